@@ -1,0 +1,2 @@
+//! The Rust-only `maple` command.
+fn main() {}

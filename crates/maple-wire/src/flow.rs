@@ -1,0 +1,235 @@
+//! Matches, actions and instructions, in no version's format.
+//!
+//! Names and meanings are OpenFlow 1.3's. Where 1.0 has something that 1.3 lacks (its `SET_TP_DST` does not say
+//! whether TCP or UDP), the action has a variant of its own, so that reading and writing again gives the same bytes.
+
+use crate::field::Field;
+use crate::port::PortNo;
+
+/// One condition on a packet: it has `field`, and `packet[field] & mask == value`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Constraint {
+    /// The field.
+    pub field: Field,
+    /// The value, zero outside the mask.
+    pub value: u128,
+    /// The bits that count; never zero.
+    pub mask: u128,
+}
+
+impl Constraint {
+    /// `field == value`, all bits.
+    pub const fn exact(field: Field, value: u128) -> Constraint {
+        Constraint { field, value: value & field.full_mask(), mask: field.full_mask() }
+    }
+
+    /// `field & mask == value & mask`.
+    pub const fn masked(field: Field, value: u128, mask: u128) -> Constraint {
+        let mask = mask & field.full_mask();
+        Constraint { field, value: value & mask, mask }
+    }
+
+    /// Whether all bits of the field count.
+    pub const fn is_exact(&self) -> bool {
+        self.mask == self.field.full_mask()
+    }
+
+    /// Whether a packet whose field has `value` fits.
+    pub const fn holds(&self, value: u128) -> bool {
+        value & self.mask == self.value
+    }
+}
+
+/// One entry of a match, as it stands in a message.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum MatchField {
+    /// A field of OXM class 0x8000 that this crate knows.
+    Known(Constraint),
+    /// Any other entry: the 32-bit OXM header and the bytes behind it, kept as they are.
+    Unknown {
+        /// Class, field, has-mask bit and length.
+        header: u32,
+        /// The payload (value, and mask where there is one).
+        body: Vec<u8>,
+    },
+}
+
+/// Which packets a rule takes: all of its entries must hold.
+///
+/// Entries keep the order they were sent in; [`Match::with`] puts new ones in OXM order, which is the canonical one.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
+pub struct Match {
+    /// The entries.
+    pub fields: Vec<MatchField>,
+}
+
+impl Match {
+    /// The match that takes every packet.
+    pub const fn any() -> Match {
+        Match { fields: Vec::new() }
+    }
+
+    /// The canonical match with exactly these constraints (one a field).
+    pub fn from_constraints(constraints: impl IntoIterator<Item = Constraint>) -> Match {
+        constraints.into_iter().fold(Match::any(), Match::with)
+    }
+
+    /// This match with one more constraint, put in OXM order; it replaces one on the same field.
+    #[must_use]
+    pub fn with(mut self, constraint: Constraint) -> Match {
+        self.fields.retain(|f| !matches!(f, MatchField::Known(c) if c.field == constraint.field));
+        let at = self
+            .fields
+            .iter()
+            .position(|f| matches!(f, MatchField::Known(c) if c.field > constraint.field))
+            .unwrap_or(self.fields.len());
+        self.fields.insert(at, MatchField::Known(constraint));
+        self
+    }
+
+    /// This match with `field == value`.
+    #[must_use]
+    pub fn exact(self, field: Field, value: u128) -> Match {
+        self.with(Constraint::exact(field, value))
+    }
+
+    /// The constraints on known fields.
+    pub fn constraints(&self) -> impl Iterator<Item = &Constraint> {
+        self.fields.iter().filter_map(|f| match f {
+            MatchField::Known(constraint) => Some(constraint),
+            MatchField::Unknown { .. } => None,
+        })
+    }
+
+    /// The constraint on `field`, if there is one.
+    pub fn get(&self, field: Field) -> Option<&Constraint> {
+        self.constraints().find(|c| c.field == field)
+    }
+
+    /// Whether a packet fits, given its fields; a field that it lacks is `None`. Unknown entries fit nothing.
+    pub fn holds(&self, packet: impl Fn(Field) -> Option<u128>) -> bool {
+        self.fields.iter().all(|f| match f {
+            MatchField::Known(c) => packet(c.field).is_some_and(|value| c.holds(value)),
+            MatchField::Unknown { .. } => false,
+        })
+    }
+}
+
+/// What a switch does to a packet.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Action {
+    /// Send out of a port; `max_len` bytes of it where that is the controller.
+    Output {
+        /// The port.
+        port: PortNo,
+        /// Bytes to send to the controller; 0xffff is the whole packet. 0 for other ports.
+        max_len: u16,
+    },
+    /// Process by a group (1.3).
+    Group(u32),
+    /// Use this queue for later outputs (1.3).
+    SetQueue(u32),
+    /// Output through a queue (1.0).
+    Enqueue {
+        /// The port.
+        port: PortNo,
+        /// The queue on that port.
+        queue: u32,
+    },
+    /// Set a field (1.3; in 1.0 written as the old action where there is one).
+    SetField(Constraint),
+    /// Push an outermost VLAN tag with this Ethernet type.
+    PushVlan(u16),
+    /// Pop the outermost VLAN tag (`STRIP_VLAN` in 1.0).
+    PopVlan,
+    /// Push an MPLS entry with this Ethernet type.
+    PushMpls(u16),
+    /// Pop the outermost MPLS entry; the payload has this Ethernet type.
+    PopMpls(u16),
+    /// Push a provider backbone header with this Ethernet type.
+    PushPbb(u16),
+    /// Pop the provider backbone header.
+    PopPbb,
+    /// Set the MPLS time to live.
+    SetMplsTtl(u8),
+    /// Decrement the MPLS time to live.
+    DecMplsTtl,
+    /// Set the IP time to live.
+    SetNwTtl(u8),
+    /// Decrement the IP time to live.
+    DecNwTtl,
+    /// Copy the time to live outwards.
+    CopyTtlOut,
+    /// Copy the time to live inwards.
+    CopyTtlIn,
+    /// Set the VLAN id, pushing a tag where there is none (1.0). 12 bits.
+    SetVlanVid(u16),
+    /// Set the VLAN priority, pushing a tag where there is none (1.0). 3 bits.
+    SetVlanPcp(u8),
+    /// Set the transport source port, whatever the transport (1.0).
+    SetTpSrc(u16),
+    /// Set the transport destination port, whatever the transport (1.0).
+    SetTpDst(u16),
+    /// An experimenter's (1.0: vendor's) action: its id and the bytes behind it.
+    Experimenter {
+        /// The experimenter's id.
+        id: u32,
+        /// What follows the id.
+        body: Vec<u8>,
+    },
+    /// An action of unknown type, or a known one with unknown contents, kept as it is.
+    Unknown {
+        /// Its type.
+        kind: u16,
+        /// The bytes behind type and length.
+        body: Vec<u8>,
+    },
+}
+
+impl Action {
+    /// Send out of `port`.
+    pub const fn output(port: PortNo) -> Action {
+        Action::Output { port, max_len: 0 }
+    }
+
+    /// Send the whole packet to the controller.
+    pub const fn to_controller() -> Action {
+        Action::Output { port: PortNo::CONTROLLER, max_len: 0xffff }
+    }
+}
+
+/// What a rule does with the packets that it takes. OpenFlow 1.0 has only [`Instruction::ApplyActions`].
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Instruction {
+    /// Go on in a later table.
+    GotoTable(u8),
+    /// Set the bits of the metadata that the mask names.
+    WriteMetadata {
+        /// New bits.
+        metadata: u64,
+        /// Which bits.
+        mask: u64,
+    },
+    /// Put these into the action set.
+    WriteActions(Vec<Action>),
+    /// Do these now, in order.
+    ApplyActions(Vec<Action>),
+    /// Empty the action set.
+    ClearActions,
+    /// Pass through a meter first.
+    Meter(u32),
+    /// An experimenter's instruction: its id and the bytes behind it.
+    Experimenter {
+        /// The experimenter's id.
+        id: u32,
+        /// What follows the id.
+        body: Vec<u8>,
+    },
+    /// An instruction of unknown type, kept as it is.
+    Unknown {
+        /// Its type.
+        kind: u16,
+        /// The bytes behind type and length.
+        body: Vec<u8>,
+    },
+}

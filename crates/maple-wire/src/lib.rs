@@ -1,0 +1,56 @@
+//! Bytes to values and back: OpenFlow 1.0 and 1.3 messages, and packet headers.
+//!
+//! This crate knows nothing of Maple: no policies, trees or switches' state. It has two halves.
+//!
+//! * [`msg`]: OpenFlow. One file a message, each with a zero-copy view, an owned form, its codec for
+//!   both versions and its printed form. Owned forms are version-neutral: what both versions can say is
+//!   said in the same way, as OpenFlow 1.3 names it, and `encode` fails with
+//!   [`Error::Unsupported`] where the asked version has no way to say it.
+//! * [`packet`]: a lazy view over a raw Ethernet frame, and builders for frames.
+//!
+//! [`field`] and [`flow`] are the vocabulary that both halves share: OXM fields, matches, actions.
+//!
+//! No function here panics on input bytes, whatever they hold.
+
+pub mod field;
+pub mod flow;
+pub mod port;
+
+pub mod msg;
+
+pub mod packet;
+
+mod error;
+
+pub use error::{Error, Result};
+pub use field::{Field, FieldSet};
+pub use flow::{Action, Constraint, Instruction, Match, MatchField};
+pub use msg::{Header, Message, Version};
+pub use packet::Packet;
+pub use port::{Port, PortNo};
+
+/// A datapath id: the 64-bit name of a switch. Printed as 16 hex digits.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Dpid(pub u64);
+
+impl std::fmt::Display for Dpid {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+impl std::fmt::Debug for Dpid {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{self}")
+    }
+}
+
+impl std::str::FromStr for Dpid {
+    type Err = std::num::ParseIntError;
+
+    /// Reads hex digits, with or without colons (`00:00:…:01`) or a leading `0x`.
+    fn from_str(text: &str) -> std::result::Result<Self, Self::Err> {
+        let digits: String = text.trim_start_matches("0x").chars().filter(|c| *c != ':').collect();
+        u64::from_str_radix(&digits, 16).map(Dpid)
+    }
+}

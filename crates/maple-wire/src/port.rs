@@ -1,0 +1,139 @@
+//! Port numbers and descriptions, as OpenFlow 1.3 says them.
+//!
+//! OpenFlow 1.0 has 16-bit port numbers; its reserved ones (0xfff8 and up) read as the 32-bit ones of 1.3.
+
+use std::fmt;
+
+/// A port number of a switch, 32 bits wide, with OpenFlow 1.3's reserved values.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct PortNo(pub u32);
+
+impl PortNo {
+    /// The largest number that a physical or logical port may have in OpenFlow 1.3.
+    pub const MAX: PortNo = PortNo(0xffff_ff00);
+    /// Send the packet out of the port it came in by.
+    pub const IN_PORT: PortNo = PortNo(0xffff_fff8);
+    /// Submit the packet to the first flow table (only in packet-outs).
+    pub const TABLE: PortNo = PortNo(0xffff_fff9);
+    /// Process as a switch without a controller would.
+    pub const NORMAL: PortNo = PortNo(0xffff_fffa);
+    /// All ports of the VLAN but the one it came in by.
+    pub const FLOOD: PortNo = PortNo(0xffff_fffb);
+    /// All ports but the one it came in by.
+    pub const ALL: PortNo = PortNo(0xffff_fffc);
+    /// To the controller.
+    pub const CONTROLLER: PortNo = PortNo(0xffff_fffd);
+    /// The switch's own host.
+    pub const LOCAL: PortNo = PortNo(0xffff_fffe);
+    /// No port, or any port, where a request asks for one.
+    pub const ANY: PortNo = PortNo(0xffff_ffff);
+
+    /// Whether this is an ordinary port: not 0 and not reserved.
+    pub const fn is_physical(self) -> bool {
+        self.0 != 0 && self.0 <= Self::MAX.0
+    }
+
+    /// The port that OpenFlow 1.0 calls `number`.
+    pub const fn from_of10(number: u16) -> PortNo {
+        if number >= 0xff00 { PortNo(0xffff_0000 | number as u32) } else { PortNo(number as u32) }
+    }
+
+    /// What OpenFlow 1.0 calls this port, if it has a name for it.
+    pub const fn to_of10(self) -> Option<u16> {
+        if self.0 < 0xff00 {
+            Some(self.0 as u16)
+        } else if self.0 >= 0xffff_ff00 {
+            Some((self.0 & 0xffff) as u16)
+        } else {
+            None
+        }
+    }
+}
+
+impl fmt::Display for PortNo {
+    /// The number, or the reserved name as `ovs-ofctl` prints it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            PortNo::IN_PORT => f.write_str("IN_PORT"),
+            PortNo::TABLE => f.write_str("TABLE"),
+            PortNo::NORMAL => f.write_str("NORMAL"),
+            PortNo::FLOOD => f.write_str("FLOOD"),
+            PortNo::ALL => f.write_str("ALL"),
+            PortNo::CONTROLLER => f.write_str("CONTROLLER"),
+            PortNo::LOCAL => f.write_str("LOCAL"),
+            PortNo::ANY => f.write_str("ANY"),
+            PortNo(number) => write!(f, "{number}"),
+        }
+    }
+}
+
+impl fmt::Debug for PortNo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
+    }
+}
+
+/// A port of a switch (`ofp_port`, 1.3 §7.2.1; `ofp_phy_port`, 1.0 §5.2.1).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Port {
+    /// Its number on this switch.
+    pub number: PortNo,
+    /// Its hardware address.
+    pub hw_addr: [u8; 6],
+    /// Its name as sent: 16 bytes, NUL-padded. [`Port::name`] gives the text.
+    pub name_raw: [u8; 16],
+    /// What the operator set: bits of `OFPPC_*` (bit 0: port down).
+    pub config: u32,
+    /// What the switch sees: bits of `OFPPS_*` (bit 0: link down).
+    pub state: u32,
+    /// Current features, bits of `OFPPF_*` in the version they came in.
+    pub curr: u32,
+    /// Features that the port advertises.
+    pub advertised: u32,
+    /// Features that it could have.
+    pub supported: u32,
+    /// Features that its peer advertises.
+    pub peer: u32,
+    /// Current bit rate in kb/s; 0 in OpenFlow 1.0, which has none.
+    pub curr_speed: u32,
+    /// Highest bit rate in kb/s; 0 in OpenFlow 1.0.
+    pub max_speed: u32,
+}
+
+impl Port {
+    /// `OFPPC_PORT_DOWN`: the operator took the port down.
+    pub const CONFIG_DOWN: u32 = 1;
+    /// `OFPPS_LINK_DOWN`: no link.
+    pub const STATE_LINK_DOWN: u32 = 1;
+
+    /// A port that is up, with nothing else said about it.
+    pub fn new(number: PortNo, hw_addr: [u8; 6], name: &str) -> Port {
+        let mut name_raw = [0; 16];
+        let len = name.len().min(15);
+        name_raw[..len].copy_from_slice(&name.as_bytes()[..len]);
+        Port {
+            number,
+            hw_addr,
+            name_raw,
+            config: 0,
+            state: 0,
+            curr: 0,
+            advertised: 0,
+            supported: 0,
+            peer: 0,
+            curr_speed: 0,
+            max_speed: 0,
+        }
+    }
+
+    /// The name up to the first NUL, with anything that is not UTF-8 replaced.
+    pub fn name(&self) -> std::borrow::Cow<'_, str> {
+        let end = self.name_raw.iter().position(|b| *b == 0).unwrap_or(16);
+        String::from_utf8_lossy(&self.name_raw[..end])
+    }
+
+    /// Whether packets can pass: neither taken down nor without link.
+    pub fn is_up(&self) -> bool {
+        self.config & Self::CONFIG_DOWN == 0 && self.state & Self::STATE_LINK_DOWN == 0
+    }
+}
