@@ -1,0 +1,162 @@
+//! Values of fields: addresses, masks, numbers.
+
+use std::fmt::{self, Write};
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use crate::field::Field;
+use crate::flow::Constraint;
+use crate::port::PortNo;
+
+/// A value in hex as C's `%#x` writes it: zero has no `0x`.
+pub(super) struct Hex(pub u128);
+
+impl fmt::Display for Hex {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0 == 0 { f.write_char('0') } else { write!(f, "{:#x}", self.0) }
+    }
+}
+
+/// Bytes in hex, without spaces.
+pub(super) struct HexBytes<'a>(pub &'a [u8]);
+
+impl fmt::Display for HexBytes<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+/// A hardware address in the low 48 bits.
+pub(super) struct Mac(pub u128);
+
+impl fmt::Display for Mac {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let b = self.0.to_be_bytes();
+        write!(f, "{:02x}:{:02x}:{:02x}:{:02x}:{:02x}:{:02x}", b[10], b[11], b[12], b[13], b[14], b[15])
+    }
+}
+
+/// An IPv6 address as `inet_ntop` of the C library writes it.
+///
+/// It differs from Rust's own form in one case: an address of which just the last 32 bits are used, at least one
+/// of the upper 16 of them, ends like an IPv4 address (`::1.2.3.4`).
+pub(super) struct Ipv6(pub u128);
+
+impl fmt::Display for Ipv6 {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if (0x1_0000..1 << 32).contains(&self.0) {
+            write!(f, "::{}", Ipv4Addr::from(self.0 as u32))
+        } else {
+            write!(f, "{}", Ipv6Addr::from(self.0))
+        }
+    }
+}
+
+/// How the values of a field are written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Decimal,
+    Hex,
+    Port,
+    Mac,
+    Ipv4,
+    Ipv6,
+}
+
+impl Form {
+    const fn of(field: Field) -> Form {
+        match field {
+            Field::InPort | Field::InPhyPort => Form::Port,
+            Field::EthDst | Field::EthSrc | Field::ArpSha | Field::ArpTha | Field::Ipv6NdSll | Field::Ipv6NdTll => {
+                Form::Mac
+            }
+            Field::Ipv4Src | Field::Ipv4Dst | Field::ArpSpa | Field::ArpTpa => Form::Ipv4,
+            Field::Ipv6Src | Field::Ipv6Dst | Field::Ipv6NdTarget => Form::Ipv6,
+            Field::Metadata | Field::TunnelId | Field::EthType | Field::Ipv6Flabel | Field::Ipv6Exthdr => Form::Hex,
+            _ => Form::Decimal,
+        }
+    }
+}
+
+/// A constraint's value, and after a slash its mask where not all bits count.
+///
+/// Masks of IP addresses that are prefixes are written as their length. Masked numbers are hex.
+pub(super) struct Masked<'a>(pub &'a Constraint);
+
+impl fmt::Display for Masked<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Constraint { field, value, mask } = *self.0;
+        let form = Form::of(field);
+        if self.0.is_exact() {
+            return write_value(f, form, value);
+        }
+        match (form, prefix_length(field, mask)) {
+            (Form::Ipv4 | Form::Ipv6, Some(length)) => {
+                write_value(f, form, value)?;
+                write!(f, "/{length}")
+            }
+            (Form::Decimal | Form::Port | Form::Hex, _) => write!(f, "{}/{}", Hex(value), Hex(mask)),
+            _ => {
+                write_value(f, form, value)?;
+                f.write_char('/')?;
+                write_value(f, form, mask)
+            }
+        }
+    }
+}
+
+fn write_value(f: &mut fmt::Formatter<'_>, form: Form, value: u128) -> fmt::Result {
+    match form {
+        Form::Decimal => write!(f, "{value}"),
+        Form::Hex => write!(f, "{}", Hex(value)),
+        Form::Port => write!(f, "{}", PortNo(value as u32)),
+        Form::Mac => write!(f, "{}", Mac(value)),
+        Form::Ipv4 => write!(f, "{}", Ipv4Addr::from(value as u32)),
+        Form::Ipv6 => write!(f, "{}", Ipv6(value)),
+    }
+}
+
+/// The length of the prefix that `mask` is, if it is one.
+fn prefix_length(field: Field, mask: u128) -> Option<u32> {
+    let length = mask.count_ones();
+    (mask == field.full_mask() & !(field.full_mask().checked_shr(length).unwrap_or(0))).then_some(length)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(constraint: Constraint, text: &str) {
+        assert_eq!(Masked(&constraint).to_string(), text);
+    }
+
+    #[test]
+    fn addresses_are_written_with_prefix_lengths_or_masks() {
+        check(Constraint::exact(Field::Ipv4Src, 0x0a00_0001), "10.0.0.1");
+        check(Constraint::masked(Field::Ipv4Src, 0x0a00_0000, 0xff00_0000), "10.0.0.0/8");
+        check(Constraint::masked(Field::Ipv4Src, 1, 1), "0.0.0.1/0.0.0.1");
+        check(Constraint::masked(Field::Ipv6Dst, 0xfe80 << 112, 0xffc0 << 112), "fe80::/10");
+        check(Constraint::masked(Field::Ipv6Dst, 1 << 64 | 15, 1 << 64 | 15), "::1:0:0:0:f/::1:0:0:0:f");
+        check(
+            Constraint::masked(Field::EthSrc, 0x0102_0300_0000, 0xffff_ff00_0000),
+            "01:02:03:00:00:00/ff:ff:ff:00:00:00",
+        );
+    }
+
+    #[test]
+    fn ipv6_addresses_are_written_as_the_c_library_does() {
+        check(Constraint::exact(Field::Ipv6Src, 0x0a0b), "::a0b");
+        check(Constraint::exact(Field::Ipv6Src, 0x0102_0304), "::1.2.3.4");
+        check(Constraint::exact(Field::Ipv6Src, 0xffff_0a00_0001), "::ffff:10.0.0.1");
+        check(Constraint::exact(Field::Ipv6Src, 0), "::");
+    }
+
+    #[test]
+    fn numbers_are_hex_where_masked_or_opaque() {
+        check(Constraint::exact(Field::TcpDst, 80), "80");
+        check(Constraint::masked(Field::TcpDst, 8, 15), "0x8/0xf");
+        check(Constraint::exact(Field::Metadata, 0), "0");
+        check(Constraint::masked(Field::Metadata, 0, 255), "0/0xff");
+        check(Constraint::exact(Field::TunnelId, 3), "0x3");
+        check(Constraint::exact(Field::InPort, 0xffff_fffe), "LOCAL");
+    }
+}
