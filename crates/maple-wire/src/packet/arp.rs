@@ -1,0 +1,50 @@
+//! ARP for IPv4 over Ethernet.
+
+use super::Packet;
+use super::bytes::{chunk, u16_at, u32_at, u48_at};
+use super::ethernet::TYPE_ARP;
+
+/// Bytes of an ARP message for IPv4 over Ethernet.
+pub const LEN: usize = 28;
+/// Hardware type Ethernet, protocol IPv4, addresses of 6 and 4 bytes.
+pub const PREAMBLE: [u8; 6] = [0, 1, 8, 0, 6, 4];
+/// Operation: who has this address?
+pub const REQUEST: u16 = 1;
+/// Operation: I have it.
+pub const REPLY: u16 = 2;
+
+pub(super) const OP: usize = 6;
+pub(super) const SHA: usize = 8;
+pub(super) const SPA: usize = 14;
+pub(super) const THA: usize = 18;
+pub(super) const TPA: usize = 24;
+
+/// The operation. Numbers above 255 are none, as Open vSwitch has it.
+pub(super) fn op(packet: &Packet) -> Option<u128> {
+    u16_at(packet.frame, start(packet)? + OP).filter(|op| *op <= 0xff).map(u128::from)
+}
+
+pub(super) fn spa(packet: &Packet) -> Option<u128> {
+    u32_at(packet.frame, start(packet)? + SPA).map(u128::from)
+}
+
+pub(super) fn tpa(packet: &Packet) -> Option<u128> {
+    u32_at(packet.frame, start(packet)? + TPA).map(u128::from)
+}
+
+pub(super) fn sha(packet: &Packet) -> Option<u128> {
+    u48_at(packet.frame, start(packet)? + SHA).map(u128::from)
+}
+
+pub(super) fn tha(packet: &Packet) -> Option<u128> {
+    u48_at(packet.frame, start(packet)? + THA).map(u128::from)
+}
+
+/// Where the message begins, if this is ARP for IPv4 over Ethernet and long enough.
+pub(super) fn start(packet: &Packet) -> Option<usize> {
+    let link = packet.link();
+    let is_arp = link.eth_type == Some(TYPE_ARP)
+        && packet.wire_len_from(link.end) >= LEN
+        && chunk(packet.frame, link.end) == Some(PREAMBLE);
+    is_arp.then_some(link.end)
+}

@@ -1,0 +1,277 @@
+//! The layers above Ethernet: IPv4 and IPv6 headers, and what they carry.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use super::TTL;
+use crate::packet::checksum::{self, Sum};
+use crate::packet::{icmpv6, ipv4, ipv6, transport};
+
+const SYN: u8 = 0x02;
+const MORE_FRAGMENTS: u16 = 0x2000;
+const ECHO_V4: (u8, u8) = (8, 0);
+const ECHO_V6: (u8, u8) = (128, 129);
+
+/// A frame that has its network layer too.
+#[derive(Clone, Debug)]
+pub struct IpFrame {
+    bytes: Vec<u8>,
+    /// Start of the IP header.
+    start: usize,
+    /// The byte that says which header comes next.
+    next_at: usize,
+    is_v6: bool,
+}
+
+/// A frame that lacks only its payload.
+#[derive(Clone, Debug)]
+pub struct TransportFrame {
+    ip: IpFrame,
+    /// Start of the transport header.
+    start: usize,
+    proto: u8,
+}
+
+impl IpFrame {
+    pub(super) fn v4(mut bytes: Vec<u8>, src: Ipv4Addr, dst: Ipv4Addr) -> IpFrame {
+        let start = bytes.len();
+        bytes.extend_from_slice(&[0x45, 0, 0, 0, 0, 0, 0, 0, TTL, 0, 0, 0]);
+        bytes.extend_from_slice(&src.octets());
+        bytes.extend_from_slice(&dst.octets());
+        IpFrame { bytes, start, next_at: start + ipv4::PROTO, is_v6: false }
+    }
+
+    pub(super) fn v6(mut bytes: Vec<u8>, src: Ipv6Addr, dst: Ipv6Addr) -> IpFrame {
+        let start = bytes.len();
+        bytes.extend_from_slice(&[0x60, 0, 0, 0, 0, 0, 0, TTL]);
+        bytes.extend_from_slice(&src.octets());
+        bytes.extend_from_slice(&dst.octets());
+        IpFrame { bytes, start, next_at: start + ipv6::NEXT_HEADER, is_v6: true }
+    }
+
+    /// Time to live, or hop limit.
+    pub fn ttl(mut self, ttl: u8) -> IpFrame {
+        let at = if self.is_v6 { ipv6::HOP_LIMIT } else { ipv4::TTL };
+        self.bytes[self.start + at] = ttl;
+        self
+    }
+
+    /// Differentiated services code point (6 bits).
+    pub fn dscp(self, dscp: u8) -> IpFrame {
+        let ecn = self.traffic_class() & 3;
+        self.with_traffic_class(dscp << 2 | ecn)
+    }
+
+    /// Congestion notification (2 bits).
+    pub fn ecn(self, ecn: u8) -> IpFrame {
+        let dscp = self.traffic_class() & !3;
+        self.with_traffic_class(dscp | ecn & 3)
+    }
+
+    /// Flow label (20 bits); IPv4 has none, and stays as it is.
+    pub fn flow_label(mut self, label: u32) -> IpFrame {
+        if self.is_v6 {
+            let [_, high, mid, low] = label.to_be_bytes();
+            self.bytes[self.start + 1] = self.bytes[self.start + 1] & 0xf0 | high & 0xf;
+            self.bytes[self.start + 2..self.start + 4].copy_from_slice(&[mid, low]);
+        }
+        self
+    }
+
+    /// IPv4: options, padded to 4 bytes with zeros. IPv6: a hop-by-hop header with these options.
+    ///
+    /// # Panics
+    /// If IPv4 options are longer than 40 bytes in all.
+    pub fn options(mut self, options: &[u8]) -> IpFrame {
+        if self.is_v6 {
+            return self.extension(ipv6::HOP_BY_HOP, options);
+        }
+        self.bytes.extend_from_slice(options);
+        self.bytes.resize(self.start + (self.bytes.len() - self.start).next_multiple_of(4), 0);
+        let words = (self.bytes.len() - self.start) / 4;
+        assert!(words <= 15, "IPv4 header of {words} words");
+        self.bytes[self.start] = 0x40 | words as u8;
+        self
+    }
+
+    /// An IPv6 extension header of the given number around `body`, padded with zeros to a multiple of 8.
+    ///
+    /// # Panics
+    /// On IPv4.
+    pub fn extension(mut self, number: u8, body: &[u8]) -> IpFrame {
+        assert!(self.is_v6, "IPv4 has no extension headers");
+        let len = (body.len() + 2).next_multiple_of(8);
+        // The authentication header counts words of 4 bytes less two, the others words of 8 less one.
+        let units = if number == ipv6::AUTH { len / 4 - 2 } else { len / 8 - 1 };
+        self.announce(number);
+        self.next_at = self.bytes.len();
+        let end = self.bytes.len() + len;
+        self.bytes.extend_from_slice(&[0, units as u8]);
+        self.bytes.extend_from_slice(body);
+        self.bytes.resize(end, 0);
+        self
+    }
+
+    /// A fragment: `offset` in units of 8 bytes, whether `more` follow, and the datagram's identification.
+    pub fn fragment(mut self, offset: u16, more: bool, id: u32) -> IpFrame {
+        if self.is_v6 {
+            self.announce(ipv6::FRAGMENT);
+            self.next_at = self.bytes.len();
+            self.bytes.extend_from_slice(&[0, 0]);
+            self.bytes.extend_from_slice(&(offset << 3 | u16::from(more)).to_be_bytes());
+            self.bytes.extend_from_slice(&id.to_be_bytes());
+        } else {
+            let word = offset & 0x1fff | if more { MORE_FRAGMENTS } else { 0 };
+            self.bytes[self.start + 4..self.start + 6].copy_from_slice(&(id as u16).to_be_bytes());
+            self.bytes[self.start + 6..self.start + 8].copy_from_slice(&word.to_be_bytes());
+        }
+        self
+    }
+
+    /// TCP with the SYN flag.
+    pub fn tcp(self, src: u16, dst: u16) -> TransportFrame {
+        self.tcp_with(src, dst, SYN, 0, 0)
+    }
+
+    /// TCP with flags, sequence and acknowledgement numbers.
+    pub fn tcp_with(self, src: u16, dst: u16, flags: u8, seq: u32, ack: u32) -> TransportFrame {
+        let mut header = [0; transport::TCP_LEN];
+        header[..2].copy_from_slice(&src.to_be_bytes());
+        header[2..4].copy_from_slice(&dst.to_be_bytes());
+        header[4..8].copy_from_slice(&seq.to_be_bytes());
+        header[8..12].copy_from_slice(&ack.to_be_bytes());
+        header[12..14].copy_from_slice(&[5 << 4, flags]);
+        header[14..16].copy_from_slice(&0xffffu16.to_be_bytes());
+        self.transport(transport::TCP, &header)
+    }
+
+    /// UDP.
+    pub fn udp(self, src: u16, dst: u16) -> TransportFrame {
+        let ([a, b], [c, d]) = (src.to_be_bytes(), dst.to_be_bytes());
+        self.transport(transport::UDP, &[a, b, c, d, 0, 0, 0, 0])
+    }
+
+    /// SCTP, common header with verification tag 0; the payload holds the chunks.
+    pub fn sctp(self, src: u16, dst: u16) -> TransportFrame {
+        let ([a, b], [c, d]) = (src.to_be_bytes(), dst.to_be_bytes());
+        self.transport(transport::SCTP, &[a, b, c, d, 0, 0, 0, 0, 0, 0, 0, 0])
+    }
+
+    /// A ping: ICMP or ICMPv6 echo request.
+    pub fn echo_request(self, id: u16, seq: u16) -> TransportFrame {
+        let kind = if self.is_v6 { ECHO_V6.0 } else { ECHO_V4.0 };
+        self.echo(kind, id, seq)
+    }
+
+    /// A ping's answer.
+    pub fn echo_reply(self, id: u16, seq: u16) -> TransportFrame {
+        let kind = if self.is_v6 { ECHO_V6.1 } else { ECHO_V4.1 };
+        self.echo(kind, id, seq)
+    }
+
+    /// ICMP over IPv4, ICMPv6 over IPv6: type, code and the 4 bytes that depend on them.
+    pub fn icmp(self, kind: u8, code: u8, rest: [u8; 4]) -> TransportFrame {
+        let [a, b, c, d] = rest;
+        let proto = if self.is_v6 { transport::ICMPV6 } else { transport::ICMP };
+        self.transport(proto, &[kind, code, 0, 0, a, b, c, d])
+    }
+
+    /// Any other protocol; the payload holds its header.
+    pub fn proto(self, number: u8) -> TransportFrame {
+        self.transport(number, &[])
+    }
+
+    fn echo(self, kind: u8, id: u16, seq: u16) -> TransportFrame {
+        let ([a, b], [c, d]) = (id.to_be_bytes(), seq.to_be_bytes());
+        self.icmp(kind, 0, [a, b, c, d])
+    }
+
+    /// A neighbour discovery message; the option that carries `mac` goes with the type.
+    pub(super) fn discovery(self, kind: u8, flags: u8, target: Ipv6Addr, mac: [u8; 6]) -> Vec<u8> {
+        let is_solicit = kind == icmpv6::NEIGHBOR_SOLICIT;
+        let option = if is_solicit { icmpv6::OPTION_SOURCE } else { icmpv6::OPTION_TARGET };
+        let payload = [&target.octets()[..], &[option, 1], &mac].concat();
+        self.icmp(kind, 0, [flags, 0, 0, 0]).payload(&payload)
+    }
+
+    fn transport(mut self, proto: u8, header: &[u8]) -> TransportFrame {
+        self.announce(proto);
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(header);
+        TransportFrame { ip: self, start, proto }
+    }
+
+    fn announce(&mut self, number: u8) {
+        self.bytes[self.next_at] = number;
+    }
+
+    fn traffic_class(&self) -> u8 {
+        let [high, low] = [self.bytes[self.start], self.bytes[self.start + 1]];
+        if self.is_v6 { high << 4 | low >> 4 } else { low }
+    }
+
+    fn with_traffic_class(mut self, class: u8) -> IpFrame {
+        if self.is_v6 {
+            self.bytes[self.start] = 0x60 | class >> 4;
+            self.bytes[self.start + 1] = class << 4 | self.bytes[self.start + 1] & 0xf;
+        } else {
+            self.bytes[self.start + 1] = class;
+        }
+        self
+    }
+}
+
+impl TransportFrame {
+    /// The frame without payload.
+    pub fn build(self) -> Vec<u8> {
+        self.payload(&[])
+    }
+
+    /// The frame with this payload.
+    ///
+    /// # Panics
+    /// If the IP packet would be longer than 65535 bytes.
+    pub fn payload(mut self, payload: &[u8]) -> Vec<u8> {
+        self.ip.bytes.extend_from_slice(payload);
+        let header_len = if self.ip.is_v6 { ipv6::HEADER_LEN } else { 0 };
+        let len = self.ip.bytes.len() - self.ip.start - header_len;
+        let len = u16::try_from(len).unwrap_or_else(|_| panic!("IP packet of {len} bytes"));
+        let len_at = self.ip.start + if self.ip.is_v6 { ipv6::PAYLOAD_LEN } else { 2 };
+        self.ip.bytes[len_at..len_at + 2].copy_from_slice(&len.to_be_bytes());
+        if self.proto == transport::UDP {
+            let len = (self.ip.bytes.len() - self.start) as u16;
+            self.ip.bytes[self.start + 4..self.start + 6].copy_from_slice(&len.to_be_bytes());
+        }
+        self.fill_checksums();
+        self.ip.bytes
+    }
+
+    /// Writes the checksums of the IPv4 header and of the transport header, whose places hold zeros.
+    fn fill_checksums(&mut self) {
+        let (start, bytes) = (self.ip.start, &mut self.ip.bytes);
+        let addresses = if self.ip.is_v6 { ipv6::SRC..ipv6::HEADER_LEN } else { ipv4::SRC..ipv4::HEADER_LEN };
+        if !self.ip.is_v6 {
+            let end = start + usize::from(bytes[start] & 0xf) * 4;
+            let sum = checksum::internet(&bytes[start..end]);
+            bytes[start + ipv4::CHECKSUM..start + ipv4::CHECKSUM + 2].copy_from_slice(&sum.to_be_bytes());
+        }
+        let Some(place) = transport::checksum_place(self.proto) else { return };
+        let segment = &bytes[self.start..];
+        if self.proto == transport::SCTP {
+            let crc = checksum::crc32c(segment);
+            bytes[self.start + place..self.start + place + 4].copy_from_slice(&crc.to_le_bytes());
+            return;
+        }
+        let mut sum = Sum::default().with(segment);
+        if self.proto != transport::ICMP {
+            let addresses = &bytes[start + addresses.start..start + addresses.end];
+            let (src, dst) = addresses.split_at(addresses.len() / 2);
+            sum = sum.with_pseudo_header(src, dst, self.proto, segment.len());
+        }
+        let sum = match sum.finish() {
+            // In UDP zero means that there is no checksum (RFC 768).
+            0 if self.proto == transport::UDP => 0xffff,
+            sum => sum,
+        };
+        bytes[self.start + place..self.start + place + 2].copy_from_slice(&sum.to_be_bytes());
+    }
+}

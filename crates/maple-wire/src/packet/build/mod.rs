@@ -1,0 +1,168 @@
+//! Builders for frames: each layer's methods lead to the next layer, and the last one gives the bytes.
+//!
+//! ```
+//! use maple_wire::packet::Frame;
+//!
+//! let (alice, bob) = ([2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]);
+//! let frame = Frame::ethernet(bob, alice).vlan(5).ipv4([10, 0, 0, 1], [10, 0, 0, 2]).tcp(1234, 80).payload(b"hi");
+//! assert_eq!(frame.len(), 14 + 4 + 20 + 20 + 2);
+//! ```
+//! Sources stand before destinations, except in [`Frame::ethernet`], which has them in the order of the wire.
+//! Lengths and checksums are filled in at the end.
+
+mod ip;
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use super::ethernet::{self, TYPE_ARP, TYPE_IPV4, TYPE_IPV6, TYPE_LLDP, TYPE_MPLS, TYPE_QINQ, TYPE_VLAN};
+use super::mpls::Entry;
+use super::{arp, icmpv6, lldp};
+
+pub use ip::{IpFrame, TransportFrame};
+
+/// Broadcast to every host.
+pub const BROADCAST: [u8; 6] = [0xff; 6];
+
+/// Time to live of what is built, unless it is set.
+const TTL: u8 = 64;
+
+/// A frame that has its link layer so far.
+#[derive(Clone, Debug)]
+pub struct Frame {
+    bytes: Vec<u8>,
+}
+
+impl Frame {
+    /// Addresses.
+    pub fn ethernet(dst: [u8; 6], src: [u8; 6]) -> Frame {
+        let mut bytes = Vec::with_capacity(128);
+        bytes.extend_from_slice(&dst);
+        bytes.extend_from_slice(&src);
+        Frame { bytes }
+    }
+
+    /// An 802.1Q tag with priority 0; behind the tags that are there.
+    pub fn vlan(self, vid: u16) -> Frame {
+        self.tag(TYPE_VLAN, vid, 0)
+    }
+
+    /// An 802.1ad service tag with priority 0.
+    pub fn service_vlan(self, vid: u16) -> Frame {
+        self.tag(TYPE_QINQ, vid, 0)
+    }
+
+    /// A tag of type `tpid`, with VLAN id (12 bits) and priority (3 bits).
+    pub fn tag(mut self, tpid: u16, vid: u16, pcp: u8) -> Frame {
+        self.put(&tpid.to_be_bytes());
+        self.put(&(u16::from(pcp & 7) << 13 | vid & 0xfff).to_be_bytes());
+        self
+    }
+
+    /// MPLS unicast with these labels, the outermost first, traffic class 0 and time to live 64, over `payload`.
+    pub fn mpls(mut self, labels: &[u32], payload: &[u8]) -> Vec<u8> {
+        self.put(&TYPE_MPLS.to_be_bytes());
+        for (i, label) in labels.iter().enumerate() {
+            let entry = Entry { label: label & 0xf_ffff, tc: 0, bottom: i + 1 == labels.len(), ttl: TTL };
+            self.put(&entry.to_bits().to_be_bytes());
+        }
+        self.put(payload);
+        self.bytes
+    }
+
+    /// Any Ethernet type, over `payload`.
+    pub fn raw(mut self, eth_type: u16, payload: &[u8]) -> Vec<u8> {
+        self.put(&eth_type.to_be_bytes());
+        self.put(payload);
+        self.bytes
+    }
+
+    /// "Who has `target`? Tell `sender`", from the frame's source.
+    pub fn arp_request(self, sender: impl Into<Ipv4Addr>, target: impl Into<Ipv4Addr>) -> Vec<u8> {
+        let sha = self.src();
+        self.arp(arp::REQUEST, sha, sender.into(), [0; 6], target.into())
+    }
+
+    /// "`sender` is at this frame's source", to the frame's destination, which has address `target`.
+    pub fn arp_reply(self, sender: impl Into<Ipv4Addr>, target: impl Into<Ipv4Addr>) -> Vec<u8> {
+        let (sha, tha) = (self.src(), self.dst());
+        self.arp(arp::REPLY, sha, sender.into(), tha, target.into())
+    }
+
+    /// An ARP message with all its fields.
+    pub fn arp(mut self, op: u16, sha: [u8; 6], spa: Ipv4Addr, tha: [u8; 6], tpa: Ipv4Addr) -> Vec<u8> {
+        self.put(&TYPE_ARP.to_be_bytes());
+        self.put(&arp::PREAMBLE);
+        self.put(&op.to_be_bytes());
+        self.put(&sha);
+        self.put(&spa.octets());
+        self.put(&tha);
+        self.put(&tpa.octets());
+        self.bytes
+    }
+
+    /// An LLDP message of these entries; the end entry is added.
+    ///
+    /// # Panics
+    /// If an entry is longer than [`lldp::MAX_VALUE`].
+    pub fn lldp(mut self, tlvs: &[lldp::Tlv]) -> Vec<u8> {
+        self.put(&TYPE_LLDP.to_be_bytes());
+        lldp::emit(tlvs, &mut self.bytes);
+        self.bytes
+    }
+
+    /// An IPv4 header: time to live 64, no options, no fragment.
+    pub fn ipv4(mut self, src: impl Into<Ipv4Addr>, dst: impl Into<Ipv4Addr>) -> IpFrame {
+        self.put(&TYPE_IPV4.to_be_bytes());
+        IpFrame::v4(self.bytes, src.into(), dst.into())
+    }
+
+    /// An IPv6 header: hop limit 64, flow label 0.
+    pub fn ipv6(mut self, src: impl Into<Ipv6Addr>, dst: impl Into<Ipv6Addr>) -> IpFrame {
+        self.put(&TYPE_IPV6.to_be_bytes());
+        IpFrame::v6(self.bytes, src.into(), dst.into())
+    }
+
+    /// A neighbour solicitation for `target` from `sender`, to the target's solicited-node address.
+    pub fn neighbor_solicit(self, sender: impl Into<Ipv6Addr>, target: impl Into<Ipv6Addr>) -> Vec<u8> {
+        let (sll, target) = (self.src(), target.into());
+        self.ipv6(sender, solicited_node(target)).ttl(255).discovery(icmpv6::NEIGHBOR_SOLICIT, 0, target, sll)
+    }
+
+    /// A solicited neighbour advertisement: `target` is at this frame's source; to `receiver`.
+    pub fn neighbor_advert(self, target: impl Into<Ipv6Addr>, receiver: impl Into<Ipv6Addr>) -> Vec<u8> {
+        let (tll, target) = (self.src(), target.into());
+        self.ipv6(target, receiver).ttl(255).discovery(icmpv6::NEIGHBOR_ADVERT, 0x60, target, tll)
+    }
+
+    fn dst(&self) -> [u8; 6] {
+        std::array::from_fn(|i| self.bytes[i])
+    }
+
+    fn src(&self) -> [u8; 6] {
+        std::array::from_fn(|i| self.bytes[6 + i])
+    }
+
+    fn put(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+    }
+}
+
+/// The multicast address that neighbour solicitations for `target` go to (RFC 4291 §2.7.1).
+pub fn solicited_node(target: Ipv6Addr) -> Ipv6Addr {
+    let low = u128::from(target) & 0xff_ffff;
+    Ipv6Addr::from(0xff02_0000_0000_0000_0000_0001_ff00_0000 | low)
+}
+
+/// The Ethernet address of an IPv6 multicast group (RFC 2464 §7).
+pub fn multicast_mac(group: Ipv6Addr) -> [u8; 6] {
+    let [.., a, b, c, d] = group.octets();
+    [0x33, 0x33, a, b, c, d]
+}
+
+/// The header of an 802.3 frame with LLC and SNAP, for tests and odd devices: `payload` behind `eth_type`.
+pub fn snap(dst: [u8; 6], src: [u8; 6], eth_type: u16, payload: &[u8]) -> Vec<u8> {
+    let len = (8 + payload.len()) as u16;
+    let frame = Frame::ethernet(dst, src);
+    debug_assert!(len < ethernet::TYPE_MIN);
+    frame.raw(len, &[&[0xaa, 0xaa, 3, 0, 0, 0], &eth_type.to_be_bytes()[..], payload].concat())
+}

@@ -1,0 +1,38 @@
+//! Bounds-checked big-endian loads.
+
+/// The byte at `at`, if it is there.
+#[inline]
+pub(super) fn u8_at(bytes: &[u8], at: usize) -> Option<u8> {
+    bytes.get(at).copied()
+}
+
+/// The 16-bit number at `at`.
+#[inline]
+pub(super) fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
+    chunk(bytes, at).map(u16::from_be_bytes)
+}
+
+/// The 32-bit number at `at`.
+#[inline]
+pub(super) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+    chunk(bytes, at).map(u32::from_be_bytes)
+}
+
+/// The 48-bit number at `at`, such as a hardware address.
+#[inline]
+pub(super) fn u48_at(bytes: &[u8], at: usize) -> Option<u64> {
+    let [a, b, c, d, e, f] = chunk(bytes, at)?;
+    Some(u64::from_be_bytes([0, 0, a, b, c, d, e, f]))
+}
+
+/// The 128-bit number at `at`.
+#[inline]
+pub(super) fn u128_at(bytes: &[u8], at: usize) -> Option<u128> {
+    chunk(bytes, at).map(u128::from_be_bytes)
+}
+
+/// `N` bytes from `at` on.
+#[inline]
+pub(super) fn chunk<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
+    bytes.get(at..)?.first_chunk().copied()
+}

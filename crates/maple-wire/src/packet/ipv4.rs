@@ -1,0 +1,60 @@
+//! IPv4 headers, with options and fragments.
+
+use super::bytes::{chunk, u8_at, u16_at, u32_at};
+use super::{Network, NetworkKind, Packet};
+
+/// Bytes of a header without options.
+pub const HEADER_LEN: usize = 20;
+
+pub(super) const TOS: usize = 1;
+pub(super) const FRAGMENT: usize = 6;
+pub(super) const TTL: usize = 8;
+pub(super) const PROTO: usize = 9;
+pub(super) const CHECKSUM: usize = 10;
+pub(super) const SRC: usize = 12;
+pub(super) const DST: usize = 16;
+
+/// The bits of the fragment word that hold the offset.
+const OFFSET_MASK: u16 = 0x1fff;
+
+/// Finds the header at `start`, behind which `wire_len` bytes were on the wire.
+///
+/// `None` if its lengths contradict each other or the frame, or if they were not captured. As switches do, this
+/// believes the Ethernet type and doesn't look at the version number.
+pub(super) fn parse(frame: &[u8], start: usize, wire_len: usize) -> Option<Network> {
+    let [version_ihl, _, len_high, len_low] = chunk(frame, start)?;
+    let header_len = usize::from(version_ihl & 0xf) * 4;
+    let total_len = usize::from(u16::from_be_bytes([len_high, len_low]));
+    if header_len < HEADER_LEN || total_len < header_len || wire_len < total_len {
+        return None;
+    }
+    Some(Network {
+        kind: NetworkKind::V4,
+        start,
+        transport: start + header_len,
+        end: start + total_len,
+        proto: u8_at(frame, start + PROTO),
+        later_fragment: u16_at(frame, start + FRAGMENT).is_some_and(|word| word & OFFSET_MASK != 0),
+        broken_chain: false,
+    })
+}
+
+#[inline]
+pub(super) fn src(packet: &Packet) -> Option<u128> {
+    u32_at(packet.frame, start(packet)? + SRC).map(u128::from)
+}
+
+#[inline]
+pub(super) fn dst(packet: &Packet) -> Option<u128> {
+    u32_at(packet.frame, start(packet)? + DST).map(u128::from)
+}
+
+pub(super) fn traffic_class(packet: &Packet) -> Option<u8> {
+    u8_at(packet.frame, start(packet)? + TOS)
+}
+
+#[inline]
+fn start(packet: &Packet) -> Option<usize> {
+    let network = packet.network();
+    (network.kind == NetworkKind::V4).then_some(network.start)
+}

@@ -1,0 +1,181 @@
+//! IPv6 headers and the chain of extension headers.
+
+use super::bytes::{u8_at, u16_at, u32_at, u128_at};
+use super::{Network, NetworkKind, Packet};
+
+/// Bytes of the fixed header.
+pub const HEADER_LEN: usize = 40;
+
+/// Hop-by-hop options.
+pub const HOP_BY_HOP: u8 = 0;
+/// Routing header.
+pub const ROUTING: u8 = 43;
+/// Fragment header; also the `ip_proto` of later fragments.
+pub const FRAGMENT: u8 = 44;
+/// Encapsulating security payload: nothing behind it can be read.
+pub const ESP: u8 = 50;
+/// Authentication header.
+pub const AUTH: u8 = 51;
+/// Nothing follows.
+pub const NO_NEXT: u8 = 59;
+/// Destination options.
+pub const DESTINATION: u8 = 60;
+
+pub(super) const PAYLOAD_LEN: usize = 4;
+pub(super) const NEXT_HEADER: usize = 6;
+pub(super) const HOP_LIMIT: usize = 7;
+pub(super) const SRC: usize = 8;
+pub(super) const DST: usize = 24;
+
+/// What stands at one place of the chain.
+enum Step {
+    /// An extension header of this many bytes, with the number of what follows.
+    Extension { next: u8, len: usize },
+    /// The fragment header of a later fragment.
+    LaterFragment,
+    /// Not an extension header: the chain has ended.
+    Last,
+    /// A header that is longer than the packet.
+    Broken,
+    /// The capture ends before it can be told.
+    Cut,
+}
+
+/// Finds the header at `start`, behind which `wire_len` bytes were on the wire, and walks the extension headers.
+pub(super) fn parse(frame: &[u8], start: usize, wire_len: usize) -> Option<Network> {
+    let payload_len = usize::from(u16_at(frame, start + PAYLOAD_LEN)?);
+    let mut kind = u8_at(frame, start + NEXT_HEADER)?;
+    if wire_len < HEADER_LEN + payload_len {
+        return None;
+    }
+    let mut transport = start + HEADER_LEN;
+    let end = transport + payload_len;
+    let found = Network { kind: NetworkKind::V6, start, transport, end, ..Network::OTHER };
+    loop {
+        match step(frame, kind, transport, end) {
+            Step::Extension { next, len } => {
+                kind = next;
+                transport += len;
+            }
+            Step::LaterFragment => {
+                return Some(Network { proto: Some(FRAGMENT), transport, later_fragment: true, ..found });
+            }
+            Step::Last => return Some(Network { proto: Some(kind), transport, ..found }),
+            Step::Broken => return Some(Network { broken_chain: true, ..found }),
+            Step::Cut => return Some(found),
+        }
+    }
+}
+
+/// Looks at a header of number `kind` at `at` in a packet that ends at `end`.
+fn step(frame: &[u8], kind: u8, at: usize, end: usize) -> Step {
+    if !matches!(kind, HOP_BY_HOP | ROUTING | FRAGMENT | AUTH | DESTINATION) {
+        return Step::Last;
+    }
+    if end - at < 8 {
+        return Step::Broken;
+    }
+    let (Some(next), Some(len), Some(fragment)) = (u8_at(frame, at), u8_at(frame, at + 1), u16_at(frame, at + 2))
+    else {
+        return Step::Cut;
+    };
+    let len = match kind {
+        FRAGMENT if fragment & 0xfff8 != 0 => return Step::LaterFragment,
+        FRAGMENT => 8,
+        AUTH => (usize::from(len) + 2) * 4,
+        _ => (usize::from(len) + 1) * 8,
+    };
+    if end - at < len { Step::Broken } else { Step::Extension { next, len } }
+}
+
+pub(super) fn src(packet: &Packet) -> Option<u128> {
+    u128_at(packet.frame, start(packet)? + SRC)
+}
+
+pub(super) fn dst(packet: &Packet) -> Option<u128> {
+    u128_at(packet.frame, start(packet)? + DST)
+}
+
+pub(super) fn flow_label(packet: &Packet) -> Option<u128> {
+    first_word(packet).map(|word| u128::from(word & 0xf_ffff))
+}
+
+pub(super) fn traffic_class(packet: &Packet) -> Option<u8> {
+    first_word(packet).map(|word| (word >> 20) as u8)
+}
+
+/// Version, traffic class and flow label, unless the packet is broken behind them.
+fn first_word(packet: &Packet) -> Option<u32> {
+    let start = start(packet)?;
+    if packet.network().broken_chain { None } else { u32_at(packet.frame, start) }
+}
+
+fn start(packet: &Packet) -> Option<usize> {
+    let network = packet.network();
+    (network.kind == NetworkKind::V6).then_some(network.start)
+}
+
+const BIT_NO_NEXT: u16 = 1;
+const BIT_ESP: u16 = 1 << 1;
+const BIT_AUTH: u16 = 1 << 2;
+const BIT_DESTINATION: u16 = 1 << 3;
+const BIT_FRAGMENT: u16 = 1 << 4;
+const BIT_ROUTER: u16 = 1 << 5;
+const BIT_HOP: u16 = 1 << 6;
+const BIT_REPEATED: u16 = 1 << 7;
+const BIT_UNORDERED: u16 = 1 << 8;
+
+/// The extension header bits (`OFPIEH_*`, 1.3 §7.2.3.7): one a kind, one for an unexpected repetition and one for
+/// an order other than that of RFC 2460 §4.1.
+pub(super) fn exthdr(packet: &Packet) -> Option<u128> {
+    let network = packet.network();
+    let mut at = start(packet)? + HEADER_LEN;
+    let mut kind = u8_at(packet.frame, network.start + NEXT_HEADER)?;
+    let mut seen = Seen::default();
+    loop {
+        seen.note(kind);
+        match step(packet.frame, kind, at, network.end) {
+            Step::Extension { next, len } => {
+                kind = next;
+                at += len;
+            }
+            Step::Last | Step::LaterFragment => return Some(u128::from(seen.bits)),
+            Step::Broken | Step::Cut => return None,
+        }
+    }
+}
+
+/// The extension headers up to some place.
+#[derive(Default)]
+struct Seen {
+    bits: u16,
+    destinations: u32,
+    /// Place of the last header in the order of RFC 2460 §4.1; 0 before any.
+    rank: u32,
+}
+
+impl Seen {
+    fn note(&mut self, kind: u8) {
+        let (bit, rank) = match kind {
+            HOP_BY_HOP => (BIT_HOP, 1),
+            // Destination options stand before a routing header, or last of all.
+            DESTINATION if self.rank < 2 => (BIT_DESTINATION, 2),
+            ROUTING => (BIT_ROUTER, 3),
+            FRAGMENT => (BIT_FRAGMENT, 4),
+            AUTH => (BIT_AUTH, 5),
+            ESP => (BIT_ESP, 6),
+            DESTINATION => (BIT_DESTINATION, 7),
+            NO_NEXT => (BIT_NO_NEXT, 8),
+            _ => return,
+        };
+        self.destinations += u32::from(kind == DESTINATION);
+        if self.bits & bit != 0 && (kind != DESTINATION || self.destinations > 2) {
+            self.bits |= BIT_REPEATED;
+        }
+        if rank < self.rank {
+            self.bits |= BIT_UNORDERED;
+        }
+        self.bits |= bit;
+        self.rank = self.rank.max(rank);
+    }
+}

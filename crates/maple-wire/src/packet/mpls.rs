@@ -1,0 +1,75 @@
+//! MPLS label stacks, and the service tag of provider backbone bridges.
+
+use super::bytes::u32_at;
+use super::ethernet::{TYPE_MPLS, TYPE_MPLS_MULTICAST, TYPE_PBB};
+use super::{Packet, ethernet};
+
+/// Bytes of a label stack entry.
+pub const ENTRY_LEN: usize = 4;
+
+/// One label stack entry (RFC 3032 §2.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// The label, 20 bits.
+    pub label: u32,
+    /// Traffic class, 3 bits.
+    pub tc: u8,
+    /// Whether it is the last entry.
+    pub bottom: bool,
+    /// Time to live.
+    pub ttl: u8,
+}
+
+impl Entry {
+    /// Reads the 32 bits of an entry.
+    pub fn from_bits(bits: u32) -> Entry {
+        Entry { label: bits >> 12, tc: (bits >> 9 & 7) as u8, bottom: bits & 0x100 != 0, ttl: bits as u8 }
+    }
+
+    /// The 32 bits of an entry; of label and traffic class only as many as there are.
+    pub fn to_bits(self) -> u32 {
+        self.label << 12 | u32::from(self.tc & 7) << 9 | u32::from(self.bottom) << 8 | u32::from(self.ttl)
+    }
+}
+
+/// The label stack of a packet, the outermost entry first; ends behind the bottom entry.
+#[derive(Clone, Debug)]
+pub struct Stack<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Stack<'a> {
+    pub(super) fn new(packet: &Packet<'a>) -> Stack<'a> {
+        let rest = if is_mpls(packet.link().eth_type) { packet.frame.get(packet.link().end..) } else { None };
+        Stack { rest: rest.unwrap_or(&[]) }
+    }
+}
+
+impl Iterator for Stack<'_> {
+    type Item = Entry;
+
+    fn next(&mut self) -> Option<Entry> {
+        let entry = Entry::from_bits(u32_at(self.rest, 0)?);
+        self.rest = if entry.bottom { &[] } else { &self.rest[ENTRY_LEN..] };
+        Some(entry)
+    }
+}
+
+/// Whether this type announces a label stack.
+pub(super) fn is_mpls(eth_type: Option<u16>) -> bool {
+    matches!(eth_type, Some(TYPE_MPLS | TYPE_MPLS_MULTICAST))
+}
+
+/// The bits of the outermost entry.
+pub(super) fn entry(packet: &Packet) -> Option<u32> {
+    if is_mpls(packet.link().eth_type) { u32_at(packet.frame, packet.link().end) } else { None }
+}
+
+/// The service id of a backbone service tag: the lower 24 bits of the word behind the type (802.1ah).
+pub(super) fn pbb_isid(packet: &Packet) -> Option<u128> {
+    let link: &ethernet::Link = packet.link();
+    if link.eth_type != Some(TYPE_PBB) {
+        return None;
+    }
+    u32_at(packet.frame, link.end).map(|word| u128::from(word & 0xff_ffff))
+}

@@ -1,0 +1,93 @@
+//! The fields of TCP, UDP, SCTP and ICMP that switches match.
+
+use super::bytes::{u8_at, u16_at};
+use super::{Network, NetworkKind, Packet};
+
+/// IP protocol of ICMP.
+pub const ICMP: u8 = 1;
+/// IP protocol of TCP.
+pub const TCP: u8 = 6;
+/// IP protocol of UDP.
+pub const UDP: u8 = 17;
+/// IP protocol of ICMPv6.
+pub const ICMPV6: u8 = 58;
+/// IP protocol of SCTP.
+pub const SCTP: u8 = 132;
+
+/// Bytes of a TCP header without options.
+pub const TCP_LEN: usize = 20;
+/// Bytes of a UDP header.
+pub const UDP_LEN: usize = 8;
+/// Bytes of the SCTP common header.
+pub const SCTP_LEN: usize = 12;
+/// Bytes of an ICMP or ICMPv6 header, with the four that depend on the type.
+pub const ICMP_LEN: usize = 8;
+
+pub(super) const SRC: usize = 0;
+pub(super) const DST: usize = 2;
+pub(super) const TYPE: usize = 0;
+pub(super) const CODE: usize = 1;
+
+#[inline]
+pub(super) fn tcp(packet: &Packet, at: usize) -> Option<u128> {
+    port(packet, TCP, TCP_LEN, at)
+}
+
+#[inline]
+pub(super) fn udp(packet: &Packet, at: usize) -> Option<u128> {
+    port(packet, UDP, UDP_LEN, at)
+}
+
+#[inline]
+pub(super) fn sctp(packet: &Packet, at: usize) -> Option<u128> {
+    port(packet, SCTP, SCTP_LEN, at)
+}
+
+pub(super) fn icmpv4(packet: &Packet, at: usize) -> Option<u128> {
+    icmp(packet, ICMP, NetworkKind::V4, at)
+}
+
+pub(super) fn icmpv6(packet: &Packet, at: usize) -> Option<u128> {
+    icmp(packet, ICMPV6, NetworkKind::V6, at)
+}
+
+/// The port at `at` of a header of protocol `proto` and `len` bytes; 0 in a later fragment.
+#[inline]
+fn port(packet: &Packet, proto: u8, len: usize, at: usize) -> Option<u128> {
+    let network = packet.network();
+    if network.proto != Some(proto) {
+        return None;
+    }
+    if network.later_fragment {
+        return Some(0);
+    }
+    if has_header(network, len) { u16_at(packet.frame, network.transport + at).map(u128::from) } else { None }
+}
+
+fn icmp(packet: &Packet, proto: u8, kind: NetworkKind, at: usize) -> Option<u128> {
+    let network = packet.network();
+    if network.proto != Some(proto) || network.kind != kind {
+        return None;
+    }
+    if network.later_fragment {
+        return Some(0);
+    }
+    if has_header(network, ICMP_LEN) { u8_at(packet.frame, network.transport + at).map(u128::from) } else { None }
+}
+
+/// Where the checksum stands in the header of protocol `proto`, if it is one that this crate knows.
+pub(super) fn checksum_place(proto: u8) -> Option<usize> {
+    match proto {
+        TCP => Some(16),
+        UDP => Some(6),
+        SCTP => Some(8),
+        ICMP | ICMPV6 => Some(2),
+        _ => None,
+    }
+}
+
+/// Whether the IP packet is long enough for a transport header of `len` bytes.
+#[inline]
+pub(super) fn has_header(network: &Network, len: usize) -> bool {
+    network.end - network.transport >= len
+}
