@@ -1,0 +1,136 @@
+//! What a switch can match, as far as the compiler needs to know.
+//!
+//! The compiler never states what a switch can't: it leaves such packets to the controller. So a set that is too small
+//! costs speed, one that is too large costs an error message from the switch and no rule.
+
+use maple_wire::msg::{Features, Version};
+use maple_wire::{Constraint, Field, FieldSet, PortNo};
+
+use crate::trace::prefix_length;
+
+/// What a switch can match and how many tables it has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Capabilities {
+    /// The version spoken with it.
+    pub version: Version,
+    /// The fields that it can match exactly.
+    pub fields: FieldSet,
+    /// Those of them that it can match under a mask of leading bits (a prefix).
+    pub prefixes: FieldSet,
+    /// Those of them that it can match under any mask.
+    pub maskable: FieldSet,
+    /// How many tables it has, at least 1.
+    pub tables: u8,
+}
+
+/// What every 1.0 switch can match (1.0 §5.2.3).
+const OF10: FieldSet = FieldSet::of(&[
+    Field::InPort,
+    Field::EthDst,
+    Field::EthSrc,
+    Field::EthType,
+    Field::VlanVid,
+    Field::VlanPcp,
+    Field::IpDscp,
+    Field::IpProto,
+    Field::Ipv4Src,
+    Field::Ipv4Dst,
+    Field::TcpSrc,
+    Field::TcpDst,
+    Field::UdpSrc,
+    Field::UdpDst,
+    Field::Icmpv4Type,
+    Field::Icmpv4Code,
+    Field::ArpOp,
+    Field::ArpSpa,
+    Field::ArpTpa,
+]);
+
+/// Fields whose 1.0 form has a wildcard bit count.
+const OF10_PREFIXES: FieldSet = FieldSet::of(&[Field::Ipv4Src, Field::Ipv4Dst, Field::ArpSpa, Field::ArpTpa]);
+
+/// Fields of 1.3 that Open vSwitch doesn't have: nothing is built on them without a table-features reply.
+const OF13_RARE: FieldSet = FieldSet::of(&[Field::InPhyPort, Field::PbbIsid, Field::Ipv6Exthdr]);
+
+/// Transport ports: 1.3 forbids masks on them, Open vSwitch takes any.
+const PORTS: [Field; 6] = [Field::TcpSrc, Field::TcpDst, Field::UdpSrc, Field::UdpDst, Field::SctpSrc, Field::SctpDst];
+
+impl Capabilities {
+    /// What can be counted on, given the version spoken and the switch's features.
+    pub fn of(version: Version, features: &Features) -> Capabilities {
+        let tables = features.n_tables.max(1);
+        match version {
+            Version::Of10 => {
+                Capabilities { version, fields: OF10, prefixes: OF10_PREFIXES, maskable: FieldSet::EMPTY, tables }
+            }
+            Version::Of13 => {
+                let (mut fields, mut maskable) = (FieldSet::EMPTY, FieldSet::EMPTY);
+                for field in Field::ALL.into_iter().filter(|field| !OF13_RARE.contains(*field)) {
+                    fields.insert(field);
+                    if field.is_maskable() {
+                        maskable.insert(field);
+                    }
+                }
+                Capabilities { version, fields, prefixes: maskable, maskable, tables }
+            }
+        }
+    }
+
+    /// The same for a switch that also takes masks on transport ports, as Open vSwitch does from 1.3 on: ranges of
+    /// ports then become a few masked matches. No change in 1.0, whose messages can't say it.
+    #[must_use]
+    pub fn with_masked_ports(mut self) -> Capabilities {
+        if self.version == Version::Of13 {
+            for field in PORTS {
+                self.maskable.insert(field);
+                self.prefixes.insert(field);
+            }
+        }
+        self
+    }
+
+    /// Whether the switch can match `constraint` in a rule with the constraints `all` (in OXM order), among them the
+    /// field's prerequisites, which 1.3 §7.2.3.6 demands.
+    pub fn can_match(&self, constraint: &Constraint, all: &[Constraint]) -> bool {
+        self.fields.contains(constraint.field)
+            && self.can_mask(constraint)
+            && states_prerequisites(constraint.field, all)
+            && (self.version != Version::Of10 || of10_can_say(constraint, all))
+    }
+
+    /// Whether the switch can match every one of these constraints, together.
+    pub fn can_match_all(&self, all: &[Constraint]) -> bool {
+        all.iter().all(|constraint| self.can_match(constraint, all))
+    }
+
+    /// Whether the switch takes this mask on this field.
+    fn can_mask(&self, constraint: &Constraint) -> bool {
+        let Constraint { field, mask, .. } = *constraint;
+        constraint.is_exact()
+            || self.maskable.contains(field)
+            || self.prefixes.contains(field) && prefix_length(field, mask).is_some()
+    }
+}
+
+/// Whether one of the field's prerequisite alternatives follows from `all`.
+fn states_prerequisites(field: Field, all: &[Constraint]) -> bool {
+    field.prerequisites().iter().any(|alternative| {
+        alternative.iter().all(|need| {
+            all.iter()
+                .any(|c| c.field == need.field && c.mask & need.mask == need.mask && c.value & need.mask == need.value)
+        })
+    })
+}
+
+/// The limits of `ofp_match` in 1.0 that go beyond which fields it has.
+fn of10_can_say(constraint: &Constraint, all: &[Constraint]) -> bool {
+    let ipv6 = || all.iter().any(|c| c.field == Field::EthType && c.value == 0x86dd);
+    match constraint.field {
+        // Its network and transport fields mean IPv4 or ARP.
+        Field::IpDscp | Field::IpProto | Field::TcpSrc | Field::TcpDst | Field::UdpSrc | Field::UdpDst => !ipv6(),
+        // The low eight bits stand in nw_proto; larger operations read as 0, so 0 is no single operation.
+        Field::ArpOp => (1..=0xff).contains(&constraint.value),
+        Field::InPort => PortNo(constraint.value as u32).to_of10().is_some(),
+        _ => true,
+    }
+}

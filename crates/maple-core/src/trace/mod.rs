@@ -1,0 +1,212 @@
+//! Traces: what one run of a policy observed of its packet, in order (paper §3.2.1, §4.2).
+//!
+//! A trace is a list of [`Item`]s. An item is a *read* of a field's value, whole or under a mask, or a *test* of a
+//! condition with its outcome. Any packet that passes all items of a trace makes the same policy take the same road,
+//! so the policy's answer can be given without running it. [`Recorder`] writes traces and leaves out what earlier
+//! items already say; [`Trace::lower`] rewrites one for a switch that can't match all of it.
+
+use std::fmt;
+use std::sync::Arc;
+
+use maple_wire::{Constraint, Field, Packet};
+
+mod known;
+mod lower;
+mod recorder;
+
+pub use recorder::Recorder;
+
+pub(crate) use known::Known;
+
+/// Where the fields of a packet are read from.
+///
+/// A packet has a field exactly if the field's prerequisites hold ([`Field::prerequisites`]). Implementors keep to
+/// this rule: the recorder proves absence by the prerequisites alone.
+pub trait Fields {
+    /// The field's value as a switch sees it (0 where its bytes are missing or malformed); `None` where the packet
+    /// has no such field.
+    fn value(&self, field: Field) -> Option<u128>;
+
+    /// Whether the field's bytes are at hand, so that [`Fields::value`] is what the switch has and not a stand-in.
+    fn is_captured(&self, field: Field) -> bool;
+}
+
+impl Fields for Packet<'_> {
+    fn value(&self, field: Field) -> Option<u128> {
+        self.get(field)
+    }
+
+    fn is_captured(&self, field: Field) -> bool {
+        let _ = field;
+        true
+    }
+}
+
+/// A condition that a field lies between two values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Range {
+    /// The field.
+    pub field: Field,
+    /// The lowest value that fits.
+    pub lo: u128,
+    /// The highest value that fits; not below `lo`.
+    pub hi: u128,
+}
+
+impl Range {
+    /// Whether a packet whose field has `value` fits.
+    pub const fn holds(&self, value: u128) -> bool {
+        self.lo <= value && value <= self.hi
+    }
+}
+
+/// A conjunction: all constraints hold, and the range where there is one. A packet that lacks a field fits none.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Cond {
+    /// At most one constraint a field, in OXM order.
+    pub all: Vec<Constraint>,
+    /// A range on a field that `all` does not name.
+    pub range: Option<Range>,
+}
+
+impl Cond {
+    /// Whether a packet fits.
+    pub fn holds<P: Fields + ?Sized>(&self, packet: &P) -> bool {
+        let fits = |field, test: &dyn Fn(u128) -> bool| packet.value(field).is_some_and(test);
+        self.all.iter().all(|c| fits(c.field, &|value| c.holds(value)))
+            && self.range.is_none_or(|r| fits(r.field, &|value| r.holds(value)))
+    }
+
+    /// Whether every packet fits.
+    pub fn is_always(&self) -> bool {
+        self.all.is_empty() && self.range.is_none()
+    }
+}
+
+/// One thing that a policy learned of its packet.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Item {
+    /// The field's value under the mask.
+    Read(Constraint),
+    /// Whether the packet fits a condition.
+    Test {
+        /// The condition.
+        cond: Cond,
+        /// Whether it fits.
+        outcome: bool,
+    },
+}
+
+impl Item {
+    /// Whether a packet gives the same answer.
+    pub fn holds<P: Fields + ?Sized>(&self, packet: &P) -> bool {
+        match self {
+            Item::Read(constraint) => packet.value(constraint.field).is_some_and(|value| constraint.holds(value)),
+            Item::Test { cond, outcome } => cond.holds(packet) == *outcome,
+        }
+    }
+}
+
+/// A line of the policy's source.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Source {
+    /// The file, as the policy's language names it.
+    pub file: Arc<str>,
+    /// The line, from 1.
+    pub line: u32,
+}
+
+/// What one run of a policy observed of its packet.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Trace {
+    /// Reads and tests in the order they were made.
+    pub items: Vec<Item>,
+    /// Where each item comes from; as long as `items`.
+    pub sources: Vec<Option<Source>>,
+    /// Whether the run asked for the switch. In an ingress tree that is constant, so no item says it.
+    pub read_switch: bool,
+    /// Whether the run asked for a field whose bytes were not captured: what it saw may not be what the switch has.
+    pub short: bool,
+}
+
+impl fmt::Display for Range {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}={}..{}", self.field, text(self.field, self.lo), text(self.field, self.hi))
+    }
+}
+
+impl fmt::Display for Cond {
+    /// Such as `eth_type=0x800, ip_proto=6, tcp_dst=22`; `any` for the empty condition.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_always() {
+            return f.write_str("any");
+        }
+        for (i, constraint) in self.all.iter().enumerate() {
+            write!(f, "{}{}", if i > 0 { ", " } else { "" }, show(constraint))?;
+        }
+        match &self.range {
+            Some(range) => write!(f, "{}{range}", if self.all.is_empty() { "" } else { ", " }),
+            None => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for Item {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Item::Read(constraint) => write!(f, "read {}", show(constraint)),
+            Item::Test { cond, outcome } => write!(f, "test {cond}: {}", if *outcome { "yes" } else { "no" }),
+        }
+    }
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.file, self.line)
+    }
+}
+
+/// A constraint as text: `tcp_dst=22`, `ipv4_src=10.0.0.0/8`, `vlan_vid=0x1000/0x1000`.
+pub(crate) fn show(constraint: &Constraint) -> String {
+    let Constraint { field, value, mask } = *constraint;
+    let value = text(field, value);
+    if constraint.is_exact() {
+        return format!("{field}={value}");
+    }
+    match (field, prefix_length(field, mask)) {
+        (Field::Ipv4Src | Field::Ipv4Dst | Field::ArpSpa | Field::ArpTpa, Some(length))
+        | (Field::Ipv6Src | Field::Ipv6Dst, Some(length)) => format!("{field}={value}/{length}"),
+        _ => format!("{field}={value}/{}", mask_text(field, mask)),
+    }
+}
+
+/// A field's value as people write it: addresses in their notation, types in hexadecimal, the rest in decimal.
+pub(crate) fn text(field: Field, value: u128) -> String {
+    match field {
+        Field::EthSrc | Field::EthDst | Field::ArpSha | Field::ArpTha | Field::Ipv6NdSll | Field::Ipv6NdTll => {
+            let bytes = (value as u64).to_be_bytes();
+            bytes[2..].iter().map(|b| format!("{b:02x}")).collect::<Vec<_>>().join(":")
+        }
+        Field::Ipv4Src | Field::Ipv4Dst | Field::ArpSpa | Field::ArpTpa => {
+            std::net::Ipv4Addr::from(value as u32).to_string()
+        }
+        Field::Ipv6Src | Field::Ipv6Dst | Field::Ipv6NdTarget => std::net::Ipv6Addr::from(value).to_string(),
+        Field::EthType | Field::VlanVid | Field::Metadata | Field::TunnelId => format!("{value:#x}"),
+        _ => value.to_string(),
+    }
+}
+
+fn mask_text(field: Field, mask: u128) -> String {
+    match field {
+        Field::Ipv4Src | Field::Ipv4Dst | Field::ArpSpa | Field::ArpTpa => text(field, mask),
+        Field::EthSrc | Field::EthDst | Field::ArpSha | Field::ArpTha => text(field, mask),
+        Field::Ipv6Src | Field::Ipv6Dst | Field::Ipv6NdTarget => text(field, mask),
+        _ => format!("{mask:#x}"),
+    }
+}
+
+/// How many leading bits of the field the mask has, if it has nothing else.
+pub(crate) fn prefix_length(field: Field, mask: u128) -> Option<u32> {
+    let rest = field.full_mask() & !mask;
+    (rest & rest.wrapping_add(1) == 0).then(|| mask.count_ones())
+}

@@ -1,0 +1,211 @@
+//! The recorder: answers a policy's questions about its packet and writes down what the policy learned.
+//!
+//! # What
+//!
+//! Every question of a policy goes through one of the four methods here. Each returns what the packet says and appends
+//! items to the trace, unless the answer already follows from the items before it (the paper's Algorithm 4; see
+//! [`Known`] for what follows from what).
+//!
+//! # Absent fields
+//!
+//! A packet has a field exactly if one of the field's prerequisite alternatives holds. So the recorder never asks the
+//! packet whether a field is there: it settles that by the prerequisites, and these are in the trace.
+//!
+//! * A *read* first reads the prerequisite fields, in OXM order, until an alternative is known to hold (then the field
+//!   is there, and is read) or each is known to fail (then it is absent). A read of `tcp_dst` of an ARP packet leaves
+//!   `read eth_type=0x806`, nothing else.
+//! * A *test* is one conjunction a prerequisite alternative, with IPv4 before IPv6: `tcp_dst == 22` asks
+//!   `eth_type=0x800, ip_proto=6, tcp_dst=22`, and if that fails the same with `eth_type=0x86dd`. Alternatives already
+//!   known to fail are skipped, and of those that are asked, constraints already known to hold are left out.
+//!
+//! # Why it is correct
+//!
+//! Whether and what a method records depends only on its arguments and on the items before (through [`Known`]), never
+//! on the packet; and what it returns depends only on these and on the items it records. So by induction a second
+//! packet that passes all items makes the same policy ask the same questions and get the same answers: Theorem 2. For
+//! the same reason two traces of one policy that agree in their first `n` items, outcomes included, ask the same thing
+//! in item `n + 1`: traces form a tree.
+//!
+//! # Cost
+//!
+//! A question costs a few hash look-ups in [`Known`] and no allocation unless it records something.
+
+use maple_wire::field::Prerequisite;
+use maple_wire::{Constraint, Field};
+
+use super::known::{Known, Verdict};
+use super::{Cond, Fields, Item, Range, Source, Trace};
+
+/// Answers one run's questions about its packet and records them. All questions must be about the same packet.
+#[derive(Debug, Default)]
+pub struct Recorder {
+    trace: Trace,
+    known: Known,
+}
+
+impl Recorder {
+    /// A recorder that knows nothing yet.
+    pub fn new() -> Recorder {
+        Recorder::default()
+    }
+
+    /// The value of `field` under `mask`, or `None` where the packet has no such field.
+    ///
+    /// With a mask of 0 the answer is `Some(0)` if the field is there; its presence is proved by reads.
+    pub fn read<P: Fields + ?Sized>(
+        &mut self,
+        packet: &P,
+        field: Field,
+        mask: u128,
+        source: Option<Source>,
+    ) -> Option<u128> {
+        if !self.read_presence(packet, field, &source) {
+            return None;
+        }
+        let mask = mask & field.full_mask();
+        if let Some(value) = self.known.value(field, mask) {
+            return Some(value);
+        }
+        let value = self.look(packet, field) & mask;
+        self.push(Item::Read(Constraint { field, value, mask }), source);
+        Some(value)
+    }
+
+    /// Whether the packet has `field` and `field & mask == value & mask`.
+    ///
+    /// Bits of `value` outside `mask` don't count; a value wider than the field fits no packet. A mask of 0 asks
+    /// whether the field is there.
+    pub fn equals<P: Fields + ?Sized>(
+        &mut self,
+        packet: &P,
+        field: Field,
+        value: u128,
+        mask: u128,
+        source: Option<Source>,
+    ) -> bool {
+        if value & mask & !field.full_mask() != 0 {
+            return false;
+        }
+        let constraint = Constraint::masked(field, value, mask);
+        if constraint.mask == 0 {
+            return self.present(packet, field, source);
+        }
+        self.any_alternative(packet, field, Some(constraint), None, source)
+    }
+
+    /// Whether the packet has `field` and `lo <= field <= hi`. An empty range fits no packet.
+    pub fn in_range<P: Fields + ?Sized>(
+        &mut self,
+        packet: &P,
+        field: Field,
+        lo: u128,
+        hi: u128,
+        source: Option<Source>,
+    ) -> bool {
+        let hi = hi.min(field.full_mask());
+        if lo > hi {
+            return false;
+        }
+        match block(field, lo, hi) {
+            Some(block) if block.mask == 0 => self.present(packet, field, source),
+            Some(block) => self.any_alternative(packet, field, Some(block), None, source),
+            None => self.any_alternative(packet, field, None, Some(Range { field, lo, hi }), source),
+        }
+    }
+
+    /// Whether the packet has `field`.
+    pub fn present<P: Fields + ?Sized>(&mut self, packet: &P, field: Field, source: Option<Source>) -> bool {
+        self.any_alternative(packet, field, None, None, source)
+    }
+
+    /// Notes that the run asked for the switch.
+    pub fn read_switch(&mut self) {
+        self.trace.read_switch = true;
+    }
+
+    /// The trace so far.
+    pub fn trace(&self) -> &Trace {
+        &self.trace
+    }
+
+    /// The whole trace.
+    pub fn finish(self) -> Trace {
+        self.trace
+    }
+
+    /// Whether the packet has `field`, settled by reading the fields of its prerequisites.
+    fn read_presence<P: Fields + ?Sized>(&mut self, packet: &P, field: Field, source: &Option<Source>) -> bool {
+        loop {
+            match self.known.presence(field) {
+                Verdict::Holds => return true,
+                Verdict::Fails => return false,
+                Verdict::Open => {}
+            }
+            let Some(next) = self.known.open_prerequisite(field) else {
+                unreachable!("presence is open, so a prerequisite is");
+            };
+            // Prerequisites are about fields with smaller numbers, so this ends; and it settles `next`.
+            self.read(packet, next.field, next.mask, source.clone());
+        }
+    }
+
+    /// Asks one test an alternative of `field`'s prerequisites until one holds.
+    fn any_alternative<P: Fields + ?Sized>(
+        &mut self,
+        packet: &P,
+        field: Field,
+        constraint: Option<Constraint>,
+        range: Option<Range>,
+        source: Option<Source>,
+    ) -> bool {
+        for alternative in field.prerequisites() {
+            let all = alternative.iter().map(constraint_of).chain(constraint).collect();
+            if self.test(packet, Cond { all, range }, &source) {
+                return true;
+            }
+        }
+        false
+    }
+
+    fn test<P: Fields + ?Sized>(&mut self, packet: &P, cond: Cond, source: &Option<Source>) -> bool {
+        match self.known.cond(&cond) {
+            Verdict::Holds => return true,
+            Verdict::Fails => return false,
+            Verdict::Open => {}
+        }
+        let cond = self.known.reduce(cond);
+        let outcome = self.fits(packet, &cond);
+        self.push(Item::Test { cond, outcome }, source.clone());
+        outcome
+    }
+
+    /// Looks at the fields in OXM order and no further than the first that fails: prerequisites come first, so every
+    /// field that is looked at is there.
+    fn fits<P: Fields + ?Sized>(&mut self, packet: &P, cond: &Cond) -> bool {
+        cond.all.iter().all(|c| c.holds(self.look(packet, c.field)))
+            && cond.range.iter().all(|r| r.holds(self.look(packet, r.field)))
+    }
+
+    /// The value of a field whose prerequisites hold.
+    fn look<P: Fields + ?Sized>(&mut self, packet: &P, field: Field) -> u128 {
+        self.trace.short |= !packet.is_captured(field);
+        packet.value(field).unwrap_or(0)
+    }
+
+    fn push(&mut self, item: Item, source: Option<Source>) {
+        self.known.learn(&item);
+        self.trace.items.push(item);
+        self.trace.sources.push(source);
+    }
+}
+
+pub(super) fn constraint_of(condition: &Prerequisite) -> Constraint {
+    Constraint { field: condition.field, value: condition.value, mask: condition.mask }
+}
+
+/// The range as one masked value, if it is an aligned block. The whole field is the block with mask 0.
+fn block(field: Field, lo: u128, hi: u128) -> Option<Constraint> {
+    let differ = lo ^ hi;
+    let aligned = differ & differ.wrapping_add(1) == 0 && lo & differ == 0;
+    aligned.then(|| Constraint { field, value: lo, mask: field.full_mask() & !differ })
+}
