@@ -15,40 +15,49 @@ pub(super) const OPTION_SOURCE: u8 = 1;
 pub(super) const OPTION_TARGET: u8 = 2;
 
 /// Where the target's address begins, from the ICMPv6 header.
-pub(super) const TARGET: usize = 8;
+const TARGET: usize = 8;
 /// Where the options begin.
-pub(super) const OPTIONS: usize = 24;
+const OPTIONS: usize = 24;
 
 /// What a neighbour discovery message says, with the places where it says so.
-pub(super) struct Discovery {
-    pub(super) kind: u8,
+struct Discovery {
+    kind: u8,
     /// Start of the target's address.
-    pub(super) target_at: usize,
+    target_at: usize,
     /// Start of the source link-layer address, unless it is missing.
-    pub(super) sll_at: Option<usize>,
+    sll_at: Option<usize>,
     /// Start of the target link-layer address, unless it is missing.
-    pub(super) tll_at: Option<usize>,
+    tll_at: Option<usize>,
+}
+
+/// Where a neighbour discovery field begins.
+pub(super) fn place(packet: &Packet, field: Field) -> Option<usize> {
+    let found = discovery(packet)?;
+    match (field, found.kind) {
+        (Field::Ipv6NdTarget, _) => Some(found.target_at),
+        (Field::Ipv6NdSll, NEIGHBOR_SOLICIT) => found.sll_at,
+        (Field::Ipv6NdTll, NEIGHBOR_ADVERT) => found.tll_at,
+        _ => None,
+    }
 }
 
 pub(super) fn target(packet: &Packet) -> Option<u128> {
-    u128_at(packet.frame, discovery(packet)?.target_at)
+    u128_at(packet.frame, place(packet, Field::Ipv6NdTarget)?)
 }
 
 pub(super) fn sll(packet: &Packet) -> Option<u128> {
-    let found = discovery(packet).filter(|found| found.kind == NEIGHBOR_SOLICIT)?;
-    u48_at(packet.frame, found.sll_at?).map(u128::from)
+    u48_at(packet.frame, place(packet, Field::Ipv6NdSll)?).map(u128::from)
 }
 
 pub(super) fn tll(packet: &Packet) -> Option<u128> {
-    let found = discovery(packet).filter(|found| found.kind == NEIGHBOR_ADVERT)?;
-    u48_at(packet.frame, found.tll_at?).map(u128::from)
+    u48_at(packet.frame, place(packet, Field::Ipv6NdTll)?).map(u128::from)
 }
 
 /// Reads a neighbour discovery message of code 0.
 ///
 /// A message with two link-layer addresses of one kind is void, so options must be captured to their end. An option
 /// that is longer than the message ends the list and does no harm: switches take what stood before it.
-pub(super) fn discovery(packet: &Packet) -> Option<Discovery> {
+fn discovery(packet: &Packet) -> Option<Discovery> {
     let kind = packet.get(Field::Icmpv6Type)? as u8;
     let network = packet.network();
     let is_discovery = matches!(kind, NEIGHBOR_SOLICIT | NEIGHBOR_ADVERT)

@@ -21,6 +21,9 @@ pub const NO_NEXT: u8 = 59;
 /// Destination options.
 pub const DESTINATION: u8 = 60;
 
+/// In a routing header.
+const SEGMENTS_LEFT: usize = 3;
+
 pub(super) const PAYLOAD_LEN: usize = 4;
 pub(super) const NEXT_HEADER: usize = 6;
 pub(super) const HOP_LIMIT: usize = 7;
@@ -108,6 +111,24 @@ pub(super) fn traffic_class(packet: &Packet) -> Option<u8> {
 fn first_word(packet: &Packet) -> Option<u32> {
     let start = start(packet)?;
     if packet.network().broken_chain { None } else { u32_at(packet.frame, start) }
+}
+
+/// Whether a routing header says that the destination isn't the last one yet, so that checksums cover another.
+pub(super) fn is_source_routed(packet: &Packet) -> bool {
+    let walk = || {
+        let network = packet.network();
+        let mut at = start(packet)? + HEADER_LEN;
+        let mut kind = u8_at(packet.frame, network.start + NEXT_HEADER)?;
+        while let Step::Extension { next, len } = step(packet.frame, kind, at, network.end) {
+            if kind == ROUTING && u8_at(packet.frame, at + SEGMENTS_LEFT)? > 0 {
+                return Some(());
+            }
+            kind = next;
+            at += len;
+        }
+        None
+    };
+    walk().is_some()
 }
 
 fn start(packet: &Packet) -> Option<usize> {

@@ -24,6 +24,8 @@ pub mod lldp;
 
 pub mod build;
 pub mod checksum;
+pub mod rewrite;
+pub mod text;
 
 use std::cell::OnceCell;
 

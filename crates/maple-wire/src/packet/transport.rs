@@ -23,6 +23,9 @@ pub const SCTP_LEN: usize = 12;
 /// Bytes of an ICMP or ICMPv6 header, with the four that depend on the type.
 pub const ICMP_LEN: usize = 8;
 
+/// The byte whose upper half is the length of the TCP header in words.
+const TCP_DATA_OFFSET: usize = 12;
+
 pub(super) const SRC: usize = 0;
 pub(super) const DST: usize = 2;
 pub(super) const TYPE: usize = 0;
@@ -30,7 +33,8 @@ pub(super) const CODE: usize = 1;
 
 #[inline]
 pub(super) fn tcp(packet: &Packet, at: usize) -> Option<u128> {
-    port(packet, TCP, TCP_LEN, at)
+    let value = port(packet, TCP, TCP_LEN, at)?;
+    if packet.network().later_fragment || has_data_offset(packet) { Some(value) } else { None }
 }
 
 #[inline]
@@ -62,6 +66,14 @@ fn port(packet: &Packet, proto: u8, len: usize, at: usize) -> Option<u128> {
         return Some(0);
     }
     if has_header(network, len) { u16_at(packet.frame, network.transport + at).map(u128::from) } else { None }
+}
+
+/// Whether the data offset is one that a TCP header in this packet can have; switches don't take ports without.
+#[inline]
+fn has_data_offset(packet: &Packet) -> bool {
+    let network = packet.network();
+    let len = u8_at(packet.frame, network.transport + TCP_DATA_OFFSET).map(|byte| usize::from(byte >> 4) * 4);
+    len.is_some_and(|len| len >= TCP_LEN && has_header(network, len))
 }
 
 fn icmp(packet: &Packet, proto: u8, kind: NetworkKind, at: usize) -> Option<u128> {

@@ -1,0 +1,222 @@
+//! Fields and packets as text.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use super::{Packet, arp, ethernet, icmpv6, lldp, transport};
+use crate::field::Field;
+use crate::port::PortNo;
+
+/// A text that is no value of the field.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{field}: `{text}` is not {expected}")]
+pub struct ParseValueError {
+    /// The field.
+    pub field: Field,
+    /// The text.
+    pub text: String,
+    /// What was expected.
+    pub expected: String,
+}
+
+/// How a field's values are written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Mac,
+    Ipv4,
+    Ipv6,
+    Port,
+    /// Hexadecimal with all digits.
+    Hex,
+    Decimal,
+}
+
+/// The value of a field as people write it: `02:00:00:00:00:01`, `10.0.0.1`, `fe80::1`, `0x0800`, `80`.
+///
+/// `eth_type`, `vlan_vid` (with its bit 12), and fields that are bits rather than numbers are hexadecimal.
+pub fn field_value_to_string(field: Field, value: u128) -> String {
+    match form(field) {
+        Form::Mac => mac(value as u64),
+        Form::Ipv4 => Ipv4Addr::from(value as u32).to_string(),
+        Form::Ipv6 => Ipv6Addr::from(value).to_string(),
+        Form::Port => PortNo(value as u32).to_string(),
+        Form::Hex => format!("{value:#0width$x}", width = 2 + field.bits().div_ceil(4) as usize),
+        Form::Decimal => value.to_string(),
+    }
+}
+
+/// Reads what [`field_value_to_string`] writes, and numbers (decimal, or hexadecimal after `0x`) for any field.
+pub fn parse_field_value(field: Field, text: &str) -> Result<u128, ParseValueError> {
+    let value = match form(field) {
+        Form::Mac => parse_mac(text).map(u128::from),
+        Form::Ipv4 => text.parse::<Ipv4Addr>().ok().map(|address| u128::from(u32::from(address))),
+        Form::Ipv6 => text.parse::<Ipv6Addr>().ok().map(u128::from),
+        Form::Port => parse_port(text),
+        Form::Hex | Form::Decimal => None,
+    };
+    let is_in_range = |value: &u128| *value <= field.full_mask();
+    value.or_else(|| parse_number(text)).filter(is_in_range).ok_or_else(|| ParseValueError {
+        field,
+        text: text.to_string(),
+        expected: expected(field),
+    })
+}
+
+fn form(field: Field) -> Form {
+    use Field::*;
+    match field {
+        EthDst | EthSrc | ArpSha | ArpTha | Ipv6NdSll | Ipv6NdTll => Form::Mac,
+        Ipv4Src | Ipv4Dst | ArpSpa | ArpTpa => Form::Ipv4,
+        Ipv6Src | Ipv6Dst | Ipv6NdTarget => Form::Ipv6,
+        InPort | InPhyPort => Form::Port,
+        EthType | VlanVid | Metadata | TunnelId | Ipv6Flabel | Ipv6Exthdr | PbbIsid => Form::Hex,
+        VlanPcp | IpDscp | IpEcn | IpProto | TcpSrc | TcpDst | UdpSrc | UdpDst | SctpSrc | SctpDst | Icmpv4Type
+        | Icmpv4Code | ArpOp | Icmpv6Type | Icmpv6Code | MplsLabel | MplsTc | MplsBos => Form::Decimal,
+    }
+}
+
+fn expected(field: Field) -> String {
+    match form(field) {
+        Form::Mac => "a hardware address such as 02:00:00:00:00:01".to_string(),
+        Form::Ipv4 => "an IPv4 address such as 10.0.0.1".to_string(),
+        Form::Ipv6 => "an IPv6 address such as fe80::1".to_string(),
+        Form::Port => "a port number, or a name such as LOCAL".to_string(),
+        Form::Hex | Form::Decimal => format!("a number from 0 to {:#x}", field.full_mask()),
+    }
+}
+
+fn parse_number(text: &str) -> Option<u128> {
+    let is_plain = |digits: &str| !digits.starts_with('+');
+    match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
+        Some(digits) => u128::from_str_radix(digits, 16).ok().filter(|_| is_plain(digits)),
+        None => text.parse().ok().filter(|_| is_plain(text)),
+    }
+}
+
+fn parse_port(text: &str) -> Option<u128> {
+    const NAMED: [PortNo; 7] =
+        [PortNo::IN_PORT, PortNo::TABLE, PortNo::NORMAL, PortNo::FLOOD, PortNo::ALL, PortNo::CONTROLLER, PortNo::LOCAL];
+    let named = NAMED.into_iter().chain([PortNo::ANY]).find(|port| port.to_string().eq_ignore_ascii_case(text))?;
+    Some(u128::from(named.0))
+}
+
+/// A hardware address, the lower 48 bits of `value`, as `02:00:00:00:00:01`.
+pub fn mac(value: u64) -> String {
+    let [_, _, a, b, c, d, e, f] = value.to_be_bytes();
+    format!("{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}")
+}
+
+/// Reads a hardware address: six pairs of hexadecimal digits with `:` or `-` between them.
+pub fn parse_mac(text: &str) -> Option<u64> {
+    let separator = if text.contains('-') { '-' } else { ':' };
+    let mut value = 0;
+    let mut count = 0;
+    for part in text.split(separator) {
+        let is_byte = matches!(part.len(), 1 | 2) && part.bytes().all(|byte| byte.is_ascii_hexdigit());
+        if !is_byte {
+            return None;
+        }
+        value = value << 8 | u64::from_str_radix(part, 16).ok()?;
+        count += 1;
+    }
+    (count == 6).then_some(value)
+}
+
+/// One line that says what a packet is, such as `arp who-has 10.0.0.2 tell 10.0.0.1` or
+/// `vlan 5 tcp 10.0.0.1:1234 > 10.0.0.2:80`. Fields that are missing are shown as `?`.
+pub fn summary(packet: &Packet) -> String {
+    let vlans: String = packet.vlans().map(|vlan| format!("vlan {} ", vlan.vid)).collect();
+    let rest = match packet.link().eth_type {
+        None => format!("short frame of {} bytes", packet.frame().len()),
+        Some(ethernet::TYPE_ARP) => arp_summary(packet),
+        Some(ethernet::TYPE_IPV4 | ethernet::TYPE_IPV6) => ip_summary(packet),
+        Some(ethernet::TYPE_LLDP) => lldp_summary(packet),
+        Some(ethernet::TYPE_MPLS | ethernet::TYPE_MPLS_MULTICAST) => {
+            let labels: Vec<String> = packet.mpls_stack().map(|entry| entry.label.to_string()).collect();
+            format!("mpls {}", labels.join("/"))
+        }
+        Some(kind) => format!("eth_type {kind:#06x} {} > {}", show(packet, Field::EthSrc), show(packet, Field::EthDst)),
+    };
+    vlans + &rest
+}
+
+fn arp_summary(packet: &Packet) -> String {
+    let show = |field| show(packet, field);
+    match packet.get(Field::ArpOp).map(|op| op as u16) {
+        Some(arp::REQUEST) => format!("arp who-has {} tell {}", show(Field::ArpTpa), show(Field::ArpSpa)),
+        Some(arp::REPLY) => format!("arp {} is-at {}", show(Field::ArpSpa), show(Field::ArpSha)),
+        _ => format!("arp op {} {} > {}", show(Field::ArpOp), show(Field::ArpSpa), show(Field::ArpTpa)),
+    }
+}
+
+fn ip_summary(packet: &Packet) -> String {
+    use Field::*;
+    let (src, dst) = (address(packet, Ipv4Src, Ipv6Src), address(packet, Ipv4Dst, Ipv6Dst));
+    let with_ports = |name: &str, from: Field, to: Field| {
+        let end = |ip: &Option<IpAddr>, port| match ip {
+            Some(IpAddr::V6(ip)) => format!("[{ip}]:{}", show(packet, port)),
+            Some(IpAddr::V4(ip)) => format!("{ip}:{}", show(packet, port)),
+            None => format!("?:{}", show(packet, port)),
+        };
+        format!("{name} {} > {}", end(&src, from), end(&dst, to))
+    };
+    let without_ports = |name: String| {
+        let end = |ip: &Option<IpAddr>| ip.map_or("?".to_string(), |ip| ip.to_string());
+        format!("{name} {} > {}", end(&src), end(&dst))
+    };
+    let network = packet.network();
+    if network.later_fragment {
+        return without_ports(format!("fragment of proto {}", show(packet, IpProto)));
+    }
+    match network.proto {
+        Some(transport::TCP) => with_ports("tcp", TcpSrc, TcpDst),
+        Some(transport::UDP) => with_ports("udp", UdpSrc, UdpDst),
+        Some(transport::SCTP) => with_ports("sctp", SctpSrc, SctpDst),
+        Some(transport::ICMP) if packet.get(Ipv4Src).is_some() => {
+            without_ports("icmp".to_string()) + &icmp_kind(packet, Icmpv4Type, Icmpv4Code)
+        }
+        Some(transport::ICMPV6) if packet.get(Ipv6Src).is_some() => {
+            without_ports("icmp6".to_string()) + &icmp_kind(packet, Icmpv6Type, Icmpv6Code)
+        }
+        _ => without_ports(format!("ip proto {}", show(packet, IpProto))),
+    }
+}
+
+fn icmp_kind(packet: &Packet, kind: Field, code: Field) -> String {
+    let target = || show(packet, Field::Ipv6NdTarget);
+    match (kind, packet.get(kind).map(|kind| kind as u8)) {
+        (Field::Icmpv4Type, Some(8)) | (Field::Icmpv6Type, Some(128)) => " echo request".to_string(),
+        (Field::Icmpv4Type, Some(0)) | (Field::Icmpv6Type, Some(129)) => " echo reply".to_string(),
+        (Field::Icmpv6Type, Some(icmpv6::NEIGHBOR_SOLICIT)) => format!(" neighbor who-has {}", target()),
+        (Field::Icmpv6Type, Some(icmpv6::NEIGHBOR_ADVERT)) => format!(" neighbor {} is here", target()),
+        _ => format!(" type {} code {}", show(packet, kind), show(packet, code)),
+    }
+}
+
+fn lldp_summary(packet: &Packet) -> String {
+    let (mut chassis, mut port) = ("?".to_string(), "?".to_string());
+    for tlv in lldp::tlvs(packet).into_iter().flatten().flatten() {
+        match tlv {
+            lldp::Tlv::ChassisId { id, .. } => chassis = id_text(id),
+            lldp::Tlv::PortId { id, .. } => port = id_text(id),
+            _ => {}
+        }
+    }
+    format!("lldp chassis {chassis} port {port}")
+}
+
+/// Printable ids as they are, others in hexadecimal.
+fn id_text(id: &[u8]) -> String {
+    match std::str::from_utf8(id) {
+        Ok(text) if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic()) => text.to_string(),
+        _ => id.iter().map(|byte| format!("{byte:02x}")).collect(),
+    }
+}
+
+fn address(packet: &Packet, v4: Field, v6: Field) -> Option<IpAddr> {
+    let v4 = packet.get(v4).map(|value| IpAddr::from(Ipv4Addr::from(value as u32)));
+    v4.or_else(|| packet.get(v6).map(|value| IpAddr::from(Ipv6Addr::from(value))))
+}
+
+fn show(packet: &Packet, field: Field) -> String {
+    packet.get(field).map_or("?".to_string(), |value| field_value_to_string(field, value))
+}
