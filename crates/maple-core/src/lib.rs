@@ -11,8 +11,26 @@ pub mod compile;
 
 pub mod update;
 
+pub mod state;
+
+pub mod network;
+
+pub mod policy;
+pub mod route;
+pub mod run;
+
+pub mod engine;
+pub mod report;
+
 pub use capabilities::Capabilities;
 pub use compile::{Compiler, LeafAction, Rule};
+pub use engine::{Effect, Engine, Event, Mail, Options, ShardId, Time};
+pub use network::{Hop, Location, Mac};
+pub use policy::{Net, PacketHandle, Policy, PolicyError};
+pub use report::Report;
+pub use route::Route;
+pub use run::Run;
+pub use state::{Snapshot, Store, Txn, Value};
 pub use trace::{Cond, Fields, Item, Range, Recorder, Source, Trace};
 pub use tree::{Augmented, LeafId, Tree};
 pub use update::{Change, changes};

@@ -1,0 +1,116 @@
+//! What can be chosen, and what is counted.
+
+use std::time::Duration;
+
+use crate::compile::Rule;
+use crate::tree::LeafId;
+
+/// What can be chosen.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Learn where hosts are and check it. Off, `net.locate` is an error.
+    pub track_hosts: bool,
+    /// Marks the rules of this run of the controller apart from those of an earlier one: 16 bits of the cookie.
+    pub epoch: u16,
+    /// The lowest transaction id that engines use; they wrap around to it.
+    pub first_xid: u32,
+    /// How many packets wait for one leaf's installation, and at one switch for others' rules; of further ones the
+    /// former go through the controller at once, the latter are dropped.
+    pub held_packets: usize,
+    /// How long an installation may take before it is given up.
+    pub install_timeout: Duration,
+    /// How long a packet may wait for rules under way at a later switch.
+    pub hold: Duration,
+    /// How long rules stay at later switches after the ingress rule is gone, for packets under way. Longer than the
+    /// network's longest delay.
+    pub drain: Duration,
+    /// How long a host may take to answer a probe at its old port.
+    pub probe_timeout: Duration,
+    /// How long a host without known IPv4 or IPv6 address must have been silent before a move is believed.
+    pub silence: Duration,
+    /// How often a run whose state changed under it is repeated before its packet is dropped.
+    pub max_reruns: u32,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            track_hosts: true,
+            epoch: 1,
+            first_xid: 0x8000_0000,
+            held_packets: 64,
+            install_timeout: Duration::from_secs(2),
+            hold: Duration::from_millis(100),
+            drain: Duration::from_millis(50),
+            probe_timeout: Duration::from_millis(500),
+            silence: Duration::from_secs(10),
+            max_reruns: 16,
+        }
+    }
+}
+
+/// What one shard has done so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Packet-ins handled.
+    pub packet_ins: u64,
+    /// Of these, answered from the tree.
+    pub hits: u64,
+    /// Of these, decided by f.
+    pub misses: u64,
+    /// Runs of f, repeated and speculative ones included.
+    pub runs: u64,
+    /// Runs repeated because the state changed under them.
+    pub conflicts: u64,
+    /// Packets dropped because f failed on them.
+    pub policy_errors: u64,
+    /// Decisions not cached because f writes state whenever it sees such a packet.
+    pub writing_runs: u64,
+    /// Decisions not cached because f looked at bytes that were not captured.
+    pub short_captures: u64,
+    /// Leaves installed.
+    pub leaves_installed: u64,
+    /// Leaves withdrawn.
+    pub leaves_withdrawn: u64,
+    /// Installations given up.
+    pub aborts: u64,
+    /// Installations refused because routes could not be told apart.
+    pub ambiguous: u64,
+    /// Packets sent straight out of the egress ports.
+    pub sent_by_controller: u64,
+    /// Packet-ins from link ports.
+    pub link_packet_ins: u64,
+    /// Of these, dropped because nothing was known of them.
+    pub link_drops: u64,
+    /// Packets dropped because their port was neither edge nor link yet.
+    pub new_port_drops: u64,
+    /// Packets dropped because their source is a host that is elsewhere.
+    pub spoofed_drops: u64,
+    /// Packets dropped because only their beginning was captured and the switch did not keep the rest.
+    pub cut_drops: u64,
+    /// Packet-ins from ports that don't exist or are down, or without a port.
+    pub bad_packet_ins: u64,
+    /// Flow-mods sent.
+    pub flow_mods: u64,
+    /// Rules that switches refused.
+    pub refused_rules: u64,
+    /// Times the tree disagreed with a new trace though the state was the same.
+    pub inconsistent_runs: u64,
+    /// Leaves that live now.
+    pub leaves: u64,
+    /// Rules that switches of this shard have now.
+    pub rules: u64,
+}
+
+/// A rule as the engine holds it to be in a switch, with what it is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TableRule {
+    /// The table.
+    pub table_id: u8,
+    /// The rule.
+    pub rule: Rule,
+    /// The leaf it is for; `None` for the engine's own rules (classifier, barriers, table-miss).
+    pub leaf: Option<LeafId>,
+    /// What it is for, in words: the source lines that decided, or the engine's reason.
+    pub why: String,
+}

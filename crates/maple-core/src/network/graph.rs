@@ -1,0 +1,119 @@
+//! Paths and broadcast trees, as pure functions of a snapshot.
+//!
+//! Ties go to the lowest datapath ids and ports, so equal networks give equal answers, whatever happened before.
+//! A path costs O((links + switches) · log switches); a flood O(links · log links).
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+
+use maple_wire::{Dpid, PortNo};
+
+use super::{Hop, Location, PortKind};
+use crate::state::{Name, Snapshot};
+
+/// The hops of the best path from one switch to another: which port each switch but the last leaves by. Empty if they
+/// are the same; `None` if there is no path or either is not there.
+///
+/// Best is the least sum of costs, then the fewest hops, then the path whose hops come first in order.
+pub fn path(state: &Snapshot, from: Dpid, to: Dpid, weight: Option<&Name>) -> Option<Vec<Hop>> {
+    state.shard_of(from)?;
+    state.shard_of(to)?;
+    // Distances are taken towards `to`; the road from `from` then takes at each switch the lowest port that is on a
+    // best path.
+    let distance = distances_to(state, to, weight);
+    let (mut at, mut hops) = (from, Vec::new());
+    while at != to {
+        let here = distance.get(&at)?;
+        let next = neighbours(state, at).find(|(out, peer)| {
+            let step = cost(state, *out, peer.switch, weight);
+            distance.get(&peer.switch).is_some_and(|(sum, len)| (sum.saturating_add(step), len + 1) == *here)
+        });
+        let (out, peer) = next?;
+        hops.push(Hop::new(out.switch, out.port));
+        at = peer.switch;
+    }
+    Some(hops)
+}
+
+/// The hops of a flood that starts at `from`: along the spanning tree of its part of the network, away from `from`,
+/// and out of every edge port that is up. In order.
+///
+/// The spanning tree is one for all starts, so two floods that arrive at a switch by the same port go on alike.
+pub fn flood(state: &Snapshot, from: Dpid) -> Vec<Hop> {
+    let tree = spanning_tree(state, from);
+    let mut hops = BTreeSet::new();
+    let (mut seen, mut queue) = (BTreeSet::from([from]), vec![from]);
+    while let Some(at) = queue.pop() {
+        let edges = state.ports_of(at).filter(|(_, info)| info.up && info.kind == PortKind::Edge);
+        hops.extend(edges.map(|(port, _)| Hop::new(at, port)));
+        for (out, peer) in neighbours(state, at).filter(|(out, _)| tree.contains(out)) {
+            if seen.insert(peer.switch) {
+                hops.insert(Hop::new(out.switch, out.port));
+                queue.push(peer.switch);
+            }
+        }
+    }
+    hops.into_iter().collect()
+}
+
+/// Both ends of each link of the spanning tree of the part of the network that holds `member`: breadth first from its
+/// lowest switch.
+fn spanning_tree(state: &Snapshot, member: Dpid) -> BTreeSet<Location> {
+    let part = reachable(state, member);
+    let Some(root) = part.first().copied() else { return BTreeSet::new() };
+    let (mut seen, mut level, mut tree) = (BTreeSet::from([root]), vec![root], BTreeSet::new());
+    while !level.is_empty() {
+        let mut next = Vec::new();
+        for at in level {
+            for (out, peer) in neighbours(state, at) {
+                if seen.insert(peer.switch) {
+                    tree.extend([out, peer]);
+                    next.push(peer.switch);
+                }
+            }
+        }
+        next.sort_unstable();
+        level = next;
+    }
+    tree
+}
+
+fn reachable(state: &Snapshot, from: Dpid) -> BTreeSet<Dpid> {
+    let (mut seen, mut queue) = (BTreeSet::from([from]), vec![from]);
+    while let Some(at) = queue.pop() {
+        queue.extend(neighbours(state, at).map(|(_, peer)| peer.switch).filter(|next| seen.insert(*next)));
+    }
+    seen
+}
+
+/// The usable links of a switch: own port and far end, by port.
+pub fn neighbours(state: &Snapshot, at: Dpid) -> impl Iterator<Item = (Location, Location)> + '_ {
+    state.ports_of(at).filter_map(move |(port, _): (PortNo, _)| {
+        let out = Location::new(at, port);
+        state.peer(out).map(|peer| (out, peer))
+    })
+}
+
+/// The least (cost, hops) from each switch to `to`.
+fn distances_to(state: &Snapshot, to: Dpid, weight: Option<&Name>) -> BTreeMap<Dpid, (u64, u32)> {
+    let mut distance = BTreeMap::from([(to, (0, 0))]);
+    let mut heap = BinaryHeap::from([Reverse((0u64, 0u32, to))]);
+    while let Some(Reverse((sum, len, at))) = heap.pop() {
+        if distance.get(&at).is_some_and(|best| *best < (sum, len)) {
+            continue;
+        }
+        for (near, far) in neighbours(state, at) {
+            // The link is used from its far end towards us.
+            let next = (sum.saturating_add(cost(state, far, near.switch, weight)), len + 1);
+            if distance.get(&far.switch).is_none_or(|best| next < *best) {
+                distance.insert(far.switch, next);
+                heap.push(Reverse((next.0, next.1, far.switch)));
+            }
+        }
+    }
+    distance
+}
+
+fn cost(state: &Snapshot, from: Location, to: Dpid, weight: Option<&Name>) -> u64 {
+    weight.map_or(1, |name| state.cost(name, from, to))
+}

@@ -1,0 +1,163 @@
+//! The network as f sees it: hosts, ports and links, all of them tracked state.
+//!
+//! The types here are plain values. What is known lives in a [`crate::state::Snapshot`]; [`graph`] answers questions
+//! about it (paths, broadcast trees) as pure functions, with ties broken towards the lowest datapath id and port.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use maple_wire::{Dpid, PortNo};
+
+pub mod graph;
+
+/// A hardware address.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Mac(pub [u8; 6]);
+
+impl Mac {
+    /// The address whose 48 bits are the low ones of `bits`, as fields such as `eth_src` carry it.
+    pub const fn from_bits(bits: u128) -> Mac {
+        let b = bits.to_be_bytes();
+        Mac([b[10], b[11], b[12], b[13], b[14], b[15]])
+    }
+
+    /// The address as a field value.
+    pub const fn bits(self) -> u128 {
+        let b = self.0;
+        u128::from_be_bytes([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, b[0], b[1], b[2], b[3], b[4], b[5]])
+    }
+
+    /// Whether a host can have it: neither zero nor a group address.
+    pub const fn is_host(self) -> bool {
+        self.0[0] & 1 == 0 && self.bits() != 0
+    }
+}
+
+impl fmt::Display for Mac {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let b = self.0;
+        write!(f, "{:02x}:{:02x}:{:02x}:{:02x}:{:02x}:{:02x}", b[0], b[1], b[2], b[3], b[4], b[5])
+    }
+}
+
+impl fmt::Debug for Mac {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
+    }
+}
+
+/// Text that is not a hardware address.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is not a hardware address (six bytes in hex, such as 00:00:00:00:00:01)")]
+pub struct BadMac(pub String);
+
+impl std::str::FromStr for Mac {
+    type Err = BadMac;
+
+    /// Reads six hex bytes with `:` or `-` between them.
+    fn from_str(text: &str) -> Result<Mac, BadMac> {
+        let bad = || BadMac(text.to_owned());
+        let bytes: Vec<u8> = text
+            .split([':', '-'])
+            .map(|part| if part.len() > 2 { Err(bad()) } else { u8::from_str_radix(part, 16).map_err(|_| bad()) })
+            .collect::<Result<_, _>>()?;
+        bytes.try_into().map(Mac).map_err(|_| bad())
+    }
+}
+
+/// A port of a switch. Hosts are located at one, links join two.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Location {
+    /// The switch.
+    pub switch: Dpid,
+    /// Its port.
+    pub port: PortNo,
+}
+
+impl Location {
+    /// The port `port` of `switch`.
+    pub const fn new(switch: Dpid, port: PortNo) -> Location {
+        Location { switch, port }
+    }
+}
+
+impl fmt::Display for Location {
+    /// `0000000000000001:3`, the form that `FromStr` reads.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.switch, self.port)
+    }
+}
+
+impl fmt::Debug for Location {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
+    }
+}
+
+/// What is behind a port.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum PortKind {
+    /// Not known yet: discovery has not had its chance. Nothing is learned from it, nothing sent by it.
+    New,
+    /// Hosts.
+    Edge,
+    /// Another of our switches, by this port of it.
+    Link(Location),
+}
+
+/// One port, as the state holds it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct PortInfo {
+    /// Whether packets can pass.
+    pub up: bool,
+    /// What is behind it.
+    pub kind: PortKind,
+}
+
+/// One host, as the state holds it.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct HostInfo {
+    /// Where it is.
+    pub location: Location,
+    /// The IPv4 addresses it was seen to use.
+    pub ipv4: BTreeSet<Ipv4Addr>,
+    /// The IPv6 addresses it was seen to use.
+    pub ipv6: BTreeSet<Ipv6Addr>,
+}
+
+/// One hop of a route: leave `switch` by `port`.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Hop {
+    /// The switch.
+    pub switch: Dpid,
+    /// The port to leave it by.
+    pub port: PortNo,
+}
+
+impl Hop {
+    /// Leave `switch` by `port`.
+    pub const fn new(switch: Dpid, port: PortNo) -> Hop {
+        Hop { switch, port }
+    }
+
+    /// The same pair, as a place.
+    pub const fn location(self) -> Location {
+        Location { switch: self.switch, port: self.port }
+    }
+}
+
+impl fmt::Debug for Hop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.switch, self.port)
+    }
+}
+
+/// A named link attribute's subject: which link the cost is of.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum LinkName {
+    /// The link that leaves by this port, in this direction.
+    Port(Location),
+    /// Every link from the first switch to the second. A cost by port goes before one by switches.
+    Switches(Dpid, Dpid),
+}

@@ -1,0 +1,52 @@
+//! What a policy is, and what it may ask: the [`Policy`] trait, its handles [`PacketHandle`] and [`Net`], its errors.
+
+use std::sync::Arc;
+
+use crate::network::Mac;
+use crate::route::{Route, RouteError};
+use crate::run::Run;
+
+pub use crate::run::{Net, PacketHandle};
+
+/// The user's f.
+pub trait Policy: Send + Sync {
+    /// Says where `pkt` goes. Must depend on nothing but what it asks of its arguments.
+    ///
+    /// # Errors
+    /// [`PolicyError`] drops the packet; nothing is cached.
+    fn decide(&self, pkt: &PacketHandle, net: &Net) -> Result<Route, PolicyError>;
+
+    /// Decides several packets, in order, one answer each. Bindings whose language has a lock take it once here.
+    fn decide_batch(&self, runs: &[Run]) -> Vec<Result<Route, PolicyError>> {
+        runs.iter().map(|run| self.decide(&run.packet(), &run.net())).collect()
+    }
+}
+
+impl<F> Policy for F
+where
+    F: Fn(&PacketHandle, &Net) -> Route + Send + Sync,
+{
+    fn decide(&self, pkt: &PacketHandle, net: &Net) -> Result<Route, PolicyError> {
+        Ok(self(pkt, net))
+    }
+}
+
+/// Why a run of f gave no route. The packet is dropped, the error reported once and counted, nothing cached.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PolicyError {
+    /// f failed: the text with traceback, as its language prints it.
+    #[error("{0}")]
+    Exception(Arc<str>),
+    /// f returned something that is no route: what it was.
+    #[error("the policy returned {0}, which is no route")]
+    WrongReturn(Arc<str>),
+    /// f ran longer than it may.
+    #[error("the policy ran longer than {0} ms")]
+    TimeLimit(u64),
+    /// f returned a route that can't be taken.
+    #[error(transparent)]
+    Route(#[from] RouteError),
+    /// f asked where a host is, but hosts are not tracked.
+    #[error("net.locate({0}) needs host tracking, which is off (track_hosts=False)")]
+    HostsNotTracked(Mac),
+}

@@ -1,0 +1,141 @@
+//! What the engine tells people: things that happened once, or that go on and are counted.
+
+use std::fmt;
+use std::sync::Arc;
+
+use maple_wire::Dpid;
+
+use crate::network::{Location, Mac};
+
+/// Something worth a line in the log. The engine reports a thing when it begins and counts repetitions in
+/// [`crate::engine::Stats`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Report {
+    /// A host was seen for the first time.
+    HostFound {
+        /// Its address.
+        mac: Mac,
+        /// Where it is.
+        at: Location,
+    },
+    /// A host is at another port now.
+    HostMoved {
+        /// Its address.
+        mac: Mac,
+        /// Where it was.
+        from: Location,
+        /// Where it is.
+        to: Location,
+        /// Why the move was believed.
+        why: MoveReason,
+    },
+    /// Packets with a known host's source address come from another port, and the host still answers at the old one:
+    /// they are dropped.
+    HostSpoofed {
+        /// The address.
+        mac: Mac,
+        /// Where the host is.
+        at: Location,
+        /// Where the packets come from.
+        seen: Location,
+    },
+    /// A host is gone with its port or switch.
+    HostLost {
+        /// Its address.
+        mac: Mac,
+        /// Where it was.
+        at: Location,
+    },
+    /// A switch is there.
+    SwitchUp(Dpid),
+    /// A switch is gone.
+    SwitchDown(Dpid),
+    /// A link is there.
+    LinkUp(Location, Location),
+    /// A link is gone.
+    LinkDown(Location, Location),
+    /// f failed; the packet was dropped. Once for each distinct error.
+    PolicyFailed {
+        /// The error with its traceback, as f's language prints it.
+        error: Arc<str>,
+        /// Where the packet entered.
+        at: Location,
+    },
+    /// f writes state whenever it sees such packets, so they always come to the controller. Once for each place.
+    PolicyWrites {
+        /// What it writes, and the source line where that is known.
+        what: Arc<str>,
+    },
+    /// f gave different answers though it observed the same: it looks at something that is not tracked.
+    PolicyNotAFunction {
+        /// Both traces, with source lines.
+        what: Arc<str>,
+    },
+    /// Two routes meet at a switch with the same headers and arrival port, and differ in what comes next. Packets of
+    /// the second go through the controller.
+    Ambiguous {
+        /// Where they meet.
+        switch: Dpid,
+        /// Both, in words.
+        what: Arc<str>,
+    },
+    /// A switch refused a rule; the packets it was for go through the controller.
+    RuleRefused {
+        /// The switch.
+        switch: Dpid,
+        /// What it said, and of which rule.
+        what: Arc<str>,
+    },
+    /// A switch lost rules that we did not delete; they were sent again.
+    RulesLost {
+        /// The switch.
+        switch: Dpid,
+        /// How many.
+        count: usize,
+    },
+}
+
+/// Why a host's move was believed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MoveReason {
+    /// Its old port is down, or no edge port any more.
+    PortGone,
+    /// It did not answer a probe at its old port.
+    NoAnswer,
+    /// It was silent for so long that the move needs no other proof, and no address to probe it by was known.
+    Silent,
+}
+
+impl fmt::Display for MoveReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            MoveReason::PortGone => "its old port is gone",
+            MoveReason::NoAnswer => "it does not answer at its old port",
+            MoveReason::Silent => "it was silent at its old port",
+        })
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Report::HostFound { mac, at } => write!(f, "host {mac} found at {at}"),
+            Report::HostMoved { mac, from, to, why } => write!(f, "host {mac} moved from {from} to {to}: {why}"),
+            Report::HostSpoofed { mac, at, seen } => {
+                write!(f, "packets from {mac} at {seen} dropped: the host answers at {at}")
+            }
+            Report::HostLost { mac, at } => write!(f, "host {mac} at {at} lost"),
+            Report::SwitchUp(dpid) => write!(f, "switch {dpid} up"),
+            Report::SwitchDown(dpid) => write!(f, "switch {dpid} down"),
+            Report::LinkUp(a, b) => write!(f, "link {a} - {b} up"),
+            Report::LinkDown(a, b) => write!(f, "link {a} - {b} down"),
+            Report::PolicyFailed { error, at } => write!(f, "policy failed on a packet at {at}: {error}"),
+            Report::PolicyWrites { what } => write!(f, "not cached, as the policy writes state: {what}"),
+            Report::PolicyNotAFunction { what } => write!(f, "the policy depends on untracked state: {what}"),
+            Report::Ambiguous { switch, what } => write!(f, "routes can't be told apart at switch {switch}: {what}"),
+            Report::RuleRefused { switch, what } => write!(f, "switch {switch} refused a rule: {what}"),
+            Report::RulesLost { switch, count } => write!(f, "switch {switch} lost {count} rules; sent again"),
+        }
+    }
+}

@@ -1,0 +1,366 @@
+//! One run of f: its packet under tracing, its state in a transaction, and the handles f holds on both.
+//!
+//! Handles are owned and cheap to clone, so that a binding can wrap them in its language's objects. They end with the
+//! run: [`Run::finish`] takes packet and state away, and a handle that f kept panics when used afterwards (bindings
+//! ask [`PacketHandle::is_live`] first), because what is not recorded must not be observable.
+
+use std::cell::{RefCell, RefMut};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::panic::Location as Caller;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use maple_wire::{Dpid, Field, Packet, PortNo};
+
+use crate::engine::Selection;
+use crate::network::{Hop, LinkName, Location, Mac};
+use crate::policy::PolicyError;
+use crate::route::Route;
+use crate::state::{Cell, CellValue, Name, Txn, Value, Write};
+use crate::trace::{Recorder, Source, Trace};
+
+/// One run of f.
+#[derive(Clone)]
+pub struct Run {
+    state: Rc<RefCell<Option<RunState>>>,
+}
+
+/// f's view of its packet. Every method records what it answers.
+#[derive(Clone)]
+pub struct PacketHandle(Run);
+
+/// f's view of everything else. Every read is a dependency of the run.
+#[derive(Clone)]
+pub struct Net(Run);
+
+struct RunState {
+    frame: Arc<[u8]>,
+    total_len: usize,
+    ingress: Location,
+    track_hosts: bool,
+    recorder: Recorder,
+    txn: Txn,
+    error: Option<PolicyError>,
+    read_switch: bool,
+    /// Where f first wrote.
+    wrote_at: Option<Source>,
+}
+
+/// What is left of a run when it ends.
+pub struct Finished {
+    /// What f observed of its packet.
+    pub trace: Trace,
+    /// What f read and wrote of the state.
+    pub txn: Txn,
+    /// An error that f was told of and that makes its answer void.
+    pub error: Option<PolicyError>,
+    /// Where f first wrote, if it did and that is known.
+    pub wrote_at: Option<Source>,
+}
+
+impl Run {
+    /// A run over `frame` (of which `total_len` bytes were on the wire) that entered at `ingress`.
+    pub fn new(frame: Arc<[u8]>, total_len: usize, ingress: Location, txn: Txn, track_hosts: bool) -> Run {
+        let state = RunState {
+            frame,
+            total_len,
+            ingress,
+            track_hosts,
+            recorder: Recorder::new(),
+            txn,
+            error: None,
+            read_switch: false,
+            wrote_at: None,
+        };
+        Run { state: Rc::new(RefCell::new(Some(state))) }
+    }
+
+    /// The packet, for f.
+    pub fn packet(&self) -> PacketHandle {
+        PacketHandle(self.clone())
+    }
+
+    /// The rest of the world, for f.
+    pub fn net(&self) -> Net {
+        Net(self.clone())
+    }
+
+    /// Ends the run. `None` if it was ended before.
+    pub fn finish(&self) -> Option<Finished> {
+        let state = self.state.borrow_mut().take()?;
+        let mut trace = state.recorder.finish();
+        trace.read_switch |= state.read_switch;
+        Some(Finished { trace, txn: state.txn, error: state.error, wrote_at: state.wrote_at })
+    }
+
+    fn state(&self) -> RefMut<'_, RunState> {
+        RefMut::map(self.state.borrow_mut(), |state| state.as_mut().expect("a handle was used after its run"))
+    }
+}
+
+/// The line of Rust code that called a handle.
+fn caller(at: &Caller<'_>) -> Option<Source> {
+    Some(Source { file: at.file().into(), line: at.line() })
+}
+
+impl PacketHandle {
+    /// Whether the run goes on, so that the other methods may be called.
+    pub fn is_live(&self) -> bool {
+        self.0.state.borrow().is_some()
+    }
+
+    /// The switch where the packet entered the network.
+    pub fn switch(&self) -> Dpid {
+        let mut state = self.0.state();
+        state.read_switch = true;
+        state.ingress.switch
+    }
+
+    /// The value of a field, or `None` where the packet has no such field.
+    #[track_caller]
+    pub fn get(&self, field: Field) -> Option<u128> {
+        self.read(field, field.full_mask(), caller(Caller::caller()))
+    }
+
+    /// Whether the packet has the field with this value.
+    #[track_caller]
+    pub fn is(&self, field: Field, value: u128) -> bool {
+        self.equals(field, value, field.full_mask(), caller(Caller::caller()))
+    }
+
+    /// Whether the packet has the field, between these values, both included.
+    #[track_caller]
+    pub fn within(&self, field: Field, lo: u128, hi: u128) -> bool {
+        self.in_range(field, lo, hi, caller(Caller::caller()))
+    }
+
+    /// The source's hardware address.
+    #[track_caller]
+    pub fn eth_src(&self) -> Mac {
+        Mac::from_bits(self.get(Field::EthSrc).unwrap_or_default())
+    }
+
+    /// The destination's hardware address.
+    #[track_caller]
+    pub fn eth_dst(&self) -> Mac {
+        Mac::from_bits(self.get(Field::EthDst).unwrap_or_default())
+    }
+
+    /// The port by which the packet entered.
+    #[track_caller]
+    pub fn in_port(&self) -> PortNo {
+        PortNo(self.get(Field::InPort).unwrap_or_default() as u32)
+    }
+
+    /// The field's value under a mask, for bindings that know their own source lines.
+    pub fn read(&self, field: Field, mask: u128, source: Option<Source>) -> Option<u128> {
+        self.ask(|recorder, packet| recorder.read(packet, field, mask, source))
+    }
+
+    /// Whether the packet has the field and it has this value under the mask.
+    pub fn equals(&self, field: Field, value: u128, mask: u128, source: Option<Source>) -> bool {
+        self.ask(|recorder, packet| recorder.equals(packet, field, value, mask, source))
+    }
+
+    /// Whether the packet has the field and it lies between these values, both included.
+    pub fn in_range(&self, field: Field, lo: u128, hi: u128, source: Option<Source>) -> bool {
+        self.ask(|recorder, packet| recorder.in_range(packet, field, lo, hi, source))
+    }
+
+    /// Whether the packet has the field.
+    pub fn present(&self, field: Field, source: Option<Source>) -> bool {
+        self.ask(|recorder, packet| recorder.present(packet, field, source))
+    }
+
+    fn ask<T>(&self, question: impl FnOnce(&mut Recorder, &Packet<'_>) -> T) -> T {
+        let mut state = self.0.state();
+        let RunState { frame, total_len, ingress, recorder, .. } = &mut *state;
+        question(recorder, &Packet::with_wire_len(frame, ingress.port.0, *total_len))
+    }
+}
+
+impl Net {
+    /// Whether the run goes on, so that the other methods may be called.
+    pub fn is_live(&self) -> bool {
+        self.0.state.borrow().is_some()
+    }
+
+    /// Where a host is, if it was seen. Without host tracking this makes the run fail.
+    pub fn locate(&self, mac: Mac) -> Option<Location> {
+        self.try_locate(mac).ok().flatten()
+    }
+
+    /// Where a host is, if it was seen.
+    ///
+    /// # Errors
+    /// [`PolicyError::HostsNotTracked`] without host tracking; the run fails then, whatever f does with the error.
+    pub fn try_locate(&self, mac: Mac) -> Result<Option<Location>, PolicyError> {
+        self.need_hosts(mac)?;
+        Ok(match self.read(Cell::HostAt(mac)) {
+            CellValue::Location(at) => at,
+            _ => None,
+        })
+    }
+
+    /// The host that uses an IP address, and where it is.
+    pub fn locate_ip(&self, ip: IpAddr) -> Option<(Mac, Location)> {
+        match self.read(Cell::HostByIp(ip)) {
+            CellValue::Host(host) => host,
+            _ => None,
+        }
+    }
+
+    /// The IP addresses a host was seen to use; `None` for an unknown host.
+    pub fn host_addresses(&self, mac: Mac) -> Option<(Vec<Ipv4Addr>, Vec<Ipv6Addr>)> {
+        match self.read(Cell::HostAddresses(mac)) {
+            CellValue::Addresses(addresses) => addresses,
+            _ => None,
+        }
+    }
+
+    /// All hosts and where they are, by address.
+    pub fn hosts(&self) -> Vec<(Mac, Location)> {
+        match self.read(Cell::Hosts) {
+            CellValue::Hosts(hosts) => hosts,
+            _ => Vec::new(),
+        }
+    }
+
+    /// All switches, by datapath id.
+    pub fn switches(&self) -> Vec<Dpid> {
+        match self.read(Cell::Switches) {
+            CellValue::Switches(switches) => switches,
+            _ => Vec::new(),
+        }
+    }
+
+    /// All links, each once, lower end first.
+    pub fn links(&self) -> Vec<(Location, Location)> {
+        match self.read(Cell::Links) {
+            CellValue::Links(links) => links,
+            _ => Vec::new(),
+        }
+    }
+
+    /// The edge ports of a switch that are up, in order.
+    pub fn edge_ports(&self, switch: Dpid) -> Vec<PortNo> {
+        match self.read(Cell::EdgePorts(switch)) {
+            CellValue::Ports(ports) => ports,
+            _ => Vec::new(),
+        }
+    }
+
+    /// The path with the fewest hops from `a`'s switch out of `b`, or an unreachable route.
+    pub fn shortest_path(&self, a: Location, b: Location) -> Route {
+        self.route(a, b, None)
+    }
+
+    /// The path of least cost from `a`'s switch out of `b`, or an unreachable route. `weight` names the link attribute
+    /// that says what a link costs (1 where it says nothing).
+    pub fn path(&self, a: Location, b: Location, weight: &str) -> Route {
+        self.route(a, b, Some(weight.into()))
+    }
+
+    /// The network's spanning tree and all edge ports.
+    pub fn flood(&self) -> Route {
+        Route::flood()
+    }
+
+    /// The value at a table's key.
+    pub fn get(&self, table: &str, key: &Value) -> Option<Value> {
+        self.value(Cell::Table(table.into(), key.clone()))
+    }
+
+    /// Whether a table has a key. A dependency on the key's value.
+    pub fn contains(&self, table: &str, key: &Value) -> bool {
+        self.get(table, key).is_some()
+    }
+
+    /// How many keys a table has.
+    pub fn len(&self, table: &str) -> usize {
+        match self.read(Cell::TableLen(table.into())) {
+            CellValue::Len(len) => len,
+            _ => 0,
+        }
+    }
+
+    /// All keys and values of a table, by key. A dependency on the whole table.
+    pub fn entries(&self, table: &str) -> Vec<(Value, Value)> {
+        match self.read(Cell::TableAll(table.into())) {
+            CellValue::Table(all) => all.iter().map(|(k, v)| (k.clone(), v.clone())).collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// A variable's value.
+    pub fn var(&self, name: &str) -> Option<Value> {
+        self.value(Cell::Var(name.into()))
+    }
+
+    /// Puts a value at a table's key.
+    #[track_caller]
+    pub fn set(&self, table: &str, key: Value, value: Value) {
+        self.write(Write::Table { table: table.into(), key, value: Some(value) }, caller(Caller::caller()));
+    }
+
+    /// Takes a key from a table.
+    #[track_caller]
+    pub fn delete(&self, table: &str, key: Value) {
+        self.write(Write::Table { table: table.into(), key, value: None }, caller(Caller::caller()));
+    }
+
+    /// Sets a variable.
+    #[track_caller]
+    pub fn set_var(&self, name: &str, value: Value) {
+        self.write(Write::Var { name: name.into(), value: Some(value) }, caller(Caller::caller()));
+    }
+
+    /// Sets what a link costs by an attribute.
+    #[track_caller]
+    pub fn set_cost(&self, weight: &str, link: LinkName, cost: u64) {
+        self.write(Write::Cost { name: weight.into(), link, cost: Some(cost) }, caller(Caller::caller()));
+    }
+
+    /// Withdraws rules when the run commits (the paper's explicit API; tracked state needs none of it).
+    pub fn invalidate(&self, selection: Selection) {
+        self.0.state().txn.invalidate(selection);
+    }
+
+    /// Writes, for bindings that know their own source lines.
+    pub fn write(&self, write: Write, source: Option<Source>) {
+        let mut state = self.0.state();
+        if state.wrote_at.is_none() {
+            state.wrote_at = source;
+        }
+        state.txn.write(write);
+    }
+
+    /// Reads any cell. The named methods are for people.
+    pub fn read(&self, cell: Cell) -> CellValue {
+        self.0.state().txn.read(cell)
+    }
+
+    fn value(&self, cell: Cell) -> Option<Value> {
+        match self.read(cell) {
+            CellValue::Value(value) => value,
+            _ => None,
+        }
+    }
+
+    fn route(&self, a: Location, b: Location, weight: Option<Name>) -> Route {
+        match self.read(Cell::Path { from: a.switch, to: b.switch, weight }) {
+            CellValue::Hops(Some(hops)) => Route::hops(hops.iter().copied().chain([Hop::new(b.switch, b.port)])),
+            _ => Route::unreachable(),
+        }
+    }
+
+    fn need_hosts(&self, mac: Mac) -> Result<(), PolicyError> {
+        let mut state = self.0.state();
+        if state.track_hosts {
+            return Ok(());
+        }
+        let error = PolicyError::HostsNotTracked(mac);
+        state.error.get_or_insert_with(|| error.clone());
+        Err(error)
+    }
+}

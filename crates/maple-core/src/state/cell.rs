@@ -1,0 +1,114 @@
+//! Cells: the units in which f's dependencies on state are kept.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
+
+use imbl::OrdMap;
+use maple_wire::{Dpid, PortNo};
+
+use super::{Name, Snapshot, Value};
+use crate::network::{Hop, Location, Mac, PortInfo, PortKind, graph};
+
+/// One unit of tracked state: a stored value, or a question about stored values.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Cell {
+    /// The value at a key of a table.
+    Table(Name, Value),
+    /// A whole table: what iteration sees.
+    TableAll(Name),
+    /// How many keys a table has.
+    TableLen(Name),
+    /// A variable.
+    Var(Name),
+    /// Where a host is.
+    HostAt(Mac),
+    /// Which IP addresses a host uses.
+    HostAddresses(Mac),
+    /// Which host uses an IP address, and where it is.
+    HostByIp(IpAddr),
+    /// All hosts and where they are.
+    Hosts,
+    /// All switches.
+    Switches,
+    /// All links, each once, lower end first.
+    Links,
+    /// The edge ports of a switch that are up.
+    EdgePorts(Dpid),
+    /// What is known of a port.
+    Port(Location),
+    /// The best path between two switches by this link attribute, or by hop count.
+    Path {
+        /// The first switch.
+        from: Dpid,
+        /// The last switch.
+        to: Dpid,
+        /// Name of the attribute; each link costs 1 where it says nothing, or where there is no name.
+        weight: Option<Name>,
+    },
+    /// The hops of a flood that starts at this switch: the network's spanning tree, and all edge ports on it.
+    Flood(Dpid),
+}
+
+/// The value of a cell in one snapshot.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum CellValue {
+    /// Of [`Cell::Table`] and [`Cell::Var`].
+    Value(Option<Value>),
+    /// Of [`Cell::TableAll`].
+    Table(OrdMap<Value, Value>),
+    /// Of [`Cell::TableLen`].
+    Len(usize),
+    /// Of [`Cell::HostAt`].
+    Location(Option<Location>),
+    /// Of [`Cell::HostAddresses`].
+    Addresses(Option<(Vec<Ipv4Addr>, Vec<Ipv6Addr>)>),
+    /// Of [`Cell::HostByIp`].
+    Host(Option<(Mac, Location)>),
+    /// Of [`Cell::Hosts`].
+    Hosts(Vec<(Mac, Location)>),
+    /// Of [`Cell::Switches`].
+    Switches(Vec<Dpid>),
+    /// Of [`Cell::Links`].
+    Links(Vec<(Location, Location)>),
+    /// Of [`Cell::EdgePorts`].
+    Ports(Vec<PortNo>),
+    /// Of [`Cell::Port`].
+    Port(Option<PortInfo>),
+    /// Of [`Cell::Path`] (`None`: there is none) and [`Cell::Flood`].
+    Hops(Option<Arc<[Hop]>>),
+}
+
+impl Cell {
+    /// The cell's value in `state`.
+    pub fn evaluate(&self, state: &Snapshot) -> CellValue {
+        match self {
+            Cell::Table(table, key) => CellValue::Value(state.table(table).and_then(|t| t.get(key)).cloned()),
+            Cell::TableAll(table) => CellValue::Table(state.table(table).cloned().unwrap_or_default()),
+            Cell::TableLen(table) => CellValue::Len(state.table(table).map_or(0, OrdMap::len)),
+            Cell::Var(name) => CellValue::Value(state.var(name).cloned()),
+            Cell::HostAt(mac) => CellValue::Location(state.host(*mac).map(|host| host.location)),
+            Cell::HostAddresses(mac) => CellValue::Addresses(
+                state.host(*mac).map(|h| (h.ipv4.iter().copied().collect(), h.ipv6.iter().copied().collect())),
+            ),
+            Cell::HostByIp(ip) => {
+                CellValue::Host(state.host_by_ip(*ip).and_then(|mac| state.host(mac).map(|host| (mac, host.location))))
+            }
+            Cell::Hosts => CellValue::Hosts(state.hosts().map(|(mac, host)| (*mac, host.location)).collect()),
+            Cell::Switches => CellValue::Switches(state.switches().map(|(dpid, _)| dpid).collect()),
+            Cell::Links => CellValue::Links(state.links().collect()),
+            Cell::EdgePorts(dpid) => CellValue::Ports(
+                state.ports_of(*dpid).filter(|(_, p)| p.up && p.kind == PortKind::Edge).map(|(n, _)| n).collect(),
+            ),
+            Cell::Port(at) => CellValue::Port(state.port(*at)),
+            Cell::Path { from, to, weight } => {
+                CellValue::Hops(graph::path(state, *from, *to, weight.as_ref()).map(Arc::from))
+            }
+            Cell::Flood(from) => CellValue::Hops(Some(Arc::from(graph::flood(state, *from)))),
+        }
+    }
+
+    /// Whether the cell looks at nothing but the policy's own tables and variables.
+    pub(super) fn is_stored(&self) -> bool {
+        matches!(self, Cell::Table(..) | Cell::TableAll(_) | Cell::TableLen(_) | Cell::Var(_))
+    }
+}

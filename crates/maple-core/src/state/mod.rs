@@ -1,0 +1,40 @@
+//! Tracked state: what f may read besides its packet (design §4).
+//!
+//! # What
+//!
+//! A [`Snapshot`] is one consistent, immutable view of everything: tables and variables of the policy, link costs, and
+//! the network (switches, ports, links, hosts). A run of f works on a [`Txn`] over one snapshot. The [`Store`] holds
+//! the newest snapshot and who depends on what.
+//!
+//! # Why it is correct
+//!
+//! * *Opacity*: a run reads one snapshot from beginning to end, so it never sees a mixture of states.
+//! * *The read set is the dependency set*: whatever a run learns it learns as the value of a [`Cell`], which the
+//!   transaction notes. At commit each noted value is compared with the newest snapshot's; if one differs the run is
+//!   repeated. Afterwards the same list is the leaf's subscription, registered under the same lock: no change can fall
+//!   between the two.
+//! * *Cut-off*: when a write may have changed a cell, the cell is evaluated again, and only if its *value* differs are
+//!   its readers withdrawn. Paths and trees are cells like any other.
+//!
+//! # Cost
+//!
+//! Snapshots are persistent maps: taking one is a pointer copy, a write is O(log n). A commit costs one comparison a
+//! cell read if anything was written meanwhile, else nothing but the registration. A change of the topology evaluates
+//! each *distinct* subscribed topology cell once.
+//!
+//! Any thread may call the store; commits are serialised by one short lock.
+
+mod cell;
+mod snapshot;
+mod store;
+mod txn;
+mod value;
+
+pub use cell::{Cell, CellValue};
+pub use snapshot::{Snapshot, Write};
+pub use store::{Commit, Conflict, Store};
+pub use txn::Txn;
+pub use value::{Float, Value};
+
+/// The name of a table, a variable or a link attribute.
+pub type Name = std::sync::Arc<str>;

@@ -1,0 +1,201 @@
+//! One consistent view of all tracked state, and the writes that lead from one to the next.
+
+use std::net::IpAddr;
+
+use imbl::OrdMap;
+use maple_wire::{Dpid, PortNo};
+
+use super::{Name, Value};
+use crate::engine::ShardId;
+use crate::network::{HostInfo, LinkName, Location, Mac, PortInfo, PortKind};
+
+/// One consistent, immutable view of all tracked state. Cloning it is a few pointer copies.
+#[derive(Clone, Default, Debug)]
+pub struct Snapshot {
+    pub(super) version: u64,
+    tables: OrdMap<Name, OrdMap<Value, Value>>,
+    vars: OrdMap<Name, Value>,
+    costs: OrdMap<Name, OrdMap<LinkName, u64>>,
+    switches: OrdMap<Dpid, ShardId>,
+    ports: OrdMap<Location, PortInfo>,
+    hosts: OrdMap<Mac, HostInfo>,
+    by_ip: OrdMap<IpAddr, Mac>,
+}
+
+/// One change of tracked state.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Write {
+    /// Puts a value at a table's key, or takes it away.
+    Table {
+        /// The table.
+        table: Name,
+        /// The key.
+        key: Value,
+        /// The value; `None` deletes.
+        value: Option<Value>,
+    },
+    /// Sets a variable, or takes it away.
+    Var {
+        /// The variable.
+        name: Name,
+        /// The value; `None` deletes.
+        value: Option<Value>,
+    },
+    /// Sets what a link costs by an attribute.
+    Cost {
+        /// The attribute.
+        name: Name,
+        /// The link.
+        link: LinkName,
+        /// The cost; `None` is the default, 1.
+        cost: Option<u64>,
+    },
+    /// A switch is there, served by this shard, or gone.
+    Switch {
+        /// The switch.
+        dpid: Dpid,
+        /// Its shard; `None` deletes.
+        shard: Option<ShardId>,
+    },
+    /// What is known of a port.
+    Port {
+        /// The port.
+        at: Location,
+        /// What is known; `None` deletes.
+        info: Option<PortInfo>,
+    },
+    /// What is known of a host.
+    Host {
+        /// The host.
+        mac: Mac,
+        /// What is known; `None` deletes.
+        info: Option<HostInfo>,
+    },
+}
+
+impl Snapshot {
+    /// Goes up by one with every commit that wrote.
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// A table of the policy, if it has any key.
+    pub fn table(&self, name: &str) -> Option<&OrdMap<Value, Value>> {
+        self.tables.get(name)
+    }
+
+    /// A variable of the policy.
+    pub fn var(&self, name: &str) -> Option<&Value> {
+        self.vars.get(name)
+    }
+
+    /// What the link that leaves by `from`, towards `to`, costs by the attribute `name`.
+    pub fn cost(&self, name: &str, from: Location, to: Dpid) -> u64 {
+        let Some(costs) = self.costs.get(name) else { return 1 };
+        let by_port = costs.get(&LinkName::Port(from));
+        *by_port.or_else(|| costs.get(&LinkName::Switches(from.switch, to))).unwrap_or(&1)
+    }
+
+    /// The shard that serves a switch.
+    pub fn shard_of(&self, dpid: Dpid) -> Option<ShardId> {
+        self.switches.get(&dpid).copied()
+    }
+
+    /// All switches with their shards, by datapath id.
+    pub fn switches(&self) -> impl Iterator<Item = (Dpid, ShardId)> + '_ {
+        self.switches.iter().map(|(dpid, shard)| (*dpid, *shard))
+    }
+
+    /// What is known of a port; `None` where there is none.
+    pub fn port(&self, at: Location) -> Option<PortInfo> {
+        self.ports.get(&at).copied()
+    }
+
+    /// The ports of a switch in order.
+    pub fn ports_of(&self, dpid: Dpid) -> impl Iterator<Item = (PortNo, PortInfo)> + '_ {
+        let all = Location::new(dpid, PortNo(0))..=Location::new(dpid, PortNo(u32::MAX));
+        self.ports.range(all).map(|(at, info)| (at.port, *info))
+    }
+
+    /// The other end of the link at `at`, if there is a link and both ends know it and are up.
+    pub fn peer(&self, at: Location) -> Option<Location> {
+        let usable = |at: Location| match self.port(at)? {
+            PortInfo { up: true, kind: PortKind::Link(peer) } => Some(peer),
+            _ => None,
+        };
+        let peer = usable(at)?;
+        (usable(peer)? == at).then_some(peer)
+    }
+
+    /// All usable links, each once, lower end first.
+    pub fn links(&self) -> impl Iterator<Item = (Location, Location)> + '_ {
+        self.ports.iter().filter_map(|(at, _)| self.peer(*at).filter(|peer| at < peer).map(|peer| (*at, peer)))
+    }
+
+    /// What is known of a host.
+    pub fn host(&self, mac: Mac) -> Option<&HostInfo> {
+        self.hosts.get(&mac)
+    }
+
+    /// The host that was last seen to use an IP address.
+    pub fn host_by_ip(&self, ip: IpAddr) -> Option<Mac> {
+        self.by_ip.get(&ip).copied()
+    }
+
+    /// All hosts by address.
+    pub fn hosts(&self) -> impl Iterator<Item = (&Mac, &HostInfo)> + '_ {
+        self.hosts.iter()
+    }
+
+    /// Applies one write.
+    pub(super) fn apply(&mut self, write: &Write) {
+        match write {
+            Write::Table { table, key, value } => put_nested(&mut self.tables, table, key, value.clone()),
+            Write::Var { name, value } => put(&mut self.vars, name, value.clone()),
+            Write::Cost { name, link, cost } => put_nested(&mut self.costs, name, link, *cost),
+            Write::Switch { dpid, shard } => put(&mut self.switches, dpid, *shard),
+            Write::Port { at, info } => put(&mut self.ports, at, *info),
+            Write::Host { mac, info } => self.apply_host(*mac, info.clone()),
+        }
+    }
+
+    fn apply_host(&mut self, mac: Mac, info: Option<HostInfo>) {
+        if let Some(old) = self.hosts.get(&mac).cloned() {
+            for ip in addresses(&old) {
+                if self.by_ip.get(&ip) == Some(&mac) {
+                    self.by_ip.remove(&ip);
+                }
+            }
+        }
+        for ip in info.iter().flat_map(addresses) {
+            self.by_ip.insert(ip, mac);
+        }
+        put(&mut self.hosts, &mac, info);
+    }
+}
+
+/// All IP addresses of a host.
+fn addresses(host: &HostInfo) -> impl Iterator<Item = IpAddr> + use<> {
+    let v6: Vec<IpAddr> = host.ipv6.iter().map(|ip| IpAddr::V6(*ip)).collect();
+    let v4: Vec<IpAddr> = host.ipv4.iter().map(|ip| IpAddr::V4(*ip)).collect();
+    v4.into_iter().chain(v6)
+}
+
+fn put<K: Ord + Clone, V: Clone>(map: &mut OrdMap<K, V>, key: &K, value: Option<V>) {
+    match value {
+        Some(value) => map.insert(key.clone(), value),
+        None => map.remove(key),
+    };
+}
+
+/// Puts into a map of maps; inner maps without keys are taken away.
+fn put_nested<N: Ord + Clone, K: Ord + Clone, V: Clone>(
+    map: &mut OrdMap<N, OrdMap<K, V>>,
+    name: &N,
+    key: &K,
+    value: Option<V>,
+) {
+    let mut inner = map.get(name).cloned().unwrap_or_default();
+    put(&mut inner, key, value);
+    put(map, name, (!inner.is_empty()).then_some(inner));
+}

@@ -1,0 +1,141 @@
+//! Values that f keeps in tables and variables.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
+
+use maple_wire::Dpid;
+
+use crate::network::{Location, Mac};
+
+/// A value in a table or variable, and a key of a table: ordered, hashable, and equal only to itself.
+///
+/// Two values of different variants are never equal (`Int(1)` is not `Bool(true)` nor `Float(1.0)`): a binding whose
+/// language says otherwise makes them canonical before they come here.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub enum Value {
+    /// Nothing.
+    #[default]
+    None,
+    /// A truth value.
+    Bool(bool),
+    /// An integer.
+    Int(i128),
+    /// A floating-point number.
+    Float(Float),
+    /// Text.
+    Str(Arc<str>),
+    /// Bytes.
+    Bytes(Arc<[u8]>),
+    /// A hardware address.
+    Mac(Mac),
+    /// An IPv4 address.
+    Ipv4(Ipv4Addr),
+    /// An IPv6 address.
+    Ipv6(Ipv6Addr),
+    /// A switch.
+    Switch(Dpid),
+    /// A port of a switch.
+    Location(Location),
+    /// Values in order.
+    Tuple(Arc<[Value]>),
+    /// Values by key.
+    Map(Arc<BTreeMap<Value, Value>>),
+}
+
+/// A 64-bit floating-point number that is equal to itself bit by bit and ordered as `f64::total_cmp` says.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Float(u64);
+
+impl Float {
+    /// This number; every NaN is the same one, and -0.0 is 0.0.
+    pub fn new(number: f64) -> Float {
+        let canonical = if number.is_nan() { f64::NAN } else { number + 0.0 };
+        Float(canonical.to_bits())
+    }
+
+    /// The number.
+    pub fn get(self) -> f64 {
+        f64::from_bits(self.0)
+    }
+}
+
+impl PartialOrd for Float {
+    fn partial_cmp(&self, other: &Float) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Float {
+    fn cmp(&self, other: &Float) -> std::cmp::Ordering {
+        self.get().total_cmp(&other.get())
+    }
+}
+
+impl fmt::Debug for Float {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.get())
+    }
+}
+
+impl fmt::Debug for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Value::None => f.write_str("None"),
+            Value::Bool(v) => write!(f, "{v}"),
+            Value::Int(v) => write!(f, "{v}"),
+            Value::Float(v) => write!(f, "{v:?}"),
+            Value::Str(v) => write!(f, "{v:?}"),
+            Value::Bytes(v) => write!(f, "b{v:02x?}"),
+            Value::Mac(v) => write!(f, "{v}"),
+            Value::Ipv4(v) => write!(f, "{v}"),
+            Value::Ipv6(v) => write!(f, "{v}"),
+            Value::Switch(v) => write!(f, "{v}"),
+            Value::Location(v) => write!(f, "{v}"),
+            Value::Tuple(v) => {
+                let mut tuple = f.debug_tuple("");
+                v.iter().for_each(|item| {
+                    tuple.field(item);
+                });
+                tuple.finish()
+            }
+            Value::Map(v) => f.debug_map().entries(v.iter()).finish(),
+        }
+    }
+}
+
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self:?}")
+    }
+}
+
+macro_rules! from {
+    ($($type:ty => $make:expr),* $(,)?) => {
+        $(impl From<$type> for Value {
+            fn from(value: $type) -> Value {
+                $make(value)
+            }
+        })*
+    };
+}
+
+from! {
+    bool => Value::Bool,
+    i128 => Value::Int,
+    i64 => |v| Value::Int(i128::from(v)),
+    i32 => |v| Value::Int(i128::from(v)),
+    u64 => |v| Value::Int(i128::from(v)),
+    u32 => |v| Value::Int(i128::from(v)),
+    f64 => |v| Value::Float(Float::new(v)),
+    &str => |v: &str| Value::Str(v.into()),
+    String => |v: String| Value::Str(v.into()),
+    Mac => Value::Mac,
+    Ipv4Addr => Value::Ipv4,
+    Ipv6Addr => Value::Ipv6,
+    Dpid => Value::Switch,
+    Location => Value::Location,
+    Vec<Value> => |v: Vec<Value>| Value::Tuple(v.into()),
+    BTreeMap<Value, Value> => |v| Value::Map(Arc::new(v)),
+}
