@@ -64,8 +64,7 @@ pub(super) fn parse(frame: &[u8], start: usize, wire_len: usize) -> Option<Netwo
                 return Some(Network { proto: Some(FRAGMENT), transport, later_fragment: true, ..found });
             }
             Step::Last => return Some(Network { proto: Some(kind), transport, ..found }),
-            Step::Broken => return Some(Network { broken_chain: true, ..found }),
-            Step::Cut => return Some(found),
+            Step::Broken | Step::Cut => return Some(Network { broken_chain: true, ..found }),
         }
     }
 }
@@ -107,7 +106,7 @@ pub(super) fn traffic_class(packet: &Packet) -> Option<u8> {
     first_word(packet).map(|word| (word >> 20) as u8)
 }
 
-/// Version, traffic class and flow label, unless the packet is broken behind them.
+/// Version, traffic class and flow label, unless the chain behind them is broken.
 fn first_word(packet: &Packet) -> Option<u32> {
     let start = start(packet)?;
     if packet.network().broken_chain { None } else { u32_at(packet.frame, start) }

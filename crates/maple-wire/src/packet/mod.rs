@@ -59,7 +59,8 @@ pub(crate) struct Network {
     pub(crate) proto: Option<u8>,
     /// A fragment that is not the first one: it has no transport header.
     pub(crate) later_fragment: bool,
-    /// IPv6: an extension header is longer than the packet, so a switch sees addresses but nothing else.
+    /// IPv6: an extension header is longer than the packet, so that a switch sees addresses but nothing else; or it
+    /// was not captured, so that this can't be told.
     pub(crate) broken_chain: bool,
 }
 

@@ -310,6 +310,9 @@ fn adjust_transport(
 
 /// Mends the Internet checksum at `at`, if it was captured, for words that changed (RFC 1624, equation 3).
 fn adjust(frame: &mut [u8], at: usize, before: &[u8], after: &[u8]) {
+    if before == after {
+        return;
+    }
     let Some(old) = u16_at(frame, at) else { return };
     let removed: Vec<u8> = before.iter().map(|byte| !byte).collect();
     let padding: &[u8] = if before.len() % 2 == 1 { &[0xff] } else { &[] };

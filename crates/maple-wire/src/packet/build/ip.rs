@@ -28,7 +28,8 @@ pub struct TransportFrame {
     ip: IpFrame,
     /// Start of the transport header.
     start: usize,
-    proto: u8,
+    /// The protocol whose header was written here; `None` where the payload holds it.
+    proto: Option<u8>,
 }
 
 impl IpFrame {
@@ -177,7 +178,8 @@ impl IpFrame {
 
     /// Any other protocol; the payload holds its header.
     pub fn proto(self, number: u8) -> TransportFrame {
-        self.transport(number, &[])
+        let frame = self.transport(number, &[]);
+        TransportFrame { proto: None, ..frame }
     }
 
     fn echo(self, kind: u8, id: u16, seq: u16) -> TransportFrame {
@@ -197,7 +199,7 @@ impl IpFrame {
         self.announce(proto);
         let start = self.bytes.len();
         self.bytes.extend_from_slice(header);
-        TransportFrame { ip: self, start, proto }
+        TransportFrame { ip: self, start, proto: Some(proto) }
     }
 
     fn announce(&mut self, number: u8) {
@@ -237,7 +239,7 @@ impl TransportFrame {
         let len = u16::try_from(len).unwrap_or_else(|_| panic!("IP packet of {len} bytes"));
         let len_at = self.ip.start + if self.ip.is_v6 { ipv6::PAYLOAD_LEN } else { 2 };
         self.ip.bytes[len_at..len_at + 2].copy_from_slice(&len.to_be_bytes());
-        if self.proto == transport::UDP {
+        if self.proto == Some(transport::UDP) {
             let len = (self.ip.bytes.len() - self.start) as u16;
             self.ip.bytes[self.start + 4..self.start + 6].copy_from_slice(&len.to_be_bytes());
         }
@@ -254,22 +256,23 @@ impl TransportFrame {
             let sum = checksum::internet(&bytes[start..end]);
             bytes[start + ipv4::CHECKSUM..start + ipv4::CHECKSUM + 2].copy_from_slice(&sum.to_be_bytes());
         }
-        let Some(place) = transport::checksum_place(self.proto) else { return };
+        let Some(proto) = self.proto else { return };
+        let Some(place) = transport::checksum_place(proto) else { return };
         let segment = &bytes[self.start..];
-        if self.proto == transport::SCTP {
+        if proto == transport::SCTP {
             let crc = checksum::crc32c(segment);
             bytes[self.start + place..self.start + place + 4].copy_from_slice(&crc.to_le_bytes());
             return;
         }
         let mut sum = Sum::default().with(segment);
-        if self.proto != transport::ICMP {
+        if proto != transport::ICMP {
             let addresses = &bytes[start + addresses.start..start + addresses.end];
             let (src, dst) = addresses.split_at(addresses.len() / 2);
-            sum = sum.with_pseudo_header(src, dst, self.proto, segment.len());
+            sum = sum.with_pseudo_header(src, dst, proto, segment.len());
         }
         let sum = match sum.finish() {
             // In UDP zero means that there is no checksum (RFC 768).
-            0 if self.proto == transport::UDP => 0xffff,
+            0 if proto == transport::UDP => 0xffff,
             sum => sum,
         };
         bytes[self.start + place..self.start + place + 2].copy_from_slice(&sum.to_be_bytes());

@@ -1,0 +1,7 @@
+//! Bytes in, fields out.
+
+mod frames;
+mod open_vswitch;
+mod properties;
+mod rewriting;
+mod vectors;
