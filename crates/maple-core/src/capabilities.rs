@@ -104,7 +104,7 @@ impl Capabilities {
     }
 
     /// Whether the switch takes this mask on this field.
-    fn can_mask(&self, constraint: &Constraint) -> bool {
+    pub(crate) fn can_mask(&self, constraint: &Constraint) -> bool {
         let Constraint { field, mask, .. } = *constraint;
         constraint.is_exact()
             || self.maskable.contains(field)

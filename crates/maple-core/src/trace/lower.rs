@@ -1,13 +1,137 @@
 //! Rewriting a trace for a switch that can't match all of its items.
+//!
+//! # What
+//!
+//! A masked read of a field that takes no such mask becomes a read of the whole field. A test with a part that can't
+//! be stated (a mask, a range of too many blocks) is taken to pieces: the parts before it as a test, then a whole read
+//! of the part's field, which says whether the part holds. Items that have become redundant are left out. Fields that
+//! the switch can't match at all stay as they are: the compiler leaves everything under them to the controller.
+//!
+//! # Why it is correct
+//!
+//! What is asked in place of an item says more than the item, so a packet that passes the new items passes the old ones.
+//! What is asked depends only on the items before and on the switch, not on the packet: so lowered traces of one
+//! policy form a tree as the traces did, as long as all of a tree are lowered for the same switch.
+//!
+//! # Which form
+//!
+//! A range stays a range while the rules for the region so far and the range are few ([`Region::matches`] says), whole
+//! as blocks. Else the exact read is the only sound form that does not multiply rules.
 
-use super::{Fields, Trace};
+use maple_wire::Constraint;
+
+use super::known::{Known, Verdict};
+use super::{Cond, Fields, Item, Source, Trace};
 use crate::capabilities::Capabilities;
+use crate::compile::Region;
 
 impl Trace {
     /// The trace with items that the switch can't match turned into narrower ones that it can, given the packet that
     /// made the trace.
+    ///
+    /// Every trace of a tree must be lowered for the same capabilities.
     pub fn lower<P: Fields + ?Sized>(&self, packet: &P, capabilities: &Capabilities) -> Trace {
-        let _ = (packet, capabilities);
-        self.clone()
+        let out = Trace { read_switch: self.read_switch, short: self.short, ..Trace::default() };
+        let mut lowering = Lowering { packet, capabilities, out, known: Known::default(), region: Region::any() };
+        for (i, item) in self.items.iter().enumerate() {
+            let source = self.sources.get(i).unwrap_or(&None);
+            match item {
+                Item::Read(constraint) => lowering.read(constraint, source),
+                Item::Test { cond, .. } => lowering.test(cond, source),
+            }
+        }
+        lowering.out
+    }
+}
+
+struct Lowering<'a, P: ?Sized> {
+    packet: &'a P,
+    capabilities: &'a Capabilities,
+    out: Trace,
+    known: Known,
+    /// What the items so far say that a match can say.
+    region: Region,
+}
+
+impl<P: Fields + ?Sized> Lowering<'_, P> {
+    fn read(&mut self, constraint: &Constraint, source: &Option<Source>) {
+        let Constraint { field, mask, .. } = *constraint;
+        if self.known.value(field, mask).is_some() {
+            return;
+        }
+        let stated = if self.capabilities.can_mask(constraint) {
+            *constraint
+        } else {
+            Constraint::exact(field, self.packet.value(field).unwrap_or(constraint.value))
+        };
+        self.push(Item::Read(stated), source);
+    }
+
+    fn test(&mut self, cond: &Cond, source: &Option<Source>) {
+        if self.known.cond(cond) != Verdict::Open {
+            return;
+        }
+        let mut before = Vec::new();
+        for constraint in &cond.all {
+            if self.capabilities.can_mask(constraint) {
+                before.push(*constraint);
+            } else if !self.holds(std::mem::take(&mut before), source) || !self.reads_fitting(constraint, source) {
+                return;
+            }
+        }
+        match cond.range {
+            Some(range) if self.is_too_wide(cond) => {
+                if self.holds(before, source) {
+                    let value = self.packet.value(range.field).unwrap_or(0);
+                    self.read(&Constraint::exact(range.field, value), source);
+                }
+            }
+            range => {
+                self.ask(Cond { all: before, range }, source);
+            }
+        }
+    }
+
+    /// Whether the condition could be stated but for its range.
+    fn is_too_wide(&self, cond: &Cond) -> bool {
+        let stated = |cond: &Cond| self.region.and(cond).is_some_and(|r| r.matches(self.capabilities).is_some());
+        !stated(cond) && stated(&Cond { all: cond.all.clone(), range: None })
+    }
+
+    /// Asks for a conjunction.
+    fn holds(&mut self, all: Vec<Constraint>, source: &Option<Source>) -> bool {
+        self.ask(Cond { all, range: None }, source)
+    }
+
+    fn ask(&mut self, cond: Cond, source: &Option<Source>) -> bool {
+        match self.known.cond(&cond) {
+            Verdict::Holds => true,
+            Verdict::Fails => false,
+            Verdict::Open => {
+                let cond = self.known.reduce(cond);
+                let outcome = cond.holds(self.packet);
+                self.push(Item::Test { cond, outcome }, source);
+                outcome
+            }
+        }
+    }
+
+    /// Reads the whole field that a constraint is about, and says whether it fits.
+    fn reads_fitting(&mut self, constraint: &Constraint, source: &Option<Source>) -> bool {
+        let value = self.packet.value(constraint.field).unwrap_or(0);
+        self.read(&Constraint::exact(constraint.field, value), source);
+        constraint.holds(value)
+    }
+
+    fn push(&mut self, item: Item, source: &Option<Source>) {
+        let region = match &item {
+            Item::Read(constraint) => self.region.with(constraint),
+            Item::Test { cond, outcome: true } => self.region.and(cond),
+            Item::Test { outcome: false, .. } => None,
+        };
+        self.region = region.unwrap_or(std::mem::take(&mut self.region));
+        self.known.learn(&item);
+        self.out.items.push(item);
+        self.out.sources.push(source.clone());
     }
 }

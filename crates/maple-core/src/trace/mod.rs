@@ -16,8 +16,6 @@ mod recorder;
 
 pub use recorder::Recorder;
 
-pub(crate) use known::Known;
-
 /// Where the fields of a packet are read from.
 ///
 /// A packet has a field exactly if the field's prerequisites hold ([`Field::prerequisites`]). Implementors keep to
@@ -33,12 +31,12 @@ pub trait Fields {
 
 impl Fields for Packet<'_> {
     fn value(&self, field: Field) -> Option<u128> {
-        self.get(field)
+        // A field with a value has its prerequisites, so the dearer question is asked only where there is none.
+        self.get(field).or_else(|| self.switch_value(field))
     }
 
     fn is_captured(&self, field: Field) -> bool {
-        let _ = field;
-        true
+        self.get(field).is_some()
     }
 }
 
