@@ -1,0 +1,10 @@
+//! The optimizer as a whole against the naive oracle: run the policy, scan the table line by line.
+//!
+//! Policies and packets are random ([`policy`]), or written out as text ([`scripts`]).
+
+mod policy;
+
+mod compile;
+mod deep;
+mod record;
+mod update;

@@ -1,0 +1,118 @@
+//! Updates of tables: half-way through, a packet gets the old answer, the new one, or the controller.
+
+use std::collections::BTreeMap;
+
+use maple_core::{Change, Rule, changes};
+use maple_wire::Match;
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use crate::compile::{Learner, of10, of13_masked_ports};
+use crate::policy::{CONTROLLER, Headers, packets, programs, scan};
+
+/// A table as a switch keeps it.
+#[derive(Default)]
+struct Table(BTreeMap<(u16, String), Rule>);
+
+impl Table {
+    fn holding(rules: &[Rule]) -> Table {
+        Table(rules.iter().map(|rule| (entry(rule), rule.clone())).collect())
+    }
+
+    fn apply(&mut self, change: &Change) {
+        let (entry, rule) = (entry(change.rule()), change.rule().clone());
+        match change {
+            Change::Add(_) => assert!(self.0.insert(entry, rule).is_none(), "an add replaced a rule"),
+            Change::Modify(_) => assert!(self.0.insert(entry, rule).is_some(), "there was nothing to modify"),
+            Change::Delete(_) => assert!(self.0.remove(&entry).is_some(), "there was nothing to delete"),
+        }
+    }
+
+    fn rules(&self) -> Vec<Rule> {
+        self.0.values().cloned().collect()
+    }
+}
+
+fn entry(rule: &Rule) -> (u16, String) {
+    let Match { fields } = &rule.matching;
+    (rule.priority, format!("{fields:?}"))
+}
+
+/// The answer of the first rule that fits; with several at one priority, all their answers.
+fn answers(rules: &[Rule], packet: &Headers) -> Vec<u32> {
+    let fitting = || rules.iter().filter(|rule| rule.matching.holds(|field| maple_core::Fields::value(packet, field)));
+    let Some(top) = fitting().map(|rule| rule.priority).max() else { return vec![CONTROLLER] };
+    fitting().filter(|rule| rule.priority == top).map(|rule| scan(std::slice::from_ref(rule), packet)).collect()
+}
+
+fn check(old: &[Rule], new: &[Rule], probes: &[Headers]) {
+    let mut table = Table::holding(old);
+    for change in changes(old, new) {
+        table.apply(&change);
+        let rules = table.rules();
+        for packet in probes {
+            let safe = [scan(old, packet), scan(new, packet), CONTROLLER];
+            let got = answers(&rules, packet);
+            assert!(got.iter().all(|answer| safe.contains(answer)), "{got:?} not in {safe:?} after {change:?}");
+        }
+    }
+    let mut wanted = new.to_vec();
+    wanted.sort_by_key(entry);
+    assert_eq!(table.rules(), wanted);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(150))]
+
+    #[test]
+    fn every_prefix_of_an_update_to_another_policy_is_safe(
+        old in programs(),
+        new in programs(),
+        training in vec(packets(), 12),
+        probes in vec(packets(), 25),
+    ) {
+        let rules: Vec<Vec<Rule>> = [&old, &new].map(|program| {
+            let mut learner = Learner::new(program, of13_masked_ports(), true);
+            training.iter().for_each(|packet| learner.learn(packet));
+            learner.rules(&[], 1..=u16::MAX)
+        }).into();
+        check(&rules[0], &rules[1], &probes);
+    }
+
+    #[test]
+    fn every_prefix_of_every_update_while_learning_and_forgetting_is_safe(
+        program in programs(),
+        training in vec(packets(), 15),
+        probes in vec(packets(), 15),
+    ) {
+        for capabilities in [of13_masked_ports(), of10()] {
+            let mut learner = Learner::new(&program, capabilities, true);
+            let mut installed = Vec::new();
+            let mut go = |learner: &Learner| {
+                let wanted = learner.rules(&[], 1..=u16::MAX);
+                check(&installed, &wanted, &probes);
+                installed = wanted;
+            };
+            for packet in &training {
+                learner.learn(packet);
+                go(&learner);
+            }
+            for leaf in learner.tree.leaves().collect::<Vec<_>>() {
+                learner.tree.remove(leaf);
+                go(&learner);
+            }
+        }
+    }
+}
+
+#[test]
+fn nothing_changes_between_equal_tables_in_another_order() {
+    let rule = |priority| Rule { priority, matching: Match::any(), instructions: Vec::new(), cookie: 7 };
+    assert_eq!(changes(&[rule(1), rule(2)], &[rule(2), rule(1)]), Vec::new());
+}
+
+#[test]
+fn a_change_of_cookie_alone_is_a_modification() {
+    let rule = |cookie| Rule { priority: 3, matching: Match::any(), instructions: Vec::new(), cookie };
+    assert_eq!(changes(&[rule(1)], &[rule(2)]), vec![Change::Modify(rule(2))]);
+}
