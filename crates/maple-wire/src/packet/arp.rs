@@ -44,7 +44,7 @@ pub(super) fn tha(packet: &Packet) -> Option<u128> {
 pub(super) fn start(packet: &Packet) -> Option<usize> {
     let link = packet.link();
     let is_arp = link.eth_type == Some(TYPE_ARP)
-        && packet.wire_len_from(link.end) >= LEN
-        && chunk(packet.frame, link.end) == Some(PREAMBLE);
-    is_arp.then_some(link.end)
+        && packet.wire_len_from(link.end()) >= LEN
+        && chunk(packet.frame, link.end()) == Some(PREAMBLE);
+    is_arp.then_some(link.end())
 }

@@ -44,7 +44,7 @@ pub(crate) struct Link {
     /// Priority, drop bit and id of the first tag.
     tci: Option<u16>,
     /// Where the payload begins.
-    pub(crate) end: usize,
+    end: u32,
 }
 
 /// Whether this type announces a VLAN tag.
@@ -60,7 +60,7 @@ impl Link {
         match u16_at(frame, TYPE_OFFSET) {
             Some(kind) if is_tag(kind) && wire_len >= HEADER_LEN + TAG_LEN => Link::parse_tagged(frame, wire_len),
             Some(kind) => Link::with_type(frame, wire_len, kind, HEADER_LEN),
-            None => Link { eth_type: None, tci: None, end: HEADER_LEN },
+            None => Link { eth_type: None, tci: None, end: HEADER_LEN as u32 },
         }
     }
 
@@ -69,7 +69,7 @@ impl Link {
         let tci = u16_at(frame, HEADER_LEN);
         match u16_at(frame, end - 2) {
             Some(kind) => Link { tci, ..Link::with_type(frame, wire_len, kind, end) },
-            None => Link { eth_type: None, tci, end },
+            None => Link { eth_type: None, tci, end: end as u32 },
         }
     }
 
@@ -77,23 +77,32 @@ impl Link {
     #[inline]
     fn with_type(frame: &[u8], wire_len: usize, kind: u16, end: usize) -> Link {
         if kind >= TYPE_MIN {
-            return Link { eth_type: Some(kind), tci: None, end };
+            return Link { eth_type: Some(kind), tci: None, end: end as u32 };
         }
         Link::with_llc(frame, wire_len, end)
     }
 
+    #[cold]
     fn with_llc(frame: &[u8], wire_len: usize, end: usize) -> Link {
         let behind = end + SNAP.len() + 2;
-        let no_type = Link { eth_type: Some(TYPE_NONE), tci: None, end };
+        let no_type = Link { eth_type: Some(TYPE_NONE), tci: None, end: end as u32 };
         if wire_len < behind {
             return no_type;
         }
         match (chunk(frame, end), u16_at(frame, end + SNAP.len())) {
-            (Some(SNAP), Some(kind)) if kind >= TYPE_MIN => Link { eth_type: Some(kind), tci: None, end: behind },
+            (Some(SNAP), Some(kind)) if kind >= TYPE_MIN => {
+                Link { eth_type: Some(kind), tci: None, end: behind as u32 }
+            }
             (Some(_), Some(_)) => no_type,
             _ if !SNAP.starts_with(&frame[end..frame.len().min(end + SNAP.len())]) => no_type,
             _ => Link { eth_type: None, ..no_type },
         }
+    }
+
+    /// Where the payload begins.
+    #[inline]
+    pub(crate) fn end(&self) -> usize {
+        self.end as usize
     }
 
     pub(super) fn vlan_vid(&self) -> u128 {

@@ -66,12 +66,12 @@ fn discovery(packet: &Packet) -> Option<Discovery> {
     if !is_discovery {
         return None;
     }
-    let mut found = Discovery { kind, target_at: network.transport + TARGET, sll_at: None, tll_at: None };
-    let mut at = network.transport + OPTIONS;
-    while network.end - at >= 8 {
+    let mut found = Discovery { kind, target_at: network.transport() + TARGET, sll_at: None, tll_at: None };
+    let mut at = network.transport() + OPTIONS;
+    while network.end() - at >= 8 {
         let option = u8_at(packet.frame, at)?;
         let len = usize::from(u8_at(packet.frame, at + 1)?) * 8;
-        if len == 0 || len > network.end - at {
+        if len == 0 || len > network.end() - at {
             break;
         }
         let place = match option {

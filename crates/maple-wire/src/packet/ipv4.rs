@@ -21,6 +21,7 @@ const OFFSET_MASK: u16 = 0x1fff;
 ///
 /// `None` if its lengths contradict each other or the frame, or if they were not captured. As switches do, this
 /// believes the Ethernet type and doesn't look at the version number.
+#[inline]
 pub(super) fn parse(frame: &[u8], start: usize, wire_len: usize) -> Option<Network> {
     let [version_ihl, _, len_high, len_low] = chunk(frame, start)?;
     let header_len = usize::from(version_ihl & 0xf) * 4;
@@ -30,9 +31,9 @@ pub(super) fn parse(frame: &[u8], start: usize, wire_len: usize) -> Option<Netwo
     }
     Some(Network {
         kind: NetworkKind::V4,
-        start,
-        transport: start + header_len,
-        end: start + total_len,
+        start: start as u32,
+        transport: (start + header_len) as u32,
+        end: (start + total_len) as u32,
         proto: u8_at(frame, start + PROTO),
         later_fragment: u16_at(frame, start + FRAGMENT).is_some_and(|word| word & OFFSET_MASK != 0),
         broken_chain: false,
@@ -56,5 +57,5 @@ pub(super) fn traffic_class(packet: &Packet) -> Option<u8> {
 #[inline]
 fn start(packet: &Packet) -> Option<usize> {
     let network = packet.network();
-    (network.kind == NetworkKind::V4).then_some(network.start)
+    (network.kind == NetworkKind::V4).then_some(network.start())
 }

@@ -53,7 +53,14 @@ pub(super) fn parse(frame: &[u8], start: usize, wire_len: usize) -> Option<Netwo
     }
     let mut transport = start + HEADER_LEN;
     let end = transport + payload_len;
-    let found = Network { kind: NetworkKind::V6, start, transport, end, ..Network::OTHER };
+    let found = Network {
+        kind: NetworkKind::V6,
+        start: start as u32,
+        transport: transport as u32,
+        end: end as u32,
+        ..Network::OTHER
+    };
+    let reached = |transport: usize, proto| Network { proto: Some(proto), transport: transport as u32, ..found };
     loop {
         match step(frame, kind, transport, end) {
             Step::Extension { next, len } => {
@@ -61,9 +68,9 @@ pub(super) fn parse(frame: &[u8], start: usize, wire_len: usize) -> Option<Netwo
                 transport += len;
             }
             Step::LaterFragment => {
-                return Some(Network { proto: Some(FRAGMENT), transport, later_fragment: true, ..found });
+                return Some(Network { later_fragment: true, ..reached(transport, FRAGMENT) });
             }
-            Step::Last => return Some(Network { proto: Some(kind), transport, ..found }),
+            Step::Last => return Some(reached(transport, kind)),
             Step::Broken | Step::Cut => return Some(Network { broken_chain: true, ..found }),
         }
     }
@@ -117,8 +124,8 @@ pub(super) fn is_source_routed(packet: &Packet) -> bool {
     let walk = || {
         let network = packet.network();
         let mut at = start(packet)? + HEADER_LEN;
-        let mut kind = u8_at(packet.frame, network.start + NEXT_HEADER)?;
-        while let Step::Extension { next, len } = step(packet.frame, kind, at, network.end) {
+        let mut kind = u8_at(packet.frame, network.start() + NEXT_HEADER)?;
+        while let Step::Extension { next, len } = step(packet.frame, kind, at, network.end()) {
             if kind == ROUTING && u8_at(packet.frame, at + SEGMENTS_LEFT)? > 0 {
                 return Some(());
             }
@@ -132,7 +139,7 @@ pub(super) fn is_source_routed(packet: &Packet) -> bool {
 
 fn start(packet: &Packet) -> Option<usize> {
     let network = packet.network();
-    (network.kind == NetworkKind::V6).then_some(network.start)
+    (network.kind == NetworkKind::V6).then_some(network.start())
 }
 
 const BIT_NO_NEXT: u16 = 1;
@@ -150,11 +157,11 @@ const BIT_UNORDERED: u16 = 1 << 8;
 pub(super) fn exthdr(packet: &Packet) -> Option<u128> {
     let network = packet.network();
     let mut at = start(packet)? + HEADER_LEN;
-    let mut kind = u8_at(packet.frame, network.start + NEXT_HEADER)?;
+    let mut kind = u8_at(packet.frame, network.start() + NEXT_HEADER)?;
     let mut seen = Seen::default();
     loop {
         seen.note(kind);
-        match step(packet.frame, kind, at, network.end) {
+        match step(packet.frame, kind, at, network.end()) {
             Step::Extension { next, len } => {
                 kind = next;
                 at += len;

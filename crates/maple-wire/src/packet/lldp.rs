@@ -70,7 +70,7 @@ pub fn tlvs<'a>(packet: &Packet<'a>) -> Option<Tlvs<'a>> {
     if link.eth_type != Some(TYPE_LLDP) {
         return None;
     }
-    Some(Tlvs { rest: packet.frame.get(link.end..)? })
+    Some(Tlvs { rest: packet.frame.get(link.end()..)? })
 }
 
 impl<'a> Iterator for Tlvs<'a> {

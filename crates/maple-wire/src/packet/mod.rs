@@ -45,16 +45,17 @@ pub struct Packet<'a> {
     network: OnceCell<Network>,
 }
 
-/// Where the network layer and what it carries lie. All offsets count from the start of the frame.
+/// Where the network layer and what it carries lie. All offsets count from the start of the frame; they are at most
+/// a few headers more than 65535, and short, so that a packet takes little room.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Network {
     pub(crate) kind: NetworkKind,
     /// Start of the IP header.
-    pub(crate) start: usize,
+    start: u32,
     /// Start of the transport header.
-    pub(crate) transport: usize,
+    transport: u32,
     /// End of the IP packet, as its header declares it; may lie beyond the captured bytes.
-    pub(crate) end: usize,
+    end: u32,
     /// What is carried; `None` where it can't be told.
     pub(crate) proto: Option<u8>,
     /// A fragment that is not the first one: it has no transport header.
@@ -85,6 +86,21 @@ impl Network {
         later_fragment: false,
         broken_chain: false,
     };
+
+    #[inline]
+    pub(crate) fn start(&self) -> usize {
+        self.start as usize
+    }
+
+    #[inline]
+    pub(crate) fn transport(&self) -> usize {
+        self.transport as usize
+    }
+
+    #[inline]
+    pub(crate) fn end(&self) -> usize {
+        self.end as usize
+    }
 }
 
 impl<'a> Packet<'a> {
@@ -198,7 +214,7 @@ impl<'a> Packet<'a> {
     }
 
     fn find_network(&self) -> Network {
-        let start = self.link().end;
+        let start = self.link().end();
         let wire_len = self.wire_len_from(start);
         match self.link().eth_type {
             Some(ethernet::TYPE_IPV4) => ipv4::parse(self.frame, start, wire_len).unwrap_or(Network::OTHER),

@@ -185,7 +185,7 @@ pub fn copy_ttl_in(frame: &mut [u8]) -> Result {
 fn place(packet: &Packet, field: Field) -> std::result::Result<(Place, Covered), RewriteError> {
     use Field::*;
     let network = packet.network();
-    let start = network.start;
+    let start = network.start();
     let is_v4 = network.kind == NetworkKind::V4;
     let is_there = match field {
         InPort | InPhyPort | Metadata | TunnelId | EthType | IpProto | MplsBos | Ipv6Exthdr => {
@@ -197,7 +197,7 @@ fn place(packet: &Packet, field: Field) -> std::result::Result<(Place, Covered),
     if !is_there {
         return Err(RewriteError::Absent(field));
     }
-    let link_end = packet.link().end;
+    let link_end = packet.link().end();
     let (at, shift, covered) = match field {
         EthDst => (0, 0, Covered::Not),
         EthSrc => (6, 0, Covered::Not),
@@ -213,10 +213,10 @@ fn place(packet: &Packet, field: Field) -> std::result::Result<(Place, Covered),
         Ipv6Dst if ipv6::is_source_routed(packet) => (start + ipv6::DST, 0, Covered::Not),
         Ipv6Dst => (start + ipv6::DST, 0, Covered::Address),
         Ipv6Flabel => (start, 0, Covered::Not),
-        TcpSrc | UdpSrc | SctpSrc => (network.transport + transport::SRC, 0, Covered::Transport),
-        TcpDst | UdpDst | SctpDst => (network.transport + transport::DST, 0, Covered::Transport),
-        Icmpv4Type | Icmpv6Type => (network.transport + transport::TYPE, 0, Covered::Transport),
-        Icmpv4Code | Icmpv6Code => (network.transport + transport::CODE, 0, Covered::Transport),
+        TcpSrc | UdpSrc | SctpSrc => (network.transport() + transport::SRC, 0, Covered::Transport),
+        TcpDst | UdpDst | SctpDst => (network.transport() + transport::DST, 0, Covered::Transport),
+        Icmpv4Type | Icmpv6Type => (network.transport() + transport::TYPE, 0, Covered::Transport),
+        Icmpv4Code | Icmpv6Code => (network.transport() + transport::CODE, 0, Covered::Transport),
         Ipv6NdTarget | Ipv6NdSll | Ipv6NdTll => {
             let at = icmpv6::place(packet, field).ok_or(RewriteError::Absent(field))?;
             (at, 0, Covered::Transport)
@@ -256,7 +256,7 @@ fn write(frame: &mut [u8], place: Place, covered: Covered, value: u128, mask: u1
     let network = *Packet::new(frame, 0).network();
     // Checksums are sums of 16-bit words, so what changed is taken in whole words, counted from the IP header, which
     // is an even number of bytes before the transport header.
-    let odd = if covered == Covered::Not { 0 } else { (place.at - network.start) % 2 };
+    let odd = if covered == Covered::Not { 0 } else { (place.at - network.start()) % 2 };
     let words = place.at - odd..place.at + place.len + (odd + place.len) % 2;
     let words = words.start..words.end.min(frame.len());
     let before = frame[words.clone()].to_vec();
@@ -270,7 +270,7 @@ fn write(frame: &mut [u8], place: Place, covered: Covered, value: u128, mask: u1
     let after = frame[words].to_vec();
     let is_v4 = network.kind == NetworkKind::V4;
     if covered == Covered::Ipv4Header || covered == Covered::Address && is_v4 {
-        adjust(frame, network.start + ipv4::CHECKSUM, &before, &after);
+        adjust(frame, network.start() + ipv4::CHECKSUM, &before, &after);
     }
     if covered == Covered::Address || covered == Covered::Transport {
         adjust_transport(frame, &network, covered, crc_before, (&before, &after));
@@ -286,7 +286,7 @@ fn adjust_transport(
     (before, after): (&[u8], &[u8]),
 ) {
     let Some(proto) = network.proto.filter(|_| !network.later_fragment) else { return };
-    let Some(at) = transport::checksum_place(proto).map(|place| network.transport + place) else { return };
+    let Some(at) = transport::checksum_place(proto).map(|place| network.transport() + place) else { return };
     let has_pseudo_header = !matches!(proto, transport::ICMP | transport::SCTP);
     if covered == Covered::Address && !has_pseudo_header {
         return;
@@ -325,7 +325,7 @@ fn crc(frame: &[u8], network: &Network) -> Option<u32> {
     if network.proto != Some(transport::SCTP) {
         return None;
     }
-    let mut segment = frame.get(network.transport..network.end.min(frame.len()))?.to_vec();
+    let mut segment = frame.get(network.transport()..network.end().min(frame.len()))?.to_vec();
     segment.get_mut(8..12)?.fill(0);
     Some(checksum::crc32c(&segment))
 }
@@ -334,20 +334,20 @@ fn crc(frame: &[u8], network: &Network) -> Option<u32> {
 fn ttl_place(packet: &Packet) -> Option<usize> {
     let network = packet.network();
     match network.kind {
-        NetworkKind::V4 => Some(network.start + ipv4::TTL),
-        NetworkKind::V6 => Some(network.start + ipv6::HOP_LIMIT),
+        NetworkKind::V4 => Some(network.start() + ipv4::TTL),
+        NetworkKind::V6 => Some(network.start() + ipv6::HOP_LIMIT),
         NetworkKind::Other => None,
     }
 }
 
 /// Where the outermost MPLS entry begins.
 fn mpls_place(packet: &Packet) -> std::result::Result<usize, RewriteError> {
-    mpls::entry(packet).map(|_| packet.link().end).ok_or(RewriteError::NoHeader("MPLS"))
+    mpls::entry(packet).map(|_| packet.link().end()).ok_or(RewriteError::NoHeader("MPLS"))
 }
 
 /// Where the link layer of a frame that has an Ethernet II type ends.
 fn ethernet_ii_end(packet: &Packet) -> std::result::Result<usize, RewriteError> {
-    let end = packet.link().end;
+    let end = packet.link().end();
     match packet.link().eth_type {
         Some(kind) if kind >= ethernet::TYPE_MIN && u16_at(packet.frame(), end - 2) == Some(kind) => Ok(end),
         _ => Err(RewriteError::NoHeader("Ethernet II")),
