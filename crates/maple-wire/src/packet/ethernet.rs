@@ -99,6 +99,28 @@ impl Link {
         }
     }
 
+    /// One word, not 0: from bit 0 on the type and the tag (16 bits each), the payload's start (8), whether there is
+    /// a type, whether there is a tag, and a bit that is set.
+    #[inline]
+    pub(super) fn pack(self) -> u64 {
+        u64::from(self.eth_type.unwrap_or(0))
+            | u64::from(self.tci.unwrap_or(0)) << 16
+            | u64::from(self.end) << 32
+            | u64::from(self.eth_type.is_some()) << 40
+            | u64::from(self.tci.is_some()) << 41
+            | 1 << 42
+    }
+
+    #[inline]
+    pub(super) fn unpack(word: u64) -> Link {
+        let is_set = |bit: u32| word >> bit & 1 != 0;
+        Link {
+            eth_type: is_set(40).then_some(word as u16),
+            tci: is_set(41).then_some((word >> 16) as u16),
+            end: (word >> 32) as u32 & 0xff,
+        }
+    }
+
     /// Where the payload begins.
     #[inline]
     pub(crate) fn end(&self) -> usize {

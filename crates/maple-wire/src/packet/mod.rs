@@ -27,7 +27,7 @@ pub mod checksum;
 pub mod rewrite;
 pub mod text;
 
-use std::cell::OnceCell;
+use std::cell::Cell;
 
 use crate::field::{Field, Prerequisite};
 use ethernet::Link;
@@ -41,8 +41,11 @@ pub struct Packet<'a> {
     in_port: u32,
     /// Bytes that the frame had on the wire; `usize::MAX` where that is unknown.
     wire_len: usize,
-    link: OnceCell<Link>,
-    network: OnceCell<Network>,
+    /// A packed [`Link`], 0 until it is needed. In one word, since reading back what was just written in pieces would
+    /// stall the processor for longer than all the rest takes.
+    link: Cell<u64>,
+    /// A packed [`Network`], 0 until it is needed.
+    network: Cell<u64>,
 }
 
 /// Where the network layer and what it carries lie. All offsets count from the start of the frame; they are at most
@@ -87,6 +90,40 @@ impl Network {
         broken_chain: false,
     };
 
+    /// One word, not 0: from bit 0 on the transport's start and the end (20 bits each), the header's start (6), the
+    /// protocol (8), whether there is one, IPv4, IPv6, later fragment, broken chain, and a bit that is set.
+    #[inline]
+    fn pack(self) -> u64 {
+        u64::from(self.transport)
+            | u64::from(self.end) << 20
+            | u64::from(self.start) << 40
+            | u64::from(self.proto.unwrap_or(0)) << 46
+            | u64::from(self.proto.is_some()) << 54
+            | u64::from(self.kind == NetworkKind::V4) << 55
+            | u64::from(self.kind == NetworkKind::V6) << 56
+            | u64::from(self.later_fragment) << 57
+            | u64::from(self.broken_chain) << 58
+            | 1 << 59
+    }
+
+    #[inline]
+    fn unpack(word: u64) -> Network {
+        let is_set = |bit: u32| word >> bit & 1 != 0;
+        Network {
+            kind: match (is_set(55), is_set(56)) {
+                (true, _) => NetworkKind::V4,
+                (_, true) => NetworkKind::V6,
+                _ => NetworkKind::Other,
+            },
+            start: (word >> 40) as u32 & 0x3f,
+            transport: word as u32 & 0xf_ffff,
+            end: (word >> 20) as u32 & 0xf_ffff,
+            proto: is_set(54).then_some((word >> 46) as u8),
+            later_fragment: is_set(57),
+            broken_chain: is_set(58),
+        }
+    }
+
     #[inline]
     pub(crate) fn start(&self) -> usize {
         self.start as usize
@@ -106,7 +143,7 @@ impl Network {
 impl<'a> Packet<'a> {
     /// A view over `frame`, which came in by `in_port`; it may be only the beginning of what was on the wire.
     pub fn new(frame: &'a [u8], in_port: u32) -> Packet<'a> {
-        Packet { frame, in_port, wire_len: usize::MAX, link: OnceCell::new(), network: OnceCell::new() }
+        Packet { frame, in_port, wire_len: usize::MAX, link: Cell::new(0), network: Cell::new(0) }
     }
 
     /// A view over the beginning of a frame that has `wire_len` bytes (`total_len` of a packet-in).
@@ -204,21 +241,36 @@ impl<'a> Packet<'a> {
     }
 
     #[inline]
-    pub(crate) fn link(&self) -> &Link {
-        self.link.get_or_init(|| Link::parse(self.frame, self.wire_len))
+    pub(crate) fn link(&self) -> Link {
+        match self.link.get() {
+            0 => {
+                let link = Link::parse(self.frame, self.wire_len);
+                self.link.set(link.pack());
+                link
+            }
+            packed => Link::unpack(packed),
+        }
     }
 
     #[inline]
-    pub(crate) fn network(&self) -> &Network {
-        self.network.get_or_init(|| self.find_network())
+    pub(crate) fn network(&self) -> Network {
+        match self.network.get() {
+            0 => {
+                let network = self.find_network();
+                self.network.set(network.pack());
+                network
+            }
+            packed => Network::unpack(packed),
+        }
     }
 
+    #[inline]
     fn find_network(&self) -> Network {
-        let start = self.link().end();
-        let wire_len = self.wire_len_from(start);
-        match self.link().eth_type {
-            Some(ethernet::TYPE_IPV4) => ipv4::parse(self.frame, start, wire_len).unwrap_or(Network::OTHER),
-            Some(ethernet::TYPE_IPV6) => ipv6::parse(self.frame, start, wire_len).unwrap_or(Network::OTHER),
+        let link = self.link();
+        let wire_len = self.wire_len_from(link.end());
+        match link.eth_type {
+            Some(ethernet::TYPE_IPV4) => ipv4::parse(self.frame, link.end(), wire_len).unwrap_or(Network::OTHER),
+            Some(ethernet::TYPE_IPV6) => ipv6::parse(self.frame, link.end(), wire_len).unwrap_or(Network::OTHER),
             _ => Network::OTHER,
         }
     }

@@ -1,8 +1,8 @@
 //! MPLS label stacks, and the service tag of provider backbone bridges.
 
+use super::Packet;
 use super::bytes::u32_at;
 use super::ethernet::{TYPE_MPLS, TYPE_MPLS_MULTICAST, TYPE_PBB};
-use super::{Packet, ethernet};
 
 /// Bytes of a label stack entry.
 pub const ENTRY_LEN: usize = 4;
@@ -67,7 +67,7 @@ pub(super) fn entry(packet: &Packet) -> Option<u32> {
 
 /// The service id of a backbone service tag: the lower 24 bits of the word behind the type (802.1ah).
 pub(super) fn pbb_isid(packet: &Packet) -> Option<u128> {
-    let link: &ethernet::Link = packet.link();
+    let link = packet.link();
     if link.eth_type != Some(TYPE_PBB) {
         return None;
     }

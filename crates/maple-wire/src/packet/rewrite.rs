@@ -253,7 +253,7 @@ fn is_transport(field: Field) -> bool {
 
 /// Replaces the bits of `mask` at `place` and mends the checksums.
 fn write(frame: &mut [u8], place: Place, covered: Covered, value: u128, mask: u128) {
-    let network = *Packet::new(frame, 0).network();
+    let network = Packet::new(frame, 0).network();
     // Checksums are sums of 16-bit words, so what changed is taken in whole words, counted from the IP header, which
     // is an even number of bytes before the transport header.
     let odd = if covered == Covered::Not { 0 } else { (place.at - network.start()) % 2 };

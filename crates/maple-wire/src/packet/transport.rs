@@ -65,7 +65,7 @@ fn port(packet: &Packet, proto: u8, len: usize, at: usize) -> Option<u128> {
     if network.later_fragment {
         return Some(0);
     }
-    if has_header(network, len) { u16_at(packet.frame, network.transport() + at).map(u128::from) } else { None }
+    if has_header(&network, len) { u16_at(packet.frame, network.transport() + at).map(u128::from) } else { None }
 }
 
 /// Whether the data offset is one that a TCP header in this packet can have; switches don't take ports without.
@@ -73,7 +73,7 @@ fn port(packet: &Packet, proto: u8, len: usize, at: usize) -> Option<u128> {
 fn has_data_offset(packet: &Packet) -> bool {
     let network = packet.network();
     let len = u8_at(packet.frame, network.transport() + TCP_DATA_OFFSET).map(|byte| usize::from(byte >> 4) * 4);
-    len.is_some_and(|len| len >= TCP_LEN && has_header(network, len))
+    len.is_some_and(|len| len >= TCP_LEN && has_header(&network, len))
 }
 
 fn icmp(packet: &Packet, proto: u8, kind: NetworkKind, at: usize) -> Option<u128> {
@@ -84,7 +84,7 @@ fn icmp(packet: &Packet, proto: u8, kind: NetworkKind, at: usize) -> Option<u128
     if network.later_fragment {
         return Some(0);
     }
-    if has_header(network, ICMP_LEN) { u8_at(packet.frame, network.transport() + at).map(u128::from) } else { None }
+    if has_header(&network, ICMP_LEN) { u8_at(packet.frame, network.transport() + at).map(u128::from) } else { None }
 }
 
 /// Where the checksum stands in the header of protocol `proto`, if it is one that this crate knows.
