@@ -256,9 +256,12 @@ impl Field {
         INFO[self as usize].bits as u32
     }
 
-    /// Width in whole bytes, as OXM carries it.
+    /// Width in whole bytes, as OXM carries it: 4 for the two fields of 20 bits.
     pub const fn bytes(self) -> usize {
-        (self.bits() as usize).div_ceil(8)
+        match self {
+            Field::Ipv6Flabel | Field::MplsLabel => 4,
+            _ => (self.bits() as usize).div_ceil(8),
+        }
     }
 
     /// The mask with all bits of the field set.

@@ -1,5 +1,15 @@
 //! Error: a request could not be done (1.0 §5.4.4, 1.3 §7.4.4).
 
+use super::Header;
+use super::bytes::{Put, at_least, u16_at};
+use crate::error::Result;
+
+mod offset {
+    pub const TYPE: usize = 8;
+    pub const CODE: usize = 10;
+    pub const DATA: usize = 12;
+}
+
 /// A request could not be done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ErrorMsg {
@@ -9,4 +19,90 @@ pub struct ErrorMsg {
     pub code: u16,
     /// At least the first 64 bytes of the request, or a text with `OFPET_HELLO_FAILED`.
     pub data: Vec<u8>,
+}
+
+/// A view of an error message; it looks the same in all versions.
+#[derive(Clone, Copy, Debug)]
+pub struct ErrorMsgView<'a> {
+    bytes: &'a [u8],
+}
+
+impl<'a> ErrorMsgView<'a> {
+    /// The error message that takes all of `bytes`, header included.
+    pub fn new_checked(bytes: &'a [u8]) -> Result<ErrorMsgView<'a>> {
+        at_least("error", bytes, offset::DATA)?;
+        Ok(ErrorMsgView { bytes })
+    }
+
+    /// Its class, `OFPET_*`.
+    pub fn kind(&self) -> u16 {
+        u16_at(self.bytes, offset::TYPE)
+    }
+
+    /// What went wrong within the class.
+    pub fn code(&self) -> u16 {
+        u16_at(self.bytes, offset::CODE)
+    }
+
+    /// The start of the request, or a text.
+    pub fn data(&self) -> &'a [u8] {
+        &self.bytes[offset::DATA..]
+    }
+}
+
+impl ErrorMsg {
+    /// `OFPET_HELLO_FAILED`: no common version; the data is a text.
+    pub const HELLO_FAILED: u16 = 0;
+    /// `OFPET_BAD_REQUEST`.
+    pub const BAD_REQUEST: u16 = 1;
+    /// `OFPET_BAD_ACTION`.
+    pub const BAD_ACTION: u16 = 2;
+    /// `OFPET_FLOW_MOD_FAILED` of 1.0.
+    pub const FLOW_MOD_FAILED_10: u16 = 3;
+    /// `OFPET_BAD_MATCH` of 1.3.
+    pub const BAD_MATCH_13: u16 = 4;
+    /// `OFPET_FLOW_MOD_FAILED` of 1.3.
+    pub const FLOW_MOD_FAILED_13: u16 = 5;
+
+    /// The owned form.
+    pub fn parse(view: &ErrorMsgView<'_>) -> ErrorMsg {
+        ErrorMsg { kind: view.kind(), code: view.code(), data: view.data().to_vec() }
+    }
+
+    /// Appends what stands behind the header.
+    pub fn emit(&self, out: &mut Vec<u8>) -> Result<()> {
+        out.put_u16(self.kind);
+        out.put_u16(self.code);
+        out.put(&self.data);
+        Ok(())
+    }
+
+    /// The header of the request that failed, where the data holds one.
+    pub fn request(&self) -> Option<Header> {
+        if self.kind == Self::HELLO_FAILED { None } else { Header::peek(&self.data).ok().flatten() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::msg::test::{check, hex};
+    use crate::msg::{Message, Version};
+
+    #[test]
+    fn an_error_quotes_the_request_that_failed() {
+        let error = ErrorMsg { kind: 1, code: 6, data: hex("040e 0048 00000007") };
+        for (version, byte) in [(Version::Of10, "01"), (Version::Of13, "04")] {
+            let bytes = format!("{byte} 01 0014 00000001 0001 0006 040e 0048 00000007");
+            check(version, &bytes, Message::Error(error.clone()));
+        }
+        assert_eq!(error.request().map(|request| request.xid), Some(7));
+    }
+
+    #[test]
+    fn a_failed_hello_has_a_text() {
+        let error = ErrorMsg { kind: 0, code: 0, data: b"no!".to_vec() };
+        check(Version::Of13, "04 01 000f 00000001 0000 0000 6e6f21", Message::Error(error.clone()));
+        assert_eq!(error.request(), None);
+    }
 }

@@ -1,5 +1,22 @@
 //! Hello: opens a connection and settles its version (1.0 §5.5.1, 1.3 §6.3.1 and §7.5.1).
 
+use super::bytes::{Elements, Layout, Put, at_least, u16_at, u32_at};
+use super::header;
+use crate::error::{Error, Result};
+
+mod offset {
+    pub const VERSION: usize = 0;
+    /// In an element: its type, its length (without padding) and what it holds.
+    pub const TYPE: usize = 0;
+    pub const LENGTH: usize = 2;
+    pub const BODY: usize = 4;
+}
+
+/// `OFPHET_VERSIONBITMAP`.
+const VERSION_BITMAP: u16 = 1;
+
+const LAYOUT: Layout = Layout { what: "hello element", length_at: offset::LENGTH, min: 4, multiple: 1, pad_to: 8 };
+
 /// Opens a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hello {
@@ -22,4 +39,170 @@ pub enum HelloElement {
         /// The bytes behind type and length.
         body: Vec<u8>,
     },
+    /// Bytes at the end that are no element. A hello may carry anything (1.0 §5.5.1), so they are no error.
+    Trailing(Vec<u8>),
+}
+
+/// A view of a hello of any version.
+#[derive(Clone, Copy, Debug)]
+pub struct HelloView<'a> {
+    bytes: &'a [u8],
+}
+
+impl<'a> HelloView<'a> {
+    /// The hello that takes all of `bytes`, header included.
+    pub fn new_checked(bytes: &'a [u8]) -> Result<HelloView<'a>> {
+        at_least("hello", bytes, header::LEN)?;
+        Ok(HelloView { bytes })
+    }
+
+    /// The header's version byte.
+    pub fn version(&self) -> u8 {
+        self.bytes[offset::VERSION]
+    }
+
+    /// Type and body of each element, up to the first that is none.
+    pub fn elements(&self) -> impl Iterator<Item = (u16, &'a [u8])> {
+        self.raw_elements().map_while(Result::ok).map(|bytes| (u16_at(bytes, offset::TYPE), &bytes[offset::BODY..]))
+    }
+
+    /// The first word of the version bitmap, which stands for wire versions 0 to 31.
+    pub fn version_bitmap(&self) -> Option<u32> {
+        self.elements().find(|(kind, body)| *kind == VERSION_BITMAP && body.len() >= 4).map(|(_, body)| u32_at(body, 0))
+    }
+
+    /// The bytes behind the last element.
+    pub fn trailing(&self) -> &'a [u8] {
+        let whole = self.raw_elements().map_while(Result::ok);
+        let taken: usize = whole.map(|bytes| bytes.len().next_multiple_of(LAYOUT.pad_to)).sum();
+        self.bytes[header::LEN..].get(taken..).unwrap_or_default()
+    }
+
+    fn raw_elements(&self) -> Elements<'a> {
+        Elements::new(LAYOUT, &self.bytes[header::LEN..])
+    }
+}
+
+impl Hello {
+    /// A hello in `version` that offers these wire versions in a bitmap.
+    pub fn offering(version: u8, versions: &[u8]) -> Hello {
+        let words = versions.iter().map(|v| usize::from(*v) / 32 + 1).max().unwrap_or(1);
+        let mut bitmap = vec![0; words];
+        for v in versions {
+            bitmap[usize::from(*v) / 32] |= 1 << (v % 32);
+        }
+        Hello { version, elements: vec![HelloElement::VersionBitmap(bitmap)] }
+    }
+
+    /// The owned form.
+    pub fn parse(view: &HelloView<'_>) -> Hello {
+        let mut elements: Vec<HelloElement> = view.elements().map(HelloElement::parse).collect();
+        if !view.trailing().is_empty() {
+            elements.push(HelloElement::Trailing(view.trailing().to_vec()));
+        }
+        Hello { version: view.version(), elements }
+    }
+
+    /// Whether the sender offers a wire version: by the bitmap if there is one, else all up to its own.
+    pub fn offers(&self, version: u8) -> bool {
+        let bitmap = self.elements.iter().find_map(|element| match element {
+            HelloElement::VersionBitmap(words) => Some(words),
+            _ => None,
+        });
+        match bitmap {
+            Some(words) => words.get(usize::from(version) / 32).is_some_and(|word| word & 1 << (version % 32) != 0),
+            None => version <= self.version,
+        }
+    }
+
+    /// Appends what stands behind the header.
+    pub fn emit(&self, out: &mut Vec<u8>) -> Result<()> {
+        let start = out.len();
+        for element in &self.elements {
+            element.emit(out)?;
+            if !matches!(element, HelloElement::Trailing(_)) {
+                out.pad_from(start);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl HelloElement {
+    fn parse((kind, body): (u16, &[u8])) -> HelloElement {
+        if kind == VERSION_BITMAP && body.len() % 4 == 0 {
+            HelloElement::VersionBitmap(body.chunks_exact(4).map(|word| u32_at(word, 0)).collect())
+        } else {
+            HelloElement::Unknown { kind, body: body.to_vec() }
+        }
+    }
+
+    fn emit(&self, out: &mut Vec<u8>) -> Result<()> {
+        if let HelloElement::Trailing(bytes) = self {
+            out.put(bytes);
+            return Ok(());
+        }
+        out.put_sized(offset::LENGTH, |out| {
+            match self {
+                HelloElement::VersionBitmap(words) => {
+                    out.put_u16(VERSION_BITMAP);
+                    out.put_u16(0);
+                    words.iter().for_each(|word| out.put_u32(*word));
+                }
+                HelloElement::Unknown { kind, body } => {
+                    out.put_u16(*kind);
+                    out.put_u16(0);
+                    out.put(body);
+                }
+                HelloElement::Trailing(_) => return Err(Error::BadLength { what: LAYOUT.what, length: 0 }),
+            }
+            Ok(())
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::msg::test::check;
+    use crate::msg::{Message, Version};
+
+    #[test]
+    fn open_vswitch_says_hello_in_1_5_with_a_bitmap() {
+        let hello = Hello::offering(6, &[1, 4, 5, 6]);
+        check(Version::Of13, "06 00 0010 00000001 0001 0008 00000072", Message::Hello(hello.clone()));
+        assert!(hello.offers(1) && !hello.offers(3) && hello.offers(6) && !hello.offers(40));
+    }
+
+    #[test]
+    fn without_a_bitmap_all_versions_up_to_the_senders_are_offered() {
+        let hello = Hello { version: 4, elements: vec![] };
+        check(Version::Of13, "04 00 0008 00000001", Message::Hello(hello.clone()));
+        assert!(hello.offers(1) && hello.offers(4) && !hello.offers(5));
+    }
+
+    #[test]
+    fn unknown_elements_are_padded_and_kept() {
+        let unknown = HelloElement::Unknown { kind: 9, body: vec![7] };
+        let elements = vec![unknown, HelloElement::VersionBitmap(vec![2, 1])];
+        let bytes = "04 00 001c 00000001 0009 0005 07 000000 0001 000c 00000002 00000001";
+        // The padding of the last element is written, and may be missing when read.
+        let hello = Message::Hello(Hello { version: 4, elements });
+        check(
+            Version::Of13,
+            "04 00 0020 00000001 0009 0005 07 000000 0001 000c 00000002 00000001 00000000",
+            hello.clone(),
+        );
+        assert_eq!(Message::decode(&crate::msg::test::hex(bytes)).unwrap().1, hello);
+    }
+
+    #[test]
+    fn bytes_that_are_no_element_are_kept() {
+        let trailing = HelloElement::Trailing(b"extra data\n".to_vec());
+        let hello = Hello { version: 1, elements: vec![trailing] };
+        check(Version::Of10, "01 00 0013 00000001 65787472612064617461 0a", Message::Hello(hello));
+        let trailing = HelloElement::Trailing(vec![0, 1, 0, 0, 1, 2, 3, 4]);
+        let hello = Hello { version: 1, elements: vec![trailing] };
+        check(Version::Of10, "01 00 0010 00000001 0001 0000 01020304", Message::Hello(hello));
+    }
 }

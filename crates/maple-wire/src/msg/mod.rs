@@ -1,29 +1,68 @@
-//! OpenFlow messages: one file each, with its view, its owned form, its codec and its printed form.
+//! OpenFlow messages: one file each, with its view, its owned form and its codec.
 //!
 //! [`Message::decode`] reads one whole message; [`Message::encode`] appends one to a buffer. Both take the version
-//! from the caller or the header and give version-neutral values.
+//! from the caller or the header and give version-neutral values. A `View` borrows the bytes and reads what it is
+//! asked for; `new_checked` makes sure that the fixed part is there, and lists check each length as they go. Views of
+//! whole messages count offsets from the header on, as the specification does.
+//!
+//! What a version can't say is refused ([`crate::Error::Unsupported`]) where leaving it out would change what happens;
+//! reports from a switch (packet-in, flow-removed, statistics) leave out what 1.0 has no place for.
 
 use std::fmt;
 
+pub mod header;
+pub mod stream;
+
+pub mod async_config;
+pub mod config;
 pub mod error;
+pub mod experimenter;
 pub mod features;
 pub mod flow_mod;
 pub mod flow_removed;
+pub mod group_mod;
 pub mod hello;
+pub mod meter_mod;
 pub mod packet_in;
 pub mod packet_out;
+pub mod port_mod;
 pub mod port_status;
+pub mod queue_config;
+pub mod role;
 pub mod stats;
+pub mod table_mod;
 
+pub mod action;
+pub mod instruction;
+pub mod matching;
+pub mod oxm;
+pub mod port_desc;
+pub mod text;
+
+mod bytes;
+mod codec;
+
+pub use async_config::AsyncConfig;
+pub use config::SwitchConfig;
 pub use error::ErrorMsg;
+pub use experimenter::Experimenter;
 pub use features::Features;
-pub use flow_mod::{FlowMod, FlowModCommand};
+pub use flow_mod::{FlowMod, FlowModCommand, FlowModView};
 pub use flow_removed::FlowRemoved;
-pub use hello::Hello;
-pub use packet_in::{PacketIn, PacketInReason};
+pub use group_mod::{Bucket, GroupMod};
+pub use header::{Header, kind};
+pub use hello::{Hello, HelloElement};
+pub use meter_mod::{Band, BandKind, MeterMod};
+pub use packet_in::{PacketIn, PacketInReason, PacketInView};
 pub use packet_out::PacketOut;
+pub use port_mod::PortMod;
 pub use port_status::{PortReason, PortStatus};
-pub use stats::{StatsReply, StatsRequest};
+pub use queue_config::{QueueConfig, QueueDesc, QueueProperty};
+pub use role::Role;
+pub use stats::{ReplyBody, RequestBody, StatsReply, StatsRequest};
+pub use stream::Frames;
+pub use table_mod::TableMod;
+pub use text::Text;
 
 /// A version of OpenFlow that this codec speaks.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -33,6 +72,17 @@ pub enum Version {
     Of10 = 1,
     /// OpenFlow 1.3.
     Of13 = 4,
+}
+
+impl Version {
+    /// The version with this number in the header, if it is one that this codec speaks.
+    pub const fn from_wire(number: u8) -> Option<Version> {
+        match number {
+            1 => Some(Version::Of10),
+            4 => Some(Version::Of13),
+            _ => None,
+        }
+    }
 }
 
 impl fmt::Display for Version {
@@ -50,19 +100,6 @@ impl fmt::Debug for Version {
     }
 }
 
-/// The eight bytes that every message starts with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Header {
-    /// The version byte as it stands; it may be one that this codec does not speak.
-    pub version: u8,
-    /// The type byte.
-    pub kind: u8,
-    /// Length of the whole message in bytes, at least 8.
-    pub length: u16,
-    /// Transaction id.
-    pub xid: u32,
-}
-
 /// The buffer id that says "no buffer, the packet's bytes are here".
 pub const NO_BUFFER: u32 = 0xffff_ffff;
 
@@ -78,10 +115,18 @@ pub enum Message {
     EchoRequest(Vec<u8>),
     /// Yes: the same bytes.
     EchoReply(Vec<u8>),
+    /// An experimenter's (1.0: vendor's) own message.
+    Experimenter(Experimenter),
     /// What are you?
     FeaturesRequest,
     /// This is what I am.
     FeaturesReply(Features),
+    /// How are you set up?
+    GetConfigRequest,
+    /// This is how I am set up.
+    GetConfigReply(SwitchConfig),
+    /// Be set up so.
+    SetConfig(SwitchConfig),
     /// A packet for the controller.
     PacketIn(PacketIn),
     /// A rule is gone.
@@ -92,6 +137,12 @@ pub enum Message {
     PacketOut(PacketOut),
     /// Change the tables.
     FlowMod(FlowMod),
+    /// Change a group (1.3).
+    GroupMod(GroupMod),
+    /// Change a port.
+    PortMod(PortMod),
+    /// Configure a table (1.3).
+    TableMod(TableMod),
     /// Ask for statistics.
     StatsRequest(StatsRequest),
     /// Statistics.
@@ -100,4 +151,30 @@ pub enum Message {
     BarrierRequest,
     /// Done.
     BarrierReply,
+    /// Which queues has this port? [`crate::PortNo::ANY`] asks for all ports (1.3).
+    QueueGetConfigRequest(crate::PortNo),
+    /// These queues.
+    QueueGetConfigReply(QueueConfig),
+    /// Give me this role (1.3).
+    RoleRequest(Role),
+    /// You have this role (1.3).
+    RoleReply(Role),
+    /// Which messages do you send me unasked (1.3)?
+    GetAsyncRequest,
+    /// These (1.3).
+    GetAsyncReply(AsyncConfig),
+    /// Send me these unasked (1.3).
+    SetAsync(AsyncConfig),
+    /// Change a meter (1.3).
+    MeterMod(MeterMod),
+    /// A message of a type that the version does not have, kept as it is.
+    Unknown {
+        /// Its type.
+        kind: u8,
+        /// What stands behind the header.
+        body: Vec<u8>,
+    },
 }
+
+#[cfg(test)]
+mod test;

@@ -1,7 +1,34 @@
 //! Packet-in: a packet that a switch sends to its controller (1.0 §5.4.1, 1.3 §7.4.1).
 
-use crate::flow::Match;
+use super::Version;
+use super::bytes::{Put, at_least, u16_at, u32_at, u64_at, unsupported};
+use super::matching::{self, MatchView};
+use super::port_desc::number10;
+use crate::error::Result;
+use crate::field::Field;
+use crate::flow::{Match, MatchField};
 use crate::port::PortNo;
+
+mod offset {
+    pub const BUFFER_ID: usize = 8;
+    pub const TOTAL_LEN: usize = 12;
+}
+
+mod offset10 {
+    pub const IN_PORT: usize = 14;
+    pub const REASON: usize = 16;
+    pub const DATA: usize = 18;
+}
+
+mod offset13 {
+    pub const REASON: usize = 14;
+    pub const TABLE_ID: usize = 15;
+    pub const COOKIE: usize = 16;
+    pub const MATCH: usize = 24;
+}
+
+/// Zero bytes between match and data in 1.3, which align the frame's IP header.
+const PAD13: usize = 2;
 
 /// Why a switch sent a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,9 +62,199 @@ pub struct PacketIn {
     pub data: Vec<u8>,
 }
 
-impl PacketIn {
+/// A view of a packet-in. This is the message that a busy controller reads most: nothing here allocates but
+/// [`PacketIn::parse`].
+#[derive(Clone, Copy, Debug)]
+pub struct PacketInView<'a> {
+    version: Version,
+    bytes: &'a [u8],
+    /// Where the frame starts.
+    data: usize,
+}
+
+impl<'a> PacketInView<'a> {
+    /// The packet-in that takes all of `bytes`, header included.
+    pub fn new_checked(version: Version, bytes: &'a [u8]) -> Result<PacketInView<'a>> {
+        let data = match version {
+            Version::Of10 => offset10::DATA,
+            Version::Of13 => {
+                at_least("packet-in", bytes, offset13::MATCH)?;
+                offset13::MATCH + MatchView::first(version, &bytes[offset13::MATCH..])?.len_padded() + PAD13
+            }
+        };
+        at_least("packet-in", bytes, data)?;
+        Ok(PacketInView { version, bytes, data })
+    }
+
+    /// Where the switch keeps the packet, or [`super::NO_BUFFER`].
+    pub fn buffer_id(&self) -> u32 {
+        u32_at(self.bytes, offset::BUFFER_ID)
+    }
+
+    /// Length of the whole frame in bytes.
+    pub fn total_len(&self) -> u16 {
+        u16_at(self.bytes, offset::TOTAL_LEN)
+    }
+
+    /// Why the switch sent it.
+    pub fn reason(&self) -> PacketInReason {
+        let at = if self.version == Version::Of10 { offset10::REASON } else { offset13::REASON };
+        PacketInReason::from_wire(self.bytes[at])
+    }
+
+    /// The table whose rule sent it; 0 in OpenFlow 1.0.
+    pub fn table_id(&self) -> u8 {
+        if self.version == Version::Of10 { 0 } else { self.bytes[offset13::TABLE_ID] }
+    }
+
+    /// The cookie of the rule that sent it; all ones in OpenFlow 1.0 or where there is none.
+    pub fn cookie(&self) -> u64 {
+        if self.version == Version::Of10 { u64::MAX } else { u64_at(self.bytes, offset13::COOKIE) }
+    }
+
     /// The port that the packet came in by, if the message says it.
     pub fn in_port(&self) -> Option<PortNo> {
-        self.pipeline.get(crate::Field::InPort).map(|c| PortNo(c.value as u32))
+        match self.version {
+            Version::Of10 => Some(PortNo::from_of10(u16_at(self.bytes, offset10::IN_PORT))),
+            Version::Of13 => self.matching().ok()?.get(Field::InPort).map(|c| PortNo(c.value as u32)),
+        }
+    }
+
+    /// The pipeline fields of a 1.3 packet-in. (1.0 has no match here: an error.)
+    pub fn matching(&self) -> Result<MatchView<'a>> {
+        match self.version {
+            Version::Of10 => unsupported(self.version, "pipeline fields in a packet-in"),
+            Version::Of13 => MatchView::first(self.version, &self.bytes[offset13::MATCH..]),
+        }
+    }
+
+    /// The frame, or its first bytes.
+    pub fn data(&self) -> &'a [u8] {
+        &self.bytes[self.data..]
+    }
+}
+
+impl PacketIn {
+    /// The owned form.
+    pub fn parse(view: &PacketInView<'_>) -> Result<PacketIn> {
+        let pipeline = match view.version {
+            Version::Of10 => view.in_port().map_or_else(Match::any, |p| Match::any().exact(Field::InPort, p.0.into())),
+            Version::Of13 => view.matching()?.to_match()?,
+        };
+        Ok(PacketIn {
+            buffer_id: view.buffer_id(),
+            total_len: view.total_len(),
+            reason: view.reason(),
+            table_id: view.table_id(),
+            cookie: view.cookie(),
+            pipeline,
+            data: view.data().to_vec(),
+        })
+    }
+
+    /// Appends what stands behind the header. 1.0 leaves out table and cookie, and can say `in_port` alone.
+    pub fn emit(&self, version: Version, out: &mut Vec<u8>) -> Result<()> {
+        out.put_u32(self.buffer_id);
+        out.put_u16(self.total_len);
+        match version {
+            Version::Of10 => {
+                out.put_u16(self.in_port10()?);
+                out.put_u8(self.reason.to_wire());
+                out.put_zeros(1);
+            }
+            Version::Of13 => {
+                out.put_u8(self.reason.to_wire());
+                out.put_u8(self.table_id);
+                out.put_u64(self.cookie);
+                matching::emit(&self.pipeline, version, out)?;
+                out.put_zeros(PAD13);
+            }
+        }
+        out.put(&self.data);
+        Ok(())
+    }
+
+    /// The port that the packet came in by, if the message says it.
+    pub fn in_port(&self) -> Option<PortNo> {
+        self.pipeline.get(Field::InPort).map(|c| PortNo(c.value as u32))
+    }
+
+    fn in_port10(&self) -> Result<u16> {
+        match self.pipeline.fields[..] {
+            [MatchField::Known(c)] if c.field == Field::InPort && c.is_exact() => number10(PortNo(c.value as u32)),
+            _ => unsupported(Version::Of10, "a packet-in whose pipeline fields are not just in_port"),
+        }
+    }
+}
+
+impl PacketInReason {
+    /// The reason with this `OFPR_*` number.
+    pub const fn from_wire(number: u8) -> PacketInReason {
+        match number {
+            0 => PacketInReason::NoMatch,
+            1 => PacketInReason::Action,
+            2 => PacketInReason::InvalidTtl,
+            other => PacketInReason::Other(other),
+        }
+    }
+
+    /// Its `OFPR_*` number.
+    pub const fn to_wire(self) -> u8 {
+        match self {
+            PacketInReason::NoMatch => 0,
+            PacketInReason::Action => 1,
+            PacketInReason::InvalidTtl => 2,
+            PacketInReason::Other(number) => number,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::msg::test::{check, check_truncated, hex};
+    use crate::msg::{Message, NO_BUFFER};
+
+    #[test]
+    fn a_1_0_packet_in_has_its_port_in_a_field() {
+        let bytes = "01 0a 0016 00000001 00000100 003c 0003 01 00 deadbeef";
+        let packet_in = PacketIn {
+            buffer_id: 256,
+            total_len: 60,
+            reason: PacketInReason::Action,
+            table_id: 0,
+            cookie: u64::MAX,
+            pipeline: Match::any().exact(Field::InPort, 3),
+            data: hex("deadbeef"),
+        };
+        check(Version::Of10, bytes, Message::PacketIn(packet_in));
+        check_truncated(bytes);
+    }
+
+    const OF13: &str = "04 0a 0030 00000001 ffffffff 003c 00 02 00000000000000ab
+        0001 000c 80000004 00000007 00000000 0000 aabbccddeeff";
+
+    #[test]
+    fn a_1_3_packet_in_has_its_port_in_a_match() {
+        let packet_in = PacketIn {
+            buffer_id: NO_BUFFER,
+            total_len: 60,
+            reason: PacketInReason::NoMatch,
+            table_id: 2,
+            cookie: 0xab,
+            pipeline: Match::any().exact(Field::InPort, 7),
+            data: hex("aabbccddeeff"),
+        };
+        check(Version::Of13, OF13, Message::PacketIn(packet_in));
+        check_truncated(OF13);
+    }
+
+    #[test]
+    fn the_view_finds_port_and_frame_in_place() {
+        let bytes = hex(OF13);
+        let view = PacketInView::new_checked(Version::Of13, &bytes).unwrap();
+        assert_eq!(view.in_port(), Some(PortNo(7)));
+        assert_eq!(view.data(), &bytes[42..]);
+        assert_eq!((view.table_id(), view.cookie(), view.total_len()), (2, 0xab, 60));
     }
 }

@@ -1,7 +1,27 @@
 //! Packet-out: a packet that the controller has a switch send (1.0 §5.3.6, 1.3 §7.3.7).
 
+use super::Version;
+use super::action::{self, ActionView};
+use super::bytes::{Put, at_least, u16_at, u32_at};
+use super::port_desc;
+use crate::error::{Error, Result};
 use crate::flow::Action;
 use crate::port::PortNo;
+
+mod offset {
+    pub const BUFFER_ID: usize = 8;
+    pub const IN_PORT: usize = 12;
+}
+
+mod offset10 {
+    pub const ACTIONS_LEN: usize = 14;
+    pub const ACTIONS: usize = 16;
+}
+
+mod offset13 {
+    pub const ACTIONS_LEN: usize = 16;
+    pub const ACTIONS: usize = 24;
+}
 
 /// A packet that the controller has a switch send.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,4 +34,111 @@ pub struct PacketOut {
     pub actions: Vec<Action>,
     /// The frame; empty with a buffer id.
     pub data: Vec<u8>,
+}
+
+/// A view of a packet-out.
+#[derive(Clone, Copy, Debug)]
+pub struct PacketOutView<'a> {
+    version: Version,
+    bytes: &'a [u8],
+    actions: usize,
+    data: usize,
+}
+
+impl<'a> PacketOutView<'a> {
+    /// The packet-out that takes all of `bytes`, header included.
+    pub fn new_checked(version: Version, bytes: &'a [u8]) -> Result<PacketOutView<'a>> {
+        let (length_at, actions) = match version {
+            Version::Of10 => (offset10::ACTIONS_LEN, offset10::ACTIONS),
+            Version::Of13 => (offset13::ACTIONS_LEN, offset13::ACTIONS),
+        };
+        at_least("packet-out", bytes, actions)?;
+        let data = actions + usize::from(u16_at(bytes, length_at));
+        at_least("packet-out", bytes, data)?;
+        Ok(PacketOutView { version, bytes, actions, data })
+    }
+
+    /// Which of the switch's buffered packets, or [`super::NO_BUFFER`].
+    pub fn buffer_id(&self) -> u32 {
+        u32_at(self.bytes, offset::BUFFER_ID)
+    }
+
+    /// The port that the packet counts as having come in by.
+    pub fn in_port(&self) -> PortNo {
+        port_desc::number_at(self.version, self.bytes, offset::IN_PORT)
+    }
+
+    /// What to do with it; the first error is the last item.
+    pub fn actions(&self) -> impl Iterator<Item = Result<ActionView<'a>>> {
+        ActionView::list(self.version, &self.bytes[self.actions..self.data])
+    }
+
+    /// The frame.
+    pub fn data(&self) -> &'a [u8] {
+        &self.bytes[self.data..]
+    }
+}
+
+impl PacketOut {
+    /// The owned form.
+    pub fn parse(view: &PacketOutView<'_>) -> Result<PacketOut> {
+        Ok(PacketOut {
+            buffer_id: view.buffer_id(),
+            in_port: view.in_port(),
+            actions: view.actions().map(|action| action?.to_action()).collect::<Result<_>>()?,
+            data: view.data().to_vec(),
+        })
+    }
+
+    /// Appends what stands behind the header.
+    pub fn emit(&self, version: Version, out: &mut Vec<u8>) -> Result<()> {
+        out.put_u32(self.buffer_id);
+        port_desc::emit_number(self.in_port, version, if version == Version::Of10 { 2 } else { 4 }, out)?;
+        let length_at = out.len();
+        out.put_zeros(if version == Version::Of10 { 2 } else { 8 });
+        let start = out.len();
+        action::emit_list(&self.actions, version, out)?;
+        let length = out.len() - start;
+        let bytes = u16::try_from(length).map_err(|_| Error::TooLong(length))?.to_be_bytes();
+        out[length_at..length_at + 2].copy_from_slice(&bytes);
+        out.put(&self.data);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::msg::test::{check, check_truncated, hex};
+    use crate::msg::{Message, NO_BUFFER};
+
+    fn packet_out() -> Message {
+        Message::PacketOut(PacketOut {
+            buffer_id: NO_BUFFER,
+            in_port: PortNo::CONTROLLER,
+            actions: vec![Action::output(PortNo::FLOOD)],
+            data: hex("aabbccdd"),
+        })
+    }
+
+    #[test]
+    fn a_1_0_packet_out_has_actions_then_the_frame() {
+        let bytes = "01 0d 001c 00000001 ffffffff fffd 0008 0000 0008 fffb 0000 aabbccdd";
+        check(Version::Of10, bytes, packet_out());
+        check_truncated(bytes);
+    }
+
+    #[test]
+    fn a_1_3_packet_out_has_actions_then_the_frame() {
+        let bytes = "04 0d 002c 00000001 ffffffff fffffffd 0010 000000000000
+            0000 0010 fffffffb 0000 000000000000 aabbccdd";
+        check(Version::Of13, bytes, packet_out());
+        check_truncated(bytes);
+    }
+
+    #[test]
+    fn actions_longer_than_the_message_are_refused() {
+        let bytes = hex("01 0d 0018 00000001 ffffffff fffd 0010 0000 0008 fffb 0000");
+        assert!(Message::decode(&bytes).is_err());
+    }
 }

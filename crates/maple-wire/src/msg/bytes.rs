@@ -1,0 +1,232 @@
+//! The few byte-level operations that every codec here is made of: checked lengths, big-endian numbers, lists.
+//!
+//! All nested lists go through [`Elements`] or [`records`], so the checks that keep a hostile length from hanging or
+//! panicking the decoder (too small to advance, longer than what is there, wrong multiple) stand in one place.
+
+use crate::error::{Error, Result};
+use crate::msg::Version;
+
+/// Checks that `bytes` holds at least `need` bytes; the number reads below rely on it.
+pub(crate) fn at_least(what: &'static str, bytes: &[u8], need: usize) -> Result<()> {
+    if bytes.len() < need { Err(Error::Truncated { what, need, have: bytes.len() }) } else { Ok(()) }
+}
+
+/// Checks that `bytes` holds exactly `need` bytes.
+pub(crate) fn exactly(what: &'static str, bytes: &[u8], need: usize) -> Result<()> {
+    at_least(what, bytes, need)?;
+    if bytes.len() > need { Err(Error::BadLength { what, length: bytes.len() }) } else { Ok(()) }
+}
+
+/// The error for what `version` has no way to say.
+pub(crate) fn unsupported<T>(version: Version, what: impl Into<String>) -> Result<T> {
+    Err(Error::Unsupported { version, what: what.into() })
+}
+
+/// Fails with [`Error::Unsupported`] in OpenFlow 1.0.
+pub(crate) fn only_of13(version: Version, what: &str) -> Result<()> {
+    if version == Version::Of10 { unsupported(version, what) } else { Ok(()) }
+}
+
+/// `N` bytes at `at`, which must lie within `bytes`.
+pub(crate) fn array_at<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
+    let mut array = [0; N];
+    array.copy_from_slice(&bytes[at..at + N]);
+    array
+}
+
+/// The 16-bit number at `at`, which must lie within `bytes`.
+pub(crate) fn u16_at(bytes: &[u8], at: usize) -> u16 {
+    u16::from_be_bytes(array_at(bytes, at))
+}
+
+/// The 32-bit number at `at`, which must lie within `bytes`.
+pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_be_bytes(array_at(bytes, at))
+}
+
+/// The 64-bit number at `at`, which must lie within `bytes`.
+pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from_be_bytes(array_at(bytes, at))
+}
+
+/// The number that up to 16 big-endian bytes stand for.
+pub(crate) fn number(bytes: &[u8]) -> u128 {
+    bytes.iter().fold(0, |n, byte| n << 8 | u128::from(*byte))
+}
+
+/// `length` rounded up to a multiple of 8.
+pub(crate) fn padded(length: usize) -> usize {
+    length.next_multiple_of(8)
+}
+
+/// The layout of a list whose elements carry their own 16-bit lengths.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Layout {
+    /// What an element is called in errors.
+    pub what: &'static str,
+    /// Where in an element its length stands.
+    pub length_at: usize,
+    /// The least length that an element may have; never less than what its fixed part needs, so never 0.
+    pub min: usize,
+    /// What the length must be a multiple of.
+    pub multiple: usize,
+    /// Elements are padded to a multiple of this, beyond their length.
+    pub pad_to: usize,
+}
+
+/// Iterates over elements that carry their own lengths; the first error is the last item.
+#[derive(Clone, Debug)]
+pub(crate) struct Elements<'a> {
+    layout: Layout,
+    rest: &'a [u8],
+}
+
+impl<'a> Elements<'a> {
+    /// The elements in `bytes`.
+    pub fn new(layout: Layout, bytes: &'a [u8]) -> Elements<'a> {
+        Elements { layout, rest: bytes }
+    }
+
+    /// Takes the next element off the front of a list that is not empty.
+    fn take(&mut self) -> Result<&'a [u8]> {
+        let Layout { what, length_at, min, multiple, pad_to } = self.layout;
+        at_least(what, self.rest, min.max(length_at + 2))?;
+        let length = usize::from(u16_at(self.rest, length_at));
+        if length < min || length == 0 || length % multiple != 0 {
+            return Err(Error::BadLength { what, length });
+        }
+        at_least(what, self.rest, length)?;
+        let (element, _) = self.rest.split_at(length);
+        // The padding of the last element may be missing: it says nothing.
+        self.rest = self.rest.get(length.next_multiple_of(pad_to)..).unwrap_or_default();
+        Ok(element)
+    }
+}
+
+impl<'a> Iterator for Elements<'a> {
+    type Item = Result<&'a [u8]>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        let element = self.take();
+        if element.is_err() {
+            self.rest = &[];
+        }
+        Some(element)
+    }
+}
+
+/// Iterates over records of `size` bytes each; fails if the last one is cut short.
+pub(crate) fn records<'a>(what: &'static str, bytes: &'a [u8], size: usize) -> Result<std::slice::ChunksExact<'a, u8>> {
+    let chunks = bytes.chunks_exact(size);
+    match chunks.remainder().len() {
+        0 => Ok(chunks),
+        have => Err(Error::Truncated { what, need: size, have }),
+    }
+}
+
+/// Appending big-endian numbers to a buffer.
+pub(crate) trait Put {
+    /// Appends a byte.
+    fn put_u8(&mut self, value: u8);
+    /// Appends a 16-bit number.
+    fn put_u16(&mut self, value: u16);
+    /// Appends a 32-bit number.
+    fn put_u32(&mut self, value: u32);
+    /// Appends a 64-bit number.
+    fn put_u64(&mut self, value: u64);
+    /// Appends the low `bytes` bytes of a number.
+    fn put_number(&mut self, value: u128, bytes: usize);
+    /// Appends bytes as they are.
+    fn put(&mut self, bytes: &[u8]);
+    /// Appends zero bytes.
+    fn put_zeros(&mut self, count: usize);
+    /// Appends what `body` writes, and puts the length of it, a 16-bit number, at `length_at` in it.
+    fn put_sized(&mut self, length_at: usize, body: impl FnOnce(&mut Self) -> Result<()>) -> Result<()>;
+    /// Appends zero bytes until what was appended since `start` is a multiple of 8.
+    fn pad_from(&mut self, start: usize);
+}
+
+impl Put for Vec<u8> {
+    fn put_u8(&mut self, value: u8) {
+        self.push(value);
+    }
+
+    fn put_u16(&mut self, value: u16) {
+        self.extend_from_slice(&value.to_be_bytes());
+    }
+
+    fn put_u32(&mut self, value: u32) {
+        self.extend_from_slice(&value.to_be_bytes());
+    }
+
+    fn put_u64(&mut self, value: u64) {
+        self.extend_from_slice(&value.to_be_bytes());
+    }
+
+    fn put_number(&mut self, value: u128, bytes: usize) {
+        self.extend_from_slice(&value.to_be_bytes()[16 - bytes..]);
+    }
+
+    fn put(&mut self, bytes: &[u8]) {
+        self.extend_from_slice(bytes);
+    }
+
+    fn put_zeros(&mut self, count: usize) {
+        self.resize(self.len() + count, 0);
+    }
+
+    fn put_sized(&mut self, length_at: usize, body: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
+        let start = self.len();
+        body(self)?;
+        let length = self.len() - start;
+        let bytes = u16::try_from(length).map_err(|_| Error::TooLong(length))?.to_be_bytes();
+        self[start + length_at..start + length_at + 2].copy_from_slice(&bytes);
+        Ok(())
+    }
+
+    fn pad_from(&mut self, start: usize) {
+        let length = self.len() - start;
+        self.put_zeros(padded(length) - length);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LAYOUT: Layout = Layout { what: "thing", length_at: 2, min: 4, multiple: 1, pad_to: 8 };
+
+    fn elements(bytes: &[u8]) -> Vec<Result<&[u8]>> {
+        Elements::new(LAYOUT, bytes).collect()
+    }
+
+    #[test]
+    fn elements_are_cut_at_their_lengths_and_padding_is_skipped() {
+        let bytes = [0, 1, 0, 5, 9, 0, 0, 0, 0, 2, 0, 4];
+        assert_eq!(elements(&bytes), [Ok(&bytes[..5]), Ok(&bytes[8..])]);
+    }
+
+    #[test]
+    fn an_element_of_length_zero_ends_the_list_with_an_error() {
+        assert_eq!(elements(&[0, 1, 0, 0, 9, 9, 9, 9]), [Err(Error::BadLength { what: "thing", length: 0 })]);
+    }
+
+    #[test]
+    fn an_element_longer_than_the_list_is_truncated() {
+        assert_eq!(elements(&[0, 1, 0, 9, 0]), [Err(Error::Truncated { what: "thing", need: 9, have: 5 })]);
+        assert_eq!(elements(&[0, 1]), [Err(Error::Truncated { what: "thing", need: 4, have: 2 })]);
+    }
+
+    #[test]
+    fn a_body_longer_than_16_bits_can_say_is_refused() {
+        let mut out = Vec::new();
+        let result = out.put_sized(0, |out| {
+            out.put_zeros(0x1_0000);
+            Ok(())
+        });
+        assert_eq!(result, Err(Error::TooLong(0x1_0000)));
+    }
+}

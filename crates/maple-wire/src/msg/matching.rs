@@ -1,0 +1,472 @@
+//! The match structure of both versions (1.0 §5.2.3, 1.3 §7.2.3).
+//!
+//! OpenFlow 1.0 has twelve fields in 40 fixed bytes, of which `nw_*` and `tp_*` mean what `dl_type` and `nw_proto` make
+//! of them. They read as the OXM fields that they stand for; what the specification says is ignored is not read, so
+//! writing such a match again may give other (equivalent) bytes.
+
+use super::Version;
+use super::bytes::{Put, array_at, at_least, number, padded, u16_at, u32_at, unsupported};
+use super::oxm::{self, OxmIter};
+use crate::error::{Error, Result};
+use crate::field::Field;
+use crate::flow::{Constraint, Match, MatchField};
+use crate::port::PortNo;
+
+/// Offsets in `ofp_match` of 1.0.
+mod offset10 {
+    pub const WILDCARDS: usize = 0;
+    pub const IN_PORT: usize = 4;
+    pub const DL_SRC: usize = 6;
+    pub const DL_DST: usize = 12;
+    pub const DL_VLAN: usize = 18;
+    pub const DL_VLAN_PCP: usize = 20;
+    pub const DL_TYPE: usize = 22;
+    pub const NW_TOS: usize = 24;
+    pub const NW_PROTO: usize = 25;
+    pub const NW_SRC: usize = 28;
+    pub const NW_DST: usize = 32;
+    pub const TP_SRC: usize = 36;
+    pub const TP_DST: usize = 38;
+    pub const END: usize = 40;
+}
+
+/// Offsets in `ofp_match` of 1.3.
+mod offset13 {
+    pub const TYPE: usize = 0;
+    pub const LENGTH: usize = 2;
+    pub const FIELDS: usize = 4;
+}
+
+/// `OFPFW_*`: the bits of 1.0's wildcards.
+mod wildcard {
+    pub const IN_PORT: u32 = 1 << 0;
+    pub const DL_VLAN: u32 = 1 << 1;
+    pub const DL_SRC: u32 = 1 << 2;
+    pub const DL_DST: u32 = 1 << 3;
+    pub const DL_TYPE: u32 = 1 << 4;
+    pub const NW_PROTO: u32 = 1 << 5;
+    pub const TP_SRC: u32 = 1 << 6;
+    pub const TP_DST: u32 = 1 << 7;
+    pub const NW_SRC_SHIFT: u32 = 8;
+    pub const NW_DST_SHIFT: u32 = 14;
+    pub const DL_VLAN_PCP: u32 = 1 << 20;
+    pub const NW_TOS: u32 = 1 << 21;
+    pub const ALL: u32 = (1 << 22) - 1;
+    /// All, with 32 for the wildcarded bits of an address, as switches write it.
+    pub const ALL_32: u32 = ALL & !(31 << NW_SRC_SHIFT) & !(31 << NW_DST_SHIFT);
+}
+
+/// `OFPMT_OXM`.
+const TYPE_OXM: u16 = 1;
+/// 1.0's `dl_vlan` of packets without a tag.
+const VLAN_NONE: u16 = 0xffff;
+/// The bit of `vlan_vid` that says that there is a tag.
+const VLAN_PRESENT: u128 = 0x1000;
+
+const IPV4: u128 = 0x0800;
+const ARP: u128 = 0x0806;
+
+/// The length of a 1.0 match.
+pub(super) const OF10_LEN: usize = offset10::END;
+
+/// The OXM fields that a 1.0 match can speak of, in OXM order.
+const OF10_FIELDS: [Field; 21] = [
+    Field::InPort,
+    Field::EthDst,
+    Field::EthSrc,
+    Field::EthType,
+    Field::VlanVid,
+    Field::VlanPcp,
+    Field::IpDscp,
+    Field::IpProto,
+    Field::Ipv4Src,
+    Field::Ipv4Dst,
+    Field::TcpSrc,
+    Field::TcpDst,
+    Field::UdpSrc,
+    Field::UdpDst,
+    Field::SctpSrc,
+    Field::SctpDst,
+    Field::Icmpv4Type,
+    Field::Icmpv4Code,
+    Field::ArpOp,
+    Field::ArpSpa,
+    Field::ArpTpa,
+];
+
+/// A view of a match in either version.
+#[derive(Clone, Copy, Debug)]
+pub struct MatchView<'a> {
+    version: Version,
+    bytes: &'a [u8],
+    length: usize,
+}
+
+impl<'a> MatchView<'a> {
+    /// The match that `bytes` starts with. The entries of a 1.3 match are checked when they are iterated over.
+    pub fn first(version: Version, bytes: &'a [u8]) -> Result<MatchView<'a>> {
+        let length = match version {
+            Version::Of10 => offset10::END,
+            Version::Of13 => {
+                at_least("match", bytes, offset13::FIELDS)?;
+                let kind = u16_at(bytes, offset13::TYPE);
+                if kind != TYPE_OXM {
+                    return Err(Error::BadValue { what: "match type", value: kind.into() });
+                }
+                let length = usize::from(u16_at(bytes, offset13::LENGTH));
+                if length < offset13::FIELDS {
+                    return Err(Error::BadLength { what: "match", length });
+                }
+                length
+            }
+        };
+        at_least("match", bytes, if version == Version::Of10 { length } else { padded(length) })?;
+        Ok(MatchView { version, bytes: &bytes[..length], length })
+    }
+
+    /// Bytes that the match takes, padding included.
+    pub fn len_padded(&self) -> usize {
+        if self.version == Version::Of10 { self.length } else { padded(self.length) }
+    }
+
+    /// The condition on `field`, if there is one that can be read.
+    pub fn get(&self, field: Field) -> Option<Constraint> {
+        match self.version {
+            Version::Of10 => self.of10(field),
+            Version::Of13 => {
+                let mut entries = self.entries().map_while(Result::ok);
+                entries.find(|entry| entry.field() == Some(field)).and_then(|entry| entry.constraint())
+            }
+        }
+    }
+
+    /// The entries of a 1.3 match; none in 1.0.
+    pub fn entries(&self) -> OxmIter<'a> {
+        OxmIter::new(if self.version == Version::Of10 { &[] } else { &self.bytes[offset13::FIELDS..] })
+    }
+
+    /// The owned form.
+    pub fn to_match(&self) -> Result<Match> {
+        let fields: Result<Vec<MatchField>> = match self.version {
+            Version::Of10 => Ok(OF10_FIELDS.into_iter().filter_map(|f| self.of10(f).map(MatchField::Known)).collect()),
+            Version::Of13 => self.entries().map(|entry| Ok(entry?.to_match_field())).collect(),
+        };
+        Ok(Match { fields: fields? })
+    }
+
+    /// What a 1.0 match says of `field`.
+    fn of10(&self, field: Field) -> Option<Constraint> {
+        use wildcard as w;
+        let exact = |bit: u32, value: u128| self.cares(bit).then(|| Constraint::exact(field, value));
+        let (ip, arp) = (self.eth_type() == Some(IPV4), self.eth_type() == Some(ARP));
+        let wide = |at| u128::from(u16_at(self.bytes, at));
+        match field {
+            Field::InPort => exact(w::IN_PORT, PortNo::from_of10(u16_at(self.bytes, offset10::IN_PORT)).0.into()),
+            Field::EthSrc => exact(w::DL_SRC, number(&self.bytes[offset10::DL_SRC..offset10::DL_DST])),
+            Field::EthDst => exact(w::DL_DST, number(&self.bytes[offset10::DL_DST..offset10::DL_VLAN])),
+            Field::EthType => exact(w::DL_TYPE, wide(offset10::DL_TYPE)),
+            Field::VlanVid => exact(w::DL_VLAN, self.vlan_vid()),
+            Field::VlanPcp if self.untagged() => None,
+            Field::VlanPcp => exact(w::DL_VLAN_PCP, u128::from(self.bytes[offset10::DL_VLAN_PCP])),
+            Field::IpDscp if ip => exact(w::NW_TOS, u128::from(self.bytes[offset10::NW_TOS] >> 2)),
+            Field::IpProto if ip => exact(w::NW_PROTO, u128::from(self.bytes[offset10::NW_PROTO])),
+            Field::ArpOp if arp => exact(w::NW_PROTO, u128::from(self.bytes[offset10::NW_PROTO])),
+            Field::Ipv4Src if ip => self.address(field, offset10::NW_SRC, w::NW_SRC_SHIFT),
+            Field::Ipv4Dst if ip => self.address(field, offset10::NW_DST, w::NW_DST_SHIFT),
+            Field::ArpSpa if arp => self.address(field, offset10::NW_SRC, w::NW_SRC_SHIFT),
+            Field::ArpTpa if arp => self.address(field, offset10::NW_DST, w::NW_DST_SHIFT),
+            _ if Some(field) == self.transport(0) => exact(w::TP_SRC, wide(offset10::TP_SRC)),
+            _ if Some(field) == self.transport(1) => exact(w::TP_DST, wide(offset10::TP_DST)),
+            _ => None,
+        }
+    }
+
+    /// Whether a 1.0 match looks at the field that this wildcard bit is about.
+    fn cares(&self, bit: u32) -> bool {
+        u32_at(self.bytes, offset10::WILDCARDS) & bit == 0
+    }
+
+    fn eth_type(&self) -> Option<u128> {
+        self.cares(wildcard::DL_TYPE).then(|| u16_at(self.bytes, offset10::DL_TYPE).into())
+    }
+
+    fn untagged(&self) -> bool {
+        self.cares(wildcard::DL_VLAN) && u16_at(self.bytes, offset10::DL_VLAN) == VLAN_NONE
+    }
+
+    fn vlan_vid(&self) -> u128 {
+        match u16_at(self.bytes, offset10::DL_VLAN) {
+            VLAN_NONE => 0,
+            vid => VLAN_PRESENT | u128::from(vid & 0xfff),
+        }
+    }
+
+    /// The condition on an address whose low bits are wildcarded by a count.
+    fn address(&self, field: Field, at: usize, shift: u32) -> Option<Constraint> {
+        let wild = u32_at(self.bytes, offset10::WILDCARDS) >> shift & 63;
+        let mask = u32::MAX.checked_shl(wild)?;
+        Some(Constraint::masked(field, u32_at(self.bytes, at).into(), mask.into()))
+    }
+
+    /// The field that `tp_src` (0) or `tp_dst` (1) stands for.
+    fn transport(&self, which: usize) -> Option<Field> {
+        let proto = self.bytes[offset10::NW_PROTO];
+        let known = self.eth_type() == Some(IPV4) && self.cares(wildcard::NW_PROTO);
+        transport_fields(proto.into()).filter(|_| known).map(|fields| fields[which])
+    }
+}
+
+/// The fields that 1.0's `tp_src` and `tp_dst` stand for with an IP protocol.
+fn transport_fields(ip_proto: u128) -> Option<[Field; 2]> {
+    match ip_proto {
+        1 => Some([Field::Icmpv4Type, Field::Icmpv4Code]),
+        6 => Some([Field::TcpSrc, Field::TcpDst]),
+        17 => Some([Field::UdpSrc, Field::UdpDst]),
+        132 => Some([Field::SctpSrc, Field::SctpDst]),
+        _ => None,
+    }
+}
+
+/// Appends a match, with its padding.
+pub(super) fn emit(matching: &Match, version: Version, out: &mut Vec<u8>) -> Result<()> {
+    match version {
+        Version::Of10 => {
+            let bytes = Of10Writer::write(matching)?;
+            out.put(&bytes);
+            Ok(())
+        }
+        Version::Of13 => {
+            let start = out.len();
+            out.put_sized(offset13::LENGTH, |out| {
+                out.put_u16(TYPE_OXM);
+                out.put_u16(0);
+                matching.fields.iter().try_for_each(|entry| oxm::emit(entry, out))
+            })?;
+            out.pad_from(start);
+            Ok(())
+        }
+    }
+}
+
+/// Writes a neutral match as 1.0's fixed structure, refusing what that can't say.
+struct Of10Writer<'a> {
+    matching: &'a Match,
+    wildcards: u32,
+    bytes: [u8; offset10::END],
+}
+
+impl Of10Writer<'_> {
+    fn write(matching: &Match) -> Result<[u8; offset10::END]> {
+        let mut writer = Of10Writer { matching, wildcards: wildcard::ALL_32, bytes: [0; offset10::END] };
+        for entry in &matching.fields {
+            match entry {
+                MatchField::Known(constraint) => writer.constraint(constraint)?,
+                MatchField::Unknown { header, .. } => return refuse(format!("a match on OXM {header:#010x}")),
+            }
+        }
+        if matching.fields.is_empty() {
+            writer.wildcards = wildcard::ALL;
+        }
+        let wildcards = writer.wildcards;
+        writer.put(offset10::WILDCARDS, &wildcards.to_be_bytes());
+        Ok(writer.bytes)
+    }
+
+    fn constraint(&mut self, c: &Constraint) -> Result<()> {
+        use wildcard as w;
+        if self.matching.constraints().filter(|other| other.field == c.field).count() > 1 {
+            return refuse(format!("two conditions on {}", c.field));
+        }
+        self.check_prerequisites(c.field)?;
+        let value = c.value.to_be_bytes();
+        match c.field {
+            Field::InPort => match PortNo(c.value as u32).to_of10() {
+                Some(port) => self.exact(c, w::IN_PORT, offset10::IN_PORT, &port.to_be_bytes()),
+                None => refuse(format!("port {}", c.value)),
+            },
+            Field::EthSrc => self.exact(c, w::DL_SRC, offset10::DL_SRC, &value[10..]),
+            Field::EthDst => self.exact(c, w::DL_DST, offset10::DL_DST, &value[10..]),
+            Field::EthType => self.exact(c, w::DL_TYPE, offset10::DL_TYPE, &value[14..]),
+            Field::VlanVid => self.vlan(c),
+            Field::VlanPcp => self.exact(c, w::DL_VLAN_PCP, offset10::DL_VLAN_PCP, &value[15..]),
+            Field::IpDscp => self.exact(c, w::NW_TOS, offset10::NW_TOS, &[value[15] << 2]),
+            Field::IpProto => self.exact(c, w::NW_PROTO, offset10::NW_PROTO, &value[15..]),
+            Field::ArpOp if c.value < 256 => self.exact(c, w::NW_PROTO, offset10::NW_PROTO, &value[15..]),
+            Field::Ipv4Src | Field::ArpSpa => self.address(c, w::NW_SRC_SHIFT, offset10::NW_SRC),
+            Field::Ipv4Dst | Field::ArpTpa => self.address(c, w::NW_DST_SHIFT, offset10::NW_DST),
+            Field::TcpSrc | Field::UdpSrc | Field::SctpSrc | Field::Icmpv4Type => {
+                self.exact(c, w::TP_SRC, offset10::TP_SRC, &value[14..])
+            }
+            Field::TcpDst | Field::UdpDst | Field::SctpDst | Field::Icmpv4Code => {
+                self.exact(c, w::TP_DST, offset10::TP_DST, &value[14..])
+            }
+            field => refuse(format!("a match on {field}")),
+        }
+    }
+
+    /// 1.0 ignores a field whose prerequisites the match does not state for IPv4: the match would be too wide.
+    fn check_prerequisites(&self, field: Field) -> Result<()> {
+        let states = |field, value| self.matching.get(field) == Some(&Constraint::exact(field, value));
+        let stated = match field {
+            Field::VlanPcp => self.matching.get(Field::VlanVid).is_none_or(|vid| vid.value & VLAN_PRESENT != 0),
+            _ => field.prerequisites().first().is_none_or(|all| all.iter().all(|p| states(p.field, p.value))),
+        };
+        if stated { Ok(()) } else { refuse(format!("a match on {field} that does not state its IPv4 prerequisites")) }
+    }
+
+    fn vlan(&mut self, c: &Constraint) -> Result<()> {
+        if c.value & VLAN_PRESENT != 0 {
+            return self.exact(c, wildcard::DL_VLAN, offset10::DL_VLAN, &(c.value as u16 & 0xfff).to_be_bytes());
+        }
+        if c.value != 0 {
+            return refuse(format!("vlan_vid {:#x}", c.value));
+        }
+        // A packet without a tag has priority 0 in 1.0, and switches write it so.
+        self.wildcards &= !wildcard::DL_VLAN_PCP;
+        self.exact(c, wildcard::DL_VLAN, offset10::DL_VLAN, &VLAN_NONE.to_be_bytes())
+    }
+
+    fn exact(&mut self, c: &Constraint, bit: u32, at: usize, bytes: &[u8]) -> Result<()> {
+        if !c.is_exact() {
+            return refuse(format!("a mask on {}", c.field));
+        }
+        self.wildcards &= !bit;
+        self.put(at, bytes);
+        Ok(())
+    }
+
+    fn address(&mut self, c: &Constraint, shift: u32, at: usize) -> Result<()> {
+        let mask = c.mask as u32;
+        let wild = mask.trailing_zeros();
+        if wild < 32 && mask != u32::MAX << wild {
+            return refuse(format!("a mask on {} that is not a prefix", c.field));
+        }
+        self.wildcards = self.wildcards & !(63 << shift) | wild << shift;
+        self.put(at, &array_at::<4>(&c.value.to_be_bytes(), 12));
+        Ok(())
+    }
+
+    fn put(&mut self, at: usize, bytes: &[u8]) {
+        self.bytes[at..at + bytes.len()].copy_from_slice(bytes);
+    }
+}
+
+fn refuse<T>(what: String) -> Result<T> {
+    unsupported(Version::Of10, what)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(version: Version, bytes: &[u8]) -> Match {
+        MatchView::first(version, bytes).unwrap().to_match().unwrap()
+    }
+
+    fn write(version: Version, matching: &Match) -> Result<Vec<u8>> {
+        let mut out = Vec::new();
+        emit(matching, version, &mut out).map(|()| out)
+    }
+
+    fn check(version: Version, bytes: &[u8], expect: Match) {
+        assert_eq!(read(version, bytes), expect);
+        assert_eq!(write(version, &expect).unwrap(), bytes);
+    }
+
+    fn check_refused(matching: Match, what: &str) {
+        let expect = Error::Unsupported { version: Version::Of10, what: what.to_string() };
+        assert_eq!(write(Version::Of10, &matching), Err(expect));
+    }
+
+    /// 1.0: `tcp,in_port=3,dl_vlan=5,nw_src=10.0.0.0/8,tp_dst=80`, as `ovs-ofctl` writes it.
+    #[rustfmt::skip]
+    const TCP10: [u8; 40] = [
+        0, 0x38, 0x18, 0x4c, 0, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 5,
+        0, 0, 8, 0, 0, 6, 0, 0, 10, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 80,
+    ];
+
+    fn tcp() -> Match {
+        Match::any()
+            .exact(Field::InPort, 3)
+            .exact(Field::EthType, 0x800)
+            .exact(Field::VlanVid, 0x1005)
+            .exact(Field::IpProto, 6)
+            .with(Constraint::masked(Field::Ipv4Src, 0x0a000000, 0xff000000))
+            .exact(Field::TcpDst, 80)
+    }
+
+    #[test]
+    fn a_tcp_match_of_1_0_reads_as_oxm_fields() {
+        check(Version::Of10, &TCP10, tcp());
+        let view = MatchView::first(Version::Of10, &TCP10).unwrap();
+        assert_eq!(view.get(Field::TcpDst), Some(Constraint::exact(Field::TcpDst, 80)));
+        assert_eq!(view.get(Field::UdpDst), None);
+    }
+
+    #[test]
+    fn an_empty_match_of_1_0_has_all_wildcards() {
+        let mut bytes = [0; 40];
+        bytes[1..4].copy_from_slice(&[0x3f, 0xff, 0xff]);
+        check(Version::Of10, &bytes, Match::any());
+        // Address counts of 32 and of 63 mean the same.
+        bytes[1..4].copy_from_slice(&[0x38, 0x20, 0xff]);
+        assert_eq!(read(Version::Of10, &bytes), Match::any());
+    }
+
+    #[test]
+    fn arp_and_icmp_give_nw_and_tp_their_own_meaning_in_1_0() {
+        let arp = Match::any().exact(Field::EthType, 0x806).exact(Field::ArpOp, 2).exact(Field::ArpTpa, 0x0a000001);
+        let icmp = Match::any()
+            .exact(Field::EthType, 0x800)
+            .exact(Field::IpProto, 1)
+            .exact(Field::Icmpv4Type, 8)
+            .exact(Field::Icmpv4Code, 0);
+        for matching in [arp, icmp] {
+            assert_eq!(read(Version::Of10, &write(Version::Of10, &matching).unwrap()), matching);
+        }
+    }
+
+    #[test]
+    fn untagged_is_vlan_0xffff_in_1_0() {
+        let bytes = write(Version::Of10, &Match::any().exact(Field::VlanVid, 0)).unwrap();
+        assert_eq!((&bytes[..4], &bytes[18..20]), (&[0, 0x28, 0x20, 0xfd][..], &[0xff, 0xff][..]));
+        assert_eq!(read(Version::Of10, &bytes), Match::any().exact(Field::VlanVid, 0));
+    }
+
+    #[test]
+    fn what_1_0_can_not_say_is_refused_by_name() {
+        let ipv4 = Match::any().exact(Field::EthType, 0x800);
+        check_refused(
+            Match::any().exact(Field::MplsLabel, 1),
+            "a match on mpls_label that does not state its IPv4 prerequisites",
+        );
+        check_refused(ipv4.clone().exact(Field::IpEcn, 1), "a match on ip_ecn");
+        check_refused(
+            ipv4.with(Constraint::masked(Field::Ipv4Src, 1, 0xff)),
+            "a mask on ipv4_src that is not a prefix",
+        );
+        check_refused(Match::any().with(Constraint::masked(Field::EthSrc, 1, 1)), "a mask on eth_src");
+        check_refused(Match::any().with(Constraint::masked(Field::VlanVid, 0x1000, 0x1000)), "a mask on vlan_vid");
+        check_refused(
+            Match::any().exact(Field::EthType, 0x86dd).exact(Field::IpProto, 6),
+            "a match on ip_proto that does not state its IPv4 prerequisites",
+        );
+    }
+
+    #[test]
+    fn a_match_of_1_3_is_padded_to_eight_bytes() {
+        let bytes = [0, 1, 0, 10, 0x80, 0, 0x0a, 2, 8, 6, 0, 0, 0, 0, 0, 0];
+        check(Version::Of13, &bytes, Match::any().exact(Field::EthType, 0x806));
+        check(Version::Of13, &[0, 1, 0, 4, 0, 0, 0, 0], Match::any());
+        assert!(MatchView::first(Version::Of13, &bytes[..15]).is_err());
+    }
+
+    #[test]
+    fn a_match_of_1_3_with_a_wrong_type_or_length_is_refused() {
+        for bytes in [[0, 0, 0, 4, 0, 0, 0, 0], [0, 1, 0, 0, 0, 0, 0, 0], [0, 1, 0, 9, 0, 0, 0, 0]] {
+            assert!(MatchView::first(Version::Of13, &bytes).is_err());
+        }
+        let entry_too_long = [0, 1, 0, 8, 0x80, 0, 0x0a, 2];
+        assert!(MatchView::first(Version::Of13, &entry_too_long).unwrap().to_match().is_err());
+    }
+}

@@ -1,0 +1,195 @@
+//! OXM entries (1.3 §7.2.3.2): one field of a match, with its value and perhaps a mask.
+
+use super::bytes::{Put, at_least, exactly, number, u32_at};
+use crate::error::{Error, Result};
+use crate::field::Field;
+use crate::flow::{Constraint, MatchField};
+
+const CLASS_BASIC: u16 = 0x8000;
+const HAS_MASK: u32 = 0x100;
+
+mod offset {
+    pub const HEADER: usize = 0;
+    pub const BODY: usize = 4;
+}
+
+/// A view of one entry: header and payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OxmView<'a> {
+    bytes: &'a [u8],
+}
+
+impl<'a> OxmView<'a> {
+    /// The entry that takes exactly `bytes`.
+    pub fn new_checked(bytes: &'a [u8]) -> Result<OxmView<'a>> {
+        let view = OxmView::first(bytes)?;
+        exactly("OXM entry", bytes, view.bytes.len())?;
+        Ok(view)
+    }
+
+    /// The entry that `bytes` starts with.
+    pub fn first(bytes: &'a [u8]) -> Result<OxmView<'a>> {
+        at_least("OXM entry", bytes, offset::BODY)?;
+        let length = offset::BODY + (u32_at(bytes, offset::HEADER) & 0xff) as usize;
+        at_least("OXM entry", bytes, length)?;
+        let view = OxmView { bytes: &bytes[..length] };
+        match view.field() {
+            Some(field) if view.body().len() != field.bytes() * (1 + usize::from(view.has_mask())) => {
+                Err(Error::BadLength { what: field.name(), length: view.body().len() })
+            }
+            _ => Ok(view),
+        }
+    }
+
+    /// Class (16 bits), field (7 bits), has-mask (1 bit) and payload length (8 bits).
+    pub fn header(&self) -> u32 {
+        u32_at(self.bytes, offset::HEADER)
+    }
+
+    /// The payload: value, and mask where there is one.
+    pub fn body(&self) -> &'a [u8] {
+        &self.bytes[offset::BODY..]
+    }
+
+    /// Whether a mask follows the value.
+    pub fn has_mask(&self) -> bool {
+        self.header() & HAS_MASK != 0
+    }
+
+    /// The field, if it is one of the 40 of class 0x8000.
+    pub fn field(&self) -> Option<Field> {
+        let class = (self.header() >> 16) as u16;
+        Field::from_oxm((self.header() >> 9) as u8 & 0x7f).filter(|_| class == CLASS_BASIC)
+    }
+
+    /// The condition that the entry states; `None` where it is of an unknown field, or its value has bits outside its
+    /// mask or the field, so that nothing could fit.
+    pub fn constraint(&self) -> Option<Constraint> {
+        let field = self.field()?;
+        let (value, mask) = self.body().split_at(field.bytes());
+        let mask = if self.has_mask() { number(mask) } else { field.full_mask() };
+        let constraint = Constraint { field, value: number(value), mask };
+        let fits = mask & !field.full_mask() == 0 && constraint.value & !mask == 0;
+        fits.then_some(constraint)
+    }
+
+    /// The owned form.
+    pub fn to_match_field(&self) -> MatchField {
+        match self.constraint() {
+            Some(constraint) => MatchField::Known(constraint),
+            None => MatchField::Unknown { header: self.header(), body: self.body().to_vec() },
+        }
+    }
+}
+
+/// Iterates over entries that lie one behind the other; the first error is the last item.
+#[derive(Clone, Debug)]
+pub struct OxmIter<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> OxmIter<'a> {
+    /// The entries in `bytes`.
+    pub fn new(bytes: &'a [u8]) -> OxmIter<'a> {
+        OxmIter { rest: bytes }
+    }
+}
+
+impl<'a> Iterator for OxmIter<'a> {
+    type Item = Result<OxmView<'a>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        let entry = OxmView::first(self.rest);
+        self.rest = match entry {
+            Ok(entry) => &self.rest[entry.bytes.len()..],
+            Err(_) => &[],
+        };
+        Some(entry)
+    }
+}
+
+/// The OXM header of a field of class 0x8000, as an entry with or without a mask carries it.
+pub const fn header(field: Field, has_mask: bool) -> u32 {
+    let length = field.bytes() as u32 * (1 + has_mask as u32);
+    (CLASS_BASIC as u32) << 16 | (field.oxm() as u32) << 9 | (has_mask as u32) << 8 | length
+}
+
+/// Appends one condition; the mask is left out where all bits count.
+pub(super) fn emit_constraint(constraint: &Constraint, out: &mut Vec<u8>) {
+    let has_mask = !constraint.is_exact();
+    out.put_u32(header(constraint.field, has_mask));
+    out.put_number(constraint.value, constraint.field.bytes());
+    if has_mask {
+        out.put_number(constraint.mask, constraint.field.bytes());
+    }
+}
+
+/// Appends one entry of a match. An unknown one must have as many bytes as its header says.
+pub(super) fn emit(entry: &MatchField, out: &mut Vec<u8>) -> Result<()> {
+    match entry {
+        MatchField::Known(constraint) => emit_constraint(constraint, out),
+        MatchField::Unknown { header, body } => {
+            if (header & 0xff) as usize != body.len() {
+                return Err(Error::BadLength { what: "OXM entry", length: body.len() });
+            }
+            out.put_u32(*header);
+            out.put(body);
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(bytes: &[u8], expect: MatchField) {
+        assert_eq!(OxmView::new_checked(bytes).unwrap().to_match_field(), expect);
+        let mut out = Vec::new();
+        emit(&expect, &mut out).unwrap();
+        assert_eq!(out, bytes);
+    }
+
+    #[test]
+    fn an_exact_value_has_no_mask() {
+        check(&[0x80, 0, 0x0a, 2, 8, 0], MatchField::Known(Constraint::exact(Field::EthType, 0x800)));
+    }
+
+    #[test]
+    fn a_mask_follows_its_value() {
+        let constraint = Constraint::masked(Field::Ipv4Src, 0x0a000000, 0xff000000);
+        check(&[0x80, 0, 0x17, 8, 10, 0, 0, 0, 255, 0, 0, 0], MatchField::Known(constraint));
+    }
+
+    #[test]
+    fn every_field_is_read_as_it_was_written() {
+        for field in Field::ALL {
+            for constraint in [Constraint::exact(field, u128::MAX), Constraint::masked(field, u128::MAX, 1)] {
+                let mut out = Vec::new();
+                emit_constraint(&constraint, &mut out);
+                assert_eq!(OxmView::new_checked(&out).unwrap().constraint(), Some(constraint));
+            }
+        }
+    }
+
+    #[test]
+    fn experimenter_fields_are_kept() {
+        let body = vec![0x4f, 0x4e, 0x46, 0, 10, 0, 1];
+        check(&[0xff, 0xff, 0, 7, 0x4f, 0x4e, 0x46, 0, 10, 0, 1], MatchField::Unknown { header: 0xffff0007, body });
+    }
+
+    #[test]
+    fn a_value_with_bits_that_nothing_can_have_is_kept_as_it_is() {
+        // ip_dscp has 6 bits.
+        check(&[0x80, 0, 0x10, 1, 0xff], MatchField::Unknown { header: 0x80001001, body: vec![0xff] });
+    }
+
+    #[test]
+    fn a_known_field_of_another_length_is_refused() {
+        let error = OxmView::first(&[0x80, 0, 0x0a, 1, 8]).unwrap_err();
+        assert_eq!(error, Error::BadLength { what: "eth_type", length: 1 });
+    }
+}

@@ -1,0 +1,83 @@
+//! Role request and reply (1.3 §7.3.9): which of several controllers may change a switch.
+
+use super::bytes::{Put, exactly, u32_at, u64_at};
+use crate::error::Result;
+
+mod offset {
+    pub const ROLE: usize = 8;
+    pub const GENERATION_ID: usize = 16;
+    pub const END: usize = 24;
+}
+
+/// A role that is asked for, or that a controller has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Role {
+    /// `OFPCR_ROLE_*`: [`Role::NOCHANGE`], [`Role::EQUAL`], [`Role::MASTER`] or [`Role::SLAVE`].
+    pub role: u32,
+    /// Counts changes of master; a switch refuses one that is older than what it saw.
+    pub generation_id: u64,
+}
+
+/// A view of a role request or reply.
+#[derive(Clone, Copy, Debug)]
+pub struct RoleView<'a> {
+    bytes: &'a [u8],
+}
+
+impl<'a> RoleView<'a> {
+    /// The message that takes all of `bytes`, header included.
+    pub fn new_checked(bytes: &'a [u8]) -> Result<RoleView<'a>> {
+        exactly("role", bytes, offset::END)?;
+        Ok(RoleView { bytes })
+    }
+
+    /// `OFPCR_ROLE_*`.
+    pub fn role(&self) -> u32 {
+        u32_at(self.bytes, offset::ROLE)
+    }
+
+    /// Counts changes of master.
+    pub fn generation_id(&self) -> u64 {
+        u64_at(self.bytes, offset::GENERATION_ID)
+    }
+}
+
+impl Role {
+    /// Don't change the role, just say it.
+    pub const NOCHANGE: u32 = 0;
+    /// Full access, as all others of this role have.
+    pub const EQUAL: u32 = 1;
+    /// Full access, which no one else then has as master.
+    pub const MASTER: u32 = 2;
+    /// May read, not change.
+    pub const SLAVE: u32 = 3;
+
+    /// The owned form.
+    pub fn parse(view: &RoleView<'_>) -> Role {
+        Role { role: view.role(), generation_id: view.generation_id() }
+    }
+
+    /// Appends what stands behind the header.
+    pub fn emit(&self, out: &mut Vec<u8>) -> Result<()> {
+        out.put_u32(self.role);
+        out.put_zeros(4);
+        out.put_u64(self.generation_id);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::msg::test::{check, check_truncated, check_unsupported};
+    use crate::msg::{Message, Version};
+
+    #[test]
+    fn a_controller_asks_to_be_master() {
+        let role = Role { role: Role::MASTER, generation_id: 0x1122334455667788 };
+        check(Version::Of13, "04 18 0018 00000001 00000002 00000000 1122334455667788", Message::RoleRequest(role));
+        check(Version::Of13, "04 19 0018 00000001 00000002 00000000 1122334455667788", Message::RoleReply(role));
+        check_truncated("04 18 0018 00000001 00000002 00000000 1122334455667788");
+        check_unsupported(Version::Of10, Message::RoleRequest(role));
+    }
+}

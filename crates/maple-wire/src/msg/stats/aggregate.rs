@@ -1,0 +1,60 @@
+//! Sums over rules (1.0 §5.3.5, 1.3 §7.3.5.3). The request is that of single rules.
+
+use crate::error::Result;
+use crate::msg::bytes::{Put, exactly, u32_at, u64_at};
+
+mod offset {
+    pub const PACKET_COUNT: usize = 0;
+    pub const BYTE_COUNT: usize = 8;
+    pub const FLOW_COUNT: usize = 16;
+    pub const END: usize = 24;
+}
+
+/// What rules took together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AggregateStats {
+    /// Packets.
+    pub packet_count: u64,
+    /// Bytes.
+    pub byte_count: u64,
+    /// How many rules they are.
+    pub flow_count: u32,
+}
+
+impl AggregateStats {
+    /// Reads the body of a reply.
+    pub(super) fn parse(body: &[u8]) -> Result<AggregateStats> {
+        exactly("aggregate statistics", body, offset::END)?;
+        Ok(AggregateStats {
+            packet_count: u64_at(body, offset::PACKET_COUNT),
+            byte_count: u64_at(body, offset::BYTE_COUNT),
+            flow_count: u32_at(body, offset::FLOW_COUNT),
+        })
+    }
+
+    pub(super) fn emit(&self, out: &mut Vec<u8>) -> Result<()> {
+        out.put_u64(self.packet_count);
+        out.put_u64(self.byte_count);
+        out.put_u32(self.flow_count);
+        out.put_zeros(4);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::msg::stats::{ReplyBody, StatsReply};
+    use crate::msg::test::{check, check_truncated};
+    use crate::msg::{Message, Version};
+
+    #[test]
+    fn sums_are_the_same_in_both_versions() {
+        let sums = AggregateStats { packet_count: 7, byte_count: 700, flow_count: 3 };
+        let reply = Message::StatsReply(StatsReply::new(ReplyBody::Aggregate(sums)));
+        let body = "0000000000000007 00000000000002bc 00000003 00000000";
+        check(Version::Of10, &format!("01 11 0024 00000001 0002 0000 {body}"), reply.clone());
+        check(Version::Of13, &format!("04 13 0028 00000001 0002 0000 00000000 {body}"), reply);
+        check_truncated(&format!("04 13 0028 00000001 0002 0000 00000000 {body}"));
+    }
+}

@@ -1,0 +1,366 @@
+//! What tables can do (1.3 §7.3.5.5).
+
+use crate::error::{Error, Result};
+use crate::msg::Text;
+use crate::msg::bytes::{Elements, Layout, Put, u16_at, u32_at, u64_at};
+
+mod offset {
+    pub const LENGTH: usize = 0;
+    pub const TABLE_ID: usize = 2;
+    pub const NAME: usize = 8;
+    pub const METADATA_MATCH: usize = 40;
+    pub const METADATA_WRITE: usize = 48;
+    pub const CONFIG: usize = 56;
+    pub const MAX_ENTRIES: usize = 60;
+    pub const PROPERTIES: usize = 64;
+}
+
+/// Offsets in a property, and in the ids of actions and instructions.
+mod property_offset {
+    pub const TYPE: usize = 0;
+    pub const LENGTH: usize = 2;
+    pub const BODY: usize = 4;
+}
+
+const TABLE: Layout =
+    Layout { what: "table features", length_at: offset::LENGTH, min: offset::PROPERTIES, multiple: 1, pad_to: 1 };
+const PROPERTY: Layout = Layout {
+    what: "table features property",
+    length_at: property_offset::LENGTH,
+    min: property_offset::BODY,
+    multiple: 1,
+    pad_to: 8,
+};
+const TYPE_ID: Layout = Layout { what: "type id", pad_to: 1, ..PROPERTY };
+
+/// Bytes of a table's name.
+const NAME_LEN: usize = 32;
+/// `OFPXMC_EXPERIMENTER`.
+const CLASS_EXPERIMENTER: u32 = 0xffff;
+
+/// What a table can do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TableFeatures {
+    /// The table.
+    pub table_id: u8,
+    /// Its name.
+    pub name: Text,
+    /// The bits of metadata that rules can match.
+    pub metadata_match: u64,
+    /// The bits of metadata that rules can write.
+    pub metadata_write: u64,
+    /// Bits of `OFPTC_*`.
+    pub config: u32,
+    /// How many rules it can hold.
+    pub max_entries: u32,
+    /// What its rules can be made of.
+    pub properties: Vec<TableProperty>,
+}
+
+/// A list of what rules can be made of. Kinds come in pairs, of which the second is about the table-miss rule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TableProperty {
+    /// Instructions.
+    Instructions {
+        /// Whether it is about the table-miss rule.
+        miss: bool,
+        /// The instructions.
+        ids: Vec<TypeId>,
+    },
+    /// The tables that can be gone to.
+    NextTables {
+        /// Whether it is about the table-miss rule.
+        miss: bool,
+        /// The tables.
+        tables: Vec<u8>,
+    },
+    /// Actions.
+    Actions {
+        /// Which list this is: a kind from [`PropertyKind::WRITE_ACTIONS`] to
+        /// [`PropertyKind::APPLY_ACTIONS_MISS`].
+        kind: u16,
+        /// The actions.
+        ids: Vec<TypeId>,
+    },
+    /// Fields.
+    Fields {
+        /// Which list this is: a kind from [`PropertyKind::MATCH`] to [`PropertyKind::APPLY_SET_FIELD_MISS`].
+        kind: u16,
+        /// The fields.
+        ids: Vec<OxmId>,
+    },
+    /// Any other property, an experimenter's, or one whose contents can't be read, kept as it is.
+    Unknown {
+        /// Its type.
+        kind: u16,
+        /// The bytes behind type and length.
+        body: Vec<u8>,
+    },
+}
+
+/// `OFPTFPT_*`: the types of properties.
+#[derive(Clone, Copy, Debug)]
+pub struct PropertyKind;
+
+impl PropertyKind {
+    /// Instructions.
+    pub const INSTRUCTIONS: u16 = 0;
+    /// Instructions of the table-miss rule.
+    pub const INSTRUCTIONS_MISS: u16 = 1;
+    /// Next tables.
+    pub const NEXT_TABLES: u16 = 2;
+    /// Next tables of the table-miss rule.
+    pub const NEXT_TABLES_MISS: u16 = 3;
+    /// Actions in write-actions.
+    pub const WRITE_ACTIONS: u16 = 4;
+    /// Actions in write-actions of the table-miss rule.
+    pub const WRITE_ACTIONS_MISS: u16 = 5;
+    /// Actions in apply-actions.
+    pub const APPLY_ACTIONS: u16 = 6;
+    /// Actions in apply-actions of the table-miss rule.
+    pub const APPLY_ACTIONS_MISS: u16 = 7;
+    /// Fields that can be matched.
+    pub const MATCH: u16 = 8;
+    /// Fields that can be wildcarded.
+    pub const WILDCARDS: u16 = 10;
+    /// Fields that can be set in write-actions.
+    pub const WRITE_SET_FIELD: u16 = 12;
+    /// Fields that can be set in write-actions of the table-miss rule.
+    pub const WRITE_SET_FIELD_MISS: u16 = 13;
+    /// Fields that can be set in apply-actions.
+    pub const APPLY_SET_FIELD: u16 = 14;
+    /// Fields that can be set in apply-actions of the table-miss rule.
+    pub const APPLY_SET_FIELD_MISS: u16 = 15;
+}
+
+/// The type of an action or instruction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TypeId {
+    /// `OFPAT_*` or `OFPIT_*`.
+    pub kind: u16,
+    /// What follows type and length: nothing or padding; an experimenter's id.
+    pub body: Vec<u8>,
+}
+
+/// The type of a field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OxmId {
+    /// The OXM header; the mask bit says whether the field can be masked.
+    pub header: u32,
+    /// The experimenter's id in class 0xffff.
+    pub experimenter: Option<u32>,
+}
+
+impl TableFeatures {
+    /// Reads the body of a request or reply.
+    pub(super) fn parse_list(body: &[u8]) -> Result<Vec<TableFeatures>> {
+        Elements::new(TABLE, body).map(|bytes| TableFeatures::parse(bytes?)).collect()
+    }
+
+    fn parse(bytes: &[u8]) -> Result<TableFeatures> {
+        Ok(TableFeatures {
+            table_id: bytes[offset::TABLE_ID],
+            name: Text::parse(&bytes[offset::NAME..offset::METADATA_MATCH]),
+            metadata_match: u64_at(bytes, offset::METADATA_MATCH),
+            metadata_write: u64_at(bytes, offset::METADATA_WRITE),
+            config: u32_at(bytes, offset::CONFIG),
+            max_entries: u32_at(bytes, offset::MAX_ENTRIES),
+            properties: Elements::new(PROPERTY, &bytes[offset::PROPERTIES..])
+                .map(|property| TableProperty::parse(property?))
+                .collect::<Result<_>>()?,
+        })
+    }
+
+    pub(super) fn emit(&self, out: &mut Vec<u8>) -> Result<()> {
+        out.put_sized(offset::LENGTH, |out| {
+            out.put_u16(0);
+            out.put_u8(self.table_id);
+            out.put_zeros(5);
+            self.name.emit(NAME_LEN, out)?;
+            out.put_u64(self.metadata_match);
+            out.put_u64(self.metadata_write);
+            out.put_u32(self.config);
+            out.put_u32(self.max_entries);
+            self.properties.iter().try_for_each(|property| property.emit(out))
+        })
+    }
+}
+
+impl TableProperty {
+    /// Its type, `OFPTFPT_*`.
+    pub fn kind(&self) -> u16 {
+        match self {
+            TableProperty::Instructions { miss, .. } => PropertyKind::INSTRUCTIONS + u16::from(*miss),
+            TableProperty::NextTables { miss, .. } => PropertyKind::NEXT_TABLES + u16::from(*miss),
+            TableProperty::Actions { kind, .. }
+            | TableProperty::Fields { kind, .. }
+            | TableProperty::Unknown { kind, .. } => *kind,
+        }
+    }
+
+    fn parse(bytes: &[u8]) -> Result<TableProperty> {
+        let kind = u16_at(bytes, property_offset::TYPE);
+        let body = &bytes[property_offset::BODY..];
+        let miss = kind & 1 != 0;
+        Ok(match kind {
+            PropertyKind::INSTRUCTIONS | PropertyKind::INSTRUCTIONS_MISS => {
+                TableProperty::Instructions { miss, ids: TypeId::parse_list(body)? }
+            }
+            PropertyKind::NEXT_TABLES | PropertyKind::NEXT_TABLES_MISS => {
+                TableProperty::NextTables { miss, tables: body.to_vec() }
+            }
+            PropertyKind::WRITE_ACTIONS..=PropertyKind::APPLY_ACTIONS_MISS => {
+                TableProperty::Actions { kind, ids: TypeId::parse_list(body)? }
+            }
+            PropertyKind::MATCH
+            | PropertyKind::WILDCARDS
+            | PropertyKind::WRITE_SET_FIELD..=PropertyKind::APPLY_SET_FIELD_MISS => {
+                TableProperty::Fields { kind, ids: OxmId::parse_list(body)? }
+            }
+            kind => TableProperty::Unknown { kind, body: body.to_vec() },
+        })
+    }
+
+    fn emit(&self, out: &mut Vec<u8>) -> Result<()> {
+        let start = out.len();
+        out.put_sized(property_offset::LENGTH, |out| {
+            out.put_u16(self.kind());
+            out.put_u16(0);
+            match self {
+                TableProperty::Instructions { ids, .. } | TableProperty::Actions { ids, .. } => {
+                    return ids.iter().try_for_each(|id| id.emit(out));
+                }
+                TableProperty::NextTables { tables, .. } => out.put(tables),
+                TableProperty::Fields { ids, .. } => ids.iter().for_each(|id| id.emit(out)),
+                TableProperty::Unknown { body, .. } => out.put(body),
+            }
+            Ok(())
+        })?;
+        out.pad_from(start);
+        Ok(())
+    }
+}
+
+impl TypeId {
+    fn parse_list(bytes: &[u8]) -> Result<Vec<TypeId>> {
+        Elements::new(TYPE_ID, bytes).map(|id| id.map(TypeId::parse)).collect()
+    }
+
+    fn parse(bytes: &[u8]) -> TypeId {
+        TypeId { kind: u16_at(bytes, property_offset::TYPE), body: bytes[property_offset::BODY..].to_vec() }
+    }
+
+    fn emit(&self, out: &mut Vec<u8>) -> Result<()> {
+        out.put_sized(property_offset::LENGTH, |out| {
+            out.put_u16(self.kind);
+            out.put_u16(0);
+            out.put(&self.body);
+            Ok(())
+        })
+    }
+}
+
+impl OxmId {
+    fn parse_list(mut bytes: &[u8]) -> Result<Vec<OxmId>> {
+        let mut ids = Vec::new();
+        while !bytes.is_empty() {
+            let (id, rest) = OxmId::parse(bytes)?;
+            ids.push(id);
+            bytes = rest;
+        }
+        Ok(ids)
+    }
+
+    /// Takes an id off the front of `bytes`: 4 of them, or 8 with an experimenter.
+    fn parse(bytes: &[u8]) -> Result<(OxmId, &[u8])> {
+        let truncated = |need| Error::Truncated { what: "OXM id", need, have: bytes.len() };
+        let (header, rest) = bytes.split_first_chunk().ok_or(truncated(4))?;
+        let header = u32::from_be_bytes(*header);
+        if header >> 16 != CLASS_EXPERIMENTER {
+            return Ok((OxmId { header, experimenter: None }, rest));
+        }
+        let (id, rest) = rest.split_first_chunk().ok_or(truncated(8))?;
+        Ok((OxmId { header, experimenter: Some(u32::from_be_bytes(*id)) }, rest))
+    }
+
+    fn emit(&self, out: &mut Vec<u8>) {
+        out.put_u32(self.header);
+        if let Some(id) = self.experimenter {
+            out.put_u32(id);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::msg::stats::{ReplyBody, RequestBody, StatsReply, StatsRequest};
+    use crate::msg::test::{check, check_truncated, hex};
+    use crate::msg::{Message, Version};
+
+    fn table(properties: Vec<TableProperty>) -> TableFeatures {
+        TableFeatures {
+            table_id: 1,
+            name: "t1".into(),
+            metadata_match: 0xff,
+            metadata_write: 0xf0,
+            config: 3,
+            max_entries: 1000,
+            properties,
+        }
+    }
+
+    const FIXED: &str = "01 0000000000 7431000000000000000000000000000000000000000000000000000000000000
+        00000000000000ff 00000000000000f0 00000003 000003e8";
+
+    #[test]
+    fn properties_of_all_kinds_are_read_and_padded() {
+        let short = |kind| TypeId { kind, body: vec![] };
+        let properties = vec![
+            TableProperty::Instructions { miss: false, ids: vec![short(1), TypeId { kind: 4, body: vec![0; 4] }] },
+            TableProperty::NextTables { miss: true, tables: vec![2, 3, 4] },
+            TableProperty::Actions { kind: PropertyKind::APPLY_ACTIONS, ids: vec![short(0)] },
+            TableProperty::Fields {
+                kind: PropertyKind::MATCH,
+                ids: vec![
+                    OxmId { header: 0x80000004, experimenter: None },
+                    OxmId { header: 0xffff0108, experimenter: Some(0x4f4e4600) },
+                ],
+            },
+            TableProperty::Unknown { kind: 0xfffe, body: hex("00000009 00000001 aa") },
+        ];
+        let bytes = format!(
+            "04 13 0090 00000001 000c 0000 00000000 0080 {FIXED}
+             0000 0010 0001 0004 0004 0008 00000000
+             0003 0007 020304 00
+             0006 0008 0000 0004
+             0008 0010 80000004 ffff0108 4f4e4600
+             fffe 000d 00000009 00000001 aa 000000
+             "
+        );
+        let reply = Message::StatsReply(StatsReply::new(ReplyBody::TableFeatures(vec![table(properties)])));
+        check(Version::Of13, &bytes, reply);
+        check_truncated(&bytes);
+    }
+
+    #[test]
+    fn a_request_may_set_features() {
+        let bytes = format!("04 12 0050 00000001 000c 0001 00000000 0040 {FIXED}");
+        let request = StatsRequest { flags: 1, body: RequestBody::TableFeatures(vec![table(vec![])]) };
+        check(Version::Of13, &bytes, Message::StatsRequest(request));
+    }
+
+    #[test]
+    fn tables_properties_and_ids_of_length_zero_are_refused() {
+        for (length, property) in [
+            ("0000", "0000 0004 00000000"),
+            ("0048", "0000 0000 00000000"),
+            ("0048", "0000 0008 0001 0000"),
+            ("0048", "0008 0006 8000 0000"),
+            ("0048", "0008 0008 ffff0004"),
+        ] {
+            let bytes = hex(&format!("04 13 0058 00000001 000c 0000 00000000 {length} {FIXED} {property}"));
+            assert!(Message::decode(&bytes).is_err(), "{length} {property}");
+        }
+    }
+}

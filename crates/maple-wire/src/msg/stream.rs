@@ -1,0 +1,79 @@
+//! Cutting a byte stream into messages, in place.
+
+use super::Header;
+use crate::error::Result;
+
+/// Iterates over the whole messages at the front of a read buffer, without copying them.
+///
+/// It ends where the last whole message ends, or at the first length that can't be one; [`Frames::rest`] is what was
+/// not consumed, and [`Frames::consumed`] how much was.
+#[derive(Clone, Debug)]
+pub struct Frames<'a> {
+    rest: &'a [u8],
+    consumed: usize,
+    broken: bool,
+}
+
+impl<'a> Frames<'a> {
+    /// The messages in `buffer`, which starts where a message starts.
+    pub fn new(buffer: &'a [u8]) -> Frames<'a> {
+        Frames { rest: buffer, consumed: 0, broken: false }
+    }
+
+    /// The bytes behind the last message given out: the start of one that has not come in whole.
+    pub fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
+
+    /// How many bytes the messages given out take.
+    pub fn consumed(&self) -> usize {
+        self.consumed
+    }
+}
+
+impl<'a> Iterator for Frames<'a> {
+    /// A message's header and all its bytes, or what is wrong with the header. An error is the last item.
+    type Item = Result<(Header, &'a [u8])>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.broken {
+            return None;
+        }
+        let header = match Header::peek(self.rest) {
+            Ok(header) => header?,
+            Err(error) => {
+                self.broken = true;
+                return Some(Err(error));
+            }
+        };
+        let (message, rest) = self.rest.split_at_checked(usize::from(header.length))?;
+        self.rest = rest;
+        self.consumed += message.len();
+        Some(Ok((header, message)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Error;
+
+    const ECHO: [u8; 10] = [4, 2, 0, 10, 0, 0, 0, 7, 1, 2];
+
+    #[test]
+    fn whole_messages_come_out_and_the_start_of_the_next_stays() {
+        let buffer = [&ECHO[..], &ECHO, &ECHO[..9]].concat();
+        let mut frames = Frames::new(&buffer);
+        assert_eq!(frames.next().unwrap().unwrap().1, ECHO);
+        assert_eq!(frames.next().unwrap().unwrap().0.xid, 7);
+        assert!(frames.next().is_none());
+        assert_eq!((frames.consumed(), frames.rest()), (20, &ECHO[..9]));
+    }
+
+    #[test]
+    fn a_length_under_eight_is_an_error_and_the_end() {
+        let mut frames = Frames::new(&[4, 2, 0, 7, 0, 0, 0, 0, 0]);
+        assert_eq!(frames.next(), Some(Err(Error::BadLength { what: "header", length: 7 })));
+        assert_eq!(frames.next(), None);
+    }
+}

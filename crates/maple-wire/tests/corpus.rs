@@ -1,0 +1,107 @@
+//! Every 1.0 and 1.3 message of the shared corpus: good ones decode and re-encode to the same bytes, broken ones are
+//! refused. The corpus (its README says what it holds) lies beside the project; without it this test says so and
+//! passes.
+
+use std::path::{Path, PathBuf};
+
+use maple_wire::{Error, Header, Message, Version};
+use serde::Deserialize;
+
+/// A row of the corpus's index.
+#[derive(Deserialize)]
+struct Entry {
+    name: String,
+    file: PathBuf,
+    version: String,
+    xid: u32,
+    type_code: u8,
+    length: usize,
+    expect: String,
+}
+
+/// Messages that re-encode to other bytes, and why what is lost means nothing. Their second encoding must be stable.
+const CANONICALISED: &[(&str, &str)] = &[
+    ("ovs-ofpst_flow_request_of1.0-1", "the match has a port number under the in_port wildcard"),
+    ("ovs-ofpst_aggregate_request_of1.0-1", "the match has a port number under the in_port wildcard"),
+    ("ovs-ofpst_flow_reply_of1.0-1", "matches on ARP are exact in nw_tos and tp_*, which ARP packets do not have"),
+];
+
+/// Messages that the corpus's source calls broken though they are whole, and why.
+const WHOLE: &[(&str, &str)] = &[(
+    "ovs-ofpt_error_prints_type_of_truncated_inner_messages-1",
+    "the error is whole; the request that it quotes is cut to 64 bytes, as the specification allows",
+)];
+
+fn corpus() -> Option<(PathBuf, Vec<Entry>)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/of-corpus");
+    match std::fs::read_to_string(folder.join("index.json")) {
+        Ok(index) => Some((folder, serde_json::from_str(&index).expect("the index is a list of entries"))),
+        Err(error) => {
+            eprintln!("SKIPPED: no OpenFlow corpus at {} ({error})", folder.display());
+            None
+        }
+    }
+}
+
+fn version(entry: &Entry) -> Option<Version> {
+    match entry.version.as_str() {
+        "1.0" => Some(Version::Of10),
+        "1.3" => Some(Version::Of13),
+        _ => None,
+    }
+}
+
+fn reason<'a>(list: &[(&str, &'a str)], name: &str) -> Option<&'a str> {
+    list.iter().find(|(listed, _)| *listed == name).map(|(_, reason)| *reason)
+}
+
+#[test]
+fn good_messages_come_back_as_they_were_and_broken_ones_are_refused() {
+    let Some((folder, entries)) = corpus() else { return };
+    let mut failures = Vec::new();
+    for entry in &entries {
+        let Some(version) = version(entry) else { continue };
+        let bytes = std::fs::read(folder.join(&entry.file)).expect("the index names files that exist");
+        if let Err(failure) = check(entry, version, &bytes) {
+            failures.push(format!("{}: {failure}", entry.name));
+        }
+    }
+    assert!(failures.is_empty(), "{} failures:\n{}", failures.len(), failures.join("\n"));
+}
+
+fn check(entry: &Entry, version: Version, bytes: &[u8]) -> Result<(), String> {
+    let good = entry.expect == "ok" || reason(WHOLE, &entry.name).is_some();
+    match (entry.expect.as_str(), Message::decode(bytes)) {
+        (_, Ok((header, message))) if good => check_good(entry, version, bytes, header, message),
+        (_, Err(error)) if good => Err(format!("refused: {error}")),
+        ("trailing", _) => {
+            // The message in front is good; as one message with the bytes behind it, it is not.
+            let (header, message) = Message::decode(&bytes[..entry.length]).map_err(|e| e.to_string())?;
+            check_good(entry, version, &bytes[..entry.length], header, message)
+        }
+        (_, Ok((_, message))) => Err(format!("read as {message:?}")),
+        (_, Err(_)) => Ok(()),
+    }
+}
+
+fn check_good(entry: &Entry, version: Version, bytes: &[u8], header: Header, message: Message) -> Result<(), String> {
+    let expect = Header { version: bytes[0], kind: entry.type_code, length: entry.length as u16, xid: entry.xid };
+    if header != expect {
+        return Err(format!("the header reads {header:?}"));
+    }
+    let encode = |message: &Message| -> Result<Vec<u8>, Error> {
+        let mut out = Vec::new();
+        message.encode(version, header.xid, &mut out).map(|()| out)
+    };
+    let again = encode(&message).map_err(|error| format!("not encoded: {error}"))?;
+    if reason(CANONICALISED, &entry.name).is_some() {
+        let (_, second) = Message::decode(&again).map_err(|error| format!("second decoding: {error}"))?;
+        let stable = second == message && encode(&second).as_ref() == Ok(&again) && again != bytes;
+        return if stable { Ok(()) } else { Err("not stable, or no exception".to_string()) };
+    }
+    if again == bytes { Ok(()) } else { Err(format!("encoded {}\n    not {}", hex(&again), hex(bytes))) }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
