@@ -1,7 +1,6 @@
 //! The elements that a walk of the tree lays down, in order of precedence: their levels, and which become rules.
 
 use maple_wire::{Constraint, Instruction};
-use rustc_hash::FxHashMap;
 
 use super::overlap::{Overlaps, Summary};
 use crate::tree::LeafId;
@@ -10,12 +9,10 @@ use crate::tree::LeafId;
 pub(super) struct Elements {
     list: Vec<Element>,
     overlaps: Overlaps<Levels>,
-    /// Instruction lists by number, and their numbers.
+    /// What leaves do, one entry a leaf.
     deeds: Vec<Vec<Instruction>>,
-    numbers: FxHashMap<Vec<Instruction>, u32>,
-    /// Barriers around which no other barrier has been laid yet.
+    /// Barriers around which no other barrier has been laid yet, ascending.
     outermost: Vec<usize>,
-    unexplored: u32,
 }
 
 /// A rule, perhaps.
@@ -28,8 +25,8 @@ struct Element {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// Does the instructions with this number.
-    Apply { deed: u32 },
+    /// Does the instructions at this place in `deeds`.
+    Apply { deed: usize },
     /// Sends to the controller, where that protects something before the element at `until`.
     Barrier { until: Option<usize> },
     /// Keeps a level free.
@@ -57,40 +54,30 @@ pub(super) enum Behind {
     Leaf(LeafId),
 }
 
-/// What an element does, as a number. 0 is to send to the controller; unexplored yes-sides each have one of their own.
-type Deed = u32;
-const CONTROLLER: Deed = 0;
-
 /// The lowest levels (the highest numbers) among some elements.
 #[derive(Clone, Copy)]
 struct Levels {
-    /// The lowest, and what the element does.
-    lowest: (u32, Deed),
-    /// The lowest of those that do something else.
-    other: Option<u32>,
+    /// Of those that are answers or may become one: leaves, and barriers over unexplored yes-sides.
+    answers: Option<u32>,
+    /// Of the other barriers.
+    barriers: Option<u32>,
     /// Whether one of the elements is more than a reservation.
     solid: bool,
 }
 
 impl Summary for Levels {
     fn absorb(&mut self, new: Levels) {
-        let (level, deed) = new.lowest;
-        if deed == self.lowest.1 {
-            self.lowest.0 = self.lowest.0.max(level);
-        } else if level > self.lowest.0 {
-            (self.other, self.lowest) = (Some(self.lowest.0), new.lowest);
-        } else {
-            self.other = self.other.max(Some(level));
-        }
-        self.other = self.other.max(new.other);
+        self.answers = self.answers.max(new.answers);
+        self.barriers = self.barriers.max(new.barriers);
         self.solid |= new.solid;
     }
 }
 
 impl Levels {
-    /// The first level below all elements that do something else than `deed`.
-    fn below(&self, deed: Deed) -> u32 {
-        if self.lowest.1 == deed { self.other.map_or(0, |level| level + 1) } else { self.lowest.0 + 1 }
+    /// The first level below all of these elements: for a barrier that stays one, below those that may be answers.
+    fn below(&self, stays_barrier: bool) -> u32 {
+        let lowest = if stays_barrier { self.answers } else { self.answers.max(self.barriers) };
+        lowest.map_or(0, |level| level + 1)
     }
 }
 
@@ -106,14 +93,7 @@ impl Summary for First {
 
 impl Elements {
     pub(super) fn new() -> Elements {
-        Elements {
-            list: Vec::new(),
-            overlaps: Overlaps::new(),
-            deeds: Vec::new(),
-            numbers: FxHashMap::default(),
-            outermost: Vec::new(),
-            unexplored: 0,
-        }
+        Elements { list: Vec::new(), overlaps: Overlaps::new(), deeds: Vec::new(), outermost: Vec::new() }
     }
 
     /// How many there are.
@@ -123,40 +103,37 @@ impl Elements {
 
     /// Lays down a leaf that does `instructions`.
     pub(super) fn apply(&mut self, matches: &[Vec<Constraint>], leaf: LeafId, instructions: Vec<Instruction>) {
-        let count = self.deeds.len() as u32;
-        let deed = *self.numbers.entry(instructions.clone()).or_insert(count);
-        if deed == count {
-            self.deeds.push(instructions);
-        }
+        let deed = self.deeds.len();
+        self.deeds.push(instructions);
         for all in matches {
-            // Numbers below this one stand for the controller.
-            self.push(all, Some(leaf), Kind::Apply { deed }, deed + 1);
+            self.push(all, Some(leaf), Kind::Apply { deed }, false);
         }
     }
 
     /// Lays down a barrier behind the elements from `start` on, which lie within it.
+    ///
+    /// Where all of it comes to stand, the barriers within it need protect nothing behind it.
     pub(super) fn barrier(&mut self, matches: &[Vec<Constraint>], start: usize, behind: Behind) {
         let here = self.len();
-        while let Some(inner) = self.outermost.pop_if(|inner| *inner >= start) {
-            self.list[inner].kind = Kind::Barrier { until: Some(here) };
-        }
         let leaf = match behind {
             Behind::Leaf(leaf) => Some(leaf),
             Behind::Unexplored | Behind::Partial => None,
         };
-        let deed = self.barrier_deed(behind);
         for all in matches {
-            if self.push(all, leaf, Kind::Barrier { until: None }, deed) {
-                self.outermost.push(self.len() - 1);
+            self.push(all, leaf, Kind::Barrier { until: None }, behind != Behind::Unexplored);
+        }
+        if self.len() - here == matches.len() {
+            while let Some(inner) = self.outermost.pop_if(|inner| *inner >= start) {
+                self.list[inner].kind = Kind::Barrier { until: Some(here) };
             }
         }
+        self.outermost.extend(here..self.len());
     }
 
     /// Keeps the level of a barrier that protects nothing yet.
     pub(super) fn reserve(&mut self, matches: &[Vec<Constraint>], behind: Behind) {
-        let deed = self.barrier_deed(behind);
         for all in matches {
-            self.push(all, None, Kind::Reserved, deed);
+            self.push(all, None, Kind::Reserved, behind != Behind::Unexplored);
         }
     }
 
@@ -171,7 +148,7 @@ impl Elements {
             let instructions = match element.kind {
                 Kind::Apply { deed } => {
                     answers.insert(&element.all, First(at));
-                    Some(self.deeds[deed as usize].as_slice())
+                    Some(self.deeds[deed].as_slice())
                 }
                 Kind::Barrier { until } if protects(&mut answers, element, until) => None,
                 Kind::Barrier { .. } | Kind::Reserved => continue,
@@ -182,30 +159,20 @@ impl Elements {
         installed
     }
 
-    fn barrier_deed(&mut self, behind: Behind) -> Deed {
-        match behind {
-            Behind::Unexplored => {
-                self.unexplored += 1;
-                u32::MAX - self.unexplored
-            }
-            Behind::Partial | Behind::Leaf(_) => CONTROLLER,
-        }
-    }
-
-    /// Lays down an element unless one before it covers it; says whether it did.
-    fn push(&mut self, all: &[Constraint], leaf: Option<LeafId>, kind: Kind, deed: Deed) -> bool {
+    /// Lays down an element unless one before it covers it.
+    fn push(&mut self, all: &[Constraint], leaf: Option<LeafId>, kind: Kind, stays_barrier: bool) {
         let (mut level, mut covered) = (0, false);
         self.overlaps.overlapping(all, |levels, cover| {
-            level = level.max(levels.below(deed));
+            level = level.max(levels.below(stays_barrier));
             covered |= cover && levels.solid;
         });
         if covered {
-            return false;
+            return;
         }
         let solid = kind != Kind::Reserved;
-        self.overlaps.insert(all, Levels { lowest: (level, deed), other: None, solid });
+        let (answers, barriers) = if stays_barrier { (None, Some(level)) } else { (Some(level), None) };
+        self.overlaps.insert(all, Levels { answers, barriers, solid });
         self.list.push(Element { all: all.to_vec(), leaf, level, kind });
-        true
     }
 }
 

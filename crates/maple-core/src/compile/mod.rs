@@ -11,8 +11,9 @@
 //!   the test's yes-region, so that rules of the no-side can't take these packets.
 //!
 //! Levels are numbered from the top down: an element gets the first level below all elements before it that overlap it
-//! and do something else ([`overlap`]). A barrier over an unexplored yes-side counts as doing something else than
-//! everything: when its packet comes, the answer takes the barrier's place and nothing else moves.
+//! ([`overlap`]). Only between two barriers over explored yes-sides is no order needed. Whether two leaves do the same
+//! makes no difference, and a barrier over an unexplored yes-side counts as the answer that it may become: so when that
+//! packet comes, its answer takes the barrier's place, and nothing else moves.
 //!
 //! Last, from the bottom up, barriers that protect nothing are dropped: a barrier becomes a rule only where a rule with
 //! instructions follows that overlaps it, before the next barrier that covers it anyway (that of the innermost test
@@ -23,10 +24,10 @@
 //! Let a packet's first rule be `r`, with instructions, from leaf `l`. Had the packet another road in the tree than to
 //! `l`, it would leave the road to `l` at a node. That is no `V` node and no test at which `l` is on the yes-side, since
 //! `r`'s match states the reads and tests that held. So it is a test with `l` on the no-side, and the packet fits the
-//! test. If it gets to a leaf with instructions there, that leaf's element comes before `r`, overlaps it and does
-//! something else, so it has a higher level: or something covers that element, and the same holds for that. If it gets
-//! to none, the yes-side is not complete, and a barrier covers the packet; that, or the barrier around it, comes before
-//! `r` and is a rule because `r` follows. So `r` would not be first. The packet gets what `l` says, or the controller.
+//! test. If it gets to a leaf with instructions there, that leaf's element comes before `r` and overlaps it, so it has a
+//! higher level; or something before covers that element, and the same holds for that. If it gets to none, the yes-side
+//! is not complete, and a barrier covers the packet; that, or a barrier around it, comes before `r` and is a rule
+//! because `r` follows. So `r` would not be first. The packet gets what `l` says, or the controller.
 //!
 //! * What the switch can't match is never stated: a yes-side or child whose region can't be matched counts as
 //!   unexplored, and the barrier of such a test is widened until it can be. If nothing of the test can be stated, its

@@ -24,7 +24,9 @@ pub(super) trait Summary: Copy {
 
 /// A set of matches, each with something that is to be known of it.
 pub(super) struct Overlaps<S> {
+    /// The group of each shape that was ever seen, empty where it was only asked for.
     groups: Vec<Group<S>>,
+    /// Where a shape's group stands.
     by_shape: FxHashMap<Shape, usize>,
 }
 
@@ -35,8 +37,8 @@ struct Group<S> {
     shape: Shape,
     members: Vec<(Vec<Constraint>, S)>,
     views: Vec<View<S>>,
-    /// Which view answers matches of a shape.
-    view_for: FxHashMap<Shape, usize>,
+    /// Which view answers matches of a shape, by where that shape's group stands.
+    view_for: Vec<Option<usize>>,
 }
 
 struct View<S> {
@@ -51,13 +53,7 @@ impl<S: Summary> Overlaps<S> {
 
     /// Adds a match: constraints in OXM order, one a field.
     pub(super) fn insert(&mut self, all: &[Constraint], summary: S) {
-        let shape = shape_of(all);
-        let at = *self.by_shape.entry(shape).or_insert_with_key(|shape| {
-            let group =
-                Group { shape: shape.clone(), members: Vec::new(), views: Vec::new(), view_for: FxHashMap::default() };
-            self.groups.push(group);
-            self.groups.len() - 1
-        });
+        let at = self.group_of(all);
         let group = &mut self.groups[at];
         for view in &mut group.views {
             view.insert(all, summary);
@@ -68,23 +64,34 @@ impl<S: Summary> Overlaps<S> {
     /// Calls `seen` with a summary of the members of each group that overlap `all`, and whether each of these members
     /// takes every packet that `all` takes.
     pub(super) fn overlapping(&mut self, all: &[Constraint], mut seen: impl FnMut(&S, bool)) {
-        let shape = shape_of(all);
+        let asking = self.group_of(all);
+        let shape = self.groups[asking].shape.clone();
         let mut values = Vec::with_capacity(all.len());
-        for group in &mut self.groups {
-            let view = group.view(&shape);
+        for group in self.groups.iter_mut().filter(|group| !group.members.is_empty()) {
+            let view = group.view(asking, &shape);
             let view = &group.views[view];
             view.values(all, &mut values);
             if let Some(summary) = view.by_values.get(&values) {
-                seen(summary, view.common.len() == group.shape.len() && view.common == group.shape);
+                seen(summary, view.common == group.shape);
             }
         }
+    }
+
+    /// Where the group of a match's shape stands.
+    fn group_of(&mut self, all: &[Constraint]) -> usize {
+        let shape: Shape = all.iter().map(|c| (c.field, c.mask)).collect();
+        *self.by_shape.entry(shape).or_insert_with_key(|shape| {
+            let shape = shape.clone();
+            self.groups.push(Group { shape, members: Vec::new(), views: Vec::new(), view_for: Vec::new() });
+            self.groups.len() - 1
+        })
     }
 }
 
 impl<S: Summary> Group<S> {
-    /// The view for matches of a shape, made at its first use.
-    fn view(&mut self, shape: &Shape) -> usize {
-        if let Some(at) = self.view_for.get(shape) {
+    /// The view for matches of a shape, whose group stands at `asking`; made at its first use.
+    fn view(&mut self, asking: usize, shape: &Shape) -> usize {
+        if let Some(Some(at)) = self.view_for.get(asking) {
             return *at;
         }
         let common = common(&self.shape, shape);
@@ -97,7 +104,10 @@ impl<S: Summary> Group<S> {
             self.views.push(view);
             self.views.len() - 1
         });
-        self.view_for.insert(shape.clone(), at);
+        if self.view_for.len() <= asking {
+            self.view_for.resize(asking + 1, None);
+        }
+        self.view_for[asking] = Some(at);
         at
     }
 }
@@ -120,10 +130,6 @@ impl<S: Summary> View<S> {
             }
         }
     }
-}
-
-fn shape_of(all: &[Constraint]) -> Shape {
-    all.iter().map(|c| (c.field, c.mask)).collect()
 }
 
 fn common(a: &Shape, b: &Shape) -> Shape {

@@ -79,22 +79,23 @@ impl Known {
         (known.mask & mask == mask).then_some(known.value & mask)
     }
 
-    /// Whether packets that pass have the field.
+    /// Whether packets that pass have the field. `Holds` only where the items *state* a prerequisite alternative, bit by
+    /// bit: a match on the field must state it too, so that it follows from what is ruled out is not enough.
     pub(crate) fn presence(&self, field: Field) -> Verdict {
-        let verdicts = || field.prerequisites().iter().map(|all| self.alternative(all));
-        if verdicts().any(|v| v == Verdict::Holds) {
+        let mut alternatives = field.prerequisites().iter();
+        if alternatives.clone().any(|all| all.iter().all(|part| self.states(&constraint_of(part)))) {
             Verdict::Holds
-        } else if verdicts().all(|v| v == Verdict::Fails) {
+        } else if alternatives.all(|all| self.alternative(all) == Verdict::Fails) {
             Verdict::Fails
         } else {
             Verdict::Open
         }
     }
 
-    /// The first part of a prerequisite alternative of `field` on which its presence still hangs.
+    /// The first part of a prerequisite alternative of `field` that is to be read to settle its presence.
     pub(crate) fn open_prerequisite(&self, field: Field) -> Option<Prerequisite> {
-        let open = field.prerequisites().iter().find(|all| self.alternative(all) == Verdict::Open)?;
-        open.iter().find(|part| self.part(Part::Masked(constraint_of(part))) == Verdict::Open).copied()
+        let possible = field.prerequisites().iter().find(|all| self.alternative(all) != Verdict::Fails)?;
+        possible.iter().find(|part| !self.states(&constraint_of(part))).copied()
     }
 
     /// Whether packets that pass fit `cond`.
@@ -116,9 +117,9 @@ impl Known {
         if all_hold { Verdict::Holds } else { Verdict::Open }
     }
 
-    /// The condition without the parts that are known to hold.
+    /// The condition without the parts that the items state already.
     pub(crate) fn reduce(&self, mut cond: Cond) -> Cond {
-        cond.all.retain(|c| self.part(Part::Masked(*c)) != Verdict::Holds);
+        cond.all.retain(|c| !self.states(c));
         cond.range = cond.range.filter(|r| self.part(Part::Range(*r)) != Verdict::Holds);
         cond
     }
@@ -137,6 +138,11 @@ impl Known {
             }
             Item::Test { cond, outcome: false } => self.learn_failure(cond),
         }
+    }
+
+    /// Whether all bits of the constraint are known, and as it says.
+    fn states(&self, c: &Constraint) -> bool {
+        self.value(c.field, c.mask) == Some(c.value)
     }
 
     fn learn_failure(&mut self, cond: &Cond) {

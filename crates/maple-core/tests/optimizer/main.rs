@@ -7,4 +7,5 @@ mod policy;
 mod compile;
 mod deep;
 mod record;
+mod scripts;
 mod update;
