@@ -1,1 +1,44 @@
-//! TODO
+//! OpenFlow switches, hosts, links and load: a network without hardware, for tests and for demonstrations.
+//!
+//! The crate knows the wire and nothing of Maple, so it can't share a compiler's mistake. It has two layers.
+//!
+//! * A simulation without I/O, clocks and threads. [`Switch`] takes messages and frames and returns messages and
+//!   frames; [`Host`] likewise; [`Network`] joins them over links in simulated time and keeps a [`network::DeliveryLog`]
+//!   of what became of every frame. One topology, one seed and one sequence of calls give one run.
+//! * [`driver`]: the same network in real time, each switch connected over TCP to a controller's address.
+//!
+//! ```
+//! use maple_emulator::{Network, Topology};
+//! use maple_wire::{PortNo, Version};
+//!
+//! let mut network = Network::new(&Topology::parse("linear:2").unwrap(), Version::Of13);
+//! let s1 = network.dpids().next().unwrap();
+//! let frame = maple_wire::packet::Frame::ethernet([0, 0, 0, 0, 0, 2], [0, 0, 0, 0, 0, 1]).raw(0x88b5, b"hello");
+//! let id = network.inject(s1, PortNo(1), frame).unwrap();
+//! network.run_for(maple_emulator::time::SECOND);
+//! assert!(network.log().egress(id).is_empty(), "a 1.3 switch without rules drops everything");
+//! ```
+
+pub mod time;
+pub mod topology;
+pub mod topology_file;
+
+pub mod switch;
+
+pub mod host;
+
+pub mod network;
+
+pub mod traffic;
+
+pub mod driver;
+
+mod random;
+
+pub use driver::{Emulation, EmulationOptions};
+pub use host::Host;
+pub use network::{Network, NetworkOptions};
+pub use random::Random;
+pub use switch::{Outgoing, Switch};
+pub use time::Time;
+pub use topology::Topology;

@@ -1,0 +1,171 @@
+//! One switch's TCP connection to the controller, and its attempts to have one.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use mio::net::TcpStream;
+use mio::{Interest, Registry, Token};
+
+/// How long a switch waits after the first failure.
+const FIRST_WAIT: Duration = Duration::from_millis(100);
+/// How long it waits at most.
+const LONGEST_WAIT: Duration = Duration::from_secs(5);
+/// How many bytes may wait for a controller that does not read.
+const MAX_UNSENT: usize = 16 << 20;
+
+/// A connection of one switch.
+#[derive(Debug)]
+pub(super) struct Connection {
+    token: Token,
+    state: State,
+    wait: Duration,
+    unsent: Vec<u8>,
+    /// Bytes of `unsent` that are sent already.
+    sent: usize,
+    /// TCP connections so far.
+    pub count: u64,
+}
+
+#[derive(Debug)]
+enum State {
+    Waiting(Instant),
+    Connecting(TcpStream),
+    Open(TcpStream),
+}
+
+/// What came of looking after a connection.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Progress {
+    /// Nothing that the switch must know.
+    Nothing,
+    /// The connection stands.
+    Opened,
+    /// The connection is gone, and the switch will try again.
+    Closed,
+}
+
+impl Connection {
+    pub fn new(token: Token, now: Instant) -> Connection {
+        Connection { token, state: State::Waiting(now), wait: FIRST_WAIT, unsent: Vec::new(), sent: 0, count: 0 }
+    }
+
+    /// When it next wants to try, if it waits.
+    pub fn next_attempt(&self) -> Option<Instant> {
+        match self.state {
+            State::Waiting(at) => Some(at),
+            _ => None,
+        }
+    }
+
+    /// Tries to connect if it is time. A failure costs a wait, as it does later.
+    pub fn attempt(&mut self, now: Instant, controller: SocketAddr, registry: &Registry) {
+        if self.next_attempt().is_none_or(|at| at > now) {
+            return;
+        }
+        let connecting = TcpStream::connect(controller).and_then(|mut stream| {
+            registry.register(&mut stream, self.token, Interest::READABLE | Interest::WRITABLE)?;
+            Ok(stream)
+        });
+        match connecting {
+            Ok(stream) => self.state = State::Connecting(stream),
+            Err(_) => self.wait_again(now),
+        }
+    }
+
+    /// The socket became ready: completes the connection if it was under way.
+    pub fn complete(&mut self, now: Instant) -> Progress {
+        let State::Connecting(stream) = &self.state else { return Progress::Nothing };
+        if !matches!(stream.take_error(), Ok(None)) {
+            self.wait_again(now);
+            return Progress::Nothing;
+        }
+        match stream.peer_addr() {
+            Ok(_) => {}
+            Err(error) if error.kind() == ErrorKind::NotConnected => return Progress::Nothing,
+            Err(_) => {
+                self.wait_again(now);
+                return Progress::Nothing;
+            }
+        }
+        let State::Connecting(stream) = std::mem::replace(&mut self.state, State::Waiting(now)) else {
+            return Progress::Nothing;
+        };
+        // Without it small messages wait for acknowledgements; a system that refuses is merely slower.
+        let _ = stream.set_nodelay(true);
+        self.state = State::Open(stream);
+        self.count += 1;
+        self.unsent.clear();
+        self.sent = 0;
+        Progress::Opened
+    }
+
+    /// Reads all that is there; the bytes are added to `into`.
+    pub fn read(&mut self, now: Instant, into: &mut Vec<u8>, scratch: &mut [u8]) -> Progress {
+        while let State::Open(stream) = &mut self.state {
+            match stream.read(scratch) {
+                Ok(0) => return self.close(now),
+                Ok(count) => {
+                    self.wait = FIRST_WAIT;
+                    into.extend_from_slice(&scratch[..count]);
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(_) => return self.close(now),
+            }
+        }
+        Progress::Nothing
+    }
+
+    /// Puts bytes into the queue. They go with the next [`Connection::write`].
+    pub fn send(&mut self, bytes: &[u8]) {
+        if matches!(self.state, State::Open(_)) {
+            self.unsent.extend_from_slice(bytes);
+        }
+    }
+
+    /// Writes as much of the queue as the socket takes.
+    pub fn write(&mut self, now: Instant) -> Progress {
+        while self.sent < self.unsent.len() {
+            let State::Open(stream) = &mut self.state else { break };
+            match stream.write(&self.unsent[self.sent..]) {
+                Ok(0) => return self.close(now),
+                Ok(count) => self.sent += count,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(_) => return self.close(now),
+            }
+        }
+        if self.sent == self.unsent.len() || self.sent > MAX_UNSENT {
+            self.unsent.drain(..self.sent);
+            self.sent = 0;
+        }
+        if self.unsent.len() - self.sent > MAX_UNSENT { self.close(now) } else { Progress::Nothing }
+    }
+
+    /// The switch closes the connection; what is queued is tried once.
+    pub fn hang_up(&mut self, now: Instant) {
+        self.write(now);
+        if matches!(self.state, State::Open(_)) {
+            self.wait_again(now);
+        }
+    }
+
+    fn close(&mut self, now: Instant) -> Progress {
+        self.wait_again(now);
+        Progress::Closed
+    }
+
+    fn wait_again(&mut self, now: Instant) {
+        // Dropping the stream closes it and takes it out of the poll.
+        self.state = State::Waiting(now + self.wait);
+        self.wait = (self.wait * 2).min(LONGEST_WAIT);
+        self.unsent.clear();
+        self.sent = 0;
+    }
+}
+
+/// Whether a poll's error only says that a signal came.
+pub(super) fn is_interruption(error: &io::Error) -> bool {
+    error.kind() == ErrorKind::Interrupted
+}

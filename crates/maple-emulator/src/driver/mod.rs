@@ -1,0 +1,329 @@
+//! The network in real time: every switch connected to a controller over TCP.
+//!
+//! ```no_run
+//! use std::time::Duration;
+//! use maple_emulator::{Emulation, EmulationOptions, Topology};
+//! use maple_wire::{Dpid, Version};
+//!
+//! let topology = Topology::parse("ring:4").unwrap();
+//! let mut options = EmulationOptions::new(topology, "127.0.0.1:6653".parse().unwrap(), Version::Of13);
+//! options.traffic = Some(Default::default());
+//! let emulation = Emulation::start(options).unwrap();
+//! std::thread::sleep(Duration::from_secs(5));
+//! emulation.link_down(Dpid(1), Dpid(2)).unwrap();
+//! println!("{} rules", emulation.rules(Dpid(1)).unwrap().len());
+//! let stats = emulation.stop().unwrap();
+//! println!("{} of {} flows ended well", stats.total.done, stats.total.opened);
+//! ```
+//!
+//! One thread owns the [`Network`] and all sockets; [`Emulation`] is a handle that sends it commands and waits for
+//! the answers. The thread never blocks on a socket: a controller that does not read loses the connection when
+//! 16 MiB wait for it, as it would with a switch whose memory is full. Switches whose connection fails or closes
+//! try again after 100 ms, then after twice as long each time, up to 5 s.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, mpsc};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use maple_wire::{Dpid, PortNo, Version};
+
+use crate::host::Kind;
+use crate::network::{Fault, Network, NetworkError, NetworkOptions};
+use crate::switch::Rule;
+use crate::topology::Topology;
+use crate::traffic::{Expectation, FlowCounters, PairCounters, PairKey, TrafficOptions};
+
+mod connection;
+mod engine;
+
+use engine::{Command, Engine};
+
+/// What to emulate.
+pub struct EmulationOptions {
+    /// The network.
+    pub topology: Topology,
+    /// Where the switches connect to.
+    pub controller: SocketAddr,
+    /// How the network behaves; the version that its switches speak stands here.
+    pub network: NetworkOptions,
+    /// What traffic there is, if any. It starts when every switch was connected for [`EmulationOptions::settle`].
+    pub traffic: Option<TrafficOptions>,
+    /// How long all switches must have been connected before traffic starts: the controller needs time to find the
+    /// links.
+    pub settle: Duration,
+    /// Which flows must succeed; without it, all.
+    pub expectation: Option<Expectation>,
+    /// What goes wrong, and how long after the start.
+    pub faults: Vec<(Duration, Fault)>,
+}
+
+impl EmulationOptions {
+    /// A network without traffic and faults, whose switches speak `version`; traffic would wait 2 s.
+    pub fn new(topology: Topology, controller: SocketAddr, version: Version) -> EmulationOptions {
+        let network =
+            NetworkOptions { control_delay: 0, connects: false, log_limit: 10_000, ..NetworkOptions::new(version) };
+        EmulationOptions {
+            topology,
+            controller,
+            network,
+            traffic: None,
+            settle: Duration::from_secs(2),
+            expectation: None,
+            faults: Vec::new(),
+        }
+    }
+}
+
+/// Why an emulation could not go on.
+#[derive(Debug, thiserror::Error)]
+pub enum EmulationError {
+    /// The system refuses sockets, threads or polling.
+    #[error("emulation: {0}")]
+    Io(#[from] io::Error),
+    /// A command or a fault names something that the network does not have.
+    #[error(transparent)]
+    Network(#[from] NetworkError),
+    /// The emulation has ended.
+    #[error("the emulation has ended")]
+    Ended,
+}
+
+/// What an emulation has seen so far.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// How long it has been running.
+    pub elapsed: Duration,
+    /// The switches, in the topology's order.
+    pub switches: Vec<SwitchStats>,
+    /// The hosts, in the topology's order.
+    pub hosts: Vec<HostStats>,
+    /// Frames sent and delivered between hosts, by kind.
+    pub pairs: BTreeMap<PairKey, PairCounters>,
+    /// The generator's flows, by hosts and kind.
+    pub flows: BTreeMap<PairKey, FlowCounters>,
+    /// The generator's flows, all together.
+    pub total: FlowCounters,
+    /// Whether traffic was asked for and all its flows have ended.
+    pub traffic_over: bool,
+    /// Whether traffic was asked for and has started.
+    pub traffic_started: bool,
+}
+
+/// What a switch has seen so far.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SwitchStats {
+    /// Its name.
+    pub name: String,
+    /// Its datapath id.
+    pub dpid: Dpid,
+    /// Whether it has a connection with versions agreed on.
+    pub connected: bool,
+    /// How many TCP connections it has had.
+    pub connections: u64,
+    /// Rules in all its tables.
+    pub rules: usize,
+    /// Packet-ins that it sent.
+    pub packet_ins: u64,
+    /// Packet-outs that it obeyed.
+    pub packet_outs: u64,
+    /// Flow-mods that it got.
+    pub flow_mods: u64,
+    /// Errors that it sent.
+    pub errors: u64,
+    /// Packets that met several rules of one priority with different instructions.
+    pub ambiguous_matches: u64,
+}
+
+/// What a host has seen so far.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostStats {
+    /// Its name.
+    pub name: String,
+    /// Frames sent.
+    pub sent: u64,
+    /// Frames received.
+    pub received: u64,
+    /// Unicast frames received that were for somebody else.
+    pub foreign: u64,
+    /// Its flows that ended well.
+    pub flows_done: u64,
+    /// Its flows that it gave up.
+    pub flows_failed: u64,
+}
+
+/// A running emulation. Dropping it stops it.
+pub struct Emulation {
+    commands: mpsc::Sender<Command>,
+    waker: Arc<mio::Waker>,
+    thread: Option<JoinHandle<Result<Stats, EmulationError>>>,
+}
+
+impl Emulation {
+    /// Starts the thread. Switches connect at once and keep trying where nobody listens yet.
+    ///
+    /// # Errors
+    /// [`EmulationError::Io`] if the system refuses what it needs, [`EmulationError::Network`] if a fault names
+    /// something that the topology does not have.
+    pub fn start(options: EmulationOptions) -> Result<Emulation, EmulationError> {
+        let (commands, inbox) = mpsc::channel();
+        let (engine, waker) = Engine::new(options, inbox)?;
+        let thread = std::thread::Builder::new().name("emulator".into()).spawn(move || engine.run())?;
+        Ok(Emulation { commands, waker, thread: Some(thread) })
+    }
+
+    /// What it has seen so far.
+    ///
+    /// # Errors
+    /// [`EmulationError::Ended`].
+    pub fn snapshot(&self) -> Result<Stats, EmulationError> {
+        self.ask(|engine| engine.stats())
+    }
+
+    /// The rules of a switch, with their tables, highest priority first in each.
+    ///
+    /// # Errors
+    /// [`EmulationError::Network`] if there is no such switch, [`EmulationError::Ended`].
+    pub fn rules(&self, dpid: Dpid) -> Result<Vec<(u8, Rule)>, EmulationError> {
+        self.ask(move |engine| {
+            let switch = engine.network().switch(dpid).ok_or(NetworkError::NoSwitch(dpid))?;
+            let table = |(number, table): (u8, &crate::switch::Table)| {
+                table.rules().iter().map(move |rule| (number, rule.clone())).collect::<Vec<_>>()
+            };
+            Ok((0..).zip(switch.tables()).flat_map(table).collect())
+        })?
+    }
+
+    /// Does something with the network, between two of its events. The call returns when it is done; the sockets
+    /// wait meanwhile.
+    ///
+    /// # Errors
+    /// [`EmulationError::Ended`].
+    pub fn with_network<R: Send + 'static>(
+        &self,
+        f: impl FnOnce(&mut Network) -> R + Send + 'static,
+    ) -> Result<R, EmulationError> {
+        self.ask(move |engine| f(engine.network_mut()))
+    }
+
+    /// Makes something go wrong, or right again, now.
+    ///
+    /// # Errors
+    /// [`EmulationError::Network`] if it names something that is not there, [`EmulationError::Ended`].
+    pub fn inflict(&self, fault: Fault) -> Result<(), EmulationError> {
+        Ok(self.with_network(move |network| network.inflict(fault))??)
+    }
+
+    /// Takes the links between two switches down.
+    ///
+    /// # Errors
+    /// As [`Emulation::inflict`].
+    pub fn link_down(&self, a: Dpid, b: Dpid) -> Result<(), EmulationError> {
+        self.inflict(Fault::Link { a, b, up: false })
+    }
+
+    /// Takes the links between two switches up.
+    ///
+    /// # Errors
+    /// As [`Emulation::inflict`].
+    pub fn link_up(&self, a: Dpid, b: Dpid) -> Result<(), EmulationError> {
+        self.inflict(Fault::Link { a, b, up: true })
+    }
+
+    /// Takes a port down.
+    ///
+    /// # Errors
+    /// As [`Emulation::inflict`].
+    pub fn port_down(&self, dpid: Dpid, port: PortNo) -> Result<(), EmulationError> {
+        self.inflict(Fault::Port { dpid, port, up: false })
+    }
+
+    /// Takes a port up.
+    ///
+    /// # Errors
+    /// As [`Emulation::inflict`].
+    pub fn port_up(&self, dpid: Dpid, port: PortNo) -> Result<(), EmulationError> {
+        self.inflict(Fault::Port { dpid, port, up: true })
+    }
+
+    /// Restarts a switch with empty tables; its connection closes and it connects again.
+    ///
+    /// # Errors
+    /// As [`Emulation::inflict`].
+    pub fn restart_switch(&self, dpid: Dpid) -> Result<(), EmulationError> {
+        self.inflict(Fault::Restart(dpid))
+    }
+
+    /// Moves a host to a port of a switch and has it announce itself.
+    ///
+    /// # Errors
+    /// As [`Emulation::inflict`].
+    pub fn move_host(&self, host: &str, dpid: Dpid, port: PortNo) -> Result<(), EmulationError> {
+        let host = host.to_string();
+        let moved = self.with_network(move |network| {
+            network.move_host(&host, dpid, port)?;
+            network.announce(&host)
+        })?;
+        Ok(moved?)
+    }
+
+    /// Has a host open a flow; [`Emulation::with_network`] tells what became of it.
+    ///
+    /// # Errors
+    /// As [`Emulation::inflict`].
+    pub fn open_flow(&self, src: &str, dst: &str, kind: Kind) -> Result<crate::host::FlowId, EmulationError> {
+        let (src, dst) = (src.to_string(), dst.to_string());
+        Ok(self.with_network(move |network| network.open_flow(&src, &dst, kind, false))??)
+    }
+
+    /// Stops it: connections close, and the last statistics are returned.
+    ///
+    /// # Errors
+    /// What ended it before, if something did.
+    pub fn stop(mut self) -> Result<Stats, EmulationError> {
+        // A thread that has ended already has closed its inbox, and what it returned is what is asked for.
+        let _ = self.commands.send(Command::Stop);
+        let _ = self.waker.wake();
+        self.wait()
+    }
+
+    /// Waits until it ends by itself, which it does only on errors.
+    ///
+    /// # Errors
+    /// What ended it.
+    pub fn join(mut self) -> Result<Stats, EmulationError> {
+        self.wait()
+    }
+
+    fn wait(&mut self) -> Result<Stats, EmulationError> {
+        let thread = self.thread.take().ok_or(EmulationError::Ended)?;
+        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    }
+
+    fn ask<R: Send + 'static>(
+        &self,
+        question: impl FnOnce(&mut Engine) -> R + Send + 'static,
+    ) -> Result<R, EmulationError> {
+        let (answer, answered) = mpsc::channel();
+        let command = Command::Do(Box::new(move |engine| {
+            // The asker may have stopped waiting; then nobody needs the answer.
+            let _ = answer.send(question(engine));
+        }));
+        self.commands.send(command).map_err(|_| EmulationError::Ended)?;
+        self.waker.wake()?;
+        answered.recv().map_err(|_| EmulationError::Ended)
+    }
+}
+
+impl std::ops::Drop for Emulation {
+    fn drop(&mut self) {
+        if let Some(thread) = self.thread.take() {
+            // As in `stop`; there is nobody to tell what the thread returned.
+            let _ = self.commands.send(Command::Stop);
+            let _ = self.waker.wake();
+            let _ = thread.join();
+        }
+    }
+}

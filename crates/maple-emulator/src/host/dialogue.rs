@@ -1,0 +1,126 @@
+//! The client's side of a host's flows.
+
+use std::net::IpAddr;
+
+use super::reply::{ACK, FIN, PSH, SYN, toward};
+use super::segment::Tcp;
+use super::{ATTEMPTS, Host, Kind, Progress, RETRY_AFTER};
+use crate::time::Time;
+
+/// The sequence number that clients start with.
+const CLIENT_START: u32 = 1_000;
+
+/// How far a flow's dialogue is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// The hardware address is not known.
+    Resolving,
+    /// A ping or datagram is out.
+    Asked,
+    /// TCP: SYN is out.
+    Opening,
+    /// TCP: the request is out; the server's next sequence number.
+    Requesting(u32),
+    /// TCP: FIN is out; the server's next sequence number.
+    Closing(u32),
+    /// TCP: the server's FIN is acknowledged, with the number that the client expects next.
+    Acknowledging(u32),
+    /// Nothing more happens.
+    Over,
+}
+
+impl Host {
+    /// The first packet of a flow whose address is known.
+    pub(super) fn begin(&mut self, now: Time, at: usize, out: &mut Vec<Vec<u8>>) {
+        let stage = if matches!(self.flows[at].record.kind, Kind::Tcp(_)) { Stage::Opening } else { Stage::Asked };
+        self.enter(now, at, stage, out);
+    }
+
+    /// Goes on to a stage and says what belongs to it.
+    fn enter(&mut self, now: Time, at: usize, stage: Stage, out: &mut Vec<Vec<u8>>) {
+        let flow = &mut self.flows[at];
+        (flow.stage, flow.attempts) = (stage, 0);
+        self.say(now, at, out);
+    }
+
+    /// The deadline has passed: says it again, or gives up.
+    pub(super) fn repeat(&mut self, now: Time, at: usize, out: &mut Vec<Vec<u8>>) {
+        if self.flows[at].attempts == ATTEMPTS {
+            // The neighbour may have moved to other hardware; the next flow asks again.
+            self.neighbours.remove(&self.flows[at].record.to);
+            self.flows[at].end(now, Progress::NoAnswer);
+        } else {
+            self.say(now, at, out);
+        }
+    }
+
+    fn say(&mut self, now: Time, at: usize, out: &mut Vec<Vec<u8>>) {
+        let flow = &mut self.flows[at];
+        let to = flow.record.to;
+        let Some(mac) = self.neighbours.get(&to) else {
+            flow.end(now, Progress::NoNeighbour);
+            return;
+        };
+        flow.attempts += 1;
+        flow.deadline = Some(now + RETRY_AFTER);
+        flow.record.sent += 1;
+        let ip = toward(&self.spec, self.link_local, *mac, to);
+        let text = format!("maple {} {} #{at}", self.spec.name, flow.record.kind);
+        let after_request = CLIENT_START + 1 + text.len() as u32;
+        let tcp = |ip: maple_wire::packet::build::IpFrame, port, flags, seq, ack| {
+            ip.tcp_with(flow.port, port, flags, seq, ack)
+        };
+        let frame = match (flow.record.kind, flow.stage) {
+            (Kind::Ping, _) => ip.echo_request(flow.port, flow.attempts as u16).payload(text.as_bytes()),
+            (Kind::Udp(port), _) => ip.udp(flow.port, port).payload(text.as_bytes()),
+            (Kind::Tcp(port), Stage::Requesting(ack)) => {
+                tcp(ip, port, PSH | ACK, CLIENT_START + 1, ack).payload(text.as_bytes())
+            }
+            (Kind::Tcp(port), Stage::Closing(ack)) => tcp(ip, port, FIN | ACK, after_request, ack).build(),
+            (Kind::Tcp(port), Stage::Acknowledging(ack)) => tcp(ip, port, ACK, after_request + 1, ack).build(),
+            (Kind::Tcp(port), _) => tcp(ip, port, SYN, CLIENT_START, 0).build(),
+        };
+        self.send(frame, out);
+    }
+
+    /// An echo reply to the flow from `port` (its identifier).
+    pub(super) fn hear_echo_reply(&mut self, now: Time, from: IpAddr, port: u16) {
+        self.finish(now, |record| record.kind == Kind::Ping, from, port);
+    }
+
+    /// A UDP reply from a server's port to the flow from `port`.
+    pub(super) fn hear_udp_reply(&mut self, now: Time, from: IpAddr, server: u16, port: u16) {
+        self.finish(now, |record| record.kind == Kind::Udp(server), from, port);
+    }
+
+    fn finish(&mut self, now: Time, fits: impl Fn(&super::FlowRecord) -> bool, from: IpAddr, port: u16) {
+        let Some(flow) = self.flows.iter_mut().rev().find(|f| f.port == port) else { return };
+        if flow.record.to == from && fits(&flow.record) {
+            flow.record.received += 1;
+            if flow.stage == Stage::Asked {
+                flow.end(now, Progress::Done);
+            }
+        }
+    }
+
+    /// A TCP segment from a server.
+    pub(super) fn hear_tcp_reply(&mut self, now: Time, from: IpAddr, tcp: &Tcp<'_>, out: &mut Vec<Vec<u8>>) {
+        let fits = |f: &super::Flow| f.port == tcp.dst && f.record.to == from && f.record.kind == Kind::Tcp(tcp.src);
+        let Some(at) = self.flows.iter().rposition(fits) else { return };
+        self.flows[at].record.received += 1;
+        let next = tcp.seq.wrapping_add(tcp.data.len() as u32);
+        match (self.flows[at].stage, tcp.flags) {
+            (Stage::Opening, flags) if flags & SYN != 0 && flags & ACK != 0 => {
+                self.enter(now, at, Stage::Requesting(next.wrapping_add(1)), out);
+            }
+            (Stage::Requesting(expected), flags) if flags & PSH != 0 && tcp.seq == expected => {
+                self.enter(now, at, Stage::Closing(next), out);
+            }
+            (Stage::Closing(_), flags) if flags & FIN != 0 => {
+                self.enter(now, at, Stage::Acknowledging(next.wrapping_add(1)), out);
+                self.flows[at].end(now, Progress::Done);
+            }
+            _ => {}
+        }
+    }
+}

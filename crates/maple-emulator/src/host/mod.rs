@@ -1,0 +1,289 @@
+//! A host: it answers ARP, neighbour discovery and pings, serves every TCP and UDP port, and opens flows of its own.
+//!
+//! Like the switch it has no clock and no wire: frames in, frames out, and [`Host::next_timer`] says when it wants
+//! to be asked again. Its dialogues are short and fixed, with time-outs and three attempts at each step, so that a
+//! frame lost in a network that is just learning its way costs a second and not the flow:
+//!
+//! * neighbour: ARP request or neighbour solicitation, and the answer; kept for good once learned;
+//! * ping: echo request, echo reply;
+//! * UDP: request, reply;
+//! * TCP: SYN, SYN-ACK, ACK with data, data, FIN, FIN-ACK, ACK.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::fmt;
+use std::net::{IpAddr, Ipv6Addr};
+
+use crate::time::{SECOND, Time};
+use crate::topology::HostSpec;
+
+mod dialogue;
+mod reply;
+mod segment;
+
+use dialogue::Stage;
+use segment::Segment;
+
+/// How long a host waits for an answer before it asks again.
+pub const RETRY_AFTER: Time = SECOND;
+/// How often it asks before it gives up.
+pub const ATTEMPTS: u32 = 3;
+/// The first port that a host's own flows come from.
+const FIRST_CLIENT_PORT: u16 = 32_768;
+
+/// What a flow is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// One echo request and its reply.
+    Ping,
+    /// A TCP connection to this port, with one request and one reply.
+    Tcp(u16),
+    /// A UDP datagram to this port and its reply.
+    Udp(u16),
+}
+
+/// Names a flow of a host: its number there, from 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FlowId(pub usize);
+
+/// How far a flow is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// Under way.
+    Running,
+    /// The dialogue ended as it should.
+    Done,
+    /// Nobody answered for the address.
+    NoNeighbour,
+    /// The other host did not answer.
+    NoAnswer,
+}
+
+/// What a host knows of one of its flows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FlowRecord {
+    /// What it is about.
+    pub kind: Kind,
+    /// Where to.
+    pub to: IpAddr,
+    /// How far it is.
+    pub progress: Progress,
+    /// Frames of it sent, repetitions included, address resolution not.
+    pub sent: u64,
+    /// Frames of it received.
+    pub received: u64,
+    /// When it was opened.
+    pub started: Time,
+    /// When it was done or given up.
+    pub ended: Option<Time>,
+}
+
+/// What a host has counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HostCounters {
+    /// Frames sent.
+    pub sent: u64,
+    /// Frames received.
+    pub received: u64,
+    /// Of these, unicast frames for somebody else.
+    pub foreign: u64,
+    /// Requests of others answered.
+    pub answered: u64,
+}
+
+/// A host.
+#[derive(Clone, Debug)]
+pub struct Host {
+    spec: HostSpec,
+    link_local: Ipv6Addr,
+    neighbours: BTreeMap<IpAddr, [u8; 6]>,
+    resolutions: BTreeMap<IpAddr, Resolution>,
+    flows: Vec<Flow>,
+    counters: HostCounters,
+}
+
+/// An address that the host is asking for.
+#[derive(Clone, Debug)]
+struct Resolution {
+    attempts: u32,
+    ask_again: Time,
+}
+
+#[derive(Clone, Debug)]
+struct Flow {
+    record: FlowRecord,
+    stage: Stage,
+    port: u16,
+    attempts: u32,
+    /// When to repeat or give up; none while the address is being resolved and when all is over.
+    deadline: Option<Time>,
+}
+
+impl Host {
+    /// The host of this description.
+    pub fn new(spec: HostSpec) -> Host {
+        let m = spec.mac;
+        let link_local =
+            Ipv6Addr::from([0xfe, 0x80, 0, 0, 0, 0, 0, 0, m[0] ^ 2, m[1], m[2], 0xff, 0xfe, m[3], m[4], m[5]]);
+        Host {
+            spec,
+            link_local,
+            neighbours: BTreeMap::new(),
+            resolutions: BTreeMap::new(),
+            flows: Vec::new(),
+            counters: HostCounters::default(),
+        }
+    }
+
+    /// What it is and where it is plugged in.
+    pub fn spec(&self) -> &HostSpec {
+        &self.spec
+    }
+
+    pub(crate) fn spec_mut(&mut self) -> &mut HostSpec {
+        &mut self.spec
+    }
+
+    /// The address `fe80::…` that follows from its hardware address.
+    pub fn link_local(&self) -> Ipv6Addr {
+        self.link_local
+    }
+
+    /// What it has counted.
+    pub fn counters(&self) -> HostCounters {
+        self.counters
+    }
+
+    /// Its flows, in the order of their ids.
+    pub fn flows(&self) -> impl Iterator<Item = &FlowRecord> {
+        self.flows.iter().map(|f| &f.record)
+    }
+
+    /// One of its flows.
+    pub fn flow(&self, id: FlowId) -> Option<&FlowRecord> {
+        self.flows.get(id.0).map(|f| &f.record)
+    }
+
+    /// The hardware address that it has learned for an address.
+    pub fn neighbour(&self, address: IpAddr) -> Option<[u8; 6]> {
+        self.neighbours.get(&address).copied()
+    }
+
+    /// Forgets all hardware addresses that it has learned.
+    pub fn forget_neighbours(&mut self) {
+        self.neighbours.clear();
+    }
+
+    /// Opens a flow; the frames that this causes are added to `out`.
+    pub fn open(&mut self, now: Time, to: IpAddr, kind: Kind, out: &mut Vec<Vec<u8>>) -> FlowId {
+        let id = FlowId(self.flows.len());
+        // Two thousand flows later a port comes up again; the older flow is long over by then.
+        let port = FIRST_CLIENT_PORT + (id.0 % 28_000) as u16;
+        let progress = Progress::Running;
+        let record = FlowRecord { kind, to, progress, sent: 0, received: 0, started: now, ended: None };
+        self.flows.push(Flow { record, stage: Stage::Resolving, port, attempts: 0, deadline: None });
+        if self.neighbours.contains_key(&to) {
+            self.begin(now, id.0, out);
+        } else if let Entry::Vacant(resolution) = self.resolutions.entry(to) {
+            resolution.insert(Resolution { attempts: 0, ask_again: now });
+            self.ask(now, to, out);
+        }
+        id
+    }
+
+    /// Says where it is to whoever listens: a gratuitous ARP, as a host does that was moved.
+    pub fn announce(&mut self, out: &mut Vec<Vec<u8>>) {
+        let frame = reply::ethernet([0xff; 6], self.spec.mac).arp_request(self.spec.ipv4, self.spec.ipv4);
+        self.send(frame, out);
+    }
+
+    /// A frame arrives; what it answers is added to `out`.
+    pub fn receive(&mut self, now: Time, frame: &[u8], out: &mut Vec<Vec<u8>>) {
+        self.counters.received += 1;
+        let Some((dst, _)) = frame.split_first_chunk::<6>() else { return };
+        if *dst != self.spec.mac && dst[0] & 1 == 0 {
+            self.counters.foreign += 1;
+            return;
+        }
+        if let Some(segment) = Segment::parse(frame) {
+            self.hear(now, &segment, out);
+        }
+    }
+
+    /// When it next wants [`Host::poll`] to be called.
+    pub fn next_timer(&self) -> Option<Time> {
+        let flows = self.flows.iter().filter_map(|f| f.deadline);
+        flows.chain(self.resolutions.values().map(|r| r.ask_again)).min()
+    }
+
+    /// Lets time pass: what is overdue is repeated or given up.
+    pub fn poll(&mut self, now: Time, out: &mut Vec<Vec<u8>>) {
+        let due = |r: &Resolution| r.ask_again <= now;
+        let overdue: Vec<IpAddr> = self.resolutions.iter().filter(|(_, r)| due(r)).map(|(to, _)| *to).collect();
+        overdue.into_iter().for_each(|to| self.ask(now, to, out));
+        for at in 0..self.flows.len() {
+            if self.flows[at].deadline.is_some_and(|deadline| deadline <= now) {
+                self.repeat(now, at, out);
+            }
+        }
+    }
+
+    /// Asks for an address, or gives up on it and on the flows that wait for it.
+    fn ask(&mut self, now: Time, to: IpAddr, out: &mut Vec<Vec<u8>>) {
+        let Some(resolution) = self.resolutions.get_mut(&to) else { return };
+        if resolution.attempts == ATTEMPTS {
+            self.resolutions.remove(&to);
+            for flow in self.flows.iter_mut().filter(|f| f.record.to == to && f.stage == Stage::Resolving) {
+                flow.end(now, Progress::NoNeighbour);
+            }
+            return;
+        }
+        resolution.attempts += 1;
+        resolution.ask_again = now + RETRY_AFTER;
+        let frame = reply::ask_for(&self.spec, self.link_local, to);
+        self.send(frame, out);
+    }
+
+    /// An address is known: flows that waited for it begin.
+    fn learn(&mut self, now: Time, address: IpAddr, mac: [u8; 6], out: &mut Vec<Vec<u8>>) {
+        self.neighbours.insert(address, mac);
+        if self.resolutions.remove(&address).is_some() {
+            for at in 0..self.flows.len() {
+                if self.flows[at].record.to == address && self.flows[at].stage == Stage::Resolving {
+                    self.begin(now, at, out);
+                }
+            }
+        }
+    }
+
+    fn owns(&self, address: IpAddr) -> bool {
+        match address {
+            IpAddr::V4(a) => a == self.spec.ipv4,
+            IpAddr::V6(a) => a == self.spec.ipv6 || a == self.link_local,
+        }
+    }
+
+    fn send(&mut self, frame: Vec<u8>, out: &mut Vec<Vec<u8>>) {
+        self.counters.sent += 1;
+        out.push(frame);
+    }
+}
+
+impl Flow {
+    fn end(&mut self, now: Time, progress: Progress) {
+        self.record.progress = progress;
+        self.record.ended = Some(now);
+        self.stage = Stage::Over;
+        self.deadline = None;
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Kind::Ping => f.write_str("ping"),
+            Kind::Tcp(port) => write!(f, "tcp/{port}"),
+            Kind::Udp(port) => write!(f, "udp/{port}"),
+        }
+    }
+}

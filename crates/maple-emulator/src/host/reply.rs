@@ -1,0 +1,156 @@
+//! What a host answers to others: addresses, pings, and the server's side of TCP and UDP.
+//!
+//! The server keeps nothing between packets: it says what follows from the segment that it got. A repeated request
+//! so gets a repeated answer.
+
+use std::net::{IpAddr, Ipv6Addr};
+
+use maple_wire::packet::Frame;
+use maple_wire::packet::build::{IpFrame, multicast_mac, solicited_node};
+
+use super::segment::{Datagram, ICMP, ICMPV6, Segment, TCP, Tcp, UDP, array, u16_at};
+use super::{FIRST_CLIENT_PORT, Host};
+use crate::time::Time;
+use crate::topology::HostSpec;
+
+pub const FIN: u8 = 1;
+pub const SYN: u8 = 2;
+pub const PSH: u8 = 8;
+pub const ACK: u8 = 16;
+
+/// The sequence number that servers start with.
+const SERVER_START: u32 = 5_000;
+
+/// What a server says to every request.
+const ANSWER: &[u8] = b"maple: here is your answer";
+
+impl Host {
+    /// Understands a frame that is meant for this host, or for everybody.
+    pub(super) fn hear(&mut self, now: Time, segment: &Segment<'_>, out: &mut Vec<Vec<u8>>) {
+        match segment {
+            Segment::Arp { op, sender_mac, sender, target } => {
+                // Unspecified senders are probes for a duplicate address; they say nothing of where anybody is.
+                if !sender.is_unspecified() && *sender != self.spec.ipv4 {
+                    self.learn(now, IpAddr::V4(*sender), *sender_mac, out);
+                }
+                if *op == 1 && *target == self.spec.ipv4 && *sender != self.spec.ipv4 {
+                    self.answer(ethernet(*sender_mac, self.spec.mac).arp_reply(*target, *sender), out);
+                }
+            }
+            Segment::Ip(datagram) if datagram.proto == ICMPV6 => self.hear_icmpv6(now, datagram, out),
+            Segment::Ip(datagram) if self.owns(datagram.dst) => match datagram.proto {
+                ICMP => self.hear_echo(now, datagram, 8, 0, out),
+                TCP => self.hear_tcp(now, datagram, out),
+                UDP => self.hear_udp(now, datagram, out),
+                _ => {}
+            },
+            Segment::Ip(_) => {}
+        }
+    }
+
+    fn hear_icmpv6(&mut self, now: Time, datagram: &Datagram<'_>, out: &mut Vec<Vec<u8>>) {
+        let target = array::<16>(datagram.body, 8).map(Ipv6Addr::from);
+        let mac = array::<6>(datagram.body, 26);
+        match (datagram.body.first(), target, datagram.src) {
+            (Some(135), Some(target), IpAddr::V6(src)) if self.owns(IpAddr::V6(target)) => {
+                let mac = mac.unwrap_or(datagram.src_mac);
+                if !src.is_unspecified() {
+                    self.learn(now, datagram.src, mac, out);
+                    self.answer(ethernet(mac, self.spec.mac).neighbor_advert(target, src), out);
+                }
+            }
+            (Some(136), Some(target), _) => {
+                self.learn(now, IpAddr::V6(target), mac.unwrap_or(datagram.src_mac), out);
+            }
+            _ if self.owns(datagram.dst) => self.hear_echo(now, datagram, 128, 129, out),
+            _ => {}
+        }
+    }
+
+    fn hear_echo(&mut self, now: Time, datagram: &Datagram<'_>, request: u8, reply: u8, out: &mut Vec<Vec<u8>>) {
+        let (Some(kind), Some(id), Some(seq)) =
+            (datagram.body.first(), u16_at(datagram.body, 4), u16_at(datagram.body, 6))
+        else {
+            return;
+        };
+        if *kind == request {
+            let frame = back(&self.spec, datagram).echo_reply(id, seq).payload(&datagram.body[8..]);
+            self.answer(frame, out);
+        } else if *kind == reply {
+            self.hear_echo_reply(now, datagram.src, id);
+        }
+    }
+
+    fn hear_udp(&mut self, now: Time, datagram: &Datagram<'_>, out: &mut Vec<Vec<u8>>) {
+        let (Some(src), Some(dst)) = (u16_at(datagram.body, 0), u16_at(datagram.body, 2)) else { return };
+        if dst >= FIRST_CLIENT_PORT {
+            self.hear_udp_reply(now, datagram.src, src, dst);
+        } else {
+            let frame = back(&self.spec, datagram).udp(dst, src).payload(ANSWER);
+            self.answer(frame, out);
+        }
+    }
+
+    fn hear_tcp(&mut self, now: Time, datagram: &Datagram<'_>, out: &mut Vec<Vec<u8>>) {
+        let Some(tcp) = Tcp::parse(datagram.body) else { return };
+        if tcp.dst >= FIRST_CLIENT_PORT {
+            self.hear_tcp_reply(now, datagram.src, &tcp, out);
+            return;
+        }
+        let to = |frame: IpFrame, flags, seq, ack, data: &[u8]| {
+            frame.tcp_with(tcp.dst, tcp.src, flags, seq, ack).payload(data)
+        };
+        let ip = back(&self.spec, datagram);
+        let got = tcp.seq.wrapping_add(tcp.data.len() as u32);
+        let frame = match tcp.flags {
+            flags if flags & SYN != 0 => to(ip, SYN | ACK, SERVER_START, tcp.seq.wrapping_add(1), &[]),
+            flags if flags & FIN != 0 => to(ip, FIN | ACK, tcp.ack, got.wrapping_add(1), &[]),
+            _ if !tcp.data.is_empty() => to(ip, PSH | ACK, tcp.ack, got, ANSWER),
+            _ => return,
+        };
+        self.answer(frame, out);
+    }
+
+    fn answer(&mut self, frame: Vec<u8>, out: &mut Vec<Vec<u8>>) {
+        self.counters.answered += 1;
+        self.send(frame, out);
+    }
+}
+
+/// A frame between two hardware addresses.
+pub fn ethernet(dst: [u8; 6], src: [u8; 6]) -> Frame {
+    Frame::ethernet(dst, src)
+}
+
+/// The question for the hardware address of `to`.
+pub fn ask_for(spec: &HostSpec, link_local: Ipv6Addr, to: IpAddr) -> Vec<u8> {
+    match to {
+        IpAddr::V4(to) => ethernet([0xff; 6], spec.mac).arp_request(spec.ipv4, to),
+        IpAddr::V6(to) => {
+            let group = multicast_mac(solicited_node(to));
+            ethernet(group, spec.mac).neighbor_solicit(source_for(spec, link_local, to), to)
+        }
+    }
+}
+
+/// The headers of a packet to `to`, up to IP.
+pub fn toward(spec: &HostSpec, link_local: Ipv6Addr, mac: [u8; 6], to: IpAddr) -> IpFrame {
+    match to {
+        IpAddr::V4(to) => ethernet(mac, spec.mac).ipv4(spec.ipv4, to),
+        IpAddr::V6(to) => ethernet(mac, spec.mac).ipv6(source_for(spec, link_local, to), to),
+    }
+}
+
+/// The headers of an answer to a datagram, up to IP.
+fn back(spec: &HostSpec, datagram: &Datagram<'_>) -> IpFrame {
+    let link = ethernet(datagram.src_mac, spec.mac);
+    match (datagram.dst, datagram.src) {
+        (IpAddr::V4(own), IpAddr::V4(other)) => link.ipv4(own, other),
+        (IpAddr::V6(own), IpAddr::V6(other)) => link.ipv6(own, other),
+        _ => unreachable!("both addresses of a datagram are of one family"),
+    }
+}
+
+fn source_for(spec: &HostSpec, link_local: Ipv6Addr, to: Ipv6Addr) -> Ipv6Addr {
+    if to.is_unicast_link_local() { link_local } else { spec.ipv6 }
+}

@@ -1,0 +1,96 @@
+//! What a host reads of a frame: untagged ARP, and untagged IPv4 and IPv6 without fragments and extension headers.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+pub const ICMP: u8 = 1;
+pub const TCP: u8 = 6;
+pub const UDP: u8 = 17;
+pub const ICMPV6: u8 = 58;
+
+/// A frame that a host understands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Segment<'a> {
+    /// ARP: who asks or answers, and for which address.
+    Arp { op: u16, sender_mac: [u8; 6], sender: Ipv4Addr, target: Ipv4Addr },
+    /// IP, with what it carries.
+    Ip(Datagram<'a>),
+}
+
+/// An IP packet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Datagram<'a> {
+    pub src_mac: [u8; 6],
+    pub src: IpAddr,
+    pub dst: IpAddr,
+    pub proto: u8,
+    /// The transport header and all behind it.
+    pub body: &'a [u8],
+}
+
+/// A TCP segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tcp<'a> {
+    pub src: u16,
+    pub dst: u16,
+    pub seq: u32,
+    pub ack: u32,
+    pub flags: u8,
+    pub data: &'a [u8],
+}
+
+impl<'a> Segment<'a> {
+    /// Reads a frame; `None` for what hosts do not understand.
+    pub fn parse(frame: &'a [u8]) -> Option<Segment<'a>> {
+        let (link, rest) = frame.split_at_checked(14)?;
+        let src_mac = array(link, 6)?;
+        match u16_at(link, 12)? {
+            0x0806 => Some(Segment::Arp {
+                op: u16_at(rest, 6)?,
+                sender_mac: array(rest, 8)?,
+                sender: Ipv4Addr::from(array::<4>(rest, 14)?),
+                target: Ipv4Addr::from(array::<4>(rest, 24)?),
+            }),
+            0x0800 => {
+                let header = usize::from(rest.first()? & 0xf) * 4;
+                let total = usize::from(u16_at(rest, 2)?);
+                let fragment = u16_at(rest, 6)? & 0x3fff;
+                let body = rest.get(header..total).filter(|_| header >= 20 && fragment == 0 && rest[0] >> 4 == 4)?;
+                let src = IpAddr::from(array::<4>(rest, 12)?);
+                let dst = IpAddr::from(array::<4>(rest, 16)?);
+                Some(Segment::Ip(Datagram { src_mac, src, dst, proto: rest[9], body }))
+            }
+            0x86dd => {
+                let body = rest.get(40..40 + usize::from(u16_at(rest, 4)?))?;
+                let src = IpAddr::from(Ipv6Addr::from(array::<16>(rest, 8)?));
+                let dst = IpAddr::from(Ipv6Addr::from(array::<16>(rest, 24)?));
+                Some(Segment::Ip(Datagram { src_mac, src, dst, proto: rest[6], body }))
+            }
+            _ => None,
+        }
+    }
+}
+
+impl<'a> Tcp<'a> {
+    /// Reads a TCP header and what is behind it.
+    pub fn parse(body: &'a [u8]) -> Option<Tcp<'a>> {
+        let header = usize::from(*body.get(12)? >> 4) * 4;
+        Some(Tcp {
+            src: u16_at(body, 0)?,
+            dst: u16_at(body, 2)?,
+            seq: u32::from_be_bytes(array(body, 4)?),
+            ack: u32::from_be_bytes(array(body, 8)?),
+            flags: body[13],
+            data: body.get(header.max(20)..)?,
+        })
+    }
+}
+
+/// The big-endian number at an offset.
+pub fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
+    array(bytes, at).map(u16::from_be_bytes)
+}
+
+/// The bytes at an offset.
+pub fn array<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
+    bytes.get(at..at + N)?.try_into().ok()
+}

@@ -1,0 +1,118 @@
+//! The control channel of one switch: a connection that can be slow, lossy, cut or half open.
+
+use std::collections::VecDeque;
+
+use crate::random::Random;
+use crate::time::Time;
+
+/// What a controller sees of a switch's connection, in order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ControlEvent {
+    /// The switch has connected. What it sends next begins with a hello.
+    Opened,
+    /// One whole OpenFlow message.
+    Message(Vec<u8>),
+    /// The connection is closed.
+    Closed,
+}
+
+/// What goes wrong with control messages, in both directions.
+///
+/// TCP does neither lose nor repeat messages; these faults stand for switches that do.
+#[derive(Clone, Copy, Debug, PartialEq, Default)]
+pub struct ControlFaults {
+    /// Added to the delay of every message, in nanoseconds.
+    pub delay: Time,
+    /// Up to so much more, by chance. Messages of one direction never overtake each other.
+    pub jitter: Time,
+    /// The probability (0.0 to 1.0) that a message is lost.
+    pub drop: f64,
+    /// The probability (0.0 to 1.0) that a message arrives twice.
+    pub duplicate: f64,
+}
+
+/// Which way a message goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Direction {
+    ToSwitch,
+    ToController,
+}
+
+/// The state of one switch's channel.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Channel {
+    /// Whether a connection stands.
+    pub up: bool,
+    /// Counts connections, so that what was under way in an old one is not taken for the new one's.
+    pub epoch: u64,
+    /// A fault keeps it from connecting.
+    pub cut: bool,
+    /// A fault swallows what is sent either way, and nobody is told.
+    pub half_open: bool,
+    pub faults: ControlFaults,
+    /// Waits for the controller to take it.
+    pub events: VecDeque<ControlEvent>,
+    /// Bytes from the controller that are not a whole message yet.
+    pub input: Vec<u8>,
+    last: [Time; 2],
+}
+
+impl Channel {
+    /// When the copies of a message sent now arrive: none, one or two times.
+    pub fn arrivals(&mut self, now: Time, delay: Time, way: Direction, random: &mut Random) -> Vec<Time> {
+        let faults = self.faults;
+        if self.half_open || (faults.drop > 0.0 && random.chance(faults.drop)) {
+            return Vec::new();
+        }
+        let copies = if faults.duplicate > 0.0 && random.chance(faults.duplicate) { 2 } else { 1 };
+        let jitter = if faults.jitter > 0 { random.below(faults.jitter + 1) } else { 0 };
+        let last = &mut self.last[way as usize];
+        *last = (*last).max(now + delay + faults.delay + jitter);
+        vec![*last; copies]
+    }
+
+    /// Takes the whole messages out of the input. A length below 8 makes the rest of the stream unreadable: it is
+    /// given out as one last message.
+    pub fn messages(&mut self, bytes: &[u8]) -> Vec<Vec<u8>> {
+        self.input.extend_from_slice(bytes);
+        let mut messages = Vec::new();
+        while self.input.len() >= 8 {
+            let length = usize::from(u16::from_be_bytes([self.input[2], self.input[3]]));
+            if length < 8 {
+                messages.push(std::mem::take(&mut self.input));
+            } else if self.input.len() < length {
+                break;
+            } else {
+                let rest = self.input.split_off(length);
+                messages.push(std::mem::replace(&mut self.input, rest));
+            }
+        }
+        messages
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stream_is_cut_into_messages_wherever_it_is_torn() {
+        let stream = [&[4, 2, 0, 10, 0, 0, 0, 1, 7, 7][..], &[4, 0, 0, 8, 0, 0, 0, 2]].concat();
+        let mut channel = Channel::default();
+        let got: Vec<Vec<u8>> = stream.chunks(3).flat_map(|part| channel.messages(part)).collect();
+        assert_eq!(got, vec![stream[..10].to_vec(), stream[10..].to_vec()]);
+    }
+
+    #[test]
+    fn jitter_does_not_reorder() {
+        let mut channel =
+            Channel { faults: ControlFaults { jitter: 1000, ..Default::default() }, ..Default::default() };
+        let mut random = Random::new(3);
+        let mut last = 0;
+        for now in 0..200 {
+            let at = channel.arrivals(now, 5, Direction::ToSwitch, &mut random)[0];
+            assert!(at >= last && at >= now + 5);
+            last = at;
+        }
+    }
+}

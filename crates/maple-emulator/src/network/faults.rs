@@ -1,0 +1,272 @@
+//! What goes wrong on demand: links, ports, switches, control channels, hosts that move.
+
+use maple_wire::{Dpid, PortNo};
+
+use super::{ControlFaults, Event, Network, Wire};
+use crate::switch::Switch;
+
+/// A call names something that the network does not have.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NetworkError {
+    /// No switch of this datapath id.
+    #[error("no switch has the datapath id {0}")]
+    NoSwitch(Dpid),
+    /// No port of this number.
+    #[error("switch {0} has no port {1}")]
+    NoPort(Dpid, PortNo),
+    /// No host of this name.
+    #[error("no host is named {0:?}")]
+    NoHost(String),
+    /// No link between these switches.
+    #[error("switches {0} and {1} are not linked")]
+    NoLink(Dpid, Dpid),
+    /// Something else is plugged in.
+    #[error("port {1} of switch {0} is taken")]
+    PortTaken(Dpid, PortNo),
+    /// A port number that no port can have.
+    #[error("{0} is not a port number")]
+    BadPort(PortNo),
+}
+
+impl Network {
+    /// Takes all links between two switches down or up.
+    ///
+    /// # Errors
+    /// [`NetworkError`] if there are none.
+    pub fn set_link(&mut self, a: Dpid, b: Dpid, up: bool) -> Result<(), NetworkError> {
+        let between = |l: &super::Link| [(a, b), (b, a)].contains(&(l.spec.a.0, l.spec.b.0));
+        if !self.links.iter().any(between) {
+            return Err(NetworkError::NoLink(a, b));
+        }
+        self.links.iter_mut().filter(|l| between(l)).for_each(|l| l.up = up);
+        self.update_carriers(a);
+        self.update_carriers(b);
+        Ok(())
+    }
+
+    /// Takes the links between two switches down.
+    ///
+    /// # Errors
+    /// [`NetworkError`] if there are none.
+    pub fn link_down(&mut self, a: Dpid, b: Dpid) -> Result<(), NetworkError> {
+        self.set_link(a, b, false)
+    }
+
+    /// Takes the links between two switches up.
+    ///
+    /// # Errors
+    /// [`NetworkError`] if there are none.
+    pub fn link_up(&mut self, a: Dpid, b: Dpid) -> Result<(), NetworkError> {
+        self.set_link(a, b, true)
+    }
+
+    /// Has the operator of a switch take a port down or up. At the far end of its link the light goes out as well.
+    ///
+    /// # Errors
+    /// [`NetworkError`] if there is no such port.
+    pub fn set_port(&mut self, dpid: Dpid, port: PortNo, up: bool) -> Result<(), NetworkError> {
+        self.with_port(dpid, port, |switch| switch.set_port_down(port, !up))?;
+        self.update_carriers(dpid);
+        Ok(())
+    }
+
+    /// A switch loses its power for a moment: its rules, its configuration, its connection. It connects again.
+    ///
+    /// # Errors
+    /// [`NetworkError`] if there is no such switch.
+    pub fn restart_switch(&mut self, dpid: Dpid) -> Result<(), NetworkError> {
+        if !self.nodes.contains_key(&dpid) {
+            return Err(NetworkError::NoSwitch(dpid));
+        }
+        self.hang_up(dpid, false);
+        let node = self.nodes.get_mut(&dpid).expect("it was there above");
+        node.switch.restart();
+        node.timer = None;
+        self.update_carriers(dpid);
+        self.reconnect_later(dpid);
+        Ok(())
+    }
+
+    /// Closes a switch's connection and keeps it from connecting until [`Network::mend_control`].
+    ///
+    /// # Errors
+    /// [`NetworkError`] if there is no such switch.
+    pub fn cut_control(&mut self, dpid: Dpid) -> Result<(), NetworkError> {
+        self.nodes.get_mut(&dpid).ok_or(NetworkError::NoSwitch(dpid))?.channel.cut = true;
+        self.hang_up(dpid, false);
+        Ok(())
+    }
+
+    /// Swallows all that a switch and its controller send each other, without telling either, until
+    /// [`Network::mend_control`].
+    ///
+    /// # Errors
+    /// [`NetworkError`] if there is no such switch.
+    pub fn half_open_control(&mut self, dpid: Dpid) -> Result<(), NetworkError> {
+        self.nodes.get_mut(&dpid).ok_or(NetworkError::NoSwitch(dpid))?.channel.half_open = true;
+        Ok(())
+    }
+
+    /// Ends what [`Network::cut_control`] and [`Network::half_open_control`] began. A connection that was half open
+    /// is closed, for what it lost can't be had again; the switch connects anew.
+    ///
+    /// # Errors
+    /// [`NetworkError`] if there is no such switch.
+    pub fn mend_control(&mut self, dpid: Dpid) -> Result<(), NetworkError> {
+        let channel = &mut self.nodes.get_mut(&dpid).ok_or(NetworkError::NoSwitch(dpid))?.channel;
+        let was_half_open = std::mem::take(&mut channel.half_open);
+        let was_cut = std::mem::take(&mut channel.cut);
+        if was_half_open {
+            self.hang_up(dpid, false);
+        }
+        if was_half_open || was_cut {
+            self.reconnect_later(dpid);
+        }
+        Ok(())
+    }
+
+    /// Makes a switch's control channel slow or unreliable, from now on; the default mends it.
+    ///
+    /// # Errors
+    /// [`NetworkError`] if there is no such switch.
+    pub fn control_faults(&mut self, dpid: Dpid, faults: ControlFaults) -> Result<(), NetworkError> {
+        self.nodes.get_mut(&dpid).ok_or(NetworkError::NoSwitch(dpid))?.channel.faults = faults;
+        Ok(())
+    }
+
+    /// Unplugs a host and plugs it into a port of a switch, which is added if it is not there. The host says
+    /// nothing of it; [`Network::announce`] makes it.
+    ///
+    /// # Errors
+    /// [`NetworkError`] if there is no such host or switch, or something else is plugged in there.
+    pub fn move_host(&mut self, host: &str, dpid: Dpid, port: PortNo) -> Result<(), NetworkError> {
+        let at = self.hosts.iter().position(|node| node.host.spec().name == host);
+        let at = at.ok_or_else(|| NetworkError::NoHost(host.to_string()))?;
+        if !self.nodes.contains_key(&dpid) {
+            return Err(NetworkError::NoSwitch(dpid));
+        }
+        if !port.is_physical() || port.0 >= 0xff00 {
+            return Err(NetworkError::BadPort(port));
+        }
+        if self.wires.get(&(dpid, port)).is_some_and(|wire| *wire != Wire::Host(at)) {
+            return Err(NetworkError::PortTaken(dpid, port));
+        }
+        let spec = self.hosts[at].host.spec_mut();
+        let old = (spec.switch, spec.port);
+        (spec.switch, spec.port) = (dpid, port);
+        self.wires.remove(&old);
+        self.wires.insert((dpid, port), Wire::Host(at));
+        if old != (dpid, port) {
+            self.with_port(old.0, old.1, |switch| switch.set_link(old.1, false))?;
+        }
+        let now = self.now;
+        let node = self.nodes.get_mut(&dpid).expect("it was there above");
+        let outgoing = node.switch.add_port(now, port);
+        self.carry_out(dpid, outgoing, None);
+        Ok(())
+    }
+
+    fn with_port(
+        &mut self,
+        dpid: Dpid,
+        port: PortNo,
+        change: impl FnOnce(&mut Switch) -> Vec<crate::switch::Outgoing>,
+    ) -> Result<(), NetworkError> {
+        let node = self.nodes.get_mut(&dpid).ok_or(NetworkError::NoSwitch(dpid))?;
+        if !node.switch.ports().contains_key(&port) {
+            return Err(NetworkError::NoPort(dpid, port));
+        }
+        let outgoing = change(&mut node.switch);
+        self.carry_out(dpid, outgoing, None);
+        Ok(())
+    }
+
+    /// Tells both ends of each link of a switch whether there is light: the link is up and neither end is taken
+    /// down by its operator.
+    pub(super) fn update_carriers(&mut self, dpid: Dpid) {
+        let ends: Vec<_> = self
+            .links
+            .iter()
+            .filter(|l| l.spec.a.0 == dpid || l.spec.b.0 == dpid)
+            .map(|l| (l.spec.a, l.spec.b, l.up))
+            .collect();
+        for (a, b, up) in ends {
+            for ((dpid, port), far) in [(a, b), (b, a)] {
+                let light = up && self.operator_allows(far.0, far.1);
+                if let Some(node) = self.nodes.get_mut(&dpid) {
+                    let outgoing = node.switch.set_link(port, light);
+                    self.carry_out(dpid, outgoing, None);
+                }
+            }
+        }
+    }
+
+    fn operator_allows(&self, dpid: Dpid, port: PortNo) -> bool {
+        let port = self.nodes.get(&dpid).and_then(|node| node.switch.ports().get(&port));
+        port.is_some_and(|p| p.description.config & maple_wire::Port::CONFIG_DOWN == 0)
+    }
+
+    /// Does something at a later time, in order with everything else that happens then.
+    pub fn schedule(&mut self, at: crate::time::Time, fault: Fault) {
+        self.at(at.max(self.now), Event::Fault(fault));
+    }
+
+    /// Does what a fault says now.
+    ///
+    /// # Errors
+    /// [`NetworkError`] if it names something that is not there.
+    pub fn inflict(&mut self, fault: Fault) -> Result<(), NetworkError> {
+        match fault {
+            Fault::Link { a, b, up } => self.set_link(a, b, up),
+            Fault::Port { dpid, port, up } => self.set_port(dpid, port, up),
+            Fault::Restart(dpid) => self.restart_switch(dpid),
+            Fault::CutControl(dpid) => self.cut_control(dpid),
+            Fault::HalfOpenControl(dpid) => self.half_open_control(dpid),
+            Fault::MendControl(dpid) => self.mend_control(dpid),
+            Fault::Control(dpid, faults) => self.control_faults(dpid, faults),
+            Fault::Move { host, dpid, port } => self.move_host(&host, dpid, port),
+        }
+    }
+}
+
+/// One thing that goes wrong, or right again.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Fault {
+    /// The links between two switches go down or come up.
+    Link {
+        /// One switch.
+        a: Dpid,
+        /// The other.
+        b: Dpid,
+        /// Whether they come up.
+        up: bool,
+    },
+    /// A port is taken down or up by its operator.
+    Port {
+        /// The switch.
+        dpid: Dpid,
+        /// The port.
+        port: PortNo,
+        /// Whether it comes up.
+        up: bool,
+    },
+    /// A switch restarts with empty tables.
+    Restart(Dpid),
+    /// A control connection closes and stays closed.
+    CutControl(Dpid),
+    /// A control connection swallows everything.
+    HalfOpenControl(Dpid),
+    /// A control connection is as it should be again.
+    MendControl(Dpid),
+    /// A control channel gets slow or unreliable.
+    Control(Dpid, ControlFaults),
+    /// A host moves.
+    Move {
+        /// Its name.
+        host: String,
+        /// The switch that it moves to.
+        dpid: Dpid,
+        /// The port there.
+        port: PortNo,
+    },
+}

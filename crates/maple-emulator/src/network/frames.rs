@@ -1,0 +1,219 @@
+//! Frames on their way: from hosts, over wires, through switches, to hosts.
+
+use maple_wire::msg::Message;
+use maple_wire::{Dpid, PortNo};
+
+use super::log::{Delivery, Drop, Entry, FrameId, Hop, Origin, Outcome};
+use super::{Event, Network, NetworkError, Wire};
+use crate::host::{FlowId, Kind};
+use crate::switch::{Outgoing, Step};
+use crate::traffic;
+
+/// One copy of a frame between two places.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct InFlight {
+    pub id: FrameId,
+    pub frame: Vec<u8>,
+    pub path: Vec<Hop>,
+}
+
+/// The frame that a switch was given when it caused something.
+#[derive(Clone, Debug)]
+pub(super) struct Cause {
+    pub flight: InFlight,
+    pub in_port: PortNo,
+}
+
+impl Network {
+    /// Puts a frame into the network at a switch's port, as whoever is plugged in there would.
+    ///
+    /// # Errors
+    /// [`NetworkError`] if there is no such port.
+    pub fn inject(&mut self, dpid: Dpid, port: PortNo, frame: Vec<u8>) -> Result<FrameId, NetworkError> {
+        let node = self.nodes.get(&dpid).ok_or(NetworkError::NoSwitch(dpid))?;
+        if !node.switch.ports().contains_key(&port) {
+            return Err(NetworkError::NoPort(dpid, port));
+        }
+        Ok(self.enter(Origin::Port(dpid, port), frame, self.options.host_delay))
+    }
+
+    /// Puts a frame into the network as if this host had sent it.
+    ///
+    /// # Errors
+    /// [`NetworkError`] if there is no such host.
+    pub fn inject_from(&mut self, host: &str, frame: Vec<u8>) -> Result<FrameId, NetworkError> {
+        let spec = self.host(host).ok_or_else(|| NetworkError::NoHost(host.to_string()))?.spec();
+        let (dpid, port) = (spec.switch, spec.port);
+        self.inject(dpid, port, frame)
+    }
+
+    /// Has a host open a flow to another host, over IPv4 or, with `ipv6`, over IPv6.
+    ///
+    /// # Errors
+    /// [`NetworkError`] if one of them does not exist.
+    pub fn open_flow(&mut self, src: &str, dst: &str, kind: Kind, ipv6: bool) -> Result<FlowId, NetworkError> {
+        let find = |name: &str| {
+            let at = self.hosts.iter().position(|node| node.host.spec().name == name);
+            at.ok_or_else(|| NetworkError::NoHost(name.to_string()))
+        };
+        let (src, dst) = (find(src)?, find(dst)?);
+        let spec = self.hosts[dst].host.spec();
+        let to = if ipv6 { spec.ipv6.into() } else { spec.ipv4.into() };
+        let mut out = Vec::new();
+        let id = self.hosts[src].host.open(self.now, to, kind, &mut out);
+        self.host_sends(src, out);
+        Ok(id)
+    }
+
+    /// Has a host send a gratuitous ARP, as one does that was moved.
+    ///
+    /// # Errors
+    /// [`NetworkError`] if there is no such host.
+    pub fn announce(&mut self, host: &str) -> Result<(), NetworkError> {
+        let at = self.hosts.iter().position(|node| node.host.spec().name == host);
+        let at = at.ok_or_else(|| NetworkError::NoHost(host.to_string()))?;
+        let mut out = Vec::new();
+        self.hosts[at].host.announce(&mut out);
+        self.host_sends(at, out);
+        Ok(())
+    }
+
+    pub(super) fn host_sends(&mut self, at: usize, frames: Vec<Vec<u8>>) {
+        let spec = self.hosts[at].host.spec();
+        let origin = Origin::Port(spec.switch, spec.port);
+        for frame in frames {
+            if let Some(key) = traffic::classify(&frame, |mac| self.host_with(mac)) {
+                self.pairs.entry(key).or_default().sent += 1;
+            }
+            self.enter(origin, frame, self.options.host_delay);
+        }
+        self.schedule_host(at);
+    }
+
+    fn host_with(&self, mac: [u8; 6]) -> Option<String> {
+        self.hosts().map(|host| host.spec()).find(|spec| spec.mac == mac).map(|spec| spec.name.clone())
+    }
+
+    fn enter(&mut self, origin: Origin, frame: Vec<u8>, delay: u64) -> FrameId {
+        let flight = self.new_frame(origin, frame);
+        let id = flight.id;
+        if let Origin::Port(dpid, port) = origin {
+            self.at(self.now + delay, Event::AtSwitch(dpid, port, flight));
+        }
+        id
+    }
+
+    /// Gives a frame its id and writes it into the log.
+    pub(super) fn new_frame(&mut self, origin: Origin, frame: Vec<u8>) -> InFlight {
+        self.frames += 1;
+        let id = FrameId(self.frames);
+        self.log.enter(Entry { id, origin, at: self.now, frame: frame.clone() });
+        InFlight { id, frame, path: Vec::new() }
+    }
+
+    pub(super) fn frame_at_switch(&mut self, dpid: Dpid, port: PortNo, flight: InFlight) {
+        if flight.path.len() >= self.options.max_hops {
+            self.note(&flight, Outcome::Dropped(dpid, Drop::Loop));
+            return;
+        }
+        let now = self.now;
+        let Some(node) = self.nodes.get_mut(&dpid) else { return };
+        let outgoing = node.switch.receive(now, port, &flight.frame);
+        self.carry_out(dpid, outgoing, Some(Cause { flight, in_port: port }));
+    }
+
+    /// Carries out what a switch wants done, on behalf of the frame that caused it, if one did.
+    pub(super) fn carry_out(&mut self, dpid: Dpid, outgoing: Vec<Outgoing>, cause: Option<Cause>) {
+        let record = self.nodes[&dpid].switch.record().clone();
+        for item in outgoing {
+            match item {
+                Outgoing::Message { xid, message } => {
+                    if let (Message::PacketIn(packet_in), Some(cause)) = (&message, &cause) {
+                        let flight = through(cause, dpid, &record.steps, None, cause.flight.frame.clone());
+                        self.note(&flight, Outcome::Controller(dpid));
+                        self.punted.put(&packet_in.data, flight);
+                    }
+                    self.send_to_controller(dpid, xid, &message);
+                }
+                Outgoing::Frame { port, frame, .. } => {
+                    if let Some(cause) = &cause {
+                        let flight = through(cause, dpid, &record.steps, Some(port), frame);
+                        self.leave(dpid, port, flight);
+                    }
+                }
+                Outgoing::Close => self.closed_by_switch(dpid),
+            }
+        }
+        if let Some(cause) = &cause {
+            let flight = through(cause, dpid, &record.steps, None, cause.flight.frame.clone());
+            for why in record.lost {
+                self.note(&flight, Outcome::Dropped(dpid, Drop::Switch(why)));
+            }
+        }
+        self.schedule_switch(dpid);
+    }
+
+    /// A copy leaves a switch by a port: onto a link, to a host, or into the open.
+    fn leave(&mut self, dpid: Dpid, port: PortNo, flight: InFlight) {
+        let copies = self.copies.entry(flight.id).or_default();
+        *copies += 1;
+        if *copies > self.options.max_copies {
+            if *copies == self.options.max_copies + 1 {
+                self.note(&flight, Outcome::Dropped(dpid, Drop::Storm));
+            }
+            return;
+        }
+        if self.copies.len() > COPIES_KEPT {
+            self.copies.pop_first();
+        }
+        match self.wires.get(&(dpid, port)) {
+            None => self.note(&flight, Outcome::Egress { dpid, port, host: None }),
+            Some(Wire::Host(_)) => {
+                self.at(self.now + self.options.host_delay, Event::AtHost(dpid, port, flight));
+            }
+            Some(Wire::Link(link)) => {
+                let link = &self.links[*link];
+                if !link.up {
+                    self.note(&flight, Outcome::Dropped(dpid, Drop::LinkDown));
+                    return;
+                }
+                let (to, to_port) = if link.spec.a == (dpid, port) { link.spec.b } else { link.spec.a };
+                self.at(self.now + link.spec.delay, Event::AtSwitch(to, to_port, flight));
+            }
+        }
+    }
+
+    pub(super) fn frame_at_host(&mut self, dpid: Dpid, port: PortNo, flight: InFlight) {
+        let Some(Wire::Host(at)) = self.wires.get(&(dpid, port)).copied() else {
+            // The host was unplugged meanwhile.
+            self.note(&flight, Outcome::Egress { dpid, port, host: None });
+            return;
+        };
+        let spec = self.hosts[at].host.spec();
+        let (name, mac) = (spec.name.clone(), spec.mac);
+        if flight.frame.starts_with(&mac)
+            && let Some(key) = traffic::classify(&flight.frame, |mac| self.host_with(mac))
+        {
+            self.pairs.entry(key).or_default().delivered += 1;
+        }
+        self.note(&flight, Outcome::Egress { dpid, port, host: Some(name) });
+        let mut out = Vec::new();
+        self.hosts[at].host.receive(self.now, &flight.frame, &mut out);
+        self.host_sends(at, out);
+    }
+
+    fn note(&mut self, flight: &InFlight, outcome: Outcome) {
+        let InFlight { id, frame, path } = flight.clone();
+        self.log.deliver(Delivery { id, at: self.now, outcome, frame, path });
+    }
+}
+
+/// For how many frames copies are counted; older ones have long arrived.
+const COPIES_KEPT: usize = 10_000;
+
+/// The copy of a frame that has gone through one more switch.
+fn through(cause: &Cause, dpid: Dpid, steps: &[Step], out_port: Option<PortNo>, frame: Vec<u8>) -> InFlight {
+    let mut path = cause.flight.path.clone();
+    path.push(Hop { dpid, in_port: cause.in_port, steps: steps.to_vec(), out_port });
+    InFlight { id: cause.flight.id, frame, path }
+}

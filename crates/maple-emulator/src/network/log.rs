@@ -1,0 +1,172 @@
+//! What became of every frame: where it entered, where it came out and with which headers, where it was lost.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use maple_wire::{Dpid, PortNo};
+
+use crate::switch::{Lost, Step};
+use crate::time::Time;
+
+/// Names one frame that entered the network; all its copies share it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FrameId(pub u64);
+
+/// A switch that a frame went through.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hop {
+    /// The switch.
+    pub dpid: Dpid,
+    /// The port that it came in by; [`PortNo::CONTROLLER`] where a packet-out put it there.
+    pub in_port: PortNo,
+    /// The rules that it met.
+    pub steps: Vec<Step>,
+    /// The port that this copy left by; `None` where it did not leave.
+    pub out_port: Option<PortNo>,
+}
+
+/// Where a frame comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// A host sent it, or a test at a host's port: the switch and port that it enters by.
+    Port(Dpid, PortNo),
+    /// A packet-out to this switch whose bytes no earlier packet-in had (LLDP, say).
+    Controller(Dpid),
+}
+
+/// A frame that entered the network.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Its id.
+    pub id: FrameId,
+    /// Where it entered.
+    pub origin: Origin,
+    /// When.
+    pub at: Time,
+    /// Its bytes.
+    pub frame: Vec<u8>,
+}
+
+/// What became of one copy of a frame.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Delivery {
+    /// The frame's id.
+    pub id: FrameId,
+    /// When it happened.
+    pub at: Time,
+    /// What happened.
+    pub outcome: Outcome,
+    /// The bytes of this copy, as rules have changed them.
+    pub frame: Vec<u8>,
+    /// The switches that it went through, packet-outs included.
+    pub path: Vec<Hop>,
+}
+
+/// What became of one copy of a frame.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Outcome {
+    /// It left the network by this port of this switch, with this host behind it or none.
+    Egress {
+        /// The switch.
+        dpid: Dpid,
+        /// The port.
+        port: PortNo,
+        /// The host's name.
+        host: Option<String>,
+    },
+    /// A switch sent it to its controller.
+    Controller(Dpid),
+    /// It went no further.
+    Dropped(Dpid, Drop),
+}
+
+/// Why a copy of a frame went no further.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Drop {
+    /// The switch lost it.
+    Switch(Lost),
+    /// The link went down, or its far end was.
+    LinkDown,
+    /// It went through more switches than the limit: a loop.
+    Loop,
+    /// More copies of one frame than the limit: a broadcast storm.
+    Storm,
+}
+
+/// The last frames that entered and what became of them. When full, the oldest go.
+#[derive(Clone, Debug)]
+pub struct DeliveryLog {
+    entries: VecDeque<Entry>,
+    deliveries: VecDeque<Delivery>,
+    limit: usize,
+    /// How many entries and deliveries are no longer here.
+    pub forgotten: u64,
+}
+
+impl DeliveryLog {
+    /// A log of at most `limit` entries and as many deliveries.
+    pub fn new(limit: usize) -> DeliveryLog {
+        DeliveryLog { entries: VecDeque::new(), deliveries: VecDeque::new(), limit, forgotten: 0 }
+    }
+
+    /// The frames that entered, in order.
+    pub fn entries(&self) -> impl DoubleEndedIterator<Item = &Entry> {
+        self.entries.iter()
+    }
+
+    /// What became of them, in order.
+    pub fn deliveries(&self) -> impl DoubleEndedIterator<Item = &Delivery> {
+        self.deliveries.iter()
+    }
+
+    /// What became of one frame, in order.
+    pub fn of(&self, id: FrameId) -> impl Iterator<Item = &Delivery> {
+        self.deliveries.iter().filter(move |d| d.id == id)
+    }
+
+    /// Where one frame came out, and with which bytes: switch, port and frame of each copy that left the network.
+    /// This is what a policy's answer is to be compared with.
+    pub fn egress(&self, id: FrameId) -> BTreeSet<(Dpid, PortNo, Vec<u8>)> {
+        self.of(id)
+            .filter_map(|d| match &d.outcome {
+                Outcome::Egress { dpid, port, .. } => Some((*dpid, *port, d.frame.clone())),
+                _ => None,
+            })
+            .collect()
+    }
+
+    /// How many copies of one frame came out, two at one port counted twice.
+    pub fn copies(&self, id: FrameId) -> usize {
+        self.of(id).filter(|d| matches!(d.outcome, Outcome::Egress { .. })).count()
+    }
+
+    /// The ids of the frames with these bytes that entered by this port, in order.
+    pub fn entered(&self, dpid: Dpid, port: PortNo, frame: &[u8]) -> Vec<FrameId> {
+        let fits = |e: &&Entry| e.origin == Origin::Port(dpid, port) && e.frame == frame;
+        self.entries.iter().filter(fits).map(|e| e.id).collect()
+    }
+
+    /// Forgets everything.
+    pub fn clear(&mut self) {
+        self.forgotten += (self.entries.len() + self.deliveries.len()) as u64;
+        self.entries.clear();
+        self.deliveries.clear();
+    }
+
+    pub(super) fn enter(&mut self, entry: Entry) {
+        if self.entries.len() >= self.limit && self.entries.pop_front().is_some() {
+            self.forgotten += 1;
+        }
+        if self.limit > 0 {
+            self.entries.push_back(entry);
+        }
+    }
+
+    pub(super) fn deliver(&mut self, delivery: Delivery) {
+        if self.deliveries.len() >= self.limit && self.deliveries.pop_front().is_some() {
+            self.forgotten += 1;
+        }
+        if self.limit > 0 {
+            self.deliveries.push_back(delivery);
+        }
+    }
+}

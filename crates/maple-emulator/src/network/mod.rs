@@ -1,0 +1,368 @@
+//! A whole network in simulated time: switches, hosts, links, control channels, and everything that goes wrong.
+//!
+//! The network is a queue of events, ordered by time and then by the order in which they were made, so one topology,
+//! one seed and one sequence of calls give one run. It does nothing by itself: [`Network::run_until`] lets time pass.
+//! The controller's side of every channel is two calls, [`Network::take_control`] and [`Network::from_controller`].
+//!
+//! ```text
+//!   host ── wire ── switch ── link ── switch ── wire ── host        frames, DeliveryLog
+//!                     │ control delay
+//!        take_control / from_controller                             whole OpenFlow messages
+//! ```
+//!
+//! A frame keeps its [`FrameId`] through the switches and also through the controller: a packet-out with the bytes
+//! of an earlier packet-in goes on as that frame, on the path that led there. Where several frames have the same
+//! bytes the last one that came to the controller is meant, so tests that ask where a frame went give each its own
+//! payload.
+
+use std::cmp::{Ordering, Reverse};
+use std::collections::{BTreeMap, BinaryHeap};
+
+use maple_wire::{Dpid, PortNo, Version};
+
+use crate::host::Host;
+use crate::random::Random;
+use crate::switch::{Switch, SwitchOptions};
+use crate::time::{MICROSECOND, MILLISECOND, Time};
+use crate::topology::{LinkSpec, Topology};
+use crate::traffic::{PairCounters, PairKey};
+
+mod channel;
+mod control;
+mod faults;
+mod frames;
+mod log;
+mod punted;
+
+#[cfg(test)]
+mod tests;
+
+pub use channel::{ControlEvent, ControlFaults};
+pub use faults::{Fault, NetworkError};
+pub use log::{Delivery, DeliveryLog, Drop, Entry, FrameId, Hop, Origin, Outcome};
+
+use channel::Channel;
+use frames::InFlight;
+use punted::Punted;
+
+/// How a network behaves.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NetworkOptions {
+    /// What the switches speak.
+    pub version: Version,
+    /// What the switches can hold.
+    pub switch: SwitchOptions,
+    /// Decides everything that is left to chance.
+    pub seed: u64,
+    /// How long a control message takes, one way.
+    pub control_delay: Time,
+    /// How long a frame takes between a host and its switch.
+    pub host_delay: Time,
+    /// How long a switch waits before it connects again.
+    pub reconnect_delay: Time,
+    /// Whether switches connect by themselves; without it [`Network::connect`] does it.
+    pub connects: bool,
+    /// Through how many switches a frame may go.
+    pub max_hops: usize,
+    /// How many copies of one frame there may be.
+    pub max_copies: usize,
+    /// How many entries and how many deliveries the log keeps.
+    pub log_limit: usize,
+}
+
+impl NetworkOptions {
+    /// The usual behaviour: 1 µs to hosts, 50 µs to the controller, reconnects after 10 ms, 64 hops, 4,096 copies,
+    /// a log of 100,000, seed 0.
+    pub fn new(version: Version) -> NetworkOptions {
+        NetworkOptions {
+            version,
+            switch: SwitchOptions::default(),
+            seed: 0,
+            control_delay: 50 * MICROSECOND,
+            host_delay: MICROSECOND,
+            reconnect_delay: 10 * MILLISECOND,
+            connects: true,
+            max_hops: 64,
+            max_copies: 4_096,
+            log_limit: 100_000,
+        }
+    }
+}
+
+/// A simulated network.
+#[derive(Debug)]
+pub struct Network {
+    options: NetworkOptions,
+    now: Time,
+    random: Random,
+    queue: BinaryHeap<Reverse<Scheduled>>,
+    made: u64,
+    nodes: BTreeMap<Dpid, Node>,
+    hosts: Vec<HostNode>,
+    links: Vec<Link>,
+    wires: BTreeMap<(Dpid, PortNo), Wire>,
+    punted: Punted,
+    frames: u64,
+    copies: BTreeMap<FrameId, usize>,
+    log: DeliveryLog,
+    pairs: BTreeMap<PairKey, PairCounters>,
+    failed_faults: Vec<NetworkError>,
+}
+
+/// A switch and its channel.
+#[derive(Debug)]
+struct Node {
+    switch: Switch,
+    channel: Channel,
+    timer: Option<Time>,
+}
+
+#[derive(Debug)]
+struct HostNode {
+    host: Host,
+    timer: Option<Time>,
+}
+
+/// A link between two switches, and whether it is up.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Link {
+    /// What it is.
+    pub spec: LinkSpec,
+    /// Whether it carries frames.
+    pub up: bool,
+}
+
+/// What is plugged into a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wire {
+    Link(usize),
+    Host(usize),
+}
+
+#[derive(Debug)]
+struct Scheduled {
+    at: Time,
+    order: u64,
+    event: Event,
+}
+
+impl PartialEq for Scheduled {
+    fn eq(&self, other: &Scheduled) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Scheduled {}
+
+impl PartialOrd for Scheduled {
+    fn partial_cmp(&self, other: &Scheduled) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Scheduled {
+    /// By time, and where that is equal by the order in which they were made, which is unique.
+    fn cmp(&self, other: &Scheduled) -> Ordering {
+        (self.at, self.order).cmp(&(other.at, other.order))
+    }
+}
+
+/// All that can happen by itself.
+#[derive(Debug)]
+enum Event {
+    /// A frame reaches a switch's port.
+    AtSwitch(Dpid, PortNo, InFlight),
+    /// A frame reaches the host that is plugged in there.
+    AtHost(Dpid, PortNo, InFlight),
+    /// A control message of a connection reaches the switch.
+    ControlToSwitch(Dpid, u64, Vec<u8>),
+    /// A control message of a connection reaches the controller.
+    ControlToController(Dpid, u64, Vec<u8>),
+    /// A switch wants to connect.
+    Connect(Dpid, u64),
+    /// A rule's timeout may be over.
+    SwitchTimer(Dpid),
+    /// A host's timer is due.
+    HostTimer(usize),
+    /// Something goes wrong that was asked for before.
+    Fault(Fault),
+}
+
+impl Network {
+    /// A network of this topology whose switches speak `version`, at time 0.
+    pub fn new(topology: &Topology, version: Version) -> Network {
+        Network::with_options(topology, NetworkOptions::new(version))
+    }
+
+    /// A network with everything said.
+    pub fn with_options(topology: &Topology, options: NetworkOptions) -> Network {
+        let mut network = Network {
+            now: 0,
+            random: Random::new(options.seed),
+            queue: BinaryHeap::new(),
+            made: 0,
+            nodes: BTreeMap::new(),
+            hosts: topology.hosts.iter().map(|h| HostNode { host: Host::new(h.clone()), timer: None }).collect(),
+            links: topology.links.iter().map(|spec| Link { spec: spec.clone(), up: true }).collect(),
+            wires: BTreeMap::new(),
+            punted: Punted::default(),
+            frames: 0,
+            copies: BTreeMap::new(),
+            log: DeliveryLog::new(options.log_limit),
+            pairs: BTreeMap::new(),
+            failed_faults: Vec::new(),
+            options,
+        };
+        for spec in &topology.switches {
+            let mut switch = Switch::new(spec.dpid, network.options.version, network.options.switch);
+            for port in topology.ports(spec.dpid) {
+                switch.add_port(0, port);
+            }
+            network.nodes.insert(spec.dpid, Node { switch, channel: Channel::default(), timer: None });
+            if network.options.connects {
+                network.at(0, Event::Connect(spec.dpid, 0));
+            }
+        }
+        for (i, link) in topology.links.iter().enumerate() {
+            network.wires.insert(link.a, Wire::Link(i));
+            network.wires.insert(link.b, Wire::Link(i));
+        }
+        for (i, host) in topology.hosts.iter().enumerate() {
+            network.wires.insert((host.switch, host.port), Wire::Host(i));
+        }
+        network
+    }
+
+    /// The present.
+    pub fn now(&self) -> Time {
+        self.now
+    }
+
+    /// The datapath ids of its switches, in rising order.
+    pub fn dpids(&self) -> impl Iterator<Item = Dpid> {
+        self.nodes.keys().copied()
+    }
+
+    /// A switch.
+    pub fn switch(&self, dpid: Dpid) -> Option<&Switch> {
+        self.nodes.get(&dpid).map(|node| &node.switch)
+    }
+
+    /// The hosts, in the topology's order.
+    pub fn hosts(&self) -> impl Iterator<Item = &Host> {
+        self.hosts.iter().map(|node| &node.host)
+    }
+
+    /// The host of this name.
+    pub fn host(&self, name: &str) -> Option<&Host> {
+        self.hosts().find(|host| host.spec().name == name)
+    }
+
+    /// The links, in the topology's order.
+    pub fn links(&self) -> &[Link] {
+        &self.links
+    }
+
+    /// What became of the frames.
+    pub fn log(&self) -> &DeliveryLog {
+        &self.log
+    }
+
+    /// Forgets the log, for instance between two tests on one network.
+    pub fn clear_log(&mut self) {
+        self.log.clear();
+    }
+
+    /// Frames sent and delivered between each pair of hosts, by kind.
+    pub fn pairs(&self) -> &BTreeMap<PairKey, PairCounters> {
+        &self.pairs
+    }
+
+    /// What scheduled faults named that was not there when their time came.
+    pub fn failed_faults(&self) -> &[NetworkError] {
+        &self.failed_faults
+    }
+
+    /// When the next event is.
+    pub fn next_event(&self) -> Option<Time> {
+        self.queue.peek().map(|Reverse(scheduled)| scheduled.at)
+    }
+
+    /// Does the next event, and says whether there was one.
+    pub fn step(&mut self) -> bool {
+        let Some(Reverse(scheduled)) = self.queue.pop() else { return false };
+        self.now = self.now.max(scheduled.at);
+        match scheduled.event {
+            Event::AtSwitch(dpid, port, flight) => self.frame_at_switch(dpid, port, flight),
+            Event::AtHost(dpid, port, flight) => self.frame_at_host(dpid, port, flight),
+            Event::ControlToSwitch(dpid, epoch, bytes) => self.control_at_switch(dpid, epoch, &bytes),
+            Event::ControlToController(dpid, epoch, bytes) => self.control_at_controller(dpid, epoch, bytes),
+            Event::Connect(dpid, epoch) => self.try_connect(dpid, epoch),
+            Event::SwitchTimer(dpid) => self.switch_timer(dpid),
+            Event::HostTimer(at) => self.host_timer(at),
+            Event::Fault(fault) => {
+                let failed = self.inflict(fault).err();
+                self.failed_faults.extend(failed);
+            }
+        }
+        true
+    }
+
+    /// Does all events up to and including time `until`; it is `until` then.
+    pub fn run_until(&mut self, until: Time) {
+        while self.next_event().is_some_and(|at| at <= until) {
+            self.step();
+        }
+        self.now = self.now.max(until);
+    }
+
+    /// Lets so much time pass.
+    pub fn run_for(&mut self, span: Time) {
+        self.run_until(self.now + span);
+    }
+
+    fn at(&mut self, at: Time, event: Event) {
+        self.made += 1;
+        self.queue.push(Reverse(Scheduled { at, order: self.made, event }));
+    }
+
+    /// Sees to it that a switch gets its turn when its next rule may expire.
+    fn schedule_switch(&mut self, dpid: Dpid) {
+        let Some(node) = self.nodes.get_mut(&dpid) else { return };
+        let Some(next) = node.switch.next_timeout() else { return };
+        if node.timer.is_none_or(|timer| next < timer) {
+            node.timer = Some(next);
+            self.at(next, Event::SwitchTimer(dpid));
+        }
+    }
+
+    fn switch_timer(&mut self, dpid: Dpid) {
+        let now = self.now;
+        let Some(node) = self.nodes.get_mut(&dpid) else { return };
+        if node.timer.is_some_and(|timer| timer <= now) {
+            node.timer = None;
+        }
+        let outgoing = node.switch.advance(now);
+        self.carry_out(dpid, outgoing, None);
+    }
+
+    fn schedule_host(&mut self, at: usize) {
+        let node = &mut self.hosts[at];
+        let Some(next) = node.host.next_timer() else { return };
+        if node.timer.is_none_or(|timer| next < timer) {
+            node.timer = Some(next);
+            self.at(next, Event::HostTimer(at));
+        }
+    }
+
+    fn host_timer(&mut self, at: usize) {
+        let now = self.now;
+        let node = &mut self.hosts[at];
+        if node.timer.is_some_and(|timer| timer <= now) {
+            node.timer = None;
+        }
+        let mut out = Vec::new();
+        node.host.poll(now, &mut out);
+        self.host_sends(at, out);
+    }
+}

@@ -1,0 +1,38 @@
+//! Frames that are with the controller, so that a packet-out can be told from a new frame.
+
+use std::collections::VecDeque;
+
+use rustc_hash::FxHashMap;
+
+use super::frames::InFlight;
+
+/// How many frames are remembered.
+const LIMIT: usize = 8_192;
+
+/// The frames of the last packet-ins, by the bytes that the controller got.
+#[derive(Debug, Default)]
+pub(super) struct Punted {
+    frames: FxHashMap<Vec<u8>, (u64, InFlight)>,
+    order: VecDeque<(u64, Vec<u8>)>,
+    count: u64,
+}
+
+impl Punted {
+    /// A frame goes to the controller, which sees `data` of it.
+    pub fn put(&mut self, data: &[u8], flight: InFlight) {
+        self.count += 1;
+        self.order.push_back((self.count, data.to_vec()));
+        self.frames.insert(data.to_vec(), (self.count, flight));
+        if self.order.len() > LIMIT {
+            let (number, data) = self.order.pop_front().expect("the queue is longer than its limit");
+            if self.frames.get(&data).is_some_and(|(newest, _)| *newest == number) {
+                self.frames.remove(&data);
+            }
+        }
+    }
+
+    /// The last frame of which the controller saw these bytes.
+    pub fn get(&self, data: &[u8]) -> Option<&InFlight> {
+        self.frames.get(data).map(|(_, flight)| flight)
+    }
+}

@@ -1,0 +1,271 @@
+//! The controller's connection: greeting, requests and their answers, roles, and what is sent unasked.
+
+use maple_wire::msg::{AsyncConfig, ErrorMsg, Features, Hello, PacketInReason, PortMod, PortReason, QueueConfig, Role};
+use maple_wire::msg::{Header, SwitchConfig};
+use maple_wire::{Error, Message, PortNo, Version};
+
+use super::refusal::Refusal;
+use super::{Config, Outgoing, Removal, Switch};
+use crate::time::Time;
+
+/// How many bytes of a refused request an error message repeats; the specifications ask for 64 at least.
+const ERROR_DATA: usize = 128;
+
+/// What the switch keeps of its connection.
+#[derive(Clone, Debug)]
+pub(super) struct Connection {
+    state: State,
+    role: u32,
+    generation: Option<u64>,
+    unasked: AsyncConfig,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Down,
+    /// Our hello is out, the other has not come.
+    Greeting,
+    Up,
+}
+
+impl Default for Connection {
+    fn default() -> Connection {
+        // 1.3 §6.3.5: masters and equals get all but invalid TTLs, slaves only port-status.
+        let unasked = AsyncConfig { packet_in: [0b011, 0], port_status: [0b111, 0b111], flow_removed: [0b1111, 0] };
+        Connection { state: State::Down, role: Role::EQUAL, generation: None, unasked }
+    }
+}
+
+impl Switch {
+    /// A connection to the controller stands: the switch says hello.
+    pub fn connect(&mut self) -> Vec<Outgoing> {
+        self.connection = Connection { state: State::Greeting, ..Connection::default() };
+        let version = self.version as u8;
+        let hello = match self.version {
+            Version::Of10 => Hello { version, elements: Vec::new() },
+            Version::Of13 => Hello::offering(version, &[version]),
+        };
+        vec![Outgoing::Message { xid: 0, message: Message::Hello(hello) }]
+    }
+
+    /// The connection is gone. The rules stay.
+    pub fn disconnect(&mut self) {
+        self.connection = Connection::default();
+    }
+
+    /// Whether a controller is connected and versions are agreed on.
+    pub fn is_connected(&self) -> bool {
+        self.connection.state == State::Up
+    }
+
+    /// Obeys the bytes of one whole message. What can't be read is answered with an error.
+    pub fn receive_bytes(&mut self, now: Time, bytes: &[u8]) -> Vec<Outgoing> {
+        match Message::decode(bytes) {
+            Ok((header, message)) if self.speaks(&header, &message) => self.handle(now, header.xid, message, bytes),
+            Ok((header, _)) => vec![self.error(Refusal::BadVersion, header.xid, bytes)],
+            Err(error) => match Header::peek(bytes) {
+                Ok(Some(header)) => vec![self.error(refusal_of(&error, &header), header.xid, bytes)],
+                // Not even a header: nothing that follows can be told apart.
+                Ok(None) | Err(_) => vec![self.error(Refusal::BadLength, 0, bytes), Outgoing::Close],
+            },
+        }
+    }
+
+    fn speaks(&self, header: &Header, message: &Message) -> bool {
+        header.version == self.version as u8 || matches!(message, Message::Hello(_) | Message::Error(_))
+    }
+
+    pub(super) fn error(&mut self, refusal: Refusal, xid: u32, request: &[u8]) -> Outgoing {
+        self.counters.errors += 1;
+        let (kind, code) = refusal.number(self.version);
+        let data = request[..request.len().min(ERROR_DATA)].to_vec();
+        Outgoing::Message { xid, message: Message::Error(ErrorMsg { kind, code, data }) }
+    }
+
+    /// Obeys a message; `bytes` are what it was read from.
+    pub(super) fn handle(&mut self, now: Time, xid: u32, message: Message, bytes: &[u8]) -> Vec<Outgoing> {
+        let mut out = self.advance(now);
+        if self.connection.state == State::Greeting && !matches!(message, Message::Hello(_) | Message::Error(_)) {
+            let error = self.error(Refusal::Incompatible, xid, bytes);
+            out.extend([error, Outgoing::Close]);
+            return out;
+        }
+        match self.obey(now, xid, message, &mut out) {
+            Ok(Some(reply)) => out.push(Outgoing::Message { xid, message: reply }),
+            Ok(None) => {}
+            Err(refusal) => {
+                let error = self.error(refusal, xid, bytes);
+                out.push(error);
+                if refusal == Refusal::Incompatible {
+                    out.push(Outgoing::Close);
+                }
+            }
+        }
+        out
+    }
+
+    fn obey(
+        &mut self,
+        now: Time,
+        xid: u32,
+        message: Message,
+        out: &mut Vec<Outgoing>,
+    ) -> Result<Option<Message>, Refusal> {
+        if self.connection.role == Role::SLAVE && changes_the_switch(&message) {
+            return Err(Refusal::IsSlave);
+        }
+        let reply = match message {
+            Message::Hello(hello) => {
+                if !hello.offers(self.version as u8) {
+                    return Err(Refusal::Incompatible);
+                }
+                self.connection.state = State::Up;
+                return Ok(None);
+            }
+            Message::EchoRequest(data) => Message::EchoReply(data),
+            Message::FeaturesRequest => Message::FeaturesReply(self.features()),
+            Message::GetConfigRequest => {
+                let Config { flags, miss_send_len } = self.config;
+                Message::GetConfigReply(SwitchConfig { flags, miss_send_len })
+            }
+            Message::SetConfig(config) => {
+                self.config = Config { flags: config.flags, miss_send_len: config.miss_send_len };
+                return Ok(None);
+            }
+            Message::BarrierRequest => {
+                self.counters.barriers += 1;
+                Message::BarrierReply
+            }
+            Message::FlowMod(request) => return self.flow_mod(now, request, out).map(|()| None),
+            Message::PacketOut(request) => return self.packet_out(now, request, out).map(|()| None),
+            Message::GroupMod(request) => return self.group_mod(now, request, out).map(|()| None),
+            Message::PortMod(request) => return self.port_mod(&request, out).map(|()| None),
+            Message::TableMod(request) if self.tables_named(request.table_id).is_empty() => {
+                return Err(Refusal::BadRequestTable);
+            }
+            Message::TableMod(_) => return Ok(None),
+            Message::MeterMod(_) => return Err(Refusal::NoMeters),
+            Message::StatsRequest(request) => {
+                let replies = self.statistics(now, request)?.into_iter().map(Message::StatsReply);
+                out.extend(replies.map(|message| Outgoing::Message { xid, message }));
+                return Ok(None);
+            }
+            Message::QueueGetConfigRequest(port) => Message::QueueGetConfigReply(self.queues(port)?),
+            Message::RoleRequest(role) => Message::RoleReply(self.take_role(role)?),
+            Message::GetAsyncRequest => Message::GetAsyncReply(self.connection.unasked),
+            Message::SetAsync(config) => {
+                self.connection.unasked = config;
+                return Ok(None);
+            }
+            Message::Experimenter(_) => return Err(Refusal::BadExperimenter),
+            // Answers to questions that this switch never asks, or errors: nothing to do.
+            Message::Error(_) | Message::EchoReply(_) => return Ok(None),
+            _ => return Err(Refusal::BadType),
+        };
+        Ok(Some(reply))
+    }
+
+    fn features(&self) -> Features {
+        let of10 = self.version == Version::Of10;
+        // Flow, table and port statistics (bits 0 to 2) in both; group statistics (bit 3) in 1.3.
+        let capabilities = if of10 { 0b0111 } else { 0b1111 };
+        let ports = if of10 { self.ports.values().map(|p| p.description.clone()).collect() } else { Vec::new() };
+        Features {
+            dpid: self.dpid,
+            n_buffers: 0,
+            n_tables: self.options.n_tables,
+            auxiliary_id: 0,
+            capabilities,
+            // 1.0: all actions from OUTPUT to ENQUEUE (bits 0 to 11).
+            actions: if of10 { 0xfff } else { 0 },
+            ports,
+        }
+    }
+
+    fn port_mod(&mut self, request: &PortMod, out: &mut Vec<Outgoing>) -> Result<(), Refusal> {
+        let port = self.ports.get_mut(&request.port).ok_or(Refusal::PortModPort)?;
+        if port.description.hw_addr != request.hw_addr {
+            return Err(Refusal::PortModAddress);
+        }
+        let before = port.description.config;
+        port.description.config = before & !request.mask | request.config & request.mask;
+        if port.description.config != before {
+            out.extend(self.port_status(PortReason::Modify, request.port));
+        }
+        Ok(())
+    }
+
+    fn queues(&self, port: PortNo) -> Result<QueueConfig, Refusal> {
+        let exists = port == PortNo::ANY || self.ports.contains_key(&port);
+        if exists { Ok(QueueConfig { port, queues: Vec::new() }) } else { Err(Refusal::BadInPort) }
+    }
+
+    fn take_role(&mut self, asked: Role) -> Result<Role, Refusal> {
+        let connection = &mut self.connection;
+        match asked.role {
+            Role::NOCHANGE => {}
+            Role::EQUAL => connection.role = Role::EQUAL,
+            Role::MASTER | Role::SLAVE => {
+                // Generations wrap round, so the distance decides (1.3 §6.3.5).
+                let is_stale = |seen: u64| (asked.generation_id.wrapping_sub(seen) as i64) < 0;
+                if connection.generation.is_some_and(is_stale) {
+                    return Err(Refusal::StaleRole);
+                }
+                connection.generation = Some(asked.generation_id);
+                connection.role = asked.role;
+            }
+            _ => return Err(Refusal::BadRole),
+        }
+        Ok(Role { role: connection.role, generation_id: connection.generation.unwrap_or(u64::MAX) })
+    }
+
+    pub(super) fn wants_packet_in(&self, reason: PacketInReason) -> bool {
+        let number = match reason {
+            PacketInReason::NoMatch => 0,
+            PacketInReason::Action => 1,
+            PacketInReason::InvalidTtl => 2,
+            PacketInReason::Other(number) => u32::from(number),
+        };
+        self.wants(self.connection.unasked.packet_in, number)
+    }
+
+    pub(super) fn wants_port_status(&self, reason: PortReason) -> bool {
+        let number = match reason {
+            PortReason::Add => 0,
+            PortReason::Delete => 1,
+            PortReason::Modify => 2,
+            PortReason::Other(number) => u32::from(number),
+        };
+        self.wants(self.connection.unasked.port_status, number)
+    }
+
+    pub(super) fn wants_flow_removed(&self, why: Removal) -> bool {
+        self.wants(self.connection.unasked.flow_removed, why as u32)
+    }
+
+    fn wants(&self, masks: [u32; 2], reason: u32) -> bool {
+        let mask = masks[usize::from(self.connection.role == Role::SLAVE)];
+        self.version == Version::Of10 || mask.checked_shr(reason).is_some_and(|bits| bits & 1 == 1)
+    }
+}
+
+fn changes_the_switch(message: &Message) -> bool {
+    matches!(
+        message,
+        Message::FlowMod(_)
+            | Message::GroupMod(_)
+            | Message::PortMod(_)
+            | Message::TableMod(_)
+            | Message::MeterMod(_)
+            | Message::PacketOut(_)
+    )
+}
+
+/// What is wrong with a request that could not be read.
+fn refusal_of(error: &Error, header: &Header) -> Refusal {
+    match error {
+        Error::BadVersion(_) => Refusal::BadVersion,
+        Error::BadValue { .. } if header.kind == maple_wire::msg::kind::FLOW_MOD => Refusal::BadCommand,
+        _ => Refusal::BadLength,
+    }
+}

@@ -1,0 +1,463 @@
+//! An OpenFlow switch without sockets and clocks: messages and frames in, messages and frames out.
+//!
+//! It follows the specifications as a strict switch does, and it says in [`Record`] what happened to each packet.
+//! It differs from Open vSwitch in these points, all of them allowed: it has no buffers, no `NORMAL` and `LOCAL`
+//! ports and no meters, and in the tie of several matching rules of one priority the oldest rule wins.
+
+use std::collections::BTreeMap;
+
+use maple_wire::msg::{FlowMod, FlowModCommand, FlowRemoved, Header, NO_BUFFER, PacketOut, PortReason, PortStatus};
+use maple_wire::{Dpid, Message, Port, PortNo, Version};
+
+use crate::time::{SECOND, Time};
+
+pub mod refusal;
+pub mod table;
+
+mod action_set;
+mod check;
+mod connection;
+mod groups;
+mod pipeline;
+mod rewrite;
+mod stats;
+
+pub use refusal::Refusal;
+pub use table::{Removal, Rule, Table};
+
+#[cfg(test)]
+mod tests;
+
+use check::Abilities;
+use connection::Connection;
+use groups::Group;
+use pipeline::Flight;
+
+/// What a switch can hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SwitchOptions {
+    /// How many tables it has in 1.3, 1 to 254; in 1.0 it always has one.
+    pub n_tables: u8,
+    /// How many rules each table holds.
+    pub table_size: usize,
+}
+
+impl Default for SwitchOptions {
+    /// 8 tables of 65,536 rules.
+    fn default() -> SwitchOptions {
+        SwitchOptions { n_tables: 8, table_size: 65_536 }
+    }
+}
+
+/// What a switch does as a consequence of a message, a frame, or time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outgoing {
+    /// Sends the controller a message.
+    Message {
+        /// The transaction id: the request's, or 0.
+        xid: u32,
+        /// The message.
+        message: Message,
+    },
+    /// Sends a frame.
+    Frame {
+        /// Out of this port.
+        port: PortNo,
+        /// Through this queue of the port, if the rule said so.
+        queue: Option<u32>,
+        /// The frame.
+        frame: Vec<u8>,
+    },
+    /// Closes the connection to the controller.
+    Close,
+}
+
+/// One table that a packet went through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Step {
+    /// A rule took it.
+    Rule {
+        /// The table.
+        table: u8,
+        /// The rule's priority.
+        priority: u16,
+        /// The rule's cookie.
+        cookie: u64,
+        /// Whether another rule of this priority with other instructions matches as well.
+        ambiguous: bool,
+    },
+    /// No rule did.
+    Miss {
+        /// The table.
+        table: u8,
+    },
+}
+
+/// Why a packet, or a copy of it, went no further.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Lost {
+    /// No rule matched.
+    NoRule,
+    /// A rule without outputs took it.
+    ByRule,
+    /// A rule would have sent it back out of the port that it came in by.
+    ToIngress(PortNo),
+    /// The switch has no such port.
+    NoSuchPort(PortNo),
+    /// The port is down or configured not to pass packets.
+    PortDown(PortNo),
+    /// A flood found no port that is up.
+    NowhereToFlood,
+    /// Its time to live ran out.
+    TimeToLive,
+    /// It was for the controller, and none is connected or wants it.
+    NoController,
+    /// Groups or outputs to the table were nested too deeply.
+    TooDeep,
+}
+
+/// What happened to the packet that was processed last.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Record {
+    /// The tables it went through, in order.
+    pub steps: Vec<Step>,
+    /// What was lost of it.
+    pub lost: Vec<Lost>,
+}
+
+impl Record {
+    fn clear(&mut self) {
+        self.steps.clear();
+        self.lost.clear();
+    }
+}
+
+/// What a switch has counted since it was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SwitchCounters {
+    /// Packet-ins sent.
+    pub packet_ins: u64,
+    /// Packet-outs obeyed.
+    pub packet_outs: u64,
+    /// Flow-mods received, the refused ones included.
+    pub flow_mods: u64,
+    /// Barriers answered.
+    pub barriers: u64,
+    /// Errors sent.
+    pub errors: u64,
+}
+
+/// A port with its counters.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SwitchPort {
+    /// What the controller is told of it.
+    pub description: Port,
+    /// What went through.
+    pub counters: PortCounters,
+    added: Time,
+}
+
+/// What went through a port.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PortCounters {
+    /// Packets received.
+    pub rx_packets: u64,
+    /// Bytes received.
+    pub rx_bytes: u64,
+    /// Packets refused on reception.
+    pub rx_dropped: u64,
+    /// Packets sent.
+    pub tx_packets: u64,
+    /// Bytes sent.
+    pub tx_bytes: u64,
+    /// Packets refused on sending.
+    pub tx_dropped: u64,
+}
+
+/// `OFPT_SET_CONFIG`'s contents.
+#[derive(Clone, Copy, Debug)]
+struct Config {
+    flags: u16,
+    miss_send_len: u16,
+}
+
+/// A switch.
+#[derive(Clone, Debug)]
+pub struct Switch {
+    dpid: Dpid,
+    version: Version,
+    options: SwitchOptions,
+    tables: Vec<Table>,
+    groups: BTreeMap<u32, Group>,
+    ports: BTreeMap<PortNo, SwitchPort>,
+    config: Config,
+    connection: Connection,
+    record: Record,
+    counters: SwitchCounters,
+}
+
+impl Switch {
+    /// A switch without ports, rules and connection.
+    pub fn new(dpid: Dpid, version: Version, options: SwitchOptions) -> Switch {
+        let n_tables = if version == Version::Of10 { 1 } else { options.n_tables.clamp(1, 254) };
+        let options = SwitchOptions { n_tables, ..options };
+        Switch {
+            dpid,
+            version,
+            options,
+            tables: vec![Table::new(options.table_size); usize::from(n_tables)],
+            groups: BTreeMap::new(),
+            ports: BTreeMap::new(),
+            config: Config { flags: 0, miss_send_len: 128 },
+            connection: Connection::default(),
+            record: Record::default(),
+            counters: SwitchCounters::default(),
+        }
+    }
+
+    /// Its datapath id.
+    pub fn dpid(&self) -> Dpid {
+        self.dpid
+    }
+
+    /// The version that it speaks.
+    pub fn version(&self) -> Version {
+        self.version
+    }
+
+    /// Its tables, in order.
+    pub fn tables(&self) -> &[Table] {
+        &self.tables
+    }
+
+    /// Its ports, by number.
+    pub fn ports(&self) -> &BTreeMap<PortNo, SwitchPort> {
+        &self.ports
+    }
+
+    /// What it has counted.
+    pub fn counters(&self) -> SwitchCounters {
+        self.counters
+    }
+
+    /// What happened to the packet that was processed last, by [`Switch::receive`] or a packet-out.
+    pub fn record(&self) -> &Record {
+        &self.record
+    }
+
+    /// How many packets met several rules of one priority with different instructions.
+    pub fn ambiguous_matches(&self) -> u64 {
+        self.tables.iter().map(|t| t.ambiguous_matches).sum()
+    }
+
+    /// Loses rules, groups, configuration and connection, as a power cut does. Ports stay as they are.
+    pub fn restart(&mut self) {
+        let fresh = Switch::new(self.dpid, self.version, self.options);
+        let (ports, counters) = (std::mem::take(&mut self.ports), self.counters);
+        *self = Switch { ports, counters, ..fresh };
+        for port in self.ports.values_mut() {
+            port.description.config = 0;
+        }
+    }
+
+    /// Adds a port that is up, or brings an existing one up.
+    pub fn add_port(&mut self, now: Time, number: PortNo) -> Vec<Outgoing> {
+        if self.ports.contains_key(&number) {
+            return self.set_link(number, true);
+        }
+        let id = self.dpid.0.to_be_bytes();
+        let hw_addr = [0x0e, id[6], id[7], (number.0 >> 16) as u8, (number.0 >> 8) as u8, number.0 as u8];
+        let name = format!("s{}-eth{}", self.dpid.0, number.0);
+        let mut description = Port::new(number, hw_addr, &name);
+        if self.version == Version::Of13 {
+            description.state = STATE_LIVE;
+            (description.curr_speed, description.max_speed) = (10_000_000, 10_000_000);
+        }
+        // 10 Gb full duplex (bit 6), copper: bit 11 in 1.3, bit 7 in 1.0.
+        description.curr = 1 << 6 | if self.version == Version::Of13 { 1 << 11 } else { 1 << 7 };
+        let port = SwitchPort { description, counters: PortCounters::default(), added: now };
+        self.ports.insert(number, port);
+        self.port_status(PortReason::Add, number)
+    }
+
+    /// Removes a port. Rules that output to it stay and lose their packets.
+    pub fn remove_port(&mut self, number: PortNo) -> Vec<Outgoing> {
+        let messages = self.port_status(PortReason::Delete, number);
+        self.ports.remove(&number);
+        messages
+    }
+
+    /// Says whether the port's link is up. A port that does not exist, or does not change, causes nothing.
+    pub fn set_link(&mut self, number: PortNo, up: bool) -> Vec<Outgoing> {
+        let of13 = self.version == Version::Of13;
+        let Some(port) = self.ports.get_mut(&number) else { return Vec::new() };
+        let state = match (up, of13) {
+            (true, true) => STATE_LIVE,
+            (true, false) => 0,
+            (false, _) => Port::STATE_LINK_DOWN,
+        };
+        if port.description.state == state {
+            return Vec::new();
+        }
+        port.description.state = state;
+        self.port_status(PortReason::Modify, number)
+    }
+
+    /// The operator takes a port down or up, at the switch itself.
+    pub fn set_port_down(&mut self, number: PortNo, down: bool) -> Vec<Outgoing> {
+        let Some(port) = self.ports.get_mut(&number) else { return Vec::new() };
+        let before = port.description.config;
+        let config = if down { before | Port::CONFIG_DOWN } else { before & !Port::CONFIG_DOWN };
+        if config == before {
+            return Vec::new();
+        }
+        port.description.config = config;
+        self.port_status(PortReason::Modify, number)
+    }
+
+    fn port_status(&self, reason: PortReason, number: PortNo) -> Vec<Outgoing> {
+        match self.ports.get(&number) {
+            Some(port) if self.is_connected() && self.wants_port_status(reason) => {
+                let message = Message::PortStatus(PortStatus { reason, port: port.description.clone() });
+                vec![Outgoing::Message { xid: 0, message }]
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// Lets time pass: rules whose timeouts are over go.
+    pub fn advance(&mut self, now: Time) -> Vec<Outgoing> {
+        if self.next_timeout().is_none_or(|at| at > now) {
+            return Vec::new();
+        }
+        let mut out = Vec::new();
+        for table in 0..self.tables.len() {
+            for (rule, why) in self.tables[table].expire(now) {
+                self.flow_removed(now, table as u8, rule, why, &mut out);
+            }
+        }
+        out
+    }
+
+    /// When the next rule's timeout is over, if no packet comes before.
+    pub fn next_timeout(&self) -> Option<Time> {
+        self.tables.iter().filter_map(Table::next_expiry).min()
+    }
+
+    fn flow_removed(&self, now: Time, table_id: u8, rule: Rule, why: Removal, out: &mut Vec<Outgoing>) {
+        if rule.flags & FlowMod::SEND_FLOW_REM == 0 || !self.is_connected() || !self.wants_flow_removed(why) {
+            return;
+        }
+        let lived = now - rule.added;
+        let message = Message::FlowRemoved(FlowRemoved {
+            cookie: rule.cookie,
+            priority: rule.priority,
+            reason: why as u8,
+            table_id,
+            duration_sec: (lived / SECOND) as u32,
+            duration_nsec: (lived % SECOND) as u32,
+            idle_timeout: rule.idle_timeout,
+            hard_timeout: if self.version == Version::Of13 { rule.hard_timeout } else { 0 },
+            packet_count: rule.packets,
+            byte_count: rule.bytes,
+            matching: rule.matching,
+        });
+        out.push(Outgoing::Message { xid: 0, message });
+    }
+
+    /// Obeys one message of the controller.
+    ///
+    /// Requests that can't be done are answered with an error that carries the request's first bytes.
+    pub fn handle_message(&mut self, now: Time, header: Header, message: Message) -> Vec<Outgoing> {
+        let mut bytes = Vec::new();
+        if message.encode(self.version, header.xid, &mut bytes).is_err() {
+            // What this version can't say can't have come in by it; the header alone names the request.
+            bytes = vec![header.version, header.kind];
+            bytes.extend(header.length.to_be_bytes());
+            bytes.extend(header.xid.to_be_bytes());
+        }
+        self.handle(now, header.xid, message, &bytes)
+    }
+
+    fn abilities(&self) -> Abilities<'_> {
+        Abilities { version: self.version, n_tables: self.options.n_tables, groups: &self.groups }
+    }
+
+    fn flow_mod(&mut self, now: Time, mut request: FlowMod, out: &mut Vec<Outgoing>) -> Result<(), Refusal> {
+        self.counters.flow_mods += 1;
+        if self.version == Version::Of10 {
+            // 1.0 has one table and no cookie masks; its emergency rules (bit 2) are not kept.
+            (request.table_id, request.cookie_mask) = (0, 0);
+            if request.flags & EMERGENCY != 0 {
+                return Err(Refusal::TableFull);
+            }
+        }
+        request.matching = check::matching(self.version, &request.matching)?;
+        let tables = self.tables_named(request.table_id);
+        let deletes = matches!(request.command, FlowModCommand::Delete | FlowModCommand::DeleteStrict);
+        if tables.is_empty() || (tables.len() > 1 && !deletes) || (!deletes && request.table_id == ALL_TABLES) {
+            return Err(Refusal::BadTable);
+        }
+        if !deletes {
+            check::instructions(&self.abilities(), request.table_id, &request.matching, &request.instructions)?;
+        }
+        for at in tables {
+            let table = &mut self.tables[at];
+            match request.command {
+                FlowModCommand::Add => table.add(now, self.version, &request)?,
+                FlowModCommand::Modify | FlowModCommand::ModifyStrict => {
+                    let strict = request.command == FlowModCommand::ModifyStrict;
+                    // In 1.0 a change of nothing is an addition.
+                    if table.modify(self.version, &request, strict) == 0 && self.version == Version::Of10 {
+                        table.add(now, self.version, &request)?;
+                    }
+                }
+                FlowModCommand::Delete | FlowModCommand::DeleteStrict => {
+                    let strict = request.command == FlowModCommand::DeleteStrict;
+                    for rule in table.delete(&request, strict) {
+                        self.flow_removed(now, at as u8, rule, Removal::Delete, out);
+                    }
+                }
+            }
+        }
+        // The rule stays, but the packet that it was meant for as well is in no buffer.
+        if !deletes && request.buffer_id != NO_BUFFER { Err(Refusal::BufferUnknown) } else { Ok(()) }
+    }
+
+    /// The tables that a request means: one, all with 0xff, or none.
+    fn tables_named(&self, table_id: u8) -> std::ops::Range<usize> {
+        let (at, count) = (usize::from(table_id), self.tables.len());
+        match table_id {
+            ALL_TABLES => 0..count,
+            _ if at < count => at..at + 1,
+            _ => 0..0,
+        }
+    }
+
+    fn packet_out(&mut self, now: Time, request: PacketOut, out: &mut Vec<Outgoing>) -> Result<(), Refusal> {
+        self.record.clear();
+        if request.buffer_id != NO_BUFFER {
+            return Err(Refusal::BufferUnknown);
+        }
+        let from_nowhere = matches!(request.in_port, PortNo::CONTROLLER | PortNo::ANY | PortNo::LOCAL);
+        if !from_nowhere && !request.in_port.is_physical() {
+            return Err(Refusal::BadInPort);
+        }
+        check::actions(&self.abilities(), None, &request.actions, true)?;
+        self.counters.packet_outs += 1;
+        let before = out.len();
+        let mut flight = Flight::new(request.data, request.in_port);
+        self.apply(now, &mut flight, &request.actions, out);
+        if out.len() == before && self.record.lost.is_empty() {
+            self.record.lost.push(Lost::ByRule);
+        }
+        Ok(())
+    }
+}
+
+/// `OFPPS_LIVE` (1.3).
+const STATE_LIVE: u32 = 1 << 2;
+/// `OFPTT_ALL`.
+const ALL_TABLES: u8 = 0xff;
+/// `OFPFF_EMERG` (1.0).
+const EMERGENCY: u16 = 1 << 2;

@@ -1,0 +1,270 @@
+//! A flow table: rules in falling priority, scanned from the top (1.0 §3.4, 1.3 §5.2–5.5 and §6.4).
+//!
+//! This is the reference that cleverer tables are judged by, so it is as plain as it can be. OpenFlow leaves open
+//! which of several matching rules of one priority takes a packet. Here the oldest does, and [`Found::ambiguous`]
+//! says that there was a choice between different instructions: a controller must not rely on its outcome.
+
+use maple_wire::msg::FlowMod;
+use maple_wire::{Action, Constraint, Field, Instruction, Match, PortNo, Version};
+
+use crate::switch::refusal::Refusal;
+use crate::time::{SECOND, Time};
+
+/// `OFPFF_CHECK_OVERLAP`.
+pub const CHECK_OVERLAP: u16 = 1 << 1;
+/// `OFPFF_RESET_COUNTS` (1.3).
+pub const RESET_COUNTS: u16 = 1 << 2;
+
+/// One rule of a table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rule {
+    /// Higher wins.
+    pub priority: u16,
+    /// Which packets, in OXM order.
+    pub matching: Match,
+    /// What to do with them.
+    pub instructions: Vec<Instruction>,
+    /// The controller's mark.
+    pub cookie: u64,
+    /// Bits of `OFPFF_*` that it was added with.
+    pub flags: u16,
+    /// Seconds without a packet after which it goes; 0 is never.
+    pub idle_timeout: u16,
+    /// Seconds after which it goes; 0 is never.
+    pub hard_timeout: u16,
+    /// When it was added.
+    pub added: Time,
+    /// When it last took a packet, or was added.
+    pub used: Time,
+    /// Packets that it took.
+    pub packets: u64,
+    /// Bytes that it took.
+    pub bytes: u64,
+}
+
+/// Why a rule left its table, as flow-removed says it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Removal {
+    /// No packet for the idle timeout.
+    Idle = 0,
+    /// The hard timeout passed.
+    Hard = 1,
+    /// A flow-mod deleted it.
+    Delete = 2,
+    /// The group that it used was deleted.
+    GroupDelete = 3,
+}
+
+/// The rule that takes a packet.
+#[derive(Debug)]
+pub struct Found<'a> {
+    /// The rule.
+    pub rule: &'a mut Rule,
+    /// Whether another rule of this priority with other instructions matches as well.
+    pub ambiguous: bool,
+}
+
+/// A flow table.
+#[derive(Clone, Debug)]
+pub struct Table {
+    rules: Vec<Rule>,
+    capacity: usize,
+    /// Packets looked up.
+    pub lookups: u64,
+    /// Packets that found a rule.
+    pub matches: u64,
+    /// Packets for which several rules of one priority and different instructions matched.
+    pub ambiguous_matches: u64,
+}
+
+impl Table {
+    /// An empty table that holds at most `capacity` rules.
+    pub fn new(capacity: usize) -> Table {
+        Table { rules: Vec::new(), capacity, lookups: 0, matches: 0, ambiguous_matches: 0 }
+    }
+
+    /// The rules, highest priority first, older ones first among equals.
+    pub fn rules(&self) -> &[Rule] {
+        &self.rules
+    }
+
+    /// How many rules fit.
+    pub fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    /// The rule that takes a packet with these fields; a field that the packet lacks is `None`. Counts the lookup,
+    /// not the packet's bytes.
+    pub fn lookup(&mut self, packet: impl Fn(Field) -> Option<u128>) -> Option<Found<'_>> {
+        self.lookups += 1;
+        let at = self.rules.iter().position(|rule| rule.matching.holds(&packet))?;
+        let (first, rest) = (&self.rules[at], &self.rules[at + 1..]);
+        let ambiguous = rest
+            .iter()
+            .take_while(|other| other.priority == first.priority)
+            .any(|other| other.instructions != first.instructions && other.matching.holds(&packet));
+        self.matches += 1;
+        self.ambiguous_matches += u64::from(ambiguous);
+        Some(Found { rule: &mut self.rules[at], ambiguous })
+    }
+
+    /// `OFPFC_ADD` of a checked flow-mod. A rule of the same match and priority is replaced without a word; in 1.3
+    /// its counters pass on unless the flow-mod resets them.
+    pub fn add(&mut self, now: Time, version: Version, request: &FlowMod) -> Result<(), Refusal> {
+        let mut rule = Rule {
+            priority: request.priority,
+            matching: request.matching.clone(),
+            instructions: request.instructions.clone(),
+            cookie: request.cookie,
+            flags: request.flags,
+            idle_timeout: request.idle_timeout,
+            hard_timeout: request.hard_timeout,
+            added: now,
+            used: now,
+            packets: 0,
+            bytes: 0,
+        };
+        if let Some(old) = self.rules.iter_mut().find(|r| is_strictly(r, request)) {
+            if version == Version::Of13 && request.flags & RESET_COUNTS == 0 {
+                (rule.packets, rule.bytes) = (old.packets, old.bytes);
+            }
+            *old = rule;
+            return Ok(());
+        }
+        if request.flags & CHECK_OVERLAP != 0 && self.rules.iter().any(|r| overlaps(r, request)) {
+            return Err(Refusal::Overlap);
+        }
+        if self.rules.len() >= self.capacity {
+            return Err(Refusal::TableFull);
+        }
+        let at = self.rules.partition_point(|other| other.priority >= rule.priority);
+        self.rules.insert(at, rule);
+        Ok(())
+    }
+
+    /// `OFPFC_MODIFY` and `OFPFC_MODIFY_STRICT`. Says how many rules changed; counters and times stay, unless a 1.3
+    /// flow-mod resets the counters. In 1.0 the cookie changes too, as it does in Open vSwitch.
+    pub fn modify(&mut self, version: Version, request: &FlowMod, strict: bool) -> usize {
+        let mut changed = 0;
+        for rule in self.rules.iter_mut().filter(|r| selects(r, request, strict)) {
+            rule.instructions.clone_from(&request.instructions);
+            match version {
+                Version::Of10 => rule.cookie = request.cookie,
+                Version::Of13 if request.flags & RESET_COUNTS != 0 => (rule.packets, rule.bytes) = (0, 0),
+                Version::Of13 => {}
+            }
+            changed += 1;
+        }
+        changed
+    }
+
+    /// `OFPFC_DELETE` and `OFPFC_DELETE_STRICT`: the rules that went, highest priority first.
+    pub fn delete(&mut self, request: &FlowMod, strict: bool) -> Vec<Rule> {
+        self.remove(|rule| {
+            (selects(rule, request, strict) && outputs_to(rule, request.out_port, request.out_group)).then_some(())
+        })
+        .into_iter()
+        .map(|(rule, ())| rule)
+        .collect()
+    }
+
+    /// The rules that a request's match and cookie select, whatever their priority.
+    pub fn covered<'a>(&'a self, request: &FlowMod) -> impl Iterator<Item = &'a Rule> {
+        self.rules.iter().filter(|rule| selects(rule, request, false))
+    }
+
+    /// Takes out the rules whose time has come, with the reason; a hard timeout goes before an idle one.
+    pub fn expire(&mut self, now: Time) -> Vec<(Rule, Removal)> {
+        self.remove(|rule| {
+            let (hard, idle) = rule.deadlines();
+            if hard.is_some_and(|at| at <= now) {
+                Some(Removal::Hard)
+            } else {
+                idle.is_some_and(|at| at <= now).then_some(Removal::Idle)
+            }
+        })
+    }
+
+    /// Takes out the rules that use a group.
+    pub fn remove_group_users(&mut self, group: u32) -> Vec<(Rule, Removal)> {
+        self.remove(|rule| outputs_to(rule, PortNo::ANY, group).then_some(Removal::GroupDelete))
+    }
+
+    /// When the next rule's time comes, if no packet arrives before.
+    pub fn next_expiry(&self) -> Option<Time> {
+        self.rules
+            .iter()
+            .flat_map(|rule| {
+                let (hard, idle) = rule.deadlines();
+                hard.into_iter().chain(idle)
+            })
+            .min()
+    }
+
+    fn remove<R>(&mut self, mut choose: impl FnMut(&Rule) -> Option<R>) -> Vec<(Rule, R)> {
+        let mut gone = Vec::new();
+        let mut kept = Vec::with_capacity(self.rules.len());
+        for rule in self.rules.drain(..) {
+            match choose(&rule) {
+                Some(reason) => gone.push((rule, reason)),
+                None => kept.push(rule),
+            }
+        }
+        self.rules = kept;
+        gone
+    }
+}
+
+impl Rule {
+    /// Whether this is a table-miss rule: priority 0, takes every packet (1.3 §5.4).
+    pub fn is_table_miss(&self) -> bool {
+        self.priority == 0 && self.matching.fields.is_empty()
+    }
+
+    fn deadlines(&self) -> (Option<Time>, Option<Time>) {
+        let after = |from: Time, seconds: u16| (seconds > 0).then(|| from + u64::from(seconds) * SECOND);
+        (after(self.added, self.hard_timeout), after(self.used, self.idle_timeout))
+    }
+}
+
+/// Whether a flow-mod or statistics request selects a rule: by match and priority when strict, else all rules that
+/// the match covers; and by cookie.
+fn selects(rule: &Rule, request: &FlowMod, strict: bool) -> bool {
+    let by_match = if strict { is_strictly(rule, request) } else { covers(&request.matching, &rule.matching) };
+    by_match && rule.cookie & request.cookie_mask == request.cookie & request.cookie_mask
+}
+
+fn is_strictly(rule: &Rule, request: &FlowMod) -> bool {
+    rule.priority == request.priority && rule.matching == request.matching
+}
+
+/// Whether every packet that `narrow` takes is one that `wide` takes, judged field by field.
+pub fn covers(wide: &Match, narrow: &Match) -> bool {
+    let covered =
+        |w: &Constraint| narrow.get(w.field).is_some_and(|n| n.mask & w.mask == w.mask && n.value & w.mask == w.value);
+    wide.constraints().all(covered)
+}
+
+/// Whether the rule has the request's priority and some packet could fit both matches.
+fn overlaps(rule: &Rule, request: &FlowMod) -> bool {
+    let disjoint =
+        |a: &Constraint| request.matching.get(a.field).is_some_and(|b| (a.value ^ b.value) & a.mask & b.mask != 0);
+    rule.priority == request.priority && !rule.matching.constraints().any(disjoint)
+}
+
+/// Whether a rule has an output to the port and a use of the group; `ANY` and all ones ask for nothing.
+pub fn outputs_to(rule: &Rule, port: PortNo, group: u32) -> bool {
+    let actions = || {
+        rule.instructions.iter().flat_map(|instruction| match instruction {
+            Instruction::ApplyActions(actions) | Instruction::WriteActions(actions) => actions.as_slice(),
+            _ => &[],
+        })
+    };
+    let to_port = |action: &Action| match action {
+        Action::Output { port: to, .. } | Action::Enqueue { port: to, .. } => *to == port,
+        _ => false,
+    };
+    (port == PortNo::ANY || actions().any(to_port))
+        && (group == u32::MAX || actions().any(|action| *action == Action::Group(group)))
+}

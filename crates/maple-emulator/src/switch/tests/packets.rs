@@ -1,0 +1,173 @@
+//! What happens to packets: priorities, ties, misses, pipelines, reserved ports, packet-outs, port settings.
+
+use super::*;
+
+#[test]
+fn the_highest_priority_wins_and_the_record_says_which_rule_it_was() {
+    let mut bench = Bench::new(Version::Of13);
+    assert!(bench.run("add 1 -> 2\n add 9 cookie=7 eth_type=0x800 ip_proto=6 tcp_dst=22 -> 3").is_empty());
+    assert_eq!(bench.send(1, &tcp(22)), ["3"]);
+    let step = Step::Rule { table: 0, priority: 9, cookie: 7, ambiguous: false };
+    assert_eq!(bench.switch.record().steps, [step]);
+    assert_eq!(bench.send(1, &tcp(80)), ["2"]);
+}
+
+#[test]
+fn a_tie_goes_to_the_older_rule_and_is_reported_only_where_it_matters() {
+    let mut bench = Bench::new(Version::Of13);
+    assert!(bench.run("add 5 eth_type=0x800 -> 2\n add 5 in_port=1 -> 2\n add 5 in_port=3 -> 4").is_empty());
+    assert_eq!(bench.send(1, &tcp(22)), ["2"]);
+    assert_eq!(bench.switch.ambiguous_matches(), 0, "both rules say the same");
+    assert_eq!(bench.send(3, &tcp(22)), ["2"]);
+    assert_eq!(bench.switch.ambiguous_matches(), 1);
+}
+
+#[test]
+fn a_miss_goes_to_the_controller_in_1_0_and_nowhere_in_1_3() {
+    let frame = [tcp(22), vec![0; 200]].concat();
+    let mut bench = Bench::new(Version::Of13);
+    assert!(bench.send(1, &frame).is_empty());
+    assert_eq!(bench.switch.record().lost, [Lost::NoRule]);
+    let mut bench = Bench::new(Version::Of10);
+    let out = bench.switch.receive(0, PortNo(1), &frame);
+    let [Outgoing::Message { xid: 0, message: Message::PacketIn(packet_in) }] = &out[..] else { panic!("{out:?}") };
+    assert_eq!((packet_in.buffer_id, packet_in.in_port()), (NO_BUFFER, Some(PortNo(1))));
+    assert_eq!((usize::from(packet_in.total_len), packet_in.data.len()), (frame.len(), 128));
+}
+
+#[test]
+fn packet_ins_name_the_rule_and_whether_it_was_the_table_miss() {
+    let mut bench = Bench::new(Version::Of13);
+    assert!(bench.run("add 0 cookie=5 -> controller\n add 1 cookie=6 in_port=2 -> goto:1").is_empty());
+    assert!(bench.run("add 3 table=1 cookie=7 -> controller").is_empty());
+    let mut packet_in = |port| match bench.switch.receive(0, PortNo(port), &tcp(80)).pop() {
+        Some(Outgoing::Message { message: Message::PacketIn(p), .. }) => (p.table_id, p.cookie, p.reason),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(packet_in(1), (0, 5, maple_wire::msg::PacketInReason::NoMatch));
+    assert_eq!(packet_in(2), (1, 7, maple_wire::msg::PacketInReason::Action));
+}
+
+#[test]
+fn nothing_goes_back_where_it_came_from_unless_in_port_says_so() {
+    let mut bench = Bench::new(Version::Of13);
+    assert!(bench.run("add 1 -> 1 2\n add 2 eth_type=0x806 -> in_port").is_empty());
+    assert_eq!(bench.send(1, &tcp(80)), ["2"]);
+    assert_eq!(bench.switch.record().lost, [Lost::ToIngress(PortNo(1))]);
+    let arp = Frame::ethernet([0xff; 6], [0, 0, 0, 0, 0, 1]).arp_request([10, 0, 0, 1], [10, 0, 0, 2]);
+    assert_eq!(bench.send(1, &arp), ["1"]);
+}
+
+#[test]
+fn floods_leave_out_the_ingress_and_ports_that_are_down() {
+    let mut bench = Bench::new(Version::Of13);
+    assert!(bench.run("add 1 -> flood").is_empty());
+    assert_eq!(bench.send(2, &tcp(80)), ["1", "3", "4"]);
+    let out = bench.switch.set_link(PortNo(3), false);
+    assert!(matches!(out[..], [Outgoing::Message { message: Message::PortStatus(_), .. }]));
+    assert_eq!(bench.send(2, &tcp(80)), ["1", "4"]);
+    bench.switch.set_port_down(PortNo(2), true);
+    assert!(bench.send(2, &tcp(80)).is_empty());
+    assert_eq!(bench.switch.record().lost, [Lost::PortDown(PortNo(2))]);
+}
+
+#[test]
+fn tables_pass_metadata_and_collect_an_action_set() {
+    let mut bench = Bench::new(Version::Of13);
+    let errors = bench.run(
+        "add 1 in_port=1 -> meta:5 write:2 goto:1
+         add 1 in_port=2 -> meta:6 write:2 goto:1
+         add 1 table=1 metadata=5 -> goto:2
+         add 1 table=1 metadata=6 -> clear write:4
+         add 1 table=2 -> 3",
+    );
+    assert!(errors.is_empty());
+    assert_eq!(bench.send(1, &tcp(80)), ["3", "2"], "apply-actions at once, the action set at the end");
+    assert_eq!(bench.switch.record().steps.len(), 3);
+    assert_eq!(bench.send(2, &tcp(80)), ["4"]);
+}
+
+#[test]
+fn a_miss_in_a_later_table_loses_the_packet_with_its_action_set() {
+    let mut bench = Bench::new(Version::Of13);
+    assert!(bench.run("add 1 -> write:2 goto:1").is_empty());
+    assert!(bench.send(1, &tcp(80)).is_empty());
+    assert_eq!(bench.switch.record().lost, [Lost::NoRule]);
+}
+
+#[test]
+fn actions_change_the_copies_behind_them_only() {
+    let mut bench = Bench::new(Version::Of13);
+    assert!(bench.run("add 1 eth_type=0x800 ip_proto=6 -> 2 set:tcp_dst=81 3").is_empty());
+    let out = bench.switch.receive(0, PortNo(1), &tcp(80));
+    let frames: Vec<_> = out
+        .iter()
+        .map(|item| match item {
+            Outgoing::Frame { port, frame, .. } => (port.0, frame.clone()),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(frames, [(2, tcp(80)), (3, tcp(81))]);
+}
+
+#[test]
+fn packet_outs_go_to_ports_to_the_table_and_to_the_controller() {
+    let mut bench = Bench::new(Version::Of13);
+    assert!(bench.run("add 1 in_port=2 -> 3").is_empty());
+    let mut out = |in_port, actions: &[PortNo]| {
+        let actions = actions.iter().map(|p| Action::output(*p)).collect();
+        let request = PacketOut { buffer_id: NO_BUFFER, in_port, actions, data: tcp(80) };
+        let out = bench.say(Message::PacketOut(request));
+        let error = out.iter().find_map(|item| match item {
+            Outgoing::Message { message: Message::Error(e), .. } => Some(vec![format!("{}/{}", e.kind, e.code)]),
+            _ => None,
+        });
+        error.unwrap_or_else(|| places(&out))
+    };
+    assert_eq!(out(PortNo::CONTROLLER, &[PortNo(1), PortNo(2)]), ["1", "2"]);
+    assert_eq!(out(PortNo(2), &[PortNo::TABLE]), ["3"]);
+    assert_eq!(out(PortNo(2), &[PortNo::FLOOD]), ["1", "3", "4"]);
+    assert_eq!(out(PortNo(2), &[PortNo::IN_PORT]), ["2"]);
+    assert_eq!(out(PortNo(2), &[PortNo::CONTROLLER]), ["controller"]);
+    assert_eq!(out(PortNo::CONTROLLER, &[PortNo(9)]), [""; 0], "no such port");
+    assert_eq!(out(PortNo::CONTROLLER, &[PortNo::NORMAL]), ["2/4"]);
+    assert_eq!(out(PortNo(0), &[PortNo(1)]), ["1/11"]);
+}
+
+#[test]
+fn a_packet_out_of_an_unknown_buffer_is_refused() {
+    let mut bench = Bench::new(Version::Of10);
+    let request = PacketOut { buffer_id: 3, in_port: PortNo(1), actions: vec![], data: vec![] };
+    let out = bench.say(Message::PacketOut(request));
+    let [Outgoing::Message { xid: 7, message: Message::Error(error) }] = &out[..] else { panic!("{out:?}") };
+    assert_eq!((error.kind, error.code), (1, 8));
+    assert!(error.data.len() >= 16);
+}
+
+#[test]
+fn without_a_controller_packets_for_it_are_lost_and_rules_go_on() {
+    let mut bench = Bench::new(Version::Of13);
+    assert!(bench.run("add 0 -> controller\n add 1 in_port=2 -> 1").is_empty());
+    bench.switch.disconnect();
+    assert!(bench.send(1, &tcp(80)).is_empty());
+    assert_eq!(bench.switch.record().lost, [Lost::NoController]);
+    assert_eq!(bench.send(2, &tcp(80)), ["1"]);
+}
+
+#[test]
+fn a_restart_loses_the_rules_and_keeps_the_ports() {
+    let mut bench = Bench::new(Version::Of13);
+    assert!(bench.run("add 0 -> 1").is_empty());
+    bench.switch.restart();
+    assert!(bench.dump().is_empty() && !bench.switch.is_connected());
+    assert_eq!(bench.switch.ports().len(), 4);
+}
+
+#[test]
+fn frames_too_short_for_their_headers_have_zeros_there() {
+    let mut bench = Bench::new(Version::Of13);
+    assert!(bench.run("add 1 eth_type=0x800 ip_proto=0 -> 2").is_empty());
+    let short = [0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 1, 8, 0, 0x45];
+    assert_eq!(bench.send(1, &short), ["2"]);
+    assert!(bench.send(1, &[]).is_empty());
+}

@@ -1,0 +1,217 @@
+//! Traffic: which hosts talk to which, about what, and what of it arrived.
+
+use std::collections::BTreeMap;
+
+use maple_wire::{Field, Packet};
+
+use crate::host::{Kind, Progress};
+use crate::network::{Network, NetworkError};
+use crate::random::Random;
+use crate::time::{SECOND, Time};
+
+/// Frames from one host to another, of one kind. Answers count for the host that answers.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PairKey {
+    /// The sender's name.
+    pub src: String,
+    /// The receiver's name.
+    pub dst: String,
+    /// What it was about.
+    pub kind: Kind,
+}
+
+/// What became of the frames from one host to another.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PairCounters {
+    /// Frames that the first sent to the second.
+    pub sent: u64,
+    /// Frames that arrived there; copies count each.
+    pub delivered: u64,
+}
+
+/// What became of a generator's flows from one host to another, of one kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FlowCounters {
+    /// Flows opened.
+    pub opened: u64,
+    /// Flows of these that are expected to succeed.
+    pub expected: u64,
+    /// Flows whose dialogue ended as it should.
+    pub done: u64,
+    /// Flows that were given up.
+    pub failed: u64,
+    /// Flows that ended otherwise than expected.
+    pub unexpected: u64,
+}
+
+/// What traffic there shall be.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TrafficOptions {
+    /// Flows opened per second, in the whole network.
+    pub flows_per_second: u32,
+    /// For how long flows are opened.
+    pub duration: Time,
+    /// What the flows are about; one of these is drawn for each flow.
+    pub kinds: Vec<Kind>,
+    /// The share of flows over IPv6, 0.0 to 1.0.
+    pub ipv6: f64,
+    /// Decides who talks to whom.
+    pub seed: u64,
+}
+
+impl Default for TrafficOptions {
+    /// Twenty flows a second for twenty seconds: pings, ssh, web, DNS; one in ten over IPv6.
+    fn default() -> TrafficOptions {
+        TrafficOptions {
+            flows_per_second: 20,
+            duration: 20 * SECOND,
+            kinds: vec![Kind::Ping, Kind::Tcp(22), Kind::Tcp(80), Kind::Tcp(443), Kind::Tcp(8080), Kind::Udp(53)],
+            ipv6: 0.1,
+            seed: 1,
+        }
+    }
+}
+
+/// What is expected of a flow: from, to, about what; true if it must succeed.
+pub type Expectation = Box<dyn Fn(&str, &str, Kind) -> bool + Send>;
+
+/// Opens flows at random between the hosts of a network, and keeps the books.
+pub struct Traffic {
+    options: TrafficOptions,
+    random: Random,
+    hosts: Vec<String>,
+    started: Time,
+    opened: u64,
+    running: Vec<(PairKey, crate::host::FlowId)>,
+    counters: BTreeMap<PairKey, FlowCounters>,
+    expectation: Option<Expectation>,
+}
+
+impl Traffic {
+    /// A generator that starts now. Every flow is expected to succeed unless `expectation` says otherwise.
+    ///
+    /// It does nothing in a network of fewer than two hosts, or where no kinds are given.
+    pub fn new(network: &Network, options: TrafficOptions, expectation: Option<Expectation>) -> Traffic {
+        Traffic {
+            random: Random::new(options.seed),
+            hosts: network.hosts().map(|h| h.spec().name.clone()).collect(),
+            started: network.now(),
+            opened: 0,
+            running: Vec::new(),
+            counters: BTreeMap::new(),
+            options,
+            expectation,
+        }
+    }
+
+    /// When the next flow is to be opened; `None` once all are.
+    pub fn next_flow(&self) -> Option<Time> {
+        let rate = Time::from(self.options.flows_per_second);
+        if self.hosts.len() < 2 || self.options.kinds.is_empty() || rate == 0 {
+            return None;
+        }
+        let after = self.opened * SECOND / rate;
+        (after < self.options.duration).then_some(self.started + after)
+    }
+
+    /// Opens the flows whose time has come and looks after those that run. To be called whenever time has passed.
+    ///
+    /// # Errors
+    /// [`NetworkError`] if the network is not the one that the generator was made for.
+    pub fn poll(&mut self, network: &mut Network) -> Result<(), NetworkError> {
+        while self.next_flow().is_some_and(|at| at <= network.now()) {
+            self.open(network)?;
+        }
+        let mut still_running = Vec::new();
+        for (key, id) in std::mem::take(&mut self.running) {
+            let flow = network.host(&key.src).and_then(|host| host.flow(id));
+            let flow = flow.ok_or_else(|| NetworkError::NoHost(key.src.clone()))?;
+            let expected = self.expectation.as_ref().is_none_or(|f| f(&key.src, &key.dst, key.kind));
+            let done = match flow.progress {
+                Progress::Running => {
+                    still_running.push((key, id));
+                    continue;
+                }
+                Progress::Done => true,
+                Progress::NoNeighbour | Progress::NoAnswer => false,
+            };
+            let counters = self.counters.entry(key).or_default();
+            counters.done += u64::from(done);
+            counters.failed += u64::from(!done);
+            counters.unexpected += u64::from(done != expected);
+        }
+        self.running = still_running;
+        Ok(())
+    }
+
+    /// Lets the network run, with this traffic, until a time.
+    ///
+    /// # Errors
+    /// [`NetworkError`] as [`Traffic::poll`].
+    pub fn run_until(&mut self, network: &mut Network, until: Time) -> Result<(), NetworkError> {
+        while let Some(at) = self.next_flow().filter(|at| *at <= until) {
+            network.run_until(at);
+            self.poll(network)?;
+        }
+        network.run_until(until);
+        self.poll(network)
+    }
+
+    /// Whether all flows have been opened and have ended.
+    pub fn is_over(&self) -> bool {
+        self.next_flow().is_none() && self.running.is_empty()
+    }
+
+    /// What became of the flows, by hosts and kind.
+    pub fn counters(&self) -> &BTreeMap<PairKey, FlowCounters> {
+        &self.counters
+    }
+
+    /// What became of all flows together.
+    pub fn total(&self) -> FlowCounters {
+        self.counters.values().fold(FlowCounters::default(), |sum, c| FlowCounters {
+            opened: sum.opened + c.opened,
+            expected: sum.expected + c.expected,
+            done: sum.done + c.done,
+            failed: sum.failed + c.failed,
+            unexpected: sum.unexpected + c.unexpected,
+        })
+    }
+
+    fn open(&mut self, network: &mut Network) -> Result<(), NetworkError> {
+        let count = self.hosts.len() as u64;
+        let src = self.random.below(count);
+        let dst = (src + 1 + self.random.below(count - 1)) % count;
+        let kind = self.options.kinds[self.random.below(self.options.kinds.len() as u64) as usize];
+        let ipv6 = self.random.chance(self.options.ipv6);
+        let (src, dst) = (self.hosts[src as usize].clone(), self.hosts[dst as usize].clone());
+        let id = network.open_flow(&src, &dst, kind, ipv6)?;
+        let expected = self.expectation.as_ref().is_none_or(|f| f(&src, &dst, kind));
+        let key = PairKey { src, dst, kind };
+        let counters = self.counters.entry(key.clone()).or_default();
+        counters.opened += 1;
+        counters.expected += u64::from(expected);
+        self.running.push((key, id));
+        self.opened += 1;
+        Ok(())
+    }
+}
+
+/// Whom a frame is from and to and what it is about; `None` for frames that are not unicast between two hosts, and
+/// for those that only find out addresses. `name` knows the hosts by their hardware addresses.
+pub(crate) fn classify(frame: &[u8], name: impl Fn([u8; 6]) -> Option<String>) -> Option<PairKey> {
+    let packet = Packet::new(frame, 0);
+    let get = |field| packet.get(field).map(|value| value as u16);
+    let server = |a: Option<u16>, b: Option<u16>| a.zip(b).map(|(a, b)| a.min(b));
+    let kind = if let Some(port) = server(get(Field::TcpSrc), get(Field::TcpDst)) {
+        Kind::Tcp(port)
+    } else if let Some(port) = server(get(Field::UdpSrc), get(Field::UdpDst)) {
+        Kind::Udp(port)
+    } else if matches!(get(Field::Icmpv4Type), Some(0 | 8)) || matches!(get(Field::Icmpv6Type), Some(128 | 129)) {
+        Kind::Ping
+    } else {
+        return None;
+    };
+    let address = |at: usize| frame[at..at + 6].try_into().ok().and_then(&name);
+    Some(PairKey { src: address(6)?, dst: address(0)?, kind })
+}
