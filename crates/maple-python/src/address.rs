@@ -1,0 +1,482 @@
+//! MAC addresses, IP addresses and prefixes as light Python objects.
+//!
+//! They equal their text in any spelling, and hash as their canonical text, so that dictionaries and sets may hold
+//! either: `{"00:00:00:00:00:01": …}[pkt.eth_src]` works. One object is kept per address, with its hash, so that
+//! reading a field formats its text only when the address is seen for the first time.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::hash::Hash;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::{LazyLock, Mutex, MutexGuard};
+
+use pyo3::basic::CompareOp;
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyInt, PyString, PyTuple};
+
+use crate::field::FieldRef;
+use crate::kind::described;
+
+/// Addresses kept at most; then the cache starts afresh.
+const CACHED: usize = 1 << 14;
+
+static MACS: Cache<u64, Mac> = Cache::new();
+static IPS: Cache<IpAddr, Ip> = Cache::new();
+
+/// An Ethernet address, in the low 48 bits, and its hash.
+#[pyclass(frozen, module = "maple")]
+pub struct Mac(pub u64, isize);
+
+/// An IPv4 or IPv6 address, and its hash.
+#[pyclass(frozen, module = "maple")]
+pub struct Ip(pub IpAddr, isize);
+
+/// An address under a mask of leading bits.
+#[pyclass(frozen, module = "maple")]
+pub struct Prefix {
+    /// What it is a prefix of.
+    pub family: Family,
+    /// The bits, zero behind the prefix.
+    pub value: u128,
+    /// How many bits lead.
+    pub length: u32,
+    hash: isize,
+}
+
+/// The kinds of addresses that prefixes are made of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Family {
+    /// 48 bits.
+    Mac,
+    /// 32 bits.
+    Ipv4,
+    /// 128 bits.
+    Ipv6,
+}
+
+impl Family {
+    /// Width of an address in bits.
+    pub const fn bits(self) -> u32 {
+        match self {
+            Family::Mac => 48,
+            Family::Ipv4 => 32,
+            Family::Ipv6 => 128,
+        }
+    }
+}
+
+/// One Python object a key. Its lock is never held while Python code can run.
+struct Cache<K, T>(LazyLock<Mutex<HashMap<K, Py<T>>>>);
+
+impl<K: Eq + Hash + 'static, T: 'static> Cache<K, T> {
+    const fn new() -> Cache<K, T> {
+        Cache(LazyLock::new(Default::default))
+    }
+
+    fn objects(&self) -> MutexGuard<'_, HashMap<K, Py<T>>> {
+        self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    fn get<'py>(&self, py: Python<'py>, key: &K) -> Option<Bound<'py, T>> {
+        self.objects().get(key).map(|object| object.bind(py).clone())
+    }
+
+    fn put(&self, key: K, object: &Bound<'_, T>) {
+        let object = object.clone().unbind();
+        let dropped = {
+            let mut objects = self.objects();
+            let dropped = if objects.len() >= CACHED { std::mem::take(&mut *objects) } else { HashMap::new() };
+            objects.insert(key, object);
+            dropped
+        };
+        drop(dropped);
+    }
+}
+
+/// The hash that Python gives this text.
+fn text_hash(py: Python<'_>, text: &str) -> PyResult<isize> {
+    PyString::new(py, text).hash()
+}
+
+fn mac_text(value: u64) -> String {
+    let b = value.to_be_bytes();
+    format!("{:02x}:{:02x}:{:02x}:{:02x}:{:02x}:{:02x}", b[2], b[3], b[4], b[5], b[6], b[7])
+}
+
+fn parse_mac(text: &str) -> Option<u64> {
+    let separator = if text.contains('-') { '-' } else { ':' };
+    let mut value = 0;
+    let mut parts = 0;
+    for part in text.split(separator) {
+        if part.is_empty() || part.len() > 2 || !part.bytes().all(|b| b.is_ascii_hexdigit()) {
+            return None;
+        }
+        value = value << 8 | u64::from_str_radix(part, 16).ok()?;
+        parts += 1;
+    }
+    (parts == 6).then_some(value)
+}
+
+impl Mac {
+    /// The one object for this address.
+    pub fn cached(py: Python<'_>, value: u64) -> PyResult<Bound<'_, Mac>> {
+        if let Some(mac) = MACS.get(py, &value) {
+            return Ok(mac);
+        }
+        let mac = Bound::new(py, Mac(value, text_hash(py, &mac_text(value))?))?;
+        MACS.put(value, &mac);
+        Ok(mac)
+    }
+
+    /// The address that `object` stands for: a [`Mac`], its text, or a number.
+    pub fn from_object(object: &Bound<'_, PyAny>) -> PyResult<Mac> {
+        let value = if let Ok(mac) = object.cast::<Mac>() {
+            return Ok(Mac(mac.get().0, mac.get().1));
+        } else if let Ok(text) = object.cast::<PyString>() {
+            let text = text.to_cow()?;
+            parse_mac(&text).ok_or_else(|| {
+                PyValueError::new_err(format!("{text:?} is not a MAC address such as 00:11:22:33:44:55"))
+            })?
+        } else if let Ok(number) = object.cast::<PyInt>() {
+            number.extract().ok().filter(|n: &u64| n >> 48 == 0).ok_or_else(|| {
+                PyValueError::new_err(format!("{number} is not a MAC address: these are 0 to 2**48 - 1"))
+            })?
+        } else {
+            return Err(PyTypeError::new_err(format!("a MAC address is a str, not {}", described(object))));
+        };
+        Ok(Mac(value, text_hash(object.py(), &mac_text(value))?))
+    }
+}
+
+impl fmt::Display for Mac {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&mac_text(self.0))
+    }
+}
+
+#[pymethods]
+impl Mac {
+    #[new]
+    fn new(address: &Bound<'_, PyAny>) -> PyResult<Mac> {
+        match FieldRef::value_of(address)? {
+            Some(value) => Mac::from_object(&value),
+            None => Mac::from_object(address),
+        }
+    }
+
+    /// Whether the group bit is set: multicast and broadcast addresses.
+    #[getter]
+    fn is_multicast(&self) -> bool {
+        self.0 >> 40 & 1 == 1
+    }
+
+    fn __richcmp__(&self, other: &Bound<'_, PyAny>, op: CompareOp) -> PyResult<Py<PyAny>> {
+        let py = other.py();
+        let equal = match Mac::from_object(other) {
+            Ok(mac) if !other.is_instance_of::<PyInt>() => mac.0 == self.0,
+            Err(_) if other.is_instance_of::<PyString>() => false,
+            _ => return Ok(py.NotImplemented()),
+        };
+        equality(py, equal, op)
+    }
+
+    fn __hash__(&self) -> isize {
+        self.1
+    }
+
+    fn __int__(&self) -> u64 {
+        self.0
+    }
+
+    fn __str__(&self) -> String {
+        self.to_string()
+    }
+
+    fn __format__(&self, py: Python<'_>, format_spec: &str) -> PyResult<Py<PyAny>> {
+        formatted(py, &self.to_string(), format_spec)
+    }
+
+    fn __repr__(&self) -> String {
+        format!("Mac('{self}')")
+    }
+
+    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyTuple>> {
+        (slf.get_type(), (slf.get().to_string(),)).into_pyobject(slf.py())
+    }
+}
+
+impl Ip {
+    /// An IPv4 address; the hash is computed by [`Ip::cached`].
+    pub fn v4(value: u32) -> IpAddr {
+        IpAddr::V4(Ipv4Addr::from(value))
+    }
+
+    /// An IPv6 address.
+    pub fn v6(value: u128) -> IpAddr {
+        IpAddr::V6(Ipv6Addr::from(value))
+    }
+
+    /// The one object for this address.
+    pub fn cached(py: Python<'_>, address: IpAddr) -> PyResult<Bound<'_, Ip>> {
+        if let Some(ip) = IPS.get(py, &address) {
+            return Ok(ip);
+        }
+        let ip = Bound::new(py, Ip(address, text_hash(py, &address.to_string())?))?;
+        IPS.put(address, &ip);
+        Ok(ip)
+    }
+
+    /// The address that `object` stands for: an [`Ip`], its text, or an object of `ipaddress`.
+    pub fn from_object(object: &Bound<'_, PyAny>) -> PyResult<Ip> {
+        let py = object.py();
+        let address = if let Ok(ip) = object.cast::<Ip>() {
+            return Ok(Ip(ip.get().0, ip.get().1));
+        } else if let Ok(text) = object.cast::<PyString>() {
+            let text = text.to_cow()?;
+            text.parse()
+                .map_err(|_| PyValueError::new_err(format!("{text:?} is not an IP address such as 10.0.0.1 or fe80::1")))?
+        } else if object.hasattr("packed")? && object.hasattr("is_multicast")? {
+            object.extract::<IpAddr>()?
+        } else {
+            return Err(PyTypeError::new_err(format!(
+                "an IP address is a str or an ipaddress object, not {}",
+                described(object)
+            )));
+        };
+        Ok(Ip(address, text_hash(py, &address.to_string())?))
+    }
+
+    /// Whether it is an IPv4 address.
+    pub fn is_v4(&self) -> bool {
+        self.0.is_ipv4()
+    }
+
+    /// The address as a number.
+    pub fn number(&self) -> u128 {
+        match self.0 {
+            IpAddr::V4(ip) => u128::from(u32::from(ip)),
+            IpAddr::V6(ip) => u128::from(ip),
+        }
+    }
+}
+
+impl fmt::Display for Ip {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+#[pymethods]
+impl Ip {
+    #[new]
+    fn new(address: &Bound<'_, PyAny>) -> PyResult<Ip> {
+        match FieldRef::value_of(address)? {
+            Some(value) => Ip::from_object(&value),
+            None => Ip::from_object(address),
+        }
+    }
+
+    /// 4 or 6.
+    #[getter]
+    fn version(&self) -> u8 {
+        if self.is_v4() { 4 } else { 6 }
+    }
+
+    /// Whether it is a group address.
+    #[getter]
+    fn is_multicast(&self) -> bool {
+        self.0.is_multicast()
+    }
+
+    /// The address in network order.
+    #[getter]
+    fn packed(&self) -> Vec<u8> {
+        match self.0 {
+            IpAddr::V4(ip) => ip.octets().to_vec(),
+            IpAddr::V6(ip) => ip.octets().to_vec(),
+        }
+    }
+
+    /// The first `length` bits.
+    fn prefix(&self, py: Python<'_>, length: u32) -> PyResult<Prefix> {
+        let family = if self.is_v4() { Family::Ipv4 } else { Family::Ipv6 };
+        Prefix::of(py, family, self.number(), length)
+    }
+
+    fn __richcmp__(&self, other: &Bound<'_, PyAny>, op: CompareOp) -> PyResult<Py<PyAny>> {
+        let py = other.py();
+        let order = match Ip::from_object(other) {
+            Ok(ip) => (self.version(), self.number()).cmp(&(ip.version(), ip.number())),
+            Err(_) if other.is_instance_of::<PyString>() => return equality(py, false, op),
+            Err(_) => return Ok(py.NotImplemented()),
+        };
+        Ok(op.matches(order).into_pyobject(py)?.to_owned().into_any().unbind())
+    }
+
+    fn __hash__(&self) -> isize {
+        self.1
+    }
+
+    fn __int__(&self) -> u128 {
+        self.number()
+    }
+
+    fn __str__(&self) -> String {
+        self.to_string()
+    }
+
+    fn __format__(&self, py: Python<'_>, format_spec: &str) -> PyResult<Py<PyAny>> {
+        formatted(py, &self.to_string(), format_spec)
+    }
+
+    fn __repr__(&self) -> String {
+        format!("Ip('{self}')")
+    }
+
+    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyTuple>> {
+        (slf.get_type(), (slf.get().to_string(),)).into_pyobject(slf.py())
+    }
+}
+
+impl Prefix {
+    /// The first `length` bits of `value`.
+    pub fn of(py: Python<'_>, family: Family, value: u128, length: u32) -> PyResult<Prefix> {
+        let bits = family.bits();
+        if length > bits {
+            return Err(PyValueError::new_err(format!("a prefix of such an address has 0 to {bits} bits, not {length}")));
+        }
+        let value = value & leading(bits, length);
+        let hash = text_hash(py, &prefix_text(family, value, length))?;
+        Ok(Prefix { family, value, length, hash })
+    }
+
+    /// The mask that selects the bits of the prefix.
+    pub fn mask(&self) -> u128 {
+        leading(self.family.bits(), self.length)
+    }
+
+    /// The prefix that `object` stands for: a [`Prefix`], its text, or a network of `ipaddress`.
+    pub fn from_object(object: &Bound<'_, PyAny>) -> PyResult<Prefix> {
+        if let Ok(prefix) = object.cast::<Prefix>() {
+            let p = prefix.get();
+            return Ok(Prefix { family: p.family, value: p.value, length: p.length, hash: p.hash });
+        }
+        if let Ok(text) = object.cast::<PyString>() {
+            return Prefix::parse(object.py(), &text.to_cow()?);
+        }
+        if object.hasattr("network_address")? && object.hasattr("prefixlen")? {
+            return Prefix::parse(object.py(), &object.str()?.to_cow()?);
+        }
+        Err(PyTypeError::new_err(format!("a prefix is a str such as \"10.0.0.0/8\", not {}", described(object))))
+    }
+
+    fn parse(py: Python<'_>, text: &str) -> PyResult<Prefix> {
+        let bad = || PyValueError::new_err(format!("{text:?} is not a prefix such as 10.0.0.0/8, fe80::/10 or 01:00:5e:00:00:00/25"));
+        let (address, length) = match text.split_once('/') {
+            Some((address, length)) => (address, Some(length.parse::<u32>().map_err(|_| bad())?)),
+            None => (text, None),
+        };
+        let (family, value) = match address.parse() {
+            Ok(IpAddr::V4(ip)) => (Family::Ipv4, u128::from(u32::from(ip))),
+            Ok(IpAddr::V6(ip)) => (Family::Ipv6, u128::from(ip)),
+            Err(_) => (Family::Mac, u128::from(parse_mac(address).ok_or_else(bad)?)),
+        };
+        let prefix = Prefix::of(py, family, value, length.unwrap_or(family.bits()))?;
+        if prefix.value != value {
+            return Err(PyValueError::new_err(format!("{text:?} has bits set behind its prefix; did you mean {prefix}?")));
+        }
+        Ok(prefix)
+    }
+}
+
+impl fmt::Display for Prefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&prefix_text(self.family, self.value, self.length))
+    }
+}
+
+fn leading(bits: u32, length: u32) -> u128 {
+    let all = u128::MAX >> (128 - bits);
+    if length == 0 { 0 } else { all & !(all.checked_shr(length).unwrap_or(0)) }
+}
+
+fn prefix_text(family: Family, value: u128, length: u32) -> String {
+    match family {
+        Family::Mac => format!("{}/{length}", mac_text(value as u64)),
+        Family::Ipv4 => format!("{}/{length}", Ipv4Addr::from(value as u32)),
+        Family::Ipv6 => format!("{}/{length}", Ipv6Addr::from(value)),
+    }
+}
+
+#[pymethods]
+impl Prefix {
+    #[new]
+    fn new(prefix: &Bound<'_, PyAny>) -> PyResult<Prefix> {
+        Prefix::from_object(prefix)
+    }
+
+    /// The number of leading bits.
+    #[getter]
+    fn length(&self) -> u32 {
+        self.length
+    }
+
+    fn __contains__(&self, address: &Bound<'_, PyAny>) -> PyResult<bool> {
+        if let Ok(field) = address.cast::<FieldRef>() {
+            return field.get().in_prefix(address.py(), self);
+        }
+        let (family, value) = match self.family {
+            Family::Mac => (Family::Mac, u128::from(Mac::from_object(address)?.0)),
+            _ => {
+                let ip = Ip::from_object(address)?;
+                (if ip.is_v4() { Family::Ipv4 } else { Family::Ipv6 }, ip.number())
+            }
+        };
+        Ok(family == self.family && value & self.mask() == self.value)
+    }
+
+    fn __richcmp__(&self, other: &Bound<'_, PyAny>, op: CompareOp) -> PyResult<Py<PyAny>> {
+        let py = other.py();
+        let equal = match Prefix::from_object(other) {
+            Ok(p) => (p.family, p.value, p.length) == (self.family, self.value, self.length),
+            Err(_) if other.is_instance_of::<PyString>() => false,
+            Err(_) => return Ok(py.NotImplemented()),
+        };
+        equality(py, equal, op)
+    }
+
+    fn __hash__(&self) -> isize {
+        self.hash
+    }
+
+    fn __str__(&self) -> String {
+        self.to_string()
+    }
+
+    fn __format__(&self, py: Python<'_>, format_spec: &str) -> PyResult<Py<PyAny>> {
+        formatted(py, &self.to_string(), format_spec)
+    }
+
+    fn __repr__(&self) -> String {
+        format!("Prefix('{self}')")
+    }
+
+    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyTuple>> {
+        (slf.get_type(), (slf.get().to_string(),)).into_pyobject(slf.py())
+    }
+}
+
+/// The answer of `==` or `!=`; other comparisons are not there.
+pub fn equality(py: Python<'_>, equal: bool, op: CompareOp) -> PyResult<Py<PyAny>> {
+    let answer = match op {
+        CompareOp::Eq => equal,
+        CompareOp::Ne => !equal,
+        _ => return Ok(py.NotImplemented()),
+    };
+    Ok(answer.into_pyobject(py)?.to_owned().into_any().unbind())
+}
+
+fn formatted(py: Python<'_>, text: &str, spec: &str) -> PyResult<Py<PyAny>> {
+    Ok(PyString::new(py, text).call_method1("__format__", (spec,))?.unbind())
+}

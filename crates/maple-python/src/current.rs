@@ -1,0 +1,80 @@
+//! The run that this thread is in the middle of.
+//!
+//! Objects that a policy holds (packet, fields, net) carry only a [`Ticket`], and find their run here. So a policy may
+//! keep them, or pass them to another thread, and the worst that comes of it is a clear error.
+
+use std::cell::{Cell, RefCell};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use maple_core::policy::{Net, PacketHandle};
+use maple_core::run::Run;
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+
+thread_local! {
+    static CURRENT: RefCell<Option<Run>> = const { RefCell::new(None) };
+    static TICKET: Cell<u64> = const { Cell::new(0) };
+}
+
+static NEXT: AtomicU64 = AtomicU64::new(1);
+
+/// Names one run in this process.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ticket(u64);
+
+/// While this lives its run is the current one of the thread.
+pub struct Entered {
+    ticket: Ticket,
+    outer: (u64, Option<Run>),
+}
+
+impl Entered {
+    /// Makes `run` the current one of this thread.
+    pub fn new(run: &Run) -> Entered {
+        let ticket = Ticket(NEXT.fetch_add(1, Ordering::Relaxed));
+        Entered { ticket, outer: (TICKET.replace(ticket.0), CURRENT.replace(Some(run.clone()))) }
+    }
+
+    /// What objects of this run carry.
+    pub fn ticket(&self) -> Ticket {
+        self.ticket
+    }
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        TICKET.set(self.outer.0);
+        CURRENT.replace(self.outer.1.take());
+    }
+}
+
+impl Ticket {
+    /// Whether its run is the current one of this thread.
+    pub fn is_valid(self) -> bool {
+        TICKET.get() == self.0
+    }
+
+    fn run(self, what: &str) -> PyResult<Run> {
+        run().filter(|_| self.is_valid()).ok_or_else(|| {
+            PyRuntimeError::new_err(format!(
+                "{what} belongs to a run of the policy that is over (or runs in another thread); \
+                 keep plain values instead, such as int(pkt.tcp_dst), str(pkt.eth_src) or pkt.ipv4_src.value"
+            ))
+        })
+    }
+}
+
+/// The current run of this thread, if it is in one.
+pub fn run() -> Option<Run> {
+    CURRENT.with_borrow(Clone::clone)
+}
+
+/// Asks the packet of the run that `ticket` names; `what` is the thing asked for, for the error.
+pub fn with_packet<T>(ticket: &Ticket, what: &str, ask: impl FnOnce(&PacketHandle) -> T) -> PyResult<T> {
+    Ok(ask(&ticket.run(what)?.packet()))
+}
+
+/// Asks the network as the run that `ticket` names sees it.
+pub fn with_net<T>(ticket: &Ticket, ask: impl FnOnce(&Net) -> T) -> PyResult<T> {
+    Ok(ask(&ticket.run("net")?.net()))
+}

@@ -1,0 +1,152 @@
+//! What values of fields look like in Python: numbers, MAC addresses and IP addresses.
+//!
+//! The core knows a field's value as a `u128`. A policy sees an `int`, a [`Mac`] or an [`Ip`], and `None` where the
+//! packet has no such field. [`Kind::operand`] goes the other way: what a policy may compare a field with.
+
+use maple_wire::Field;
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyInt, PyString};
+
+use crate::address::{Ip, Mac};
+
+/// How a field's value is shown.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// An `int`.
+    Number,
+    /// A [`Mac`].
+    Mac,
+    /// An [`Ip`] of version 4.
+    Ipv4,
+    /// An [`Ip`] of version 6.
+    Ipv6,
+}
+
+impl Kind {
+    /// How values of `field` are shown.
+    pub const fn of(field: Field) -> Kind {
+        match field {
+            Field::EthDst | Field::EthSrc | Field::ArpSha | Field::ArpTha | Field::Ipv6NdSll | Field::Ipv6NdTll => {
+                Kind::Mac
+            }
+            Field::Ipv4Src | Field::Ipv4Dst | Field::ArpSpa | Field::ArpTpa => Kind::Ipv4,
+            Field::Ipv6Src | Field::Ipv6Dst | Field::Ipv6NdTarget => Kind::Ipv6,
+            _ => Kind::Number,
+        }
+    }
+
+    /// What such a value is called in messages.
+    const fn noun(self) -> &'static str {
+        match self {
+            Kind::Number => "a number",
+            Kind::Mac => "a MAC address",
+            Kind::Ipv4 => "an IPv4 address",
+            Kind::Ipv6 => "an IPv6 address",
+        }
+    }
+
+    /// The Python object for `value`.
+    pub fn to_python<'py>(self, py: Python<'py>, value: u128) -> PyResult<Bound<'py, PyAny>> {
+        Ok(match self {
+            Kind::Number => value.into_pyobject(py)?.into_any(),
+            Kind::Mac => Mac::cached(py, value as u64)?.into_any(),
+            Kind::Ipv4 => Ip::cached(py, Ip::v4(value as u32))?.into_any(),
+            Kind::Ipv6 => Ip::cached(py, Ip::v6(value))?.into_any(),
+        })
+    }
+}
+
+/// Largest value that a policy can see in `field`. The presence bit of `vlan_vid` is not shown.
+pub const fn largest(field: Field) -> u128 {
+    match field {
+        Field::VlanVid => 0xfff,
+        _ => field.full_mask(),
+    }
+}
+
+/// The number behind `other`, which a policy compares `field` with or sets it to.
+///
+/// # Errors
+/// `TypeError` where `other` is not such a value, `ValueError` where it is one that the field can't have; both name
+/// the field.
+pub fn operand(field: Field, other: &Bound<'_, PyAny>) -> PyResult<u128> {
+    match Kind::of(field) {
+        Kind::Number => {
+            let number = signed_operand(field, other)?;
+            u128::try_from(number)
+                .ok()
+                .filter(|n| *n <= largest(field))
+                .ok_or_else(|| PyValueError::new_err(format!("{field} is 0 to {}; it can't be {other}", largest(field))))
+        }
+        Kind::Mac => Mac::from_object(other).map(|mac| u128::from(mac.0)).map_err(|e| refuse(field, other, e)),
+        kind @ (Kind::Ipv4 | Kind::Ipv6) => {
+            let ip = Ip::from_object(other).map_err(|e| refuse(field, other, e))?;
+            if ip.is_v4() == (kind == Kind::Ipv4) {
+                Ok(ip.number())
+            } else {
+                Err(PyValueError::new_err(format!("{field} is {}; it can't be {ip}", kind.noun())))
+            }
+        }
+    }
+}
+
+/// The number behind `other` for an order comparison, where it may lie outside the field's range.
+///
+/// # Errors
+/// As [`operand`], and `TypeError` for MAC addresses, which have no order.
+pub fn bound(field: Field, other: &Bound<'_, PyAny>) -> PyResult<Bounded> {
+    match Kind::of(field) {
+        Kind::Number => Ok(match signed_operand(field, other)? {
+            n if n < 0 => Bounded::Below,
+            n if n as u128 > largest(field) => Bounded::Above,
+            n => Bounded::At(n as u128),
+        }),
+        Kind::Mac => Err(PyTypeError::new_err(format!(
+            "{field} is a MAC address, and these have no order; \
+             to test some of its bits write {field} in prefix(\"01:00:5e:00:00:00/25\")"
+        ))),
+        Kind::Ipv4 | Kind::Ipv6 => operand(field, other).map(Bounded::At),
+    }
+}
+
+/// A limit, seen from the range of values that a field can have.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Bounded {
+    /// Under all of them.
+    Below,
+    /// One of them.
+    At(u128),
+    /// Over all of them.
+    Above,
+}
+
+fn signed_operand(field: Field, other: &Bound<'_, PyAny>) -> PyResult<i128> {
+    let Ok(number) = other.cast::<PyInt>() else {
+        let what = if other.is_instance_of::<PyString>() { other.repr()?.to_string() } else { described(other) };
+        return Err(PyTypeError::new_err(format!(
+            "{field} is a number from 0 to {}; it can't be compared with {what}",
+            largest(field)
+        )));
+    };
+    // What does not fit 128 bits lies outside every field on that side.
+    number.extract().or_else(|_| Ok(if number.lt(0)? { i128::MIN } else { i128::MAX }))
+}
+
+/// Says of which field a conversion failed.
+fn refuse(field: Field, other: &Bound<'_, PyAny>, error: PyErr) -> PyErr {
+    let py = other.py();
+    let noun = Kind::of(field).noun();
+    if error.is_instance_of::<PyTypeError>(py) {
+        PyTypeError::new_err(format!("{field} is {noun}; it can't be compared with {}", described(other)))
+    } else {
+        PyValueError::new_err(format!("{field} is {noun}: {}", error.value(py)))
+    }
+}
+
+/// `'ssh' (str)`, for messages.
+pub fn described(object: &Bound<'_, PyAny>) -> String {
+    let kind = object.get_type().name().map(|n| n.to_string()).unwrap_or_else(|_| "an object".to_string());
+    let shown = object.repr().map(|r| r.to_string()).unwrap_or_default();
+    if shown.chars().count() > 60 || shown.is_empty() { format!("a {kind}") } else { format!("{shown} ({kind})") }
+}

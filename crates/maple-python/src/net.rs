@@ -1,0 +1,113 @@
+//! What a policy may ask about the network. Every answer is a dependency of the run.
+
+use maple_core::network::{Location, Mac as CoreMac};
+use maple_core::route::Route;
+use maple_wire::{Dpid, PortNo};
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+
+use crate::address::{Ip, Mac};
+use crate::current::{self, Ticket};
+use crate::field::FieldRef;
+use crate::route::{PyLocation, PyRoute};
+
+/// The network, as one run of the policy sees it.
+#[pyclass(frozen, name = "Net", module = "maple")]
+pub struct PyNet {
+    ticket: Ticket,
+}
+
+impl PyNet {
+    /// The network of the run that `ticket` names.
+    pub fn new(ticket: Ticket) -> PyNet {
+        PyNet { ticket }
+    }
+
+    fn path_between(&self, src: &Bound<'_, PyAny>, dst: &Bound<'_, PyAny>, weight: Option<&str>) -> PyResult<PyRoute> {
+        let (Some(src), Some(dst)) = (place(src)?, place(dst)?) else { return Ok(PyRoute(Route::unreachable())) };
+        let route = current::with_net(&self.ticket, |net| match weight {
+            Some(weight) => net.path(src, dst, weight),
+            None => net.shortest_path(src, dst),
+        })?;
+        Ok(PyRoute(route))
+    }
+}
+
+/// A location, or `None` for a host that was not found.
+fn place(object: &Bound<'_, PyAny>) -> PyResult<Option<Location>> {
+    if object.is_none() { Ok(None) } else { PyLocation::from_object(object).map(Some) }
+}
+
+/// A hardware address given as a field, `Mac` or text; `None` where the field is absent.
+fn hardware_address(object: &Bound<'_, PyAny>) -> PyResult<Option<CoreMac>> {
+    let object = FieldRef::value_of(object)?.unwrap_or_else(|| object.clone());
+    if object.is_none() { Ok(None) } else { Ok(Some(CoreMac::from_bits(u128::from(Mac::from_object(&object)?.0)))) }
+}
+
+#[pymethods]
+impl PyNet {
+    /// Where the host with this hardware address is; `None` if it was not seen yet.
+    fn locate(&self, mac: &Bound<'_, PyAny>) -> PyResult<Option<PyLocation>> {
+        let Some(mac) = hardware_address(mac)? else { return Ok(None) };
+        let at = current::with_net(&self.ticket, |net| net.try_locate(mac))?;
+        Ok(at.map_err(|e| PyTypeError::new_err(e.to_string()))?.map(PyLocation::from))
+    }
+
+    /// The host that uses this IP address, and where it is; `None` if it was not seen yet.
+    fn locate_ip<'py>(&self, ip: &Bound<'py, PyAny>) -> PyResult<Option<(Bound<'py, Mac>, PyLocation)>> {
+        let object = FieldRef::value_of(ip)?.unwrap_or_else(|| ip.clone());
+        if object.is_none() {
+            return Ok(None);
+        }
+        let ip = Ip::from_object(&object)?.0;
+        let found = current::with_net(&self.ticket, |net| net.locate_ip(ip))?;
+        found.map(|(mac, at)| Ok((Mac::cached(object.py(), mac.bits() as u64)?, at.into()))).transpose()
+    }
+
+    /// All hosts and where they are.
+    fn hosts<'py>(&self, py: Python<'py>) -> PyResult<Vec<(Bound<'py, Mac>, PyLocation)>> {
+        let hosts = current::with_net(&self.ticket, |net| net.hosts())?;
+        hosts.into_iter().map(|(mac, at)| Ok((Mac::cached(py, mac.bits() as u64)?, at.into()))).collect()
+    }
+
+    /// The IP addresses that a host was seen to use; `None` for an unknown host.
+    fn addresses<'py>(&self, mac: &Bound<'py, PyAny>) -> PyResult<Option<Vec<Bound<'py, Ip>>>> {
+        let py = mac.py();
+        let Some(mac) = hardware_address(mac)? else { return Ok(None) };
+        let Some((v4, v6)) = current::with_net(&self.ticket, |net| net.host_addresses(mac))? else { return Ok(None) };
+        let all = v4.into_iter().map(Into::into).chain(v6.into_iter().map(Into::into));
+        Ok(Some(all.map(|ip| Ip::cached(py, ip)).collect::<PyResult<_>>()?))
+    }
+
+    /// The datapath ids of all switches.
+    fn switches(&self) -> PyResult<Vec<u64>> {
+        current::with_net(&self.ticket, |net| net.switches().into_iter().map(|dpid| dpid.0).collect())
+    }
+
+    /// All links, each once.
+    fn links(&self) -> PyResult<Vec<(PyLocation, PyLocation)>> {
+        current::with_net(&self.ticket, |net| net.links().into_iter().map(|(a, b)| (a.into(), b.into())).collect())
+    }
+
+    /// The ports of a switch that hosts are behind.
+    fn edge_ports(&self, switch: u64) -> PyResult<Vec<u32>> {
+        current::with_net(&self.ticket, |net| {
+            net.edge_ports(Dpid(switch)).into_iter().map(|PortNo(number)| number).collect()
+        })
+    }
+
+    /// The way with the fewest hops.
+    fn shortest_path(&self, src: &Bound<'_, PyAny>, dst: &Bound<'_, PyAny>) -> PyResult<PyRoute> {
+        self.path_between(src, dst, None)
+    }
+
+    /// The way of least cost by these weights.
+    #[pyo3(signature = (src, dst, weight))]
+    fn path(&self, src: &Bound<'_, PyAny>, dst: &Bound<'_, PyAny>, weight: &str) -> PyResult<PyRoute> {
+        self.path_between(src, dst, Some(weight))
+    }
+
+    fn __repr__(&self) -> &'static str {
+        "<net>"
+    }
+}

@@ -1,0 +1,194 @@
+//! Routes as Python objects.
+
+use maple_core::network::{Hop, Location};
+use maple_core::route::Route;
+use maple_wire::{Dpid, Field, PortNo};
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyInt, PyTuple};
+
+use crate::field::FieldRef;
+use crate::kind::{described, operand};
+
+/// What a policy answers.
+#[pyclass(frozen, name = "Route", module = "maple")]
+pub struct PyRoute(pub Route);
+
+/// A port of a switch: where a host is, or one end of a link.
+#[pyclass(frozen, name = "Location", module = "maple", eq, ord, hash, from_py_object)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PyLocation {
+    /// Datapath id.
+    #[pyo3(get)]
+    pub switch: u64,
+    /// Port number.
+    #[pyo3(get)]
+    pub port: u32,
+}
+
+impl From<Location> for PyLocation {
+    fn from(at: Location) -> PyLocation {
+        PyLocation { switch: at.switch.0, port: at.port.0 }
+    }
+}
+
+impl PyLocation {
+    /// The core's form.
+    pub fn location(&self) -> Location {
+        Location::new(Dpid(self.switch), PortNo(self.port))
+    }
+
+    /// The location that `object` stands for: a `Location`, or a pair of switch and port.
+    pub fn from_object(object: &Bound<'_, PyAny>) -> PyResult<Location> {
+        if let Ok(location) = object.cast::<PyLocation>() {
+            return Ok(location.get().location());
+        }
+        let wrong = || PyTypeError::new_err(format!("a location is a pair (switch, port), not {}", described(object)));
+        let pair = object.cast::<PyTuple>().map_err(|_| wrong())?;
+        if pair.len() != 2 {
+            return Err(wrong());
+        }
+        Ok(Location::new(Dpid(plain(&pair.get_item(0)?)?.extract()?), port(&pair.get_item(1)?)?))
+    }
+}
+
+#[pymethods]
+impl PyLocation {
+    #[new]
+    fn new(switch: u64, port: u32) -> PyLocation {
+        PyLocation { switch, port }
+    }
+
+    /// So that `switch, port = location` works.
+    fn __iter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        (self.switch, self.port).into_pyobject(py)?.call_method0("__iter__")
+    }
+
+    fn __repr__(&self) -> String {
+        format!("Location(switch={}, port={})", self.switch, self.port)
+    }
+
+    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyTuple>> {
+        (slf.get_type(), (slf.get().switch, slf.get().port)).into_pyobject(slf.py())
+    }
+}
+
+#[pymethods]
+impl PyRoute {
+    /// The same route, with header fields rewritten where the packet leaves the network.
+    #[pyo3(signature = (**fields))]
+    fn set(&self, fields: Option<&Bound<'_, PyDict>>) -> PyResult<PyRoute> {
+        let mut route = self.0.clone();
+        for (name, value) in fields.into_iter().flatten() {
+            let name: String = name.extract()?;
+            let field = Field::from_name(&name)
+                .ok_or_else(|| PyTypeError::new_err(format!("set() got an unknown field {name:?}")))?;
+            let value = operand(field, &plain(&value)?)?;
+            let raw = if field == Field::VlanVid { value | 0x1000 } else { value };
+            route = route.set(field, raw);
+        }
+        Ok(PyRoute(route))
+    }
+
+    /// The same route, through this queue of the egress ports.
+    fn queue(&self, queue: u32) -> PyRoute {
+        PyRoute(self.0.clone().queue(queue))
+    }
+
+    /// The same route, through this meter of the ingress switch (OpenFlow 1.3).
+    fn meter(&self, meter: u32) -> PyRoute {
+        PyRoute(self.0.clone().meter(meter))
+    }
+
+    /// The hops given one by one, as pairs of switch and port.
+    #[getter]
+    fn hops(&self) -> Vec<(u64, u32)> {
+        self.0.explicit_hops().map(|hop| (hop.switch.0, hop.port.0)).collect()
+    }
+
+    /// Whether there is a way: false only for what a path query answers where there is none.
+    fn __bool__(&self) -> bool {
+        !self.0.is_unreachable()
+    }
+
+    fn __eq__(&self, other: &Bound<'_, PyAny>) -> bool {
+        other.cast::<PyRoute>().is_ok_and(|route| route.get().0 == self.0)
+    }
+
+    fn __hash__(&self) -> PyResult<isize> {
+        Err(PyTypeError::new_err("unhashable type: 'Route'"))
+    }
+
+    fn __repr__(&self) -> String {
+        if self.0.is_unreachable() {
+            "<route: unreachable>".to_string()
+        } else if self.0.is_drop() {
+            "<route: drop>".to_string()
+        } else {
+            let hops: Vec<String> = self.0.explicit_hops().map(|hop| format!("{}:{}", hop.switch.0, hop.port)).collect();
+            format!("<route: {}>", if hops.is_empty() { "flood or ports".to_string() } else { hops.join(" ") })
+        }
+    }
+}
+
+/// Sends the packet nowhere.
+#[pyfunction]
+pub fn drop() -> PyRoute {
+    PyRoute(Route::drop())
+}
+
+/// Sends the packet out of every edge port of the network but the one it came in by.
+#[pyfunction]
+pub fn flood() -> PyRoute {
+    PyRoute(Route::flood())
+}
+
+/// Sends the packet out of these edge ports of the switch where it came in.
+#[pyfunction]
+#[pyo3(signature = (*ports))]
+pub fn to(ports: &Bound<'_, PyTuple>) -> PyResult<PyRoute> {
+    if ports.is_empty() {
+        return Err(PyTypeError::new_err("to() needs at least one port; drop() sends the packet nowhere"));
+    }
+    Ok(PyRoute(Route::to(ports.iter().map(|object| port(&object)).collect::<PyResult<Vec<_>>>()?)))
+}
+
+/// Sends the packet along these hops, pairs of switch and port.
+#[pyfunction]
+pub fn hops(hops: &Bound<'_, PyAny>) -> PyResult<PyRoute> {
+    let hops = hops
+        .try_iter()?
+        .map(|hop| PyLocation::from_object(&hop?).map(|at| Hop::new(at.switch, at.port)))
+        .collect::<PyResult<Vec<_>>>()?;
+    Ok(PyRoute(Route::hops(hops)))
+}
+
+/// Sends the packet along all of these routes, over each hop once.
+#[pyfunction]
+pub fn multicast(routes: &Bound<'_, PyAny>) -> PyResult<PyRoute> {
+    let mut all = Vec::new();
+    for route in routes.try_iter()? {
+        let route = route?;
+        let Ok(route) = route.cast::<PyRoute>() else {
+            return Err(PyTypeError::new_err(format!("multicast() takes routes, not {}", described(&route))));
+        };
+        all.push(route.get().0.clone());
+    }
+    Ok(PyRoute(Route::union(all)))
+}
+
+/// The plain value of a field, or the object itself.
+fn plain<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    Ok(FieldRef::value_of(object)?.unwrap_or_else(|| object.clone()))
+}
+
+fn port(object: &Bound<'_, PyAny>) -> PyResult<PortNo> {
+    let object = plain(object)?;
+    let Ok(number) = object.cast::<PyInt>() else {
+        return Err(PyTypeError::new_err(format!("a port is a number, not {}", described(&object))));
+    };
+    match number.extract::<u32>().map(PortNo) {
+        Ok(port) if port.is_physical() => Ok(port),
+        _ => Err(PyValueError::new_err(format!("there is no port {number}: ports are 1 to {}", PortNo::MAX.0))),
+    }
+}

@@ -1,0 +1,55 @@
+//! Refuses `pkt.tcp_dst in range(…)`, which Python would turn into one comparison a number.
+//!
+//! A field sees only that it is compared with some number. So the first time that this happens at an instruction,
+//! `maple._spelling` looks at the source there; what it found out is kept for the instruction.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+
+use maple_wire::Field;
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::intern;
+
+use crate::kind::largest;
+use crate::source;
+
+/// Instructions remembered at most, a thread.
+const REMEMBERED: usize = 4096;
+
+thread_local! {
+    /// Instructions (address of the code object, offset) that don't ask a range, with the code object, which so
+    /// keeps its address.
+    static INNOCENT: RefCell<HashMap<(usize, i64), Py<PyAny>>> = RefCell::default();
+}
+
+/// An error where the running instruction is `field in range(…)`.
+pub fn refuse_range(py: Python<'_>, field: Field) -> PyResult<()> {
+    static CHECK: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let Some(frame) = source::frame(py) else { return Ok(()) };
+    let code = frame.getattr(intern!(py, "f_code"))?;
+    let instruction = (code.as_ptr() as usize, frame.getattr(intern!(py, "f_lasti"))?.extract()?);
+    if INNOCENT.with_borrow(|innocent| innocent.contains_key(&instruction)) {
+        return Ok(());
+    }
+    let check = CHECK.import(py, "maple._spelling", "compared_in_range")?;
+    match check.call1((frame,))?.extract::<Option<bool>>()? {
+        Some(true) => Err(PyTypeError::new_err(format!(
+            "`pkt.{field} in range(a, b)` would compare with one number after the other; \
+             write `a <= pkt.{field} < b` (numbers from 0 to {})",
+            largest(field)
+        ))),
+        Some(false) => {
+            let forgotten = INNOCENT.with_borrow_mut(|innocent| {
+                let full = innocent.len() >= REMEMBERED;
+                let forgotten = if full { std::mem::take(innocent) } else { HashMap::new() };
+                innocent.insert(instruction, code.unbind());
+                forgotten
+            });
+            drop(forgotten);
+            Ok(())
+        }
+        None => Ok(()),
+    }
+}

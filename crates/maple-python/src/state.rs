@@ -1,0 +1,354 @@
+//! Tables and variables, inside runs of the policy (where reads are dependencies and writes belong to the run's
+//! transaction) and outside (where each use is a transaction of its own).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use maple_core::network::{LinkName, Mac as CoreMac};
+use maple_core::state::{Cell, CellValue, Float, Name, Value, Write};
+use maple_wire::Dpid;
+use pyo3::exceptions::{PyKeyError, PyOverflowError, PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
+
+use crate::address::{Ip, Mac};
+use crate::field::FieldRef;
+use crate::kind::described;
+use crate::route::PyLocation;
+use crate::{current, host, source};
+
+/// A table of tracked state.
+#[pyclass(frozen, module = "maple")]
+pub struct Table {
+    name: Name,
+}
+
+/// A variable of tracked state.
+#[pyclass(frozen, module = "maple")]
+pub struct Var {
+    name: Name,
+    default: Value,
+}
+
+fn read(cell: Cell) -> CellValue {
+    match current::run() {
+        Some(run) => run.net().read(cell),
+        None => cell.evaluate(&host::store().snapshot()),
+    }
+}
+
+fn write(py: Python<'_>, writes: Vec<Write>) {
+    match current::run() {
+        Some(run) => {
+            let net = run.net();
+            let at = source::here(py);
+            writes.into_iter().for_each(|w| net.write(w, at.clone()));
+        }
+        None => py.detach(|| host::publish(writes)),
+    }
+}
+
+impl Table {
+    fn value(&self, key: &Bound<'_, PyAny>) -> PyResult<Option<Value>> {
+        match read(Cell::Table(self.name.clone(), to_key(key)?)) {
+            CellValue::Value(value) => Ok(value),
+            _ => Ok(None),
+        }
+    }
+
+    fn all(&self) -> Vec<(Value, Value)> {
+        match read(Cell::TableAll(self.name.clone())) {
+            CellValue::Table(all) => all.iter().map(|(k, v)| (k.clone(), v.clone())).collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    fn put(&self, key: Value, value: Option<Value>) -> Write {
+        Write::Table { table: self.name.clone(), key, value }
+    }
+}
+
+#[pymethods]
+impl Table {
+    #[new]
+    fn new(name: &str) -> Table {
+        Table { name: name.into() }
+    }
+
+    /// The name.
+    #[getter]
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The value at `key`, or `default`.
+    #[pyo3(signature = (key, default = None))]
+    fn get<'py>(
+        &self,
+        key: &Bound<'py, PyAny>,
+        default: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        Ok(match self.value(key)? {
+            Some(value) => Some(to_python(key.py(), &value)?),
+            None => default,
+        })
+    }
+
+    /// Takes `key` away and returns its value, or `default`.
+    #[pyo3(signature = (key, default = None))]
+    fn pop<'py>(
+        &self,
+        key: &Bound<'py, PyAny>,
+        default: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let Some(value) = self.value(key)? else { return Ok(default) };
+        write(key.py(), vec![self.put(to_key(key)?, None)]);
+        Ok(Some(to_python(key.py(), &value)?))
+    }
+
+    /// Sets the keys and values of `other` in one transaction.
+    fn update(&self, other: &Bound<'_, PyDict>) -> PyResult<()> {
+        let writes: PyResult<Vec<Write>> =
+            other.iter().map(|(key, value)| Ok(self.put(to_key(&key)?, Some(to_value(&value)?)))).collect();
+        write(other.py(), writes?);
+        Ok(())
+    }
+
+    /// Makes the keys and values those of `other`, in one transaction; what stays equal is not touched.
+    fn replace(&self, other: &Bound<'_, PyDict>) -> PyResult<()> {
+        let wanted = other
+            .iter()
+            .map(|(key, value)| Ok((to_key(&key)?, to_value(&value)?)))
+            .collect::<PyResult<BTreeMap<Value, Value>>>()?;
+        let have: BTreeMap<Value, Value> = self.all().into_iter().collect();
+        let gone = have.keys().filter(|key| !wanted.contains_key(key)).map(|key| self.put(key.clone(), None));
+        let new = wanted.iter().filter(|(key, value)| have.get(key) != Some(value));
+        let writes: Vec<Write> =
+            gone.chain(new.map(|(key, value)| self.put(key.clone(), Some(value.clone())))).collect();
+        if !writes.is_empty() {
+            write(other.py(), writes);
+        }
+        Ok(())
+    }
+
+    /// Takes all keys away, in one transaction.
+    fn clear(&self, py: Python<'_>) {
+        let writes: Vec<Write> = self.all().into_iter().map(|(key, _)| self.put(key, None)).collect();
+        if !writes.is_empty() {
+            write(py, writes);
+        }
+    }
+
+    /// All keys.
+    fn keys<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
+        self.all().iter().map(|(key, _)| to_python(py, key)).collect()
+    }
+
+    /// All values, in the order of their keys.
+    fn values<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
+        self.all().iter().map(|(_, value)| to_python(py, value)).collect()
+    }
+
+    /// All pairs of key and value.
+    fn items<'py>(&self, py: Python<'py>) -> PyResult<Vec<(Bound<'py, PyAny>, Bound<'py, PyAny>)>> {
+        self.all().iter().map(|(key, value)| Ok((to_python(py, key)?, to_python(py, value)?))).collect()
+    }
+
+    fn __getitem__<'py>(&self, key: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        match self.value(key)? {
+            Some(value) => to_python(key.py(), &value),
+            None => Err(PyKeyError::new_err(key.clone().unbind())),
+        }
+    }
+
+    fn __setitem__(&self, key: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        let change = self.put(to_key(key)?, Some(to_value(value)?));
+        write(key.py(), vec![change]);
+        Ok(())
+    }
+
+    fn __delitem__(&self, key: &Bound<'_, PyAny>) -> PyResult<()> {
+        if self.value(key)?.is_none() {
+            return Err(PyKeyError::new_err(key.clone().unbind()));
+        }
+        write(key.py(), vec![self.put(to_key(key)?, None)]);
+        Ok(())
+    }
+
+    fn __contains__(&self, key: &Bound<'_, PyAny>) -> PyResult<bool> {
+        Ok(self.value(key)?.is_some())
+    }
+
+    fn __len__(&self) -> usize {
+        match read(Cell::TableLen(self.name.clone())) {
+            CellValue::Len(len) => len,
+            _ => 0,
+        }
+    }
+
+    fn __iter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.keys(py)?.into_pyobject(py)?.call_method0("__iter__")
+    }
+
+    fn __repr__(&self) -> String {
+        format!("Table({:?})", &*self.name)
+    }
+}
+
+#[pymethods]
+impl Var {
+    #[new]
+    #[pyo3(signature = (name, default = None))]
+    fn new(name: &str, default: Option<&Bound<'_, PyAny>>) -> PyResult<Var> {
+        Ok(Var { name: name.into(), default: default.map(to_value).transpose()?.unwrap_or(Value::None) })
+    }
+
+    /// The name.
+    #[getter]
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The value.
+    #[getter]
+    fn get_value<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        match read(Cell::Var(self.name.clone())) {
+            CellValue::Value(Some(value)) => to_python(py, &value),
+            _ => to_python(py, &self.default),
+        }
+    }
+
+    #[setter]
+    fn set_value(&self, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        let change = Write::Var { name: self.name.clone(), value: Some(to_value(value)?) };
+        write(value.py(), vec![change]);
+        Ok(())
+    }
+
+    fn __repr__(&self) -> String {
+        format!("Var({:?})", &*self.name)
+    }
+}
+
+/// Says what links cost by an attribute; the rest of the links costs 1.
+#[pyfunction]
+pub fn weights(py: Python<'_>, name: &str, costs: &Bound<'_, PyDict>) -> PyResult<()> {
+    let mut writes = Vec::new();
+    for (link, cost) in costs.iter() {
+        let cost: u64 = cost.extract().ok().filter(|cost| *cost > 0).ok_or_else(|| {
+            PyValueError::new_err(format!("weights({name:?}): the cost of {link} must be a positive number, not {cost}"))
+        })?;
+        for link in link_names(&link, costs)? {
+            writes.push(Write::Cost { name: name.into(), link, cost: Some(cost) });
+        }
+    }
+    write(py, writes);
+    Ok(())
+}
+
+/// The links that a key of `weights` names: one direction of one link by its `Location`, or all links between two
+/// switches, in both directions unless the other one is given too.
+fn link_names(link: &Bound<'_, PyAny>, costs: &Bound<'_, PyDict>) -> PyResult<Vec<LinkName>> {
+    if let Ok(location) = link.cast::<PyLocation>() {
+        return Ok(vec![LinkName::Port(location.get().location())]);
+    }
+    let Ok((a, b)) = link.extract::<(u64, u64)>() else {
+        return Err(PyTypeError::new_err(format!(
+            "weights(): a link is a pair of switches or a Location, not {}",
+            described(link)
+        )));
+    };
+    let mut names = vec![LinkName::Switches(Dpid(a), Dpid(b))];
+    if !costs.contains((b, a))? {
+        names.push(LinkName::Switches(Dpid(b), Dpid(a)));
+    }
+    Ok(names)
+}
+
+/// The stored form of a Python object.
+pub fn to_value(object: &Bound<'_, PyAny>) -> PyResult<Value> {
+    if object.is_none() {
+        return Ok(Value::None);
+    }
+    if let Some(plain) = FieldRef::value_of(object)? {
+        return to_value(&plain);
+    }
+    if let Ok(truth) = object.cast::<PyBool>() {
+        Ok(Value::Bool(truth.is_true()))
+    } else if let Ok(number) = object.cast::<PyInt>() {
+        let number = number.extract().map_err(|_| PyOverflowError::new_err("tables hold integers of up to 127 bits"))?;
+        Ok(Value::Int(number))
+    } else if let Ok(number) = object.cast::<PyFloat>() {
+        Ok(Value::Float(Float::new(number.value())))
+    } else if let Ok(text) = object.cast::<PyString>() {
+        Ok(Value::Str(Arc::from(&*text.to_cow()?)))
+    } else if let Ok(bytes) = object.cast::<PyBytes>() {
+        Ok(Value::Bytes(Arc::from(bytes.as_bytes())))
+    } else if let Ok(mac) = object.cast::<Mac>() {
+        Ok(Value::Mac(CoreMac::from_bits(u128::from(mac.get().0))))
+    } else if let Ok(ip) = object.cast::<Ip>() {
+        Ok(match ip.get().0 {
+            std::net::IpAddr::V4(ip) => Value::Ipv4(ip),
+            std::net::IpAddr::V6(ip) => Value::Ipv6(ip),
+        })
+    } else if let Ok(location) = object.cast::<PyLocation>() {
+        Ok(Value::Location(location.get().location()))
+    } else if let Ok(dict) = object.cast::<PyDict>() {
+        let pairs = dict.iter().map(|(k, v)| Ok((to_key(&k)?, to_value(&v)?))).collect::<PyResult<BTreeMap<_, _>>>()?;
+        Ok(Value::Map(Arc::new(pairs)))
+    } else if object.is_instance_of::<PyTuple>() || object.is_instance_of::<PyList>() {
+        let items = object.try_iter()?.map(|item| to_value(&item?)).collect::<PyResult<Vec<_>>>()?;
+        Ok(Value::Tuple(items.into()))
+    } else {
+        Err(PyTypeError::new_err(format!(
+            "tables and variables hold None, numbers, text, bytes, addresses, locations, tuples and dicts, not {}",
+            described(object)
+        )))
+    }
+}
+
+/// The stored form of a key. Objects that are equal in Python have one form: addresses are kept as their text, truth
+/// values and whole floats as integers.
+fn to_key(object: &Bound<'_, PyAny>) -> PyResult<Value> {
+    Ok(canonical(to_value(object)?))
+}
+
+fn canonical(value: Value) -> Value {
+    match value {
+        Value::Bool(truth) => Value::Int(i128::from(truth)),
+        Value::Float(f) if f.get().fract() == 0.0 && f.get().abs() < 1e30 => Value::Int(f.get() as i128),
+        Value::Mac(mac) => Value::Str(mac.to_string().into()),
+        Value::Ipv4(ip) => Value::Str(ip.to_string().into()),
+        Value::Ipv6(ip) => Value::Str(ip.to_string().into()),
+        Value::Tuple(items) => Value::Tuple(items.iter().cloned().map(canonical).collect()),
+        other => other,
+    }
+}
+
+/// The Python object for a stored value.
+pub fn to_python<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'py, PyAny>> {
+    Ok(match value {
+        Value::None => py.None().into_bound(py),
+        Value::Bool(truth) => PyBool::new(py, *truth).to_owned().into_any(),
+        Value::Int(number) => number.into_pyobject(py)?.into_any(),
+        Value::Float(number) => PyFloat::new(py, number.get()).into_any(),
+        Value::Str(text) => PyString::new(py, text).into_any(),
+        Value::Bytes(bytes) => PyBytes::new(py, bytes).into_any(),
+        Value::Mac(mac) => Mac::cached(py, mac.bits() as u64)?.into_any(),
+        Value::Ipv4(ip) => Ip::cached(py, (*ip).into())?.into_any(),
+        Value::Ipv6(ip) => Ip::cached(py, (*ip).into())?.into_any(),
+        Value::Switch(dpid) => dpid.0.into_pyobject(py)?.into_any(),
+        Value::Location(at) => Bound::new(py, PyLocation::from(*at))?.into_any(),
+        Value::Tuple(items) => {
+            let items = items.iter().map(|item| to_python(py, item)).collect::<PyResult<Vec<_>>>()?;
+            PyTuple::new(py, items)?.into_any()
+        }
+        Value::Map(map) => {
+            let dict = PyDict::new(py);
+            for (key, value) in map.iter() {
+                dict.set_item(to_python(py, key)?, to_python(py, value)?)?;
+            }
+            dict.into_any()
+        }
+    })
+}
