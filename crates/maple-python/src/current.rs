@@ -7,12 +7,11 @@ use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use maple_core::policy::{Net, PacketHandle};
-use maple_core::run::Run;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 
 thread_local! {
-    static CURRENT: RefCell<Option<Run>> = const { RefCell::new(None) };
+    static CURRENT: RefCell<Option<(PacketHandle, Net)>> = const { RefCell::new(None) };
     static TICKET: Cell<u64> = const { Cell::new(0) };
 }
 
@@ -25,14 +24,14 @@ pub struct Ticket(u64);
 /// While this lives its run is the current one of the thread.
 pub struct Entered {
     ticket: Ticket,
-    outer: (u64, Option<Run>),
+    outer: (u64, Option<(PacketHandle, Net)>),
 }
 
 impl Entered {
-    /// Makes `run` the current one of this thread.
-    pub fn new(run: &Run) -> Entered {
+    /// Makes the run that these handles belong to the current one of this thread.
+    pub fn new(pkt: PacketHandle, net: Net) -> Entered {
         let ticket = Ticket(NEXT.fetch_add(1, Ordering::Relaxed));
-        Entered { ticket, outer: (TICKET.replace(ticket.0), CURRENT.replace(Some(run.clone()))) }
+        Entered { ticket, outer: (TICKET.replace(ticket.0), CURRENT.replace(Some((pkt, net)))) }
     }
 
     /// What objects of this run carry.
@@ -54,8 +53,8 @@ impl Ticket {
         TICKET.get() == self.0
     }
 
-    fn run(self, what: &str) -> PyResult<Run> {
-        run().filter(|_| self.is_valid()).ok_or_else(|| {
+    fn handles(self, what: &str) -> PyResult<(PacketHandle, Net)> {
+        CURRENT.with_borrow(|current| current.clone().filter(|_| self.is_valid())).ok_or_else(|| {
             PyRuntimeError::new_err(format!(
                 "{what} belongs to a run of the policy that is over (or runs in another thread); \
                  keep plain values instead, such as int(pkt.tcp_dst), str(pkt.eth_src) or pkt.ipv4_src.value"
@@ -64,17 +63,17 @@ impl Ticket {
     }
 }
 
-/// The current run of this thread, if it is in one.
-pub fn run() -> Option<Run> {
-    CURRENT.with_borrow(Clone::clone)
+/// The state as the current run of this thread sees it, if the thread is in one.
+pub fn net() -> Option<Net> {
+    CURRENT.with_borrow(|current| current.as_ref().map(|(_, net)| net.clone()))
 }
 
 /// Asks the packet of the run that `ticket` names; `what` is the thing asked for, for the error.
-pub fn with_packet<T>(ticket: &Ticket, what: &str, ask: impl FnOnce(&PacketHandle) -> T) -> PyResult<T> {
-    Ok(ask(&ticket.run(what)?.packet()))
+pub fn with_packet<T>(ticket: Ticket, what: &str, ask: impl FnOnce(&PacketHandle) -> T) -> PyResult<T> {
+    Ok(ask(&ticket.handles(what)?.0))
 }
 
 /// Asks the network as the run that `ticket` names sees it.
-pub fn with_net<T>(ticket: &Ticket, ask: impl FnOnce(&Net) -> T) -> PyResult<T> {
-    Ok(ask(&ticket.run("net")?.net()))
+pub fn with_net<T>(ticket: Ticket, ask: impl FnOnce(&Net) -> T) -> PyResult<T> {
+    Ok(ask(&ticket.handles("net")?.1))
 }

@@ -16,7 +16,7 @@ use pyo3::types::PyInt;
 
 use crate::address::{Family, Prefix};
 use crate::current::{self, Ticket};
-use crate::kind::{Bounded, Kind, bound, described, largest, operand};
+use crate::kind::{Bounded, Kind, bound, largest, operand};
 use crate::source;
 use crate::spelling;
 
@@ -49,7 +49,7 @@ impl FieldRef {
             return Ok(*known);
         }
         let mask = self.field.full_mask();
-        let value = current::with_packet(&self.ticket, self.field.name(), |p| p.read(self.field, mask, source::here(py)))?;
+        let value = current::with_packet(self.ticket, self.field.name(), |p| p.read(self.field, mask, source::here(py)))?;
         let value = value.and_then(|raw| from_raw(self.field, raw));
         Ok(*self.known.get_or_init(|| value))
     }
@@ -67,7 +67,7 @@ impl FieldRef {
         if let Some(known) = self.known.get() {
             return Ok(known.is_some());
         }
-        current::with_packet(&self.ticket, self.field.name(), |p| match self.field {
+        current::with_packet(self.ticket, self.field.name(), |p| match self.field {
             Field::VlanVid => p.equals(self.field, TAGGED, TAGGED, source::here(py)),
             field => p.present(field, source::here(py)),
         })
@@ -82,7 +82,7 @@ impl FieldRef {
             Field::VlanVid => (value | TAGGED, mask | TAGGED),
             _ => (value, mask),
         };
-        current::with_packet(&self.ticket, self.field.name(), |p| p.equals(self.field, value, mask, source::here(py)))
+        current::with_packet(self.ticket, self.field.name(), |p| p.equals(self.field, value, mask, source::here(py)))
     }
 
     /// Tests whether the field lies from `lo` to `hi`, both included.
@@ -100,7 +100,7 @@ impl FieldRef {
             Field::VlanVid => (lo | TAGGED, hi | TAGGED),
             _ => (lo, hi),
         };
-        current::with_packet(&self.ticket, self.field.name(), |p| p.in_range(self.field, lo, hi, source::here(py)))
+        current::with_packet(self.ticket, self.field.name(), |p| p.in_range(self.field, lo, hi, source::here(py)))
     }
 
     /// Tests whether the address lies under `prefix`.
@@ -235,7 +235,7 @@ impl FieldRef {
         let value = match self.known.get() {
             Some(known) => *known,
             None if mask == 0 => self.is_present(py)?.then_some(0),
-            None => current::with_packet(&self.ticket, self.field.name(), |p| {
+            None => current::with_packet(self.ticket, self.field.name(), |p| {
                 p.read(self.field, mask, source::here(py))
             })?,
         };
@@ -372,9 +372,5 @@ impl FieldRef {
             "`pkt.{0} in ip_network(…)` can't be traced; write `pkt.{0} in prefix(\"10.0.0.0/8\")`",
             self.field
         )))
-    }
-
-    fn __contains__(&self, item: &Bound<'_, PyAny>) -> PyResult<bool> {
-        Err(PyTypeError::new_err(format!("{} is not a container of {}", self.field, described(item))))
     }
 }

@@ -1,14 +1,44 @@
-//! test
-use pyo3::prelude::*;
-/// x
-#[pyclass(frozen)]
-pub struct A { x: u32 }
-macro_rules! g { ($($n:ident $d:literal),*) => {
-#[pymethods]
-impl A {
-  $( #[doc=$d] #[getter] fn $n(&self) -> u32 { self.x } )*
+//! `maple._maple`: Python policies on Maple's engine.
+//!
+//! The only crate that knows of the interpreter and its lock. The lock is taken once a batch of packets that miss
+//! ([`policy`]), never for packets that the tables or the tree answer.
+
+mod policy;
+
+mod current;
+mod interrupt;
+mod source;
+
+mod field;
+mod kind;
+mod packet;
+mod spelling;
+
+mod address;
+mod net;
+mod route;
+mod state;
+
+mod host;
+mod testing;
+
+/// Python policies on Maple's engine; use it through the package `maple`.
+#[pyo3::pymodule]
+mod _maple {
+    #[pymodule_export]
+    use crate::address::{Ip, Mac, Prefix};
+    #[pymodule_export]
+    use crate::field::FieldRef;
+    #[pymodule_export]
+    use crate::interrupt::PolicyTimeout;
+    #[pymodule_export]
+    use crate::net::PyNet;
+    #[pymodule_export]
+    use crate::packet::{FIELDS, PyPacket};
+    #[pymodule_export]
+    use crate::route::{PyLocation, PyRoute, drop, flood, hops, multicast, to};
+    #[pymodule_export]
+    use crate::state::{Table, Var, weights};
+    #[pymodule_export]
+    use crate::testing::{Bench, Decision, frame};
 }
-}}
-g!(foo "Foo doc", bar "Bar doc");
-#[pymodule]
-mod _maple { #[pymodule_export] use super::A; }

@@ -25,7 +25,7 @@ impl PyNet {
 
     fn path_between(&self, src: &Bound<'_, PyAny>, dst: &Bound<'_, PyAny>, weight: Option<&str>) -> PyResult<PyRoute> {
         let (Some(src), Some(dst)) = (place(src)?, place(dst)?) else { return Ok(PyRoute(Route::unreachable())) };
-        let route = current::with_net(&self.ticket, |net| match weight {
+        let route = current::with_net(self.ticket, |net| match weight {
             Some(weight) => net.path(src, dst, weight),
             None => net.shortest_path(src, dst),
         })?;
@@ -49,7 +49,7 @@ impl PyNet {
     /// Where the host with this hardware address is; `None` if it was not seen yet.
     fn locate(&self, mac: &Bound<'_, PyAny>) -> PyResult<Option<PyLocation>> {
         let Some(mac) = hardware_address(mac)? else { return Ok(None) };
-        let at = current::with_net(&self.ticket, |net| net.try_locate(mac))?;
+        let at = current::with_net(self.ticket, |net| net.try_locate(mac))?;
         Ok(at.map_err(|e| PyTypeError::new_err(e.to_string()))?.map(PyLocation::from))
     }
 
@@ -60,13 +60,13 @@ impl PyNet {
             return Ok(None);
         }
         let ip = Ip::from_object(&object)?.0;
-        let found = current::with_net(&self.ticket, |net| net.locate_ip(ip))?;
+        let found = current::with_net(self.ticket, |net| net.locate_ip(ip))?;
         found.map(|(mac, at)| Ok((Mac::cached(object.py(), mac.bits() as u64)?, at.into()))).transpose()
     }
 
     /// All hosts and where they are.
     fn hosts<'py>(&self, py: Python<'py>) -> PyResult<Vec<(Bound<'py, Mac>, PyLocation)>> {
-        let hosts = current::with_net(&self.ticket, |net| net.hosts())?;
+        let hosts = current::with_net(self.ticket, |net| net.hosts())?;
         hosts.into_iter().map(|(mac, at)| Ok((Mac::cached(py, mac.bits() as u64)?, at.into()))).collect()
     }
 
@@ -74,24 +74,24 @@ impl PyNet {
     fn addresses<'py>(&self, mac: &Bound<'py, PyAny>) -> PyResult<Option<Vec<Bound<'py, Ip>>>> {
         let py = mac.py();
         let Some(mac) = hardware_address(mac)? else { return Ok(None) };
-        let Some((v4, v6)) = current::with_net(&self.ticket, |net| net.host_addresses(mac))? else { return Ok(None) };
+        let Some((v4, v6)) = current::with_net(self.ticket, |net| net.host_addresses(mac))? else { return Ok(None) };
         let all = v4.into_iter().map(Into::into).chain(v6.into_iter().map(Into::into));
         Ok(Some(all.map(|ip| Ip::cached(py, ip)).collect::<PyResult<_>>()?))
     }
 
     /// The datapath ids of all switches.
     fn switches(&self) -> PyResult<Vec<u64>> {
-        current::with_net(&self.ticket, |net| net.switches().into_iter().map(|dpid| dpid.0).collect())
+        current::with_net(self.ticket, |net| net.switches().into_iter().map(|dpid| dpid.0).collect())
     }
 
     /// All links, each once.
     fn links(&self) -> PyResult<Vec<(PyLocation, PyLocation)>> {
-        current::with_net(&self.ticket, |net| net.links().into_iter().map(|(a, b)| (a.into(), b.into())).collect())
+        current::with_net(self.ticket, |net| net.links().into_iter().map(|(a, b)| (a.into(), b.into())).collect())
     }
 
     /// The ports of a switch that hosts are behind.
     fn edge_ports(&self, switch: u64) -> PyResult<Vec<u32>> {
-        current::with_net(&self.ticket, |net| {
+        current::with_net(self.ticket, |net| {
             net.edge_ports(Dpid(switch)).into_iter().map(|PortNo(number)| number).collect()
         })
     }

@@ -29,7 +29,7 @@ macro_rules! fields {
             /// Datapath id of the switch where the packet entered the network.
             #[getter]
             fn switch(&self) -> PyResult<u64> {
-                current::with_packet(&self.ticket, "pkt.switch", |p| p.switch().0)
+                current::with_packet(self.ticket, "pkt.switch", |p| p.switch().0)
             }
 
             fn __repr__(&self) -> &'static str {

@@ -31,16 +31,15 @@ pub struct Var {
 }
 
 fn read(cell: Cell) -> CellValue {
-    match current::run() {
-        Some(run) => run.net().read(cell),
+    match current::net() {
+        Some(net) => net.read(cell),
         None => cell.evaluate(&host::store().snapshot()),
     }
 }
 
 fn write(py: Python<'_>, writes: Vec<Write>) {
-    match current::run() {
-        Some(run) => {
-            let net = run.net();
+    match current::net() {
+        Some(net) => {
             let at = source::here(py);
             writes.into_iter().for_each(|w| net.write(w, at.clone()));
         }

@@ -1,0 +1,201 @@
+//! A bench to try policies on: a made-up network, one packet at a time, and what each run observed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use maple_core::network::{HostInfo, Location, PortInfo, PortKind};
+use maple_core::policy::Policy;
+use maple_core::run::Run;
+use maple_core::state::{Store, Write};
+use maple_core::{Mac as CoreMac, ShardId};
+use maple_wire::packet::{Frame, rewrite};
+use maple_wire::{Constraint, Dpid, Field, PortNo};
+use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::address::{Ip, Mac};
+use crate::host;
+use crate::kind::operand;
+use crate::policy::PythonPolicy;
+use crate::route::{PyLocation, PyRoute};
+
+/// A network that exists only as state. A new one replaces the store of the process.
+#[pyclass(frozen, module = "maple.testing")]
+pub struct Bench {
+    store: Arc<Store>,
+    track_hosts: bool,
+}
+
+/// What one run did.
+#[pyclass(frozen, get_all, module = "maple.testing")]
+pub struct Decision {
+    /// The route; `None` where the run failed.
+    route: Option<Py<PyRoute>>,
+    /// Why it failed.
+    error: Option<String>,
+    /// What it observed of its packet, in order.
+    trace: Vec<String>,
+    /// The line of the policy that each item of the trace comes from.
+    lines: Vec<Option<u32>>,
+    /// The cells of state that it read.
+    reads: Vec<String>,
+    /// Whether it wrote state or invalidated rules.
+    wrote: bool,
+    /// Whether it asked for the switch.
+    read_switch: bool,
+}
+
+impl Bench {
+    fn write(&self, writes: Vec<Write>) {
+        self.store.update(|_| writes);
+    }
+
+    fn port(at: Location, kind: PortKind) -> Write {
+        Write::Port { at, info: Some(PortInfo { up: true, kind }) }
+    }
+}
+
+#[pymethods]
+impl Bench {
+    #[new]
+    #[pyo3(signature = (track_hosts = true))]
+    fn new(track_hosts: bool) -> Bench {
+        let store = Store::new();
+        host::use_store(store.clone());
+        Bench { store, track_hosts }
+    }
+
+    /// Adds a switch with these edge ports.
+    fn switch(&self, dpid: u64, ports: Vec<u32>) {
+        let dpid = Dpid(dpid);
+        let ports = ports.into_iter().map(|port| Bench::port(Location::new(dpid, PortNo(port)), PortKind::Edge));
+        let switch = Write::Switch { dpid, shard: Some(ShardId(0)) };
+        self.write([switch].into_iter().chain(ports).collect());
+    }
+
+    /// Adds a link between two ports.
+    fn link(&self, a: &Bound<'_, PyAny>, b: &Bound<'_, PyAny>) -> PyResult<()> {
+        let (a, b) = (PyLocation::from_object(a)?, PyLocation::from_object(b)?);
+        self.write(vec![Bench::port(a, PortKind::Link(b)), Bench::port(b, PortKind::Link(a))]);
+        Ok(())
+    }
+
+    /// Adds or moves a host.
+    #[pyo3(signature = (mac, switch, port, ip = None))]
+    fn host(&self, mac: &Bound<'_, PyAny>, switch: u64, port: u32, ip: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
+        let mac = CoreMac::from_bits(u128::from(Mac::from_object(mac)?.0));
+        let mut info = HostInfo {
+            location: Location::new(Dpid(switch), PortNo(port)),
+            ipv4: Default::default(),
+            ipv6: Default::default(),
+        };
+        match ip.map(Ip::from_object).transpose()?.map(|ip| ip.0) {
+            Some(std::net::IpAddr::V4(ip)) => drop(info.ipv4.insert(ip)),
+            Some(std::net::IpAddr::V6(ip)) => drop(info.ipv6.insert(ip)),
+            None => {}
+        }
+        self.write(vec![Write::Host { mac, info: Some(info) }]);
+        Ok(())
+    }
+
+    /// Runs `policy` on a frame that enters by a port, and commits what it wrote.
+    #[pyo3(signature = (policy, frame, switch = 1, port = 1, time_limit = 1.0))]
+    fn decide(
+        &self,
+        py: Python<'_>,
+        policy: Py<PyAny>,
+        frame: &[u8],
+        switch: u64,
+        port: u32,
+        time_limit: f64,
+    ) -> PyResult<Decision> {
+        let limit = Duration::try_from_secs_f64(time_limit)
+            .map_err(|_| PyValueError::new_err("time_limit is a positive number of seconds"))?;
+        let ingress = Location::new(Dpid(switch), PortNo(port));
+        let run = Run::new(frame.into(), frame.len(), ingress, self.store.begin(), self.track_hosts);
+        let answer = PythonPolicy::new(policy, limit).decide(&run.packet(), &run.net());
+        let finished = run.finish().ok_or_else(|| PyRuntimeError::new_err("the run ended early"))?;
+        let answer = finished.error.map_or(answer, Err);
+        let decision = Decision {
+            route: answer.as_ref().ok().map(|route| Py::new(py, PyRoute(route.clone()))).transpose()?,
+            error: answer.as_ref().err().map(ToString::to_string),
+            trace: finished.trace.items.iter().map(ToString::to_string).collect(),
+            lines: finished.trace.sources.iter().map(|source| source.as_ref().map(|s| s.line)).collect(),
+            reads: finished.txn.reads().map(|(cell, _)| format!("{cell:?}")).collect(),
+            wrote: finished.txn.wrote(),
+            read_switch: finished.trace.read_switch,
+        };
+        if answer.is_ok() {
+            self.store.commit(finished.txn, None).map_err(|e| PyRuntimeError::new_err(e.to_string()))?;
+        }
+        Ok(decision)
+    }
+}
+
+/// The bytes of a packet that has these fields.
+#[pyfunction]
+#[pyo3(signature = (**fields))]
+pub fn frame(fields: Option<&Bound<'_, PyDict>>) -> PyResult<Vec<u8>> {
+    let mut wanted = Vec::new();
+    for (name, value) in fields.into_iter().flatten() {
+        let name: String = name.extract()?;
+        let field = Field::from_name(&name)
+            .ok_or_else(|| PyTypeError::new_err(format!("frame() got an unknown field {name:?}")))?;
+        wanted.push((field, operand(field, &value)?));
+    }
+    wanted.sort();
+    let mut frame = skeleton(&wanted);
+    for (field, value) in wanted {
+        let set = match field {
+            Field::EthType | Field::IpProto => continue,
+            Field::VlanVid => Constraint::exact(field, value | 0x1000),
+            _ => Constraint::exact(field, value),
+        };
+        rewrite::set_field(&mut frame, &set)
+            .map_err(|e| PyValueError::new_err(format!("frame(): {field} does not fit the other fields: {e}")))?;
+    }
+    Ok(frame)
+}
+
+/// A frame that has all of these fields, with other values where they can be set later.
+fn skeleton(wanted: &[(Field, u128)]) -> Vec<u8> {
+    let get = |field| wanted.iter().find(|(f, _)| *f == field).map(|(_, value)| *value);
+    let any = |fields: &[Field]| wanted.iter().any(|(f, _)| fields.contains(f));
+    let mut frame = Frame::ethernet([0, 0, 0, 0, 0, 2], [0, 0, 0, 0, 0, 1]);
+    if any(&[Field::VlanVid, Field::VlanPcp]) {
+        frame = frame.vlan(0);
+    }
+    if any(&[Field::ArpOp, Field::ArpSpa, Field::ArpTpa, Field::ArpSha, Field::ArpTha])
+        || get(Field::EthType) == Some(0x0806)
+    {
+        return frame.arp_request([10, 0, 0, 1], [10, 0, 0, 2]);
+    }
+    let icmp6 = any(&[Field::Icmpv6Type, Field::Icmpv6Code]);
+    let v6 = icmp6 || any(&[Field::Ipv6Src, Field::Ipv6Dst, Field::Ipv6Flabel]) || get(Field::EthType) == Some(0x86dd);
+    let transport = [
+        (6, any(&[Field::TcpSrc, Field::TcpDst])),
+        (17, any(&[Field::UdpSrc, Field::UdpDst])),
+        (132, any(&[Field::SctpSrc, Field::SctpDst])),
+        (1, any(&[Field::Icmpv4Type, Field::Icmpv4Code])),
+        (58, icmp6),
+    ];
+    let number = transport.iter().find(|(_, given)| *given).map(|(number, _)| *number);
+    let ip_fields = [Field::Ipv4Src, Field::Ipv4Dst, Field::IpProto, Field::IpDscp, Field::IpEcn];
+    if !v6 && number.is_none() && !any(&ip_fields) && get(Field::EthType) != Some(0x0800) {
+        return frame.raw(get(Field::EthType).unwrap_or(0x88b5) as u16, b"maple");
+    }
+    let ip = if v6 {
+        frame.ipv6(std::net::Ipv6Addr::LOCALHOST, std::net::Ipv6Addr::LOCALHOST)
+    } else {
+        frame.ipv4([10, 0, 0, 1], [10, 0, 0, 2])
+    };
+    match number.or(get(Field::IpProto).map(|n| n as u8)) {
+        Some(6) => ip.tcp(1024, 80).build(),
+        Some(17) => ip.udp(1024, 53).build(),
+        Some(132) => ip.sctp(1024, 80).build(),
+        Some(1 | 58) => ip.echo_request(1, 1).build(),
+        Some(other) => ip.proto(other).build(),
+        None => ip.udp(1024, 53).build(),
+    }
+}
