@@ -234,8 +234,9 @@ impl Ip {
             return Ok(Ip(ip.get().0, ip.get().1));
         } else if let Ok(text) = object.cast::<PyString>() {
             let text = text.to_cow()?;
-            text.parse()
-                .map_err(|_| PyValueError::new_err(format!("{text:?} is not an IP address such as 10.0.0.1 or fe80::1")))?
+            text.parse().map_err(|_| {
+                PyValueError::new_err(format!("{text:?} is not an IP address such as 10.0.0.1 or fe80::1"))
+            })?
         } else if object.hasattr("packed")? && object.hasattr("is_multicast")? {
             object.extract::<IpAddr>()?
         } else {
@@ -344,7 +345,9 @@ impl Prefix {
     pub fn of(py: Python<'_>, family: Family, value: u128, length: u32) -> PyResult<Prefix> {
         let bits = family.bits();
         if length > bits {
-            return Err(PyValueError::new_err(format!("a prefix of such an address has 0 to {bits} bits, not {length}")));
+            return Err(PyValueError::new_err(format!(
+                "a prefix of such an address has 0 to {bits} bits, not {length}"
+            )));
         }
         let value = value & leading(bits, length);
         let hash = text_hash(py, &prefix_text(family, value, length))?;
@@ -372,7 +375,11 @@ impl Prefix {
     }
 
     fn parse(py: Python<'_>, text: &str) -> PyResult<Prefix> {
-        let bad = || PyValueError::new_err(format!("{text:?} is not a prefix such as 10.0.0.0/8, fe80::/10 or 01:00:5e:00:00:00/25"));
+        let bad = || {
+            PyValueError::new_err(format!(
+                "{text:?} is not a prefix such as 10.0.0.0/8, fe80::/10 or 01:00:5e:00:00:00/25"
+            ))
+        };
         let (address, length) = match text.split_once('/') {
             Some((address, length)) => (address, Some(length.parse::<u32>().map_err(|_| bad())?)),
             None => (text, None),
@@ -384,7 +391,9 @@ impl Prefix {
         };
         let prefix = Prefix::of(py, family, value, length.unwrap_or(family.bits()))?;
         if prefix.value != value {
-            return Err(PyValueError::new_err(format!("{text:?} has bits set behind its prefix; did you mean {prefix}?")));
+            return Err(PyValueError::new_err(format!(
+                "{text:?} has bits set behind its prefix; did you mean {prefix}?"
+            )));
         }
         Ok(prefix)
     }

@@ -16,7 +16,7 @@ use pyo3::types::PyInt;
 
 use crate::address::{Family, Prefix};
 use crate::current::{self, Ticket};
-use crate::kind::{Bounded, Kind, bound, largest, operand};
+use crate::kind::{Bounded, Kind, TAGGED, bound, from_raw, largest, operand, to_raw};
 use crate::source;
 use crate::spelling;
 
@@ -49,7 +49,8 @@ impl FieldRef {
             return Ok(*known);
         }
         let mask = self.field.full_mask();
-        let value = current::with_packet(self.ticket, self.field.name(), |p| p.read(self.field, mask, source::here(py)))?;
+        let value =
+            current::with_packet(self.ticket, self.field.name(), |p| p.read(self.field, mask, source::here(py)))?;
         let value = value.and_then(|raw| from_raw(self.field, raw));
         Ok(*self.known.get_or_init(|| value))
     }
@@ -78,10 +79,7 @@ impl FieldRef {
         if let Some(known) = self.known.get() {
             return Ok(known.is_some_and(|v| v & mask == value & mask));
         }
-        let (value, mask) = match self.field {
-            Field::VlanVid => (value | TAGGED, mask | TAGGED),
-            _ => (value, mask),
-        };
+        let (value, mask) = (to_raw(self.field, value), to_raw(self.field, mask));
         current::with_packet(self.ticket, self.field.name(), |p| p.equals(self.field, value, mask, source::here(py)))
     }
 
@@ -96,10 +94,7 @@ impl FieldRef {
         if lo == 0 && hi == largest(self.field) {
             return self.is_present(py);
         }
-        let (lo, hi) = match self.field {
-            Field::VlanVid => (lo | TAGGED, hi | TAGGED),
-            _ => (lo, hi),
-        };
+        let (lo, hi) = (to_raw(self.field, lo), to_raw(self.field, hi));
         current::with_packet(self.ticket, self.field.name(), |p| p.in_range(self.field, lo, hi, source::here(py)))
     }
 
@@ -170,12 +165,7 @@ impl FieldRef {
     }
 
     /// `field op other` or `other op field` on the plain values, by a function of the module `operator`.
-    fn arithmetic<'py>(
-        &self,
-        name: &str,
-        other: &Bound<'py, PyAny>,
-        swapped: bool,
-    ) -> PyResult<Bound<'py, PyAny>> {
+    fn arithmetic<'py>(&self, name: &str, other: &Bound<'py, PyAny>, swapped: bool) -> PyResult<Bound<'py, PyAny>> {
         let py = other.py();
         let mine = self.number(py)?;
         let theirs = match other.cast::<FieldRef>() {
@@ -184,17 +174,6 @@ impl FieldRef {
         };
         let function = py.import("operator")?.getattr(name)?;
         if swapped { function.call1((theirs, mine)) } else { function.call1((mine, theirs)) }
-    }
-}
-
-/// Set in the raw `vlan_vid` of a packet that has a tag.
-const TAGGED: u128 = 0x1000;
-
-/// What a policy sees of the raw value: `vlan_vid` loses its presence bit.
-fn from_raw(field: Field, raw: u128) -> Option<u128> {
-    match field {
-        Field::VlanVid => (raw & TAGGED != 0).then_some(raw & 0xfff),
-        _ => Some(raw),
     }
 }
 
@@ -235,9 +214,9 @@ impl FieldRef {
         let value = match self.known.get() {
             Some(known) => *known,
             None if mask == 0 => self.is_present(py)?.then_some(0),
-            None => current::with_packet(self.ticket, self.field.name(), |p| {
-                p.read(self.field, mask, source::here(py))
-            })?,
+            None => {
+                current::with_packet(self.ticket, self.field.name(), |p| p.read(self.field, mask, source::here(py)))?
+            }
         };
         value.map(|value| Prefix::of(py, family, value, length)).transpose()
     }
@@ -257,17 +236,15 @@ impl FieldRef {
             return self.compare_fields(field, op);
         }
         match op {
-            CompareOp::Eq | CompareOp::Ne if other.is_none() => Ok(self.is_present(py)? == (op == CompareOp::Ne)),
+            CompareOp::Eq | CompareOp::Ne if other.is_none() => Ok(self.is_present(py)? == matches!(op, CompareOp::Ne)),
             CompareOp::Eq | CompareOp::Ne => {
                 if other.is_exact_instance_of::<PyInt>() {
                     spelling::refuse_range(py, self.field)?;
                 }
                 let value = operand(self.field, other)?;
-                Ok(self.equals(py, value, largest(self.field))? == (op == CompareOp::Eq))
+                Ok(self.equals(py, value, largest(self.field))? == matches!(op, CompareOp::Eq))
             }
-            _ if other.is_none() => {
-                Err(PyTypeError::new_err(format!("{} can't be ordered against None", self.field)))
-            }
+            _ if other.is_none() => Err(PyTypeError::new_err(format!("{} can't be ordered against None", self.field))),
             _ => self.compare_order(other, op),
         }
     }
@@ -337,8 +314,16 @@ impl FieldRef {
         self.arithmetic("floordiv", other, false)
     }
 
+    fn __rfloordiv__<'py>(&self, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        self.arithmetic("floordiv", other, true)
+    }
+
     fn __mod__<'py>(&self, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         self.arithmetic("mod", other, false)
+    }
+
+    fn __rmod__<'py>(&self, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        self.arithmetic("mod", other, true)
     }
 
     fn __and__<'py>(&self, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
@@ -353,21 +338,43 @@ impl FieldRef {
         self.arithmetic("or_", other, false)
     }
 
+    fn __ror__<'py>(&self, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        self.arithmetic("or_", other, true)
+    }
+
     fn __xor__<'py>(&self, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         self.arithmetic("xor", other, false)
+    }
+
+    fn __rxor__<'py>(&self, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        self.arithmetic("xor", other, true)
     }
 
     fn __lshift__<'py>(&self, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         self.arithmetic("lshift", other, false)
     }
 
+    fn __rlshift__<'py>(&self, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        self.arithmetic("lshift", other, true)
+    }
+
     fn __rshift__<'py>(&self, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         self.arithmetic("rshift", other, false)
+    }
+
+    fn __rrshift__<'py>(&self, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        self.arithmetic("rshift", other, true)
     }
 
     /// Looked at by `ipaddress` networks when asked whether they contain this.
     #[getter]
     fn _version(&self) -> PyResult<u8> {
+        self.version()
+    }
+
+    /// The same, for newer versions of `ipaddress`.
+    #[getter]
+    fn version(&self) -> PyResult<u8> {
         Err(PyTypeError::new_err(format!(
             "`pkt.{0} in ip_network(…)` can't be traced; write `pkt.{0} in prefix(\"10.0.0.0/8\")`",
             self.field

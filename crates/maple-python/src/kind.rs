@@ -65,6 +65,31 @@ pub const fn largest(field: Field) -> u128 {
     }
 }
 
+/// Set in the raw `vlan_vid` of a packet that has a tag.
+pub const TAGGED: u128 = 0x1000;
+
+/// What the core calls a value that a policy gives: `vlan_vid` gets its presence bit.
+pub const fn to_raw(field: Field, value: u128) -> u128 {
+    match field {
+        Field::VlanVid => value | TAGGED,
+        _ => value,
+    }
+}
+
+/// What a policy sees of the core's value; none for the `vlan_vid` of a packet without a tag.
+pub fn from_raw(field: Field, raw: u128) -> Option<u128> {
+    match field {
+        Field::VlanVid => (raw & TAGGED != 0).then_some(raw & 0xfff),
+        _ => Some(raw),
+    }
+}
+
+/// The field of this name; an error of the function `what` where there is none.
+pub fn named(name: &Bound<'_, PyAny>, what: &str) -> PyResult<Field> {
+    let name: String = name.extract()?;
+    Field::from_name(&name).ok_or_else(|| PyTypeError::new_err(format!("{what} got an unknown field {name:?}")))
+}
+
 /// The number behind `other`, which a policy compares `field` with or sets it to.
 ///
 /// # Errors
@@ -74,10 +99,9 @@ pub fn operand(field: Field, other: &Bound<'_, PyAny>) -> PyResult<u128> {
     match Kind::of(field) {
         Kind::Number => {
             let number = signed_operand(field, other)?;
-            u128::try_from(number)
-                .ok()
-                .filter(|n| *n <= largest(field))
-                .ok_or_else(|| PyValueError::new_err(format!("{field} is 0 to {}; it can't be {other}", largest(field))))
+            u128::try_from(number).ok().filter(|n| *n <= largest(field)).ok_or_else(|| {
+                PyValueError::new_err(format!("{field} is 0 to {}; it can't be {other}", largest(field)))
+            })
         }
         Kind::Mac => Mac::from_object(other).map(|mac| u128::from(mac.0)).map_err(|e| refuse(field, other, e)),
         kind @ (Kind::Ipv4 | Kind::Ipv6) => {

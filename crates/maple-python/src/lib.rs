@@ -25,6 +25,9 @@ mod testing;
 /// Python policies on Maple's engine; use it through the package `maple`.
 #[pyo3::pymodule]
 mod _maple {
+    use pyo3::prelude::*;
+    use pyo3::types::PyFrozenSet;
+
     #[pymodule_export]
     use crate::address::{Ip, Mac, Prefix};
     #[pymodule_export]
@@ -34,11 +37,16 @@ mod _maple {
     #[pymodule_export]
     use crate::net::PyNet;
     #[pymodule_export]
-    use crate::packet::{FIELDS, PyPacket};
+    use crate::packet::PyPacket;
     #[pymodule_export]
     use crate::route::{PyLocation, PyRoute, drop, flood, hops, multicast, to};
     #[pymodule_export]
     use crate::state::{Table, Var, weights};
     #[pymodule_export]
     use crate::testing::{Bench, Decision, frame};
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("FIELDS", PyFrozenSet::new(module.py(), crate::packet::FIELDS)?)
+    }
 }

@@ -1,14 +1,17 @@
 //! What a policy may ask about the network. Every answer is a dependency of the run.
 
+use maple_core::engine::Selection;
 use maple_core::network::{Location, Mac as CoreMac};
 use maple_core::route::Route;
-use maple_wire::{Dpid, PortNo};
+use maple_wire::{Constraint, Dpid, PortNo};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
 
 use crate::address::{Ip, Mac};
 use crate::current::{self, Ticket};
 use crate::field::FieldRef;
+use crate::kind::{named, operand, to_raw};
 use crate::route::{PyLocation, PyRoute};
 
 /// The network, as one run of the policy sees it.
@@ -42,6 +45,16 @@ fn place(object: &Bound<'_, PyAny>) -> PyResult<Option<Location>> {
 fn hardware_address(object: &Bound<'_, PyAny>) -> PyResult<Option<CoreMac>> {
     let object = FieldRef::value_of(object)?.unwrap_or_else(|| object.clone());
     if object.is_none() { Ok(None) } else { Ok(Some(CoreMac::from_bits(u128::from(Mac::from_object(&object)?.0)))) }
+}
+
+/// What packets with these field values have in common.
+fn constraints(fields: &Bound<'_, PyDict>) -> PyResult<Vec<Constraint>> {
+    let constraint = |(name, value): (Bound<'_, PyAny>, Bound<'_, PyAny>)| {
+        let field = named(&name, "invalidate()")?;
+        let value = FieldRef::value_of(&value)?.unwrap_or(value);
+        Ok(Constraint::exact(field, to_raw(field, operand(field, &value)?)))
+    };
+    fields.iter().map(constraint).collect()
 }
 
 #[pymethods]
@@ -105,6 +118,35 @@ impl PyNet {
     #[pyo3(signature = (src, dst, weight))]
     fn path(&self, src: &Bound<'_, PyAny>, dst: &Bound<'_, PyAny>, weight: &str) -> PyResult<PyRoute> {
         self.path_between(src, dst, Some(weight))
+    }
+
+    /// Decides again for packets from or to a host, through a port, or with these field values.
+    #[pyo3(signature = (*, host = None, switch = None, port = None, fields = None))]
+    fn invalidate(
+        &self,
+        host: Option<&Bound<'_, PyAny>>,
+        switch: Option<u64>,
+        port: Option<u32>,
+        fields: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<()> {
+        let mut selections = Vec::new();
+        if let Some(mac) = host.map(hardware_address).transpose()?.flatten() {
+            selections.push(Selection::Host(mac));
+        }
+        match (switch, port) {
+            (Some(switch), Some(port)) => {
+                selections.push(Selection::Port(Location::new(Dpid(switch), PortNo(port))));
+            }
+            (None, None) => {}
+            _ => return Err(PyTypeError::new_err("invalidate() takes switch and port together")),
+        }
+        if let Some(fields) = fields {
+            selections.push(Selection::Fields(constraints(fields)?));
+        }
+        if selections.is_empty() && host.is_none() {
+            return Err(PyTypeError::new_err("invalidate() needs host=, switch= and port=, or fields="));
+        }
+        current::with_net(self.ticket, |net| selections.into_iter().for_each(|selection| net.invalidate(selection)))
     }
 
     fn __repr__(&self) -> &'static str {

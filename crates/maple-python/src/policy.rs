@@ -6,6 +6,7 @@ use std::time::Duration;
 use maple_core::policy::{Net, PacketHandle, Policy, PolicyError};
 use maple_core::route::Route;
 use maple_core::run::Run;
+use pyo3::intern;
 use pyo3::prelude::*;
 
 use crate::current::Entered;
@@ -22,9 +23,12 @@ pub struct PythonPolicy {
 }
 
 impl PythonPolicy {
-    /// The policy that calls `function(pkt, net)`; a run may take `limit`.
-    pub fn new(function: Py<PyAny>, limit: Duration) -> PythonPolicy {
-        PythonPolicy { function, limit }
+    /// The policy that calls `policy(pkt, net)`; a run may take `limit`.
+    ///
+    /// Of an object that `@policy` made the function itself is called, so that tracebacks begin there.
+    pub fn new(policy: &Bound<'_, PyAny>, limit: Duration) -> PythonPolicy {
+        let function = policy.getattr(intern!(policy.py(), "function")).unwrap_or_else(|_| policy.clone());
+        PythonPolicy { function: function.unbind(), limit }
     }
 
     fn decide_one(&self, py: Python<'_>, pkt: &PacketHandle, net: &Net) -> Result<Route, PolicyError> {
@@ -70,7 +74,8 @@ impl Policy for PythonPolicy {
 /// The error as Python prints it.
 pub fn traceback(py: Python<'_>, error: &PyErr) -> Arc<str> {
     let format = || -> PyResult<String> {
-        let lines = py.import("traceback")?.call_method1("format_exception", (error.value(py),))?;
+        let parts = (error.get_type(py), error.value(py), error.traceback(py));
+        let lines = py.import("traceback")?.call_method1("format_exception", parts)?;
         Ok(lines.extract::<Vec<String>>()?.concat())
     };
     // Formatting runs the policy's own __str__ and __repr__, which may fail like anything else.

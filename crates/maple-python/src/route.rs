@@ -2,13 +2,13 @@
 
 use maple_core::network::{Hop, Location};
 use maple_core::route::Route;
-use maple_wire::{Dpid, Field, PortNo};
+use maple_wire::{Dpid, PortNo};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyInt, PyTuple};
 
 use crate::field::FieldRef;
-use crate::kind::{described, operand};
+use crate::kind::{described, named, operand, to_raw};
 
 /// What a policy answers.
 #[pyclass(frozen, name = "Route", module = "maple")]
@@ -80,12 +80,8 @@ impl PyRoute {
     fn set(&self, fields: Option<&Bound<'_, PyDict>>) -> PyResult<PyRoute> {
         let mut route = self.0.clone();
         for (name, value) in fields.into_iter().flatten() {
-            let name: String = name.extract()?;
-            let field = Field::from_name(&name)
-                .ok_or_else(|| PyTypeError::new_err(format!("set() got an unknown field {name:?}")))?;
-            let value = operand(field, &plain(&value)?)?;
-            let raw = if field == Field::VlanVid { value | 0x1000 } else { value };
-            route = route.set(field, raw);
+            let field = named(&name, "set()")?;
+            route = route.set(field, to_raw(field, operand(field, &plain(&value)?)?));
         }
         Ok(PyRoute(route))
     }
@@ -125,7 +121,8 @@ impl PyRoute {
         } else if self.0.is_drop() {
             "<route: drop>".to_string()
         } else {
-            let hops: Vec<String> = self.0.explicit_hops().map(|hop| format!("{}:{}", hop.switch.0, hop.port)).collect();
+            let hops: Vec<String> =
+                self.0.explicit_hops().map(|hop| format!("{}:{}", hop.switch.0, hop.port)).collect();
             format!("<route: {}>", if hops.is_empty() { "flood or ports".to_string() } else { hops.join(" ") })
         }
     }

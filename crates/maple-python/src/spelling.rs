@@ -8,9 +8,9 @@ use std::collections::HashMap;
 
 use maple_wire::Field;
 use pyo3::exceptions::PyTypeError;
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::intern;
 
 use crate::kind::largest;
 use crate::source;

@@ -235,7 +235,9 @@ pub fn weights(py: Python<'_>, name: &str, costs: &Bound<'_, PyDict>) -> PyResul
     let mut writes = Vec::new();
     for (link, cost) in costs.iter() {
         let cost: u64 = cost.extract().ok().filter(|cost| *cost > 0).ok_or_else(|| {
-            PyValueError::new_err(format!("weights({name:?}): the cost of {link} must be a positive number, not {cost}"))
+            PyValueError::new_err(format!(
+                "weights({name:?}): the cost of {link} must be a positive number, not {cost}"
+            ))
         })?;
         for link in link_names(&link, costs)? {
             writes.push(Write::Cost { name: name.into(), link, cost: Some(cost) });
@@ -275,7 +277,8 @@ pub fn to_value(object: &Bound<'_, PyAny>) -> PyResult<Value> {
     if let Ok(truth) = object.cast::<PyBool>() {
         Ok(Value::Bool(truth.is_true()))
     } else if let Ok(number) = object.cast::<PyInt>() {
-        let number = number.extract().map_err(|_| PyOverflowError::new_err("tables hold integers of up to 127 bits"))?;
+        let number =
+            number.extract().map_err(|_| PyOverflowError::new_err("tables hold integers of up to 127 bits"))?;
         Ok(Value::Int(number))
     } else if let Ok(number) = object.cast::<PyFloat>() {
         Ok(Value::Float(Float::new(number.value())))

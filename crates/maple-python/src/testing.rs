@@ -10,13 +10,13 @@ use maple_core::state::{Store, Write};
 use maple_core::{Mac as CoreMac, ShardId};
 use maple_wire::packet::{Frame, rewrite};
 use maple_wire::{Constraint, Dpid, Field, PortNo};
-use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::address::{Ip, Mac};
 use crate::host;
-use crate::kind::operand;
+use crate::kind::{named, operand, to_raw};
 use crate::policy::PythonPolicy;
 use crate::route::{PyLocation, PyRoute};
 
@@ -104,7 +104,7 @@ impl Bench {
     fn decide(
         &self,
         py: Python<'_>,
-        policy: Py<PyAny>,
+        policy: &Bound<'_, PyAny>,
         frame: &[u8],
         switch: u64,
         port: u32,
@@ -139,19 +139,16 @@ impl Bench {
 pub fn frame(fields: Option<&Bound<'_, PyDict>>) -> PyResult<Vec<u8>> {
     let mut wanted = Vec::new();
     for (name, value) in fields.into_iter().flatten() {
-        let name: String = name.extract()?;
-        let field = Field::from_name(&name)
-            .ok_or_else(|| PyTypeError::new_err(format!("frame() got an unknown field {name:?}")))?;
+        let field = named(&name, "frame()")?;
         wanted.push((field, operand(field, &value)?));
     }
     wanted.sort();
     let mut frame = skeleton(&wanted);
     for (field, value) in wanted {
-        let set = match field {
-            Field::EthType | Field::IpProto => continue,
-            Field::VlanVid => Constraint::exact(field, value | 0x1000),
-            _ => Constraint::exact(field, value),
-        };
+        if matches!(field, Field::EthType | Field::IpProto) {
+            continue;
+        }
+        let set = Constraint::exact(field, to_raw(field, value));
         rewrite::set_field(&mut frame, &set)
             .map_err(|e| PyValueError::new_err(format!("frame(): {field} does not fit the other fields: {e}")))?;
     }

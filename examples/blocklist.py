@@ -1,0 +1,55 @@
+"""A blocklist that changes while the network runs.
+
+A background thread watches a file (`blocklist.txt` beside this one, or what the environment variable MAPLE_BLOCKLIST
+names) and keeps the table `blocked` equal to it. The table is tracked state: when a host enters or leaves it, exactly
+the rules that asked about this host are taken back, and the next packets are decided anew.
+"""
+
+import os
+import threading
+import time
+from pathlib import Path
+
+from maple import Net, Packet, Route, Table, drop, flood, mac, policy
+
+FILE = Path(os.environ.get("MAPLE_BLOCKLIST", Path(__file__).with_name("blocklist.txt")))
+
+blocked = Table("blocked")
+
+
+@policy
+def blocklist(pkt: Packet, net: Net) -> Route:
+    if pkt.eth_src in blocked or pkt.eth_dst in blocked:
+        return drop()
+    dst = net.locate(pkt.eth_dst)
+    return flood() if dst is None else net.shortest_path(net.locate(pkt.eth_src), dst)
+
+
+def read() -> dict[str, bool]:
+    """The addresses in the file; a line that is no address is reported and skipped."""
+    addresses = {}
+    for number, line in enumerate(FILE.read_text().splitlines(), 1):
+        text = line.split("#")[0].strip()
+        try:
+            if text:
+                addresses[str(mac(text))] = True
+        except ValueError as error:
+            print(f"{FILE}:{number}: {error}")
+    return addresses
+
+
+def watch(seen: float) -> None:
+    """Keeps the table equal to the file, for ever."""
+    while True:
+        time.sleep(0.2)
+        try:
+            changed = FILE.stat().st_mtime
+            if changed != seen:
+                blocked.replace(read())
+                seen = changed
+        except OSError as error:
+            print(f"{FILE}: {error}")
+
+
+blocked.replace(read())
+threading.Thread(target=watch, args=[FILE.stat().st_mtime], daemon=True).start()

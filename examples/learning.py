@@ -1,0 +1,21 @@
+"""Learning by location: the policy notes where each source is and sends to where the destination was seen.
+
+This is the second part of the motivating example in section 2 of the Maple paper, in the policy's own table. `f` writes
+only when a host is new or has moved, so all other packets are answered by rules. (Maple learns locations by itself; the
+other examples use that, by `net.locate`.)
+"""
+
+from maple import Location, Net, Packet, Route, Table, flood, policy
+
+locations = Table("locations")
+
+
+@policy
+def learning(pkt: Packet, net: Net) -> Route:
+    here = Location(pkt.switch, int(pkt.in_port))
+    if locations.get(pkt.eth_src) != here and not pkt.eth_src.is_multicast:
+        locations[pkt.eth_src] = here
+    there = locations.get(pkt.eth_dst)
+    if there is None:
+        return flood()
+    return net.shortest_path(here, there)

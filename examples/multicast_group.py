@@ -1,0 +1,24 @@
+"""Multicast: what is sent to a group goes to its members, over each link once.
+
+Members are named by hardware address, and found wherever they are: when one moves, the tree follows. Everything that is
+not for a group takes the shortest path.
+"""
+
+from maple import Net, Packet, Route, drop, flood, multicast, policy
+
+# Group address: its members.
+GROUPS: dict[object, tuple[str, ...]] = {
+    "239.1.1.1": ("00:00:00:00:00:02", "00:00:00:00:00:03", "00:00:00:00:00:04"),
+    "239.1.1.2": ("00:00:00:00:00:01", "00:00:00:00:00:03"),
+}
+
+
+@policy
+def multicast_group(pkt: Packet, net: Net) -> Route:
+    src = net.locate(pkt.eth_src)
+    if pkt.ipv4_dst.is_multicast:
+        members = [net.locate(mac) for mac in GROUPS.get(pkt.ipv4_dst, ()) if pkt.eth_src != mac]
+        paths = [net.shortest_path(src, member) for member in members if member is not None]
+        return multicast(paths) if paths else drop()
+    dst = net.locate(pkt.eth_dst)
+    return flood() if dst is None else net.shortest_path(src, dst)

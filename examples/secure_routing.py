@@ -1,0 +1,17 @@
+"""Secure routing (section 2 of the Maple paper): ssh takes the secure path, everything else the shortest one."""
+
+from maple import Net, Packet, Route, flood, policy, weights
+
+# What a link costs in terms of security; links that are not named cost 1. The direct link between switches 1 and 2 is
+# not to be trusted with ssh.
+weights("secure", {(1, 2): 10})
+
+
+@policy
+def secure_routing(pkt: Packet, net: Net) -> Route:
+    src, dst = net.locate(pkt.eth_src), net.locate(pkt.eth_dst)
+    if dst is None:
+        return flood()
+    if pkt.tcp_dst == 22:
+        return net.path(src, dst, weight="secure")
+    return net.shortest_path(src, dst)

@@ -1,0 +1,11 @@
+"""Shortest paths between hosts; what is for nobody in particular, or for a host not seen yet, floods."""
+
+from maple import Net, Packet, Route, flood, policy
+
+
+@policy
+def shortest_path(pkt: Packet, net: Net) -> Route:
+    dst = net.locate(pkt.eth_dst)
+    if dst is None:
+        return flood()
+    return net.shortest_path(net.locate(pkt.eth_src), dst)

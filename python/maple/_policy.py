@@ -1,0 +1,92 @@
+"""The ``@policy`` decorator, and how a policy is found in a file."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import inspect
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import overload
+
+from maple import _maple, _spelling
+
+Function = Callable[[_maple.Packet, _maple.Net], _maple.Route]
+Weights = Mapping[str, Mapping["tuple[int, int] | _maple.Location", int]]
+
+
+class Policy:
+    """A policy: a function of packet and network, and how it wants to be run."""
+
+    def __init__(self, function: Function, *, weights: Weights | None = None, track_hosts: bool = True) -> None:
+        if not inspect.isfunction(function):
+            raise TypeError(f"@policy needs a function of (pkt, net), not {function!r}")
+        kinds = (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction)
+        if any(is_kind(function) for is_kind in kinds):
+            raise TypeError(
+                f"{function.__name__} must be a plain function that returns a route, not async or a generator"
+            )
+        try:
+            inspect.signature(function).bind(None, None)
+        except TypeError as error:
+            raise TypeError(f"{function.__name__} must take two arguments, (pkt, net): {error}") from None
+        _spelling.check_policy(function)
+        functools.update_wrapper(self, function)
+        self.function: Function = function
+        self.weights: Weights = weights or {}
+        self.track_hosts = track_hosts
+        for name, costs in self.weights.items():
+            _maple.weights(name, dict(costs))
+
+    def __call__(self, pkt: _maple.Packet, net: _maple.Net) -> _maple.Route:
+        return self.function(pkt, net)
+
+    def __repr__(self) -> str:
+        return f"<policy {self.function.__qualname__}>"
+
+
+@overload
+def policy(function: Function, /) -> Policy: ...
+@overload
+def policy(*, weights: Weights | None = None, track_hosts: bool = True) -> Callable[[Function], Policy]: ...
+def policy(
+    function: Function | None = None, /, *, weights: Weights | None = None, track_hosts: bool = True
+) -> Policy | Callable[[Function], Policy]:
+    """Makes a function of ``(pkt, net)`` the policy of its file.
+
+    ``weights`` gives link costs by name, as :func:`maple.weights` does. With ``track_hosts=False`` the controller does
+    not learn where hosts are, and ``net.locate`` is an error.
+    """
+    if function is not None:
+        return Policy(function, weights=weights, track_hosts=track_hosts)
+    return lambda function: Policy(function, weights=weights, track_hosts=track_hosts)
+
+
+def load(path: str, name: str | None = None) -> Policy:
+    """The policy in the file at ``path``: the one called ``name``, or the only one there is.
+
+    The file's folder comes first on ``sys.path`` from then on, so that it can import its neighbours.
+    """
+    file = Path(path)
+    sys.path.insert(0, str(file.resolve().parent))
+    spec = importlib.util.spec_from_file_location(f"maple_policy_{file.stem}", path)
+    if spec is None or spec.loader is None:
+        raise LookupError(f"{path} is not a Python file (its name must end in .py)")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[module.__name__] = module
+    spec.loader.exec_module(module)
+    policies = {key: value for key, value in vars(module).items() if isinstance(value, Policy)}
+    if name is not None:
+        if name not in policies:
+            raise LookupError(f"{path} has no policy {name!r}; it has {_listed(policies)}")
+        return policies[name]
+    distinct = {id(found): found for found in policies.values()}
+    if len(distinct) != 1:
+        wanted = "decorate a function with @policy" if not distinct else f"say which one: {path}:NAME"
+        raise LookupError(f"{path} has {_listed(policies)}; {wanted}")
+    return next(iter(distinct.values()))
+
+
+def _listed(policies: dict[str, Policy]) -> str:
+    return "the policies " + ", ".join(sorted(policies)) if policies else "no policy"

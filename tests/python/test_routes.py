@@ -1,0 +1,102 @@
+"""Routes: what policies return, and what they can do with them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from conftest import H1, H2, H3
+from maple import Location, drop, flood, hops, multicast, to, weights
+from maple.testing import Bench, frame
+
+PATH = frame(eth_src=H1, eth_dst=H3, tcp_dst=80)
+
+
+def test_paths_lead_from_host_to_host(bench: Bench) -> None:
+    decision = bench.decide(lambda pkt, net: net.shortest_path(net.locate(pkt.eth_src), net.locate(pkt.eth_dst)), PATH)
+    assert decision.route is not None
+    assert decision.route.hops == [(1, 3), (2, 1)]
+    assert any(cell.startswith("Path") for cell in decision.reads)
+
+
+def test_weights_choose_between_paths(bench: Bench) -> None:
+    bench.switch(3, [])
+    bench.link((1, 4), (3, 1))
+    bench.link((3, 2), (2, 4))
+    weights("secure", {(1, 2): 10})
+    decision = bench.decide(lambda pkt, net: net.path((1, 1), (2, 1), weight="secure"), PATH)
+    assert decision.route is not None
+    assert decision.route.hops == [(1, 4), (2, 1), (3, 2)]
+    assert bench.decide(lambda pkt, net: net.path((2, 1), (1, 1), weight="secure"), PATH).route == hops(
+        [(2, 4), (3, 1), (1, 1)]
+    )
+
+
+def test_there_may_be_no_way(bench: Bench) -> None:
+    bench.switch(9, [1])
+    for places in [((1, 1), (9, 1)), (None, (1, 1)), ((1, 1), None)]:
+        decision = bench.decide(lambda pkt, net, p=places: net.shortest_path(*p) or flood(), PATH)  # type: ignore[misc]
+        assert decision.route == flood()
+
+
+def test_hosts_are_found_by_hardware_and_ip_address(bench: Bench) -> None:
+    found: list[Any] = []
+
+    def policy(pkt: Any, net: Any) -> Any:
+        found.extend(
+            [net.locate(pkt.eth_dst), net.locate(H2), net.locate("00:00:00:00:00:99"), net.locate(pkt.arp_sha)]
+        )
+        found.extend([net.locate_ip("10.0.0.2"), net.addresses(H3), net.switches(), net.edge_ports(1), net.links()])
+        return drop()
+
+    assert bench.decide(policy, PATH).error is None
+    assert found == [
+        Location(2, 1),
+        Location(1, 2),
+        None,
+        None,
+        (H2, Location(1, 2)),
+        ["10.0.0.3"],
+        [1, 2],
+        [1, 2],
+        [(Location(1, 3), Location(2, 3))],
+    ]
+
+
+def test_routes_are_values() -> None:
+    assert to(1, 2) == to(2, 1) != to(1)
+    assert drop() != flood()
+    assert multicast([to(1), to(2)]).set(eth_dst=H1, vlan_vid=5).queue(2) == multicast(
+        [to(1).queue(2).set(vlan_vid=5, eth_dst=H1), to(2).set(vlan_vid=5, eth_dst=H1).queue(2)]
+    )
+    assert bool(drop()) and bool(flood())
+    switch, port = Location(7, 8)
+    assert (switch, port) == (7, 8)
+    assert {Location(7, 8): "x"}[Location(7, 8)] == "x"
+
+
+def test_host_tracking_may_be_off() -> None:
+    bench = Bench(track_hosts=False)
+    bench.switch(1, [1])
+    decision = bench.decide(lambda pkt, net: net.shortest_path((1, 1), net.locate(pkt.eth_dst)), PATH)
+    assert decision.error is not None
+    assert "needs host tracking" in decision.error
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: to(), "needs at least one port"),
+        (lambda: to("1"), "a port is a number, not '1'"),
+        (lambda: to(0), "there is no port 0"),
+        (lambda: hops([1]), r"a location is a pair \(switch, port\), not 1"),
+        (lambda: multicast([1]), "takes routes, not 1"),
+        (lambda: to(1).set(tcp_port=1), "unknown field 'tcp_port'|unknown field \"tcp_port\""),
+        (lambda: to(1).set(tcp_dst=70000), "tcp_dst is 0 to 65535"),
+        (lambda: weights("w", {(1, 2): 0}), "must be a positive number"),
+        (lambda: weights("w", {1: 1}), "a link is a pair of switches or a Location"),
+    ],
+)
+def test_wrong_routes_are_refused(make: Any, message: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=message):
+        make()
