@@ -4,11 +4,12 @@
 //! [`Resolved`]: for each switch which ports the packet leaves by. Everything that resolution looks at is a dependency
 //! of the run, so a link or port that goes takes the leaf with it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use maple_wire::{Dpid, Field, PortNo};
+use maple_wire::{Dpid, Field, FieldSet, PortNo, Version};
 
-use crate::network::Hop;
+use crate::network::{Hop, Location, PortKind};
+use crate::state::{Cell, CellValue, Txn};
 
 /// f's answer: drop, or a tree of hops from the ingress to one or more egress ports, with header rewrites, queue and
 /// meter. Build with [`Route::drop`], [`Route::flood`], [`Route::to`], [`Route::hops`], [`Route::union`] or the
@@ -75,7 +76,7 @@ pub struct Resolved {
 }
 
 /// What one switch does with a packet.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Part {
     /// The link port it arrives by; `None` at the ingress.
     pub arrives: Option<PortNo>,
@@ -85,6 +86,29 @@ pub struct Part {
     pub edges: BTreeSet<PortNo>,
     /// What is done to it before it leaves by an edge port.
     pub treatment: Treatment,
+    /// Whether the packet has a VLAN tag; known where the treatment rewrites it.
+    pub tagged: bool,
+}
+
+impl Part {
+    /// Whether packets of both come out alike, wherever they came from.
+    pub fn acts_like(&self, other: &Part) -> bool {
+        (&self.links, &self.edges, &self.treatment, self.tagged)
+            == (&other.links, &other.edges, &other.treatment, other.tagged)
+    }
+}
+
+impl Resolved {
+    /// How many edge ports the packet leaves by.
+    pub fn egress_count(&self) -> usize {
+        self.parts.values().map(|part| part.edges.len()).sum()
+    }
+
+    /// Without the ingress' part where that sends nothing: a drop has no parts.
+    fn pruned(mut self, ingress: Dpid) -> Resolved {
+        self.parts.retain(|switch, part| *switch != ingress || !part.links.is_empty() || !part.edges.is_empty());
+        self
+    }
 }
 
 impl Route {
@@ -128,7 +152,8 @@ impl Route {
         all
     }
 
-    /// The same route with a header field rewritten where the packet leaves the network.
+    /// The same route with a header field rewritten where the packet leaves the network. `vlan_vid` takes a VLAN id (a
+    /// tag is pushed where the packet has none), or 0 to take the tag away.
     #[must_use]
     pub fn set(mut self, field: Field, value: u128) -> Route {
         self.branches.iter_mut().for_each(|b| {
@@ -166,7 +191,156 @@ impl Route {
         self.branches.iter().flat_map(|b| b.hops.iter().copied())
     }
 
+    /// What the route comes to when a packet enters at `ingress`.
+    ///
+    /// Reads the network through `txn`, so that all it rests on is a dependency. `ask` answers whether the packet has a
+    /// field with a value under a mask, and records that in the trace.
+    ///
+    /// Output to a port that is not known yet to be edge or link (it just came up), or to a link whose far end does
+    /// not know of it, is left out until it is known; output to an edge port that is down stays: the switch loses it.
+    ///
+    /// # Errors
+    /// [`RouteError`] says what is wrong.
+    pub fn resolve(
+        &self,
+        ingress: Dpid,
+        txn: &mut Txn,
+        ask: &mut dyn FnMut(Field, u128, u128) -> bool,
+    ) -> Result<Resolved, RouteError> {
+        let hops = self.all_hops(ingress, txn);
+        let mut resolved = Resolved { parts: BTreeMap::new(), meter: self.meter };
+        let mut queue = VecDeque::from([(ingress, None)]);
+        let mut reached = BTreeSet::from([ingress]);
+        if !hops.is_empty() && hops.keys().all(|hop| hop.switch != ingress) {
+            return Err(RouteError::NotAtIngress { ingress });
+        }
+        while let Some((switch, arrives)) = queue.pop_front() {
+            let mut part = Part { arrives, ..Part::default() };
+            let here = hops.range(Hop::new(switch, PortNo(0))..=Hop::new(switch, PortNo(u32::MAX)));
+            for (hop, (treatment, from_flood)) in here {
+                match look(*hop, *from_flood, txn)? {
+                    Behind::Nothing => {}
+                    Behind::Hosts => {
+                        if !part.edges.is_empty() && part.treatment != *treatment {
+                            return Err(RouteError::MixedTreatment(switch));
+                        }
+                        part.treatment = treatment.clone();
+                        part.edges.insert(hop.port);
+                    }
+                    Behind::Switch(far) => {
+                        if !reached.insert(far.switch) {
+                            return Err(RouteError::Loop(far.switch));
+                        }
+                        if hops.keys().all(|next| next.switch != far.switch) {
+                            return Err(RouteError::EndsAtLink { hop: *hop, next: far.switch });
+                        }
+                        part.links.insert(hop.port);
+                        queue.push_back((far.switch, Some(far.port)));
+                    }
+                }
+            }
+            check_treatment(switch, &mut part, txn, ask)?;
+            resolved.parts.insert(switch, part);
+        }
+        match hops.keys().find(|hop| !reached.contains(&hop.switch)) {
+            Some(lost) => Err(RouteError::NotConnected(*lost)),
+            None => Ok(resolved.pruned(ingress)),
+        }
+    }
+
+    /// Every hop with its treatment, and whether it comes from the flood query (which has looked at the ports).
+    fn all_hops(&self, ingress: Dpid, txn: &mut Txn) -> BTreeMap<Hop, (Treatment, bool)> {
+        let mut all = BTreeMap::new();
+        for branch in &self.branches {
+            if branch.flood
+                && let CellValue::Hops(Some(hops)) = txn.read(Cell::Flood(ingress))
+            {
+                all.extend(hops.iter().map(|hop| (*hop, (branch.treatment.clone(), true))));
+            }
+            let ports = branch.ports.iter().map(|port| Hop::new(ingress, *port));
+            all.extend(ports.chain(branch.hops.iter().copied()).map(|hop| (hop, (branch.treatment.clone(), false))));
+        }
+        all
+    }
+
     fn of(branch: Branch) -> Route {
         Route { branches: vec![branch], ..Route::default() }
+    }
+}
+
+/// What is behind a hop's port.
+enum Behind {
+    Nothing,
+    Hosts,
+    Switch(Location),
+}
+
+fn look(hop: Hop, from_flood: bool, txn: &mut Txn) -> Result<Behind, RouteError> {
+    let at = hop.location();
+    if from_flood && txn.peek().peer(at).is_none() {
+        return Ok(Behind::Hosts);
+    }
+    let CellValue::Port(Some(info)) = txn.read(Cell::Port(at)) else { return Err(RouteError::NoSuchPort(hop)) };
+    match info.kind {
+        PortKind::New => Ok(Behind::Nothing),
+        PortKind::Edge => Ok(Behind::Hosts),
+        PortKind::Link(far) => {
+            txn.read(Cell::Port(far));
+            Ok(txn.peek().peer(at).map_or(Behind::Nothing, Behind::Switch))
+        }
+    }
+}
+
+/// Checks that the packet has what is rewritten and that the switch can rewrite it.
+fn check_treatment(
+    switch: Dpid,
+    part: &mut Part,
+    txn: &Txn,
+    ask: &mut dyn FnMut(Field, u128, u128) -> bool,
+) -> Result<(), RouteError> {
+    let version = txn.peek().switch(switch).map_or(Version::Of13, |info| info.version);
+    for (&field, &value) in &part.treatment.rewrites {
+        if value & !field.full_mask() != 0 {
+            return Err(RouteError::TooWide { field, value });
+        }
+        if !is_settable(field, version) {
+            return Err(RouteError::NotSettable { field });
+        }
+        if field == Field::VlanVid {
+            part.tagged = ask(Field::VlanVid, 0x1000, 0x1000);
+        } else if !ask(field, 0, 0) {
+            return Err(RouteError::NoSuchField { field });
+        }
+    }
+    Ok(())
+}
+
+/// Whether switches can rewrite a field (1.0 §5.2.4; 1.3 §7.2.5, as far as Open vSwitch does it).
+pub fn is_settable(field: Field, version: Version) -> bool {
+    const OF10: FieldSet = FieldSet::of(&[
+        Field::EthDst,
+        Field::EthSrc,
+        Field::VlanVid,
+        Field::VlanPcp,
+        Field::IpDscp,
+        Field::Ipv4Src,
+        Field::Ipv4Dst,
+        Field::TcpSrc,
+        Field::TcpDst,
+        Field::UdpSrc,
+        Field::UdpDst,
+    ]);
+    const FIXED: FieldSet = FieldSet::of(&[
+        Field::InPort,
+        Field::InPhyPort,
+        Field::Metadata,
+        Field::EthType,
+        Field::IpProto,
+        Field::Ipv6Exthdr,
+        Field::MplsBos,
+    ]);
+    match version {
+        Version::Of10 => OF10.contains(field),
+        Version::Of13 => !FIXED.contains(field),
     }
 }

@@ -15,7 +15,7 @@ use maple_wire::{Dpid, Field, Packet, PortNo};
 use crate::engine::Selection;
 use crate::network::{Hop, LinkName, Location, Mac};
 use crate::policy::PolicyError;
-use crate::route::Route;
+use crate::route::{Resolved, Route, RouteError};
 use crate::state::{Cell, CellValue, Name, Txn, Value, Write};
 use crate::trace::{Recorder, Source, Trace};
 
@@ -83,6 +83,26 @@ impl Run {
     /// The rest of the world, for f.
     pub fn net(&self) -> Net {
         Net(self.clone())
+    }
+
+    /// Asks of the packet what a switch without a second table must match besides f's trace: where it comes from.
+    pub(crate) fn read_location(&self) {
+        let mut state = self.state();
+        let RunState { frame, total_len, ingress, recorder, txn, track_hosts, .. } = &mut *state;
+        let packet = Packet::with_wire_len(frame, ingress.port.0, *total_len);
+        recorder.read(&packet, Field::InPort, Field::InPort.full_mask(), None);
+        txn.read(Cell::Port(*ingress));
+        if *track_hosts && let Some(source) = recorder.read(&packet, Field::EthSrc, Field::EthSrc.full_mask(), None) {
+            txn.read(Cell::HostAt(Mac::from_bits(source)));
+        }
+    }
+
+    /// Checks f's answer against packet and network; what that looks at belongs to trace and dependencies.
+    pub(crate) fn resolve(&self, route: &Route) -> Result<Resolved, RouteError> {
+        let mut state = self.state();
+        let RunState { frame, total_len, ingress, recorder, txn, .. } = &mut *state;
+        let packet = Packet::with_wire_len(frame, ingress.port.0, *total_len);
+        route.resolve(ingress.switch, txn, &mut |field, value, mask| recorder.equals(&packet, field, value, mask, None))
     }
 
     /// Ends the run. `None` if it was ended before.

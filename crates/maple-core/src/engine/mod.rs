@@ -3,19 +3,59 @@
 //! An [`Engine`] takes a batch of [`Event`]s with the time and gives [`Effect`]s. It does no I/O, reads no clock and
 //! starts no thread; N engines over one [`Store`] make a controller, in N threads or in one test loop alike. They
 //! share the store and nothing else: whatever one wants of another's switches goes by [`Mail`].
+//!
+//! ```text
+//! packet-in ─ packet_in ─┬─ hosts (learn, move) ─ lookup ── hit ──────────────────┐
+//!                        │                          └ miss ─ decide (f, commit)   │
+//!                        └─ link_port                          └ leaf ─ install ──┤
+//! port, link, switch ─ topology ─ store ─ leaves that depended on it ─ withdraw   │
+//!                                                    mail ⇄ transit               │
+//! end of batch ─ switch (compile, diff, flow-mods, barrier) ─ location            │
+//!              └ packet-outs ◄────────────────────────────────────────────────────┘
+//! ```
 
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use maple_wire::Dpid;
+use maple_wire::msg::Message;
 
+use crate::network::{Location, Mac};
 use crate::policy::Policy;
-use crate::state::Store;
+use crate::report::Report;
+use crate::state::{Commit, Store};
+use crate::tree::LeafId;
 
 mod event;
 mod options;
 
+mod decide;
+mod hosts;
+mod link_port;
+mod packet_in;
+mod topology;
+
+mod actions;
+mod install;
+mod leaf;
+mod transit;
+
+mod location;
+mod switch;
+mod timers;
+mod view;
+
 pub use event::{Effect, Event, InstalledFlow, Mail, Selection, ShardId, Time};
+pub use hosts::PROBE_MAC;
 pub use options::{Options, Stats, TableRule};
+
+use event::Letter;
+use leaf::{Arrived, Leaf};
+use switch::Switch;
+use timers::Timer;
+
+/// How many distinct things are reported once and then only counted.
+const MAX_REPORTED: usize = 10_000;
 
 /// One shard of the controller.
 pub struct Engine {
@@ -24,33 +64,202 @@ pub struct Engine {
     policy: Arc<dyn Policy>,
     options: Options,
     stats: Stats,
+    now: Time,
+    switches: BTreeMap<Dpid, Switch>,
+    leaves: BTreeMap<LeafId, Leaf>,
+    next_leaf: u32,
+    timers: BTreeSet<(Time, Timer)>,
+    /// When hosts of our switches last came to our notice.
+    last_seen: BTreeMap<Mac, Time>,
+    moves: BTreeMap<Mac, hosts::Move>,
+    /// Hosts at our ports that were asked whether they are there, and for whom.
+    asked: BTreeMap<Mac, (Location, ShardId)>,
+    reported: BTreeSet<String>,
+
+    // What a batch leaves for its end.
+    /// Letters of this shard to itself.
+    inbox: VecDeque<Letter>,
+    /// Packets that f must decide.
+    misses: Vec<Arrived>,
+    /// Switches with tables to bring up to date.
+    dirty: BTreeSet<Dpid>,
+    out: Vec<Effect>,
+    /// What goes out behind the rules.
+    after: Vec<Effect>,
 }
 
 impl Engine {
     /// The engine of `shard`. All shards of a controller share `store`, and have equal `options`.
     pub fn new(shard: ShardId, store: Arc<Store>, policy: Arc<dyn Policy>, options: Options) -> Engine {
-        Engine { shard, store, policy, options, stats: Stats::default() }
+        Engine {
+            shard,
+            store,
+            policy,
+            options,
+            stats: Stats::default(),
+            now: Time::default(),
+            switches: BTreeMap::new(),
+            leaves: BTreeMap::new(),
+            next_leaf: 0,
+            timers: BTreeSet::new(),
+            last_seen: BTreeMap::new(),
+            moves: BTreeMap::new(),
+            asked: BTreeMap::new(),
+            reported: BTreeSet::new(),
+            inbox: VecDeque::new(),
+            misses: Vec::new(),
+            dirty: BTreeSet::new(),
+            out: Vec::new(),
+            after: Vec::new(),
+        }
     }
 
     /// Handles a batch of events (which it empties) and appends what is to be done to `out`, in order.
+    ///
+    /// Rules are compiled once for the whole batch, so packets of one batch share the cost.
     pub fn handle(&mut self, now: Time, events: &mut Vec<Event>, out: &mut Vec<Effect>) {
-        let _ = (now, out, &self.shard, &self.store, &self.policy, &self.options);
-        events.clear();
-    }
-
-    /// When [`Engine::handle`] wants to be called again, if no event comes before.
-    pub fn next_deadline(&self) -> Option<Time> {
-        None
-    }
-
-    /// The rules of a switch, by table and falling priority; empty for one that this shard does not serve.
-    pub fn rules(&self, dpid: Dpid) -> Vec<TableRule> {
-        let _ = dpid;
-        Vec::new()
+        self.now = self.now.max(now);
+        self.run_timers();
+        for event in events.drain(..) {
+            self.on(event);
+            self.read_inbox();
+        }
+        loop {
+            self.decide_misses();
+            self.read_inbox();
+            if self.misses.is_empty() && self.dirty.is_empty() {
+                break;
+            }
+            if self.misses.is_empty() {
+                self.flush_all();
+            }
+        }
+        out.append(&mut self.out);
+        out.append(&mut self.after);
     }
 
     /// What was done so far.
     pub fn stats(&self) -> Stats {
-        self.stats
+        let rules = self.switches.values().map(|switch| switch.installed().count() as u64).sum();
+        Stats { leaves: self.leaves.len() as u64, rules, ..self.stats }
+    }
+
+    fn on(&mut self, event: Event) {
+        match event {
+            Event::SwitchUp { dpid, version, features, ports } => self.switch_up(dpid, version, &features, &ports),
+            Event::SwitchDown { dpid } => self.switch_down(dpid),
+            Event::PacketIn { dpid, packet_in } => self.packet_in(dpid, packet_in),
+            Event::PortStatus { dpid, status } => self.port_status(dpid, &status),
+            Event::FlowRemoved { dpid, removed } => self.flow_removed(dpid, &removed),
+            Event::SwitchError { dpid, xid, error } => self.switch_error(dpid, xid, &error),
+            Event::BarrierReply { dpid, xid } => self.barrier_reply(dpid, xid),
+            Event::FlowsRead { dpid, flows } => self.flows_read(dpid, flows),
+            Event::LinkUp { a, b } => self.link_up(a, b),
+            Event::LinkDown { a, b } => self.link_down(a, b),
+            Event::PortIsEdge { port } => self.port_is_edge(port),
+            Event::Mail(Mail(letter)) => self.inbox.push_back(letter),
+            Event::Invalidate(selection) => self.invalidate(&selection),
+            Event::Write(writes) => {
+                let commit = self.store.update(|_| writes);
+                self.apply(commit);
+            }
+            Event::Committed(commit) => self.apply(commit),
+            Event::Tick => {}
+        }
+    }
+
+    fn read_inbox(&mut self) {
+        while let Some(letter) = self.inbox.pop_front() {
+            match letter {
+                Letter::Withdraw(selection) => self.withdraw_selected(&selection),
+                Letter::Refresh(switches) => switches.iter().for_each(|dpid| self.refresh(*dpid)),
+                Letter::Install(install) => self.install(&install),
+                Letter::Answer(answer) => self.answered(answer),
+                Letter::Remove { leaf, dpid } => self.remove_part(dpid, leaf),
+                Letter::Emit { dpid, part, frame } => self.emit(dpid, &part, &frame),
+                Letter::Probe { mac, at, asker } => self.probe(mac, at, asker),
+                Letter::Alive { mac, at } => self.alive(mac, at),
+            }
+        }
+    }
+
+    /// Does what a commit made necessary, here and at other shards.
+    fn apply(&mut self, commit: Commit) {
+        let mut by_shard: BTreeMap<ShardId, BTreeSet<LeafId>> = BTreeMap::new();
+        for leaf in commit.withdraw {
+            by_shard.entry(ShardId::of(leaf)).or_default().insert(leaf);
+        }
+        for (shard, leaves) in by_shard {
+            if shard == self.shard {
+                leaves.into_iter().for_each(|leaf| self.withdraw(leaf));
+            } else {
+                self.post(shard, Letter::Withdraw(Selection::Leaves(leaves)));
+            }
+        }
+        let mut switches: BTreeMap<ShardId, BTreeSet<Dpid>> = BTreeMap::new();
+        let state = self.store.snapshot();
+        for dpid in commit.refresh {
+            if let Some(shard) = state.shard_of(dpid) {
+                switches.entry(shard).or_default().insert(dpid);
+            }
+        }
+        for (shard, dpids) in switches {
+            self.post(shard, Letter::Refresh(dpids));
+        }
+        commit.invalidate.iter().for_each(|selection| self.invalidate(selection));
+    }
+
+    /// Withdraws what a selection says, at every shard.
+    fn invalidate(&mut self, selection: &Selection) {
+        let state = self.store.snapshot();
+        let shards: BTreeSet<ShardId> = state.switches().map(|(_, info)| info.shard).chain([self.shard]).collect();
+        for shard in shards {
+            self.post(shard, Letter::Withdraw(selection.clone()));
+        }
+    }
+
+    /// The classifier of a switch may have to change.
+    fn refresh(&mut self, dpid: Dpid) {
+        self.mark(dpid, switch::Stale { classifier: true, ..switch::Stale::default() });
+    }
+
+    /// Sends a letter to a shard.
+    fn post(&mut self, to: ShardId, letter: Letter) {
+        if to == self.shard {
+            self.inbox.push_back(letter);
+        } else {
+            self.out.push(Effect::Mail { to, mail: Mail(letter) });
+        }
+    }
+
+    /// Sends a letter to the shard that serves a switch. A switch that is gone needs none: its links are gone too, and
+    /// with them the leaves that it had a part in.
+    fn post_to_switch(&mut self, dpid: Dpid, letter: Letter) {
+        if let Some(shard) = self.store.snapshot().shard_of(dpid) {
+            self.post(shard, letter);
+        }
+    }
+
+    fn effect(&mut self, dpid: Dpid, message: Message) -> Option<Effect> {
+        let xid = self.switches.get_mut(&dpid)?.take_xid(self.options.first_xid);
+        Some(Effect::Send { dpid, xid, message })
+    }
+
+    /// Sends a message behind the rules of this batch.
+    fn send(&mut self, dpid: Dpid, message: Message) {
+        if let Some(effect) = self.effect(dpid, message) {
+            self.after.push(effect);
+        }
+    }
+
+    fn report(&mut self, report: Report) {
+        self.out.push(Effect::Report(report));
+    }
+
+    /// Reports what was not reported under this key before.
+    fn report_once(&mut self, report: Report, key: &str) {
+        if self.reported.len() < MAX_REPORTED && self.reported.insert(key.to_owned()) {
+            self.report(report);
+        }
     }
 }

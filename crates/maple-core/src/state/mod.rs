@@ -31,7 +31,7 @@ mod txn;
 mod value;
 
 pub use cell::{Cell, CellValue};
-pub use snapshot::{Snapshot, Write};
+pub use snapshot::{Snapshot, SwitchInfo, Write};
 pub use store::{Commit, Conflict, Store};
 pub use txn::Txn;
 pub use value::{Float, Value};

@@ -2,8 +2,8 @@
 
 use std::net::IpAddr;
 
-use imbl::OrdMap;
-use maple_wire::{Dpid, PortNo};
+use imbl::{OrdMap, OrdSet};
+use maple_wire::{Dpid, PortNo, Version};
 
 use super::{Name, Value};
 use crate::engine::ShardId;
@@ -16,10 +16,20 @@ pub struct Snapshot {
     tables: OrdMap<Name, OrdMap<Value, Value>>,
     vars: OrdMap<Name, Value>,
     costs: OrdMap<Name, OrdMap<LinkName, u64>>,
-    switches: OrdMap<Dpid, ShardId>,
+    switches: OrdMap<Dpid, SwitchInfo>,
     ports: OrdMap<Location, PortInfo>,
     hosts: OrdMap<Mac, HostInfo>,
     by_ip: OrdMap<IpAddr, Mac>,
+    by_port: OrdMap<Location, OrdSet<Mac>>,
+}
+
+/// One switch, as the state holds it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SwitchInfo {
+    /// The shard that serves it.
+    pub shard: ShardId,
+    /// The version spoken with it.
+    pub version: Version,
 }
 
 /// One change of tracked state.
@@ -50,12 +60,12 @@ pub enum Write {
         /// The cost; `None` is the default, 1.
         cost: Option<u64>,
     },
-    /// A switch is there, served by this shard, or gone.
+    /// A switch is there or gone.
     Switch {
         /// The switch.
         dpid: Dpid,
-        /// Its shard; `None` deletes.
-        shard: Option<ShardId>,
+        /// What is known; `None` deletes.
+        info: Option<SwitchInfo>,
     },
     /// What is known of a port.
     Port {
@@ -98,12 +108,17 @@ impl Snapshot {
 
     /// The shard that serves a switch.
     pub fn shard_of(&self, dpid: Dpid) -> Option<ShardId> {
+        self.switch(dpid).map(|info| info.shard)
+    }
+
+    /// What is known of a switch.
+    pub fn switch(&self, dpid: Dpid) -> Option<SwitchInfo> {
         self.switches.get(&dpid).copied()
     }
 
-    /// All switches with their shards, by datapath id.
-    pub fn switches(&self) -> impl Iterator<Item = (Dpid, ShardId)> + '_ {
-        self.switches.iter().map(|(dpid, shard)| (*dpid, *shard))
+    /// All switches, by datapath id.
+    pub fn switches(&self) -> impl Iterator<Item = (Dpid, SwitchInfo)> + '_ {
+        self.switches.iter().map(|(dpid, info)| (*dpid, *info))
     }
 
     /// What is known of a port; `None` where there is none.
@@ -147,13 +162,18 @@ impl Snapshot {
         self.hosts.iter()
     }
 
+    /// The hosts at a port, by address.
+    pub fn hosts_at(&self, at: Location) -> impl Iterator<Item = Mac> + '_ {
+        self.by_port.get(&at).into_iter().flatten().copied()
+    }
+
     /// Applies one write.
     pub(super) fn apply(&mut self, write: &Write) {
         match write {
             Write::Table { table, key, value } => put_nested(&mut self.tables, table, key, value.clone()),
             Write::Var { name, value } => put(&mut self.vars, name, value.clone()),
             Write::Cost { name, link, cost } => put_nested(&mut self.costs, name, link, *cost),
-            Write::Switch { dpid, shard } => put(&mut self.switches, dpid, *shard),
+            Write::Switch { dpid, info } => put(&mut self.switches, dpid, *info),
             Write::Port { at, info } => put(&mut self.ports, at, *info),
             Write::Host { mac, info } => self.apply_host(*mac, info.clone()),
         }
@@ -166,6 +186,14 @@ impl Snapshot {
                     self.by_ip.remove(&ip);
                 }
             }
+            let mut left = self.by_port.get(&old.location).cloned().unwrap_or_default();
+            left.remove(&mac);
+            put(&mut self.by_port, &old.location, (!left.is_empty()).then_some(left));
+        }
+        if let Some(new) = &info {
+            let mut there = self.by_port.get(&new.location).cloned().unwrap_or_default();
+            there.insert(mac);
+            self.by_port.insert(new.location, there);
         }
         for ip in info.iter().flat_map(addresses) {
             self.by_ip.insert(ip, mac);

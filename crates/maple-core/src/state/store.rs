@@ -99,6 +99,11 @@ impl Store {
         self.lock().leaves.contains_key(&leaf)
     }
 
+    /// The leaves that depend on a cell.
+    pub fn readers_of(&self, cell: &Cell) -> BTreeSet<LeafId> {
+        self.lock().cells.get(cell).map(|subscription| subscription.leaves.clone()).unwrap_or_default()
+    }
+
     /// Ends a leaf's subscriptions.
     pub fn forget(&self, leaf: LeafId) {
         self.lock().forget(leaf);

@@ -1,0 +1,80 @@
+//! From a leaf's part at a switch to the switch's actions.
+//!
+//! The order is fixed: output to links first, with the headers that f saw, then the rewrites, then output to edge
+//! ports.
+
+use maple_wire::{Action, Constraint, Field, Instruction, PortNo, Version};
+
+use crate::route::Part;
+
+/// The bit of `vlan_vid` that says that there is a tag.
+const TAG_PRESENT: u128 = 0x1000;
+
+/// The Ethernet type of a pushed VLAN tag.
+const VLAN_TYPE: u16 = 0x8100;
+
+/// What a switch does with the packets of a part. None is to drop.
+pub(super) fn instructions(version: Version, part: &Part, meter: Option<u32>) -> Vec<Instruction> {
+    let actions = all(version, part);
+    if actions.is_empty() {
+        return Vec::new();
+    }
+    let meter = meter.filter(|_| version == Version::Of13).map(Instruction::Meter);
+    meter.into_iter().chain([Instruction::ApplyActions(actions)]).collect()
+}
+
+/// All actions of a part.
+pub(super) fn all(version: Version, part: &Part) -> Vec<Action> {
+    let links = part.links.iter().map(|port| Action::output(*port));
+    links.chain(egress(version, part)).collect()
+}
+
+/// The actions that lead out of the network.
+pub(super) fn egress(version: Version, part: &Part) -> Vec<Action> {
+    if part.edges.is_empty() {
+        return Vec::new();
+    }
+    let mut actions: Vec<Action> = part
+        .treatment
+        .rewrites
+        .iter()
+        .flat_map(|(field, value)| rewrite(version, *field, *value, part.tagged))
+        .collect();
+    match (part.treatment.queue, version) {
+        (None, _) => actions.extend(part.edges.iter().map(|port| Action::output(*port))),
+        (Some(queue), Version::Of10) => {
+            actions.extend(part.edges.iter().map(|port| Action::Enqueue { port: *port, queue }));
+        }
+        (Some(queue), Version::Of13) => {
+            actions.push(Action::SetQueue(queue));
+            actions.extend(part.edges.iter().map(|port| Action::output(*port)));
+        }
+    }
+    actions
+}
+
+fn rewrite(version: Version, field: Field, value: u128, tagged: bool) -> Vec<Action> {
+    match (field, version) {
+        (Field::VlanVid, _) if value == 0 => tagged.then_some(Action::PopVlan).into_iter().collect(),
+        (Field::VlanVid, Version::Of10) => vec![Action::SetVlanVid(value as u16 & 0xfff)],
+        (Field::VlanVid, Version::Of13) => {
+            let set = Action::SetField(Constraint::exact(field, TAG_PRESENT | value));
+            if tagged { vec![set] } else { vec![Action::PushVlan(VLAN_TYPE), set] }
+        }
+        (Field::VlanPcp, Version::Of10) => vec![Action::SetVlanPcp(value as u8)],
+        (Field::TcpSrc | Field::UdpSrc, Version::Of10) => vec![Action::SetTpSrc(value as u16)],
+        (Field::TcpDst | Field::UdpDst, Version::Of10) => vec![Action::SetTpDst(value as u16)],
+        _ => vec![Action::SetField(Constraint::exact(field, value))],
+    }
+}
+
+/// The instructions of a rule that sends to the controller.
+pub(super) fn to_controller() -> Vec<Instruction> {
+    vec![Instruction::ApplyActions(vec![Action::to_controller()])]
+}
+
+/// Whether a rule sends to the controller.
+pub(super) fn is_to_controller(instructions: &[Instruction]) -> bool {
+    let to = |action: &Action| matches!(action, Action::Output { port: PortNo::CONTROLLER, .. });
+    instructions.iter().any(|i| matches!(i, Instruction::ApplyActions(actions) if actions.iter().any(to)))
+}

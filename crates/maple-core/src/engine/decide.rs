@@ -1,0 +1,269 @@
+//! Misses: f runs, its transaction commits, its answer becomes a leaf.
+//!
+//! The misses of a batch go to the policy together. A run whose reads are out of date at commit is repeated. A run
+//! that wrote answers its own packet and nothing else; f then runs again, speculatively, as for the next packet of the
+//! kind, and if that run writes nothing its trace is cached.
+
+use std::collections::BTreeSet;
+
+use super::leaf::{Arrived, Leaf, LeafState, Watched, source_lines};
+use super::{Engine, Selection};
+use crate::network::{Mac, PortKind};
+use crate::policy::PolicyError;
+use crate::report::Report;
+use crate::route::{Resolved, Route};
+use crate::run::{Finished, Run};
+use crate::state::{Snapshot, Txn};
+use crate::tree::{Augmented, LeafId};
+
+/// What a run came to.
+enum Outcome {
+    /// f's answer, and what it observed.
+    Answer(Resolved, Box<Finished>),
+    Failed(PolicyError),
+}
+
+impl Engine {
+    /// Decides every packet that no leaf answers.
+    pub(super) fn decide_misses(&mut self) {
+        while !self.misses.is_empty() {
+            let mut distinct = BTreeSet::new();
+            let (mut packets, mut later) = (Vec::new(), Vec::new());
+            for arrived in std::mem::take(&mut self.misses) {
+                if let Some(leaf) = self.lookup(&arrived) {
+                    self.answer(leaf, arrived);
+                } else if distinct.insert((arrived.at, arrived.frame.clone())) {
+                    packets.push(arrived);
+                } else {
+                    // Most likely what its twin is decided to be.
+                    later.push(arrived);
+                }
+            }
+            self.decide(packets);
+            self.misses.extend(later);
+        }
+    }
+
+    /// The leaf that answers a packet at its ingress.
+    pub(super) fn lookup(&self, arrived: &Arrived) -> Option<LeafId> {
+        let switch = self.switches.get(&arrived.at.switch)?;
+        let watched = Watched::new(arrived);
+        let leaf = switch.tree.search(&watched);
+        leaf.filter(|_| !watched.short.get())
+    }
+
+    fn decide(&mut self, packets: Vec<Arrived>) {
+        let mut runs = Vec::new();
+        let mut running = Vec::new();
+        for arrived in packets {
+            if let Some(run) = self.new_run(&arrived) {
+                runs.push(run);
+                running.push(arrived);
+            }
+        }
+        if runs.is_empty() {
+            return;
+        }
+        self.stats.runs += runs.len() as u64;
+        let answers = self.policy.decide_batch(&runs);
+        let missing = || Err(PolicyError::Exception("the policy gave no answer for this packet of the batch".into()));
+        let answers = answers.into_iter().chain(std::iter::repeat_with(missing));
+        for ((run, arrived), answer) in runs.into_iter().zip(running).zip(answers) {
+            self.settle(run, answer, arrived);
+        }
+    }
+
+    /// A run on the newest state; none for a packet that does not belong to the network any more.
+    fn new_run(&mut self, arrived: &Arrived) -> Option<Run> {
+        let txn = self.store.begin();
+        if !self.is_admissible(arrived, txn.peek()) {
+            self.stats.spoofed_drops += 1;
+            return None;
+        }
+        let three_tables = self.switches.get(&arrived.at.switch)?.three_tables;
+        Some(self.run_on(arrived, txn, three_tables))
+    }
+
+    fn run_on(&self, arrived: &Arrived, txn: Txn, three_tables: bool) -> Run {
+        let run = Run::new(arrived.frame.clone(), arrived.total_len, arrived.at, txn, self.options.track_hosts);
+        if !three_tables {
+            run.read_location();
+        }
+        run
+    }
+
+    /// Whether the packet still comes from a host that is where it came from.
+    fn is_admissible(&self, arrived: &Arrived, state: &Snapshot) -> bool {
+        let is_edge = state.port(arrived.at).is_some_and(|port| port.kind == PortKind::Edge);
+        let source = Mac::from_bits(arrived.packet().switch_value(maple_wire::Field::EthSrc).unwrap_or_default());
+        let elsewhere = || state.host(source).is_some_and(|host| host.location != arrived.at);
+        is_edge && !(self.options.track_hosts && elsewhere())
+    }
+
+    /// A run has ended: commits it, repeating it while the state changes under it, and does what it says.
+    fn settle(&mut self, mut run: Run, mut answer: Result<Route, PolicyError>, arrived: Arrived) {
+        for _ in 0..=self.options.max_reruns {
+            let (route, finished) = match outcome(&run, answer) {
+                Outcome::Answer(route, finished) => (route, *finished),
+                Outcome::Failed(error) => return self.policy_failed(&error, &arrived),
+            };
+            if self.commit(route, finished, &arrived) {
+                return;
+            }
+            self.stats.conflicts += 1;
+            match self.new_run(&arrived) {
+                Some(next) => run = next,
+                None => return,
+            }
+            answer = self.run_once(&run);
+        }
+        let error = PolicyError::Exception("the state changed under every one of many runs".into());
+        self.policy_failed(&error, &arrived);
+    }
+
+    fn run_once(&mut self, run: &Run) -> Result<Route, PolicyError> {
+        self.stats.runs += 1;
+        let missing = || Err(PolicyError::Exception("the policy gave no answer".into()));
+        self.policy.decide_batch(std::slice::from_ref(run)).pop().unwrap_or_else(missing)
+    }
+
+    /// Commits a run and has its packet answered. `false`: a conflict, nothing happened.
+    fn commit(&mut self, route: Resolved, finished: Finished, arrived: &Arrived) -> bool {
+        let Finished { trace, txn, wrote_at, .. } = finished;
+        let wrote = txn.wrote();
+        let full = self.switches.get(&arrived.at.switch).is_none_or(|switch| switch.full_until.is_some());
+        let cacheable = !wrote && !trace.short && !full;
+        let id = cacheable.then(|| self.new_leaf_id());
+        let writes = if wrote { format!("{:?}", txn.writes()) } else { String::new() };
+        let Ok(commit) = self.store.commit(txn, id) else { return false };
+        self.apply(commit);
+        if trace.short {
+            self.stats.short_captures += 1;
+        }
+        match id {
+            Some(id) => {
+                let leaf = new_leaf(trace, route, arrived.clone());
+                let standing = self.plant(id, leaf);
+                self.answer(standing, arrived.clone());
+            }
+            None => {
+                self.send_direct(&route, arrived);
+                if wrote {
+                    let place = wrote_at.map_or(writes, |source| source.to_string());
+                    self.speculate(arrived, &place);
+                }
+            }
+        }
+        true
+    }
+
+    /// After a run that wrote: what would f do with the next packet of the kind?
+    fn speculate(&mut self, arrived: &Arrived, place: &str) {
+        let Some(run) = self.new_run(arrived) else { return };
+        let answer = self.run_once(&run);
+        let Outcome::Answer(route, finished) = outcome(&run, answer) else { return };
+        if finished.txn.wrote() {
+            self.stats.writing_runs += 1;
+            self.report_once(Report::PolicyWrites { what: place.into() }, &format!("writes {place}"));
+        } else {
+            let (representative, lookup) = (arrived.clone(), self.lookup(arrived));
+            if lookup.is_none() && !finished.trace.short {
+                let id = self.new_leaf_id();
+                if self.store.commit(finished.txn, Some(id)).is_ok() {
+                    self.plant(id, new_leaf(finished.trace, route, representative));
+                }
+            }
+        }
+    }
+
+    /// Puts a leaf into its switch's tree. Returns the leaf that stands there now: this one, or an equal one.
+    fn plant(&mut self, id: LeafId, leaf: Leaf) -> LeafId {
+        let ingress = leaf.ingress();
+        let Some(switch) = self.switches.get_mut(&ingress) else {
+            self.store.forget(id);
+            return id;
+        };
+        let items = leaf.trace.lower(&leaf.representative.packet(), &switch.capabilities).items;
+        match switch.tree.augment(&items, id) {
+            Augmented::Added => {}
+            Augmented::Existing(old) => {
+                let current = self.store.is_current(old);
+                if current && self.leaves.get(&old).is_some_and(|there| there.route == leaf.route) {
+                    self.store.forget(id);
+                    return old;
+                }
+                if current {
+                    self.inconsistent(old, &leaf);
+                }
+                self.withdraw(old);
+                if let Some(switch) = self.switches.get_mut(&ingress) {
+                    switch.tree.augment(&items, id);
+                }
+            }
+            Augmented::Replaced { removed, .. } => {
+                for old in removed {
+                    if self.store.is_current(old) {
+                        self.inconsistent(old, &leaf);
+                    }
+                    self.withdraw(old);
+                }
+            }
+        }
+        self.own(id, leaf);
+        id
+    }
+
+    fn inconsistent(&mut self, old: LeafId, new: &Leaf) {
+        self.stats.inconsistent_runs += 1;
+        let Some(old) = self.leaves.get(&old) else { return };
+        let show = |leaf: &Leaf| {
+            let items: Vec<String> = leaf.trace.items.iter().map(ToString::to_string).collect();
+            format!("[{}] at {}", items.join("; "), source_lines(&leaf.trace))
+        };
+        let what = format!("first {}, now {}", show(old), show(new));
+        self.report_once(Report::PolicyNotAFunction { what: what.into() }, "not a function");
+    }
+
+    fn policy_failed(&mut self, error: &PolicyError, arrived: &Arrived) {
+        self.stats.policy_errors += 1;
+        let text = error.to_string();
+        let report = Report::PolicyFailed { error: text.as_str().into(), at: arrived.at };
+        self.report_once(report, &text);
+    }
+
+    /// Withdraws what a selection says of this shard's leaves.
+    pub(super) fn withdraw_selected(&mut self, selection: &Selection) {
+        let chosen: Vec<LeafId> = match selection {
+            Selection::Leaves(leaves) => leaves.iter().copied().collect(),
+            Selection::Cell(cell) => self.store.readers_of(cell).into_iter().filter(|leaf| self.owns(*leaf)).collect(),
+            _ => self.leaves.iter().filter(|(_, leaf)| leaf.is_selected(selection)).map(|(id, _)| *id).collect(),
+        };
+        chosen.into_iter().for_each(|leaf| self.withdraw(leaf));
+    }
+}
+
+/// f's answer, checked.
+fn outcome(run: &Run, answer: Result<Route, PolicyError>) -> Outcome {
+    let resolved = answer.and_then(|route| run.resolve(&route).map_err(PolicyError::from));
+    let Some(finished) = run.finish() else {
+        return Outcome::Failed(PolicyError::Exception("the policy ended its own run".into()));
+    };
+    match (resolved, &finished.error) {
+        (_, Some(error)) => Outcome::Failed(error.clone()),
+        (Err(error), None) => Outcome::Failed(error),
+        (Ok(route), None) => Outcome::Answer(route, Box::new(finished)),
+    }
+}
+
+fn new_leaf(trace: crate::trace::Trace, route: Resolved, representative: Arrived) -> Leaf {
+    Leaf {
+        trace,
+        route,
+        representative,
+        state: LeafState::Blocked,
+        attempt: 0,
+        failures: 0,
+        held: Vec::new(),
+        held_until: None,
+    }
+}

@@ -1,0 +1,60 @@
+//! The classifier: which packets go on to which logical table, so that a host's packets are believed only where the
+//! host is (design §5, the location check).
+
+use maple_wire::{Action, Field, Instruction, Match, PortNo};
+
+use super::actions::to_controller;
+use super::hosts::PROBE_MAC;
+use super::leaf::from_port;
+use super::switch::{INGRESS, Switch, TRANSIT};
+use crate::compile::Rule;
+use crate::network::{Location, PortKind};
+use crate::state::Snapshot;
+
+/// Discovery's frames.
+const LLDP: u16 = 65535;
+/// Answers to our probes.
+const PROBES: u16 = 65534;
+/// Packets from other switches.
+const LINKS: u16 = 40000;
+/// Packets from hosts.
+const HOSTS: u16 = 30000;
+
+/// The Ethernet type of LLDP.
+pub(super) const LLDP_TYPE: u128 = 0x88cc;
+
+/// The highest priority that compiled rules may have: below the engine's own in a table of all.
+pub(super) const MAX_COMPILED: u16 = 65000;
+
+/// The classifier's rules, table-miss not included. Without further tables only what must not reach the policy.
+pub(super) fn classifier(switch: &Switch, state: &Snapshot, track_hosts: bool, cookie: u64) -> Vec<Rule> {
+    let rule = |priority, matching, instructions| Rule { priority, matching, instructions, cookie };
+    let goto = |table| vec![Instruction::GotoTable(table)];
+    let mut rules = vec![rule(LLDP, Match::any().exact(Field::EthType, LLDP_TYPE), to_controller())];
+    if track_hosts {
+        rules.push(rule(PROBES, Match::any().exact(Field::EthDst, PROBE_MAC.bits()), to_controller()));
+    }
+    if !switch.three_tables {
+        return rules;
+    }
+    let from = |port: PortNo| Match::any().with(from_port(port));
+    for (port, info) in state.ports_of(switch.dpid) {
+        match info.kind {
+            PortKind::New => {}
+            PortKind::Link(_) => rules.push(rule(LINKS, from(port), goto(TRANSIT))),
+            PortKind::Edge if !track_hosts => rules.push(rule(HOSTS, from(port), goto(INGRESS))),
+            PortKind::Edge => rules.extend(
+                state
+                    .hosts_at(Location::new(switch.dpid, port))
+                    .map(|mac| rule(HOSTS, from(port).exact(Field::EthSrc, mac.bits()), goto(INGRESS))),
+            ),
+        }
+    }
+    rules
+}
+
+/// The rule that sends what no other rule takes to the controller.
+pub(super) fn table_miss(cookie: u64) -> Rule {
+    let instructions = vec![Instruction::ApplyActions(vec![Action::to_controller()])];
+    Rule { priority: 0, matching: Match::any(), instructions, cookie }
+}

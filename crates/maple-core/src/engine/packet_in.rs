@@ -1,0 +1,54 @@
+//! A packet-in's way to its answer.
+
+use maple_wire::msg::PacketIn;
+use maple_wire::{Dpid, Field};
+
+use super::Engine;
+use super::hosts::PROBE_MAC;
+use super::leaf::Arrived;
+use super::location::LLDP_TYPE;
+use crate::network::{Location, Mac, PortKind};
+
+impl Engine {
+    /// A packet came.
+    pub(super) fn packet_in(&mut self, dpid: Dpid, packet_in: PacketIn) {
+        self.stats.packet_ins += 1;
+        let Some(in_port) = packet_in.in_port().filter(|_| self.switches.contains_key(&dpid)) else {
+            self.stats.bad_packet_ins += 1;
+            return;
+        };
+        let at = Location::new(dpid, in_port);
+        let PacketIn { buffer_id, total_len, data, .. } = packet_in;
+        let arrived = Arrived { total_len: usize::from(total_len).max(data.len()), frame: data.into(), buffer_id, at };
+        // Complete bytes are sent as such; the switch's copy, if any, expires there.
+        let buffer_id = if arrived.is_whole() { maple_wire::msg::NO_BUFFER } else { buffer_id };
+        let arrived = Arrived { buffer_id, ..arrived };
+        match self.store.snapshot().port(at).map(|port| port.kind) {
+            None => self.stats.bad_packet_ins += 1,
+            Some(_) if arrived.packet().switch_value(Field::EthType) == Some(LLDP_TYPE) => {}
+            Some(PortKind::New) => self.stats.new_port_drops += 1,
+            Some(PortKind::Link(_)) => self.link_packet_in(arrived),
+            Some(PortKind::Edge) => self.edge_packet_in(arrived),
+        }
+    }
+
+    fn edge_packet_in(&mut self, arrived: Arrived) {
+        if self.options.track_hosts {
+            let address = |field| Mac::from_bits(arrived.packet().switch_value(field).unwrap_or_default());
+            let is_probe_answer = address(Field::EthDst) == PROBE_MAC;
+            if !self.check_location(address(Field::EthSrc), &arrived) || is_probe_answer {
+                return;
+            }
+        }
+        match self.lookup(&arrived) {
+            Some(leaf) => {
+                self.stats.hits += 1;
+                self.answer(leaf, arrived);
+            }
+            None => {
+                self.stats.misses += 1;
+                self.misses.push(arrived);
+            }
+        }
+    }
+}

@@ -1,0 +1,394 @@
+//! One switch as its shard knows it, and how its tables follow what is wanted.
+//!
+//! # What
+//!
+//! [`Engine::flush`] compiles the parts of a switch's tables that changed in this batch, compares them with what the
+//! switch has, and sends the difference with one barrier request behind it. Everything that waits for rules to arrive
+//! or leave waits for that barrier's reply.
+//!
+//! # What the switch has
+//!
+//! `installed` is what the switch has when it has done all that was sent. When it refuses something (an error with one
+//! of our transaction ids) we no longer know, so its rules are read and become the new `installed`.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use maple_wire::msg::{ErrorMsg, FlowMod, FlowRemoved, Message};
+use maple_wire::{Dpid, Match, Version};
+
+use super::leaf::{Arrived, LeafState, cookie, has_three_tables, is_ours, leaf_of};
+use super::location::{MAX_COMPILED, classifier, table_miss};
+use super::timers::Timer;
+use super::transit::Transit;
+use super::{Effect, Engine, InstalledFlow, Time, actions};
+use crate::capabilities::Capabilities;
+use crate::compile::{Compiler, LeafAction, Rule};
+use crate::report::Report;
+use crate::tree::{LeafId, Tree};
+use crate::update::{Change, changes};
+
+/// The table of the classifier, and the only one of switches without three.
+pub(super) const CLASSIFIER: u8 = 0;
+/// The table of packets that enter here.
+pub(super) const INGRESS: u8 = 1;
+/// The table of packets from other switches.
+pub(super) const TRANSIT: u8 = 2;
+
+/// One switch.
+pub(super) struct Switch {
+    pub dpid: Dpid,
+    pub capabilities: Capabilities,
+    pub three_tables: bool,
+    /// The traces of the packets that enter here.
+    pub tree: Tree,
+    compiler: Compiler,
+    /// The rules of `tree`, as last compiled.
+    ingress_rules: Vec<Rule>,
+    pub transit: Transit,
+    /// By table.
+    installed: BTreeMap<u8, Vec<Rule>>,
+    /// Whether `installed` is known; nothing is sent before.
+    ready: bool,
+    pub stale: Stale,
+    next_xid: u32,
+    /// Sent and not yet confirmed, oldest first.
+    unconfirmed: VecDeque<(u32, Sent)>,
+    /// What waits for the barrier of the next flush.
+    pub waiting: Vec<Waiter>,
+    /// Leaves whose rules are on their way out of the ingress table.
+    pub leaving: BTreeSet<LeafId>,
+    /// Leaves that wait for that.
+    pub blocked: BTreeSet<LeafId>,
+    /// Packets from other switches that wait for rules under way.
+    pub held: Vec<(Time, Arrived)>,
+    /// The switch is full: until then nothing new is put in.
+    pub full_until: Option<Time>,
+    /// How often in a row it refused something.
+    full_count: u32,
+    /// Priorities and matches that it refused of late.
+    refused: Vec<(u16, Match)>,
+}
+
+/// Which tables no longer show what is wanted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Stale {
+    pub classifier: bool,
+    pub ingress: bool,
+    pub transit: bool,
+}
+
+impl Stale {
+    pub const ALL: Stale = Stale { classifier: true, ingress: true, transit: true };
+}
+
+enum Sent {
+    FlowMod { rule: Rule },
+    Barrier(Vec<Waiter>),
+}
+
+/// Who waits for a barrier, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Waiter {
+    /// A part of another switch's leaf was put in.
+    Part { leaf: LeafId, attempt: u32 },
+    /// A leaf's ingress rule was taken out; these switches have its other parts.
+    Left { leaf: LeafId, others: Vec<Dpid> },
+    /// Ingress rules came in.
+    Fresh(Vec<LeafId>),
+}
+
+impl Switch {
+    pub fn new(dpid: Dpid, capabilities: Capabilities, first_xid: u32) -> Switch {
+        let three_tables = has_three_tables(capabilities.version, capabilities.tables);
+        Switch {
+            dpid,
+            capabilities,
+            three_tables,
+            tree: Tree::new(),
+            compiler: Compiler::new(),
+            ingress_rules: Vec::new(),
+            transit: Transit::default(),
+            installed: BTreeMap::new(),
+            ready: false,
+            stale: Stale::ALL,
+            next_xid: first_xid,
+            unconfirmed: VecDeque::new(),
+            waiting: Vec::new(),
+            leaving: BTreeSet::new(),
+            blocked: BTreeSet::new(),
+            held: Vec::new(),
+            full_until: None,
+            full_count: 0,
+            refused: Vec::new(),
+        }
+    }
+
+    pub fn version(&self) -> Version {
+        self.capabilities.version
+    }
+
+    pub fn installed(&self) -> impl Iterator<Item = (u8, &Rule)> {
+        self.installed.iter().flat_map(|(table, rules)| rules.iter().map(|rule| (*table, rule)))
+    }
+
+    /// The id for the next message.
+    pub fn take_xid(&mut self, first: u32) -> u32 {
+        let xid = self.next_xid;
+        self.next_xid = xid.checked_add(1).unwrap_or(first);
+        xid
+    }
+}
+
+impl Engine {
+    /// Brings the switches that changed in this batch up to date.
+    pub(super) fn flush_all(&mut self) {
+        let dirty: Vec<Dpid> = std::mem::take(&mut self.dirty).into_iter().collect();
+        for dpid in dirty {
+            self.flush(dpid);
+        }
+    }
+
+    fn flush(&mut self, dpid: Dpid) {
+        let Some(mut switch) = self.switches.remove(&dpid) else { return };
+        if switch.ready {
+            self.update_tables(&mut switch);
+        }
+        self.switches.insert(dpid, switch);
+    }
+
+    fn update_tables(&mut self, switch: &mut Switch) {
+        let wanted = self.wanted(switch);
+        let first = self.options.first_xid;
+        let mut changed = false;
+        let tables: Vec<u8> = wanted.keys().chain(switch.installed.keys()).copied().collect();
+        // Later tables first, so that nothing is sent on before its rules are there.
+        let tables: BTreeSet<u8> = tables.into_iter().collect();
+        for table in tables.into_iter().rev() {
+            let want = wanted.get(&table).map_or(&[][..], Vec::as_slice);
+            let have = switch.installed.get(&table).map_or(&[][..], Vec::as_slice);
+            for change in changes(have, want) {
+                let mut flow_mod = change.flow_mod(table);
+                if !matches!(change, Change::Delete(_)) {
+                    flow_mod.flags |= FlowMod::SEND_FLOW_REM;
+                }
+                let xid = switch.take_xid(first);
+                switch.unconfirmed.push_back((xid, Sent::FlowMod { rule: change.rule().clone() }));
+                self.stats.flow_mods += 1;
+                self.out.push(Effect::Send { dpid: switch.dpid, xid, message: Message::FlowMod(flow_mod) });
+                changed = true;
+            }
+        }
+        switch.installed = wanted;
+        self.refuse_unmatchable(switch);
+        if changed || !switch.waiting.is_empty() {
+            let xid = switch.take_xid(first);
+            let waiting = std::mem::take(&mut switch.waiting);
+            switch.unconfirmed.push_back((xid, Sent::Barrier(waiting)));
+            self.out.push(Effect::Send { dpid: switch.dpid, xid, message: Message::BarrierRequest });
+        }
+    }
+
+    /// What the switch's tables should hold, compiling what is stale.
+    fn wanted(&self, switch: &mut Switch) -> BTreeMap<u8, Vec<Rule>> {
+        let epoch = self.options.epoch;
+        let own = cookie(epoch, None);
+        let mark = |leaf: Option<LeafId>| cookie(epoch, leaf);
+        if switch.stale.ingress {
+            let action = |leaf: LeafId| self.ingress_action(leaf, switch.capabilities.version);
+            switch.ingress_rules =
+                switch.compiler.compile(&switch.tree, &[], &switch.capabilities, 1..=MAX_COMPILED, &action, &mark);
+        }
+        if switch.stale.transit {
+            switch.transit.compile(&switch.capabilities, &mark);
+        }
+        switch.stale = Stale::default();
+        let state = self.store.snapshot();
+        let mut first = classifier(switch, &state, self.options.track_hosts, own);
+        // Packets without a classifier rule come to the controller: slow, never wrong.
+        first.retain(|rule| !switch.refused.iter().any(|(p, m)| (*p, m) == (rule.priority, &rule.matching)));
+        first.push(table_miss(own));
+        if switch.three_tables {
+            let with_miss = |rules: Vec<Rule>| [rules, vec![table_miss(own)]].concat();
+            let (ingress, transit) = (switch.ingress_rules.clone(), switch.transit.rules());
+            BTreeMap::from([(CLASSIFIER, first), (INGRESS, with_miss(ingress)), (TRANSIT, with_miss(transit))])
+        } else {
+            let all = [switch.ingress_rules.clone(), switch.transit.rules(), first].concat();
+            BTreeMap::from([(CLASSIFIER, all)])
+        }
+    }
+
+    fn ingress_action(&self, leaf: LeafId, version: Version) -> LeafAction {
+        match self.leaves.get(&leaf) {
+            Some(leaf) if leaf.state == LeafState::Active => {
+                let part = leaf.route.parts.get(&leaf.ingress());
+                let instructions = part.map(|part| actions::instructions(version, part, leaf.route.meter));
+                LeafAction::Apply(instructions.unwrap_or_default())
+            }
+            _ => LeafAction::Controller,
+        }
+    }
+
+    /// Everything sent to the switch before the barrier `xid` is done.
+    pub(super) fn barrier_reply(&mut self, dpid: Dpid, xid: u32) {
+        let Some(switch) = self.switches.get_mut(&dpid) else { return };
+        let is_it = |(id, sent): &(u32, Sent)| *id == xid && matches!(sent, Sent::Barrier(_));
+        let Some(at) = switch.unconfirmed.iter().position(is_it) else { return };
+        let done: Vec<(u32, Sent)> = switch.unconfirmed.drain(..=at).collect();
+        for (_, sent) in done {
+            let Sent::Barrier(waiters) = sent else { continue };
+            for waiter in waiters {
+                self.wake(dpid, waiter);
+            }
+        }
+        self.try_held(dpid);
+    }
+
+    fn wake(&mut self, dpid: Dpid, waiter: Waiter) {
+        match waiter {
+            Waiter::Part { leaf, attempt } => self.part_installed(dpid, leaf, attempt),
+            Waiter::Left { leaf, others } => self.ingress_left(dpid, leaf, &others),
+            Waiter::Fresh(_) => {
+                if let Some(switch) = self.switches.get_mut(&dpid)
+                    && switch.full_until.is_none()
+                {
+                    switch.full_count = 0;
+                }
+            }
+        }
+    }
+
+    /// The switch refused something that we sent: what came with it is taken back, so that the rest, which it had
+    /// before, stands for itself.
+    pub(super) fn switch_error(&mut self, dpid: Dpid, xid: u32, error: &ErrorMsg) {
+        let Some(switch) = self.switches.get_mut(&dpid) else { return };
+        let Some((_, Sent::FlowMod { rule })) = switch.unconfirmed.iter().find(|(id, _)| *id == xid) else { return };
+        let rule = rule.clone();
+        let full = is_table_full(error, switch.version());
+        switch.refused.push((rule.priority, rule.matching.clone()));
+        switch.full_count += 1;
+        // Whoever refuses again and again gets nothing for a while.
+        let hopeless = switch.full_count > 3;
+        let until = self.now + backoff(switch.full_count);
+        if full || hopeless {
+            switch.full_until = Some(until);
+        }
+        self.timers.insert((until, Timer::Full(dpid)));
+        self.stats.refused_rules += 1;
+        let what = format!("{rule:?}: error type {} code {}", error.kind, error.code);
+        self.report_once(Report::RuleRefused { switch: dpid, what: what.into() }, &format!("refused {dpid}"));
+        let culprit = leaf_of(self.options.epoch, rule.cookie);
+        let suspects = if hopeless { self.all_leaves_at(dpid) } else { self.unconfirmed_leaves_at(dpid) };
+        let innocent = |leaf: &LeafId| !full && !hopeless && culprit.is_some_and(|culprit| culprit != *leaf);
+        for leaf in suspects.into_iter().chain(culprit).filter(|leaf| !innocent(leaf)) {
+            if self.leaves.get(&leaf).is_none_or(|leaf| leaf.ingress() != dpid) {
+                self.refuse_part(dpid, leaf, "the switch refused its rule");
+            } else if full || hopeless {
+                self.withdraw(leaf);
+            } else {
+                self.go_direct(leaf, None);
+            }
+        }
+        self.reread(dpid);
+    }
+
+    /// The leaves whose rules the switch has not confirmed yet.
+    fn unconfirmed_leaves_at(&self, dpid: Dpid) -> BTreeSet<LeafId> {
+        let Some(switch) = self.switches.get(&dpid) else { return BTreeSet::new() };
+        let sent = switch.unconfirmed.iter().filter_map(|(_, sent)| match sent {
+            Sent::Barrier(waiters) => Some(waiters),
+            Sent::FlowMod { .. } => None,
+        });
+        let mut leaves = BTreeSet::new();
+        for waiter in sent.flatten().chain(&switch.waiting) {
+            match waiter {
+                Waiter::Fresh(fresh) => leaves.extend(fresh.iter().copied()),
+                Waiter::Part { leaf, .. } => leaves.extend([*leaf]),
+                Waiter::Left { .. } => {}
+            }
+        }
+        leaves
+    }
+
+    fn all_leaves_at(&self, dpid: Dpid) -> BTreeSet<LeafId> {
+        let Some(switch) = self.switches.get(&dpid) else { return BTreeSet::new() };
+        switch.tree.leaves().chain(switch.transit.parts().map(|(leaf, _)| leaf)).collect()
+    }
+
+    /// Asks the switch what it has; until it answers, nothing is sent.
+    pub(super) fn reread(&mut self, dpid: Dpid) {
+        let Some(switch) = self.switches.get_mut(&dpid) else { return };
+        if switch.ready {
+            switch.ready = false;
+            self.out.push(Effect::ReadFlows { dpid });
+        }
+    }
+
+    /// The switch says what it has.
+    pub(super) fn flows_read(&mut self, dpid: Dpid, flows: Vec<InstalledFlow>) {
+        let Some(switch) = self.switches.get_mut(&dpid) else { return };
+        switch.installed = BTreeMap::new();
+        for flow in flows.into_iter().filter(|flow| is_ours(flow.cookie)) {
+            let InstalledFlow { table_id, priority, cookie, matching, instructions } = flow;
+            let rule = Rule { priority, matching, instructions, cookie };
+            switch.installed.entry(table_id).or_default().push(rule);
+        }
+        switch.ready = true;
+        self.mark(dpid, Stale::default());
+    }
+
+    /// A rule is gone. If we did not delete it, it is sent again with the next flush.
+    pub(super) fn flow_removed(&mut self, dpid: Dpid, removed: &FlowRemoved) {
+        let Some(switch) = self.switches.get_mut(&dpid).filter(|_| is_ours(removed.cookie)) else { return };
+        // A switch that was not asked to is not there yet, or its rules are being read anyway.
+        if !switch.ready {
+            return;
+        }
+        let Some(rules) = switch.installed.get_mut(&removed.table_id) else { return };
+        let before = rules.len();
+        rules.retain(|rule| {
+            (rule.priority, &rule.matching, rule.cookie) != (removed.priority, &removed.matching, removed.cookie)
+        });
+        let count = before - rules.len();
+        if count > 0 {
+            self.report_once(Report::RulesLost { switch: dpid, count }, &format!("lost {dpid}"));
+            self.mark(dpid, Stale::default());
+        }
+    }
+
+    /// The switch has something to be sent.
+    pub(super) fn mark(&mut self, dpid: Dpid, stale: Stale) {
+        if let Some(switch) = self.switches.get_mut(&dpid) {
+            switch.stale.classifier |= stale.classifier;
+            switch.stale.ingress |= stale.ingress;
+            switch.stale.transit |= stale.transit;
+            self.dirty.insert(dpid);
+        }
+    }
+
+    pub(super) fn full_timer(&mut self, dpid: Dpid) {
+        if let Some(switch) = self.switches.get_mut(&dpid)
+            && switch.full_until.is_some_and(|until| until <= self.now)
+        {
+            switch.full_until = None;
+        }
+        if let Some(switch) = self.switches.get_mut(&dpid)
+            && switch.full_until.is_none()
+            && !std::mem::take(&mut switch.refused).is_empty()
+        {
+            self.mark(dpid, Stale { classifier: true, ..Stale::default() });
+        }
+    }
+}
+
+/// How long a switch that is full is spared, in the nth time in a row.
+fn backoff(count: u32) -> std::time::Duration {
+    std::time::Duration::from_secs(1 << count.min(6).saturating_sub(1))
+}
+
+/// Whether an error says that there is no room (1.0: `OFPFMFC_ALL_TABLES_FULL`; 1.3: `OFPFMFC_TABLE_FULL`).
+fn is_table_full(error: &ErrorMsg, version: Version) -> bool {
+    match version {
+        Version::Of10 => (error.kind, error.code) == (3, 0),
+        Version::Of13 => (error.kind, error.code) == (5, 1),
+    }
+}

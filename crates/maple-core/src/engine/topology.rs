@@ -1,0 +1,182 @@
+//! Switches, ports and links come and go: events become writes of tracked state, and everything else follows from
+//! that by dependency.
+
+use maple_wire::msg::{Features, PortReason, PortStatus};
+use maple_wire::{Dpid, Port, Version};
+
+use super::switch::{Stale, Switch};
+use super::{Effect, Engine};
+use crate::capabilities::Capabilities;
+use crate::network::{Location, Mac, PortInfo, PortKind};
+use crate::report::Report;
+use crate::state::{Snapshot, SwitchInfo, Write};
+use crate::tree::LeafId;
+
+impl Engine {
+    pub(super) fn switch_up(&mut self, dpid: Dpid, version: Version, features: &Features, ports: &[Port]) {
+        if self.switches.contains_key(&dpid) {
+            self.switch_down(dpid);
+        }
+        let capabilities = Capabilities::of(version, features);
+        self.switches.insert(dpid, Switch::new(dpid, capabilities, self.options.first_xid));
+        let shard = self.shard;
+        let commit = self.store.update(|state| {
+            let mut writes = without_switch(state, dpid);
+            writes.push(Write::Switch { dpid, info: Some(SwitchInfo { shard, version }) });
+            writes.extend(ports.iter().filter(|port| port.number.is_physical()).map(|port| new_port(dpid, port)));
+            writes
+        });
+        self.apply(commit);
+        self.report(Report::SwitchUp(dpid));
+        self.mark(dpid, Stale::ALL);
+        self.out.push(Effect::ReadFlows { dpid });
+    }
+
+    pub(super) fn switch_down(&mut self, dpid: Dpid) {
+        if self.switches.remove(&dpid).is_none() {
+            return;
+        }
+        self.dirty.remove(&dpid);
+        let lost: Vec<LeafId> =
+            self.leaves.iter().filter(|(_, leaf)| leaf.ingress() == dpid).map(|(id, _)| *id).collect();
+        lost.into_iter().for_each(|leaf| self.withdraw(leaf));
+        self.misses.retain(|arrived| arrived.at.switch != dpid);
+        let hosts = self.lost_hosts(|at| at.switch == dpid);
+        let commit = self.store.update(|state| without_switch(state, dpid));
+        self.apply(commit);
+        self.report(Report::SwitchDown(dpid));
+        hosts.into_iter().for_each(|host| self.report(host));
+    }
+
+    pub(super) fn port_status(&mut self, dpid: Dpid, status: &PortStatus) {
+        if !self.switches.contains_key(&dpid) || !status.port.number.is_physical() {
+            return;
+        }
+        let at = Location::new(dpid, status.port.number);
+        let deleted = status.reason == PortReason::Delete;
+        let peer = self.store.snapshot().peer(at);
+        let hosts = if deleted { self.lost_hosts(|there| there == at) } else { Vec::new() };
+        let up = status.port.is_up();
+        let commit = self.store.update(|state| {
+            let old = state.port(at);
+            if deleted {
+                return unlink(state, at).into_iter().chain(without_hosts(state, at)).chain([no_port(at)]).collect();
+            }
+            match old {
+                Some(info) if info.up == up => Vec::new(),
+                // Whatever was behind the port may be another thing now.
+                _ => {
+                    let info = Some(PortInfo { up, kind: PortKind::New });
+                    unlink(state, at).into_iter().chain([Write::Port { at, info }]).collect()
+                }
+            }
+        });
+        self.apply(commit);
+        hosts.into_iter().for_each(|host| self.report(host));
+        if let Some(peer) = peer.filter(|_| self.store.snapshot().peer(at).is_none()) {
+            self.report(Report::LinkDown(at.min(peer), at.max(peer)));
+        }
+    }
+
+    pub(super) fn link_up(&mut self, a: Location, b: Location) {
+        if a == b || self.store.snapshot().peer(a) == Some(b) {
+            return;
+        }
+        let hosts = self.lost_hosts(|at| at == a || at == b);
+        let mut linked = false;
+        let commit = self.store.update(|state| {
+            let is_up = |at| state.port(at).is_some_and(|port| port.up);
+            if !is_up(a) || !is_up(b) {
+                return Vec::new();
+            }
+            linked = true;
+            let mut writes = Vec::new();
+            for (at, peer) in [(a, b), (b, a)] {
+                writes.extend(unlink(state, at));
+                writes.extend(without_hosts(state, at));
+                writes.push(Write::Port { at, info: Some(PortInfo { up: true, kind: PortKind::Link(peer) }) });
+            }
+            writes.sort_by_key(
+                |write| matches!(write, Write::Port { info: Some(info), .. } if info.kind != PortKind::New),
+            );
+            writes
+        });
+        self.apply(commit);
+        if linked {
+            self.report(Report::LinkUp(a.min(b), a.max(b)));
+            hosts.into_iter().for_each(|host| self.report(host));
+        }
+    }
+
+    pub(super) fn link_down(&mut self, a: Location, b: Location) {
+        let mut unlinked = false;
+        let commit = self.store.update(|state| {
+            let linked = |at, to| state.port(at).is_some_and(|port| port.kind == PortKind::Link(to));
+            unlinked = linked(a, b) || linked(b, a);
+            if unlinked { unlink(state, a).into_iter().chain(unlink(state, b)).collect() } else { Vec::new() }
+        });
+        self.apply(commit);
+        if unlinked {
+            self.report(Report::LinkDown(a.min(b), a.max(b)));
+        }
+    }
+
+    pub(super) fn port_is_edge(&mut self, at: Location) {
+        let commit = self.store.update(|state| match state.port(at) {
+            Some(PortInfo { up, kind: PortKind::New }) => {
+                vec![Write::Port { at, info: Some(PortInfo { up, kind: PortKind::Edge }) }]
+            }
+            _ => Vec::new(),
+        });
+        self.apply(commit);
+    }
+
+    /// Reports for the hosts at the ports that `gone` says.
+    fn lost_hosts(&self, gone: impl Fn(Location) -> bool) -> Vec<Report> {
+        let state = self.store.snapshot();
+        let lost = state.hosts().filter(|(_, host)| gone(host.location));
+        lost.map(|(mac, host)| Report::HostLost { mac: *mac, at: host.location }).collect()
+    }
+}
+
+fn new_port(dpid: Dpid, port: &Port) -> Write {
+    let info = PortInfo { up: port.is_up(), kind: PortKind::New };
+    Write::Port { at: Location::new(dpid, port.number), info: Some(info) }
+}
+
+fn no_port(at: Location) -> Write {
+    Write::Port { at, info: None }
+}
+
+/// Everything that goes with a switch.
+fn without_switch(state: &Snapshot, dpid: Dpid) -> Vec<Write> {
+    let mut writes = Vec::new();
+    for (port, _) in state.ports_of(dpid) {
+        let at = Location::new(dpid, port);
+        writes.extend(unlink(state, at));
+        writes.extend(without_hosts(state, at));
+        writes.push(no_port(at));
+    }
+    if state.switch(dpid).is_some() {
+        writes.push(Write::Switch { dpid, info: None });
+    }
+    writes
+}
+
+/// Ends the link at a port: both its ends are new again.
+fn unlink(state: &Snapshot, at: Location) -> Vec<Write> {
+    let Some(PortInfo { kind: PortKind::Link(peer), .. }) = state.port(at) else { return Vec::new() };
+    let ends = [(at, peer), (peer, at)];
+    let still =
+        |(end, other): &(Location, Location)| state.port(*end).is_some_and(|port| port.kind == PortKind::Link(*other));
+    let anew = |(end, _): (Location, Location)| {
+        let up = state.port(end).is_some_and(|port| port.up);
+        Write::Port { at: end, info: Some(PortInfo { up, kind: PortKind::New }) }
+    };
+    ends.into_iter().filter(still).map(anew).collect()
+}
+
+fn without_hosts(state: &Snapshot, at: Location) -> Vec<Write> {
+    let gone = |mac: Mac| Write::Host { mac, info: None };
+    state.hosts_at(at).map(gone).collect()
+}

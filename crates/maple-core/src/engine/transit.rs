@@ -1,0 +1,365 @@
+//! Parts of leaves at the switches behind the ingress, and the transit table made of them.
+//!
+//! # What
+//!
+//! A packet of a route arrives by a link port. The trace is kept here without its `in_port` items, in a *group* for
+//! (link port, ingress switch, ingress port if f asked for it). Within a group, traces of one state of the world form
+//! a decision tree, as f is one function. The transit table is the union of the groups' compiled rules, each under
+//! `in_port` = link port.
+//!
+//! # Why it is correct
+//!
+//! Two groups of one link port know nothing of each other's packets, so their rules may overlap in any order of
+//! priority. A group's rules give each packet its tree's answer or the controller. So whatever rule of the union takes
+//! a packet, it gets some group's answer or goes to the controller; and since [`Transit::place`] lets no two parts of
+//! one link port in that can take a common packet and treat it differently, all answers are the same. That check is
+//! the one place where ambiguity is decided.
+//!
+//! # Draining
+//!
+//! A part that was withdrawn stays until packets under way have passed. Until then a new part that contradicts it is
+//! refused (its packets go through the controller and it is tried again), unless both routes have a single egress port
+//! and the same packets: then whichever rule a packet under way meets here, it comes out once, where f says.
+
+use std::collections::BTreeMap;
+
+use maple_wire::msg::Message;
+use maple_wire::{Dpid, PortNo};
+
+use super::event::{Answer, Install, Letter, Refusal};
+use super::leaf::{Arrived, Watched, are_disjoint, from_port};
+use super::location::MAX_COMPILED;
+use super::switch::{Stale, Switch, Waiter};
+use super::timers::Timer;
+use super::{Engine, ShardId, actions};
+use crate::capabilities::Capabilities;
+use crate::compile::{Compiler, LeafAction, Rule};
+use crate::route::Part;
+use crate::trace::{Item, Trace};
+use crate::tree::{Augmented, LeafId, Tree};
+
+/// Everything that passes a switch from other switches.
+#[derive(Default)]
+pub(super) struct Transit {
+    groups: BTreeMap<GroupKey, Group>,
+    leaves: BTreeMap<LeafId, GroupKey>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct GroupKey {
+    arrives: PortNo,
+    ingress: Dpid,
+    port: Option<PortNo>,
+}
+
+struct Group {
+    tree: Tree,
+    compiler: Compiler,
+    rules: Vec<Rule>,
+    stale: bool,
+    parts: BTreeMap<LeafId, Passing>,
+}
+
+/// A part that is in a group.
+pub(super) struct Passing {
+    pub trace: Trace,
+    pub part: Part,
+    attempt: u32,
+    unicast: bool,
+    draining: bool,
+}
+
+impl Transit {
+    /// Puts a part in, or says why it can't be.
+    pub fn place(&mut self, install: &Install, capabilities: &Capabilities) -> Result<(), Refusal> {
+        let Some(arrives) = install.part.arrives else {
+            return Err(Refusal::Impossible("it does not arrive by a link".to_owned()));
+        };
+        let key = GroupKey { arrives, ingress: install.ingress.0, port: install.ingress.1 };
+        if self.revive(install, key) {
+            return Ok(());
+        }
+        let at = Arrived::of(install, arrives);
+        let trace = install.trace.lower(&at.packet(), capabilities);
+        self.check_others(key, &trace.items, install)?;
+        let group = self.groups.entry(key).or_insert_with(Group::new);
+        let outcome = group.insert(install, trace);
+        match outcome {
+            Ok(replaced) => {
+                replaced.iter().for_each(|old| {
+                    self.leaves.remove(old);
+                });
+                self.leaves.insert(install.leaf, key);
+                Ok(())
+            }
+            Err(refusal) => {
+                if group.parts.is_empty() {
+                    self.groups.remove(&key);
+                }
+                Err(refusal)
+            }
+        }
+    }
+
+    /// The same part once more, as a later attempt of its owner.
+    fn revive(&mut self, install: &Install, key: GroupKey) -> bool {
+        if self.leaves.get(&install.leaf) != Some(&key) {
+            self.delete(install.leaf);
+            return false;
+        }
+        let passing = self.groups.get_mut(&key).and_then(|group| group.parts.get_mut(&install.leaf));
+        match passing {
+            Some(passing) if passing.part == install.part => {
+                (passing.attempt, passing.draining) = (install.attempt, false);
+                true
+            }
+            _ => {
+                self.delete(install.leaf);
+                false
+            }
+        }
+    }
+
+    /// Whether other groups' parts that can take the same packets agree.
+    fn check_others(&self, key: GroupKey, items: &[Item], install: &Install) -> Result<(), Refusal> {
+        for (other, group) in self.at_port(key.arrives).filter(|(other, _)| **other != key) {
+            for (leaf, passing) in &group.parts {
+                if passing.part.acts_like(&install.part) || are_disjoint(&passing.trace.items, items) {
+                    continue;
+                }
+                if passing.draining {
+                    return Err(Refusal::Draining);
+                }
+                let what = format!(
+                    "leaf {} from switch {} and leaf {} from switch {} arrive at port {}",
+                    install.leaf.0, key.ingress, leaf.0, other.ingress, key.arrives
+                );
+                return Err(Refusal::Ambiguous(what));
+            }
+        }
+        Ok(())
+    }
+
+    fn at_port(&self, arrives: PortNo) -> impl Iterator<Item = (&GroupKey, &Group)> {
+        let first = GroupKey { arrives, ingress: Dpid(0), port: None };
+        self.groups.range(first..).take_while(move |(key, _)| key.arrives == arrives)
+    }
+
+    /// What is known of a packet that arrived by a link port: each different way to treat it, once. `None` if that
+    /// can't be said because bytes are missing.
+    pub fn answers(&self, arrived: &Arrived) -> Option<Vec<&Part>> {
+        let mut answers: Vec<&Part> = Vec::new();
+        for (_, group) in self.at_port(arrived.at.port) {
+            let watched = Watched::new(arrived);
+            let found = group.tree.search(&watched).and_then(|leaf| group.parts.get(&leaf));
+            if watched.short.get() {
+                return None;
+            }
+            if let Some(passing) = found
+                && !answers.iter().any(|part| part.acts_like(&passing.part))
+            {
+                answers.push(&passing.part);
+            }
+        }
+        Some(answers)
+    }
+
+    /// Compiles the groups that changed.
+    pub fn compile(&mut self, capabilities: &Capabilities, mark: &dyn Fn(Option<LeafId>) -> u64) {
+        for (key, group) in self.groups.iter_mut().filter(|(_, group)| group.stale) {
+            let parts = &group.parts;
+            let action = |leaf: LeafId| match parts.get(&leaf) {
+                Some(passing) => LeafAction::Apply(actions::instructions(capabilities.version, &passing.part, None)),
+                None => LeafAction::Controller,
+            };
+            let under = [from_port(key.arrives)];
+            group.rules = group.compiler.compile(&group.tree, &under, capabilities, 1..=MAX_COMPILED, &action, mark);
+            group.stale = false;
+        }
+    }
+
+    /// The rules of all groups. Where two groups have the same priority and match, the later rule of the list counts;
+    /// so those that say something stand behind those that ask the controller.
+    pub fn rules(&self) -> Vec<Rule> {
+        let all = || self.groups.values().flat_map(|group| group.rules.iter());
+        let asks = |rule: &&Rule| actions::is_to_controller(&rule.instructions);
+        all().filter(asks).chain(all().filter(|rule| !asks(rule))).cloned().collect()
+    }
+
+    /// Whether the leaf's packets have a rule of their own.
+    fn has_rule(&self, leaf: LeafId, cookie: u64) -> bool {
+        let group = self.leaves.get(&leaf).and_then(|key| self.groups.get(key));
+        group.is_some_and(|group| {
+            group.rules.iter().any(|rule| rule.cookie == cookie && !actions::is_to_controller(&rule.instructions))
+        })
+    }
+
+    fn passing(&mut self, leaf: LeafId) -> Option<&mut Passing> {
+        let key = self.leaves.get(&leaf)?;
+        self.groups.get_mut(key)?.parts.get_mut(&leaf)
+    }
+
+    /// Takes a part out at once.
+    fn delete(&mut self, leaf: LeafId) -> bool {
+        let Some(key) = self.leaves.remove(&leaf) else { return false };
+        if let Some(group) = self.groups.get_mut(&key) {
+            group.tree.remove(leaf);
+            group.parts.remove(&leaf);
+            group.stale = true;
+            if group.parts.is_empty() {
+                self.groups.remove(&key);
+            }
+        }
+        true
+    }
+
+    /// All parts, for showing.
+    pub fn parts(&self) -> impl Iterator<Item = (LeafId, &Passing)> {
+        self.groups.values().flat_map(|group| group.parts.iter().map(|(leaf, passing)| (*leaf, passing)))
+    }
+}
+
+impl Group {
+    fn new() -> Group {
+        Group { tree: Tree::new(), compiler: Compiler::new(), rules: Vec::new(), stale: true, parts: BTreeMap::new() }
+    }
+
+    /// Puts a part into the tree; returns the draining ones that it stands for now.
+    fn insert(&mut self, install: &Install, trace: Trace) -> Result<Vec<LeafId>, Refusal> {
+        let mut replaced = Vec::new();
+        match self.tree.augment(&trace.items, install.leaf) {
+            Augmented::Added => {}
+            Augmented::Existing(old) => {
+                let gives_way = self.parts.get(&old).is_some_and(|there| {
+                    there.draining && (there.part.acts_like(&install.part) || there.unicast && install.unicast)
+                });
+                if !gives_way {
+                    return Err(Refusal::Draining);
+                }
+                self.tree.remove(old);
+                self.parts.remove(&old);
+                self.tree.augment(&trace.items, install.leaf);
+                replaced.push(old);
+            }
+            Augmented::Replaced { removed, .. } => {
+                self.tree.remove(install.leaf);
+                for old in removed {
+                    if let Some(passing) = self.parts.get(&old) {
+                        self.tree.augment(&passing.trace.items, old);
+                    }
+                }
+                return Err(Refusal::Draining);
+            }
+        }
+        self.stale = true;
+        let Install { attempt, part, unicast, .. } = install.clone();
+        self.parts.insert(install.leaf, Passing { trace, part, attempt, unicast, draining: false });
+        Ok(replaced)
+    }
+}
+
+impl Arrived {
+    /// The representative packet as it arrives at a later switch.
+    fn of(install: &Install, port: PortNo) -> Arrived {
+        Arrived {
+            frame: install.frame.clone(),
+            total_len: install.frame.len(),
+            buffer_id: maple_wire::msg::NO_BUFFER,
+            at: crate::network::Location::new(install.dpid, port),
+        }
+    }
+}
+
+impl Engine {
+    /// Another switch's leaf wants a part in a switch of ours.
+    pub(super) fn install(&mut self, install: &Install) {
+        let (dpid, leaf, attempt) = (install.dpid, install.leaf, install.attempt);
+        let now = self.now;
+        let outcome = match self.switches.get_mut(&dpid) {
+            None => Err(Refusal::Impossible(format!("switch {dpid} is not there"))),
+            Some(switch) if switch.full_until.is_some_and(|until| until > now) => {
+                Err(Refusal::Impossible(format!("switch {dpid} is full")))
+            }
+            Some(switch) => switch.transit.place(install, &switch.capabilities),
+        };
+        match outcome {
+            Ok(()) => {
+                if let Some(switch) = self.switches.get_mut(&dpid) {
+                    switch.waiting.push(Waiter::Part { leaf, attempt });
+                }
+                self.mark(dpid, Stale { transit: true, ..Stale::default() });
+                self.try_held(dpid);
+            }
+            Err(refusal) => self.answer_owner(Answer { leaf, attempt, dpid, outcome: Err(refusal) }),
+        }
+    }
+
+    /// A part's rules are in.
+    pub(super) fn part_installed(&mut self, dpid: Dpid, leaf: LeafId, attempt: u32) {
+        let passing = self.switches.get_mut(&dpid).and_then(|switch| switch.transit.passing(leaf));
+        if passing.is_some_and(|passing| passing.attempt == attempt && !passing.draining) {
+            self.answer_owner(Answer { leaf, attempt, dpid, outcome: Ok(()) });
+        }
+    }
+
+    /// A part is wanted no more; it goes when packets under way have passed.
+    pub(super) fn remove_part(&mut self, dpid: Dpid, leaf: LeafId) {
+        if let Some(passing) = self.switches.get_mut(&dpid).and_then(|switch| switch.transit.passing(leaf)) {
+            passing.draining = true;
+            self.timers.insert((self.now + self.options.drain, Timer::Drained(dpid, leaf)));
+        }
+    }
+
+    /// A part had its time.
+    pub(super) fn drained(&mut self, dpid: Dpid, leaf: LeafId) {
+        let Some(switch) = self.switches.get_mut(&dpid) else { return };
+        if switch.transit.passing(leaf).is_some_and(|passing| passing.draining) && switch.transit.delete(leaf) {
+            self.mark(dpid, Stale { transit: true, ..Stale::default() });
+        }
+    }
+
+    /// A part can't be in a switch.
+    pub(super) fn refuse_part(&mut self, dpid: Dpid, leaf: LeafId, why: &str) {
+        let Some(switch) = self.switches.get_mut(&dpid) else { return };
+        let Some(attempt) = switch.transit.passing(leaf).map(|passing| passing.attempt) else { return };
+        switch.transit.delete(leaf);
+        self.mark(dpid, Stale { transit: true, ..Stale::default() });
+        self.answer_owner(Answer { leaf, attempt, dpid, outcome: Err(Refusal::Impossible(why.to_owned())) });
+    }
+
+    /// Refuses the parts just put in for which the compiler found no rule: the switch can't match their packets.
+    pub(super) fn refuse_unmatchable(&mut self, switch: &mut Switch) {
+        let waiting = std::mem::take(&mut switch.waiting);
+        for waiter in waiting {
+            if let Waiter::Part { leaf, attempt } = waiter
+                && switch.transit.passing(leaf).is_some()
+                && !switch.transit.has_rule(leaf, super::leaf::cookie(self.options.epoch, Some(leaf)))
+            {
+                switch.transit.delete(leaf);
+                switch.stale.transit = true;
+                self.dirty.insert(switch.dpid);
+                let outcome = Err(Refusal::Impossible(format!("switch {} can't match it", switch.dpid)));
+                self.answer_owner(Answer { leaf, attempt, dpid: switch.dpid, outcome });
+            } else {
+                switch.waiting.push(waiter);
+            }
+        }
+    }
+
+    fn answer_owner(&mut self, answer: Answer) {
+        self.post(ShardId::of(answer.leaf), Letter::Answer(answer));
+    }
+
+    /// Sends a frame out of a switch of ours.
+    pub(super) fn emit(&mut self, dpid: Dpid, part: &Part, frame: &[u8]) {
+        let Some(switch) = self.switches.get(&dpid) else { return };
+        let actions = actions::egress(switch.version(), part);
+        let message = maple_wire::msg::PacketOut {
+            buffer_id: maple_wire::msg::NO_BUFFER,
+            in_port: PortNo::CONTROLLER,
+            actions,
+            data: frame.to_vec(),
+        };
+        self.send(dpid, Message::PacketOut(message));
+    }
+}

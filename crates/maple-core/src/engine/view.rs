@@ -1,0 +1,72 @@
+//! Views for people: what is in the switches and why.
+
+use maple_wire::{Dpid, Field};
+
+use super::leaf::{are_disjoint, leaf_of, source_lines};
+use super::{Engine, Selection, TableRule};
+use crate::network::Location;
+use crate::trace::Item;
+use crate::tree::LeafId;
+
+use super::leaf::Leaf;
+
+impl Engine {
+    /// The rules of a switch, by table and falling priority; empty for one that this shard does not serve.
+    pub fn rules(&self, dpid: Dpid) -> Vec<TableRule> {
+        let Some(switch) = self.switches.get(&dpid) else { return Vec::new() };
+        let mut rules: Vec<TableRule> = switch
+            .installed()
+            .map(|(table_id, rule)| {
+                let leaf = leaf_of(self.options.epoch, rule.cookie);
+                TableRule { table_id, rule: rule.clone(), leaf, why: self.why(dpid, leaf) }
+            })
+            .collect();
+        rules.sort_by_key(|r| (r.table_id, std::cmp::Reverse(r.rule.priority)));
+        rules
+    }
+
+    /// The trace tree of a switch as text; empty for one that this shard does not serve.
+    pub fn tree(&self, dpid: Dpid) -> String {
+        self.switches.get(&dpid).map(|switch| switch.tree.render()).unwrap_or_default()
+    }
+
+    fn why(&self, dpid: Dpid, leaf: Option<LeafId>) -> String {
+        let Some(id) = leaf else { return "maple".to_owned() };
+        if let Some(leaf) = self.leaves.get(&id) {
+            return source_lines(&leaf.trace);
+        }
+        let passing = self.switches.get(&dpid).and_then(|switch| switch.transit.parts().find(|(leaf, _)| *leaf == id));
+        passing.map(|(_, passing)| source_lines(&passing.trace)).unwrap_or_default()
+    }
+}
+
+impl Leaf {
+    /// Whether a selection (of fields, host or port) means this leaf.
+    pub(super) fn is_selected(&self, selection: &Selection) -> bool {
+        let can_have = |constraints: &[maple_wire::Constraint]| {
+            let items: Vec<Item> = constraints.iter().map(|c| Item::Read(*c)).collect();
+            !are_disjoint(&self.trace.items, &items)
+        };
+        match selection {
+            Selection::All => true,
+            Selection::Fields(constraints) => can_have(constraints),
+            Selection::Host(mac) => [Field::EthSrc, Field::EthDst]
+                .into_iter()
+                .any(|field| can_have(&[maple_wire::Constraint::exact(field, mac.bits())])),
+            Selection::Port(at) => self.uses(*at),
+            Selection::Cell(_) | Selection::Leaves(_) => false,
+        }
+    }
+
+    fn uses(&self, at: Location) -> bool {
+        let passes = self.route.parts.get(&at.switch).is_some_and(|part| {
+            part.arrives == Some(at.port) || part.links.contains(&at.port) || part.edges.contains(&at.port)
+        });
+        passes || self.ingress() == at.switch && self.enters_by(at)
+    }
+
+    fn enters_by(&self, at: Location) -> bool {
+        let item = [Item::Read(super::leaf::from_port(at.port))];
+        !are_disjoint(&self.trace.items, &item)
+    }
+}
