@@ -12,6 +12,9 @@ const MAX_MATCHES: usize = 64;
 /// How many values a range may have on a field that takes no mask, to be stated value by value.
 const MAX_VALUES: u128 = 8;
 
+/// The bit of `vlan_vid` that says that there is a tag (`OFPVID_PRESENT`).
+const VLAN_PRESENT: u128 = 0x1000;
+
 /// The packets that fit all constraints and all ranges.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub(crate) struct Region {
@@ -113,10 +116,10 @@ impl Region {
     }
 }
 
-/// The constraints with one more, in OXM order; `None` where that contradicts one of them.
+/// The constraints with one more, in OXM order; `None` where no packet fits all of them.
 fn merged(all: &[Constraint], constraint: &Constraint) -> Option<Vec<Constraint>> {
     let mut all = all.to_vec();
-    match all.binary_search_by_key(&constraint.field, |c| c.field) {
+    let at = match all.binary_search_by_key(&constraint.field, |c| c.field) {
         Ok(at) => {
             let there = &mut all[at];
             if (there.value ^ constraint.value) & there.mask & constraint.mask != 0 {
@@ -124,8 +127,18 @@ fn merged(all: &[Constraint], constraint: &Constraint) -> Option<Vec<Constraint>
             }
             there.value |= constraint.value;
             there.mask |= constraint.mask;
+            at
         }
-        Err(at) => all.insert(at, *constraint),
+        Err(at) => {
+            all.insert(at, *constraint);
+            at
+        }
+    };
+    let Constraint { field, value, mask } = all[at];
+    if field == Field::VlanVid && mask & VLAN_PRESENT != 0 && value & VLAN_PRESENT == 0 {
+        // Without a tag all bits are 0, and the whole value is the form that every switch takes (1.3 §7.2.3.7).
+        all[at] = Constraint::exact(field, 0);
+        return (value == 0).then_some(all);
     }
     Some(all)
 }
@@ -156,5 +169,88 @@ fn prefixes(field: Field, lo: u128, hi: u128) -> Vec<Constraint> {
             Some(next) if next <= hi => first = next,
             _ => return blocks,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use maple_wire::Dpid;
+    use maple_wire::msg::{Features, Version};
+
+    use super::*;
+
+    fn capabilities() -> Capabilities {
+        let features = Features {
+            dpid: Dpid(1),
+            n_buffers: 0,
+            n_tables: 1,
+            auxiliary_id: 0,
+            capabilities: 0,
+            actions: 0,
+            ports: Vec::new(),
+        };
+        Capabilities::of(Version::Of13, &features).with_masked_ports()
+    }
+
+    fn range(field: Field, lo: u128, hi: u128) -> Cond {
+        Cond { all: Vec::new(), range: Some(Range { field, lo, hi }) }
+    }
+
+    fn tcp() -> Region {
+        let all = vec![Constraint::exact(Field::EthType, 0x800), Constraint::exact(Field::IpProto, 6)];
+        Region::any().and(&Cond { all, range: None }).unwrap()
+    }
+
+    #[test]
+    fn blocks_of_a_range_hold_exactly_its_values() {
+        let ends = [0, 1, 2, 7, 8, 9, 1023, 1024, 32767, 32768, 65534, 65535];
+        for (lo, hi) in ends.into_iter().flat_map(|lo| ends.into_iter().map(move |hi| (lo, hi))) {
+            if lo <= hi {
+                let blocks = prefixes(Field::TcpDst, lo, hi);
+                let size: u128 = blocks.iter().map(|b| Field::TcpDst.full_mask() - b.mask + 1).sum();
+                assert_eq!(size, hi - lo + 1, "{lo}..{hi}");
+                for block in &blocks {
+                    assert!(lo <= block.value && block.value | (0xffff & !block.mask) <= hi, "{lo}..{hi}: {block:?}");
+                }
+                assert!(blocks.len() <= 30);
+            }
+        }
+    }
+
+    #[test]
+    fn blocks_reach_to_the_end_of_the_widest_fields() {
+        assert_eq!(prefixes(Field::Ipv6Src, 0, u128::MAX).len(), 1);
+        assert_eq!(prefixes(Field::Ipv6Src, 1, u128::MAX).len(), 128);
+        assert_eq!(prefixes(Field::Ipv6Src, u128::MAX, u128::MAX), [Constraint::exact(Field::Ipv6Src, u128::MAX)]);
+    }
+
+    #[test]
+    fn ranges_and_masks_of_one_field_narrow_each_other() {
+        let region = tcp().and(&range(Field::TcpDst, 1000, 2000)).unwrap();
+        assert_eq!(region.with(&Constraint::exact(Field::TcpDst, 80)), None);
+        let exact = region.with(&Constraint::exact(Field::TcpDst, 1500)).unwrap();
+        assert_eq!(exact, tcp().with(&Constraint::exact(Field::TcpDst, 1500)).unwrap());
+        assert_eq!(region.and(&range(Field::TcpDst, 0, 999)), None);
+        let block = region.with(&Constraint::masked(Field::TcpDst, 0, 0xfc00)).unwrap();
+        assert_eq!(block.ranges, [Range { field: Field::TcpDst, lo: 1000, hi: 1023 }]);
+        for all in block.matches(&capabilities()).unwrap() {
+            let port = all.last().unwrap();
+            assert!(port.value >= 1000 && port.value | (0xffff & !port.mask) <= 1023, "{port:?}");
+        }
+    }
+
+    #[test]
+    fn two_wide_ranges_have_too_many_matches() {
+        let one = tcp().and(&range(Field::TcpSrc, 1, 65534)).unwrap();
+        assert_eq!(one.matches(&capabilities()).map(|matches| matches.len()), Some(30));
+        let two = one.and(&range(Field::TcpDst, 1, 65534)).unwrap();
+        assert_eq!(two.matches(&capabilities()), None);
+    }
+
+    #[test]
+    fn a_packet_without_a_tag_has_no_other_bit_of_vlan_vid() {
+        let untagged = Region::any().with(&Constraint::masked(Field::VlanVid, 0, 0x1000)).unwrap();
+        assert_eq!(untagged.constraints(), [Constraint::exact(Field::VlanVid, 0)]);
+        assert_eq!(untagged.with(&Constraint::masked(Field::VlanVid, 1, 1)), None);
     }
 }

@@ -68,8 +68,10 @@ impl<P: Fields + ?Sized> Lowering<'_, P> {
     }
 
     fn test(&mut self, cond: &Cond, source: &Option<Source>) {
-        if self.known.cond(cond) != Verdict::Open {
-            return;
+        match self.known.cond(cond) {
+            Verdict::Holds => return self.state(cond, source),
+            Verdict::Fails => return,
+            Verdict::Open => {}
         }
         let mut before = Vec::new();
         for constraint in &cond.all {
@@ -105,7 +107,10 @@ impl<P: Fields + ?Sized> Lowering<'_, P> {
 
     fn ask(&mut self, cond: Cond, source: &Option<Source>) -> bool {
         match self.known.cond(&cond) {
-            Verdict::Holds => true,
+            Verdict::Holds => {
+                self.state(&cond, source);
+                true
+            }
             Verdict::Fails => false,
             Verdict::Open => {
                 let cond = self.known.reduce(cond);
@@ -114,6 +119,12 @@ impl<P: Fields + ?Sized> Lowering<'_, P> {
                 outcome
             }
         }
+    }
+
+    /// Reads what a condition that is known to hold says: later items may rest on it as their prerequisite, and what
+    /// only follows from tests that failed can't be stated in a match.
+    fn state(&mut self, cond: &Cond, source: &Option<Source>) {
+        cond.all.iter().for_each(|constraint| self.read(constraint, source));
     }
 
     /// Reads the whole field that a constraint is about, and says whether it fits.
