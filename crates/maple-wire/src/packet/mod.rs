@@ -240,32 +240,38 @@ impl<'a> Packet<'a> {
         self.wire_len.saturating_sub(offset)
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn link(&self) -> Link {
         match self.link.get() {
-            0 => {
-                let link = Link::parse(self.frame, self.wire_len);
-                self.link.set(link.pack());
-                link
-            }
+            0 => Link::unpack(self.find_link()),
             packed => Link::unpack(packed),
         }
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn network(&self) -> Network {
         match self.network.get() {
-            0 => {
-                let network = self.find_network();
-                self.network.set(network.pack());
-                network
-            }
+            0 => Network::unpack(self.find_network()),
             packed => Network::unpack(packed),
         }
     }
 
+    #[inline(never)]
+    fn find_link(&self) -> u64 {
+        let word = Link::parse(self.frame, self.wire_len).pack();
+        self.link.set(word);
+        word
+    }
+
+    #[inline(never)]
+    fn find_network(&self) -> u64 {
+        let word = self.parse_network().pack();
+        self.network.set(word);
+        word
+    }
+
     #[inline]
-    fn find_network(&self) -> Network {
+    fn parse_network(&self) -> Network {
         let link = self.link();
         let wire_len = self.wire_len_from(link.end());
         match link.eth_type {
