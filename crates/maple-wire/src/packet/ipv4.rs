@@ -23,7 +23,26 @@ const OFFSET_MASK: u16 = 0x1fff;
 /// believes the Ethernet type and doesn't look at the version number.
 #[inline]
 pub(super) fn parse(frame: &[u8], start: usize, wire_len: usize) -> Option<Network> {
+    match chunk::<HEADER_LEN>(frame, start) {
+        Some(h) => {
+            let fragment = u16::from_be_bytes([h[FRAGMENT], h[FRAGMENT + 1]]);
+            locate([h[0], h[2], h[3]], start, wire_len, Some(h[PROTO]), fragment)
+        }
+        None => parse_cut(frame, start, wire_len),
+    }
+}
+
+/// The same for a header that was captured in part.
+#[cold]
+fn parse_cut(frame: &[u8], start: usize, wire_len: usize) -> Option<Network> {
     let [version_ihl, _, len_high, len_low] = chunk(frame, start)?;
+    let fragment = u16_at(frame, start + FRAGMENT).unwrap_or(0);
+    locate([version_ihl, len_high, len_low], start, wire_len, u8_at(frame, start + PROTO), fragment)
+}
+
+#[inline(always)]
+fn locate(lengths: [u8; 3], start: usize, wire_len: usize, proto: Option<u8>, fragment: u16) -> Option<Network> {
+    let [version_ihl, len_high, len_low] = lengths;
     let header_len = usize::from(version_ihl & 0xf) * 4;
     let total_len = usize::from(u16::from_be_bytes([len_high, len_low]));
     if header_len < HEADER_LEN || total_len < header_len || wire_len < total_len {
@@ -34,8 +53,8 @@ pub(super) fn parse(frame: &[u8], start: usize, wire_len: usize) -> Option<Netwo
         start: start as u32,
         transport: (start + header_len) as u32,
         end: (start + total_len) as u32,
-        proto: u8_at(frame, start + PROTO),
-        later_fragment: u16_at(frame, start + FRAGMENT).is_some_and(|word| word & OFFSET_MASK != 0),
+        proto,
+        later_fragment: fragment & OFFSET_MASK != 0,
         broken_chain: false,
     })
 }

@@ -173,7 +173,7 @@ impl<'a> Packet<'a> {
     ///   frames, unless a SNAP header holds an Ethernet type.
     /// * Transport fields of later IPv4 fragments are 0. For later IPv6 fragments `ip_proto` is 44, so that they
     ///   have no transport fields.
-    #[inline]
+    #[inline(always)]
     pub fn get(&self, field: Field) -> Option<u128> {
         match field {
             Field::InPort | Field::InPhyPort => Some(u128::from(self.in_port)),
