@@ -102,6 +102,95 @@ pub struct Stats {
     pub rules: u64,
 }
 
+impl Stats {
+    /// Name and value of each count, in the order above.
+    pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        [
+            ("packet_ins", self.packet_ins),
+            ("hits", self.hits),
+            ("misses", self.misses),
+            ("runs", self.runs),
+            ("conflicts", self.conflicts),
+            ("policy_errors", self.policy_errors),
+            ("writing_runs", self.writing_runs),
+            ("short_captures", self.short_captures),
+            ("leaves_installed", self.leaves_installed),
+            ("leaves_withdrawn", self.leaves_withdrawn),
+            ("aborts", self.aborts),
+            ("ambiguous", self.ambiguous),
+            ("sent_by_controller", self.sent_by_controller),
+            ("link_packet_ins", self.link_packet_ins),
+            ("link_drops", self.link_drops),
+            ("new_port_drops", self.new_port_drops),
+            ("spoofed_drops", self.spoofed_drops),
+            ("cut_drops", self.cut_drops),
+            ("bad_packet_ins", self.bad_packet_ins),
+            ("flow_mods", self.flow_mods),
+            ("refused_rules", self.refused_rules),
+            ("inconsistent_runs", self.inconsistent_runs),
+            ("leaves", self.leaves),
+            ("rules", self.rules),
+        ]
+        .into_iter()
+    }
+}
+
+impl std::ops::AddAssign for Stats {
+    /// Adds another shard's counts.
+    fn add_assign(&mut self, other: Stats) {
+        let Stats {
+            packet_ins,
+            hits,
+            misses,
+            runs,
+            conflicts,
+            policy_errors,
+            writing_runs,
+            short_captures,
+            leaves_installed,
+            leaves_withdrawn,
+            aborts,
+            ambiguous,
+            sent_by_controller,
+            link_packet_ins,
+            link_drops,
+            new_port_drops,
+            spoofed_drops,
+            cut_drops,
+            bad_packet_ins,
+            flow_mods,
+            refused_rules,
+            inconsistent_runs,
+            leaves,
+            rules,
+        } = other;
+        self.packet_ins += packet_ins;
+        self.hits += hits;
+        self.misses += misses;
+        self.runs += runs;
+        self.conflicts += conflicts;
+        self.policy_errors += policy_errors;
+        self.writing_runs += writing_runs;
+        self.short_captures += short_captures;
+        self.leaves_installed += leaves_installed;
+        self.leaves_withdrawn += leaves_withdrawn;
+        self.aborts += aborts;
+        self.ambiguous += ambiguous;
+        self.sent_by_controller += sent_by_controller;
+        self.link_packet_ins += link_packet_ins;
+        self.link_drops += link_drops;
+        self.new_port_drops += new_port_drops;
+        self.spoofed_drops += spoofed_drops;
+        self.cut_drops += cut_drops;
+        self.bad_packet_ins += bad_packet_ins;
+        self.flow_mods += flow_mods;
+        self.refused_rules += refused_rules;
+        self.inconsistent_runs += inconsistent_runs;
+        self.leaves += leaves;
+        self.rules += rules;
+    }
+}
+
 /// A rule as the engine holds it to be in a switch, with what it is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableRule {
