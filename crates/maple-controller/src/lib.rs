@@ -1,1 +1,39 @@
-//! TODO
+//! Sockets, shards, sessions, discovery: the only owner of I/O.
+//!
+//! ```text
+//!  switches          shard 0 .. N-1 (one pinned thread each)              people
+//! ─────────   ───────────────────────────────────────────────────   ───────────────────
+//!  TCP ─────► listener (shard 0) ─► least loaded shard
+//!  TCP ◄────► session ─► engine ─► session         ◄── mailbox ───► Handle, control socket
+//!                 └► discovery        └─ mail ─► other shards        notices, log
+//! ```
+//!
+//! * [`session`]: one connection as a state machine without I/O.
+//! * [`discovery`]: links and edge ports by LLDP, likewise.
+//! * `shard`: the event loops, which own every socket.
+//! * [`control`]: questions from outside: [`Handle`] in the process, a Unix socket for other programs.
+//!
+//! [`Controller::start`] puts them together.
+
+mod time;
+
+pub mod framing;
+pub mod session;
+
+pub mod discovery;
+
+mod shard;
+
+pub mod control;
+pub mod counters;
+pub mod notice;
+
+mod controller;
+mod random;
+
+pub use control::Handle;
+pub use controller::{Controller, ControllerOptions, StartError};
+pub use counters::Counters;
+pub use notice::Notice;
+pub use session::{CloseReason, Deadlines};
+pub use shard::QueueLimits;

@@ -1,0 +1,162 @@
+//! Requests and answers of the control socket, as JSON.
+
+use maple_core::engine::{Selection, TableRule};
+use maple_core::network::{HostInfo, Location, Mac};
+use maple_wire::{Dpid, PortNo, Version};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::{Handle, Stats, SwitchStatus};
+
+/// What other programs may ask: one JSON object a line, `{"show": "rules", "switch": "1"}`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase", deny_unknown_fields)]
+pub enum Request {
+    /// Show something.
+    Show(Show),
+    /// Withdraw leaves.
+    Invalidate(Invalidate),
+}
+
+/// What to show.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Show {
+    /// The rules of this switch (hex digits), or of all.
+    Rules(Option<String>),
+    /// The switches with their ports.
+    Switches,
+    /// The links.
+    Links,
+    /// The hosts.
+    Hosts,
+    /// All counts.
+    Stats,
+    /// What went wrong lately.
+    Errors,
+}
+
+/// What to withdraw.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Invalidate {
+    /// Everything.
+    All,
+    /// What concerns the host with this hardware address.
+    Host(String),
+    /// What concerns this port of this switch (hex digits).
+    Port(String, u32),
+}
+
+/// The answer to a request, or what is wrong with it.
+pub(super) fn answer(handle: &Handle, line: &str) -> Value {
+    let result = serde_json::from_str(line).map_err(|error| format!("not a request: {error}"));
+    match result.and_then(|request| answer_to(handle, &request)) {
+        Ok(value) => json!({ "ok": value }),
+        Err(error) => json!({ "error": error }),
+    }
+}
+
+fn answer_to(handle: &Handle, request: &Request) -> Result<Value, String> {
+    Ok(match request {
+        Request::Show(Show::Rules(switch)) => rules(handle, switch.as_deref())?,
+        Request::Show(Show::Switches) => handle.switches().iter().map(switch).collect(),
+        Request::Show(Show::Links) => handle.links().iter().map(|(a, b)| json!([location(*a), location(*b)])).collect(),
+        Request::Show(Show::Hosts) => handle.hosts().iter().map(|(mac, info)| host(*mac, info)).collect(),
+        Request::Show(Show::Stats) => stats(&handle.stats()),
+        Request::Show(Show::Errors) => json!(handle.errors()),
+        Request::Invalidate(what) => json!(handle.invalidate(selection(what)?)),
+    })
+}
+
+/// The rules of one switch or of all, one object a switch.
+fn rules(handle: &Handle, only: Option<&str>) -> Result<Value, String> {
+    let only = only.map(dpid).transpose()?;
+    let switches = handle.switches();
+    if let Some(dpid) = only
+        && !switches.iter().any(|switch| switch.dpid == dpid)
+    {
+        return Err(format!("switch {dpid} is not connected"));
+    }
+    let chosen = switches.iter().filter(|switch| only.is_none_or(|dpid| dpid == switch.dpid));
+    Ok(chosen
+        .map(|switch| {
+            let rules: Value = handle.rules(switch.dpid).iter().map(|r| rule(switch.version, r)).collect();
+            json!({ "switch": switch.dpid.to_string(), "rules": rules })
+        })
+        .collect())
+}
+
+fn rule(version: Version, rule: &TableRule) -> Value {
+    json!({
+        "table": rule.table_id,
+        "priority": rule.rule.priority,
+        "match": maple_wire::print::matching(version, &rule.rule.matching),
+        "actions": maple_wire::print::instructions(version, &rule.rule.instructions),
+        "cookie": format!("{:#018x}", rule.rule.cookie),
+        "leaf": rule.leaf.map(|leaf| leaf.0),
+        "why": rule.why,
+    })
+}
+
+fn switch(switch: &SwitchStatus) -> Value {
+    let ports: Value = switch
+        .ports
+        .iter()
+        .map(|port| json!({ "port": number(port.number), "name": port.name, "up": port.up }))
+        .collect();
+    json!({
+        "switch": switch.dpid.to_string(),
+        "peer": switch.peer.to_string(),
+        "version": switch.version.to_string(),
+        "description": switch.description,
+        "tables": switch.tables,
+        "shard": switch.shard.0,
+        "waiting_bytes": switch.waiting_bytes,
+        "ports": ports,
+    })
+}
+
+fn host(mac: Mac, info: &HostInfo) -> Value {
+    json!({
+        "mac": mac.to_string(),
+        "at": location(info.location),
+        "ipv4": info.ipv4,
+        "ipv6": info.ipv6,
+    })
+}
+
+fn stats(stats: &Stats) -> Value {
+    let counters = serde_json::Map::from_iter(
+        stats.total.counters.iter().map(|(name, value)| (name.to_owned(), Value::from(value))),
+    );
+    let engine: serde_json::Map<String, Value> =
+        stats.total.engine.iter().map(|(name, value)| (name.to_owned(), Value::from(value))).collect();
+    json!({
+        "connections": stats.connections,
+        "shards": stats.shards.len(),
+        "controller": counters,
+        "engine": engine,
+    })
+}
+
+fn location(at: Location) -> Value {
+    json!({ "switch": at.switch.to_string(), "port": number(at.port) })
+}
+
+/// An ordinary port as a number, a reserved one by its name.
+fn number(port: PortNo) -> Value {
+    if port.is_physical() { Value::from(port.0) } else { Value::from(port.to_string()) }
+}
+
+fn dpid(text: &str) -> Result<Dpid, String> {
+    text.parse().map_err(|_| format!("{text:?} is no datapath id (hex digits, such as 1 or 00000000000000ab)"))
+}
+
+fn selection(what: &Invalidate) -> Result<Selection, String> {
+    Ok(match what {
+        Invalidate::All => Selection::All,
+        Invalidate::Host(mac) => Selection::Host(mac.parse().map_err(|error| format!("{error}"))?),
+        Invalidate::Port(switch, port) => Selection::Port(Location::new(dpid(switch)?, PortNo(*port))),
+    })
+}

@@ -1,0 +1,199 @@
+//! Questions to a running controller, and orders: [`Handle`] for the same process, [`socket`] for others.
+//!
+//! Network state is read from the store's newest snapshot. What belongs to a shard (rules, counts, connections) is asked
+//! of it by letter, so that asking costs the packet road nothing.
+
+mod json;
+pub mod socket;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, Sender, bounded};
+use maple_core::engine::{self, Event, Selection, ShardId, TableRule};
+use maple_core::network::{HostInfo, Location, Mac};
+use maple_core::state::{Commit, Snapshot, Store, Write};
+use maple_wire::{Dpid, PortNo, Version};
+
+use crate::counters::Counters;
+use crate::notice::{Notice, Notices};
+use crate::shard::post::{Letter, Mailbox, Question};
+use crate::shard::registry::Registry;
+
+/// How long a shard may take to answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Asks and tells a running controller. Clones are of the same controller.
+#[derive(Clone)]
+pub struct Handle {
+    shared: Arc<Shared>,
+}
+
+/// What the handle needs of the controller.
+pub(crate) struct Shared {
+    pub addresses: Vec<SocketAddr>,
+    pub boxes: Vec<Mailbox>,
+    pub store: Arc<Store>,
+    pub registry: Arc<Registry>,
+    pub notices: Notices,
+    pub receiver: Receiver<Notice>,
+}
+
+/// What one shard has counted.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ShardStats {
+    /// The controller's counts.
+    pub counters: Counters,
+    /// The engine's.
+    pub engine: engine::Stats,
+}
+
+/// What all shards have counted.
+#[derive(Clone, Debug, Default)]
+pub struct Stats {
+    /// The sum over the shards.
+    pub total: ShardStats,
+    /// Each shard's.
+    pub shards: Vec<ShardStats>,
+    /// Connections that are open now, those in their handshake included.
+    pub connections: usize,
+}
+
+/// A switch that is up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SwitchStatus {
+    /// The switch.
+    pub dpid: Dpid,
+    /// Where its connection comes from.
+    pub peer: SocketAddr,
+    /// The version spoken.
+    pub version: Version,
+    /// What it says it is.
+    pub description: String,
+    /// How many tables it has.
+    pub tables: u8,
+    /// The shard that serves it.
+    pub shard: ShardId,
+    /// Bytes that wait because it does not read.
+    pub waiting_bytes: usize,
+    /// Its ports.
+    pub ports: Vec<SwitchPort>,
+}
+
+/// A port of a switch that is up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SwitchPort {
+    /// Its number.
+    pub number: PortNo,
+    /// Its name.
+    pub name: String,
+    /// Whether packets can pass.
+    pub up: bool,
+}
+
+impl Handle {
+    pub(crate) fn new(shared: Shared) -> Handle {
+        Handle { shared: Arc::new(shared) }
+    }
+
+    /// Where the controller listens.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.shared.addresses
+    }
+
+    /// The switches that are up, by datapath id.
+    pub fn switches(&self) -> Vec<SwitchStatus> {
+        let mut switches: Vec<SwitchStatus> = self.ask_all(Question::Switches).into_iter().flatten().collect();
+        switches.sort_by_key(|switch| switch.dpid);
+        switches
+    }
+
+    /// The rules of a switch, as the engine holds them to be; empty for a switch that is not up.
+    pub fn rules(&self, dpid: Dpid) -> Vec<TableRule> {
+        let Some(shard) = self.shared.registry.shard_of(dpid) else { return Vec::new() };
+        let (sender, receiver) = bounded(1);
+        self.shared.boxes[usize::from(shard.0)].post(Letter::Ask(Question::Rules(dpid, sender)));
+        receiver.recv_timeout(PATIENCE).unwrap_or_default()
+    }
+
+    /// The newest state: ports, links, hosts, tables and variables of the policy.
+    pub fn snapshot(&self) -> Arc<Snapshot> {
+        self.shared.store.snapshot()
+    }
+
+    /// The store, for transactions from outside of f; give their commits to [`Handle::committed`].
+    pub fn store(&self) -> &Arc<Store> {
+        &self.shared.store
+    }
+
+    /// The links, each once, lower end first.
+    pub fn links(&self) -> Vec<(Location, Location)> {
+        self.snapshot().links().collect()
+    }
+
+    /// The hosts by hardware address.
+    pub fn hosts(&self) -> Vec<(Mac, HostInfo)> {
+        self.snapshot().hosts().map(|(mac, info)| (*mac, info.clone())).collect()
+    }
+
+    /// All counts. A shard that does not answer in time is left out.
+    pub fn stats(&self) -> Stats {
+        let mut stats = Stats { connections: self.shared.registry.connections(), ..Stats::default() };
+        for shard in self.ask_all(Question::Stats) {
+            stats.total.counters += shard.counters;
+            stats.total.engine += shard.engine;
+            stats.shards.push(shard);
+        }
+        stats
+    }
+
+    /// What the controller tells people, from the start on, as far as it was not read yet. Clones share one queue.
+    pub fn notices(&self) -> &Receiver<Notice> {
+        &self.shared.receiver
+    }
+
+    /// What went wrong lately, oldest first.
+    pub fn errors(&self) -> Vec<String> {
+        self.shared.notices.recent()
+    }
+
+    /// Withdraws the leaves that this selects, on all shards. `false` if the controller has stopped.
+    pub fn invalidate(&self, selection: Selection) -> bool {
+        self.tell(Event::Invalidate(selection))
+    }
+
+    /// Writes tracked state. `false` if the controller has stopped.
+    pub fn write(&self, writes: Vec<Write>) -> bool {
+        self.tell(Event::Write(writes))
+    }
+
+    /// Follows up a commit on [`Handle::store`]. `false` if the controller has stopped.
+    pub fn committed(&self, commit: Commit) -> bool {
+        self.tell(Event::Committed(commit))
+    }
+
+    /// Makes all shards close their connections and end, and does not wait for it.
+    pub fn stop(&self) {
+        for mailbox in &self.shared.boxes {
+            mailbox.post(Letter::Stop);
+        }
+    }
+
+    /// Gives the first shard's engine an event that may go to any one.
+    fn tell(&self, event: Event) -> bool {
+        self.shared.boxes.first().is_some_and(|mailbox| mailbox.post(Letter::Event(Box::new(event))))
+    }
+
+    /// Asks every shard the same and gives the answers, in the shards' order.
+    fn ask_all<T>(&self, question: impl Fn(Sender<T>) -> Question) -> Vec<T> {
+        let ask = |mailbox: &Mailbox| {
+            let (sender, receiver) = bounded(1);
+            mailbox.post(Letter::Ask(question(sender)));
+            receiver
+        };
+        let receivers: Vec<Receiver<T>> = self.shared.boxes.iter().map(ask).collect();
+        let deadline = Instant::now() + PATIENCE;
+        receivers.into_iter().filter_map(|receiver| receiver.recv_deadline(deadline).ok()).collect()
+    }
+}

@@ -1,0 +1,163 @@
+//! The Unix socket of `maple show`: one JSON request a line in, one JSON answer a line out.
+//!
+//! An answer is `{"ok": …}` or `{"error": "…"}`. The socket is readable and writable for its owner only. One thread
+//! accepts, and each client has one of a few more; none of them is a shard, so a slow client delays nobody's packets.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::Handle;
+use super::json::answer;
+pub use super::json::{Invalidate, Request, Show};
+
+/// Most clients at a time.
+const CLIENTS: usize = 16;
+/// How long a client may be silent, or not read its answer.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Longest request in bytes.
+const LONGEST: u64 = 64 * 1024;
+
+/// Why a question to the control socket has no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum AskError {
+    /// No controller listens there.
+    #[error("no controller at {path}: {error}")]
+    NotThere {
+        /// The socket's path.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// The connection failed.
+    #[error("the controller does not answer: {0}")]
+    Io(#[from] io::Error),
+    /// The answer is not JSON.
+    #[error("the controller's answer is not understood: {0}")]
+    Garbled(#[from] serde_json::Error),
+    /// The controller refused the request.
+    #[error("{0}")]
+    Refused(String),
+}
+
+/// Asks the controller behind a control socket.
+///
+/// # Errors
+/// [`AskError`] if there is no controller, or it refuses the request.
+pub fn ask(path: &Path, request: &Request) -> Result<Value, AskError> {
+    let mut stream = UnixStream::connect(path).map_err(|error| AskError::NotThere { path: path.to_owned(), error })?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    let mut line = serde_json::to_string(request)?;
+    line.push('\n');
+    stream.write_all(line.as_bytes())?;
+    let mut text = String::new();
+    BufReader::new(stream).read_line(&mut text)?;
+    let mut answer: Value = serde_json::from_str(&text)?;
+    match answer.get("error").and_then(Value::as_str) {
+        Some(error) => Err(AskError::Refused(error.to_owned())),
+        None => Ok(answer["ok"].take()),
+    }
+}
+
+/// A control socket that is open. Dropping it closes and removes it.
+pub(crate) struct ControlSocket {
+    path: PathBuf,
+    closing: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl ControlSocket {
+    /// Opens the socket; one that a dead controller left behind is replaced.
+    pub fn open(path: &Path, handle: Handle) -> io::Result<ControlSocket> {
+        if UnixStream::connect(path).is_ok() {
+            return Err(io::Error::new(io::ErrorKind::AddrInUse, "another controller listens on it"));
+        }
+        match std::fs::remove_file(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let listener = UnixListener::bind(path)?;
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
+        let closing = Arc::new(AtomicBool::new(false));
+        let seen = Arc::clone(&closing);
+        let thread =
+            std::thread::Builder::new().name("control".into()).spawn(move || serve(&listener, &handle, &seen))?;
+        Ok(ControlSocket { path: path.to_owned(), closing, thread: Some(thread) })
+    }
+}
+
+impl Drop for ControlSocket {
+    fn drop(&mut self) {
+        self.closing.store(true, Ordering::Relaxed);
+        // The thread waits for a client; this is one. If it can't be reached it has ended already.
+        let reached = UnixStream::connect(&self.path).is_ok();
+        if let Some(thread) = self.thread.take().filter(|_| reached)
+            && thread.join().is_err()
+        {
+            tracing::error!("the control thread panicked");
+        }
+        if let Err(error) = std::fs::remove_file(&self.path) {
+            tracing::debug!(path = %self.path.display(), %error, "can't remove the control socket");
+        }
+    }
+}
+
+/// Accepts clients until the socket closes.
+fn serve(listener: &UnixListener, handle: &Handle, closing: &AtomicBool) {
+    let clients = Arc::new(AtomicUsize::new(0));
+    for stream in listener.incoming() {
+        if closing.load(Ordering::Relaxed) {
+            return;
+        }
+        let stream = match stream {
+            Ok(stream) => stream,
+            Err(error) => {
+                tracing::warn!(%error, "can't accept a control client");
+                std::thread::sleep(Duration::from_millis(100));
+                continue;
+            }
+        };
+        if clients.fetch_add(1, Ordering::Relaxed) >= CLIENTS {
+            clients.fetch_sub(1, Ordering::Relaxed);
+            tracing::warn!("a control client was turned away: {CLIENTS} are connected");
+            continue;
+        }
+        let (handle, counted) = (handle.clone(), Arc::clone(&clients));
+        let client = move || {
+            if let Err(error) = converse(&handle, stream) {
+                tracing::debug!(%error, "a control client's connection failed");
+            }
+            counted.fetch_sub(1, Ordering::Relaxed);
+        };
+        if let Err(error) = std::thread::Builder::new().name("control-client".into()).spawn(client) {
+            clients.fetch_sub(1, Ordering::Relaxed);
+            tracing::warn!(%error, "can't serve a control client");
+        }
+    }
+}
+
+/// Answers one client's requests until it closes.
+fn converse(handle: &Handle, stream: UnixStream) -> io::Result<()> {
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    let mut writer = stream.try_clone()?;
+    let mut reader = BufReader::new(stream);
+    let mut line = String::new();
+    loop {
+        line.clear();
+        reader.by_ref().take(LONGEST).read_line(&mut line)?;
+        if !line.ends_with('\n') {
+            return Ok(());
+        }
+        let mut text = answer(handle, &line).to_string();
+        text.push('\n');
+        writer.write_all(text.as_bytes())?;
+    }
+}

@@ -1,0 +1,255 @@
+//! Starting and stopping: options in, running shards out.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use core_affinity::CoreId;
+use maple_core::engine::{Engine, Options, ShardId};
+use maple_core::policy::Policy;
+use maple_core::state::Store;
+use mio::net::TcpListener;
+use mio::{Poll, Waker};
+
+use crate::control::socket::ControlSocket;
+use crate::control::{Handle, Shared};
+use crate::discovery::{Discovery, Key, Timing};
+use crate::notice::Notices;
+use crate::random::random;
+use crate::session::Deadlines;
+use crate::shard::post::{Letter, Mailbox, Post};
+use crate::shard::registry::Registry;
+use crate::shard::{Parts, QueueLimits, Shard, WAKER};
+use crate::time::Clock;
+
+/// Most shards: a shard's number takes 8 bits of a leaf's id.
+const MAX_WORKERS: usize = 255;
+/// How many connections may wait to be accepted.
+const BACKLOG: i32 = 4096;
+/// The port that IANA gave to OpenFlow.
+pub const OPENFLOW_PORT: u16 = 6653;
+
+/// What can be chosen.
+#[derive(Clone)]
+pub struct ControllerOptions {
+    /// Where to listen. Port 0 takes any free port; [`Handle::addresses`] tells which.
+    pub listen: Vec<SocketAddr>,
+    /// How many shards; 0 is one for each core.
+    pub workers: usize,
+    /// Whether each shard stays on a core of its own.
+    pub pin: bool,
+    /// The user's f.
+    pub policy: Arc<dyn Policy>,
+    /// The engine's options.
+    pub engine: Options,
+    /// How long sessions wait for what.
+    pub deadlines: Deadlines,
+    /// How much may wait for a switch that does not read.
+    pub limits: QueueLimits,
+    /// How often probes go out.
+    pub timing: Timing,
+    /// Where to put the Unix socket of `maple show`; none if `None`.
+    pub control: Option<PathBuf>,
+}
+
+impl ControllerOptions {
+    /// The defaults for this policy: all addresses, port 6653, a shard for each core, no control socket.
+    pub fn new(policy: Arc<dyn Policy>) -> ControllerOptions {
+        ControllerOptions {
+            listen: vec![SocketAddr::from(([0, 0, 0, 0], OPENFLOW_PORT))],
+            workers: 0,
+            pin: true,
+            policy,
+            engine: Options::default(),
+            deadlines: Deadlines::default(),
+            limits: QueueLimits::default(),
+            timing: Timing::default(),
+            control: None,
+        }
+    }
+}
+
+/// Why a controller can't start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// An address can't be listened on.
+    #[error("can't listen on {address}: {error}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// Why.
+        error: io::Error,
+    },
+    /// The control socket can't be made.
+    #[error("can't make the control socket {path}: {error}")]
+    Control {
+        /// Its path.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// More shards than there can be.
+    #[error("{0} workers are more than {MAX_WORKERS}")]
+    TooManyWorkers(usize),
+    /// The system refused something else.
+    #[error("can't start: {0}")]
+    System(#[from] io::Error),
+}
+
+/// A running controller. Dropping it stops it.
+pub struct Controller {
+    handle: Handle,
+    threads: Vec<JoinHandle<()>>,
+    control: Option<ControlSocket>,
+}
+
+impl Controller {
+    /// Listens, starts the shards, and returns.
+    ///
+    /// # Errors
+    /// [`StartError`] if an address is taken or the system refuses a thread or descriptor; nothing runs then.
+    pub fn start(options: ControllerOptions) -> Result<Controller, StartError> {
+        let workers = if options.workers == 0 { cores().len().clamp(1, MAX_WORKERS) } else { options.workers };
+        if workers > MAX_WORKERS {
+            return Err(StartError::TooManyWorkers(workers));
+        }
+        let listeners = options.listen.iter().map(|address| listen(*address)).collect::<Result<Vec<_>, _>>()?;
+        let addresses = listeners.iter().map(TcpListener::local_addr).collect::<io::Result<Vec<_>>>()?;
+        let (notices, receiver) = Notices::new();
+        let ground = Ground {
+            clock: Clock::start(),
+            registry: Arc::new(Registry::new(workers)),
+            store: Store::new(),
+            key: Key(random()?),
+            notices,
+        };
+        let polls = (0..workers).map(|_| Poll::new()).collect::<io::Result<Vec<_>>>()?;
+        let mut boxes = Vec::new();
+        let mut inboxes = Vec::new();
+        for poll in &polls {
+            let (mailbox, inbox) = Mailbox::new(Arc::new(Waker::new(poll.registry(), WAKER)?));
+            boxes.push(mailbox);
+            inboxes.push(inbox);
+        }
+        let shared = Shared {
+            addresses,
+            boxes: boxes.clone(),
+            store: Arc::clone(&ground.store),
+            registry: Arc::clone(&ground.registry),
+            notices: ground.notices.clone(),
+            receiver,
+        };
+        let mut controller = Controller { handle: Handle::new(shared), threads: Vec::new(), control: None };
+        let mut listeners = Some(listeners);
+        for (id, (poll, inbox)) in polls.into_iter().zip(inboxes).enumerate() {
+            let id = ShardId(id as u8);
+            let listeners = listeners.take().unwrap_or_default();
+            let parts = ground.parts(id, &options, poll, inbox, Post::new(id, boxes.clone()), listeners)?;
+            controller.threads.push(spawn(id, &options, &ground.store, parts)?);
+        }
+        if let Some(path) = options.control {
+            let socket = ControlSocket::open(&path, controller.handle.clone());
+            controller.control = Some(socket.map_err(|error| StartError::Control { path, error })?);
+        }
+        Ok(controller)
+    }
+
+    /// Asks and tells a running controller.
+    pub fn handle(&self) -> Handle {
+        self.handle.clone()
+    }
+
+    /// Closes all connections and waits until every thread has ended. Rules stay in the switches.
+    pub fn stop(mut self) {
+        self.end();
+    }
+
+    fn end(&mut self) {
+        self.handle.stop();
+        self.control.take();
+        for thread in self.threads.drain(..) {
+            if thread.join().is_err() {
+                tracing::error!("a shard panicked");
+            }
+        }
+    }
+}
+
+impl Drop for Controller {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// What all shards share.
+struct Ground {
+    clock: Clock,
+    registry: Arc<Registry>,
+    store: Arc<Store>,
+    key: Key,
+    notices: Notices,
+}
+
+impl Ground {
+    /// What one shard needs, but its engine.
+    fn parts(
+        &self,
+        id: ShardId,
+        options: &ControllerOptions,
+        poll: Poll,
+        inbox: crossbeam_channel::Receiver<Vec<Letter>>,
+        post: Post,
+        listeners: Vec<TcpListener>,
+    ) -> io::Result<Parts> {
+        Ok(Parts {
+            id,
+            poll,
+            clock: self.clock,
+            deadlines: options.deadlines,
+            limits: options.limits,
+            listeners,
+            registry: Arc::clone(&self.registry),
+            inbox,
+            post,
+            discovery: Discovery::new(self.key, options.timing, u64::from_le_bytes(random()?)),
+            notices: self.notices.clone(),
+        })
+    }
+}
+
+/// Starts a shard's thread. The engine is made there: it never leaves its thread.
+fn spawn(id: ShardId, options: &ControllerOptions, store: &Arc<Store>, parts: Parts) -> io::Result<JoinHandle<()>> {
+    let core = if options.pin { cores().into_iter().cycle().nth(usize::from(id.0)) } else { None };
+    let (store, policy, options) = (Arc::clone(store), Arc::clone(&options.policy), options.engine.clone());
+    std::thread::Builder::new().name(format!("shard-{}", id.0)).spawn(move || {
+        if let Some(core) = core
+            && !core_affinity::set_for_current(core)
+        {
+            tracing::warn!(shard = id.0, core = core.id, "can't stay on one core");
+        }
+        let engine = Engine::new(id, store, policy, options);
+        if let Err(error) = Shard::new(parts, engine).and_then(Shard::run) {
+            tracing::error!(shard = id.0, %error, "a shard ended");
+        }
+    })
+}
+
+/// The cores that this process may use.
+fn cores() -> Vec<CoreId> {
+    core_affinity::get_core_ids().unwrap_or_default()
+}
+
+/// A listening socket that can be used again at once after a restart.
+fn listen(address: SocketAddr) -> Result<TcpListener, StartError> {
+    let open = || {
+        let socket = socket2::Socket::new(socket2::Domain::for_address(address), socket2::Type::STREAM, None)?;
+        socket.set_reuse_address(true)?;
+        socket.set_nonblocking(true)?;
+        socket.bind(&address.into())?;
+        socket.listen(BACKLOG)?;
+        Ok(TcpListener::from_std(socket.into()))
+    };
+    open().map_err(|error| StartError::Listen { address, error })
+}

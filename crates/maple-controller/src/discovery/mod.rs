@@ -1,0 +1,367 @@
+//! Finds out which ports have hosts behind them and which have switches, by sending probes out of every port.
+//!
+//! A state machine without I/O, one a shard, for the ports of the shard's own switches. A port that comes up is *new*: it
+//! is probed at once and a few times more in quick succession, then every few seconds. If nothing says until then that a
+//! switch is behind it, it is an *edge port*. A probe that comes in at a port says who is behind *it*; the discovery that
+//! owns the sender is told ([`Tell::Heard`]), so it knows whom *its* port reaches. When both directions agree the port is
+//! a *link port*. A port that knows one direction only is neither: nothing is learned from it, nothing sent by it.
+//!
+//! Both ends of a link come to these conclusions by themselves. A link goes when either end was silent for some rounds,
+//! and at once when either end's port or switch goes down ([`Tell::Gone`]). While a link is alive, nothing that claims
+//! another peer is believed.
+//!
+//! What hosts can do: a probe carries an authentication code and its time of sending ([`frame`]). One that was changed or
+//! made up is counted and ignored, whatever port it comes in by; so is one that is older than [`Timing::flight`], and the sender's discovery accepts
+//! each probe once. A host that is attached twice and passes everything on in both directions at once is a wire, and
+//! looks like one.
+//!
+//! Cost: a heap of one entry a port, O(log ports) a probe sent or heard.
+
+mod frame;
+mod port;
+
+#[cfg(test)]
+mod tests;
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+use std::time::Duration;
+
+use maple_core::engine::Time;
+use maple_core::network::{Location, PortKind};
+use maple_wire::msg::{PortReason, PortStatus};
+use maple_wire::{Dpid, Port};
+
+pub use frame::{Key, Probe, Reading, is_lldp};
+use port::PortState;
+
+use crate::time::after;
+
+/// How often probes go out, and how long findings hold.
+#[derive(Clone, Copy, Debug)]
+pub struct Timing {
+    /// Between the probes of a port that has just come up.
+    pub fast: Duration,
+    /// How many such probes there are. After one more such pause a port that reached nobody is an edge port.
+    pub fast_probes: u32,
+    /// Between probes afterwards; each time up to a tenth longer or shorter, so that they spread.
+    pub interval: Duration,
+    /// How many rounds may be missed before a link is given up.
+    pub missed: u32,
+    /// How long a probe can be under way.
+    pub flight: Duration,
+}
+
+impl Default for Timing {
+    fn default() -> Timing {
+        Timing {
+            fast: Duration::from_millis(100),
+            fast_probes: 3,
+            interval: Duration::from_secs(5),
+            missed: 3,
+            flight: Duration::from_secs(2),
+        }
+    }
+}
+
+impl Timing {
+    /// How long a finding holds.
+    fn hold(&self) -> Duration {
+        self.interval * self.missed + self.interval / 2
+    }
+
+    /// How long a new port waits for its chance.
+    fn chance(&self) -> Duration {
+        self.fast * self.fast_probes
+    }
+}
+
+/// One thing that the owner of a discovery has to do. In order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// Send this frame out of this port.
+    Send {
+        /// The port.
+        at: Location,
+        /// The frame.
+        frame: Vec<u8>,
+    },
+    /// Pass this on to the discovery that owns the switch `to.switch`.
+    Tell {
+        /// The port that it is about.
+        to: Location,
+        /// What.
+        tell: Tell,
+    },
+    /// What is behind this port is known anew.
+    Kind {
+        /// The port.
+        at: Location,
+        /// What is behind it.
+        kind: PortKind,
+        /// What was behind it before.
+        before: PortKind,
+    },
+    /// Something odd. The owner counts it; `first` is true the first time of its kind at this port since it came up.
+    Odd {
+        /// The port that it came in by.
+        at: Location,
+        /// What.
+        what: Odd,
+        /// Whether it is the first of its kind, and so deserves a report.
+        first: bool,
+    },
+}
+
+/// What one end of a link tells the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tell {
+    /// Your probe, sent at this time, came in at this port.
+    Heard {
+        /// Where it came in.
+        by: Location,
+        /// Which probe.
+        sent: Time,
+    },
+    /// This port is gone, or its link is given up.
+    Gone {
+        /// The port.
+        peer: Location,
+        /// When. What was heard from it since is about its next life.
+        when: Time,
+    },
+}
+
+/// What became of an LLDP frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Handled {
+    /// It was ours, or claimed to be.
+    Ours,
+    /// Another device made it: a packet like any other.
+    Foreign,
+}
+
+/// Something odd about a probe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Odd {
+    /// Not made by us: somebody forges links, or another Maple's switch is behind the port.
+    Forged,
+    /// Ours, but too old, or heard before: somebody replays it.
+    Replayed,
+    /// It came back to the port that it left by.
+    Reflected,
+    /// It names another peer than the one that the port has a live link with.
+    OtherPeer,
+    /// Probes pass in one direction only.
+    OneWay,
+}
+
+impl Odd {
+    fn bit(self) -> u8 {
+        1 << self as u8
+    }
+}
+
+impl std::fmt::Display for Odd {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Odd::Forged => "LLDP with our entry but a wrong code: forged, or another Maple's",
+            Odd::Replayed => "LLDP of ours that is too old or came twice: replayed",
+            Odd::Reflected => "LLDP of ours came back to the port it left by",
+            Odd::OtherPeer => "LLDP of ours from another port than the one at the other end of the link",
+            Odd::OneWay => "probes pass in one direction only",
+        })
+    }
+}
+
+/// Discovery for the switches of one shard.
+#[derive(Debug)]
+pub struct Discovery {
+    key: Key,
+    timing: Timing,
+    ports: BTreeMap<Location, PortState>,
+    /// When to look at which port again. An entry counts only if the port still has this time.
+    agenda: BinaryHeap<Reverse<(Time, Location)>>,
+    /// State of the generator that spreads the probes.
+    spread: u64,
+}
+
+impl Discovery {
+    /// Discovery without switches. `seed` spreads its probes.
+    pub fn new(key: Key, timing: Timing, seed: u64) -> Discovery {
+        Discovery { key, timing, ports: BTreeMap::new(), agenda: BinaryHeap::new(), spread: seed }
+    }
+
+    /// A switch is there with these ports.
+    pub fn switch_up(&mut self, now: Time, dpid: Dpid, ports: &[Port], out: &mut Vec<Found>) {
+        self.switch_down(now, dpid, out);
+        for port in ports {
+            self.port_up(now, dpid, port, out);
+        }
+    }
+
+    /// A switch is gone.
+    pub fn switch_down(&mut self, now: Time, dpid: Dpid, out: &mut Vec<Found>) {
+        let all = self.ports.range(Location::new(dpid, maple_wire::PortNo(0))..);
+        let gone: Vec<Location> = all.map(|(at, _)| *at).take_while(|at| at.switch == dpid).collect();
+        for at in gone {
+            self.port_down(now, at, out);
+        }
+    }
+
+    /// A port came, went or changed.
+    pub fn port_status(&mut self, now: Time, dpid: Dpid, status: &PortStatus, out: &mut Vec<Found>) {
+        let at = Location::new(dpid, status.port.number);
+        if status.reason == PortReason::Delete || !status.port.is_up() {
+            self.port_down(now, at, out);
+        } else if status.reason == PortReason::Add || !self.ports.contains_key(&at) {
+            self.port_down(now, at, out);
+            self.port_up(now, dpid, &status.port, out);
+        }
+    }
+
+    /// An LLDP frame came in.
+    pub fn on_lldp(&mut self, now: Time, at: Location, frame: &[u8], out: &mut Vec<Found>) -> Handled {
+        let reading = Probe::read(self.key, frame);
+        if reading == Reading::Foreign {
+            return Handled::Foreign;
+        }
+        if let Some(port) = self.ports.get_mut(&at) {
+            match reading {
+                Reading::Ours(probe) => self.heard(now, at, probe, out),
+                _ => port.odd(at, Odd::Forged, out),
+            }
+        }
+        Handled::Ours
+    }
+
+    /// A probe of ours came in.
+    fn heard(&mut self, now: Time, at: Location, probe: Probe, out: &mut Vec<Found>) {
+        let Some(port) = self.ports.get_mut(&at) else { return };
+        if probe.from == at {
+            return port.odd(at, Odd::Reflected, out);
+        }
+        if after(probe.sent, self.timing.flight) < now || port.heard_before(probe) {
+            return port.odd(at, Odd::Replayed, out);
+        }
+        if !port.hears(now, probe, &self.timing) {
+            return port.odd(at, Odd::OtherPeer, out);
+        }
+        out.push(Found::Tell { to: probe.from, tell: Tell::Heard { by: at, sent: probe.sent } });
+        self.settle(now, at, out);
+        // The other end came up after our last probe: let it know us without waiting for the next round.
+        if self.ports.get(&at).is_some_and(|port| port.wants_answer(now, &self.timing)) {
+            self.probe(now, at, out);
+        }
+    }
+
+    /// The other end of a link says something about the port `at` of ours.
+    pub fn on_tell(&mut self, now: Time, at: Location, tell: Tell, out: &mut Vec<Found>) {
+        let Some(port) = self.ports.get_mut(&at) else { return };
+        match tell {
+            Tell::Heard { by, sent } => {
+                if port.is_from_before(sent) {
+                    return;
+                }
+                if !port.accepts(sent) || after(sent, self.timing.flight) < now {
+                    return port.odd(at, Odd::Replayed, out);
+                }
+                if !port.reaches(now, by, &self.timing) {
+                    return port.odd(at, Odd::OtherPeer, out);
+                }
+            }
+            Tell::Gone { peer, when } => {
+                if !port.forget(peer, when) {
+                    return;
+                }
+                self.restart(now, at, out);
+            }
+        }
+        self.settle(now, at, out);
+    }
+
+    /// When [`Discovery::on_timer`] wants to be called, at the latest.
+    pub fn deadline(&self) -> Option<Time> {
+        self.agenda.peek().map(|Reverse((time, _))| *time)
+    }
+
+    /// Does what is due.
+    pub fn on_timer(&mut self, now: Time, out: &mut Vec<Found>) {
+        while let Some(Reverse((time, at))) = self.agenda.peek().copied() {
+            if time > now {
+                break;
+            }
+            self.agenda.pop();
+            if self.ports.get(&at).is_some_and(|port| port.next == time) {
+                self.settle(now, at, out);
+                self.probe(now, at, out);
+            }
+        }
+    }
+
+    fn port_up(&mut self, now: Time, dpid: Dpid, port: &Port, out: &mut Vec<Found>) {
+        if !port.number.is_physical() || !port.is_up() {
+            return;
+        }
+        let at = Location::new(dpid, port.number);
+        self.ports.insert(at, PortState::new(port.hw_addr, now, after(now, self.timing.chance())));
+        self.probe(now, at, out);
+    }
+
+    fn port_down(&mut self, now: Time, at: Location, out: &mut Vec<Found>) {
+        let Some(port) = self.ports.remove(&at) else { return };
+        for peer in port.peers() {
+            out.push(Found::Tell { to: peer, tell: Tell::Gone { peer: at, when: now } });
+        }
+    }
+
+    /// Probes in quick succession again.
+    fn restart(&mut self, now: Time, at: Location, out: &mut Vec<Found>) {
+        if let Some(port) = self.ports.get_mut(&at) {
+            port.probes = 0;
+            self.probe(now, at, out);
+        }
+    }
+
+    /// Sends a probe and puts the next one on the agenda.
+    fn probe(&mut self, now: Time, at: Location, out: &mut Vec<Found>) {
+        let pause = self.pause();
+        let Some(port) = self.ports.get_mut(&at) else { return };
+        let probe = Probe { from: at, sent: port.stamp(now) };
+        let frame = probe.frame(self.key, port.hw_addr, self.timing.hold());
+        port.probes = port.probes.saturating_add(1);
+        port.next =
+            if port.probes <= self.timing.fast_probes { after(now, self.timing.fast) } else { after(now, pause) };
+        self.agenda.push(Reverse((port.next, at)));
+        out.push(Found::Send { at, frame });
+    }
+
+    /// Draws the conclusion from what the port knows now, and says so if it is new.
+    fn settle(&mut self, now: Time, at: Location, out: &mut Vec<Found>) {
+        let Some(port) = self.ports.get_mut(&at) else { return };
+        let before = port.kind;
+        port.kind = port.conclusion(now, &self.timing);
+        if port.is_one_way(now, &self.timing) {
+            port.odd(at, Odd::OneWay, out);
+        }
+        if port.kind == before {
+            return;
+        }
+        out.push(Found::Kind { at, kind: port.kind, before });
+        if let PortKind::Link(peer) = before {
+            // This port stayed up, so the other end may be a switch that only lost us: it gets a long second chance.
+            port.wait_until(after(now, self.timing.hold()));
+            out.push(Found::Tell { to: peer, tell: Tell::Gone { peer: at, when: now } });
+        }
+    }
+
+    /// The pause to the next probe: the interval, up to a tenth longer or shorter (splitmix64).
+    fn pause(&mut self) -> Duration {
+        self.spread = self.spread.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.spread;
+        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        let part = ((z ^ z >> 31) % 2048) as u32;
+        self.timing.interval * 9 / 10 + self.timing.interval / 5 * part / 2048
+    }
+}

@@ -1,0 +1,186 @@
+//! What the controller tells people, and how it keeps from telling them the same thing over and over.
+
+use std::collections::VecDeque;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, Sender, bounded};
+use maple_core::Location;
+use maple_core::engine::Time;
+use maple_core::report::Report;
+use maple_wire::{Dpid, Version};
+use rustc_hash::FxHashMap;
+
+use crate::discovery::Odd;
+use crate::session::{CloseReason, Note};
+use crate::time::after;
+
+/// How many notices wait for a reader before further ones only go to the log.
+const CAPACITY: usize = 16 * 1024;
+/// How much trouble is remembered.
+const RECENT: usize = 256;
+/// For how long the same refusal of the same address is only counted.
+const QUIET: Duration = Duration::from_secs(60);
+/// How many refusals are remembered.
+const REMEMBERED: usize = 1024;
+
+/// Something worth a line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Notice {
+    /// From the engine.
+    Engine(Report),
+    /// A switch finished its handshake.
+    Connected {
+        /// The switch.
+        dpid: Dpid,
+        /// Where from.
+        peer: SocketAddr,
+        /// The version spoken.
+        version: Version,
+        /// What it says it is.
+        description: String,
+    },
+    /// A switch's connection ended.
+    Disconnected {
+        /// The switch.
+        dpid: Dpid,
+        /// Where from.
+        peer: SocketAddr,
+        /// Why.
+        reason: CloseReason,
+    },
+    /// A connection ended before it was a switch's.
+    Refused {
+        /// Where from.
+        peer: SocketAddr,
+        /// Why.
+        reason: CloseReason,
+    },
+    /// A peer did something odd for the first time.
+    Odd {
+        /// Where from.
+        peer: SocketAddr,
+        /// What.
+        note: Note,
+    },
+    /// Discovery saw something odd at a port for the first time since it came up.
+    Discovery {
+        /// The port.
+        at: Location,
+        /// What.
+        what: Odd,
+    },
+}
+
+impl Notice {
+    /// Whether it says that something is not as it should be.
+    pub fn is_trouble(&self) -> bool {
+        match self {
+            Notice::Engine(report) => match report {
+                Report::HostFound { .. }
+                | Report::HostMoved { .. }
+                | Report::HostLost { .. }
+                | Report::SwitchUp(_)
+                | Report::SwitchDown(_)
+                | Report::LinkUp(..)
+                | Report::LinkDown(..) => false,
+                // Policies that fail, hosts that lie, switches that refuse.
+                _ => true,
+            },
+            Notice::Connected { .. } => false,
+            Notice::Disconnected { reason, .. } => !matches!(reason, CloseReason::ByPeer),
+            Notice::Refused { .. } | Notice::Odd { .. } | Notice::Discovery { .. } => true,
+        }
+    }
+}
+
+impl std::fmt::Display for Notice {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Notice::Engine(report) => report.fmt(f),
+            Notice::Connected { dpid, peer, version, description } => {
+                write!(f, "switch {dpid} connected from {peer}, OpenFlow {version}, {description}")
+            }
+            Notice::Disconnected { dpid, peer, reason } => write!(f, "switch {dpid} at {peer} disconnected: {reason}"),
+            Notice::Refused { peer, reason } => write!(f, "connection from {peer} ended: {reason}"),
+            Notice::Odd { peer, note } => write!(f, "{peer} {note}"),
+            Notice::Discovery { at, what } => write!(f, "port {at}: {what}"),
+        }
+    }
+}
+
+/// Where notices go: into the log, to whoever reads them, and into a short memory of what went wrong.
+#[derive(Clone, Debug)]
+pub(crate) struct Notices {
+    sender: Sender<Notice>,
+    recent: Arc<Mutex<VecDeque<String>>>,
+}
+
+impl Notices {
+    /// A sink, and the end that people read.
+    pub fn new() -> (Notices, Receiver<Notice>) {
+        let (sender, receiver) = bounded(CAPACITY);
+        (Notices { sender, recent: Arc::default() }, receiver)
+    }
+
+    /// Tells people. Never waits: what nobody reads is in the log.
+    pub fn tell(&self, notice: Notice) {
+        if notice.is_trouble() {
+            tracing::warn!("{notice}");
+            let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+            if recent.len() == RECENT {
+                recent.pop_front();
+            }
+            recent.push_back(notice.to_string());
+        } else {
+            tracing::info!("{notice}");
+        }
+        // A full channel has no reader, or one that is far behind.
+        let _ = self.sender.try_send(notice);
+    }
+
+    /// What went wrong lately, oldest first.
+    pub fn recent(&self) -> Vec<String> {
+        self.recent.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
+    }
+}
+
+/// Which refusals were told lately. The same address failing in the same way is told once a minute.
+#[derive(Debug, Default)]
+pub(crate) struct Repeats {
+    told: FxHashMap<(IpAddr, std::mem::Discriminant<CloseReason>), Time>,
+}
+
+impl Repeats {
+    /// Whether to tell this refusal.
+    pub fn is_news(&mut self, now: Time, peer: SocketAddr, reason: &CloseReason) -> bool {
+        let key = (peer.ip(), std::mem::discriminant(reason));
+        if self.told.get(&key).is_some_and(|told| now < after(*told, QUIET)) {
+            return false;
+        }
+        if self.told.len() >= REMEMBERED {
+            self.told.clear();
+        }
+        self.told.insert(key, now);
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_refusal_is_told_once_a_minute() {
+        let mut repeats = Repeats::default();
+        let peer = |n: u8, port| SocketAddr::from(([10, 0, 0, n], port));
+        let second = |n: u64| Time(n * 1_000_000_000);
+        assert!(repeats.is_news(second(0), peer(1, 1), &CloseReason::ByPeer));
+        assert!(!repeats.is_news(second(1), peer(1, 2), &CloseReason::ByPeer));
+        assert!(repeats.is_news(second(1), peer(2, 1), &CloseReason::ByPeer));
+        assert!(repeats.is_news(second(1), peer(1, 1), &CloseReason::WrongVersion(9)));
+        assert!(repeats.is_news(second(60), peer(1, 1), &CloseReason::ByPeer));
+    }
+}

@@ -1,0 +1,83 @@
+//! Which version two ends speak (OpenFlow 1.3 §6.3.1).
+
+use maple_wire::Version;
+use maple_wire::msg::hello::{Hello, HelloElement};
+
+/// The wire versions that Maple speaks, as the bits of a hello's bitmap: 1.0 is 1, 1.3 is 4.
+const OURS: u32 = 1 << Version::Of10 as u32 | 1 << Version::Of13 as u32;
+
+/// The peer speaks no version that Maple speaks. Its text goes into the error that the peer is sent.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("Maple speaks OpenFlow 1.0 and 1.3; this switch offers only {offered}")]
+pub struct Incompatible {
+    offered: String,
+}
+
+/// The hello that Maple opens with: version 1.3, and a bitmap with 1.0 and 1.3.
+pub fn our_hello() -> Hello {
+    Hello { version: Version::Of13 as u8, elements: vec![HelloElement::VersionBitmap(vec![OURS])] }
+}
+
+/// The version to speak with a peer that sent `hello`.
+///
+/// With a bitmap it is the highest common one. Without, the peer speaks the version in its header and none is
+/// assumed below it: a switch of 1.4 or 1.5 that also speaks 1.3 says so in a bitmap, and one that does not would
+/// refuse the first message in 1.3.
+pub fn negotiate(hello: &Hello) -> Result<Version, Incompatible> {
+    let bitmap = hello.elements.iter().find_map(|element| match element {
+        HelloElement::VersionBitmap(words) => Some(words.first().copied().unwrap_or(0)),
+        HelloElement::Unknown { .. } | HelloElement::Trailing(_) => None,
+    });
+    let offered = bitmap.unwrap_or_else(|| 1u32.checked_shl(hello.version.into()).unwrap_or(0));
+    if offered & 1 << Version::Of13 as u32 != 0 {
+        Ok(Version::Of13)
+    } else if offered & 1 << Version::Of10 as u32 != 0 {
+        Ok(Version::Of10)
+    } else {
+        Err(Incompatible { offered: names(offered, hello.version) })
+    }
+}
+
+/// The versions of a bitmap in words; where it has none that have names, the version byte.
+fn names(bitmap: u32, version: u8) -> String {
+    let known: Vec<&str> = [(2, "1.1"), (3, "1.2"), (5, "1.4"), (6, "1.5")]
+        .iter()
+        .filter(|(n, _)| bitmap & 1 << n != 0)
+        .map(|(_, name)| *name)
+        .collect();
+    if known.is_empty() { format!("wire version {version:#04x}") } else { known.join(" and ") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hello(version: u8, bitmap: Option<Vec<u32>>) -> Hello {
+        Hello { version, elements: bitmap.into_iter().map(HelloElement::VersionBitmap).collect() }
+    }
+
+    #[test]
+    fn the_highest_common_version_is_chosen() {
+        assert_eq!(negotiate(&hello(6, Some(vec![0x7e]))), Ok(Version::Of13));
+        assert_eq!(negotiate(&hello(6, Some(vec![0x42]))), Ok(Version::Of10));
+        assert_eq!(negotiate(&hello(4, None)), Ok(Version::Of13));
+        assert_eq!(negotiate(&hello(1, None)), Ok(Version::Of10));
+        assert_eq!(negotiate(&our_hello()), Ok(Version::Of13));
+    }
+
+    #[test]
+    fn a_peer_without_a_common_version_is_told_what_maple_speaks() {
+        for (hello, offered) in [
+            (hello(5, None), "1.4"),
+            (hello(6, None), "1.5"),
+            (hello(6, Some(vec![0x60])), "1.4 and 1.5"),
+            (hello(2, None), "1.1"),
+            (hello(0, None), "wire version 0x00"),
+            (hello(255, None), "wire version 0xff"),
+            (hello(6, Some(vec![])), "wire version 0x06"),
+        ] {
+            let text = negotiate(&hello).unwrap_err().to_string();
+            assert_eq!(text, format!("Maple speaks OpenFlow 1.0 and 1.3; this switch offers only {offered}"));
+        }
+    }
+}

@@ -1,0 +1,417 @@
+//! Sessions against a switch that is written down byte by byte or message by message, in simulated time.
+
+use maple_wire::msg::stats::{Desc, ReplyBody};
+use maple_wire::msg::{Features, Hello, HelloElement, PacketIn, PacketInReason, StatsReply, SwitchConfig};
+use maple_wire::{Match, PortNo};
+
+use super::*;
+use crate::time::after as later;
+
+/// A session and what it said.
+struct Peer {
+    session: Session,
+    now: Time,
+    out: Vec<Output>,
+}
+
+impl Peer {
+    fn connect() -> Peer {
+        let mut out = Vec::new();
+        let session = Session::new(Time(0), Deadlines::default(), &mut out);
+        let mut peer = Peer { session, now: Time(0), out };
+        assert_eq!(peer.sent().len(), 1, "the hello");
+        peer
+    }
+
+    /// A session whose switch has said hello in this version.
+    fn agreed(version: Version) -> Peer {
+        let mut peer = Peer::connect();
+        peer.says(version, 1, &hello(version as u8, None));
+        assert!(matches!(peer.sent()[..], [(_, Message::FeaturesRequest)]));
+        peer
+    }
+
+    /// A session that is up.
+    fn up(version: Version) -> Peer {
+        let mut peer = Peer::agreed(version);
+        peer.says(version, 2, &Message::FeaturesReply(features(7, 0)));
+        assert!(matches!(peer.out[..], [Output::Claim(Dpid(7))]));
+        peer.out.clear();
+        peer.session.admit(peer.now, &mut peer.out);
+        peer.answer_all();
+        assert!(peer.session.is_up());
+        peer.out.clear();
+        peer
+    }
+
+    /// Answers the requests of the handshake that are in `out`.
+    fn answer_all(&mut self) {
+        let version = self.session.version();
+        for (xid, message) in self.sent() {
+            match message {
+                Message::StatsRequest(request) => {
+                    let body = match request.body {
+                        maple_wire::msg::RequestBody::PortDesc => ReplyBody::PortDesc(vec![port(1)]),
+                        _ => ReplyBody::Desc(desc()),
+                    };
+                    self.says(version, xid, &Message::StatsReply(StatsReply::new(body)));
+                }
+                Message::GetConfigRequest => {
+                    let config = SwitchConfig { flags: 1, miss_send_len: 128 };
+                    self.says(version, xid, &Message::GetConfigReply(config));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn says(&mut self, version: Version, xid: u32, message: &Message) {
+        let mut bytes = Vec::new();
+        message.encode(version, xid, &mut bytes).unwrap();
+        self.sends(&bytes);
+    }
+
+    fn sends(&mut self, bytes: &[u8]) {
+        let header = Header::peek(bytes).unwrap().unwrap();
+        self.session.on_message(self.now, header, bytes, &mut self.out);
+    }
+
+    fn waits(&mut self, duration: Duration) {
+        self.now = later(self.now, duration);
+        self.session.on_timer(self.now, &mut self.out);
+    }
+
+    /// The messages that the session has sent since the last call; other outputs stay.
+    fn sent(&mut self) -> Vec<(u32, Message)> {
+        let (mut sent, mut rest) = (Vec::new(), Vec::new());
+        for output in self.out.drain(..) {
+            match output {
+                Output::Send { xid, message } => sent.push((xid, message)),
+                other => rest.push(other),
+            }
+        }
+        self.out = rest;
+        sent
+    }
+
+    fn closed(&self) -> Option<&CloseReason> {
+        self.out.iter().find_map(|output| match output {
+            Output::Close(reason) => Some(reason),
+            _ => None,
+        })
+    }
+
+    /// The error that was sent, and why the session ended.
+    fn error_and_end(&mut self) -> (ErrorMsg, CloseReason) {
+        let error = self.sent().into_iter().find_map(|(_, message)| match message {
+            Message::Error(error) => Some(error),
+            _ => None,
+        });
+        (error.expect("an error"), self.closed().expect("the end").clone())
+    }
+}
+
+fn hello(version: u8, bitmap: Option<u32>) -> Message {
+    let elements = bitmap.into_iter().map(|bits| HelloElement::VersionBitmap(vec![bits])).collect();
+    Message::Hello(Hello { version, elements })
+}
+
+fn features(dpid: u64, auxiliary_id: u8) -> Features {
+    let (n_buffers, n_tables, capabilities, actions) = (0, 254, 0, 0);
+    Features { dpid: Dpid(dpid), n_buffers, n_tables, auxiliary_id, capabilities, actions, ports: vec![] }
+}
+
+fn port(number: u32) -> maple_wire::Port {
+    maple_wire::Port::new(PortNo(number), [2, 0, 0, 0, 0, number as u8], "eth")
+}
+
+fn desc() -> Desc {
+    let text = |text: &str| text.into();
+    Desc {
+        manufacturer: text("Nicira"),
+        hardware: text("Open vSwitch"),
+        software: text("3.1"),
+        serial: text(""),
+        datapath: text(""),
+    }
+}
+
+fn packet_in() -> Message {
+    Message::PacketIn(PacketIn {
+        buffer_id: maple_wire::msg::NO_BUFFER,
+        total_len: 4,
+        reason: PacketInReason::NoMatch,
+        table_id: 0,
+        cookie: u64::MAX,
+        pipeline: Match::any().exact(maple_wire::Field::InPort, 1),
+        data: vec![1, 2, 3, 4],
+    })
+}
+
+const BOTH: [Version; 2] = [Version::Of10, Version::Of13];
+
+#[test]
+fn the_handshake_asks_for_what_is_needed_and_keeps_the_treatment_of_fragments() {
+    for version in BOTH {
+        let mut peer = Peer::agreed(version);
+        let mut said = features(7, 0);
+        if version == Version::Of10 {
+            said.ports = vec![port(1)];
+        }
+        peer.says(version, 2, &Message::FeaturesReply(said));
+        peer.out.clear();
+        peer.session.admit(peer.now, &mut peer.out);
+        peer.answer_all();
+        let set_config = Message::SetConfig(SwitchConfig { flags: 1, miss_send_len: 0xffff });
+        assert!(peer.sent().iter().any(|(_, message)| *message == set_config));
+        let [Output::Up(info)] = &peer.out[..] else { panic!("{:?}", peer.out) };
+        assert_eq!((info.version, info.ports.len(), info.features.dpid), (version, 1, Dpid(7)));
+        assert_eq!(info.description, "Nicira Open vSwitch 3.1");
+    }
+}
+
+#[test]
+fn a_hello_of_1_5_whose_bitmap_has_1_3_leads_to_1_3() {
+    let mut peer = Peer::connect();
+    peer.sends(&[6, 0, 0, 16, 0, 0, 0, 1, 0, 1, 0, 8, 0, 0, 0, 0x7e]);
+    assert_eq!(peer.session.version(), Version::Of13);
+    assert!(peer.closed().is_none());
+}
+
+#[test]
+fn switches_of_1_4_and_1_5_only_are_refused_with_an_error_that_says_so() {
+    let (only_15, only_14) = ([6, 0, 0, 8, 0, 0, 0, 1], [5, 0, 0, 8, 0, 0, 0, 1]);
+    let bitmap_15 = [6, 0, 0, 16, 0, 0, 0, 1, 0, 1, 0, 8, 0, 0, 0, 0x60];
+    for bytes in [&only_14[..], &only_15, &bitmap_15] {
+        let mut peer = Peer::connect();
+        peer.sends(bytes);
+        let (error, reason) = peer.error_and_end();
+        assert_eq!((error.kind, error.code), (HELLO_FAILED, INCOMPATIBLE));
+        assert!(String::from_utf8(error.data).unwrap().contains("Maple speaks OpenFlow 1.0 and 1.3"));
+        assert!(matches!(reason, CloseReason::Incompatible(_)));
+    }
+}
+
+#[test]
+fn nothing_before_a_hello_is_believed() {
+    for message in [Message::FeaturesReply(features(7, 0)), packet_in(), Message::EchoRequest(vec![])] {
+        for version in BOTH {
+            let mut peer = Peer::connect();
+            peer.says(version, 1, &message);
+            let (_, reason) = peer.error_and_end();
+            assert!(matches!(reason, CloseReason::NotHello { .. }), "{reason:?}");
+            peer.out.clear();
+            peer.says(version, 1, &hello(4, None));
+            assert!(peer.out.is_empty(), "a session that is over says nothing");
+        }
+    }
+}
+
+#[test]
+fn garbage_is_refused_by_its_header_without_waiting_for_the_rest() {
+    let mut peer = Peer::connect();
+    let header = Header::peek(b"GET / HTTP/1.1").unwrap().unwrap();
+    peer.session.on_header(header, &mut peer.out);
+    assert!(matches!(peer.closed(), Some(CloseReason::NotHello { .. })));
+}
+
+#[test]
+fn a_switch_that_refuses_our_hello_is_heard() {
+    let mut peer = Peer::connect();
+    let data = b"OpenFlow 1.5 only".to_vec();
+    peer.says(Version::Of13, 1, &Message::Error(ErrorMsg { kind: 0, code: 0, data }));
+    assert!(matches!(peer.closed(), Some(CloseReason::RefusedByPeer(text)) if text.contains("OpenFlow 1.5 only")));
+}
+
+#[test]
+fn auxiliary_connections_are_refused_politely() {
+    let mut peer = Peer::agreed(Version::Of13);
+    peer.says(Version::Of13, 2, &Message::FeaturesReply(features(7, 1)));
+    let (error, reason) = peer.error_and_end();
+    assert_eq!((error.kind, error.code, reason), (HELLO_FAILED, EPERM, CloseReason::Auxiliary(1)));
+}
+
+#[test]
+fn every_phase_of_the_handshake_has_a_deadline() {
+    let mut silent = Peer::connect();
+    let mut mute = Peer::agreed(Version::Of13);
+    let mut vague = Peer::agreed(Version::Of13);
+    vague.says(Version::Of13, 2, &Message::FeaturesReply(features(7, 0)));
+    vague.session.admit(vague.now, &mut vague.out);
+    for (peer, expected) in [(&mut silent, "hello"), (&mut mute, "features"), (&mut vague, "port description")] {
+        assert_eq!(peer.session.deadline(), Some(Time(5_000_000_000)));
+        peer.waits(Duration::from_millis(4_999));
+        assert!(peer.closed().is_none());
+        peer.waits(Duration::from_millis(1));
+        let Some(CloseReason::HandshakeTimeout { waiting_for, .. }) = peer.closed() else { panic!("{expected}") };
+        assert_eq!(*waiting_for, expected);
+    }
+}
+
+#[test]
+fn a_silent_switch_is_asked_for_an_echo_and_given_up_without_an_answer() {
+    let mut peer = Peer::up(Version::Of13);
+    peer.waits(Duration::from_secs(4));
+    assert!(peer.out.is_empty());
+    peer.waits(Duration::from_secs(1));
+    let sent = peer.sent();
+    let [(xid, Message::EchoRequest(_))] = sent[..] else { panic!("{sent:?}") };
+    peer.says(Version::Of13, xid, &Message::EchoReply(vec![]));
+    peer.waits(Duration::from_secs(5));
+    assert_eq!(peer.sent().len(), 1, "the next echo");
+    peer.waits(Duration::from_secs(5));
+    assert!(matches!(peer.closed(), Some(CloseReason::EchoTimeout(_))));
+}
+
+#[test]
+fn a_busy_switch_is_not_asked_for_echoes() {
+    let mut peer = Peer::up(Version::Of10);
+    for _ in 0..20 {
+        peer.waits(Duration::from_secs(3));
+        peer.says(Version::Of10, 0, &packet_in());
+        assert!(matches!(peer.out[..], [Output::Deliver { .. }]));
+        peer.out.clear();
+    }
+}
+
+#[test]
+fn an_echo_request_is_answered_with_its_bytes() {
+    for version in BOTH {
+        let mut peer = Peer::up(version);
+        peer.says(version, 99, &Message::EchoRequest(vec![5, 6]));
+        assert_eq!(peer.sent(), [(99, Message::EchoReply(vec![5, 6]))]);
+    }
+}
+
+#[test]
+fn a_request_without_an_answer_ends_the_session_though_echoes_are_answered() {
+    let mut peer = Peer::up(Version::Of13);
+    peer.session.on_sent(peer.now, ENGINE_XIDS, &Message::BarrierRequest);
+    for _ in 0..29 {
+        peer.waits(Duration::from_secs(1));
+        peer.says(Version::Of13, 0, &packet_in());
+        assert!(peer.closed().is_none());
+    }
+    peer.waits(Duration::from_secs(1));
+    assert!(matches!(peer.closed(), Some(CloseReason::RequestTimeout(_))));
+}
+
+#[test]
+fn a_barrier_reply_is_delivered_once_and_only_if_it_was_asked_for() {
+    let mut peer = Peer::up(Version::Of13);
+    peer.session.on_sent(peer.now, ENGINE_XIDS + 5, &Message::BarrierRequest);
+    peer.says(Version::Of13, ENGINE_XIDS + 4, &Message::BarrierReply);
+    peer.says(Version::Of13, ENGINE_XIDS + 5, &Message::BarrierReply);
+    peer.says(Version::Of13, ENGINE_XIDS + 5, &Message::BarrierReply);
+    let kinds: Vec<bool> = peer.out.iter().map(|output| matches!(output, Output::Deliver { .. })).collect();
+    assert_eq!(kinds, [false, true, false]);
+    assert!(matches!(peer.out[0], Output::Note { note: Note::UnexpectedReply(21), first: true }));
+    assert!(matches!(peer.out[2], Output::Note { first: false, .. }));
+}
+
+#[test]
+fn unknown_types_are_answered_with_bad_type_and_the_session_goes_on() {
+    let mut peer = Peer::up(Version::Of13);
+    for bytes in [&[4, 77, 0, 9, 0, 0, 0, 3, 1][..], &[4, 5, 0, 8, 0, 0, 0, 3]] {
+        peer.sends(bytes);
+        let sent = peer.sent();
+        let [(3, Message::Error(error))] = &sent[..] else { panic!("{sent:?}") };
+        assert_eq!((error.kind, error.code, &error.data[..]), (BAD_REQUEST, BAD_TYPE, bytes));
+    }
+    assert!(peer.closed().is_none());
+}
+
+#[test]
+fn a_malformed_message_is_answered_with_an_error_and_ends_the_session() {
+    let mut peer = Peer::up(Version::Of13);
+    // A packet-in that is cut inside its fixed part.
+    peer.sends(&[4, 10, 0, 12, 0, 0, 0, 3, 0, 0, 0, 0]);
+    let (error, reason) = peer.error_and_end();
+    assert_eq!((error.kind, error.code), (BAD_REQUEST, BAD_LEN));
+    assert!(matches!(reason, CloseReason::Malformed(_)));
+}
+
+#[test]
+fn another_version_than_the_one_agreed_on_ends_the_session() {
+    let mut peer = Peer::up(Version::Of10);
+    peer.sends(&[4, 21, 0, 8, 0, 0, 0, 3]);
+    let (error, reason) = peer.error_and_end();
+    assert_eq!((error.kind, error.code, reason), (BAD_REQUEST, BAD_VERSION, CloseReason::WrongVersion(4)));
+}
+
+#[test]
+fn errors_never_end_a_session() {
+    let mut peer = Peer::up(Version::Of13);
+    let error = |code| Message::Error(ErrorMsg { kind: 5, code, data: vec![1; 64] });
+    peer.says(Version::Of13, ENGINE_XIDS + 9, &error(1));
+    peer.says(Version::Of13, 3, &error(2));
+    assert!(matches!(peer.out[0], Output::Deliver { xid, .. } if xid == ENGINE_XIDS + 9));
+    assert!(matches!(peer.out[1], Output::Note { note: Note::Refused(5, 2), .. }));
+    assert_eq!(peer.out.len(), 2);
+}
+
+#[test]
+fn a_switch_that_refuses_optional_requests_still_comes_up() {
+    let mut peer = Peer::agreed(Version::Of13);
+    peer.says(Version::Of13, 2, &Message::FeaturesReply(features(7, 0)));
+    peer.session.admit(peer.now, &mut peer.out);
+    for (xid, _) in peer.sent() {
+        peer.says(Version::Of13, xid, &Message::Error(ErrorMsg { kind: 1, code: 2, data: vec![] }));
+    }
+    assert!(peer.session.is_up());
+}
+
+#[test]
+fn ports_that_change_during_the_handshake_are_in_its_result() {
+    let mut peer = Peer::agreed(Version::Of10);
+    let mut said = features(7, 0);
+    said.ports = vec![port(1), port(2)];
+    peer.says(Version::Of10, 2, &Message::FeaturesReply(said));
+    let status = |reason, number| Message::PortStatus(maple_wire::msg::PortStatus { reason, port: port(number) });
+    peer.says(Version::Of10, 0, &status(maple_wire::msg::PortReason::Delete, 1));
+    peer.says(Version::Of10, 0, &status(maple_wire::msg::PortReason::Add, 3));
+    peer.session.admit(peer.now, &mut peer.out);
+    peer.answer_all();
+    let info = peer.out.iter().find_map(|output| if let Output::Up(info) = output { Some(info) } else { None });
+    let numbers: Vec<u32> = info.unwrap().ports.iter().map(|port| port.number.0).collect();
+    assert_eq!(numbers, [2, 3]);
+}
+
+#[test]
+fn a_challenge_is_met_by_its_own_echo_reply_only() {
+    let mut peer = Peer::up(Version::Of13);
+    peer.session.challenge(peer.now, &mut peer.out);
+    let sent = peer.sent();
+    let [(xid, Message::EchoRequest(_))] = sent[..] else { panic!("{sent:?}") };
+    peer.says(Version::Of13, 0, &packet_in());
+    peer.says(Version::Of13, xid + 1, &Message::EchoReply(vec![]));
+    assert!(!peer.out.iter().any(|output| matches!(output, Output::Alive)));
+    peer.says(Version::Of13, xid, &Message::EchoReply(vec![]));
+    assert!(matches!(peer.out.last(), Some(Output::Alive)));
+    peer.session.challenge(peer.now, &mut peer.out);
+    peer.waits(Duration::from_secs(1));
+    assert!(matches!(peer.closed(), Some(CloseReason::EchoTimeout(_))));
+}
+
+#[test]
+fn rules_are_read_in_parts() {
+    let mut peer = Peer::up(Version::Of13);
+    peer.session.read_flows(peer.now, &mut peer.out);
+    let xid = peer.sent()[0].0;
+    let part = |flags| Message::StatsReply(StatsReply { flags, body: ReplyBody::Flow(vec![]) });
+    peer.says(Version::Of13, xid, &part(1));
+    assert!(peer.out.is_empty());
+    peer.says(Version::Of13, xid, &part(0));
+    assert!(matches!(&peer.out[..], [Output::Flows(flows)] if flows.is_empty()));
+}
+
+#[test]
+fn a_switch_that_never_ends_its_rules_has_a_deadline() {
+    let mut peer = Peer::up(Version::Of13);
+    peer.session.read_flows(peer.now, &mut peer.out);
+    for _ in 0..3 {
+        peer.waits(Duration::from_secs(10));
+        peer.says(Version::Of13, 0, &packet_in());
+    }
+    assert!(matches!(peer.closed(), Some(CloseReason::RequestTimeout(_))));
+}

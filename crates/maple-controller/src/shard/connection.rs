@@ -1,0 +1,190 @@
+//! One socket with its session, and what a shard keeps for it.
+
+use std::io::{self, Read};
+use std::net::{Shutdown, SocketAddr};
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+use maple_core::engine::Time;
+use maple_wire::{Dpid, Port, Version};
+use mio::net::TcpStream;
+
+use super::outbox::Outbox;
+use super::registry::ConnectionId;
+use crate::framing::Framer;
+use crate::session::{CloseReason, Output, Session};
+
+/// How long a connection that was ended stays open so that the last message reaches the switch.
+pub(super) const LINGER: Duration = Duration::from_secs(1);
+
+/// One connection.
+pub(super) struct Connection {
+    pub id: ConnectionId,
+    pub socket: TcpStream,
+    pub peer: SocketAddr,
+    pub outbox: Outbox,
+    pub life: Life,
+    /// The switch at the other end, once its claim to the datapath id was granted.
+    pub dpid: Option<Dpid>,
+    /// Known since the handshake.
+    pub about: Option<About>,
+    /// Bytes read in all.
+    pub bytes_in: u64,
+    /// Whether the socket may have more to read.
+    pub readable: bool,
+    /// Whether the peer has closed its side, so that reads must go on to the end.
+    pub read_closed: bool,
+    /// Whether it stands in the list of those to read.
+    pub queued_to_read: bool,
+    /// Whether it stands in the list of those to write.
+    pub queued_to_write: bool,
+    /// Not read from, because too much waits to be written.
+    pub paused: bool,
+    /// The time of its entry in the timer heap that counts.
+    pub timer: Option<Time>,
+    /// Other connections that say they are this switch, and wait to hear whether this one is alive.
+    pub claimants: Vec<ConnectionId>,
+}
+
+/// How far a connection is.
+#[allow(clippy::large_enum_variant)] // nearly all connections are open
+pub(super) enum Life {
+    /// In use.
+    Open {
+        /// The session.
+        session: Session,
+        /// What came in of the next message.
+        framer: Framer,
+    },
+    /// Ended. What waits is still written, and what comes in is thrown away, until the peer closes or the time comes.
+    Lingering(Time),
+}
+
+/// What is known of a switch that is up.
+pub(super) struct About {
+    pub version: Version,
+    pub tables: u8,
+    pub description: String,
+    /// Its ports as of the latest port-status.
+    pub ports: Vec<Port>,
+    /// Whether its rules were read, and so it is in use.
+    pub in_use: bool,
+}
+
+/// What one read brought.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ReadResult {
+    /// So much.
+    Some {
+        /// How many bytes.
+        bytes: usize,
+        /// How many messages are whole by them.
+        messages: usize,
+    },
+    /// Nothing now.
+    Nothing,
+}
+
+impl Connection {
+    /// A connection that has just been accepted.
+    pub fn new(id: ConnectionId, socket: TcpStream, peer: SocketAddr, session: Session) -> Connection {
+        Connection {
+            id,
+            socket,
+            peer,
+            outbox: Outbox::default(),
+            life: Life::Open { session, framer: Framer::default() },
+            dpid: None,
+            about: None,
+            bytes_in: 0,
+            readable: true,
+            read_closed: false,
+            queued_to_read: false,
+            queued_to_write: false,
+            paused: false,
+            timer: None,
+            claimants: Vec::new(),
+        }
+    }
+
+    /// The session, while the connection is open.
+    pub fn session(&mut self) -> Option<&mut Session> {
+        match &mut self.life {
+            Life::Open { session, .. } => Some(session),
+            Life::Lingering(_) => None,
+        }
+    }
+
+    /// When something is due.
+    pub fn deadline(&self) -> Option<Time> {
+        match &self.life {
+            Life::Open { session, .. } => session.deadline(),
+            Life::Lingering(until) => Some(*until),
+        }
+    }
+
+    /// Reads once into `buffer` and hands what came in to the session. An end of the stream is an error here.
+    pub fn read(&mut self, now: Time, buffer: &mut [u8], out: &mut Vec<Output>) -> io::Result<ReadResult> {
+        let read = match self.socket.read(buffer) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(read) => read,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                self.readable = false;
+                return Ok(ReadResult::Nothing);
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(ReadResult::Nothing),
+            Err(error) => return Err(error),
+        };
+        // A read that did not fill the buffer emptied the socket, unless the end of the stream is behind it.
+        self.readable = read == buffer.len() || self.read_closed;
+        self.bytes_in += read as u64;
+        let messages = match &mut self.life {
+            Life::Open { session, framer } => take_in(session, framer, now, &buffer[..read], out),
+            Life::Lingering(_) => 0,
+        };
+        Ok(ReadResult::Some { bytes: read, messages })
+    }
+
+    /// Begins to linger: the peer sees the end of the stream behind the last message.
+    pub fn linger(&mut self, until: Time) {
+        self.life = Life::Lingering(until);
+        if self.outbox.is_empty() {
+            self.close_writing();
+        }
+    }
+
+    /// Tells the peer that nothing more will be written.
+    pub fn close_writing(&self) {
+        // It fails only if the peer is gone already, and then there is nobody to tell.
+        let _ = self.socket.shutdown(Shutdown::Write);
+    }
+
+    /// Why a connection on which reading failed has ended.
+    pub fn reason(&self, error: &io::Error) -> CloseReason {
+        match error.kind() {
+            _ if self.bytes_in == 0 => CloseReason::Probe,
+            io::ErrorKind::UnexpectedEof => CloseReason::ByPeer,
+            kind => CloseReason::Io(kind),
+        }
+    }
+}
+
+/// Cuts bytes into messages and hands them to the session, up to its end. Gives how many there were.
+fn take_in(session: &mut Session, framer: &mut Framer, now: Time, bytes: &[u8], out: &mut Vec<Output>) -> usize {
+    let mut messages = 0;
+    let result = framer.feed(bytes, |header, message| {
+        messages += 1;
+        session.on_message(now, header, message, out);
+        if matches!(out.last(), Some(Output::Close(_))) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    });
+    match result {
+        Ok(ControlFlow::Break(())) => {}
+        Ok(ControlFlow::Continue(())) => {
+            if let Some(header) = framer.pending() {
+                session.on_header(header, out);
+            }
+        }
+        Err(error) => session.on_garbage(error, out),
+    }
+    messages
+}

@@ -1,0 +1,94 @@
+//! What a shard does with its mail.
+
+use maple_core::engine::{Event, Time};
+use maple_wire::Dpid;
+
+use super::Shard;
+use super::connection::{Connection, Life};
+use super::post::{Letter, Question};
+use super::registry::ConnectionId;
+use crate::control::{ShardStats, SwitchPort, SwitchStatus};
+use crate::session::CloseReason;
+
+impl Shard {
+    /// Reads the mailbox, as far as it is filled now.
+    pub(super) fn take_letters(&mut self, now: Time) {
+        for letter in self.post.own() {
+            self.take(now, letter);
+        }
+        for _ in 0..self.inbox.len() {
+            let Ok(letters) = self.inbox.try_recv() else { break };
+            for letter in letters {
+                self.take(now, letter);
+            }
+        }
+    }
+
+    fn take(&mut self, now: Time, letter: Letter) {
+        match letter {
+            Letter::Connection(socket, peer) => self.adopt(now, socket, peer),
+            Letter::Mail(mail) => self.events.push(Event::Mail(mail)),
+            Letter::Event(event) => self.events.push(*event),
+            Letter::Tell(at, tell) => self.discovery.on_tell(now, at, tell, &mut self.found),
+            Letter::Challenge { dpid, owner, claimant } => self.challenged(now, dpid, owner, claimant),
+            Letter::Verdict { dpid, claimant, alive } => self.judged(now, dpid, claimant, alive),
+            Letter::Ask(question) => self.answer(question),
+            Letter::Stop => self.stopping = true,
+        }
+    }
+
+    /// Another connection says that it is the switch of our connection `owner`: ask `owner` whether it is alive.
+    fn challenged(&mut self, now: Time, dpid: Dpid, owner: ConnectionId, claimant: ConnectionId) {
+        let Some(connection) = self.connections.get_exactly(owner).filter(|c| c.dpid == Some(dpid)) else {
+            return self.post.send(claimant.shard, Letter::Verdict { dpid, claimant, alive: false });
+        };
+        let Life::Open { session, .. } = &mut connection.life else {
+            return self.post.send(claimant.shard, Letter::Verdict { dpid, claimant, alive: false });
+        };
+        connection.claimants.push(claimant);
+        if connection.claimants.len() == 1 {
+            session.challenge(now, &mut self.outputs);
+        }
+        self.act(now, owner.slot);
+    }
+
+    /// The connection that had the switch is alive, or it is gone and our connection may claim again.
+    fn judged(&mut self, now: Time, dpid: Dpid, claimant: ConnectionId, alive: bool) {
+        let Some(connection) = self.connections.get_exactly(claimant) else { return };
+        if alive {
+            if let Life::Open { session, .. } = &mut connection.life {
+                session.refuse(CloseReason::Duplicate(dpid), &mut self.outputs);
+            }
+        } else {
+            self.claim(now, claimant.slot, dpid);
+        }
+        self.act(now, claimant.slot);
+    }
+
+    /// Answers a question.
+    fn answer(&mut self, question: Question) {
+        // Sending fails if whoever asked has given up waiting.
+        match question {
+            Question::Rules(dpid, to) => to.send(self.engine.rules(dpid)).is_ok(),
+            Question::Stats(to) => to.send(ShardStats { counters: self.counters, engine: self.engine.stats() }).is_ok(),
+            Question::Switches(to) => to.send(self.connections.iter().filter_map(status).collect()).is_ok(),
+        };
+    }
+}
+
+/// What is known of a connection's switch, if it is up.
+fn status(connection: &Connection) -> Option<SwitchStatus> {
+    let about = connection.about.as_ref()?;
+    let port =
+        |port: &maple_wire::Port| SwitchPort { number: port.number, name: port.name().into_owned(), up: port.is_up() };
+    Some(SwitchStatus {
+        dpid: connection.dpid?,
+        peer: connection.peer,
+        version: about.version,
+        description: about.description.clone(),
+        tables: about.tables,
+        shard: connection.id.shard,
+        waiting_bytes: connection.outbox.len(),
+        ports: about.ports.iter().map(port).collect(),
+    })
+}

@@ -1,0 +1,129 @@
+//! What waits to be written to one socket.
+
+use std::io::{self, Write};
+
+use maple_wire::{Message, Version};
+
+/// A buffer that gets larger than this is given back once it is empty.
+const KEEP: usize = 256 * 1024;
+
+/// Encoded messages that wait to be written, and how much of them may wait.
+#[derive(Debug, Default)]
+pub(crate) struct Outbox {
+    bytes: Vec<u8>,
+    written: usize,
+}
+
+/// How much may wait for a switch.
+#[derive(Clone, Copy, Debug)]
+pub struct QueueLimits {
+    /// From here on the switch is not read from, until half of it is gone. In bytes.
+    pub pause: usize,
+    /// From here on the switch is cut off. In bytes.
+    pub cut_off: usize,
+}
+
+impl Default for QueueLimits {
+    fn default() -> QueueLimits {
+        QueueLimits { pause: 512 * 1024, cut_off: 32 * 1024 * 1024 }
+    }
+}
+
+impl Outbox {
+    /// Appends a message.
+    pub fn push(&mut self, version: Version, xid: u32, message: &Message) -> Result<(), maple_wire::Error> {
+        message.encode(version, xid, &mut self.bytes)
+    }
+
+    /// How many bytes wait.
+    pub fn len(&self) -> usize {
+        self.bytes.len() - self.written
+    }
+
+    /// Whether nothing waits.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Writes once, and gives how many bytes the socket took.
+    pub fn write_to(&mut self, mut socket: impl Write) -> io::Result<usize> {
+        if self.is_empty() {
+            return Ok(0);
+        }
+        let taken = match socket.write(&self.bytes[self.written..]) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(taken) => taken,
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => 0,
+            Err(error) => return Err(error),
+        };
+        self.written += taken;
+        self.reclaim();
+        Ok(taken)
+    }
+
+    /// Gives back the room of what was written, at most one copy of each byte.
+    fn reclaim(&mut self) {
+        if self.is_empty() {
+            self.written = 0;
+            if self.bytes.capacity() > KEEP { self.bytes = Vec::new() } else { self.bytes.clear() }
+        } else if self.written > self.bytes.len() / 2 {
+            self.bytes.drain(..self.written);
+            self.written = 0;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A socket that takes this many bytes a write.
+    struct Narrow(usize, Vec<u8>);
+
+    impl Write for Narrow {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            if self.0 == 0 {
+                return Err(io::ErrorKind::WouldBlock.into());
+            }
+            let taken = bytes.len().min(self.0);
+            self.1.extend_from_slice(&bytes[..taken]);
+            Ok(taken)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn bytes_leave_in_order_however_few_at_a_time() {
+        let (mut outbox, mut socket, mut expected) = (Outbox::default(), Narrow(3, Vec::new()), Vec::new());
+        for xid in 0..50 {
+            let message = Message::EchoReply(vec![xid as u8; xid as usize]);
+            outbox.push(Version::Of13, xid, &message).unwrap();
+            message.encode(Version::Of13, xid, &mut expected).unwrap();
+            outbox.write_to(&mut socket).unwrap();
+        }
+        while !outbox.is_empty() {
+            outbox.write_to(&mut socket).unwrap();
+        }
+        assert_eq!(socket.1, expected);
+    }
+
+    #[test]
+    fn a_full_socket_is_no_error_and_loses_nothing() {
+        let mut outbox = Outbox::default();
+        outbox.push(Version::Of13, 1, &Message::BarrierRequest).unwrap();
+        assert_eq!((outbox.write_to(Narrow(0, Vec::new())).unwrap(), outbox.len()), (0, 8));
+    }
+
+    #[test]
+    fn a_large_buffer_is_given_back() {
+        let mut outbox = Outbox::default();
+        for xid in 0..10 {
+            outbox.push(Version::Of13, xid, &Message::EchoReply(vec![0; 60_000])).unwrap();
+        }
+        outbox.write_to(Narrow(usize::MAX, Vec::new())).unwrap();
+        assert_eq!(outbox.bytes.capacity(), 0);
+    }
+}

@@ -1,0 +1,160 @@
+//! Mail between shards, and from other threads to shards.
+//!
+//! Each shard has one bounded mailbox and a waker. A shard collects what it has to say to another during a turn and hands
+//! it over at the turn's end in one piece: one operation on the channel and one wake-up, however many letters. Where the
+//! other's mailbox is full the piece stays here, in order, and the shard stops reading its sockets until it is gone, so
+//! what can pile up is bounded by what was read before. Nobody ever waits in a send, so full mailboxes can't deadlock.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
+use maple_core::engine::{Event, Mail, ShardId, TableRule};
+use maple_core::network::Location;
+use maple_wire::Dpid;
+use mio::Waker;
+use mio::net::TcpStream;
+
+use super::registry::ConnectionId;
+use crate::control::{ShardStats, SwitchStatus};
+use crate::discovery::Tell;
+
+/// How many pieces a mailbox holds.
+const MAILBOX: usize = 1024;
+
+/// One thing that a shard is told.
+pub(crate) enum Letter {
+    /// Serve this connection.
+    Connection(TcpStream, SocketAddr),
+    /// From another shard's engine.
+    Mail(Mail),
+    /// For the engine, from outside.
+    Event(Box<Event>),
+    /// From another shard's discovery.
+    Tell(Location, Tell),
+    /// Find out whether this connection of yours is alive: `claimant` says that the switch is now there.
+    Challenge {
+        /// The switch.
+        dpid: Dpid,
+        /// Your connection.
+        owner: ConnectionId,
+        /// Who asks.
+        claimant: ConnectionId,
+    },
+    /// What came of it; your connection `claimant` may claim again unless the other is alive.
+    Verdict {
+        /// The switch.
+        dpid: Dpid,
+        /// Your connection.
+        claimant: ConnectionId,
+        /// Whether the other connection is alive.
+        alive: bool,
+    },
+    /// Answer these questions.
+    Ask(Question),
+    /// Close everything and end.
+    Stop,
+}
+
+/// A question from another thread, with where to send the answer. Nobody listens any more if sending fails.
+pub(crate) enum Question {
+    /// The rules of a switch.
+    Rules(Dpid, Sender<Vec<TableRule>>),
+    /// All counts.
+    Stats(Sender<ShardStats>),
+    /// The switches.
+    Switches(Sender<Vec<SwitchStatus>>),
+}
+
+/// The way to one shard's mailbox.
+#[derive(Clone)]
+pub(crate) struct Mailbox {
+    sender: Sender<Vec<Letter>>,
+    waker: Arc<Waker>,
+}
+
+impl Mailbox {
+    /// A mailbox, and the end that its shard reads.
+    pub fn new(waker: Arc<Waker>) -> (Mailbox, Receiver<Vec<Letter>>) {
+        let (sender, receiver) = bounded(MAILBOX);
+        (Mailbox { sender, waker }, receiver)
+    }
+
+    /// Sends a letter from a thread that is no shard; waits while the mailbox is full. `false` if the shard has ended.
+    pub fn post(&self, letter: Letter) -> bool {
+        self.sender.send(vec![letter]).is_ok() && self.waker.wake().is_ok()
+    }
+}
+
+/// One shard's outgoing mail.
+pub(crate) struct Post {
+    me: ShardId,
+    boxes: Vec<Mailbox>,
+    /// What goes to each shard at the end of the turn.
+    collected: Vec<Vec<Letter>>,
+    /// What did not fit into a mailbox, oldest first, for each shard.
+    waiting: Vec<VecDeque<Vec<Letter>>>,
+}
+
+impl Post {
+    /// The outgoing mail of the shard `me`.
+    pub fn new(me: ShardId, boxes: Vec<Mailbox>) -> Post {
+        let collected = boxes.iter().map(|_| Vec::new()).collect();
+        let waiting = boxes.iter().map(|_| VecDeque::new()).collect();
+        Post { me, boxes, collected, waiting }
+    }
+
+    /// Sends a letter at the end of the turn, to this shard itself as well.
+    pub fn send(&mut self, to: ShardId, letter: Letter) {
+        if let Some(letters) = self.collected.get_mut(usize::from(to.0)) {
+            letters.push(letter);
+        }
+    }
+
+    /// Takes the letters to this shard itself.
+    pub fn own(&mut self) -> Vec<Letter> {
+        std::mem::take(&mut self.collected[usize::from(self.me.0)])
+    }
+
+    /// Whether there are letters to this shard itself.
+    pub fn has_own(&self) -> bool {
+        !self.collected[usize::from(self.me.0)].is_empty()
+    }
+
+    /// Whether some mailbox was full.
+    pub fn is_congested(&self) -> bool {
+        self.waiting.iter().any(|waiting| !waiting.is_empty())
+    }
+
+    /// Hands over what was collected.
+    pub fn flush(&mut self) {
+        for to in 0..self.boxes.len() {
+            if to == usize::from(self.me.0) {
+                continue;
+            }
+            if !self.collected[to].is_empty() {
+                self.waiting[to].push_back(std::mem::take(&mut self.collected[to]));
+            }
+            self.hand_over(to);
+        }
+    }
+
+    /// Puts as many pieces into a mailbox as fit. A shard that has ended takes everything and does nothing with it.
+    fn hand_over(&mut self, to: usize) {
+        let mut sent = false;
+        while let Some(letters) = self.waiting[to].pop_front() {
+            match self.boxes[to].sender.try_send(letters) {
+                Ok(()) => sent = true,
+                Err(TrySendError::Full(letters)) => {
+                    self.waiting[to].push_front(letters);
+                    break;
+                }
+                Err(TrySendError::Disconnected(_)) => self.waiting[to].clear(),
+            }
+        }
+        if sent && let Err(error) = self.boxes[to].waker.wake() {
+            tracing::error!(shard = to, %error, "can't wake a shard");
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! The connections of a shard, by small numbers that are used again.
+
+use super::connection::Connection;
+use super::registry::ConnectionId;
+use maple_core::engine::ShardId;
+
+/// A table of connections.
+pub(super) struct Slots {
+    shard: ShardId,
+    slots: Vec<(u64, Option<Box<Connection>>)>,
+    free: Vec<usize>,
+}
+
+impl Slots {
+    pub fn new(shard: ShardId) -> Slots {
+        Slots { shard, slots: Vec::new(), free: Vec::new() }
+    }
+
+    /// A place for one more connection; [`Slots::put`] fills it.
+    pub fn reserve(&mut self) -> ConnectionId {
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.slots.push((0, None));
+            self.slots.len() - 1
+        });
+        ConnectionId { shard: self.shard, slot, generation: self.slots[slot].0 }
+    }
+
+    pub fn put(&mut self, connection: Connection) {
+        let slot = connection.id.slot;
+        self.slots[slot].1 = Some(Box::new(connection));
+    }
+
+    pub fn get(&mut self, slot: usize) -> Option<&mut Connection> {
+        self.slots.get_mut(slot)?.1.as_deref_mut()
+    }
+
+    /// The connection with this id, if it is still that one.
+    pub fn get_exactly(&mut self, id: ConnectionId) -> Option<&mut Connection> {
+        self.get(id.slot).filter(|connection| connection.id == id)
+    }
+
+    /// Takes a connection out; its place is used again, under another generation.
+    pub fn remove(&mut self, slot: usize) -> Option<Box<Connection>> {
+        let (generation, place) = self.slots.get_mut(slot)?;
+        let connection = place.take()?;
+        *generation += 1;
+        self.free.push(slot);
+        Some(connection)
+    }
+
+    /// All connections, by place.
+    pub fn iter(&self) -> impl Iterator<Item = &Connection> {
+        self.slots.iter().filter_map(|(_, connection)| connection.as_deref())
+    }
+}

@@ -1,0 +1,275 @@
+//! A shard's sockets: accepting, reading, writing, closing.
+
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use maple_core::engine::Time;
+use mio::net::{TcpListener, TcpStream};
+use mio::{Interest, Token};
+
+use super::connection::{Connection, LINGER, Life, ReadResult};
+use super::post::Letter;
+use super::{FIRST_CONNECTION, FIRST_LISTENER, Shard};
+use crate::session::{CloseReason, Session};
+use crate::time::after;
+
+/// Most connections accepted in one turn.
+const ACCEPT_SHARE: usize = 64;
+/// How long accepting rests when the system is out of descriptors.
+const ACCEPT_REST: Duration = Duration::from_millis(100);
+
+/// The listening sockets of the shard that accepts for all.
+pub(super) struct Listeners {
+    sockets: Vec<TcpListener>,
+    /// Whether there may be connections to accept.
+    ready: bool,
+    /// Until when accepting rests.
+    rest: Option<Time>,
+}
+
+impl Listeners {
+    pub fn new(mut sockets: Vec<TcpListener>, registry: &mio::Registry) -> io::Result<Listeners> {
+        for (i, socket) in sockets.iter_mut().enumerate() {
+            registry.register(socket, Token(FIRST_LISTENER + i), Interest::READABLE)?;
+        }
+        Ok(Listeners { ready: false, sockets, rest: None })
+    }
+
+    /// Whether there may be connections to accept now.
+    pub fn are_ready(&self) -> bool {
+        self.ready && self.rest.is_none()
+    }
+
+    /// When accepting goes on after a rest.
+    pub fn deadline(&self) -> Option<Time> {
+        self.rest
+    }
+
+    /// The next connection.
+    fn accept(&mut self) -> io::Result<Option<(TcpStream, SocketAddr)>> {
+        for socket in &self.sockets {
+            match socket.accept() {
+                Ok(accepted) => return Ok(Some(accepted)),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                // The peer went before it was accepted.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        self.ready = false;
+        Ok(None)
+    }
+}
+
+impl Shard {
+    /// Remembers what a socket is ready for.
+    pub(super) fn note_ready(&mut self, event: &mio::event::Event) {
+        let Some(slot) = event.token().0.checked_sub(FIRST_CONNECTION) else {
+            self.listeners.ready |= event.token().0 >= FIRST_LISTENER;
+            return;
+        };
+        let Some(connection) = self.connections.get(slot) else { return };
+        if event.is_readable() || event.is_read_closed() || event.is_error() {
+            connection.readable = true;
+            connection.read_closed |= event.is_read_closed() || event.is_error();
+            self.want_read(slot);
+        }
+        if event.is_writable() {
+            self.want_write(slot);
+        }
+    }
+
+    /// Accepts a bounded number of connections and gives each to the shard that has fewest.
+    pub(super) fn accept(&mut self, now: Time) {
+        self.listeners.rest.take_if(|rest| *rest <= now);
+        if !self.listeners.are_ready() {
+            return;
+        }
+        for _ in 0..ACCEPT_SHARE {
+            match self.listeners.accept() {
+                Ok(Some((socket, peer))) => {
+                    self.counters.of_connections += 1;
+                    let to = self.registry.least_loaded();
+                    if to == self.id {
+                        self.adopt(now, socket, peer);
+                    } else {
+                        self.post.send(to, Letter::Connection(socket, peer));
+                    }
+                }
+                Ok(None) => return,
+                Err(error) => {
+                    tracing::error!(%error, "can't accept connections; trying again every {ACCEPT_REST:?}");
+                    self.listeners.rest = Some(after(now, ACCEPT_REST));
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Serves a new connection.
+    pub(super) fn adopt(&mut self, now: Time, mut socket: TcpStream, peer: SocketAddr) {
+        let id = self.connections.reserve();
+        let registered = socket.set_nodelay(true).and_then(|()| {
+            let token = Token(FIRST_CONNECTION + id.slot);
+            self.poll.registry().register(&mut socket, token, Interest::READABLE | Interest::WRITABLE)
+        });
+        let session = Session::new(now, self.deadlines, &mut self.outputs);
+        self.connections.put(Connection::new(id, socket, peer, session));
+        self.act(now, id.slot);
+        self.want_read(id.slot);
+        if let Err(error) = registered {
+            self.close(now, id.slot, CloseReason::Io(error.kind()));
+        }
+    }
+
+    /// Reads each socket that is ready once.
+    pub(super) fn read_sockets(&mut self, now: Time) {
+        if self.post.is_congested() {
+            return;
+        }
+        for _ in 0..self.to_read.len() {
+            let Some(slot) = self.to_read.pop_front() else { break };
+            if let Some(connection) = self.connections.get(slot) {
+                connection.queued_to_read = false;
+                self.read(now, slot);
+            }
+        }
+    }
+
+    fn read(&mut self, now: Time, slot: usize) {
+        let Some(connection) = self.connections.get(slot) else { return };
+        if connection.paused || !connection.readable {
+            return;
+        }
+        match connection.read(now, &mut self.buffer, &mut self.outputs) {
+            Ok(ReadResult::Some { bytes, messages }) => {
+                self.counters.of_bytes_in += bytes as u64;
+                self.counters.of_messages_in += messages as u64;
+            }
+            Ok(ReadResult::Nothing) => {}
+            Err(error) => {
+                let reason = connection.reason(&error);
+                return self.gone(now, slot, reason);
+            }
+        }
+        self.act(now, slot);
+        self.want_read(slot);
+    }
+
+    /// Writes what waits for each socket, once.
+    pub(super) fn write_sockets(&mut self, now: Time) {
+        let mut slots = std::mem::take(&mut self.to_write);
+        for slot in slots.drain(..) {
+            self.write(now, slot);
+        }
+        // Closing a connection while others are written may have asked for more writes.
+        slots.append(&mut self.to_write);
+        self.to_write = slots;
+    }
+
+    fn write(&mut self, now: Time, slot: usize) {
+        let Some(connection) = self.connections.get(slot) else { return };
+        connection.queued_to_write = false;
+        let waited = connection.outbox.len();
+        let taken = match connection.outbox.write_to(&connection.socket) {
+            Ok(taken) => taken,
+            Err(error) => return self.gone(now, slot, CloseReason::Io(error.kind())),
+        };
+        self.counters.of_bytes_out += taken as u64;
+        match &mut connection.life {
+            Life::Open { session, .. } if taken > 0 && connection.paused => session.on_progress(now),
+            Life::Lingering(_) if waited > 0 && connection.outbox.is_empty() => connection.close_writing(),
+            _ => {}
+        }
+        self.limit(now, slot);
+    }
+
+    /// Stops or resumes reading by what waits to be written, and cuts off a switch that does not read at all.
+    fn limit(&mut self, now: Time, slot: usize) {
+        let Some(connection) = self.connections.get(slot) else { return };
+        let waiting = connection.outbox.len();
+        if waiting > self.limits.cut_off {
+            return self.gone(now, slot, CloseReason::NotReading(waiting));
+        }
+        if !connection.paused && waiting > self.limits.pause {
+            connection.paused = true;
+            self.counters.of_paused += 1;
+        } else if connection.paused && waiting <= self.limits.pause / 2 {
+            connection.paused = false;
+            self.want_read(slot);
+        }
+    }
+
+    /// Puts a connection into the list of those to read, if there is anything to read.
+    fn want_read(&mut self, slot: usize) {
+        if let Some(connection) = self.connections.get(slot)
+            && connection.readable
+            && !connection.paused
+            && !std::mem::replace(&mut connection.queued_to_read, true)
+        {
+            self.to_read.push_back(slot);
+        }
+    }
+
+    /// Puts a connection into the list of those to write.
+    pub(super) fn want_write(&mut self, slot: usize) {
+        if let Some(connection) = self.connections.get(slot)
+            && !connection.outbox.is_empty()
+            && !std::mem::replace(&mut connection.queued_to_write, true)
+        {
+            self.to_write.push(slot);
+        }
+    }
+
+    /// Ends a connection. What waits for the switch is still sent.
+    pub(super) fn close(&mut self, now: Time, slot: usize, reason: CloseReason) {
+        self.leave(now, slot, reason);
+        let Some(connection) = self.connections.get(slot) else { return };
+        connection.linger(after(now, LINGER));
+        connection.paused = false;
+        self.want_write(slot);
+        self.want_read(slot);
+        self.arm(slot);
+    }
+
+    /// Ends a connection whose socket is of no use any more.
+    fn gone(&mut self, now: Time, slot: usize, reason: CloseReason) {
+        self.leave(now, slot, reason);
+        self.remove(slot);
+    }
+
+    fn remove(&mut self, slot: usize) {
+        let Some(mut connection) = self.connections.remove(slot) else { return };
+        if let Err(error) = self.poll.registry().deregister(&mut connection.socket) {
+            tracing::debug!(peer = %connection.peer, %error, "can't deregister a socket");
+        }
+        self.registry.unload(self.id);
+    }
+
+    /// A connection's timer fired.
+    pub(super) fn connection_due(&mut self, now: Time, slot: usize, time: Time) {
+        let Some(connection) = self.connections.get(slot) else { return };
+        if connection.timer != Some(time) {
+            return;
+        }
+        connection.timer = None;
+        match &mut connection.life {
+            Life::Open { session, .. } => {
+                session.on_timer(now, &mut self.outputs);
+                self.act(now, slot);
+            }
+            Life::Lingering(until) if *until <= now => self.remove(slot),
+            Life::Lingering(_) => self.arm(slot),
+        }
+    }
+
+    /// Ends all connections, at the shard's own end.
+    pub(super) fn close_all(&mut self) {
+        let now = self.clock.now();
+        let slots: Vec<usize> = self.connections.iter().map(|connection| connection.id.slot).collect();
+        for slot in slots {
+            self.gone(now, slot, CloseReason::Stopping);
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! The clock: nanoseconds since the controller started, the same on all shards.
+
+use std::time::{Duration, Instant};
+
+use maple_core::engine::Time;
+
+/// Reads the time. Every shard has a copy with the same beginning.
+#[derive(Clone, Copy, Debug)]
+pub struct Clock {
+    start: Instant,
+}
+
+impl Clock {
+    /// A clock that begins now.
+    pub fn start() -> Clock {
+        Clock { start: Instant::now() }
+    }
+
+    /// The time now.
+    pub fn now(&self) -> Time {
+        Time(self.start.elapsed().as_nanos() as u64)
+    }
+}
+
+/// The time this long after `time`.
+pub fn after(time: Time, duration: Duration) -> Time {
+    Time(time.0.saturating_add(duration.as_nanos() as u64))
+}
+
+/// How long it is from `now` to `time`; zero if that is past.
+pub fn until(now: Time, time: Time) -> Duration {
+    Duration::from_nanos(time.0.saturating_sub(now.0))
+}
