@@ -13,7 +13,7 @@ pub struct Constraint {
     pub field: Field,
     /// The value, zero outside the mask.
     pub value: u128,
-    /// The bits that count; never zero.
+    /// The bits that count. Zero only where a message came in so; it asks no more than that the packet has the field.
     pub mask: u128,
 }
 

@@ -1,7 +1,7 @@
 //! Actions of both versions (1.0 §5.2.4, 1.3 §7.2.5).
 
 use super::Version;
-use super::bytes::{Elements, Layout, Put, exactly, number, u16_at, u32_at, unsupported};
+use super::bytes::{Elements, Layout, Put, exactly, number, padded, u16_at, u32_at, unsupported};
 use super::oxm::{self, OxmView};
 use crate::error::{Error, Result};
 use crate::field::Field;
@@ -155,6 +155,7 @@ impl<'a> ActionView<'a> {
 /// The set-field action of 1.3 with this body; `None` for fields that are not known, and for masks, which 1.3 has not.
 fn set_field(body: &[u8]) -> Result<Option<Action>> {
     let entry = OxmView::first(body)?;
+    exactly("set-field", body, padded(offset::BODY + entry.len()) - offset::BODY)?;
     let exact = entry.constraint().filter(|_| !entry.has_mask());
     Ok(exact.map(Action::SetField))
 }
@@ -404,7 +405,9 @@ mod tests {
         for length in [0, 4, 7, 9, 24] {
             assert!(parse_list(Version::Of13, &[0, 24, 0, length, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]).is_err());
         }
-        // An output of 8 bytes in 1.3, one of 16 in 1.0.
+        // A set-field with 8 bytes too many; an output of 8 bytes in 1.3, one of 16 in 1.0.
+        let set_field = [0, 25, 0, 24, 0x80, 0, 0x0a, 2, 8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+        assert!(parse_list(Version::Of13, &set_field).is_err());
         assert!(parse_list(Version::Of13, &[0, 0, 0, 8, 0, 0, 0, 1]).is_err());
         assert!(parse_list(Version::Of10, &[0, 0, 0, 16, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]).is_err());
     }

@@ -41,6 +41,11 @@ impl<'a> OxmView<'a> {
         }
     }
 
+    /// Bytes that the entry takes, header included; 4 or more.
+    pub(super) fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
     /// Class (16 bits), field (7 bits), has-mask (1 bit) and payload length (8 bits).
     pub fn header(&self) -> u32 {
         u32_at(self.bytes, offset::HEADER)

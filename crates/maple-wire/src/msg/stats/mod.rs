@@ -252,7 +252,10 @@ impl StatsRequest {
 
     /// Appends what stands behind the header.
     pub fn emit(&self, version: Version, out: &mut Vec<u8>) -> Result<()> {
-        emit_start(self.body.kind(), self.flags, version, out)?;
+        if !matches!(self.body, RequestBody::Unknown { .. }) {
+            check_kind(self.body.kind(), version)?;
+        }
+        emit_start(self.body.kind(), self.flags, version, out);
         self.body.emit(version, out)
     }
 }
@@ -347,7 +350,10 @@ impl StatsReply {
 
     /// Appends what stands behind the header.
     pub fn emit(&self, version: Version, out: &mut Vec<u8>) -> Result<()> {
-        emit_start(self.body.kind(), self.flags, version, out)?;
+        if !matches!(self.body, ReplyBody::Unknown { .. }) {
+            check_kind(self.body.kind(), version)?;
+        }
+        emit_start(self.body.kind(), self.flags, version, out);
         self.body.emit(version, out)
     }
 }
@@ -425,15 +431,17 @@ impl ReplyBody {
     }
 }
 
-/// Appends kind and flags. Kinds that 1.0 does not have are refused, except unknown ones, which are kept as they came.
-fn emit_start(kind: u16, flags: u16, version: Version, out: &mut Vec<u8>) -> Result<()> {
-    if version == Version::Of10 && (kind::GROUP..=kind::PORT_DESC).contains(&kind) {
-        return unsupported(version, format!("statistics of kind {kind}"));
-    }
+/// Refuses the kinds of statistics that 1.0 does not have.
+fn check_kind(kind: u16, version: Version) -> Result<()> {
+    let missing = version == Version::Of10 && (kind::GROUP..=kind::PORT_DESC).contains(&kind);
+    if missing { unsupported(version, format!("statistics of kind {kind}")) } else { Ok(()) }
+}
+
+/// Appends kind and flags.
+fn emit_start(kind: u16, flags: u16, version: Version, out: &mut Vec<u8>) {
     out.put_u16(kind);
     out.put_u16(flags);
     out.put_zeros(if version == Version::Of10 { 0 } else { offset::BODY_13 - offset::BODY_10 });
-    Ok(())
 }
 
 fn emit_experimenter(id: u32, body: &[u8], version: Version, out: &mut Vec<u8>) -> Result<()> {
@@ -526,5 +534,6 @@ mod tests {
         let bytes = hex("01 11 000e 00000001 000d 0000 abcd");
         let (_, reply) = Message::decode(&bytes).unwrap();
         assert!(matches!(reply, Message::StatsReply(StatsReply { body: ReplyBody::Unknown { kind: 13, .. }, .. })));
+        check(Version::Of10, "01 11 000e 00000001 000d 0000 abcd", reply);
     }
 }

@@ -1,0 +1,5 @@
+//! OpenFlow 1.3 messages.
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| maple_fuzz::entry::message(maple_wire::Version::Of13, data));

@@ -1,0 +1,5 @@
+//! Frames.
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| maple_fuzz::entry::packet(data));
