@@ -134,3 +134,77 @@ fn of10_can_say(constraint: &Constraint, all: &[Constraint]) -> bool {
         _ => true,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use maple_wire::Dpid;
+
+    use super::*;
+
+    fn capabilities(version: Version) -> Capabilities {
+        let features = Features {
+            dpid: Dpid(1),
+            n_buffers: 0,
+            n_tables: 0,
+            auxiliary_id: 0,
+            capabilities: 0,
+            actions: 0,
+            ports: Vec::new(),
+        };
+        Capabilities::of(version, &features)
+    }
+
+    fn eth_type(value: u128) -> Constraint {
+        Constraint::exact(Field::EthType, value)
+    }
+
+    #[test]
+    fn of10_transport_fields_mean_ipv4() {
+        let tcp = |eth_type| vec![eth_type, Constraint::exact(Field::IpProto, 6), Constraint::exact(Field::TcpDst, 22)];
+        let of10 = capabilities(Version::Of10);
+        assert!(of10.can_match_all(&tcp(eth_type(0x800))));
+        assert!(!of10.can_match_all(&tcp(eth_type(0x86dd))));
+        assert!(of10.can_match_all(&[eth_type(0x86dd)]));
+        assert!(capabilities(Version::Of13).can_match_all(&tcp(eth_type(0x86dd))));
+    }
+
+    #[test]
+    fn of10_takes_prefixes_of_addresses_and_no_other_mask() {
+        let masked = |mask| [eth_type(0x800), Constraint::masked(Field::Ipv4Src, 0x0a000000, mask)];
+        let of10 = capabilities(Version::Of10);
+        assert!(of10.can_match_all(&masked(0xff000000)));
+        assert!(!of10.can_match_all(&masked(0xff0000ff)));
+        assert!(!of10.can_match_all(&[Constraint::masked(Field::EthDst, 1 << 40, 1 << 40)]));
+        assert!(capabilities(Version::Of13).can_match_all(&masked(0xff0000ff)));
+    }
+
+    #[test]
+    fn of10_names_only_operations_and_ports_that_its_bits_hold() {
+        let of10 = capabilities(Version::Of10);
+        let arp = |op| [eth_type(0x806), Constraint::exact(Field::ArpOp, op)];
+        assert_eq!([0, 1, 255, 256].map(|op| of10.can_match_all(&arp(op))), [false, true, true, false]);
+        let port = |port| [Constraint::exact(Field::InPort, port)];
+        let ports = [1, 0xfeff, 0xff00, 0xffff_fffe].map(|number| of10.can_match_all(&port(number)));
+        assert_eq!(ports, [true, true, false, true]);
+    }
+
+    #[test]
+    fn a_field_is_matched_only_beside_its_prerequisites() {
+        let of13 = capabilities(Version::Of13);
+        assert!(!of13.can_match_all(&[Constraint::exact(Field::TcpDst, 22)]));
+        assert!(!of13.can_match_all(&[Constraint::exact(Field::VlanPcp, 1)]));
+        let tagged = Constraint::masked(Field::VlanVid, 0x1000, 0x1000);
+        assert!(of13.can_match_all(&[tagged, Constraint::exact(Field::VlanPcp, 1)]));
+    }
+
+    #[test]
+    fn masks_on_ports_are_for_switches_that_say_so() {
+        let all =
+            [eth_type(0x800), Constraint::exact(Field::IpProto, 6), Constraint::masked(Field::TcpDst, 1024, 0xfc00)];
+        let takes = |capabilities: Capabilities| capabilities.can_match_all(&all);
+        assert!(!takes(capabilities(Version::Of13)));
+        assert!(takes(capabilities(Version::Of13).with_masked_ports()));
+        assert!(!takes(capabilities(Version::Of10).with_masked_ports()));
+        assert_eq!(capabilities(Version::Of10).tables, 1, "every switch has a table");
+    }
+}

@@ -11,10 +11,14 @@
 //! # Cost
 //!
 //! Rules come in few mask patterns, however many they are: a question costs the number of patterns, an insertion the
-//! number of views of its own group. Memory is the members times the views of their group.
+//! number of views of its own group. Memory is the members times the views of their group. Groups of few members have
+//! no views: looking at each member is cheaper, and where there are as many patterns as rules that is all there is.
 
 use maple_wire::{Constraint, Field};
 use rustc_hash::FxHashMap;
+
+/// Up to how many members of a group are looked at one by one.
+const FEW: usize = 8;
 
 /// What is kept of the members of a group that look the same.
 pub(super) trait Summary: Copy {
@@ -61,13 +65,19 @@ impl<S: Summary> Overlaps<S> {
         group.members.push((all.to_vec(), summary));
     }
 
-    /// Calls `seen` with a summary of the members of each group that overlap `all`, and whether each of these members
+    /// Calls `seen` with summaries of the members that overlap `all`, and whether each member that is in the summary
     /// takes every packet that `all` takes.
     pub(super) fn overlapping(&mut self, all: &[Constraint], mut seen: impl FnMut(&S, bool)) {
         let asking = self.group_of(all);
         let shape = self.groups[asking].shape.clone();
         let mut values = Vec::with_capacity(all.len());
-        for group in self.groups.iter_mut().filter(|group| !group.members.is_empty()) {
+        for group in &mut self.groups {
+            if group.members.len() <= FEW {
+                for (member, summary) in group.members.iter().filter(|(member, _)| overlap(member, all)) {
+                    seen(summary, covers(member, all));
+                }
+                continue;
+            }
             let view = group.view(asking, &shape);
             let view = &group.views[view];
             view.values(all, &mut values);
@@ -130,6 +140,21 @@ impl<S: Summary> View<S> {
             }
         }
     }
+}
+
+/// Whether a packet can fit both matches: they agree in the bits that both fix.
+fn overlap(a: &[Constraint], b: &[Constraint]) -> bool {
+    let mut rest = b.iter().peekable();
+    a.iter().all(|x| {
+        while rest.next_if(|y| y.field < x.field).is_some() {}
+        rest.peek().is_none_or(|y| y.field != x.field || (x.value ^ y.value) & x.mask & y.mask == 0)
+    })
+}
+
+/// Whether `a`, which overlaps `b`, takes every packet that `b` takes: it fixes no other bits.
+fn covers(a: &[Constraint], b: &[Constraint]) -> bool {
+    let mut rest = b.iter();
+    a.iter().all(|x| rest.find(|y| y.field == x.field).is_some_and(|y| x.mask & y.mask == x.mask))
 }
 
 fn common(a: &Shape, b: &Shape) -> Shape {

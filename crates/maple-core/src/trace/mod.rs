@@ -25,7 +25,7 @@ pub trait Fields {
     /// has no such field.
     fn value(&self, field: Field) -> Option<u128>;
 
-    /// Whether the field's bytes are at hand, so that [`Fields::value`] is what the switch has and not a stand-in.
+    /// Whether the field's bytes are in the frame at hand, so that [`Fields::value`] is no stand-in for them.
     fn is_captured(&self, field: Field) -> bool;
 }
 
@@ -123,7 +123,8 @@ pub struct Trace {
     pub sources: Vec<Option<Source>>,
     /// Whether the run asked for the switch. In an ingress tree that is constant, so no item says it.
     pub read_switch: bool,
-    /// Whether the run asked for a field whose bytes were not captured: what it saw may not be what the switch has.
+    /// Whether the run asked for a field whose bytes are not in the frame, and saw 0 instead. If the frame was cut
+    /// short on its way to the controller, that may not be what the switch has.
     pub short: bool,
 }
 

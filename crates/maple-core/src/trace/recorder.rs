@@ -73,7 +73,7 @@ impl Recorder {
 
     /// Whether the packet has `field` and `field & mask == value & mask`.
     ///
-    /// Bits of `value` outside `mask` don't count; a value wider than the field fits no packet. A mask of 0 asks
+    /// Bits of `value` outside `mask` don't count, but a value wider than the field fits no packet. A mask of 0 asks
     /// whether the field is there.
     pub fn equals<P: Fields + ?Sized>(
         &mut self,
@@ -83,7 +83,7 @@ impl Recorder {
         mask: u128,
         source: Option<Source>,
     ) -> bool {
-        if value & mask & !field.full_mask() != 0 {
+        if value & !field.full_mask() != 0 {
             return false;
         }
         let constraint = Constraint::masked(field, value, mask);
@@ -208,4 +208,108 @@ fn block(field: Field, lo: u128, hi: u128) -> Option<Constraint> {
     let differ = lo ^ hi;
     let aligned = differ & differ.wrapping_add(1) == 0 && lo & differ == 0;
     aligned.then(|| Constraint { field, value: lo, mask: field.full_mask() & !differ })
+}
+
+#[cfg(test)]
+mod tests {
+    use maple_wire::Packet;
+    use maple_wire::packet::Frame;
+
+    use super::*;
+
+    /// An IPv4 packet with TCP from port 1000 to port 22.
+    fn ssh() -> Vec<u8> {
+        let (alice, bob) = ([2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]);
+        Frame::ethernet(bob, alice).ipv4([10, 0, 0, 1], [10, 0, 0, 2]).tcp(1000, 22).build()
+    }
+
+    fn shown(recorder: Recorder) -> Vec<String> {
+        recorder.finish().items.iter().map(|item| item.to_string()).collect()
+    }
+
+    fn read(recorder: &mut Recorder, frame: &[u8], field: Field) -> Option<u128> {
+        recorder.read(&Packet::new(frame, 1), field, field.full_mask(), None)
+    }
+
+    fn is(recorder: &mut Recorder, frame: &[u8], field: Field, value: u128) -> bool {
+        recorder.equals(&Packet::new(frame, 1), field, value, field.full_mask(), None)
+    }
+
+    #[test]
+    fn what_is_known_is_not_recorded_again() {
+        let (frame, mut recorder) = (ssh(), Recorder::new());
+        assert_eq!(read(&mut recorder, &frame, Field::TcpDst), Some(22));
+        assert!(is(&mut recorder, &frame, Field::TcpDst, 22));
+        assert!(!is(&mut recorder, &frame, Field::TcpDst, 80));
+        assert!(!is(&mut recorder, &frame, Field::UdpDst, 22));
+        assert_eq!(read(&mut recorder, &frame, Field::ArpOp), None);
+        assert!(recorder.in_range(&Packet::new(&frame, 1), Field::TcpDst, 1, 1023, None));
+        assert!(recorder.present(&Packet::new(&frame, 1), Field::Ipv4Src, None));
+        assert_eq!(shown(recorder), ["read eth_type=0x800", "read ip_proto=6", "read tcp_dst=22"]);
+    }
+
+    #[test]
+    fn a_test_that_failed_fails_again_and_so_does_what_it_implies() {
+        let (frame, mut recorder) = (ssh(), Recorder::new());
+        let packet = Packet::new(&frame, 1);
+        assert!(!recorder.in_range(&packet, Field::TcpDst, 80, 443, None));
+        assert!(!recorder.in_range(&packet, Field::TcpDst, 80, 443, None));
+        assert!(is(&mut recorder, &frame, Field::IpProto, 6));
+        assert!(!recorder.in_range(&packet, Field::TcpDst, 80, 443, None));
+        assert!(!is(&mut recorder, &frame, Field::EthSrc, 1));
+        assert!(!is(&mut recorder, &frame, Field::EthSrc, 1));
+        let wanted = [
+            "test eth_type=0x800, ip_proto=6, tcp_dst=80..443: no",
+            "test eth_type=0x86dd, ip_proto=6, tcp_dst=80..443: no",
+            "test eth_type=0x800, ip_proto=6: yes",
+            "test eth_src=00:00:00:00:00:01: no",
+        ];
+        assert_eq!(shown(recorder), wanted);
+    }
+
+    #[test]
+    fn values_inside_an_excluded_range_are_known_to_differ() {
+        let (frame, mut recorder) = (ssh(), Recorder::new());
+        let packet = Packet::new(&frame, 1);
+        read(&mut recorder, &frame, Field::IpProto);
+        assert!(!recorder.in_range(&packet, Field::TcpDst, 80, 443, None));
+        assert!(!is(&mut recorder, &frame, Field::TcpDst, 443));
+        assert!(!recorder.in_range(&packet, Field::TcpDst, 444, 65535, None));
+        assert!(recorder.in_range(&packet, Field::TcpDst, 0, 79, None));
+        let items = shown(recorder);
+        assert_eq!(items[2..], ["test tcp_dst=80..443: no", "test tcp_dst=444..65535: no"]);
+    }
+
+    #[test]
+    fn degenerate_questions_are_the_plain_ones_that_they_mean() {
+        let (frame, mut recorder) = (ssh(), Recorder::new());
+        let packet = Packet::new(&frame, 1);
+        assert!(recorder.in_range(&packet, Field::InPort, 0, u128::MAX, None), "every packet has a port");
+        assert!(!is(&mut recorder, &frame, Field::InPort, 1 << 40), "no port is that wide");
+        assert!(!recorder.in_range(&packet, Field::InPort, 5, 4, None), "nothing lies in an empty range");
+        assert!(recorder.trace().items.is_empty());
+        assert!(recorder.equals(&packet, Field::TcpDst, 7, 0, None), "no bit counts, but the field is there");
+        assert!(recorder.in_range(&packet, Field::TcpDst, 22, 22, None));
+        assert!(recorder.in_range(&packet, Field::TcpSrc, 512, 1023, None));
+        let wanted = ["test eth_type=0x800, ip_proto=6: yes", "test tcp_dst=22: yes", "test tcp_src=512/0xfe00: yes"];
+        assert_eq!(shown(recorder), wanted);
+    }
+
+    #[test]
+    fn a_field_beyond_the_captured_bytes_is_0_and_marks_the_trace() {
+        let frame = &ssh()[..34];
+        let mut recorder = Recorder::new();
+        assert_eq!(read(&mut recorder, frame, Field::Ipv4Src), Some(0x0a000001));
+        assert!(!recorder.trace().short);
+        assert_eq!(read(&mut recorder, frame, Field::TcpDst), Some(0));
+        assert!(recorder.finish().short);
+    }
+
+    #[test]
+    fn fields_behind_a_part_that_fails_are_not_missed() {
+        let frame = &ssh()[..14];
+        let mut recorder = Recorder::new();
+        assert!(!is(&mut recorder, frame, Field::ArpOp, 1));
+        assert!(!recorder.finish().short);
+    }
 }
