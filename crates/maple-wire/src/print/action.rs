@@ -118,7 +118,7 @@ impl List {
         match of10_name(version, set.field) {
             Some("mod_nw_tos") => self.put(format_args!("mod_nw_tos:{}", set.value << 2)),
             Some(name) => self.put(format_args!("{name}:{}", Masked(set))),
-            None => self.put(format_args!("set_field:{}->{}", Masked(set), name(set.field))),
+            None => self.put(format_args!("set_field:{}->{}", Masked(set), field_name(set.field))),
         }
     }
 }
@@ -145,7 +145,7 @@ fn of10_name(version: Version, field: Field) -> Option<&'static str> {
 }
 
 /// The name of a field in `set_field`: OXM's, but for those that Open vSwitch calls otherwise.
-fn name(field: Field) -> &'static str {
+pub(super) fn field_name(field: Field) -> &'static str {
     match field {
         Field::IpEcn => "nw_ecn",
         Field::IpProto => "nw_proto",

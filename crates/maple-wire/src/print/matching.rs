@@ -11,19 +11,20 @@ use crate::field::Field;
 use crate::flow::{Constraint, Match, MatchField};
 use crate::msg::Version;
 
-const IPV4: u128 = 0x0800;
-const ARP: u128 = 0x0806;
-const RARP: u128 = 0x8035;
-const MPLS: u128 = 0x8847;
-const MPLS_MULTICAST: u128 = 0x8848;
-const IPV6: u128 = 0x86dd;
+pub(super) const IPV4: u128 = 0x0800;
+pub(super) const ARP: u128 = 0x0806;
+pub(super) const RARP: u128 = 0x8035;
+pub(super) const MPLS: u128 = 0x8847;
+pub(super) const MPLS_MULTICAST: u128 = 0x8848;
+pub(super) const IPV6: u128 = 0x86dd;
 
 /// The match as text: its fields joined by commas, without spaces. Empty for the match that takes everything.
 pub fn matching(version: Version, matching: &Match) -> String {
     let mut out = Fields { text: String::new(), matching };
-    let (word, with_type, with_proto) = out.shorthand();
+    let eth_type = out.exact(Field::EthType);
+    let (word, with_proto) = eth_type.and_then(|kind| shorthand(kind, out.exact(Field::IpProto))).unzip();
     if let Some(word) = word {
-        out.put(format_args!("{word}"));
+        out.put(word);
     }
     out.named("tun_id", Field::TunnelId);
     out.named("metadata", Field::Metadata);
@@ -31,13 +32,34 @@ pub fn matching(version: Version, matching: &Match) -> String {
     out.vlan(version);
     out.named("dl_src", Field::EthSrc);
     out.named("dl_dst", Field::EthDst);
-    if let Some(eth_type) = out.exact(Field::EthType).filter(|_| !with_type) {
+    if let Some(eth_type) = eth_type.filter(|_| word.is_none()) {
         out.put(format_args!("dl_type=0x{eth_type:04x}"));
     }
-    out.network_layer(with_proto);
+    out.network_layer(with_proto == Some(true));
     out.transport_layer();
     out.rest();
     out.text
+}
+
+/// The word for an Ethernet type and an IP protocol, if there is one, and whether it says the protocol too.
+pub(super) fn shorthand(eth_type: u128, proto: Option<u128>) -> Option<(&'static str, bool)> {
+    Some(match (eth_type, proto) {
+        (IPV4, Some(1)) => ("icmp", true),
+        (IPV4, Some(6)) => ("tcp", true),
+        (IPV4, Some(17)) => ("udp", true),
+        (IPV4, Some(132)) => ("sctp", true),
+        (IPV4, _) => ("ip", false),
+        (IPV6, Some(6)) => ("tcp6", true),
+        (IPV6, Some(17)) => ("udp6", true),
+        (IPV6, Some(58)) => ("icmp6", true),
+        (IPV6, Some(132)) => ("sctp6", true),
+        (IPV6, _) => ("ipv6", false),
+        (ARP, _) => ("arp", false),
+        (RARP, _) => ("rarp", false),
+        (MPLS, _) => ("mpls", false),
+        (MPLS_MULTICAST, _) => ("mplsm", false),
+        _ => return None,
+    })
 }
 
 struct Fields<'a> {
@@ -65,30 +87,6 @@ impl Fields<'_> {
         if let Some(constraint) = self.get(field) {
             self.put(format_args!("{name}={}", Masked(&constraint)));
         }
-    }
-
-    /// The word for Ethernet type and IP protocol, and whether it says the one and the other.
-    fn shorthand(&self) -> (Option<&'static str>, bool, bool) {
-        let proto = self.exact(Field::IpProto);
-        let (word, with_proto) = match (self.exact(Field::EthType), proto) {
-            (Some(IPV4), Some(1)) => ("icmp", true),
-            (Some(IPV4), Some(2)) => ("igmp", true),
-            (Some(IPV4), Some(6)) => ("tcp", true),
-            (Some(IPV4), Some(17)) => ("udp", true),
-            (Some(IPV4), Some(132)) => ("sctp", true),
-            (Some(IPV4), _) => ("ip", false),
-            (Some(IPV6), Some(58)) => ("icmp6", true),
-            (Some(IPV6), Some(6)) => ("tcp6", true),
-            (Some(IPV6), Some(17)) => ("udp6", true),
-            (Some(IPV6), Some(132)) => ("sctp6", true),
-            (Some(IPV6), _) => ("ipv6", false),
-            (Some(ARP), _) => ("arp", false),
-            (Some(RARP), _) => ("rarp", false),
-            (Some(MPLS), _) => ("mpls", false),
-            (Some(MPLS_MULTICAST), _) => ("mplsm", false),
-            _ => return (None, false, false),
-        };
-        (Some(word), true, with_proto)
     }
 
     /// The VLAN fields, as the tag control information that they are part of.
@@ -201,7 +199,7 @@ mod tests {
             (0x0800, None, "ip"),
             (0x0800, Some(0), "ip,nw_proto=0"),
             (0x0800, Some(1), "icmp"),
-            (0x0800, Some(2), "igmp"),
+            (0x0800, Some(2), "ip,nw_proto=2"),
             (0x0800, Some(6), "tcp"),
             (0x0800, Some(17), "udp"),
             (0x0800, Some(58), "ip,nw_proto=58"),

@@ -1,22 +1,43 @@
-//! Prints matches, actions, rules and messages in the form of Open vSwitch's `ovs-ofctl`.
+//! Prints messages, rules, matches and actions in the form of Open vSwitch's `ovs-ofctl`.
 //!
-//! Rules are printed as `ovs-ofctl dump-flows --no-stats` prints them ([`FlowLine`], [`flow_line`]).
+//! * [`message`] prints a message as `ovs-ofctl ofp-print` does, but **on one line**: every run of white space in
+//!   what Open vSwitch prints, line ends included, is one space here, and there is none at either end.
+//! * [`flow_line`] and [`FlowLine`] print a rule as `ovs-ofctl dump-flows --no-stats` does.
+//! * [`matching`], [`actions`] and [`instructions`] print the parts of a rule, [`frame`] prints a packet.
 //!
 //! What Open vSwitch has no text for (fields, actions and instructions that it does not support or that nobody
-//! knows) is printed in the same style with OpenFlow's own names, or as numbers and hex.
+//! knows, numbers without a name) is printed in the same style with OpenFlow's own names, or as numbers and hex.
 //!
-//! The text of a match or an action depends on the version that it is for: a VLAN-less packet is
+//! The text of a match or an action depends on the version that it is for: a packet without a VLAN tag is
 //! `vlan_tci=0x0000` in OpenFlow 1.0 and `vlan_tci=0x0000/0x1fff` in 1.3, a new Ethernet source is `mod_dl_src:…` in
 //! 1.0 and `set_field:…->eth_src` in 1.3. So everything here takes a [`Version`].
 
-mod action;
+mod message;
+
+mod control;
+mod flow_mod;
+mod group_meter;
+mod packet;
+mod port;
+mod session;
+mod stats;
+mod table;
+
 mod flow;
+
+mod frame;
+
+mod action;
 mod matching;
+
+mod error_names;
 mod value;
 
 pub use action::{actions, instructions};
 pub use flow::{FlowLine, flow_line};
+pub use frame::frame;
 pub use matching::matching;
+pub use message::{kind_name, message};
 
 #[cfg(doc)]
 use crate::msg::Version;

@@ -28,6 +28,12 @@ impl fmt::Display for HexBytes<'_> {
 /// A hardware address in the low 48 bits.
 pub(super) struct Mac(pub u128);
 
+impl From<[u8; 6]> for Mac {
+    fn from(bytes: [u8; 6]) -> Mac {
+        Mac(bytes.iter().fold(0, |value, byte| value << 8 | u128::from(*byte)))
+    }
+}
+
 impl fmt::Display for Mac {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let b = self.0.to_be_bytes();
@@ -48,6 +54,105 @@ impl fmt::Display for Ipv6 {
         } else {
             write!(f, "{}", Ipv6Addr::from(self.0))
         }
+    }
+}
+
+/// The names of the bits that are set, separated by spaces.
+pub(super) struct BitNames<'a> {
+    /// The bits.
+    pub bits: u32,
+    /// A name for each bit from the lowest on; empty where it has none.
+    pub names: &'a [&'a str],
+    /// What stands for no bit at all.
+    pub zero: &'static str,
+    /// Whether bits without a name are shown, as one hex number behind the names.
+    pub shows_nameless: bool,
+}
+
+impl fmt::Display for BitNames<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut nameless = self.bits;
+        let mut separator = "";
+        for (bit, name) in self.names.iter().enumerate() {
+            if self.bits & 1 << bit != 0 && !name.is_empty() {
+                write!(f, "{separator}{name}")?;
+                nameless &= !(1 << bit);
+                separator = " ";
+            }
+        }
+        if nameless != 0 && self.shows_nameless {
+            return write!(f, "{separator}{nameless:#x}");
+        }
+        f.write_str(if separator.is_empty() { self.zero } else { "" })
+    }
+}
+
+/// Seconds with as many decimals as it takes: none, three, or up to nine.
+pub(super) struct Duration {
+    /// Whole seconds.
+    pub sec: u32,
+    /// Nanoseconds beyond them.
+    pub nsec: u32,
+}
+
+impl fmt::Display for Duration {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.sec)?;
+        if self.nsec == 0 {
+        } else if self.nsec.is_multiple_of(1_000_000) {
+            write!(f, ".{:03}", self.nsec / 1_000_000)?;
+        } else {
+            write!(f, ".{}", format!("{:09}", self.nsec).trim_end_matches('0'))?;
+        }
+        f.write_char('s')
+    }
+}
+
+/// Text of unknown origin: what is not printable ASCII, quotes and backslashes are written as octal escapes.
+pub(super) struct Printable<'a>(pub &'a [u8]);
+
+impl fmt::Display for Printable<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| match byte {
+            b'"' | b'\\' => write!(f, "\\{byte:03o}"),
+            b' '..=b'~' => f.write_char(char::from(*byte)),
+            _ => write!(f, "\\{byte:03o}"),
+        })
+    }
+}
+
+/// A name from a switch: as it is, but for what is not printable ASCII and backslashes, which are octal escapes.
+pub(super) struct Text<'a>(pub &'a [u8]);
+
+impl fmt::Display for Text<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| match byte {
+            b'\\' => f.write_str("\\134"),
+            b' '..=b'~' => f.write_char(char::from(*byte)),
+            _ => write!(f, "\\{byte:03o}"),
+        })
+    }
+}
+
+/// Lines of sixteen bytes: offset, hex, and what is printable.
+pub(super) struct HexDump<'a>(pub &'a [u8]);
+
+impl fmt::Display for HexDump<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (row, line) in self.0.chunks(16).enumerate() {
+            write!(f, "{:08x} ", row * 16)?;
+            for at in 0..16 {
+                let separator = if at == 8 && line.len() >= 8 { '-' } else { ' ' };
+                match line.get(at) {
+                    Some(byte) => write!(f, "{separator}{byte:02x}")?,
+                    None => write!(f, "{separator}  ")?,
+                }
+            }
+            let text = |byte: &u8| if (b' '..=b'~').contains(byte) { char::from(*byte) } else { '.' };
+            let text: String = line.iter().map(text).collect();
+            writeln!(f, " |{text:16}|")?;
+        }
+        Ok(())
     }
 }
 

@@ -1,0 +1,135 @@
+//! From a captured packet to the TCP segment in it.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+const ETH_TYPE_IPV4: u16 = 0x0800;
+const ETH_TYPE_IPV6: u16 = 0x86dd;
+const PROTO_TCP: u8 = 6;
+
+/// What captured packets start with (the tcpdump project's link-layer header types).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum LinkType {
+    Ethernet,
+    /// An IPv4 or IPv6 header.
+    RawIp,
+    /// Linux cooked capture, version 1.
+    LinuxCooked,
+    /// Linux cooked capture, version 2.
+    LinuxCooked2,
+    /// Four bytes of address family in the capturing host's byte order.
+    Loopback,
+}
+
+impl LinkType {
+    pub(super) fn from_number(number: u32) -> Option<LinkType> {
+        match number {
+            0 | 108 => Some(LinkType::Loopback),
+            1 => Some(LinkType::Ethernet),
+            12 | 14 | 101 | 228 | 229 => Some(LinkType::RawIp),
+            113 => Some(LinkType::LinuxCooked),
+            276 => Some(LinkType::LinuxCooked2),
+            _ => None,
+        }
+    }
+}
+
+/// A TCP segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Segment<'a> {
+    pub from: SocketAddr,
+    pub to: SocketAddr,
+    /// Sequence number of the first byte of `data`, or of the SYN.
+    pub sequence: u32,
+    pub syn: bool,
+    pub data: &'a [u8],
+}
+
+impl<'a> Segment<'a> {
+    /// The TCP segment in a captured packet, if there is one.
+    pub(super) fn find(link_type: LinkType, packet: &'a [u8]) -> Option<Segment<'a>> {
+        match link_type {
+            LinkType::Ethernet => Segment::behind_type(packet, 12),
+            LinkType::LinuxCooked => Segment::behind_type(packet, 14),
+            LinkType::LinuxCooked2 => Segment::in_ip(u16_at(packet, 0)?, packet.get(20..)?),
+            LinkType::RawIp => Segment::in_raw_ip(packet),
+            LinkType::Loopback => Segment::in_raw_ip(packet.get(4..)?),
+        }
+    }
+
+    /// The segment in a packet that has an Ethernet type at `at`, and maybe VLAN tags behind it.
+    fn behind_type(packet: &'a [u8], mut at: usize) -> Option<Segment<'a>> {
+        while matches!(u16_at(packet, at)?, 0x8100 | 0x88a8) {
+            at += 4;
+        }
+        Segment::in_ip(u16_at(packet, at)?, packet.get(at + 2..)?)
+    }
+
+    fn in_raw_ip(packet: &'a [u8]) -> Option<Segment<'a>> {
+        match packet.first()? >> 4 {
+            4 => Segment::in_ipv4(packet),
+            6 => Segment::in_ipv6(packet),
+            _ => None,
+        }
+    }
+
+    fn in_ip(eth_type: u16, packet: &'a [u8]) -> Option<Segment<'a>> {
+        match eth_type {
+            ETH_TYPE_IPV4 => Segment::in_ipv4(packet),
+            ETH_TYPE_IPV6 => Segment::in_ipv6(packet),
+            _ => None,
+        }
+    }
+
+    /// Fragments are left out: controllers' connections do not have them.
+    fn in_ipv4(packet: &'a [u8]) -> Option<Segment<'a>> {
+        let header_len = usize::from(packet.first()? & 0xf) * 4;
+        let fragment = u16_at(packet, 6)? & 0x3fff;
+        if header_len < 20 || fragment != 0 || *packet.get(9)? != PROTO_TCP {
+            return None;
+        }
+        let address = |at: usize| Some(IpAddr::from(Ipv4Addr::from(*packet.get(at..)?.first_chunk::<4>()?)));
+        // Segmentation offload leaves a total length of 0.
+        let end = match usize::from(u16_at(packet, 2)?) {
+            0 => packet.len(),
+            total => total.min(packet.len()),
+        };
+        Segment::in_tcp(address(12)?, address(16)?, packet.get(header_len..end)?)
+    }
+
+    fn in_ipv6(packet: &'a [u8]) -> Option<Segment<'a>> {
+        let address = |at: usize| Some(IpAddr::from(Ipv6Addr::from(*packet.get(at..)?.first_chunk::<16>()?)));
+        let end = match usize::from(u16_at(packet, 4)?) {
+            0 => packet.len(),
+            payload => (40 + payload).min(packet.len()),
+        };
+        let (mut next, mut at) = (*packet.get(6)?, 40);
+        // Hop-by-hop options, routing, destination options.
+        while matches!(next, 0 | 43 | 60) {
+            next = *packet.get(at)?;
+            at += (usize::from(*packet.get(at + 1)?) + 1) * 8;
+        }
+        if next != PROTO_TCP {
+            return None;
+        }
+        Segment::in_tcp(address(8)?, address(24)?, packet.get(at..end)?)
+    }
+
+    fn in_tcp(from: IpAddr, to: IpAddr, tcp: &'a [u8]) -> Option<Segment<'a>> {
+        let header_len = usize::from(*tcp.get(12)? >> 4) * 4;
+        let sequence = u32::from_be_bytes(*tcp.get(4..)?.first_chunk()?);
+        if header_len < 20 {
+            return None;
+        }
+        Some(Segment {
+            from: SocketAddr::new(from, u16_at(tcp, 0)?),
+            to: SocketAddr::new(to, u16_at(tcp, 2)?),
+            sequence,
+            syn: *tcp.get(13)? & 2 != 0,
+            data: tcp.get(header_len..)?,
+        })
+    }
+}
+
+fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
+    bytes.get(at..)?.first_chunk().map(|b| u16::from_be_bytes(*b))
+}

@@ -1,0 +1,73 @@
+//! Messages in their printed form: the project's own vectors, and `ovs-ofctl ofp-print` as an oracle.
+//!
+//! The texts of the vectors are those of Open vSwitch 3.1; where it is installed the tests ask it again.
+
+mod print {
+    pub mod corpus;
+    pub mod generated;
+    pub mod oracle;
+}
+
+use maple_wire::{Message, print as wire_print};
+
+use print::oracle;
+
+/// Messages in hex, and below each the text that both print.
+const VECTORS: &str = include_str!("print/vectors.txt");
+
+/// Messages that Open vSwitch prints in another way: a reason, hex, our text, its text.
+const DIFFERENCES: &str = include_str!("print/differences.txt");
+
+fn paragraphs(file: &str) -> impl Iterator<Item = Vec<&str>> {
+    file.split("\n\n").map(|text| text.lines().collect::<Vec<_>>()).filter(|lines| !lines.is_empty())
+}
+
+fn unhex(text: &str) -> Vec<u8> {
+    (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).expect("hex")).collect()
+}
+
+fn printed(bytes: &[u8]) -> String {
+    match Message::decode(bytes) {
+        Ok((header, message)) => wire_print::message(&header, &message),
+        Err(error) => format!("error: {error}"),
+    }
+}
+
+/// Compares texts and fails with all that differ.
+fn check_all(cases: impl Iterator<Item = (String, String, String)>) {
+    let mut count = 0;
+    let mut wrong = Vec::new();
+    for (name, is, should) in cases {
+        count += 1;
+        if is != should {
+            wrong.push(format!("{name}\n    is {is}\nshould {should}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}\n{} of {count} differ", wrong.join("\n"), wrong.len());
+    assert!(count > 0, "no cases");
+}
+
+#[test]
+fn every_vector_is_printed_as_open_vswitch_prints_it() {
+    check_all(paragraphs(VECTORS).map(|v| (v[0].to_owned(), printed(&unhex(v[0])), v[1].to_owned())));
+}
+
+#[test]
+fn the_known_differences_are_as_they_are_listed() {
+    check_all(paragraphs(DIFFERENCES).map(|v| (v[0].to_owned(), printed(&unhex(v[1])), v[2].to_owned())));
+    for lines in paragraphs(DIFFERENCES) {
+        assert!(lines[0].starts_with("# ") && lines[2] != lines[3], "{}", lines[0]);
+    }
+}
+
+#[test]
+fn open_vswitch_prints_the_vectors_and_the_differences_as_they_are_listed() {
+    if !oracle::is_there() {
+        return;
+    }
+    let vectors = paragraphs(VECTORS).map(|v| (v[0], v[1]));
+    let differences = paragraphs(DIFFERENCES).map(|v| (v[1], v[3]));
+    check_all(
+        vectors.chain(differences).map(|(hex, text)| (hex.to_owned(), oracle::text(&unhex(hex)), text.to_owned())),
+    );
+}

@@ -1,0 +1,26 @@
+//! `ovs-ofctl ofp-print`, with its white space made one space.
+
+use std::process::Command;
+
+/// Whether Open vSwitch 3.1 is installed; says so where it is not.
+pub fn is_there() -> bool {
+    let version = Command::new("ovs-ofctl").arg("--version").output();
+    let found = version.is_ok_and(|output| String::from_utf8_lossy(&output.stdout).contains("(Open vSwitch) 3.1"));
+    if !found {
+        eprintln!("SKIPPED: there is no ovs-ofctl of Open vSwitch 3.1 to compare with");
+    }
+    found
+}
+
+/// What Open vSwitch prints for a message.
+pub fn text(message: &[u8]) -> String {
+    let hex: String = message.iter().map(|byte| format!("{byte:02x}")).collect();
+    let output = Command::new("ovs-ofctl").args(["ofp-print", &hex]).output().expect("ovs-ofctl runs");
+    let text = String::from_utf8_lossy(&output.stdout);
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Whether it could not read the message.
+pub fn refuses(text: &str) -> bool {
+    text.contains("***decode error")
+}
