@@ -51,9 +51,8 @@ mod wildcard {
     pub const NW_DST_SHIFT: u32 = 14;
     pub const DL_VLAN_PCP: u32 = 1 << 20;
     pub const NW_TOS: u32 = 1 << 21;
-    pub const ALL: u32 = (1 << 22) - 1;
-    /// All, with 32 for the wildcarded bits of an address, as switches write it.
-    pub const ALL_32: u32 = ALL & !(31 << NW_SRC_SHIFT) & !(31 << NW_DST_SHIFT);
+    /// All, with 32 for the wildcarded bits of an address, as Open vSwitch writes it. (`OFPFW_ALL` has 63 there.)
+    pub const ALL: u32 = ((1 << 22) - 1) & !(31 << NW_SRC_SHIFT) & !(31 << NW_DST_SHIFT);
 }
 
 /// `OFPMT_OXM`.
@@ -257,15 +256,12 @@ struct Of10Writer<'a> {
 
 impl Of10Writer<'_> {
     fn write(matching: &Match) -> Result<[u8; offset10::END]> {
-        let mut writer = Of10Writer { matching, wildcards: wildcard::ALL_32, bytes: [0; offset10::END] };
+        let mut writer = Of10Writer { matching, wildcards: wildcard::ALL, bytes: [0; offset10::END] };
         for entry in &matching.fields {
             match entry {
                 MatchField::Known(constraint) => writer.constraint(constraint)?,
                 MatchField::Unknown { header, .. } => return refuse(format!("a match on OXM {header:#010x}")),
             }
-        }
-        if matching.fields.is_empty() {
-            writer.wildcards = wildcard::ALL;
         }
         let wildcards = writer.wildcards;
         writer.put(offset10::WILDCARDS, &wildcards.to_be_bytes());
@@ -406,10 +402,10 @@ mod tests {
     #[test]
     fn an_empty_match_of_1_0_has_all_wildcards() {
         let mut bytes = [0; 40];
-        bytes[1..4].copy_from_slice(&[0x3f, 0xff, 0xff]);
+        bytes[1..4].copy_from_slice(&[0x38, 0x20, 0xff]);
         check(Version::Of10, &bytes, Match::any());
         // Address counts of 32 and of 63 mean the same.
-        bytes[1..4].copy_from_slice(&[0x38, 0x20, 0xff]);
+        bytes[1..4].copy_from_slice(&[0x3f, 0xff, 0xff]);
         assert_eq!(read(Version::Of10, &bytes), Match::any());
     }
 

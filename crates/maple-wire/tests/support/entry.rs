@@ -112,6 +112,8 @@ fn views(version: Version, bytes: &[u8]) {
         let _ = (view.command(), view.priority(), view.matching().map(|m| m.get(Field::EthType)), view.instructions());
     }
     if let Ok(view) = StatsView::new_checked(version, bytes) {
-        let _ = view.flows().map(|flow| flow.map(|f| (f.cookie(), f.matching().is_ok(), f.instructions()))).count();
+        for flow in view.flows().map_while(Result::ok) {
+            let _ = (flow.cookie(), flow.matching().map(|m| m.get(Field::InPort)), flow.instructions());
+        }
     }
 }
