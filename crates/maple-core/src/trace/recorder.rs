@@ -28,7 +28,7 @@
 //!
 //! # Cost
 //!
-//! A question costs a few hash look-ups in [`Known`] and no allocation unless it records something.
+//! A question costs a few hash look-ups in [`Known`] an alternative, however long the trace.
 
 use maple_wire::field::Prerequisite;
 use maple_wire::{Constraint, Field};

@@ -23,9 +23,12 @@ pub enum Augmented {
 }
 
 impl Tree {
-    /// Adds a trace that ends in `leaf`.
+    /// Adds a trace that ends in `leaf`. In a tree for a switch, all traces are lowered alike
+    /// ([`crate::Trace::lower`]).
     ///
-    /// `leaf` must not be in the tree yet: a leaf has one trace.
+    /// # Panics
+    ///
+    /// If `leaf` is in the tree: a leaf has one trace, and its number is never given out again.
     pub fn augment(&mut self, items: &[Item], leaf: LeafId) -> Augmented {
         assert!(!self.contains(leaf), "leaf {} has a trace already", leaf.0);
         let (mut from, mut here) = (None, self.root);

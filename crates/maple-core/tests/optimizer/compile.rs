@@ -194,6 +194,45 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    /// A policy that is no function of what it observed: here, one that becomes another now and then.
+    #[test]
+    fn a_tree_that_is_contradicted_stays_a_tree_of_the_traces_that_it_keeps(
+        programs in vec(programs(), 2..4),
+        runs in vec((any::<prop::sample::Index>(), packets()), 1..40),
+    ) {
+        let mut tree = Tree::new();
+        let mut traces = BTreeMap::new();
+        for (number, (program, packet)) in runs.iter().enumerate() {
+            let run = || programs[program.index(programs.len())].run(packet).1.items;
+            let (items, leaf) = (run(), LeafId(number as u64));
+            match tree.augment(&items, leaf) {
+                Augmented::Added => prop_assert_eq!(traces.insert(leaf, items), None),
+                Augmented::Existing(there) => prop_assert_eq!(&traces[&there], &items),
+                Augmented::Replaced { removed, depth } => {
+                    prop_assert!(!removed.is_empty());
+                    for old in removed {
+                        let old = traces.remove(&old).expect("a removed leaf was in the tree");
+                        prop_assert_eq!(&old[..depth], &items[..depth]);
+                    }
+                    traces.insert(leaf, items);
+                }
+            }
+            prop_assert_eq!(tree.search(packet).map(|leaf| &traces[&leaf]), Some(&run()));
+            prop_assert!(tree.leaves().eq(traces.keys().copied()));
+        }
+        for (leaf, items) in &traces {
+            prop_assert_eq!(tree.path(*leaf), Some(items.clone()));
+        }
+        for leaf in traces.keys() {
+            prop_assert!(tree.remove(*leaf));
+        }
+        prop_assert_eq!(tree.nodes(), 0);
+    }
+}
+
 #[test]
 fn a_leaf_for_the_controller_is_a_barrier_only_over_rules_below() {
     let ask = |no| Program::Ask {

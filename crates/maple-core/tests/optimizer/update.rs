@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use maple_core::{Change, Rule, changes};
-use maple_wire::Match;
+use maple_wire::{Field, Match};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
 use crate::compile::{Learner, of10, of13_masked_ports};
-use crate::policy::{CONTROLLER, Headers, packets, programs, scan};
+use crate::policy::{CONTROLLER, Headers, Program, Question, packets, programs, scan};
 
 /// A table as a switch keeps it.
 #[derive(Default)]
@@ -115,4 +115,33 @@ fn nothing_changes_between_equal_tables_in_another_order() {
 fn a_change_of_cookie_alone_is_a_modification() {
     let rule = |cookie| Rule { priority: 3, matching: Match::any(), instructions: Vec::new(), cookie };
     assert_eq!(changes(&[rule(1)], &[rule(2)]), vec![Change::Modify(rule(2))]);
+}
+
+#[test]
+fn the_packet_of_an_unexplored_yes_side_costs_one_modification() {
+    let full = Field::EthType.full_mask();
+    let answer = |answer| Box::new(Program::Answer(answer));
+    // The second test overlaps the first, and the answer for the rest lies under both.
+    let second = Program::Ask {
+        question: Question::Equals { field: Field::EthType, value: 0x806, mask: full },
+        yes: answer(2),
+        no: answer(3),
+    };
+    let program = Program::Ask {
+        question: Question::Equals { field: Field::InPort, value: 1, mask: Field::InPort.full_mask() },
+        yes: answer(3),
+        no: Box::new(second),
+    };
+    let packet = |in_port, eth_type| Headers(BTreeMap::from([(Field::InPort, in_port), (Field::EthType, eth_type)]));
+    let mut learner = Learner::new(&program, of13_masked_ports(), true);
+    learner.learn(&packet(2, 0x800));
+    let mut installed = learner.rules(&[], 1..=u16::MAX);
+    assert_eq!(installed.len(), 3);
+    for packet in [packet(1, 0x800), packet(2, 0x806)] {
+        learner.learn(&packet);
+        let wanted = learner.rules(&[], 1..=u16::MAX);
+        let changes = changes(&installed, &wanted);
+        assert!(matches!(changes.as_slice(), [Change::Modify(_)]), "{changes:?}");
+        installed = wanted;
+    }
 }
