@@ -39,6 +39,9 @@ use crate::traffic::{Expectation, FlowCounters, PairCounters, PairKey, TrafficOp
 mod connection;
 mod engine;
 
+#[cfg(test)]
+mod tests;
+
 use engine::{Command, Engine};
 
 /// What to emulate.

@@ -1,7 +1,7 @@
 //! What a host answers to others: addresses, pings, and the server's side of TCP and UDP.
 //!
 //! The server keeps nothing between packets: it says what follows from the segment that it got. A repeated request
-//! so gets a repeated answer.
+//! so gets a repeated answer. Answers are never answered, whatever their ports, or two servers would talk for ever.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -85,7 +85,7 @@ impl Host {
         let (Some(src), Some(dst)) = (u16_at(datagram.body, 0), u16_at(datagram.body, 2)) else { return };
         if dst >= FIRST_CLIENT_PORT {
             self.hear_udp_reply(now, datagram.src, src, dst);
-        } else {
+        } else if datagram.body.get(8..) != Some(ANSWER) {
             let frame = back(&self.spec, datagram).udp(dst, src).payload(ANSWER);
             self.answer(frame, out);
         }
@@ -103,9 +103,13 @@ impl Host {
         let ip = back(&self.spec, datagram);
         let got = tcp.seq.wrapping_add(tcp.data.len() as u32);
         let frame = match tcp.flags {
-            flags if flags & SYN != 0 => to(ip, SYN | ACK, SERVER_START, tcp.seq.wrapping_add(1), &[]),
-            flags if flags & FIN != 0 => to(ip, FIN | ACK, tcp.ack, got.wrapping_add(1), &[]),
-            _ if !tcp.data.is_empty() => to(ip, PSH | ACK, tcp.ack, got, ANSWER),
+            flags if flags & (SYN | ACK) == SYN => to(ip, SYN | ACK, SERVER_START, tcp.seq.wrapping_add(1), &[]),
+            flags if flags & FIN != 0 && tcp.src >= FIRST_CLIENT_PORT => {
+                to(ip, FIN | ACK, tcp.ack, got.wrapping_add(1), &[])
+            }
+            flags if flags & (SYN | FIN) == 0 && !tcp.data.is_empty() && tcp.data != ANSWER => {
+                to(ip, PSH | ACK, tcp.ack, got, ANSWER)
+            }
             _ => return,
         };
         self.answer(frame, out);

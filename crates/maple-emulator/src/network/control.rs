@@ -141,6 +141,7 @@ impl Network {
         channel.up = true;
         channel.epoch += 1;
         channel.input.clear();
+        channel.forget_arrivals();
         channel.events.push_back(ControlEvent::Opened);
         let hello = node.switch.connect();
         self.carry_out(dpid, hello, None);

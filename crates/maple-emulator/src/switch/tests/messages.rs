@@ -1,1 +1,250 @@
-//! Requests and answers.
+//! Requests and their answers: configuration, roles, groups, statistics, ports, and bytes that make no sense.
+
+use maple_wire::msg::stats::{FlowStatsRequest, QueueStatsRequest};
+use maple_wire::msg::{
+    Bucket, GroupMod, PortMod, ReplyBody, RequestBody, Role, StatsReply, StatsRequest, SwitchConfig,
+};
+
+use super::*;
+
+/// The one answer to a request.
+fn answer(bench: &mut Bench, request: Message) -> Message {
+    let mut out = bench.say(request);
+    assert_eq!(out.len(), 1, "{out:?}");
+    match out.pop() {
+        Some(Outgoing::Message { xid: 7, message }) => message,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn error(bench: &mut Bench, request: Message) -> (u16, u16) {
+    match answer(bench, request) {
+        Message::Error(e) => (e.kind, e.code),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn stats(bench: &mut Bench, body: RequestBody) -> ReplyBody {
+    match answer(bench, Message::StatsRequest(StatsRequest::new(body))) {
+        Message::StatsReply(StatsReply { flags: 0, body }) => body,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn all_flows() -> FlowStatsRequest {
+    FlowStatsRequest {
+        table_id: 0xff,
+        out_port: PortNo::ANY,
+        out_group: u32::MAX,
+        cookie: 0,
+        cookie_mask: 0,
+        matching: Match::any(),
+    }
+}
+
+#[test]
+fn simple_requests_are_answered_with_their_transaction_id() {
+    for version in [Version::Of10, Version::Of13] {
+        let mut bench = Bench::new(version);
+        assert_eq!(answer(&mut bench, Message::EchoRequest(vec![1, 2])), Message::EchoReply(vec![1, 2]));
+        assert_eq!(answer(&mut bench, Message::BarrierRequest), Message::BarrierReply);
+        let Message::FeaturesReply(features) = answer(&mut bench, Message::FeaturesRequest) else { panic!() };
+        let (tables, ports) = if version == Version::Of10 { (1, 4) } else { (4, 0) };
+        assert_eq!((features.dpid, features.n_tables, features.ports.len()), (Dpid(1), tables, ports));
+        let config = SwitchConfig { flags: 0, miss_send_len: 0xffff };
+        assert!(bench.say(Message::SetConfig(config)).is_empty());
+        assert_eq!(answer(&mut bench, Message::GetConfigRequest), Message::GetConfigReply(config));
+    }
+}
+
+#[test]
+fn miss_send_len_limits_packet_ins_of_misses() {
+    let mut bench = Bench::new(Version::Of10);
+    bench.say(Message::SetConfig(SwitchConfig { flags: 0, miss_send_len: 20 }));
+    match bench.switch.receive(0, PortNo(1), &tcp(80)).pop() {
+        Some(Outgoing::Message { message: Message::PacketIn(p), .. }) => assert_eq!(p.data, tcp(80)[..20]),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_slave_may_ask_and_not_change_and_gets_port_status_only() {
+    let mut bench = Bench::new(Version::Of13);
+    bench.run("add 0 flags=1 -> controller");
+    let slave = Role { role: Role::SLAVE, generation_id: 5 };
+    assert_eq!(answer(&mut bench, Message::RoleRequest(slave)), Message::RoleReply(slave));
+    assert_eq!(bench.run("add 1 -> 1"), ["1/10"]);
+    assert!(bench.send(1, &tcp(80)).is_empty());
+    assert_eq!(bench.switch.set_link(PortNo(1), false).len(), 1);
+    assert_eq!(error(&mut bench, Message::RoleRequest(Role { role: Role::MASTER, generation_id: 4 })), (11, 0));
+    assert_eq!(error(&mut bench, Message::RoleRequest(Role { role: 9, generation_id: 6 })), (11, 2));
+    answer(&mut bench, Message::RoleRequest(Role { role: Role::MASTER, generation_id: 6 }));
+    assert!(bench.run("add 1 -> 1").is_empty());
+}
+
+#[test]
+fn groups_copy_choose_and_fail_over() {
+    let mut bench = Bench::new(Version::Of13);
+    let bucket = |port: u32| Bucket {
+        weight: 1,
+        watch_port: PortNo(port),
+        watch_group: u32::MAX,
+        actions: vec![Action::output(PortNo(port))],
+    };
+    let group = |command, kind, group, ports: &[u32]| {
+        Message::GroupMod(GroupMod { command, kind, group, buckets: ports.iter().map(|p| bucket(*p)).collect() })
+    };
+    let use_group = |group| {
+        let actions = vec![Instruction::ApplyActions(vec![Action::Group(group)])];
+        Message::FlowMod(FlowMod { flags: 1, ..FlowMod::new(FlowModCommand::Add, 1, Match::any(), actions) })
+    };
+    assert_eq!(error(&mut bench, use_group(1)), (2, 9));
+    for (number, kind, ports, expected) in
+        [(1, 0, &[2, 3][..], vec!["2", "3"]), (2, 2, &[3], vec!["3"]), (3, 3, &[4, 2], vec!["4"])]
+    {
+        assert!(bench.say(group(0, kind, number, ports)).is_empty());
+        assert!(bench.say(use_group(number)).is_empty());
+        assert_eq!(bench.send(1, &tcp(80)), expected);
+    }
+    bench.switch.set_link(PortNo(4), false);
+    assert_eq!(bench.send(1, &tcp(80)), ["2"], "the watched port is down");
+    bench.say(group(0, 1, 4, &[2, 3]));
+    bench.say(use_group(4));
+    let first = bench.send(1, &tcp(80));
+    assert_eq!(first, bench.send(1, &tcp(80)), "one flow takes one bucket");
+    let taken: std::collections::BTreeSet<_> = (0..50).flat_map(|port| bench.send(1, &tcp(port))).collect();
+    assert_eq!(taken.len(), 2, "flows are spread");
+    assert_eq!(error(&mut bench, group(0, 0, 1, &[])), (6, 0));
+    assert_eq!(error(&mut bench, group(1, 0, 9, &[])), (6, 8));
+    assert_eq!(error(&mut bench, group(0, 2, 9, &[1, 2])), (6, 1));
+    let ReplyBody::Group(counters) = stats(&mut bench, RequestBody::Group(4)) else { panic!() };
+    assert_eq!((counters[0].ref_count, counters[0].packet_count), (1, 52));
+    let out = bench.say(group(2, 0, 4, &[]));
+    assert!(matches!(&out[..], [Outgoing::Message { message: Message::FlowRemoved(r), .. }] if r.reason == 3));
+}
+
+#[test]
+fn statistics_say_what_went_through() {
+    for version in [Version::Of10, Version::Of13] {
+        let mut bench = Bench::new(version);
+        bench.run("add 5 cookie=3 idle=9 in_port=1 -> 2\n add 4 -> 3");
+        (0..3).for_each(|_| drop(bench.send(1, &tcp(80))));
+        bench.now = 3 * SECOND / 2;
+        let bytes = 3 * tcp(80).len() as u64;
+        let ReplyBody::Flow(flows) = stats(&mut bench, RequestBody::Flow(all_flows())) else { panic!() };
+        assert_eq!(flows.len(), 2);
+        let f = &flows[0];
+        assert_eq!((f.priority, f.cookie, f.idle_timeout, f.packet_count, f.byte_count), (5, 3, 9, 3, bytes));
+        assert_eq!((f.duration_sec, f.duration_nsec), (1, 500_000_000));
+        let to_3 = FlowStatsRequest { out_port: PortNo(3), ..all_flows() };
+        let ReplyBody::Flow(flows) = stats(&mut bench, RequestBody::Flow(to_3)) else { panic!() };
+        assert_eq!(flows.iter().map(|f| f.priority).collect::<Vec<_>>(), [4]);
+        let ReplyBody::Aggregate(sum) = stats(&mut bench, RequestBody::Aggregate(all_flows())) else { panic!() };
+        assert_eq!((sum.flow_count, sum.packet_count), (2, 3));
+        let ReplyBody::Table(tables) = stats(&mut bench, RequestBody::Table) else { panic!() };
+        assert_eq!((tables[0].active_count, tables[0].lookup_count, tables[0].matched_count), (2, 3, 3));
+        let ReplyBody::Port(ports) = stats(&mut bench, RequestBody::Port(PortNo::ANY)) else { panic!() };
+        assert_eq!((ports.len(), ports[0].rx_packets, ports[1].tx_bytes), (4, 3, bytes));
+        let queues = QueueStatsRequest { port: PortNo::ALL, queue: u32::MAX };
+        assert_eq!(stats(&mut bench, RequestBody::Queue(queues)), ReplyBody::Queue(vec![]));
+        assert!(matches!(stats(&mut bench, RequestBody::Desc), ReplyBody::Desc(_)));
+    }
+}
+
+#[test]
+fn replies_can_be_written_whatever_was_asked() {
+    let mut bench = Bench::new(Version::Of13);
+    let bodies = [
+        RequestBody::PortDesc,
+        RequestBody::GroupDesc,
+        RequestBody::GroupFeatures,
+        RequestBody::Group(0xffff_fffc),
+        RequestBody::Meter(u32::MAX),
+        RequestBody::MeterConfig(u32::MAX),
+        RequestBody::MeterFeatures,
+        RequestBody::TableFeatures(vec![]),
+        RequestBody::Table,
+    ];
+    for body in bodies {
+        let reply = Message::StatsReply(StatsReply::new(stats(&mut bench, body)));
+        let mut bytes = Vec::new();
+        reply.encode(Version::Of13, 7, &mut bytes).unwrap();
+        assert_eq!(Message::decode(&bytes).unwrap().1, reply);
+    }
+    let unknown = StatsRequest::new(RequestBody::Unknown { kind: 99, body: vec![] });
+    assert_eq!(error(&mut bench, Message::StatsRequest(unknown)), (1, 2));
+}
+
+#[test]
+fn many_rules_come_in_several_replies() {
+    let mut bench = Bench::with(Version::Of13, SwitchOptions { n_tables: 1, table_size: 5_000 });
+    for n in 0..2_000u32 {
+        let matching = Match::any().exact(Field::InPort, u128::from(n));
+        bench.say(Message::FlowMod(FlowMod::new(FlowModCommand::Add, 1, matching, vec![])));
+    }
+    let replies = bench.say(Message::StatsRequest(StatsRequest::new(RequestBody::Flow(all_flows()))));
+    let mut count = 0;
+    for (i, reply) in replies.iter().enumerate() {
+        let Outgoing::Message { xid: 7, message } = reply else { panic!("{reply:?}") };
+        message.encode(Version::Of13, 7, &mut Vec::new()).unwrap();
+        let Message::StatsReply(StatsReply { flags, body: ReplyBody::Flow(flows) }) = message else { panic!() };
+        assert_eq!(*flags == 0, i + 1 == replies.len());
+        count += flows.len();
+    }
+    assert!(replies.len() > 1 && count == 2_000);
+}
+
+#[test]
+fn port_mods_change_ports_and_are_reported() {
+    let mut bench = Bench::new(Version::Of13);
+    let hw_addr = bench.switch.ports()[&PortNo(2)].description.hw_addr;
+    let down = PortMod { port: PortNo(2), hw_addr, config: 1, mask: 1, advertise: 0 };
+    assert!(matches!(answer_unasked(&mut bench, Message::PortMod(down)), Message::PortStatus(s) if !s.port.is_up()));
+    assert!(bench.say(Message::PortMod(down)).is_empty(), "nothing changes");
+    assert_eq!(error(&mut bench, Message::PortMod(PortMod { port: PortNo(9), ..down })), (7, 0));
+    assert_eq!(error(&mut bench, Message::PortMod(PortMod { hw_addr: [9; 6], ..down })), (7, 1));
+}
+
+fn answer_unasked(bench: &mut Bench, request: Message) -> Message {
+    match bench.say(request).pop() {
+        Some(Outgoing::Message { xid: 0, message }) => message,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn bytes_that_make_no_sense_are_answered_with_an_error_that_repeats_them() {
+    let mut bench = Bench::new(Version::Of13);
+    let mut reply = |bytes: &[u8]| match &bench.switch.receive_bytes(0, bytes)[..] {
+        [Outgoing::Message { xid, message: Message::Error(e) }, rest @ ..] => {
+            assert!(bytes.starts_with(&e.data) && e.data.len() >= bytes.len().min(64));
+            (*xid, e.kind, e.code, rest.len())
+        }
+        other => panic!("{other:?}"),
+    };
+    let long = [&[4, 14, 0, 200, 0, 0, 0, 9][..], &[0xff; 192]].concat();
+    assert_eq!(reply(&[4, 14, 0, 12, 0, 0, 0, 9, 0, 0, 0, 0]), (9, 1, 6, 0), "a flow-mod of twelve bytes");
+    assert_eq!(reply(&[4, 99, 0, 8, 0, 0, 0, 9]), (9, 1, 1, 0), "no such type");
+    assert_eq!(reply(&[1, 5, 0, 8, 0, 0, 0, 9]), (9, 1, 0, 0), "another version");
+    assert_eq!(reply(&[9, 5, 0, 8, 0, 0, 0, 9]), (9, 1, 0, 0), "an unknown version");
+    assert_eq!(reply(&[4, 5, 0, 3, 0, 0, 0, 9]).3, 1, "a length below the header's: nothing more can be read");
+    assert_eq!(reply(&long).0, 9);
+}
+
+#[test]
+fn random_bytes_never_break_a_switch() {
+    let mut random = crate::Random::new(11);
+    for version in [Version::Of10, Version::Of13] {
+        let mut bench = Bench::new(version);
+        for _ in 0..20_000 {
+            let length = 8 + random.below(80) as usize;
+            let mut bytes: Vec<u8> = (0..length).map(|_| random.below(256) as u8 & random.below(256) as u8).collect();
+            bytes[..4].copy_from_slice(&[version as u8, random.below(30) as u8, 0, length as u8]);
+            for item in bench.switch.receive_bytes(0, &bytes) {
+                if let Outgoing::Message { xid, message } = item {
+                    message.encode(version, xid, &mut Vec::new()).unwrap();
+                }
+            }
+        }
+    }
+}

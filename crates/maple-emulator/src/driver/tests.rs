@@ -1,0 +1,123 @@
+//! Emulations against a controller of a few lines: a hub, over loopback TCP.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::time::{Duration, Instant};
+
+use maple_wire::msg::{FlowMod, FlowModCommand, Hello};
+use maple_wire::{Action, Dpid, Instruction, Match, Message, PortNo, Version};
+
+use super::*;
+use crate::time::SECOND;
+
+/// Greets every switch that connects, and has it flood everything. Threads end with their connections.
+fn hub(listener: TcpListener, version: Version) {
+    std::thread::spawn(move || {
+        for stream in listener.incoming().map_while(Result::ok) {
+            std::thread::spawn(move || serve(stream, version));
+        }
+    });
+}
+
+/// Ends when the switch goes.
+fn serve(mut stream: TcpStream, version: Version) {
+    let mut bytes = Vec::new();
+    let flood = vec![Instruction::ApplyActions(vec![Action::output(PortNo::FLOOD)])];
+    let flow_mod = FlowMod::new(FlowModCommand::Add, 1, Match::any(), flood);
+    for message in [Message::Hello(Hello { version: 4, elements: vec![] }), Message::FlowMod(flow_mod)] {
+        message.encode(version, 1, &mut bytes).unwrap();
+    }
+    if stream.write_all(&bytes).is_ok() {
+        let mut buffer = [0; 4096];
+        while stream.read(&mut buffer).is_ok_and(|count| count > 0) {}
+    }
+}
+
+/// Waits until something holds of the statistics.
+#[track_caller]
+fn wait(emulation: &Emulation, what: &str, holds: impl Fn(&Stats) -> bool) -> Stats {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    loop {
+        let stats = emulation.snapshot().unwrap();
+        if holds(&stats) {
+            return stats;
+        }
+        assert!(Instant::now() < deadline, "{what}: {stats:#?}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+fn started(version: Version, change: impl FnOnce(&mut EmulationOptions)) -> Emulation {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    hub(listener, version);
+    let mut options = EmulationOptions::new(Topology::linear(2), address, version);
+    options.settle = Duration::from_millis(100);
+    change(&mut options);
+    Emulation::start(options).unwrap()
+}
+
+#[test]
+fn switches_connect_take_rules_and_carry_traffic_in_real_time() {
+    for version in [Version::Of10, Version::Of13] {
+        let emulation = started(version, |options| {
+            let duration = SECOND / 2;
+            options.traffic = Some(TrafficOptions { flows_per_second: 40, duration, ..Default::default() });
+        });
+        let stats = wait(&emulation, "traffic", |s| s.traffic_over);
+        assert_eq!((stats.total.opened, stats.total.done), (20, 20));
+        assert!(stats.switches.iter().all(|s| s.connected && s.rules == 1 && s.flow_mods == 1 && s.errors == 0));
+        assert!(stats.hosts.iter().all(|h| h.sent > 0 && h.flows_failed == 0));
+        assert_eq!(emulation.rules(Dpid(2)).unwrap()[0].1.priority, 1);
+        let stats = emulation.stop().unwrap();
+        assert!(stats.elapsed >= Duration::from_millis(500));
+    }
+}
+
+#[test]
+fn a_restarted_switch_and_a_cut_one_come_back() {
+    let emulation = started(Version::Of13, |_| {});
+    let all_there = |s: &Stats| s.switches.iter().all(|s| s.connected && s.rules == 1);
+    wait(&emulation, "connections", all_there);
+    emulation.restart_switch(Dpid(1)).unwrap();
+    wait(&emulation, "the restarted switch", |s| all_there(s) && s.switches[0].connections == 2);
+    emulation.inflict(Fault::CutControl(Dpid(2))).unwrap();
+    wait(&emulation, "the cut", |s| !s.switches[1].connected);
+    emulation.inflict(Fault::MendControl(Dpid(2))).unwrap();
+    wait(&emulation, "the mended channel", all_there);
+}
+
+#[test]
+fn links_and_hosts_obey_while_it_runs() {
+    let emulation = started(Version::Of13, |_| {});
+    wait(&emulation, "connections", |s| s.switches.iter().all(|s| s.rules == 1));
+    emulation.link_down(Dpid(1), Dpid(2)).unwrap();
+    assert!(!emulation.with_network(|network| network.links()[0].up).unwrap());
+    emulation.move_host("h2", Dpid(1), PortNo(9)).unwrap();
+    emulation.open_flow("h1", "h2", crate::host::Kind::Tcp(22)).unwrap();
+    wait(&emulation, "the flow", |s| s.hosts[0].flows_done == 1);
+    let unknown = emulation.link_up(Dpid(1), Dpid(7)).unwrap_err();
+    assert_eq!(unknown.to_string(), "switches 0000000000000001 and 0000000000000007 are not linked");
+    assert!(emulation.rules(Dpid(7)).is_err());
+}
+
+#[test]
+fn switches_wait_for_a_controller_that_is_not_there_yet() {
+    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let emulation = Emulation::start(EmulationOptions::new(Topology::linear(2), address, Version::Of13)).unwrap();
+    std::thread::sleep(Duration::from_millis(250));
+    assert!(emulation.snapshot().unwrap().switches.iter().all(|s| !s.connected && s.connections == 0));
+    hub(TcpListener::bind(address).unwrap(), Version::Of13);
+    wait(&emulation, "connections", |s| s.switches.iter().all(|s| s.connected));
+}
+
+#[test]
+fn a_fault_at_a_time_happens_at_that_time() {
+    let emulation = started(Version::Of13, |options| {
+        let fault = Fault::Link { a: Dpid(1), b: Dpid(2), up: false };
+        options.faults.push((Duration::from_millis(200), fault));
+    });
+    assert!(emulation.with_network(|network| network.links()[0].up).unwrap());
+    std::thread::sleep(Duration::from_millis(400));
+    assert!(!emulation.with_network(|network| network.links()[0].up).unwrap());
+}
