@@ -11,7 +11,7 @@
 //!   the test's yes-region, so that rules of the no-side can't take these packets.
 //!
 //! Levels are numbered from the top down: an element gets the first level below all elements before it that overlap it
-//! ([`overlap`]). Only between two barriers over explored yes-sides is no order needed. Whether two leaves do the same
+//! (`overlap.rs`). Only between two barriers over explored yes-sides is no order needed. Whether two leaves do the same
 //! makes no difference, and a barrier over an unexplored yes-side counts as the answer that it may become: so when that
 //! packet comes, its answer takes the barrier's place, and nothing else moves.
 //!

@@ -1,11 +1,13 @@
 //! The recorder: answers are the packet's, and a trace says all that decided them.
 
-use maple_core::{Capabilities, Fields, Item};
+use maple_core::{Capabilities, Fields, Item, Recorder};
+use maple_wire::{Field, Packet};
 use proptest::collection::vec;
 use proptest::prelude::*;
+use proptest::sample::select;
 
-use crate::compile::{of13, of13_masked_ports};
-use crate::policy::{Headers, packets, programs};
+use crate::compile::{of10, of13, of13_masked_ports};
+use crate::policy::{Headers, Program, packets, programs};
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
@@ -41,7 +43,7 @@ proptest! {
 
     #[test]
     fn lowering_gives_narrower_traces_that_still_form_a_tree(program in programs(), packets in vec(packets(), 20)) {
-        for capabilities in [of13(), of13_masked_ports(), crate::compile::of10()] {
+        for capabilities in [of13(), of13_masked_ports(), of10()] {
             let lowered: Vec<_> = packets.iter().map(|packet| lower(&program, packet, &capabilities)).collect();
             for (packet, items) in packets.iter().zip(&lowered) {
                 prop_assert!(items.iter().all(|item| item.holds(packet)), "{:?}", items);
@@ -58,7 +60,43 @@ proptest! {
     }
 }
 
-fn lower(program: &crate::policy::Program, packet: &Headers, capabilities: &Capabilities) -> Vec<Item> {
+/// Frames whose type and protocol are often known ones, with any bytes behind them, cut anywhere.
+fn frames() -> impl Strategy<Value = Vec<u8>> {
+    let types = select(vec![0x0800u16, 0x0800, 0x86dd, 0x86dd, 0x0806, 0x8847, 0x8100, 0x88e7, 0x0100]);
+    let protocols = select(vec![1u8, 6, 17, 58, 132, 0, 44]);
+    let parts = (any::<[u8; 12]>(), any::<bool>(), types, vec(any::<u8>(), 0..90), protocols, 0..130usize);
+    parts.prop_map(|(addresses, tagged, eth_type, mut payload, protocol, length)| {
+        let (first, at) = if eth_type == 0x0800 { (0x45, 9) } else { (0x60, 6) };
+        for (at, byte) in [(0, first), (at, protocol), (40, 135 + (protocol & 1))] {
+            if let Some(there) = payload.get_mut(at) {
+                *there = byte;
+            }
+        }
+        let tag: &[u8] = if tagged { &[0x81, 0, 0x60, 5] } else { &[] };
+        let mut frame = [&addresses, tag, &eth_type.to_be_bytes(), &payload].concat();
+        frame.truncate(length);
+        frame
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    #[test]
+    fn reads_of_real_frames_give_what_a_switch_sees(frame in frames(), fields in vec(select(Field::ALL.to_vec()), 8)) {
+        let packet = Packet::new(&frame, 3);
+        let mut recorder = Recorder::new();
+        for field in fields {
+            let seen = packet.switch_value(field);
+            prop_assert_eq!(recorder.read(&packet, field, u128::MAX, None), seen);
+            prop_assert_eq!(recorder.present(&packet, field, None), seen.is_some());
+        }
+        let trace = recorder.finish();
+        prop_assert!(trace.items.iter().all(|item| item.holds(&packet)));
+    }
+}
+
+fn lower(program: &Program, packet: &Headers, capabilities: &Capabilities) -> Vec<Item> {
     program.run(packet).1.lower(packet, capabilities).items
 }
 
