@@ -79,7 +79,8 @@ fn inputs(arguments: &[String]) -> anyhow::Result<Vec<Input>> {
         if argument == "-" {
             inputs.push(standard_input()?);
         } else if Path::new(argument).is_file() || !hex::is_hex(argument.as_bytes()) {
-            let bytes = std::fs::read(argument).with_context(|| format!("{argument}: neither hex nor a file to read"))?;
+            let bytes =
+                std::fs::read(argument).with_context(|| format!("{argument}: neither hex nor a file to read"))?;
             inputs.push(Input { name: argument.clone(), bytes, is_argument: false });
         } else {
             text.push(argument.as_str());
@@ -140,7 +141,9 @@ fn decode_capture(bytes: &[u8], ports: &[u16], out: &mut dyn Write) -> anyhow::R
         match record {
             Ok(packet) => {
                 let segment = Segment::find(capture.link_type(), packet);
-                if let Some(segment) = segment.filter(|s| ports.contains(&s.from.port()) || ports.contains(&s.to.port())) {
+                if let Some(segment) =
+                    segment.filter(|s| ports.contains(&s.from.port()) || ports.contains(&s.to.port()))
+                {
                     streams.push(segment, out)?;
                 }
             }

@@ -1,1 +1,3 @@
-//! TODO
+//! The `maple` command, as a library.
+
+pub mod decode;

@@ -78,7 +78,10 @@ impl<'a> Capture<'a> {
         let length = order.u32_at(rest, 8);
         let end = RECORD_HEADER_LEN + length as usize;
         if length > MAX_RECORD_LEN || rest.len() < end {
-            bail!("capture offset {offset}: a packet of {length} bytes, but {} are left", rest.len() - RECORD_HEADER_LEN);
+            bail!(
+                "capture offset {offset}: a packet of {length} bytes, but {} are left",
+                rest.len() - RECORD_HEADER_LEN
+            );
         }
         self.rest = &rest[end..];
         self.offset += end;

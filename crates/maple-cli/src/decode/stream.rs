@@ -77,11 +77,8 @@ impl Decoder {
             Ok((header, message)) => writeln!(out, "{prefix}{}", print::message(&header, &message)),
             Err(error) => {
                 self.failures += 1;
-                let Header { version, kind, length, xid } = header;
-                writeln!(
-                    out,
-                    "{prefix}***offset {offset}: version {version:#04x}, type {kind}, {length} bytes, xid {xid:#x}: {error}***"
-                )
+                let (what, length) = (print::header(header), header.length);
+                writeln!(out, "{prefix}***offset {offset}: {what}, {length} bytes: {error}***")
             }
         }
     }

@@ -104,8 +104,16 @@ fn name(version: Version, message: &Message) -> Cow<'static, str> {
     })
 }
 
-/// The name of a message of which just the header can be read.
-pub fn kind_name(header: &Header) -> String {
+/// What can be said of a message that can't be read: its type, version and transaction id.
+pub fn header(header: &Header) -> String {
+    let mut out = kind_name(header);
+    write_version(&mut out, header).expect("writing to a string does not fail");
+    out.pop();
+    out
+}
+
+/// The name of a message's type.
+pub(super) fn kind_name(header: &Header) -> String {
     const BOTH: [&str; 15] = [
         "HELLO",
         "ERROR",

@@ -37,7 +37,7 @@ pub use action::{actions, instructions};
 pub use flow::{FlowLine, flow_line};
 pub use frame::frame;
 pub use matching::matching;
-pub use message::{kind_name, message};
+pub use message::{header, message};
 
 #[cfg(doc)]
 use crate::msg::Version;

@@ -1,0 +1,248 @@
+//! Captures made here byte by byte, and the lines that come of them.
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use super::*;
+
+const HELLO: &str = "0400000800000001";
+const HELLO_TEXT: &str = "OFPT_HELLO (OF1.3) (xid=0x1): version bitmap: 0x01, 0x02, 0x03, 0x04";
+const BARRIER: &str = "0414000800000002";
+const BARRIER_TEXT: &str = "OFPT_BARRIER_REQUEST (OF1.3) (xid=0x2):";
+/// A flow-mod whose match says that it is 3 bytes long.
+const BROKEN: &str =
+    "040e003800000003000000000000000000000000000000000000000000008000ffffffffffffffffffffffff000000000001000300000000";
+const ECHO: &str = "0402000a000000046162";
+
+/// Runs the command and gives its lines and whether it succeeded.
+fn run_on(inputs: &[&str], format: Format) -> anyhow::Result<(Vec<String>, bool)> {
+    let inputs = inputs.iter().map(|input| (*input).to_owned()).collect();
+    let mut out = Vec::new();
+    let code = run(DecodeArgs { inputs, format, ports: vec![6653, 6633] }, &mut out)?;
+    let lines = String::from_utf8(out)?.lines().map(str::to_owned).collect();
+    Ok((lines, code == ExitCode::SUCCESS))
+}
+
+/// Writes bytes to a file of its own and decodes it.
+fn run_on_file(name: &str, bytes: &[u8]) -> anyhow::Result<(Vec<String>, bool)> {
+    let path = std::env::temp_dir().join(format!("maple-decode-{}-{name}", std::process::id()));
+    std::fs::File::create(&path)?.write_all(bytes)?;
+    let result = run_on(&[path.to_str().expect("a path")], Format::Auto);
+    std::fs::remove_file(&path)?;
+    result
+}
+
+fn unhex(text: &str) -> Vec<u8> {
+    hex::parse(text.as_bytes()).expect("hex")
+}
+
+#[test]
+fn hex_arguments_are_one_text() {
+    let (lines, good) = run_on(&["0x04", "00 00 08", "00000001", BARRIER], Format::Auto).unwrap();
+    assert_eq!(lines, [HELLO_TEXT, BARRIER_TEXT]);
+    assert!(good);
+}
+
+#[test]
+fn files_are_told_apart_by_what_they_hold() {
+    let bytes = unhex(&[HELLO, BARRIER].concat());
+    assert_eq!(run_on_file("binary", &bytes).unwrap().0, [HELLO_TEXT, BARRIER_TEXT]);
+    assert_eq!(run_on_file("hex", format!("{HELLO}\n{BARRIER}\n").as_bytes()).unwrap().0, [HELLO_TEXT, BARRIER_TEXT]);
+    assert!(run_on(&["no-such-file"], Format::Auto).unwrap_err().to_string().contains("no-such-file"));
+    assert!(run_on_file("empty", b"").is_err());
+}
+
+#[test]
+fn a_malformed_message_costs_a_line_and_no_other_message() {
+    let (lines, good) = run_on(&[HELLO, BROKEN, BARRIER], Format::Auto).unwrap();
+    assert_eq!(lines[0], HELLO_TEXT);
+    assert!(lines[1].starts_with("***offset 8: OFPT_FLOW_MOD (OF1.3) (xid=0x3), 56 bytes: "), "{}", lines[1]);
+    assert_eq!(lines[2], BARRIER_TEXT);
+    assert!(!good);
+}
+
+#[test]
+fn a_message_that_is_cut_off_and_one_without_a_length_are_reported() {
+    let (lines, good) = run_on(&[HELLO, &BROKEN[..40]], Format::Auto).unwrap();
+    assert_eq!(lines[1], "***offset 8: message of 56 bytes ends after 20***");
+    assert!(!good);
+    let (lines, good) = run_on(&[HELLO, "04000007 00000000", BARRIER], Format::Auto).unwrap();
+    assert_eq!(lines[1..], ["***offset 8: header: bad length 7***", "***offset 8: 16 bytes skipped***"]);
+    assert!(!good);
+}
+
+#[test]
+fn messages_of_other_versions_are_reported_and_skipped() {
+    let (lines, good) = run_on(&["0612000800000005", BARRIER], Format::Auto).unwrap();
+    assert!(lines[0].contains("version 0x06 is not supported"), "{}", lines[0]);
+    assert_eq!(lines[1], BARRIER_TEXT);
+    assert!(!good);
+}
+
+/// A TCP segment in IPv4, between 10.0.0.1 port 6653 and 10.0.0.2 port 40000.
+fn segment(from_controller: bool, sequence: u32, flags: u8, data: &[u8]) -> Vec<u8> {
+    let (mut ends, mut ports) = ([[10, 0, 0, 2], [10, 0, 0, 1]], [40000_u16, 6653]);
+    if from_controller {
+        ends.reverse();
+        ports.reverse();
+    }
+    let mut packet = vec![0x45, 0];
+    packet.extend((40 + data.len() as u16).to_be_bytes());
+    packet.extend([0, 1, 0, 0, 64, 6, 0, 0]);
+    packet.extend(ends.concat());
+    packet.extend(ports.map(u16::to_be_bytes).concat());
+    packet.extend(sequence.to_be_bytes());
+    packet.extend([0, 0, 0, 0, 0x50, flags, 1, 0, 0, 0, 0, 0]);
+    packet.extend(data);
+    packet
+}
+
+const SYN: u8 = 2;
+const ACK: u8 = 16;
+
+/// What a capture is like: byte order, nanoseconds, link type, what stands before each packet.
+type Style = (bool, bool, u32, &'static [u8]);
+
+const RAW_IP: Style = (true, false, 101, &[]);
+
+fn capture((little, nanoseconds, link_type, before): Style, packets: &[Vec<u8>]) -> Vec<u8> {
+    let word = |value: u32| if little { value.to_le_bytes() } else { value.to_be_bytes() };
+    let half = |value: u16| if little { value.to_le_bytes() } else { value.to_be_bytes() };
+    let mut file = word(if nanoseconds { 0xa1b2_3c4d } else { 0xa1b2_c3d4 }).to_vec();
+    file.extend([half(2), half(4)].concat());
+    file.extend([word(0), word(0), word(65535), word(link_type)].concat());
+    for packet in packets {
+        let length = word((before.len() + packet.len()) as u32);
+        file.extend([word(1), word(2), length, length].concat());
+        file.extend(before);
+        file.extend(packet);
+    }
+    file
+}
+
+const TO_SWITCH: &str = "10.0.0.1.6653 > 10.0.0.2.40000: ";
+const TO_CONTROLLER: &str = "10.0.0.2.40000 > 10.0.0.1.6653: ";
+
+#[test]
+fn captures_of_every_link_type_and_byte_order_are_read() {
+    const ETHERNET: &[u8] = &[1, 2, 3, 4, 5, 6, 1, 2, 3, 4, 5, 6, 0x08, 0];
+    const TAGGED: &[u8] = &[1, 2, 3, 4, 5, 6, 1, 2, 3, 4, 5, 6, 0x81, 0, 0, 5, 0x08, 0];
+    const COOKED: &[u8] = &[0, 0, 0, 1, 0, 6, 1, 2, 3, 4, 5, 6, 0, 0, 0x08, 0];
+    const COOKED_2: &[u8] = &[0x08, 0, 0, 0, 0, 0, 0, 1, 0, 1, 0, 6, 1, 2, 3, 4, 5, 6, 0, 0];
+    let styles: [Style; 7] = [
+        (true, false, 1, ETHERNET),
+        (false, false, 1, TAGGED),
+        (true, true, 113, COOKED),
+        (false, true, 276, COOKED_2),
+        RAW_IP,
+        (false, false, 12, &[]),
+        (true, false, 0, &[2, 0, 0, 0]),
+    ];
+    for (number, style) in styles.into_iter().enumerate() {
+        let packets = [segment(true, 99, SYN, &[]), segment(true, 100, ACK, &unhex(HELLO))];
+        let (lines, good) = run_on_file(&format!("link-{number}"), &capture(style, &packets)).unwrap();
+        assert_eq!(lines, [format!("{TO_SWITCH}{HELLO_TEXT}")], "{style:?}");
+        assert!(good);
+    }
+}
+
+#[test]
+fn a_stream_is_put_together_in_the_order_of_its_bytes() {
+    let stream = unhex(&[HELLO, BARRIER, ECHO].concat());
+    let packets = [
+        segment(true, u32::MAX - 3, SYN, &[]),
+        segment(false, 7, SYN, &[]),
+        // The sequence numbers pass zero within the first message; the first segment comes twice, the last too early.
+        segment(true, u32::MAX - 2, ACK, &stream[..5]),
+        segment(true, 15, ACK, &stream[18..]),
+        segment(true, u32::MAX - 2, ACK, &stream[..5]),
+        segment(false, 8, ACK, &unhex(HELLO)),
+        segment(true, 0, ACK, &stream[3..18]),
+    ];
+    let (lines, good) = run_on_file("order", &capture(RAW_IP, &packets)).unwrap();
+    assert_eq!(
+        lines,
+        [
+            format!("{TO_CONTROLLER}{HELLO_TEXT}"),
+            format!("{TO_SWITCH}{HELLO_TEXT}"),
+            format!("{TO_SWITCH}{BARRIER_TEXT}"),
+            format!("{TO_SWITCH}OFPT_ECHO_REQUEST (OF1.3) (xid=0x4): 2 bytes of payload 00000000 61 62 |ab |"),
+        ]
+    );
+    assert!(good);
+}
+
+#[test]
+fn a_segment_that_is_missing_is_reported_and_reading_goes_on_behind_it() {
+    let stream = unhex(&[HELLO, BARRIER].concat());
+    let packets =
+        [segment(true, 99, SYN, &[]), segment(true, 100, ACK, &stream[..12]), segment(true, 116, ACK, &unhex(HELLO))];
+    let (lines, good) = run_on_file("gap", &capture(RAW_IP, &packets)).unwrap();
+    assert_eq!(
+        lines,
+        [
+            format!("{TO_SWITCH}{HELLO_TEXT}"),
+            format!("{TO_SWITCH}***offset 8: 4 bytes are too few for a message***"),
+            format!("{TO_SWITCH}***offset 12: 4 bytes are not in the capture***"),
+            format!("{TO_SWITCH}{HELLO_TEXT}"),
+        ]
+    );
+    assert!(!good);
+}
+
+#[test]
+fn a_capture_that_begins_within_a_connection_starts_with_the_next_message() {
+    let packets = [
+        segment(true, 100, ACK, &[0xff; 6]),
+        segment(true, 106, ACK, &unhex(HELLO)),
+        // The same ports, another connection.
+        segment(true, 5000, SYN, &[]),
+        segment(true, 5001, ACK, &unhex(BARRIER)),
+    ];
+    let (lines, good) = run_on_file("middle", &capture(RAW_IP, &packets)).unwrap();
+    assert_eq!(
+        lines,
+        [
+            format!("{TO_SWITCH}***offset 0: 6 bytes skipped***"),
+            format!("{TO_SWITCH}{HELLO_TEXT}"),
+            format!("{TO_SWITCH}{BARRIER_TEXT}"),
+        ]
+    );
+    assert!(!good);
+}
+
+#[test]
+fn connections_of_other_ports_are_left_out() {
+    let mut other = segment(true, 100, ACK, &unhex(HELLO));
+    other[20..22].copy_from_slice(&80_u16.to_be_bytes());
+    let (lines, good) = run_on_file("port", &capture(RAW_IP, &[other])).unwrap();
+    assert!(lines.is_empty() && good);
+}
+
+#[test]
+fn ipv6_is_read_too() {
+    let tcp = &segment(true, 99, SYN, &[])[20..];
+    let tcp_data = &segment(true, 100, ACK, &unhex(HELLO))[20..];
+    let ip = |tcp: &[u8]| {
+        let mut packet = vec![0x60, 0, 0, 0, 0, tcp.len() as u8, 6, 64];
+        packet.extend([&[0; 15][..], &[1], &[0; 15], &[2], tcp].concat());
+        packet
+    };
+    let (lines, good) = run_on_file("ipv6", &capture(RAW_IP, &[ip(tcp), ip(tcp_data)])).unwrap();
+    assert_eq!(lines, [format!("::1.6653 > ::2.40000: {HELLO_TEXT}")]);
+    assert!(good);
+}
+
+#[test]
+fn broken_captures_are_refused_or_reported() {
+    let error = |name: &str, bytes: &[u8]| format!("{:#}", run_on_file(name, bytes).unwrap_err());
+    assert!(error("pcapng", &[0x0a, 0x0d, 0x0d, 0x0a, 0, 0, 0, 28]).contains("pcapng"));
+    assert!(error("short", &capture(RAW_IP, &[])[..10]).contains("10 bytes, 24 needed"));
+    assert!(error("link", &capture((true, false, 147, &[]), &[])).contains("link type 147"));
+    let mut cut = capture(RAW_IP, &[segment(true, 99, SYN, &[]), segment(true, 100, ACK, &unhex(HELLO))]);
+    cut.truncate(cut.len() - 3);
+    let (lines, good) = run_on_file("cut", &cut).unwrap();
+    assert_eq!(lines, ["***capture offset 80: a packet of 48 bytes, but 45 are left***"]);
+    assert!(!good);
+    assert!(run_on(&["0400"], Format::Pcap).is_ok(), "an argument in hex is hex, whatever files are");
+}
