@@ -4,8 +4,9 @@
 
 use std::path::{Path, PathBuf};
 
-use maple_wire::{Error, Header, Message, Version};
+use maple_wire::{Error, Field, Header, Match, Message, Version};
 use serde::Deserialize;
+use serde_json::Value;
 
 /// A row of the corpus's index.
 #[derive(Deserialize)]
@@ -17,6 +18,7 @@ struct Entry {
     type_code: u8,
     length: usize,
     expect: String,
+    json: Option<Value>,
 }
 
 /// Messages that re-encode to other bytes, and why what is lost means nothing. Their second encoding must be stable.
@@ -100,6 +102,72 @@ fn check_good(entry: &Entry, version: Version, bytes: &[u8], header: Header, mes
         return if stable { Ok(()) } else { Err("not stable, or no exception".to_string()) };
     }
     if again == bytes { Ok(()) } else { Err(format!("encoded {}\n    not {}", hex(&again), hex(bytes))) }
+}
+
+#[test]
+fn fields_read_as_another_implementation_reads_them() {
+    let Some((folder, entries)) = corpus() else { return };
+    let mut checked = 0;
+    for entry in entries.iter().filter(|entry| entry.expect == "ok" && version(entry).is_some()) {
+        let Some(fields) = entry.json.as_ref().and_then(|json| json.as_object()?.values().next()) else { continue };
+        let bytes = std::fs::read(folder.join(&entry.file)).expect("the index names files that exist");
+        let (_, message) = Message::decode(&bytes).expect("good messages are read");
+        for (name, value) in numbers(&message) {
+            if let Some(expect) = fields.get(name).and_then(Value::as_u64) {
+                assert_eq!(value, expect, "{} of {}", name, entry.name);
+                checked += 1;
+            }
+        }
+        checked += check_match(entry, &message, &fields["match"]["OFPMatch"]["oxm_fields"]);
+    }
+    assert!(checked > 100, "only {checked} fields were compared");
+}
+
+/// Some of a message's numbers, by the names that the other implementation has for them.
+fn numbers(message: &Message) -> Vec<(&'static str, u64)> {
+    match message {
+        Message::FeaturesReply(f) => vec![
+            ("datapath_id", f.dpid.0),
+            ("n_tables", f.n_tables.into()),
+            ("auxiliary_id", f.auxiliary_id.into()),
+            ("capabilities", f.capabilities.into()),
+        ],
+        Message::PacketIn(p) => vec![("buffer_id", p.buffer_id.into()), ("total_len", p.total_len.into())],
+        Message::FlowRemoved(r) => vec![
+            ("byte_count", r.byte_count),
+            ("duration_nsec", r.duration_nsec.into()),
+            ("idle_timeout", r.idle_timeout.into()),
+            ("priority", r.priority.into()),
+        ],
+        Message::FlowMod(f) => vec![
+            ("cookie", f.cookie),
+            ("cookie_mask", f.cookie_mask),
+            ("table_id", f.table_id.into()),
+            ("command", f.command as u64),
+            ("priority", f.priority.into()),
+            ("buffer_id", f.buffer_id.into()),
+        ],
+        _ => vec![],
+    }
+}
+
+/// Compares the entries of a match that the other implementation has as plain numbers; how many they were.
+fn check_match(entry: &Entry, message: &Message, oxm_fields: &Value) -> usize {
+    let matching: &Match = match message {
+        Message::PacketIn(p) => &p.pipeline,
+        Message::FlowMod(f) => &f.matching,
+        _ => return 0,
+    };
+    let mut checked = 0;
+    for oxm in oxm_fields.as_array().into_iter().flatten().map(|oxm| &oxm["OXMTlv"]) {
+        let field = oxm["field"].as_str().and_then(Field::from_name);
+        if let (Some(field), Some(expect), true) = (field, oxm["value"].as_u64(), oxm["mask"].is_null()) {
+            let value = matching.get(field).map(|c| c.value);
+            assert_eq!(value, Some(expect.into()), "{field} of {}", entry.name);
+            checked += 1;
+        }
+    }
+    checked
 }
 
 fn hex(bytes: &[u8]) -> String {
