@@ -57,6 +57,7 @@ impl Engine {
         let network_options = crate::NetworkOptions { connects: false, ..options.network };
         let mut network = Network::with_options(&options.topology, network_options);
         for (after, fault) in options.faults {
+            network.check_fault(&fault)?;
             network.schedule(nanoseconds(after), fault);
         }
         let expectation = options.expectation;

@@ -121,3 +121,10 @@ fn a_fault_at_a_time_happens_at_that_time() {
     std::thread::sleep(Duration::from_millis(400));
     assert!(!emulation.with_network(|network| network.links()[0].up).unwrap());
 }
+
+#[test]
+fn a_fault_that_names_nothing_is_refused_at_the_start() {
+    let mut options = EmulationOptions::new(Topology::linear(2), "127.0.0.1:1".parse().unwrap(), Version::Of13);
+    options.faults.push((Duration::ZERO, Fault::Restart(Dpid(9))));
+    assert!(matches!(Emulation::start(options), Err(EmulationError::Network(NetworkError::NoSwitch(Dpid(9))))));
+}

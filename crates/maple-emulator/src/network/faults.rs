@@ -206,7 +206,36 @@ impl Network {
         port.is_some_and(|p| p.description.config & maple_wire::Port::CONFIG_DOWN == 0)
     }
 
-    /// Does something at a later time, in order with everything else that happens then.
+    /// Whether all that a fault names is there now.
+    ///
+    /// # Errors
+    /// [`NetworkError`] for the first thing that is not.
+    pub fn check_fault(&self, fault: &Fault) -> Result<(), NetworkError> {
+        let switch = |dpid: &Dpid| self.nodes.get(dpid).ok_or(NetworkError::NoSwitch(*dpid));
+        match fault {
+            Fault::Link { a, b, .. } => {
+                let ends = [(*a, *b), (*b, *a)];
+                let linked = self.links.iter().any(|l| ends.contains(&(l.spec.a.0, l.spec.b.0)));
+                if linked { Ok(()) } else { Err(NetworkError::NoLink(*a, *b)) }
+            }
+            Fault::Port { dpid, port, .. } => {
+                let exists = switch(dpid)?.switch.ports().contains_key(port);
+                if exists { Ok(()) } else { Err(NetworkError::NoPort(*dpid, *port)) }
+            }
+            Fault::Restart(dpid)
+            | Fault::CutControl(dpid)
+            | Fault::HalfOpenControl(dpid)
+            | Fault::MendControl(dpid)
+            | Fault::Control(dpid, _) => switch(dpid).map(|_| ()),
+            Fault::Move { host, dpid, .. } => {
+                self.host(host).ok_or_else(|| NetworkError::NoHost(host.clone()))?;
+                switch(dpid).map(|_| ())
+            }
+        }
+    }
+
+    /// Does something at a later time, in order with everything else that happens then. What it names
+    /// and is not there by then ends up in [`Network::failed_faults`].
     pub fn schedule(&mut self, at: crate::time::Time, fault: Fault) {
         self.at(at.max(self.now), Event::Fault(fault));
     }

@@ -85,6 +85,9 @@ impl Switch {
     /// Obeys a message; `bytes` are what it was read from.
     pub(super) fn handle(&mut self, now: Time, xid: u32, message: Message, bytes: &[u8]) -> Vec<Outgoing> {
         let mut out = self.advance(now);
+        if matches!(message, Message::PacketOut(_)) {
+            self.record.clear();
+        }
         if self.connection.state == State::Greeting && !matches!(message, Message::Hello(_) | Message::Error(_)) {
             let error = self.error(Refusal::Incompatible, xid, bytes);
             out.extend([error, Outgoing::Close]);

@@ -6,8 +6,8 @@
 
 use std::collections::BTreeMap;
 
-use maple_wire::msg::{FlowMod, FlowModCommand, FlowRemoved, Header, NO_BUFFER, PacketOut, PortReason, PortStatus};
-use maple_wire::{Dpid, Message, Port, PortNo, Version};
+use maple_wire::msg::{FlowMod, FlowModCommand, FlowRemoved, Header, NO_BUFFER, PacketOut};
+use maple_wire::{Dpid, Message, PortNo, Version};
 
 use crate::time::{SECOND, Time};
 
@@ -19,9 +19,11 @@ mod check;
 mod connection;
 mod groups;
 mod pipeline;
+mod ports;
 mod rewrite;
 mod stats;
 
+pub use ports::{PortCounters, SwitchPort};
 pub use refusal::Refusal;
 pub use table::{Removal, Rule, Table};
 
@@ -147,33 +149,6 @@ pub struct SwitchCounters {
     pub errors: u64,
 }
 
-/// A port with its counters.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SwitchPort {
-    /// What the controller is told of it.
-    pub description: Port,
-    /// What went through.
-    pub counters: PortCounters,
-    added: Time,
-}
-
-/// What went through a port.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct PortCounters {
-    /// Packets received.
-    pub rx_packets: u64,
-    /// Bytes received.
-    pub rx_bytes: u64,
-    /// Packets refused on reception.
-    pub rx_dropped: u64,
-    /// Packets sent.
-    pub tx_packets: u64,
-    /// Bytes sent.
-    pub tx_bytes: u64,
-    /// Packets refused on sending.
-    pub tx_dropped: u64,
-}
-
 /// `OFPT_SET_CONFIG`'s contents.
 #[derive(Clone, Copy, Debug)]
 struct Config {
@@ -257,71 +232,6 @@ impl Switch {
         *self = Switch { ports, counters, ..fresh };
         for port in self.ports.values_mut() {
             port.description.config = 0;
-        }
-    }
-
-    /// Adds a port that is up, or brings an existing one up.
-    pub fn add_port(&mut self, now: Time, number: PortNo) -> Vec<Outgoing> {
-        if self.ports.contains_key(&number) {
-            return self.set_link(number, true);
-        }
-        let id = self.dpid.0.to_be_bytes();
-        let hw_addr = [0x0e, id[6], id[7], (number.0 >> 16) as u8, (number.0 >> 8) as u8, number.0 as u8];
-        let name = format!("s{}-eth{}", self.dpid.0, number.0);
-        let mut description = Port::new(number, hw_addr, &name);
-        if self.version == Version::Of13 {
-            description.state = STATE_LIVE;
-            (description.curr_speed, description.max_speed) = (10_000_000, 10_000_000);
-        }
-        // 10 Gb full duplex (bit 6), copper: bit 11 in 1.3, bit 7 in 1.0.
-        description.curr = 1 << 6 | if self.version == Version::Of13 { 1 << 11 } else { 1 << 7 };
-        let port = SwitchPort { description, counters: PortCounters::default(), added: now };
-        self.ports.insert(number, port);
-        self.port_status(PortReason::Add, number)
-    }
-
-    /// Removes a port. Rules that output to it stay and lose their packets.
-    pub fn remove_port(&mut self, number: PortNo) -> Vec<Outgoing> {
-        let messages = self.port_status(PortReason::Delete, number);
-        self.ports.remove(&number);
-        messages
-    }
-
-    /// Says whether the port's link is up. A port that does not exist, or does not change, causes nothing.
-    pub fn set_link(&mut self, number: PortNo, up: bool) -> Vec<Outgoing> {
-        let of13 = self.version == Version::Of13;
-        let Some(port) = self.ports.get_mut(&number) else { return Vec::new() };
-        let state = match (up, of13) {
-            (true, true) => STATE_LIVE,
-            (true, false) => 0,
-            (false, _) => Port::STATE_LINK_DOWN,
-        };
-        if port.description.state == state {
-            return Vec::new();
-        }
-        port.description.state = state;
-        self.port_status(PortReason::Modify, number)
-    }
-
-    /// The operator takes a port down or up, at the switch itself.
-    pub fn set_port_down(&mut self, number: PortNo, down: bool) -> Vec<Outgoing> {
-        let Some(port) = self.ports.get_mut(&number) else { return Vec::new() };
-        let before = port.description.config;
-        let config = if down { before | Port::CONFIG_DOWN } else { before & !Port::CONFIG_DOWN };
-        if config == before {
-            return Vec::new();
-        }
-        port.description.config = config;
-        self.port_status(PortReason::Modify, number)
-    }
-
-    fn port_status(&self, reason: PortReason, number: PortNo) -> Vec<Outgoing> {
-        match self.ports.get(&number) {
-            Some(port) if self.is_connected() && self.wants_port_status(reason) => {
-                let message = Message::PortStatus(PortStatus { reason, port: port.description.clone() });
-                vec![Outgoing::Message { xid: 0, message }]
-            }
-            _ => Vec::new(),
         }
     }
 
@@ -455,8 +365,6 @@ impl Switch {
     }
 }
 
-/// `OFPPS_LIVE` (1.3).
-const STATE_LIVE: u32 = 1 << 2;
 /// `OFPTT_ALL`.
 const ALL_TABLES: u8 = 0xff;
 /// `OFPFF_EMERG` (1.0).
