@@ -9,6 +9,8 @@ mod print {
 }
 
 use maple_wire::{Message, print as wire_print};
+use proptest::prelude::*;
+use proptest::sample::select;
 
 use print::oracle;
 
@@ -70,4 +72,32 @@ fn open_vswitch_prints_the_vectors_and_the_differences_as_they_are_listed() {
     check_all(
         vectors.chain(differences).map(|(hex, text)| (hex.to_owned(), oracle::text(&unhex(hex)), text.to_owned())),
     );
+}
+
+/// A vector with some of its bytes changed; the header's length stays what it is.
+fn damaged() -> impl Strategy<Value = Vec<u8>> {
+    let vectors: Vec<&str> = paragraphs(VECTORS).map(|v| v[0]).collect();
+    let changes = proptest::collection::vec((any::<proptest::sample::Index>(), any::<u8>()), 1..6);
+    (select(vectors), changes).prop_map(|(hex, changes)| {
+        let mut bytes = unhex(hex);
+        for (at, byte) in changes {
+            let at = at.index(bytes.len());
+            if !(2..4).contains(&at) {
+                bytes[at] = byte;
+            }
+        }
+        bytes
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 4_000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn whatever_can_be_decoded_is_printed_on_one_line_of_plain_text(bytes in damaged()) {
+        if let Ok((header, message)) = Message::decode(&bytes) {
+            let text = wire_print::message(&header, &message);
+            prop_assert!(text.starts_with("OFP") && text.bytes().all(|byte| (b' '..=b'~').contains(&byte)), "{}", text);
+        }
+    }
 }

@@ -146,10 +146,10 @@ impl Streams {
     /// Takes the next segment of the capture and prints what it completes.
     pub(super) fn push(&mut self, segment: Segment, out: &mut dyn Write) -> std::io::Result<()> {
         let key = (segment.from, segment.to);
-        if self.directions.get(&key).is_some_and(|old| old.is_ended_by(&segment)) {
-            if let Some(mut old) = self.directions.remove(&key) {
-                self.failures += old.finish(out)?;
-            }
+        if self.directions.get(&key).is_some_and(|old| old.is_ended_by(&segment))
+            && let Some(mut old) = self.directions.remove(&key)
+        {
+            self.failures += old.finish(out)?;
         }
         let direction = self.directions.entry(key).or_insert_with(|| Direction::new(&segment));
         direction.push(segment, out)
