@@ -6,6 +6,7 @@
 
 mod hex;
 mod pcap;
+mod pcapng;
 mod segment;
 mod stream;
 
@@ -47,7 +48,7 @@ pub enum Format {
     Hex,
     /// Messages one behind the other
     Binary,
-    /// A packet capture (pcap)
+    /// A packet capture (pcap or pcapng)
     Pcap,
 }
 
@@ -137,10 +138,10 @@ fn decode_capture(bytes: &[u8], ports: &[u16], out: &mut dyn Write) -> anyhow::R
     let mut streams = Streams::default();
     let mut capture = Capture::new(bytes)?;
     let mut failures = 0;
-    while let Some(record) = capture.next_record() {
+    while let Some(record) = capture.next_packet() {
         match record {
-            Ok(packet) => {
-                let segment = Segment::find(capture.link_type(), packet);
+            Ok((link_type, packet)) => {
+                let segment = Segment::find(link_type, packet);
                 if let Some(segment) =
                     segment.filter(|s| ports.contains(&s.from.port()) || ports.contains(&s.to.port()))
                 {

@@ -1,83 +1,101 @@
-//! Packet captures: the classic pcap file format, in both byte orders, with microseconds or nanoseconds.
+//! Packet captures: the classic pcap file format, in both byte orders, with microseconds or nanoseconds; pcapng is
+//! [another file](super::pcapng).
 
 use anyhow::bail;
 
+use super::pcapng::{Blocks, is_pcapng};
 use super::segment::LinkType;
 
 const MAGIC_MICROSECONDS: u32 = 0xa1b2_c3d4;
 const MAGIC_NANOSECONDS: u32 = 0xa1b2_3c4d;
-const MAGIC_PCAPNG: u32 = 0x0a0d_0d0a;
 const FILE_HEADER_LEN: usize = 24;
 const RECORD_HEADER_LEN: usize = 16;
 
 /// No packet is longer; a larger length means that the file is broken.
-const MAX_RECORD_LEN: u32 = 256 * 1024 * 1024;
+pub(super) const MAX_PACKET_LEN: u32 = 256 * 1024 * 1024;
 
 /// Whether the bytes start like a capture, a pcapng one included.
 pub(super) fn is_capture(bytes: &[u8]) -> bool {
-    byte_order(bytes).is_some() || magic(bytes) == Some(MAGIC_PCAPNG)
+    byte_order(bytes).is_some() || is_pcapng(bytes)
 }
 
 /// A capture that is being read.
 #[derive(Debug)]
-pub(super) struct Capture<'a> {
+pub(super) enum Capture<'a> {
+    Pcap(Records<'a>),
+    Pcapng(Blocks<'a>),
+    /// It is read, or can't be read on.
+    Over,
+}
+
+impl<'a> Capture<'a> {
+    /// Reads the file's header.
+    pub(super) fn new(bytes: &'a [u8]) -> anyhow::Result<Capture<'a>> {
+        if is_pcapng(bytes) {
+            return Ok(Capture::Pcapng(Blocks::new(bytes)));
+        }
+        Records::new(bytes).map(Capture::Pcap)
+    }
+
+    /// The next packet, as far as it was captured, and what it starts with. An error is the last item.
+    pub(super) fn next_packet(&mut self) -> Option<anyhow::Result<(LinkType, &'a [u8])>> {
+        let packet = match self {
+            Capture::Pcap(records) => records.next_packet(),
+            Capture::Pcapng(blocks) => blocks.next_packet(),
+            Capture::Over => Ok(None),
+        };
+        if packet.is_err() {
+            *self = Capture::Over;
+        }
+        packet.transpose()
+    }
+}
+
+/// The packets of a pcap file that are still to be read.
+#[derive(Debug)]
+pub(super) struct Records<'a> {
     rest: &'a [u8],
     offset: usize,
     order: ByteOrder,
     link_type: LinkType,
 }
 
+/// In which order the bytes of numbers stand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ByteOrder {
+pub(super) enum ByteOrder {
     Big,
     Little,
 }
 
-impl<'a> Capture<'a> {
-    /// Reads the file's header.
-    pub(super) fn new(bytes: &'a [u8]) -> anyhow::Result<Capture<'a>> {
+impl<'a> Records<'a> {
+    fn new(bytes: &'a [u8]) -> anyhow::Result<Records<'a>> {
         let Some(order) = byte_order(bytes) else {
-            if magic(bytes) == Some(MAGIC_PCAPNG) {
-                bail!("a pcapng capture, which is not supported; `editcap -F pcap IN OUT` converts it");
-            }
-            bail!("not a pcap capture: it starts with {:02x?}", &bytes[..bytes.len().min(4)]);
+            bail!("not a capture: it starts with {:02x?}", &bytes[..bytes.len().min(4)]);
         };
         if bytes.len() < FILE_HEADER_LEN {
             bail!("pcap header: {} bytes, {FILE_HEADER_LEN} needed", bytes.len());
         }
         // The upper bits say how long the frame check sequence is.
-        let number = order.u32_at(bytes, 20) & 0x0fff_ffff;
-        let Some(link_type) = LinkType::from_number(number) else {
-            bail!("pcap header: link type {number} is not supported (Ethernet, Linux cooked, raw IP and loopback are)");
-        };
-        Ok(Capture { rest: &bytes[FILE_HEADER_LEN..], offset: FILE_HEADER_LEN, order, link_type })
+        let link_type = LinkType::of_capture(order.u32_at(bytes, 20) & 0x0fff_ffff)?;
+        Ok(Records { rest: &bytes[FILE_HEADER_LEN..], offset: FILE_HEADER_LEN, order, link_type })
     }
 
-    /// What the captured packets start with.
-    pub(super) fn link_type(&self) -> LinkType {
-        self.link_type
-    }
-
-    /// The next packet, as far as it was captured. An error is the last item.
-    pub(super) fn next_record(&mut self) -> Option<anyhow::Result<&'a [u8]>> {
+    fn next_packet(&mut self) -> anyhow::Result<Option<(LinkType, &'a [u8])>> {
         if self.rest.is_empty() {
-            return None;
+            return Ok(None);
         }
-        let record = self.read_record();
-        if record.is_err() {
-            self.rest = &[];
-        }
-        Some(record)
+        let link_type = self.link_type;
+        self.read_record().map(|packet| Some((link_type, packet)))
     }
 
     fn read_record(&mut self) -> anyhow::Result<&'a [u8]> {
-        let Capture { rest, offset, order, .. } = *self;
+        let Records { rest, offset, order, .. } = *self;
         if rest.len() < RECORD_HEADER_LEN {
             bail!("capture offset {offset}: {} bytes behind the last packet", rest.len());
         }
         let length = order.u32_at(rest, 8);
         let end = RECORD_HEADER_LEN + length as usize;
-        if length > MAX_RECORD_LEN || rest.len() < end {
+        if length > MAX_PACKET_LEN || rest.len() < end {
             bail!(
                 "capture offset {offset}: a packet of {length} bytes, but {} are left",
                 rest.len() - RECORD_HEADER_LEN
@@ -90,7 +108,15 @@ impl<'a> Capture<'a> {
 }
 
 impl ByteOrder {
-    fn u32_at(self, bytes: &[u8], at: usize) -> u32 {
+    pub(super) fn u16_at(self, bytes: &[u8], at: usize) -> u16 {
+        let bytes = [bytes[at], bytes[at + 1]];
+        match self {
+            ByteOrder::Big => u16::from_be_bytes(bytes),
+            ByteOrder::Little => u16::from_le_bytes(bytes),
+        }
+    }
+
+    pub(super) fn u32_at(self, bytes: &[u8], at: usize) -> u32 {
         let bytes = [bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]];
         match self {
             ByteOrder::Big => u32::from_be_bytes(bytes),

@@ -2,6 +2,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use anyhow::bail;
+
 const ETH_TYPE_IPV4: u16 = 0x0800;
 const ETH_TYPE_IPV6: u16 = 0x86dd;
 const PROTO_TCP: u8 = 6;
@@ -21,15 +23,16 @@ pub(super) enum LinkType {
 }
 
 impl LinkType {
-    pub(super) fn from_number(number: u32) -> Option<LinkType> {
-        match number {
-            0 | 108 => Some(LinkType::Loopback),
-            1 => Some(LinkType::Ethernet),
-            12 | 14 | 101 | 228 | 229 => Some(LinkType::RawIp),
-            113 => Some(LinkType::LinuxCooked),
-            276 => Some(LinkType::LinuxCooked2),
-            _ => None,
-        }
+    /// The link type with this number in a capture.
+    pub(super) fn of_capture(number: u32) -> anyhow::Result<LinkType> {
+        Ok(match number {
+            0 | 108 => LinkType::Loopback,
+            1 => LinkType::Ethernet,
+            12 | 14 | 101 | 228 | 229 => LinkType::RawIp,
+            113 => LinkType::LinuxCooked,
+            276 => LinkType::LinuxCooked2,
+            _ => bail!("link type {number} is not supported (Ethernet, Linux cooked, raw IP and loopback are)"),
+        })
     }
 }
 

@@ -1,0 +1,97 @@
+//! Packet captures in the pcapng format: sections of blocks, each section in a byte order of its own.
+//!
+//! Of the blocks, sections' headers, interfaces and packets are read; names, statistics and the like are passed over.
+
+use anyhow::bail;
+
+use super::pcap::{ByteOrder, MAX_PACKET_LEN};
+use super::segment::LinkType;
+
+const SECTION_HEADER: u32 = 0x0a0d_0d0a;
+const INTERFACE: u32 = 1;
+const SIMPLE_PACKET: u32 = 3;
+const ENHANCED_PACKET: u32 = 6;
+const BYTE_ORDER_MAGIC: u32 = 0x1a2b_3c4d;
+
+/// Type and length before a block's body, and the length once more behind it.
+const BLOCK_FRAME_LEN: usize = 12;
+
+/// Whether the bytes start like a pcapng capture.
+pub(super) fn is_pcapng(bytes: &[u8]) -> bool {
+    bytes.starts_with(&SECTION_HEADER.to_be_bytes())
+}
+
+/// The blocks that are still to be read.
+#[derive(Debug)]
+pub(super) struct Blocks<'a> {
+    rest: &'a [u8],
+    offset: usize,
+    order: ByteOrder,
+    /// The numbers of the link types of the section's interfaces.
+    interfaces: Vec<u32>,
+}
+
+impl<'a> Blocks<'a> {
+    pub(super) fn new(bytes: &'a [u8]) -> Blocks<'a> {
+        Blocks { rest: bytes, offset: 0, order: ByteOrder::Big, interfaces: Vec::new() }
+    }
+
+    /// The next packet, as far as it was captured, and what it starts with; `None` at the end.
+    ///
+    /// After an error the blocks can't be read on.
+    pub(super) fn next_packet(&mut self) -> anyhow::Result<Option<(LinkType, &'a [u8])>> {
+        while !self.rest.is_empty() {
+            let offset = self.offset;
+            let (kind, body) = self.next_block()?;
+            let found = match kind {
+                INTERFACE if body.len() >= 8 => {
+                    self.interfaces.push(u32::from(self.order.u16_at(body, 0)));
+                    continue;
+                }
+                ENHANCED_PACKET if body.len() >= 20 => {
+                    let length = self.order.u32_at(body, 12) as usize;
+                    (self.order.u32_at(body, 0), body[20..].get(..length))
+                }
+                SIMPLE_PACKET if body.len() >= 4 => {
+                    let length = self.order.u32_at(body, 0) as usize;
+                    (0, body[4..].get(..length.min(body.len() - 4)))
+                }
+                INTERFACE | ENHANCED_PACKET | SIMPLE_PACKET => bail!("capture offset {offset}: a block is too short"),
+                _ => continue,
+            };
+            let (interface, Some(packet)) = found else {
+                bail!("capture offset {offset}: a packet is longer than its block");
+            };
+            let Some(number) = self.interfaces.get(interface as usize) else {
+                bail!("capture offset {offset}: interface {interface} is not described");
+            };
+            return Ok(Some((LinkType::of_capture(*number)?, packet)));
+        }
+        Ok(None)
+    }
+
+    /// A block's type and body; a section's header is taken note of.
+    fn next_block(&mut self) -> anyhow::Result<(u32, &'a [u8])> {
+        let Blocks { rest, offset, .. } = *self;
+        if rest.len() < BLOCK_FRAME_LEN {
+            bail!("capture offset {offset}: {} bytes behind the last block", rest.len());
+        }
+        if is_pcapng(rest) {
+            self.order = match ByteOrder::Big.u32_at(rest, 8) {
+                BYTE_ORDER_MAGIC => ByteOrder::Big,
+                magic if magic.swap_bytes() == BYTE_ORDER_MAGIC => ByteOrder::Little,
+                magic => bail!("capture offset {offset}: {magic:#010x} is no byte order of a section"),
+            };
+            self.interfaces.clear();
+        }
+        let kind = self.order.u32_at(rest, 0);
+        let length = self.order.u32_at(rest, 4);
+        let end = length as usize;
+        if length > MAX_PACKET_LEN || end < BLOCK_FRAME_LEN || end % 4 != 0 || rest.len() < end {
+            bail!("capture offset {offset}: a block of {length} bytes, but {} are left", rest.len());
+        }
+        self.rest = &rest[end..];
+        self.offset += end;
+        Ok((kind, &rest[8..end - 4]))
+    }
+}
