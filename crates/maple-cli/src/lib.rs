@@ -1,3 +1,122 @@
-//! The `maple` command, as a library.
+//! The `maple` command as a library, and what policies in Rust are written with.
+//!
+//! ```no_run
+//! use maple::{Field, Net, PacketHandle, Route};
+//!
+//! fn secure_routing(pkt: &PacketHandle, net: &Net) -> Route {
+//!     let (Some(src), Some(dst)) = (net.locate(pkt.eth_src()), net.locate(pkt.eth_dst())) else {
+//!         return Route::flood();
+//!     };
+//!     if pkt.is(Field::TcpDst, 22) { net.path(src, dst, "secure") } else { net.shortest_path(src, dst) }
+//! }
+//!
+//! fn main() -> std::process::ExitCode {
+//!     maple::run(secure_routing)
+//! }
+//! ```
+//!
+//! The program then takes the options of `maple run`. The Python wheel calls [`main_with`] with a [`PolicyLoader`];
+//! the Rust-only binary calls it without one.
+
+mod args;
+
+mod run;
+
+mod builtin;
+mod emulate;
+mod show;
+mod weights;
 
 pub mod decode;
+
+mod app;
+mod signal;
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Parser;
+
+pub use app::App;
+pub use maple_controller::Handle;
+pub use maple_core::network::{Hop, LinkName, Location, Mac};
+pub use maple_core::policy::{Net, PacketHandle, Policy, PolicyError};
+pub use maple_core::route::Route;
+pub use maple_core::state::{Store, Value, Write};
+pub use maple_wire::{Dpid, Field, PortNo};
+
+use args::{Command, CommandLine};
+
+/// A policy that is ready to run.
+pub struct LoadedPolicy {
+    /// The policy.
+    pub policy: Arc<dyn Policy>,
+    /// The state that it works on, with what was written to it already.
+    pub store: Arc<Store>,
+    /// Whether it wants to know where hosts are.
+    pub track_hosts: bool,
+}
+
+/// Loads policies that are written in another language than Rust.
+pub trait PolicyLoader: Sync {
+    /// Loads the policy called `name` (or the only one) from a file. A run of it may take `time_limit`.
+    ///
+    /// # Errors
+    /// Whatever makes the file no policy, as its language tells it.
+    fn load(&self, file: &Path, name: Option<&str>, time_limit: Duration) -> anyhow::Result<LoadedPolicy>;
+
+    /// The controller runs now; commits on the store are to be given to it.
+    fn started(&self, controller: Handle);
+}
+
+/// Runs `policy` with the options of `maple run` from the program's command line.
+pub fn run(policy: impl Policy + 'static) -> ExitCode {
+    App::new(policy).run()
+}
+
+/// The `maple` command. `arguments` begin with the program's name; Python policies need a `loader`. The exit status:
+/// 0 if all went well, 1 if something failed, 2 if the command line is wrong.
+pub fn main_with(arguments: impl IntoIterator<Item = OsString>, loader: Option<&dyn PolicyLoader>) -> u8 {
+    let command_line = match CommandLine::try_parse_from(arguments) {
+        Ok(command_line) => command_line,
+        Err(error) => return usage(&error),
+    };
+    finish(match command_line.command {
+        Command::Run(args) => run::main(args, loader),
+        Command::Emulate(args) => emulate::main(args),
+        Command::Decode(args) => decoded(args),
+        Command::Show(args) => show::main(args),
+    })
+}
+
+/// Prints help, version, or what is wrong with a command line.
+fn usage(error: &clap::Error) -> u8 {
+    // Whoever closed the terminal does not need to be told.
+    let _ = error.print();
+    error.exit_code() as u8
+}
+
+/// The exit status, after telling what went wrong.
+fn finish(result: anyhow::Result<u8>) -> u8 {
+    match result {
+        Ok(status) => status,
+        Err(error) if is_closed_pipe(&error) => 0,
+        Err(error) => {
+            eprintln!("maple: {error:#}");
+            1
+        }
+    }
+}
+
+/// Whether somebody such as `head` has read enough of the output.
+fn is_closed_pipe(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<std::io::Error>().is_some_and(|e| e.kind() == std::io::ErrorKind::BrokenPipe)
+}
+
+fn decoded(args: decode::DecodeArgs) -> anyhow::Result<u8> {
+    let status = decode::run(args, &mut std::io::stdout().lock())?;
+    Ok(u8::from(status != ExitCode::SUCCESS))
+}

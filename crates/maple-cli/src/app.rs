@@ -1,0 +1,85 @@
+//! A policy in Rust as a program of its own.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use clap::Parser;
+use maple_controller::Handle;
+use maple_core::network::{LinkName, Location};
+use maple_core::policy::Policy;
+use maple_core::state::{Store, Write};
+use maple_wire::Dpid;
+
+use crate::args::RunOptions;
+use crate::run::{self, Started};
+use crate::{LoadedPolicy, finish, usage};
+
+/// A policy with what it needs around it: link costs, first contents of tables, threads of its own.
+pub struct App {
+    policy: Arc<dyn Policy>,
+    store: Arc<Store>,
+    track_hosts: bool,
+    started: Started,
+}
+
+#[derive(Debug, Parser)]
+#[command(version, about = "A policy for Maple: the options are those of `maple run`", max_term_width = 100)]
+struct Alone {
+    #[command(flatten)]
+    options: RunOptions,
+}
+
+impl App {
+    /// A program that runs this policy.
+    pub fn new(policy: impl Policy + 'static) -> App {
+        App { policy: Arc::new(policy), store: Store::new(), track_hosts: true, started: Box::new(|_| {}) }
+    }
+
+    /// The same without learning where hosts are.
+    #[must_use]
+    pub fn without_hosts(mut self) -> App {
+        self.track_hosts = false;
+        self
+    }
+
+    /// Says what the links between two switches cost by `name`, in both directions; other links cost 1.
+    #[must_use]
+    pub fn weight(self, name: &str, a: u64, b: u64, cost: u64) -> App {
+        let write = |from, to| {
+            let link = LinkName::Switches(Dpid(from), Dpid(to));
+            Write::Cost { name: name.into(), link, cost: Some(cost) }
+        };
+        self.write(vec![write(a, b), write(b, a)])
+    }
+
+    /// Says what the link that leaves by a port costs by `name`, in that direction.
+    #[must_use]
+    pub fn port_weight(self, name: &str, at: Location, cost: u64) -> App {
+        self.write(vec![Write::Cost { name: name.into(), link: LinkName::Port(at), cost: Some(cost) }])
+    }
+
+    /// Writes tracked state before the first packet.
+    #[must_use]
+    pub fn write(self, writes: Vec<Write>) -> App {
+        // Nobody reads yet, so nobody has to be told.
+        self.store.update(|_| writes);
+        self
+    }
+
+    /// Calls `started` when the controller runs, with a handle that can write tracked state.
+    #[must_use]
+    pub fn on_start(mut self, started: impl FnOnce(Handle) + 'static) -> App {
+        self.started = Box::new(started);
+        self
+    }
+
+    /// Runs it with the options of the program's command line, until it is told to stop.
+    pub fn run(self) -> ExitCode {
+        let options = match Alone::try_parse() {
+            Ok(alone) => alone.options,
+            Err(error) => return usage(&error).into(),
+        };
+        let loaded = LoadedPolicy { policy: self.policy, store: self.store, track_hosts: self.track_hosts };
+        finish(run::with(options, loaded, self.started)).into()
+    }
+}

@@ -1,0 +1,233 @@
+//! The command line of `maple`.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use maple_wire::{Dpid, Version};
+
+use crate::decode::DecodeArgs;
+
+/// Port that OpenFlow switches connect to.
+const OPENFLOW_PORT: u16 = 6653;
+
+/// A network that behaves as if one function ran on every packet.
+#[derive(Debug, Parser)]
+#[command(name = "maple", version, about, max_term_width = 100)]
+pub struct CommandLine {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run a policy: as a controller for real switches, or on an emulated network
+    Run(RunArgs),
+    /// Emulate a network of OpenFlow switches and hosts, for any controller
+    Emulate(EmulateArgs),
+    /// Print OpenFlow messages
+    Decode(DecodeArgs),
+    /// Ask a running controller
+    Show(ShowArgs),
+}
+
+/// `maple run`.
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    /// The policy: FILE.py, FILE.py:NAME, or one of builtin:flood, builtin:shortest-path, builtin:secure-routing
+    pub policy: String,
+    /// How long a run of a Python policy may take before it is stopped and its packet dropped
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = duration)]
+    pub policy_time_limit: Duration,
+    #[command(flatten)]
+    pub options: RunOptions,
+}
+
+/// The options of `maple run` that policies in Rust have too.
+#[derive(Clone, Debug, Args)]
+pub struct RunOptions {
+    /// Address to listen on for switches, several allowed [default: 0.0.0.0:6653, with --emulate 127.0.0.1 and any port]
+    #[arg(long, value_name = "ADDR", value_parser = address)]
+    pub listen: Vec<SocketAddr>,
+    /// Worker threads, each with its own switches [default: one for each core]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..))]
+    pub workers: Option<u8>,
+    /// Learn where hosts are and check it; off, net.locate is an error [default: what the policy says]
+    #[arg(long, value_name = "on|off")]
+    pub track_hosts: Option<Switch>,
+    /// JSON file with link costs by name: {"secure": {"1-2": 10, "3:1": 5}}
+    #[arg(long, value_name = "FILE")]
+    pub weights: Option<PathBuf>,
+    /// Unix socket for `maple show`, or `none` [default: $MAPLE_CONTROL or a place in the user's run-time folder; none
+    /// with --emulate]
+    #[arg(long, value_name = "PATH")]
+    pub control: Option<PathBuf>,
+    /// Emulate this network: linear:N, ring:N, tree:DEPTH,FANOUT, fattree:K, or FILE.json
+    #[arg(long, value_name = "TOPOLOGY")]
+    pub emulate: Option<String>,
+    #[command(flatten)]
+    pub emulation: EmulationArgs,
+    /// Compare every delivery on the emulated network with the policy's answer
+    #[arg(long, value_name = "on|off", default_value = "on", requires = "emulate")]
+    pub check: Switch,
+    /// Print more: what sessions and shards do
+    #[arg(long, short)]
+    pub verbose: bool,
+}
+
+/// How an emulated network behaves.
+#[derive(Clone, Debug, Args)]
+pub struct EmulationArgs {
+    /// OpenFlow version of the emulated switches
+    #[arg(long, value_name = "1.0|1.3", default_value = "1.3", value_parser = version)]
+    pub of: Version,
+    /// Let hosts talk to each other for so long, then stop [default: with `run --emulate` 20s, else no traffic]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub traffic: Option<Duration>,
+    /// Flows that hosts open per second, all together
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    pub rate: u32,
+    /// Decides who talks to whom
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+}
+
+/// `maple emulate`.
+#[derive(Debug, Args)]
+pub struct EmulateArgs {
+    /// The network: linear:N, ring:N, tree:DEPTH,FANOUT, fattree:K, or FILE.json
+    pub topology: String,
+    /// The controller's address
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:6653", value_parser = address)]
+    pub controller: SocketAddr,
+    #[command(flatten)]
+    pub emulation: EmulationArgs,
+}
+
+/// `maple show`.
+#[derive(Debug, Args)]
+pub struct ShowArgs {
+    /// What to show
+    #[command(subcommand)]
+    pub what: ShowWhat,
+    /// The controller's Unix socket [default: as for `maple run`]
+    #[arg(long, value_name = "PATH", global = true)]
+    pub control: Option<PathBuf>,
+    /// Print the answer as JSON
+    #[arg(long, global = true)]
+    pub json: bool,
+}
+
+/// What can be shown.
+#[derive(Debug, Subcommand)]
+pub enum ShowWhat {
+    /// The rules of a switch, or of all, and why they are there
+    Rules {
+        /// Datapath id, in hex digits
+        switch: Option<Dpid>,
+    },
+    /// The switches and their ports
+    Switches,
+    /// The links between switches
+    Links,
+    /// The hosts and where they are
+    Hosts,
+    /// All counts
+    Stats,
+    /// What went wrong lately
+    Errors,
+}
+
+/// On or off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Switch {
+    /// On.
+    On,
+    /// Off.
+    Off,
+}
+
+/// The socket of `maple show` where none is given.
+pub fn default_control() -> PathBuf {
+    if let Some(path) = std::env::var_os("MAPLE_CONTROL") {
+        return path.into();
+    }
+    match std::env::var_os("XDG_RUNTIME_DIR") {
+        Some(folder) => PathBuf::from(folder).join("maple.sock"),
+        None => {
+            let user = std::env::var("USER").unwrap_or_else(|_| "root".into());
+            std::env::temp_dir().join(format!("maple-{user}.sock"))
+        }
+    }
+}
+
+/// A span of time such as `20s`, `500ms`, `2m`, `1.5s`.
+pub fn duration(text: &str) -> Result<Duration, String> {
+    let wrong = || format!("{text:?} is not a time such as 20s, 500ms or 2m");
+    let unit_at = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(unit_at);
+    let number: f64 = number.trim().parse().map_err(|_| wrong())?;
+    let scale = match unit {
+        "ms" => 1e-3,
+        "s" | "" => 1.0,
+        "m" | "min" => 60.0,
+        "h" => 3600.0,
+        _ => return Err(wrong()),
+    };
+    Duration::try_from_secs_f64(number * scale).ok().filter(|d| !d.is_zero()).ok_or_else(wrong)
+}
+
+/// An address with port, a port, or an address with OpenFlow's port.
+fn address(text: &str) -> Result<SocketAddr, String> {
+    if let Ok(address) = text.parse() {
+        return Ok(address);
+    }
+    if let Ok(ip) = text.parse::<IpAddr>() {
+        return Ok(SocketAddr::new(ip, OPENFLOW_PORT));
+    }
+    match text.strip_prefix(':').unwrap_or(text).parse() {
+        Ok(port) => Ok(SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), port)),
+        Err(_) => Err(format!("{text:?} is not an address such as 127.0.0.1:6653, [::]:6653 or 6653")),
+    }
+}
+
+fn version(text: &str) -> Result<Version, String> {
+    match text {
+        "1.0" => Ok(Version::Of10),
+        "1.3" => Ok(Version::Of13),
+        _ => Err(format!("OpenFlow {text} is not supported; 1.0 and 1.3 are")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        CommandLine::command().debug_assert();
+    }
+
+    #[test]
+    fn times_have_units_and_are_positive() {
+        assert_eq!(duration("20s"), Ok(Duration::from_secs(20)));
+        assert_eq!(duration("1.5"), Ok(Duration::from_millis(1500)));
+        assert_eq!(duration("250ms"), Ok(Duration::from_millis(250)));
+        assert_eq!(duration("2m"), Ok(Duration::from_secs(120)));
+        for wrong in ["", "s", "-1s", "0s", "5 parsecs", "nan"] {
+            assert!(duration(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn addresses_may_leave_out_a_half() {
+        assert_eq!(address("6633"), Ok("0.0.0.0:6633".parse().unwrap()));
+        assert_eq!(address("127.0.0.1"), Ok("127.0.0.1:6653".parse().unwrap()));
+        assert_eq!(address("[::1]:1"), Ok("[::1]:1".parse().unwrap()));
+        assert!(address("switch").is_err());
+    }
+}
