@@ -42,6 +42,8 @@ pub struct ControllerOptions {
     pub pin: bool,
     /// The user's f.
     pub policy: Arc<dyn Policy>,
+    /// The state that it works on; what was written to it before the start holds from the start.
+    pub store: Arc<Store>,
     /// The engine's options.
     pub engine: Options,
     /// How long sessions wait for what.
@@ -62,6 +64,7 @@ impl ControllerOptions {
             workers: 0,
             pin: true,
             policy,
+            store: Store::new(),
             engine: Options::default(),
             deadlines: Deadlines::default(),
             limits: QueueLimits::default(),
@@ -121,7 +124,7 @@ impl Controller {
         let ground = Ground {
             clock: Clock::start(),
             registry: Arc::new(Registry::new(workers)),
-            store: Store::new(),
+            store: Arc::clone(&options.store),
             key: Key(random()?),
             notices,
         };

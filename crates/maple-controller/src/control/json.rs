@@ -95,8 +95,15 @@ fn rule(version: Version, rule: &TableRule) -> Value {
         "actions": maple_wire::print::instructions(version, &rule.rule.instructions),
         "cookie": format!("{:#018x}", rule.rule.cookie),
         "leaf": rule.leaf.map(|leaf| leaf.0),
+        "flow": flow(version, rule),
         "why": rule.why,
     })
+}
+
+/// The rule as `ovs-ofctl dump-flows --no-stats` prints it.
+fn flow(version: Version, rule: &TableRule) -> String {
+    let TableRule { table_id, rule, .. } = rule;
+    maple_wire::print::flow_line(version, *table_id, rule.priority, rule.cookie, &rule.matching, &rule.instructions)
 }
 
 fn switch(switch: &SwitchStatus) -> Value {
