@@ -58,7 +58,7 @@ pub struct RunOptions {
     /// Learn where hosts are and check it; off, net.locate is an error [default: what the policy says]
     #[arg(long, value_name = "on|off")]
     pub track_hosts: Option<Switch>,
-    /// JSON file with link costs by name: {"secure": {"1-2": 10, "3:1": 5}}
+    /// JSON file with link costs by name: {"secure": [{"a": "1", "b": "2", "cost": 10}]}, with datapath ids in hex
     #[arg(long, value_name = "FILE")]
     pub weights: Option<PathBuf>,
     /// Unix socket for `maple show`, or `none` [default: $MAPLE_CONTROL or a place in the user's run-time folder; none

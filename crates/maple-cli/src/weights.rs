@@ -1,20 +1,40 @@
 //! Link costs by name, from a JSON file or from an emulated topology.
 //!
 //! ```json
-//! {"secure": {"1-2": 10, "3:1": 5}}
+//! {"secure": [{"a": "1", "b": "2", "cost": 10}, {"switch": "3", "port": 1, "cost": 5}]}
 //! ```
 //!
-//! `"1-2"` are all links between switches 1 and 2, in both directions unless `"2-1"` is given too; `"3:1"` is the link
-//! that leaves switch 3 by port 1, in that direction. Switches are numbers, or 16 hex digits. Other links cost 1.
+//! `a` and `b` are the switches at the ends of a link, and the cost is that of all links between them, in both
+//! directions; with `"one_way": true` only from `a` to `b`. `switch` and `port` name the link that leaves by this port,
+//! in that direction. Datapath ids are hex digits. Links that are not named cost 1.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use maple_core::network::{LinkName, Location};
-use maple_core::state::Write;
+use maple_core::state::{Snapshot, Write};
 use maple_emulator::Topology;
 use maple_wire::{Dpid, PortNo};
+use serde::Deserialize;
+
+/// The links that an entry names, and what they cost.
+#[derive(Debug, Deserialize)]
+#[serde(untagged, deny_unknown_fields)]
+enum Entry {
+    Switches {
+        a: String,
+        b: String,
+        cost: u64,
+        #[serde(default)]
+        one_way: bool,
+    },
+    Port {
+        switch: String,
+        port: u32,
+        cost: u64,
+    },
+}
 
 /// The costs in a file.
 pub fn read(path: &Path) -> anyhow::Result<Vec<Write>> {
@@ -23,52 +43,60 @@ pub fn read(path: &Path) -> anyhow::Result<Vec<Write>> {
 }
 
 fn parse(text: &str) -> anyhow::Result<Vec<Write>> {
-    let all: BTreeMap<String, BTreeMap<String, u64>> = serde_json::from_str(text)?;
+    let all: BTreeMap<String, Vec<serde_json::Value>> = serde_json::from_str(text)?;
     let mut writes = Vec::new();
-    for (name, costs) in &all {
-        for (link, cost) in costs {
-            let context = || format!("{name:?}: {link:?}");
-            if *cost == 0 {
-                bail!("{}: a cost is at least 1", context());
-            }
-            for link in links(link, costs).with_context(context)? {
-                writes.push(Write::Cost { name: name.as_str().into(), link, cost: Some(*cost) });
-            }
+    for (name, entries) in all {
+        for (index, value) in entries.into_iter().enumerate() {
+            let context = || format!("{name}[{index}]: {value}");
+            let entry = Entry::deserialize(&value)
+                .ok()
+                .with_context(context)
+                .context("expected {\"a\": …, \"b\": …, \"cost\": …} or {\"switch\": …, \"port\": …, \"cost\": …}")?;
+            let (links, cost) = entry.links().with_context(context)?;
+            writes.extend(links.into_iter().map(|link| Write::Cost {
+                name: name.as_str().into(),
+                link,
+                cost: Some(cost),
+            }));
         }
     }
     Ok(writes)
 }
 
-/// The links that a key names.
-fn links(key: &str, costs: &BTreeMap<String, u64>) -> anyhow::Result<Vec<LinkName>> {
-    if let Some((switch, port)) = key.split_once(':') {
-        let port = port.parse().ok().map(PortNo).filter(|port| port.is_physical()).context("no such port")?;
-        return Ok(vec![LinkName::Port(Location::new(dpid(switch)?, port))]);
+impl Entry {
+    fn links(&self) -> anyhow::Result<(Vec<LinkName>, u64)> {
+        let (links, cost) = match self {
+            Entry::Switches { a, b, cost, one_way } => {
+                let (a, b) = (dpid(a)?, dpid(b)?);
+                let back = (!one_way).then_some(LinkName::Switches(b, a));
+                ([LinkName::Switches(a, b)].into_iter().chain(back).collect(), *cost)
+            }
+            Entry::Port { switch, port, cost } => {
+                let port = PortNo(*port);
+                anyhow::ensure!(port.is_physical(), "there is no port {port}");
+                (vec![LinkName::Port(Location::new(dpid(switch)?, port))], *cost)
+            }
+        };
+        anyhow::ensure!(cost > 0, "a cost is at least 1");
+        Ok((links, cost))
     }
-    let (a, b) = key.split_once('-').context("a link is SWITCH-SWITCH or SWITCH:PORT")?;
-    let (from, to) = (dpid(a)?, dpid(b)?);
-    let mut names = vec![LinkName::Switches(from, to)];
-    if !costs.contains_key(&format!("{b}-{a}")) {
-        names.push(LinkName::Switches(to, from));
-    }
-    Ok(names)
 }
 
-/// A switch as a decimal number, or as 16 hex digits.
 fn dpid(text: &str) -> anyhow::Result<Dpid> {
-    let parsed = if text.len() == 16 { text.parse().ok() } else { text.parse().ok().map(Dpid) };
-    parsed.with_context(|| format!("{text:?} is no switch (a number, or 16 hex digits)"))
+    text.parse().ok().with_context(|| format!("{text:?} is no datapath id (hex digits)"))
 }
 
-/// The costs that a topology's link attributes say, rounded up to whole numbers.
-pub fn of(topology: &Topology) -> Vec<Write> {
+/// The costs that a topology's link attributes say, rounded up to whole numbers, where the state says none yet.
+pub fn of(topology: &Topology, state: &Snapshot) -> Vec<Write> {
     let mut writes = Vec::new();
     for link in &topology.links {
         for (name, value) in &link.attributes {
-            let cost = Some((value.ceil().max(1.0)) as u64);
-            for (switch, port) in [link.a, link.b] {
-                let link = LinkName::Port(Location::new(switch, port));
-                writes.push(Write::Cost { name: name.as_str().into(), link, cost });
+            let cost = value.ceil().max(1.0) as u64;
+            for ((from, port), (to, _)) in [(link.a, link.b), (link.b, link.a)] {
+                if cost != 1 && state.cost(name, Location::new(from, port), to) == 1 {
+                    let link = LinkName::Switches(from, to);
+                    writes.push(Write::Cost { name: name.as_str().into(), link, cost: Some(cost) });
+                }
             }
         }
     }
@@ -78,36 +106,41 @@ pub fn of(topology: &Topology) -> Vec<Write> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use maple_core::state::Store;
+
+    fn shown(writes: &[Write]) -> Vec<String> {
+        let show = |write: &Write| match write {
+            Write::Cost { name, link, cost: Some(cost) } => format!("{name} {link:?} {cost}"),
+            other => panic!("{other:?}"),
+        };
+        writes.iter().map(show).collect()
+    }
 
     #[test]
-    fn a_pair_of_switches_means_both_directions() {
-        let writes = parse(r#"{"secure": {"1-2": 10, "3:1": 5, "4-5": 2, "5-4": 3}}"#).unwrap();
-        let found: Vec<String> = writes
-            .iter()
-            .map(|write| match write {
-                Write::Cost { link, cost: Some(cost), .. } => format!("{link:?} {cost}"),
-                other => panic!("{other:?}"),
-            })
-            .collect();
-        let switches = |a: u64, b: u64, cost| format!("Switches({}, {}) {cost}", Dpid(a), Dpid(b));
-        assert_eq!(
-            found,
-            [
-                switches(1, 2, 10),
-                switches(2, 1, 10),
-                format!("Port({}:1) 5", Dpid(3)),
-                switches(4, 5, 2),
-                switches(5, 4, 3)
-            ]
-        );
+    fn a_pair_of_switches_means_both_directions_unless_it_is_one_way() {
+        let text = r#"{"w": [{"a": "1", "b": "2", "cost": 10}, {"a": "00:00:00:00:00:00:00:03", "b": "4", "cost": 2,
+            "one_way": true}, {"switch": "ab", "port": 1, "cost": 5}]}"#;
+        let switches = |a, b, cost| format!("w Switches({}, {}) {cost}", Dpid(a), Dpid(b));
+        let port = format!("w Port({}:1) 5", Dpid(0xab));
+        assert_eq!(shown(&parse(text).unwrap()), [switches(1, 2, 10), switches(2, 1, 10), switches(3, 4, 2), port]);
     }
 
     #[test]
     fn mistakes_are_named() {
-        let error = |text| format!("{:#}", parse(text).unwrap_err());
-        assert_eq!(error(r#"{"w": {"1-x": 1}}"#), r#""w": "1-x": "x" is no switch (a number, or 16 hex digits)"#);
-        assert_eq!(error(r#"{"w": {"12": 1}}"#), r#""w": "12": a link is SWITCH-SWITCH or SWITCH:PORT"#);
-        assert_eq!(error(r#"{"w": {"1:0": 1}}"#), r#""w": "1:0": no such port"#);
-        assert_eq!(error(r#"{"w": {"1-2": 0}}"#), r#""w": "1-2": a cost is at least 1"#);
+        let error = |entry: &str| format!("{:#}", parse(&format!(r#"{{"w": [{entry}]}}"#)).unwrap_err());
+        assert!(error(r#"{"a": "x", "b": "2", "cost": 1}"#).ends_with(r#""x" is no datapath id (hex digits)"#));
+        assert!(error(r#"{"a": "1", "b": "2", "cost": 0}"#).ends_with("a cost is at least 1"));
+        assert!(error(r#"{"switch": "1", "port": 0, "cost": 1}"#).ends_with("there is no port 0"));
+        assert!(error(r#"{"a": "1", "cost": 1}"#).starts_with("expected {"));
+    }
+
+    #[test]
+    fn a_topology_gives_costs_that_the_policy_does_not() {
+        let store = Store::new();
+        let ring = Topology::parse("ring:3").unwrap();
+        let costs = of(&ring, &store.snapshot());
+        assert_eq!(costs.len(), 2);
+        store.update(|_| costs);
+        assert_eq!(of(&ring, &store.snapshot()), []);
     }
 }

@@ -1,0 +1,148 @@
+//! A policy on an emulated network: traffic, what happens meanwhile, and what came of it.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use maple_controller::Handle;
+use maple_emulator::driver::Stats;
+use maple_emulator::{Emulation, EmulationOptions, Topology};
+
+use super::check::Checker;
+use super::progress::Lines;
+use super::{TURN, rules, summary};
+use crate::LoadedPolicy;
+use crate::args::{RunOptions, Switch};
+use crate::emulate;
+
+/// How long traffic lasts where nothing else is said.
+const TRAFFIC: Duration = Duration::from_secs(20);
+/// How long switches may take to connect and flows to end, besides the time of the traffic.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Frames that the log holds between two looks at it.
+const LOG: usize = 200_000;
+
+/// A policy and the network to run it on.
+pub struct Emulated<'a> {
+    pub topology: Topology,
+    pub options: &'a RunOptions,
+    pub loaded: &'a LoadedPolicy,
+    pub track_hosts: bool,
+}
+
+/// Counts at the last full second.
+#[derive(Default)]
+struct Second {
+    number: u64,
+    sent: u64,
+    packet_ins: u64,
+}
+
+impl Emulated<'_> {
+    /// Runs it; the exit status is 1 if something was lost or delivered otherwise than f says.
+    pub fn run(self, controller: &Handle, stop: &AtomicBool) -> anyhow::Result<u8> {
+        let traffic = self.options.emulation.traffic.unwrap_or(TRAFFIC);
+        let mut lines = Lines::with_bar(traffic);
+        lines.say(&self.headline(traffic));
+        let emulation = Emulation::start(self.emulation_options(controller, traffic))?;
+        let checker = (self.options.check == Switch::On)
+            .then(|| Checker::new(self.loaded.policy.clone(), self.loaded.store.clone(), self.track_hosts));
+        let mut watch = Watch { lines, controller, began: None, second: Second::default() };
+        let checker = watch.until_over(&emulation, checker, traffic, stop)?;
+        let verdicts = checker.map(|checker| checker.finish(&emulation)).transpose()?;
+        watch.notices();
+        watch.lines.finish();
+        let network = emulation.snapshot()?;
+        println!("\n{}", rules::of_all(controller));
+        summary::of_network(controller, &network, verdicts.as_ref());
+        emulation.stop()?;
+        let failed = verdicts.is_some_and(|v| v.wrong.count + v.lost.count > 0);
+        Ok(u8::from(failed))
+    }
+
+    fn headline(&self, traffic: Duration) -> String {
+        let Topology { switches, hosts, links } = &self.topology;
+        format!(
+            "{}: {} switches (OpenFlow {}), {} links, {} hosts; {} flows a second for {} s",
+            self.options.emulate.as_deref().unwrap_or_default(),
+            switches.len(),
+            self.options.emulation.of,
+            links.len(),
+            hosts.len(),
+            self.options.emulation.rate,
+            traffic.as_secs_f64(),
+        )
+    }
+
+    fn emulation_options(&self, controller: &Handle, traffic: Duration) -> EmulationOptions {
+        let address = controller.addresses()[0];
+        let mut options = emulate::options(self.topology.clone(), address, &self.options.emulation);
+        options.network.log_limit = LOG;
+        options.traffic = Some(emulate::traffic(&self.options.emulation, traffic));
+        options
+    }
+}
+
+/// Looks after an emulation while it runs.
+struct Watch<'a> {
+    lines: Lines,
+    controller: &'a Handle,
+    /// When traffic began.
+    began: Option<Instant>,
+    second: Second,
+}
+
+impl Watch<'_> {
+    /// Returns when all flows have ended, or the user or patience ends it.
+    fn until_over(
+        &mut self,
+        emulation: &Emulation,
+        mut checker: Option<Checker>,
+        traffic: Duration,
+        stop: &AtomicBool,
+    ) -> anyhow::Result<Option<Checker>> {
+        let deadline = Instant::now() + traffic + PATIENCE;
+        while !stop.load(Ordering::SeqCst) && Instant::now() < deadline {
+            let turn = Instant::now() + TURN;
+            self.notices();
+            if let Some(checker) = &mut checker {
+                checker.look(emulation, turn)?;
+            }
+            let network = emulation.snapshot()?;
+            if network.traffic_started {
+                self.tell(&network, traffic);
+            }
+            if network.traffic_over {
+                break;
+            }
+            std::thread::sleep(turn.saturating_duration_since(Instant::now()));
+        }
+        Ok(checker)
+    }
+
+    fn notices(&mut self) {
+        while let Ok(notice) = self.controller.notices().try_recv() {
+            self.lines.notice(&notice);
+        }
+    }
+
+    /// A line for each second of traffic.
+    fn tell(&mut self, network: &Stats, traffic: Duration) {
+        let began = *self.began.get_or_insert_with(|| {
+            self.lines.say("\n  time  packets/s  packet-ins/s  rules  flows done");
+            Instant::now()
+        });
+        let elapsed = began.elapsed();
+        let rules: usize = network.switches.iter().map(|switch| switch.rules).sum();
+        self.lines.advance(elapsed.min(traffic), &format!("{rules} rules"));
+        if elapsed.as_secs() <= self.second.number {
+            return;
+        }
+        let sent: u64 = network.hosts.iter().map(|host| host.sent).sum();
+        let packet_ins = self.controller.stats().total.engine.packet_ins;
+        let (more, misses) = (sent - self.second.sent, packet_ins - self.second.packet_ins);
+        let bar = "▇".repeat((misses as usize).div_ceil(10).min(40));
+        self.second = Second { number: elapsed.as_secs(), sent, packet_ins };
+        let (number, done) = (self.second.number, network.total.done);
+        self.lines.say(&format!("{number:>4} s  {more:>9}  {misses:>12}  {rules:>5}  {done:>10}  {bar}"));
+    }
+}

@@ -1,0 +1,128 @@
+//! `maple run`: a policy as a controller for real switches, or on an emulated network.
+
+mod emulated;
+
+mod check;
+mod progress;
+mod rules;
+mod summary;
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use maple_controller::{Controller, ControllerOptions, Handle};
+use maple_core::state::Store;
+use maple_emulator::Topology;
+
+use crate::args::{RunArgs, RunOptions, Switch, default_control};
+use crate::{LoadedPolicy, PolicyLoader, builtin, signal, weights};
+use progress::Lines;
+
+/// What to do when the controller runs.
+pub type Started<'a> = Box<dyn FnOnce(Handle) + 'a>;
+
+/// How often notices are looked for.
+const TURN: Duration = Duration::from_millis(50);
+
+/// `maple run POLICY`.
+pub fn main(args: RunArgs, loader: Option<&dyn PolicyLoader>) -> anyhow::Result<u8> {
+    let loaded = load(&args, loader)?;
+    let started = move |controller: Handle| {
+        if let Some(loader) = loader {
+            loader.started(controller);
+        }
+    };
+    with(args.options, loaded, Box::new(started))
+}
+
+/// Runs a policy until it is told to stop, or until the traffic of the emulated network is over.
+pub fn with(options: RunOptions, loaded: LoadedPolicy, started: Started<'_>) -> anyhow::Result<u8> {
+    log_to_stderr(options.verbose);
+    let stop = signal::stop_flag()?;
+    let topology = options.emulate.as_deref().map(Topology::parse).transpose()?;
+    if let Some(topology) = &topology {
+        let costs = weights::of(topology, &loaded.store.snapshot());
+        loaded.store.update(|_| costs);
+    }
+    if let Some(path) = &options.weights {
+        let costs = weights::read(path)?;
+        loaded.store.update(|_| costs);
+    }
+    let track_hosts = options.track_hosts.map_or(loaded.track_hosts, |wish| wish == Switch::On);
+    let controller = Controller::start(controller_options(&options, &loaded, track_hosts))?;
+    let handle = controller.handle();
+    started(handle.clone());
+    let status = match topology {
+        Some(topology) => {
+            let network = emulated::Emulated { topology, options: &options, loaded: &loaded, track_hosts };
+            network.run(&handle, &stop)?
+        }
+        None => {
+            let mut lines = Lines::new();
+            lines.say(&format!("listening on {}", joined(handle.addresses())));
+            while !stop.load(Ordering::SeqCst) {
+                if let Ok(notice) = handle.notices().recv_timeout(TURN) {
+                    lines.notice(&notice);
+                }
+            }
+            summary::of_controller(&handle)
+        }
+    };
+    controller.stop();
+    Ok(status)
+}
+
+fn load(args: &RunArgs, loader: Option<&dyn PolicyLoader>) -> anyhow::Result<LoadedPolicy> {
+    if let Some(name) = args.policy.strip_prefix("builtin:") {
+        return Ok(LoadedPolicy { policy: builtin::named(name)?, store: Store::new(), track_hosts: true });
+    }
+    let (file, name) = match args.policy.rsplit_once(".py:") {
+        Some((stem, name)) => (PathBuf::from(format!("{stem}.py")), Some(name)),
+        None => (PathBuf::from(&args.policy), None),
+    };
+    if file.extension().is_none_or(|extension| extension != "py") {
+        bail!("{:?} is no policy: it is FILE.py, FILE.py:NAME or builtin:NAME", args.policy);
+    }
+    std::fs::metadata(&file).with_context(|| format!("can't read {}", file.display()))?;
+    let loader = loader.context(
+        "this `maple` was built without Python: install the wheel (`pip install maple-sdn`, or `pip install .`), \
+         or write the policy in Rust with maple::run",
+    )?;
+    loader.load(&file, name, args.policy_time_limit)
+}
+
+fn controller_options(options: &RunOptions, loaded: &LoadedPolicy, track_hosts: bool) -> ControllerOptions {
+    let mut chosen = ControllerOptions::new(Arc::clone(&loaded.policy));
+    chosen.store = Arc::clone(&loaded.store);
+    chosen.engine.track_hosts = track_hosts;
+    chosen.workers = options.workers.map_or(0, usize::from);
+    if !options.listen.is_empty() {
+        chosen.listen = options.listen.clone();
+    } else if options.emulate.is_some() {
+        chosen.listen = vec![SocketAddr::from((Ipv4Addr::LOCALHOST, 0))];
+        chosen.pin = false;
+    }
+    chosen.control = match &options.control {
+        Some(path) if path == Path::new("none") => None,
+        Some(path) => Some(path.clone()),
+        None => options.emulate.is_none().then(default_control),
+    };
+    chosen
+}
+
+/// What sessions and shards say; `RUST_LOG` chooses, and without it only errors unless `verbose`.
+fn log_to_stderr(verbose: bool) {
+    use tracing_subscriber::EnvFilter;
+    let default = if verbose { "debug" } else { "error" };
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(default));
+    // Only the first of several runs in one process sets it up.
+    let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).try_init();
+}
+
+fn joined(addresses: &[SocketAddr]) -> String {
+    addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}

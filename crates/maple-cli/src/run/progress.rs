@@ -1,0 +1,60 @@
+//! Lines about what happens, above a status line that is only there on a terminal.
+
+use std::io::IsTerminal;
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use maple_controller::Notice;
+
+/// Where `maple run` prints while it runs.
+pub struct Lines {
+    status: Option<ProgressBar>,
+}
+
+impl Lines {
+    /// Plain lines.
+    pub fn new() -> Lines {
+        Lines { status: None }
+    }
+
+    /// With a bar for the time that traffic takes, where standard output is a terminal.
+    pub fn with_bar(traffic: Duration) -> Lines {
+        if !std::io::stdout().is_terminal() {
+            return Lines::new();
+        }
+        let bar = ProgressBar::new(traffic.as_millis() as u64);
+        let style = ProgressStyle::with_template("{spinner:.green} {wide_bar:.green} {msg}");
+        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        bar.enable_steady_tick(Duration::from_millis(100));
+        Lines { status: Some(bar) }
+    }
+
+    /// Prints a line.
+    pub fn say(&mut self, line: &str) {
+        match &self.status {
+            Some(bar) => bar.println(line),
+            None => println!("{line}"),
+        }
+    }
+
+    /// Prints what the controller tells people; trouble is marked.
+    pub fn notice(&mut self, notice: &Notice) {
+        let mark = if notice.is_trouble() { "warning: " } else { "" };
+        self.say(&format!("{mark}{notice}"));
+    }
+
+    /// Moves the bar.
+    pub fn advance(&mut self, elapsed: Duration, message: &str) {
+        if let Some(bar) = &self.status {
+            bar.set_position(elapsed.as_millis() as u64);
+            bar.set_message(message.to_string());
+        }
+    }
+
+    /// Takes the bar away.
+    pub fn finish(&mut self) {
+        if let Some(bar) = self.status.take() {
+            bar.finish_and_clear();
+        }
+    }
+}

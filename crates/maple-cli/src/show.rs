@@ -1,0 +1,105 @@
+//! `maple show`: asks a running controller over its Unix socket.
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+
+use maple_controller::control::socket::ask;
+use maple_controller::control::{Request, Show};
+use serde_json::Value;
+
+use crate::args::{ShowArgs, ShowWhat, default_control};
+
+/// Prints the answer.
+pub fn main(args: ShowArgs) -> anyhow::Result<u8> {
+    let request = Request::Show(match &args.what {
+        ShowWhat::Rules { switch } => Show::Rules(switch.map(|dpid| dpid.to_string())),
+        ShowWhat::Switches => Show::Switches,
+        ShowWhat::Links => Show::Links,
+        ShowWhat::Hosts => Show::Hosts,
+        ShowWhat::Stats => Show::Stats,
+        ShowWhat::Errors => Show::Errors,
+    });
+    let answer = ask(&args.control.unwrap_or_else(default_control), &request)?;
+    let text = if args.json { format!("{}\n", serde_json::to_string_pretty(&answer)?) } else { text(&args.what, &answer) };
+    std::io::stdout().write_all(text.as_bytes())?;
+    Ok(0)
+}
+
+fn text(what: &ShowWhat, answer: &Value) -> String {
+    let each = |line: fn(&Value) -> String| items(answer).map(line).collect();
+    match what {
+        ShowWhat::Rules { .. } => each(rules),
+        ShowWhat::Switches => each(switch),
+        ShowWhat::Links => each(|link| format!("{} - {}\n", location(&link[0]), location(&link[1]))),
+        ShowWhat::Hosts => each(host),
+        ShowWhat::Stats => stats(answer),
+        ShowWhat::Errors => each(|error| format!("{}\n", plain(error))),
+    }
+}
+
+fn items(value: &Value) -> impl Iterator<Item = &Value> {
+    value.as_array().into_iter().flatten()
+}
+
+/// The rules of a switch, each under what it is for.
+fn rules(switch: &Value) -> String {
+    let mut text = format!("switch {}\n", plain(&switch["switch"]));
+    let mut last = &Value::Null;
+    for rule in items(&switch["rules"]) {
+        if rule["why"] != *last {
+            let _ = writeln!(text, "  # {}", plain(&rule["why"]));
+            last = &rule["why"];
+        }
+        let _ = writeln!(text, "  {}", plain(&rule["flow"]).trim_start());
+    }
+    text
+}
+
+fn switch(switch: &Value) -> String {
+    let mut text = format!(
+        "switch {} at {}, OpenFlow {}, {}\n",
+        plain(&switch["switch"]),
+        plain(&switch["peer"]),
+        plain(&switch["version"]),
+        plain(&switch["description"])
+    );
+    for port in items(&switch["ports"]) {
+        let state = if port["up"] == Value::Bool(true) { "up" } else { "down" };
+        let kind = port["kind"].as_str().map(|kind| format!(", {kind}")).unwrap_or_default();
+        let _ = writeln!(text, "  port {} ({}): {state}{kind}", plain(&port["port"]), plain(&port["name"]));
+    }
+    text
+}
+
+fn host(host: &Value) -> String {
+    let addresses: Vec<String> = items(&host["ipv4"]).chain(items(&host["ipv6"])).map(plain).collect();
+    format!("{} at {} {}\n", plain(&host["mac"]), location(&host["at"]), addresses.join(" ")).replace(" \n", "\n")
+}
+
+/// Counts that are not zero, by part.
+fn stats(stats: &Value) -> String {
+    let mut text = String::new();
+    for (name, value) in stats.as_object().into_iter().flatten() {
+        match value.as_object() {
+            Some(counts) => {
+                let _ = writeln!(text, "{name}");
+                for (name, count) in counts.iter().filter(|(_, count)| count.as_u64() != Some(0)) {
+                    let _ = writeln!(text, "  {name:<30} {}", plain(count));
+                }
+            }
+            None => {
+                let _ = writeln!(text, "{name:<32} {}", plain(value));
+            }
+        }
+    }
+    text
+}
+
+fn location(at: &Value) -> String {
+    format!("{}:{}", plain(&at["switch"]), plain(&at["port"]))
+}
+
+/// A value without quotes.
+fn plain(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
