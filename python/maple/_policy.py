@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import functools
+import importlib.machinery
 import importlib.util
 import inspect
 import sys
+import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import overload
@@ -70,12 +72,14 @@ def load(path: str, name: str | None = None) -> Policy:
     """
     file = Path(path)
     sys.path.insert(0, str(file.resolve().parent))
-    spec = importlib.util.spec_from_file_location(f"maple_policy_{file.stem}", path)
-    if spec is None or spec.loader is None:
-        raise LookupError(f"{path} is not a Python file (its name must end in .py)")
+    # Not by spec_from_file_location: it would make the path absolute, and people see it in many places.
+    loader = importlib.machinery.SourceFileLoader(f"maple_policy_{file.stem}", path)
+    spec = importlib.util.spec_from_loader(loader.name, loader)
+    if spec is None:
+        raise LookupError(f"{path} is not a Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[module.__name__] = module
-    spec.loader.exec_module(module)
+    loader.exec_module(module)
     policies = {key: value for key, value in vars(module).items() if isinstance(value, Policy)}
     if name is not None:
         if name not in policies:
@@ -90,3 +94,13 @@ def load(path: str, name: str | None = None) -> Policy:
 
 def _listed(policies: dict[str, Policy]) -> str:
     return "the policies " + ", ".join(sorted(policies)) if policies else "no policy"
+
+
+def explain(error: BaseException, path: str) -> str:
+    """What went wrong while the file at ``path`` was loaded: with a traceback from there on, if it got that far."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code.co_filename != path:
+        trace = trace.tb_next
+    if trace is None and isinstance(error, LookupError):
+        return str(error)
+    return "".join(traceback.format_exception(type(error), error, trace)).rstrip()

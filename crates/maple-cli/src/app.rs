@@ -19,7 +19,7 @@ pub struct App {
     policy: Arc<dyn Policy>,
     store: Arc<Store>,
     track_hosts: bool,
-    started: Started,
+    started: Started<'static>,
 }
 
 #[derive(Debug, Parser)]

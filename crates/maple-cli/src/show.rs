@@ -3,8 +3,7 @@
 use std::fmt::Write as _;
 use std::io::Write as _;
 
-use maple_controller::control::socket::ask;
-use maple_controller::control::{Request, Show};
+use maple_controller::control::socket::{Request, Show, ask};
 use serde_json::Value;
 
 use crate::args::{ShowArgs, ShowWhat, default_control};
@@ -20,7 +19,8 @@ pub fn main(args: ShowArgs) -> anyhow::Result<u8> {
         ShowWhat::Errors => Show::Errors,
     });
     let answer = ask(&args.control.unwrap_or_else(default_control), &request)?;
-    let text = if args.json { format!("{}\n", serde_json::to_string_pretty(&answer)?) } else { text(&args.what, &answer) };
+    let text =
+        if args.json { format!("{}\n", serde_json::to_string_pretty(&answer)?) } else { text(&args.what, &answer) };
     std::io::stdout().write_all(text.as_bytes())?;
     Ok(0)
 }

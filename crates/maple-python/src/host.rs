@@ -1,8 +1,49 @@
-//! What Python code outside of runs works on: the store of this process, and the way to the controller that uses it.
+//! The process that Python policies live in: its `maple` command, its store, and the way to the running controller.
 
+use std::ffi::OsString;
+use std::path::Path;
 use std::sync::{Arc, LazyLock, PoisonError, RwLock};
+use std::time::Duration;
 
+use maple::{Handle, LoadedPolicy, PolicyLoader};
 use maple_core::state::{Commit, Store, Write};
+use pyo3::prelude::*;
+
+use crate::policy::PythonPolicy;
+
+/// Runs the `maple` command; the exit status.
+#[pyfunction]
+pub fn main(py: Python<'_>, arguments: Vec<OsString>) -> u8 {
+    py.detach(|| maple::main_with(arguments, Some(&Loader)))
+}
+
+/// Loads policies from Python files.
+struct Loader;
+
+impl PolicyLoader for Loader {
+    fn load(&self, file: &Path, name: Option<&str>, time_limit: Duration) -> anyhow::Result<LoadedPolicy> {
+        Python::attach(|py| {
+            let module = py.import("maple._policy").map_err(|e| anyhow::anyhow!("{e}"))?;
+            let path = file.to_string_lossy();
+            let policy = module.call_method1("load", (&*path, name)).map_err(|error| {
+                let told = module.call_method1("explain", (error.value(py), &*path));
+                let told = told.map_or_else(|_| error.to_string(), |text| text.to_string());
+                anyhow::anyhow!("can't load {path}: {told}")
+            })?;
+            let track_hosts = policy.getattr("track_hosts").and_then(|wish| wish.extract()).unwrap_or(true);
+            let policy = Arc::new(PythonPolicy::new(&policy, time_limit));
+            Ok(LoadedPolicy { policy, store: store(), track_hosts })
+        })
+    }
+
+    fn started(&self, controller: Handle) {
+        let publish: Publish = Arc::new(move |commit| {
+            // A controller that has stopped needs to know nothing.
+            let _ = controller.committed(commit);
+        });
+        HOST.write().unwrap_or_else(PoisonError::into_inner).publish = Some(publish);
+    }
+}
 
 /// Tells a running controller what a commit made necessary.
 pub type Publish = Arc<dyn Fn(Commit) + Send + Sync>;
@@ -22,11 +63,6 @@ pub fn store() -> Arc<Store> {
 /// Lets tables and variables live in `store` from now on.
 pub fn use_store(store: Arc<Store>) {
     *HOST.write().unwrap_or_else(PoisonError::into_inner) = Host { store, publish: None };
-}
-
-/// Tells the controller of commits from now on.
-pub fn use_publisher(publish: Publish) {
-    HOST.write().unwrap_or_else(PoisonError::into_inner).publish = Some(publish);
 }
 
 /// Writes in a transaction of its own.

@@ -33,6 +33,8 @@ mod _maple {
     #[pymodule_export]
     use crate::field::FieldRef;
     #[pymodule_export]
+    use crate::host::main;
+    #[pymodule_export]
     use crate::interrupt::PolicyTimeout;
     #[pymodule_export]
     use crate::net::PyNet;

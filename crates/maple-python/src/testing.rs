@@ -6,10 +6,10 @@ use std::time::Duration;
 use maple_core::network::{HostInfo, Location, PortInfo, PortKind};
 use maple_core::policy::Policy;
 use maple_core::run::Run;
-use maple_core::state::{Store, Write};
+use maple_core::state::{Store, SwitchInfo, Write};
 use maple_core::{Mac as CoreMac, ShardId};
 use maple_wire::packet::{Frame, rewrite};
-use maple_wire::{Constraint, Dpid, Field, PortNo};
+use maple_wire::{Constraint, Dpid, Field, PortNo, Version};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -70,7 +70,7 @@ impl Bench {
     fn switch(&self, dpid: u64, ports: Vec<u32>) {
         let dpid = Dpid(dpid);
         let ports = ports.into_iter().map(|port| Bench::port(Location::new(dpid, PortNo(port)), PortKind::Edge));
-        let switch = Write::Switch { dpid, shard: Some(ShardId(0)) };
+        let switch = Write::Switch { dpid, info: Some(SwitchInfo { shard: ShardId(0), version: Version::Of13 }) };
         self.write([switch].into_iter().chain(ports).collect());
     }
 

@@ -227,9 +227,11 @@ impl Checker {
         let mut places = BTreeSet::new();
         for (dpid, part) in resolved.parts {
             let mut bytes = watched.frame.clone();
-            let fits = part.treatment.rewrites.iter().all(|(field, value)| {
-                rewrite::set_field(&mut bytes, &Constraint::exact(*field, *value)).is_ok()
-            });
+            let fits = part
+                .treatment
+                .rewrites
+                .iter()
+                .all(|(field, value)| rewrite::set_field(&mut bytes, &Constraint::exact(*field, *value)).is_ok());
             let ports = part.edges.into_iter().filter(|port| Location::new(dpid, *port) != ingress);
             places.extend(ports.filter(|_| fits).map(|port| (dpid, port, bytes.clone())));
         }

@@ -8,7 +8,10 @@ use super::check::Verdicts;
 /// Prints what a controller without an emulated network has done; its exit status.
 pub fn of_controller(handle: &Handle) -> u8 {
     let engine = handle.stats().total.engine;
-    println!("{} packet-ins, {} decided by the policy, {} flow-mods", engine.packet_ins, engine.misses, engine.flow_mods);
+    println!(
+        "{} packet-ins, {} decided by the policy, {} flow-mods",
+        engine.packet_ins, engine.misses, engine.flow_mods
+    );
     if engine.policy_errors > 0 {
         println!("the policy failed on {} packets; they were dropped", engine.policy_errors);
     }

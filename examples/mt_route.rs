@@ -1,0 +1,42 @@
+//! Multi-tenant routing: `mt-route` of section 6.1 of the Maple paper.
+//!
+//! Each /24 subnet belongs to a tenant, and each tenant gives the links weights of its own, which makes the network
+//! look like a topology of its own to it. Within a tenant packets take the tenant's best path; between tenants they are
+//! dropped. The policy reads the two /24 prefixes, so its rules are as wide as subnets.
+
+use std::net::Ipv4Addr;
+use std::process::ExitCode;
+
+use maple::{App, Field, Net, PacketHandle, Route};
+
+const ARP: u128 = 0x0806;
+const SLASH_24: u128 = 0xffff_ff00;
+
+/// The tenant of an address, if the field is there.
+fn tenant(pkt: &PacketHandle, field: Field) -> Option<&'static str> {
+    let subnet = Ipv4Addr::from(pkt.read(field, SLASH_24, None)? as u32);
+    match subnet.octets() {
+        [10, 0, 0 | 1, _] => Some("red"),
+        [10, 0, 2 | 3, _] => Some("blue"),
+        _ => None,
+    }
+}
+
+fn mt_route(pkt: &PacketHandle, net: &Net) -> Route {
+    let is_arp = pkt.is(Field::EthType, ARP);
+    let (src, dst) = if is_arp { (Field::ArpSpa, Field::ArpTpa) } else { (Field::Ipv4Src, Field::Ipv4Dst) };
+    let tenant = match (tenant(pkt, src), tenant(pkt, dst)) {
+        (Some(src), Some(dst)) if src == dst => src,
+        _ => return Route::drop(),
+    };
+    match (net.locate(pkt.eth_src()), net.locate(pkt.eth_dst())) {
+        (Some(src), Some(dst)) => net.path(src, dst, tenant),
+        // Who asks for an address hears of hosts of its own tenant only.
+        _ if is_arp => Route::flood(),
+        _ => Route::drop(),
+    }
+}
+
+fn main() -> ExitCode {
+    App::new(mt_route).weight("red", 1, 2, 5).weight("blue", 2, 3, 5).weight("blue", 3, 4, 2).run()
+}

@@ -1,0 +1,36 @@
+//! Multicast: what is sent to a group goes to its members, over each link once.
+//!
+//! Members are named by hardware address, and found wherever they are: when one moves, the tree follows. Everything that
+//! is not for a group takes the shortest path.
+
+use std::net::Ipv4Addr;
+use std::process::ExitCode;
+
+use maple::{Field, Mac, Net, PacketHandle, Route};
+
+/// The members of a group, by the last byte of their hardware addresses.
+fn members(group: Ipv4Addr) -> &'static [u8] {
+    match group.octets() {
+        [239, 1, 1, 1] => &[2, 3, 4],
+        [239, 1, 1, 2] => &[1, 3],
+        _ => &[],
+    }
+}
+
+fn multicast_group(pkt: &PacketHandle, net: &Net) -> Route {
+    let Some(src) = net.locate(pkt.eth_src()) else { return Route::drop() };
+    // 224.0.0.0/4 are the group addresses.
+    if pkt.equals(Field::Ipv4Dst, 0xe000_0000, 0xf000_0000, None) {
+        let group = Ipv4Addr::from(pkt.get(Field::Ipv4Dst).unwrap_or_default() as u32);
+        let others = members(group).iter().map(|last| Mac([0, 0, 0, 0, 0, *last])).filter(|mac| *mac != pkt.eth_src());
+        return Route::union(others.filter_map(|mac| net.locate(mac)).map(|at| net.shortest_path(src, at)));
+    }
+    match net.locate(pkt.eth_dst()) {
+        Some(dst) => net.shortest_path(src, dst),
+        None => Route::flood(),
+    }
+}
+
+fn main() -> ExitCode {
+    maple::run(multicast_group)
+}
