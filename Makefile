@@ -1,0 +1,69 @@
+# Builds, runs and tests Maple. `make help` lists what there is.
+
+PYTHON ?= python3
+VENV := $(CURDIR)/.venv
+BIN := $(VENV)/bin
+# Mininet's module belongs to the system's interpreter.
+SYSTEM_PYTHON ?= /usr/bin/python3
+TOOLS := $(VENV)/.tools
+export CARGO_TERM_COLOR ?= auto
+export PIP_DISABLE_PIP_VERSION_CHECK = 1
+
+.PHONY: help demo build test test-rust test-python test-system system-packages lint clean
+
+help:
+	@echo 'make demo   build into .venv and run a policy on an emulated ring of four switches (no root needed)'
+	@echo 'make build  build into .venv: .venv/bin/maple, and the package maple'
+	@echo 'make test   all tests: Rust, Python, and as root those on Open vSwitch and Mininet'
+	@echo 'make lint   rustfmt, clippy, ruff, mypy, stubtest'
+
+demo: build
+	$(BIN)/maple run examples/secure_routing.py --emulate ring:4 --traffic 20s
+
+build: $(TOOLS)
+	$(BIN)/maturin build --release --out target/wheels --compatibility linux
+	$(BIN)/pip install --quiet --force-reinstall --no-deps target/wheels/*.whl
+
+# A virtual environment with the tools. Debian's Python may lack ensurepip; then another pip fills it.
+$(TOOLS): pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || \
+	    { $(PYTHON) -m venv --without-pip $(VENV) && $(PYTHON) -m pip --python $(BIN)/python install --quiet pip; }
+	$(BIN)/pip install --quiet 'maturin>=1.9.4,<2' 'pytest>=8' 'hypothesis>=6' 'mypy>=1.14' 'ruff>=0.9'
+	touch $(TOOLS)
+
+test: test-rust test-python test-system
+
+test-rust:
+	cargo test --workspace --exclude maple-python
+
+test-python: build
+	$(BIN)/python -m pytest tests/python
+
+test-system: build
+	@if [ "$$(id -u)" = 0 ]; then \
+	    $(MAKE) --no-print-directory system-packages && \
+	    MAPLE=$(BIN)/maple $(SYSTEM_PYTHON) -m pytest tests/system; \
+	elif [ "$$CI" = true ]; then \
+	    echo 'make: the tests on Open vSwitch and Mininet need root, and may not be skipped in CI' >&2; exit 1; \
+	else \
+	    echo '*** SKIPPED: the tests on Open vSwitch and Mininet (tests/system) need root ***' >&2; \
+	fi
+
+# What the tests on Open vSwitch and Mininet need; installed where it is absent.
+system-packages:
+	@if ! $(SYSTEM_PYTHON) -c 'import mininet, pytest' || ! command -v ovs-vswitchd tcpdump ping >/dev/null; then \
+	    apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends \
+	        openvswitch-switch mininet python3-pytest tcpdump iputils-ping iproute2; \
+	fi
+
+lint: $(TOOLS)
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets -- -D warnings
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	MYPYPATH=python $(BIN)/python -m mypy.stubtest maple._maple
+
+clean:
+	cargo clean
+	rm -rf $(VENV) dist
