@@ -1,1 +1,403 @@
+//! Discoveries of several shards with wires between their switches, in simulated time.
 
+use maple_wire::PortNo;
+
+use super::*;
+use crate::time::after as later;
+
+const KEY: Key = Key([7; 16]);
+const MS: Duration = Duration::from_millis(1);
+
+/// Shards, wires, and what was found.
+struct World {
+    now: Time,
+    shards: Vec<Discovery>,
+    /// Where a frame that leaves by a port comes in. One entry a direction.
+    wires: BTreeMap<Location, Location>,
+    /// How long a frame takes.
+    delay: Duration,
+    /// Frames under way: when they come in, where, and what.
+    flying: Vec<(Time, Location, Vec<u8>)>,
+    kinds: BTreeMap<Location, PortKind>,
+    odd: Vec<(Location, Odd)>,
+    /// When which probe left.
+    sent: Vec<(Time, Location)>,
+}
+
+impl World {
+    /// This many shards; switch `n` belongs to shard `n % shards`.
+    fn new(shards: usize) -> World {
+        World {
+            now: Time(1_000_000_000),
+            shards: (0..shards).map(|n| Discovery::new(KEY, Timing::default(), n as u64)).collect(),
+            wires: BTreeMap::new(),
+            delay: MS,
+            flying: Vec::new(),
+            kinds: BTreeMap::new(),
+            odd: Vec::new(),
+            sent: Vec::new(),
+        }
+    }
+
+    /// Two switches with a wire between their first ports, which are up and have had their chance.
+    fn linked() -> World {
+        let mut world = World::new(2);
+        world.wire(at(1, 1), at(2, 1));
+        world.up(1, 2);
+        world.up(2, 2);
+        world.run(500 * MS);
+        world
+    }
+
+    fn wire(&mut self, a: Location, b: Location) {
+        self.wires.insert(a, b);
+        self.wires.insert(b, a);
+    }
+
+    fn cut(&mut self, a: Location, b: Location) {
+        self.wires.remove(&a);
+        self.wires.remove(&b);
+    }
+
+    fn shard(&self, dpid: Dpid) -> usize {
+        dpid.0 as usize % self.shards.len()
+    }
+
+    fn up(&mut self, dpid: u64, ports: u32) {
+        let ports: Vec<Port> = (1..=ports).map(port).collect();
+        let (now, shard) = (self.now, self.shard(Dpid(dpid)));
+        self.with(shard, |discovery, out| discovery.switch_up(now, Dpid(dpid), &ports, out));
+    }
+
+    fn down(&mut self, dpid: u64) {
+        let (now, shard) = (self.now, self.shard(Dpid(dpid)));
+        self.with(shard, |discovery, out| discovery.switch_down(now, Dpid(dpid), out));
+    }
+
+    fn port_goes(&mut self, at: Location, up: bool) {
+        let mut port = port(at.port.0);
+        port.state = u32::from(!up);
+        let status = PortStatus { reason: PortReason::Modify, port };
+        let (now, shard) = (self.now, self.shard(at.switch));
+        self.with(shard, |discovery, out| discovery.port_status(now, at.switch, &status, out));
+    }
+
+    fn comes_in(&mut self, at: Location, frame: &[u8]) {
+        let (now, shard) = (self.now, self.shard(at.switch));
+        self.with(shard, |discovery, out| {
+            discovery.on_lldp(now, at, frame, out);
+        });
+    }
+
+    /// Lets a discovery do something, and does what it and those it tells things want.
+    fn with(&mut self, shard: usize, act: impl FnOnce(&mut Discovery, &mut Vec<Found>)) {
+        let mut todo = Vec::new();
+        act(&mut self.shards[shard], &mut todo);
+        while !todo.is_empty() {
+            for found in std::mem::take(&mut todo) {
+                self.follow(found, &mut todo);
+            }
+        }
+    }
+
+    fn follow(&mut self, found: Found, todo: &mut Vec<Found>) {
+        match found {
+            Found::Send { at, frame } => {
+                self.sent.push((self.now, at));
+                if let Some(to) = self.wires.get(&at) {
+                    self.flying.push((later(self.now, self.delay), *to, frame));
+                }
+            }
+            Found::Tell { to, tell } => {
+                let shard = self.shard(to.switch);
+                self.shards[shard].on_tell(self.now, to, tell, todo);
+            }
+            Found::Kind { at, kind, before } => {
+                assert_eq!(self.kinds.insert(at, kind).unwrap_or(PortKind::New), before);
+            }
+            Found::Odd { at, what, .. } => self.odd.push((at, what)),
+        }
+    }
+
+    /// Lets this much time pass.
+    fn run(&mut self, duration: Duration) {
+        let end = later(self.now, duration);
+        loop {
+            let frame = self.flying.iter().map(|(time, ..)| *time).min();
+            let timer = self.shards.iter().filter_map(Discovery::deadline).min();
+            let Some(next) = frame.into_iter().chain(timer).min().filter(|next| *next <= end) else { break };
+            self.now = self.now.max(next);
+            if frame == Some(next) {
+                let first = self.flying.iter().position(|(time, ..)| *time == next).unwrap();
+                let (_, at, frame) = self.flying.remove(first);
+                self.comes_in(at, &frame);
+            } else {
+                let now = self.now;
+                for shard in 0..self.shards.len() {
+                    self.with(shard, |discovery, out| discovery.on_timer(now, out));
+                }
+            }
+        }
+        self.now = end;
+    }
+
+    fn kind(&self, at: Location) -> PortKind {
+        self.kinds.get(&at).copied().unwrap_or(PortKind::New)
+    }
+
+    /// A probe that the controller really sends out of this port now.
+    fn probe(&self, from: Location) -> Vec<u8> {
+        Probe { from, sent: self.now }.frame(KEY, [2; 6], MS)
+    }
+}
+
+fn at(switch: u64, port: u32) -> Location {
+    Location::new(Dpid(switch), PortNo(port))
+}
+
+fn port(number: u32) -> Port {
+    Port::new(PortNo(number), [2, 0, 0, 0, 0, number as u8], "eth")
+}
+
+#[test]
+fn a_link_is_found_at_both_ends_and_other_ports_become_edges() {
+    let world = World::linked();
+    assert_eq!(world.kind(at(1, 1)), PortKind::Link(at(2, 1)));
+    assert_eq!(world.kind(at(2, 1)), PortKind::Link(at(1, 1)));
+    assert_eq!(world.kind(at(1, 2)), PortKind::Edge);
+    assert_eq!(world.kind(at(2, 2)), PortKind::Edge);
+    assert_eq!(world.odd, []);
+}
+
+#[test]
+fn a_new_port_is_neither_edge_nor_link_until_it_had_its_chance() {
+    let mut world = World::new(1);
+    world.up(1, 1);
+    world.run(299 * MS);
+    assert_eq!(world.kind(at(1, 1)), PortKind::New);
+    world.run(MS);
+    assert_eq!(world.kind(at(1, 1)), PortKind::Edge);
+}
+
+#[test]
+fn a_link_is_found_within_milliseconds_of_the_second_switch_though_the_first_ports_are_edges() {
+    let mut world = World::new(2);
+    world.wire(at(1, 1), at(2, 1));
+    world.up(1, 1);
+    world.run(Duration::from_secs(3));
+    assert_eq!(world.kind(at(1, 1)), PortKind::Edge);
+    world.up(2, 1);
+    world.run(5 * MS);
+    assert_eq!(world.kind(at(1, 1)), PortKind::Link(at(2, 1)));
+    assert_eq!(world.kind(at(2, 1)), PortKind::Link(at(1, 1)));
+}
+
+#[test]
+fn a_link_that_works_stays_for_hours_without_an_edge_in_between() {
+    let mut world = World::linked();
+    let before = world.kinds.clone();
+    world.run(Duration::from_secs(3 * 3600));
+    assert_eq!(world.kinds, before);
+    assert_eq!(world.odd, []);
+}
+
+#[test]
+fn probes_go_out_at_once_three_times_quickly_and_then_every_few_seconds() {
+    let mut world = World::new(1);
+    let start = world.now;
+    world.up(1, 1);
+    world.run(Duration::from_secs(60));
+    let times: Vec<u64> = world.sent.iter().map(|(time, _)| (time.0 - start.0) / 1_000_000).collect();
+    assert_eq!(times[..4], [0, 100, 200, 300]);
+    let pauses: Vec<u64> = times[3..].windows(2).map(|pair| pair[1] - pair[0]).collect();
+    assert!(pauses.iter().all(|pause| (4500..=5500).contains(pause)), "{pauses:?}");
+    assert!(pauses.iter().any(|pause| *pause != pauses[0]), "they spread: {pauses:?}");
+}
+
+#[test]
+fn a_link_ages_out_at_both_ends_when_its_probes_are_lost() {
+    let mut world = World::linked();
+    world.cut(at(1, 1), at(2, 1));
+    world.run(Duration::from_secs(9));
+    assert_eq!(world.kind(at(1, 1)), PortKind::Link(at(2, 1)), "one or two lost rounds are no reason");
+    world.run(Duration::from_secs(15));
+    assert_eq!((world.kind(at(1, 1)), world.kind(at(2, 1))), (PortKind::New, PortKind::New));
+    world.run(Duration::from_secs(40));
+    assert_eq!((world.kind(at(1, 1)), world.kind(at(2, 1))), (PortKind::Edge, PortKind::Edge));
+}
+
+#[test]
+fn a_link_vanishes_at_the_other_end_at_once_when_a_port_goes_down_and_returns_with_it() {
+    let mut world = World::linked();
+    world.port_goes(at(1, 1), false);
+    world.kinds.remove(&at(1, 1));
+    assert_eq!(world.kind(at(2, 1)), PortKind::New);
+    world.run(Duration::from_secs(10));
+    assert_eq!(world.kind(at(2, 1)), PortKind::New, "no edge port while the other switch may still forward");
+    world.port_goes(at(1, 1), true);
+    world.run(250 * MS);
+    assert_eq!(world.kind(at(1, 1)), PortKind::Link(at(2, 1)));
+    assert_eq!(world.kind(at(2, 1)), PortKind::Link(at(1, 1)));
+}
+
+#[test]
+fn a_link_vanishes_at_once_when_a_switch_goes_and_returns_with_it() {
+    let mut world = World::linked();
+    world.down(2);
+    world.kinds.retain(|at, _| at.switch != Dpid(2));
+    assert_eq!(world.kind(at(1, 1)), PortKind::New);
+    world.run(Duration::from_secs(1));
+    world.up(2, 2);
+    world.run(250 * MS);
+    assert_eq!(world.kind(at(1, 1)), PortKind::Link(at(2, 1)));
+    assert_eq!(world.kind(at(2, 1)), PortKind::Link(at(1, 1)));
+}
+
+#[test]
+fn a_port_that_flaps_while_probes_are_under_way_is_no_cause_for_alarm() {
+    let mut world = World::linked();
+    world.delay = 30 * MS;
+    for _ in 0..20 {
+        world.port_goes(at(1, 1), false);
+        world.kinds.remove(&at(1, 1));
+        world.run(7 * MS);
+        world.port_goes(at(1, 1), true);
+        world.run(45 * MS);
+    }
+    world.run(Duration::from_secs(6));
+    assert_eq!(world.kind(at(1, 1)), PortKind::Link(at(2, 1)));
+    assert_eq!(world.kind(at(2, 1)), PortKind::Link(at(1, 1)));
+    assert_eq!(world.odd, []);
+}
+
+#[test]
+fn a_wire_of_one_direction_is_no_link_and_its_ends_are_no_edges() {
+    let mut world = World::new(2);
+    world.wires.insert(at(1, 1), at(2, 1));
+    world.up(1, 1);
+    world.up(2, 1);
+    world.run(Duration::from_secs(10));
+    assert_eq!((world.kind(at(1, 1)), world.kind(at(2, 1))), (PortKind::New, PortKind::New));
+    assert_eq!(world.odd, []);
+    world.run(Duration::from_secs(60));
+    assert_eq!(world.odd.len(), 2, "said once at each end: {:?}", world.odd);
+    assert!(world.odd.iter().all(|(_, what)| *what == Odd::OneWay));
+    assert_eq!((world.kind(at(1, 1)), world.kind(at(2, 1))), (PortKind::New, PortKind::New));
+}
+
+#[test]
+fn a_host_that_forges_probes_makes_no_link() {
+    let mut world = World::linked();
+    let made_up = Probe { from: at(2, 2), sent: world.now }.frame(Key([1; 16]), [2; 6], MS);
+    let mut changed = world.probe(at(2, 1));
+    let port_byte = changed.len() - 2 - 16 - 8 - 1;
+    changed[port_byte] ^= 3;
+    for frame in [&made_up, &changed, &made_up] {
+        world.comes_in(at(1, 2), frame);
+    }
+    assert_eq!(world.odd, [(at(1, 2), Odd::Forged); 3]);
+    assert_eq!((world.kind(at(1, 2)), world.kind(at(2, 2))), (PortKind::Edge, PortKind::Edge));
+}
+
+#[test]
+fn a_host_that_replays_old_probes_makes_no_link() {
+    let mut world = World::linked();
+    let heard_at_its_own_port = world.probe(at(2, 2));
+    world.run(Duration::from_secs(3));
+    world.comes_in(at(1, 2), &heard_at_its_own_port);
+    assert_eq!(world.odd, [(at(1, 2), Odd::Replayed)]);
+    assert_eq!((world.kind(at(1, 2)), world.kind(at(2, 2))), (PortKind::Edge, PortKind::Edge));
+}
+
+#[test]
+fn a_host_that_replays_fresh_probes_again_and_again_makes_no_link() {
+    let mut world = World::linked();
+    // The probes of 2:2 reach a host that is attached to 1:2 as well, and sends each in there a hundred times.
+    world.wires.insert(at(2, 2), at(1, 2));
+    world.run(Duration::from_secs(6));
+    let replay = world.probe(at(2, 2));
+    for _ in 0..100 {
+        world.comes_in(at(1, 2), &replay);
+        world.run(MS);
+    }
+    assert!(!matches!(world.kind(at(1, 2)), PortKind::Link(_)), "the other direction was never seen");
+    assert!(!matches!(world.kind(at(2, 2)), PortKind::Link(_)));
+    assert!(world.odd.iter().filter(|odd| **odd == (at(1, 2), Odd::Replayed)).count() >= 99);
+}
+
+#[test]
+fn a_probe_that_comes_back_to_its_port_makes_no_link() {
+    let mut world = World::new(1);
+    world.wires.insert(at(1, 1), at(1, 1));
+    world.up(1, 1);
+    world.run(Duration::from_secs(1));
+    assert_eq!(world.kind(at(1, 1)), PortKind::Edge);
+    assert!(world.odd.iter().all(|odd| *odd == (at(1, 1), Odd::Reflected)) && !world.odd.is_empty());
+}
+
+#[test]
+fn nobody_takes_over_a_link_that_is_alive() {
+    let mut world = World::linked();
+    world.run(Duration::from_secs(6));
+    let stolen = world.probe(at(2, 2));
+    world.comes_in(at(1, 1), &stolen);
+    assert_eq!(world.odd, [(at(1, 1), Odd::OtherPeer)]);
+    assert_eq!(world.kind(at(1, 1)), PortKind::Link(at(2, 1)));
+    assert_eq!(world.kind(at(2, 2)), PortKind::Edge);
+}
+
+#[test]
+fn a_wire_that_is_moved_to_another_switch_makes_a_new_link() {
+    let mut world = World::linked();
+    world.up(3, 1);
+    world.run(Duration::from_secs(1));
+    world.cut(at(1, 1), at(2, 1));
+    world.port_goes(at(1, 1), false);
+    world.port_goes(at(2, 1), false);
+    world.kinds.remove(&at(1, 1));
+    world.kinds.remove(&at(2, 1));
+    world.wire(at(1, 1), at(3, 1));
+    world.port_goes(at(1, 1), true);
+    world.run(100 * MS);
+    assert_eq!(world.kind(at(1, 1)), PortKind::Link(at(3, 1)));
+    assert_eq!(world.kind(at(3, 1)), PortKind::Link(at(1, 1)));
+}
+
+#[test]
+fn other_devices_lldp_is_left_to_the_policy() {
+    let mut world = World::linked();
+    let foreign = maple_wire::packet::build::Frame::ethernet(maple_wire::packet::lldp::MULTICAST, [2; 6])
+        .lldp(&[maple_wire::packet::lldp::Tlv::Ttl(120)]);
+    let mut out = Vec::new();
+    assert_eq!(world.shards[1].on_lldp(world.now, at(1, 2), &foreign, &mut out), Handled::Foreign);
+    assert_eq!(out, []);
+}
+
+#[test]
+fn reserved_ports_and_ports_that_are_down_are_not_probed() {
+    let mut discovery = Discovery::new(KEY, Timing::default(), 0);
+    let mut down = port(3);
+    down.config = Port::CONFIG_DOWN;
+    let local = Port { number: PortNo::LOCAL, ..port(1) };
+    let mut out = Vec::new();
+    discovery.switch_up(Time(0), Dpid(1), &[local, Port { number: PortNo(0), ..port(1) }, down], &mut out);
+    assert_eq!((out, discovery.deadline()), (vec![], None));
+}
+
+#[test]
+fn a_ring_over_three_shards_is_found_whole() {
+    let mut world = World::new(3);
+    let n = 8;
+    for switch in 0..n {
+        world.wire(at(switch + 1, 1), at((switch + 1) % n + 1, 2));
+        world.up(switch + 1, 3);
+        world.run(13 * MS);
+    }
+    world.run(Duration::from_secs(1));
+    for switch in 1..=n {
+        assert_eq!(world.kind(at(switch, 1)), PortKind::Link(at(switch % n + 1, 2)));
+        assert_eq!(world.kind(at(switch % n + 1, 2)), PortKind::Link(at(switch, 1)));
+        assert_eq!(world.kind(at(switch, 3)), PortKind::Edge);
+    }
+    assert_eq!(world.odd, []);
+}
