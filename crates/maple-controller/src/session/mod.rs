@@ -237,6 +237,7 @@ impl Session {
             Phase::Hello(_) => Err(CloseReason::NotHello { version, kind }),
             // A switch may still refuse our hello in its own version, or repeat its own.
             _ if version == self.version as u8 || kind == TYPE_HELLO || kind == TYPE_ERROR => Ok(()),
+            Phase::Features(_) => Err(CloseReason::Incompatible(Incompatible::speaking(version))),
             _ => Err(CloseReason::WrongVersion(version)),
         }
     }

@@ -20,15 +20,15 @@ pub fn our_hello() -> Hello {
 
 /// The version to speak with a peer that sent `hello`.
 ///
-/// With a bitmap it is the highest common one. Without, the peer speaks the version in its header and none is
-/// assumed below it: a switch of 1.4 or 1.5 that also speaks 1.3 says so in a bitmap, and one that does not would
-/// refuse the first message in 1.3.
+/// With a bitmap it is the highest common one. A hello without a bitmap stands for its version and those below: Open
+/// vSwitch with its default protocols opens so, with 1.5. A switch that speaks only 1.4 or 1.5 and does not say so in
+/// a bitmap will be noticed by its next message ([`Incompatible::speaking`]).
 pub fn negotiate(hello: &Hello) -> Result<Version, Incompatible> {
     let bitmap = hello.elements.iter().find_map(|element| match element {
         HelloElement::VersionBitmap(words) => Some(words.first().copied().unwrap_or(0)),
         HelloElement::Unknown { .. } | HelloElement::Trailing(_) => None,
     });
-    let offered = bitmap.unwrap_or_else(|| 1u32.checked_shl(hello.version.into()).unwrap_or(0));
+    let offered = bitmap.unwrap_or_else(|| up_to(hello.version));
     if offered & 1 << Version::Of13 as u32 != 0 {
         Ok(Version::Of13)
     } else if offered & 1 << Version::Of10 as u32 != 0 {
@@ -36,6 +36,18 @@ pub fn negotiate(hello: &Hello) -> Result<Version, Incompatible> {
     } else {
         Err(Incompatible { offered: names(offered, hello.version) })
     }
+}
+
+impl Incompatible {
+    /// The peer agreed on a version and then spoke this other one.
+    pub fn speaking(version: u8) -> Incompatible {
+        Incompatible { offered: names(1u32.checked_shl(version.into()).unwrap_or(0), version) }
+    }
+}
+
+/// The bits of all versions from 1 up to this one.
+fn up_to(version: u8) -> u32 {
+    (u64::from(u32::MAX) >> (31 - version.min(31))) as u32 & !1
 }
 
 /// The versions of a bitmap in words; where it has none that have names, the version byte.
@@ -60,24 +72,33 @@ mod tests {
     fn the_highest_common_version_is_chosen() {
         assert_eq!(negotiate(&hello(6, Some(vec![0x7e]))), Ok(Version::Of13));
         assert_eq!(negotiate(&hello(6, Some(vec![0x42]))), Ok(Version::Of10));
-        assert_eq!(negotiate(&hello(4, None)), Ok(Version::Of13));
-        assert_eq!(negotiate(&hello(1, None)), Ok(Version::Of10));
         assert_eq!(negotiate(&our_hello()), Ok(Version::Of13));
+    }
+
+    #[test]
+    fn a_hello_without_a_bitmap_stands_for_its_version_and_those_below() {
+        for (version, expected) in [(1, Version::Of10), (2, Version::Of10), (3, Version::Of10)] {
+            assert_eq!(negotiate(&hello(version, None)), Ok(expected));
+        }
+        for version in [4, 5, 6, 7, 31, 32, 255] {
+            assert_eq!(negotiate(&hello(version, None)), Ok(Version::Of13), "{version}");
+        }
     }
 
     #[test]
     fn a_peer_without_a_common_version_is_told_what_maple_speaks() {
         for (hello, offered) in [
-            (hello(5, None), "1.4"),
-            (hello(6, None), "1.5"),
             (hello(6, Some(vec![0x60])), "1.4 and 1.5"),
-            (hello(2, None), "1.1"),
+            (hello(6, Some(vec![0x40])), "1.5"),
+            (hello(3, Some(vec![0x0c])), "1.1 and 1.2"),
             (hello(0, None), "wire version 0x00"),
-            (hello(255, None), "wire version 0xff"),
             (hello(6, Some(vec![])), "wire version 0x06"),
+            (hello(4, Some(vec![0, 0xff])), "wire version 0x04"),
         ] {
             let text = negotiate(&hello).unwrap_err().to_string();
             assert_eq!(text, format!("Maple speaks OpenFlow 1.0 and 1.3; this switch offers only {offered}"));
         }
+        assert_eq!(Incompatible::speaking(6), Incompatible { offered: "1.5".into() });
+        assert_eq!(Incompatible::speaking(200), Incompatible { offered: "wire version 0xc8".into() });
     }
 }

@@ -179,12 +179,24 @@ fn a_hello_of_1_5_whose_bitmap_has_1_3_leads_to_1_3() {
 }
 
 #[test]
+fn open_vswitchs_hello_of_1_5_without_a_bitmap_leads_to_1_3() {
+    let mut peer = Peer::connect();
+    peer.sends(&[6, 0, 0, 8, 0, 0, 0, 1]);
+    assert_eq!(peer.session.version(), Version::Of13);
+    assert!(peer.closed().is_none());
+}
+
+#[test]
 fn switches_of_1_4_and_1_5_only_are_refused_with_an_error_that_says_so() {
-    let (only_15, only_14) = ([6, 0, 0, 8, 0, 0, 0, 1], [5, 0, 0, 8, 0, 0, 0, 1]);
-    let bitmap_15 = [6, 0, 0, 16, 0, 0, 0, 1, 0, 1, 0, 8, 0, 0, 0, 0x60];
-    for bytes in [&only_14[..], &only_15, &bitmap_15] {
+    let (bitmap_15, bitmap_14) =
+        ([6, 0, 0, 16, 0, 0, 0, 1, 0, 1, 0, 8, 0, 0, 0, 0x60], [5, 0, 0, 16, 0, 0, 0, 1, 0, 1, 0, 8, 0, 0, 0, 0x20]);
+    // Without a bitmap they are known by how they go on.
+    let (hello_15, echo_15) = ([6, 0, 0, 8, 0, 0, 0, 1], [6, 2, 0, 8, 0, 0, 0, 2]);
+    let (hello_14, features_14) = ([5, 0, 0, 8, 0, 0, 0, 1], [5, 6, 0, 8, 0, 0, 0, 2]);
+    let ways: [&[&[u8]]; 4] = [&[&bitmap_15], &[&bitmap_14], &[&hello_15, &echo_15], &[&hello_14, &features_14]];
+    for messages in ways {
         let mut peer = Peer::connect();
-        peer.sends(bytes);
+        messages.iter().for_each(|bytes| peer.sends(bytes));
         let (error, reason) = peer.error_and_end();
         assert_eq!((error.kind, error.code), (HELLO_FAILED, INCOMPATIBLE));
         assert!(String::from_utf8(error.data).unwrap().contains("Maple speaks OpenFlow 1.0 and 1.3"));

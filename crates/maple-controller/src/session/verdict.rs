@@ -120,7 +120,7 @@ pub enum CloseReason {
     #[error(transparent)]
     Incompatible(#[from] Incompatible),
     /// The peer says that it can't speak with us.
-    #[error("the switch refused the handshake: {0}")]
+    #[error("the switch refused the handshake (Maple speaks OpenFlow 1.0 and 1.3): {0}")]
     RefusedByPeer(String),
     /// A message that does not hold together.
     #[error("malformed message: {0}")]

@@ -1,0 +1,292 @@
+//! A controller on a free port, and switches that are written down message by message.
+
+#![allow(dead_code)] // each test file uses its own part
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use maple_controller::{Controller, ControllerOptions, Deadlines, Handle};
+use maple_core::{Net, PacketHandle, Route};
+use maple_wire::msg::stats::{Desc, FlowStats};
+use maple_wire::msg::{
+    ErrorMsg, Features, Header, Hello, HelloElement, NO_BUFFER, PacketIn, PacketInReason, ReplyBody, RequestBody,
+    StatsReply, SwitchConfig,
+};
+use maple_wire::{Dpid, Field, Match, Message, Port, PortNo, Version};
+
+/// Longer than anything here may take on a busy machine.
+pub const LONG: Duration = Duration::from_secs(10);
+/// Long enough to see that something does not happen.
+pub const SHORT: Duration = Duration::from_millis(150);
+
+/// A running controller.
+pub struct Maple {
+    pub handle: Handle,
+    pub address: SocketAddr,
+    _controller: Controller,
+}
+
+impl Maple {
+    /// One that floods, with one shard and the usual deadlines.
+    pub fn start() -> Maple {
+        Maple::with(|_| {})
+    }
+
+    /// One that floods, with options changed.
+    pub fn with(change: impl FnOnce(&mut ControllerOptions)) -> Maple {
+        let mut options = ControllerOptions::new(Arc::new(|_: &PacketHandle, _: &Net| Route::flood()));
+        options.listen = vec![SocketAddr::from(([127, 0, 0, 1], 0))];
+        options.workers = 1;
+        options.pin = false;
+        change(&mut options);
+        let controller = Controller::start(options).expect("the controller starts");
+        let handle = controller.handle();
+        Maple { address: handle.addresses()[0], handle, _controller: controller }
+    }
+
+    /// One whose deadlines are these.
+    pub fn impatient(deadlines: Deadlines) -> Maple {
+        Maple::with(|options| options.deadlines = deadlines)
+    }
+
+    /// A count.
+    pub fn count(&self, name: &str) -> u64 {
+        let stats = self.handle.stats();
+        stats.total.counters.iter().find(|(n, _)| *n == name).unwrap_or_else(|| panic!("no counter {name}")).1
+    }
+
+    /// Waits until a count is this high.
+    pub fn wait_for(&self, name: &str, least: u64) {
+        eventually(&format!("{name} >= {least}"), || self.count(name) >= least);
+    }
+
+    /// All notices so far, as text.
+    pub fn notices(&self) -> Vec<String> {
+        self.handle.notices().try_iter().map(|notice| notice.to_string()).collect()
+    }
+}
+
+/// Waits until something holds.
+pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !holds() {
+        assert!(start.elapsed() < LONG, "not within {LONG:?}: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// One end of a connection to the controller.
+pub struct Peer {
+    pub stream: TcpStream,
+    pub version: Version,
+    pub dpid: Dpid,
+    pub auxiliary_id: u8,
+    pub ports: Vec<Port>,
+    /// What it answers when it is asked for its rules.
+    pub flows: Vec<FlowStats>,
+    /// All messages that were not part of the handshake, in order.
+    pub seen: Vec<(u32, Message)>,
+    buffer: Vec<u8>,
+}
+
+impl Peer {
+    /// A connection, and nothing more.
+    pub fn connect(address: SocketAddr) -> Peer {
+        let stream = TcpStream::connect(address).expect("the controller accepts");
+        stream.set_nodelay(true).unwrap();
+        Peer {
+            stream,
+            version: Version::Of13,
+            dpid: Dpid(0),
+            auxiliary_id: 0,
+            ports: Vec::new(),
+            flows: Vec::new(),
+            seen: Vec::new(),
+            buffer: Vec::new(),
+        }
+    }
+
+    /// A connection that has said hello in this version, without a bitmap.
+    pub fn greeted(address: SocketAddr, version: Version) -> Peer {
+        let mut peer = Peer::connect(address);
+        peer.version = version;
+        peer.send(1, &hello(version as u8, None));
+        peer
+    }
+
+    /// A switch with two ports whose handshake is under way.
+    pub fn begin(address: SocketAddr, version: Version, dpid: u64) -> Peer {
+        let mut peer = Peer::greeted(address, version);
+        peer.dpid = Dpid(dpid);
+        peer.ports = vec![port(1), port(2)];
+        peer
+    }
+
+    /// A switch with two ports that is up and has got its first rules.
+    pub fn up(maple: &Maple, version: Version, dpid: u64) -> Peer {
+        let mut peer = Peer::begin(maple.address, version, dpid);
+        peer.finish();
+        peer
+    }
+
+    /// Answers what it is asked until its first barrier.
+    pub fn finish(&mut self) {
+        let done = self.pump(LONG, |_, message| matches!(message, Message::BarrierRequest));
+        assert!(done, "switch {} came up; it saw {:?}", self.dpid, self.seen);
+    }
+
+    /// Sends a message.
+    pub fn send(&mut self, xid: u32, message: &Message) {
+        let mut bytes = Vec::new();
+        message.encode(self.version, xid, &mut bytes).expect("it can be said");
+        self.send_bytes(&bytes);
+    }
+
+    /// Sends bytes. It is no failure here if the controller has closed already.
+    pub fn send_bytes(&mut self, bytes: &[u8]) {
+        let _ = self.stream.write_all(bytes);
+    }
+
+    /// The next message; `None` at the end of the stream or of the time.
+    pub fn receive(&mut self, within: Duration) -> Option<(Header, Message)> {
+        let deadline = Instant::now() + within;
+        loop {
+            if let Some(header) = Header::peek(&self.buffer).expect("the controller sends whole headers")
+                && self.buffer.len() >= usize::from(header.length)
+            {
+                let bytes: Vec<u8> = self.buffer.drain(..usize::from(header.length)).collect();
+                return Some(Message::decode(&bytes).expect("the controller sends whole messages"));
+            }
+            if !self.fill(deadline) {
+                return None;
+            }
+        }
+    }
+
+    /// Reads more; `false` at the end of the stream or of the time.
+    fn fill(&mut self, deadline: Instant) -> bool {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return false;
+        }
+        self.stream.set_read_timeout(Some(left)).unwrap();
+        let mut chunk = [0; 65536];
+        match self.stream.read(&mut chunk) {
+            Ok(0) => false,
+            Ok(read) => {
+                self.buffer.extend_from_slice(&chunk[..read]);
+                true
+            }
+            Err(error) if error.kind() == ErrorKind::Interrupted => true,
+            Err(_) => false,
+        }
+    }
+
+    /// Behaves like a switch until a message for which `until` holds has come (and been answered), or the time is over.
+    pub fn pump(&mut self, within: Duration, mut until: impl FnMut(u32, &Message) -> bool) -> bool {
+        let deadline = Instant::now() + within;
+        while let Some((header, message)) = self.receive(deadline.saturating_duration_since(Instant::now())) {
+            self.answer(header.xid, &message);
+            let done = until(header.xid, &message);
+            self.seen.push((header.xid, message));
+            if done {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Answers a request as a switch would.
+    pub fn answer(&mut self, xid: u32, message: &Message) {
+        let reply = match message {
+            Message::FeaturesRequest => Message::FeaturesReply(self.features()),
+            Message::EchoRequest(data) => Message::EchoReply(data.clone()),
+            Message::GetConfigRequest => Message::GetConfigReply(SwitchConfig { flags: 0, miss_send_len: 128 }),
+            Message::BarrierRequest => Message::BarrierReply,
+            Message::StatsRequest(request) => Message::StatsReply(StatsReply::new(match request.body {
+                RequestBody::PortDesc => ReplyBody::PortDesc(self.ports.clone()),
+                RequestBody::Desc => ReplyBody::Desc(desc()),
+                RequestBody::Flow(_) => ReplyBody::Flow(self.flows.clone()),
+                _ => return,
+            })),
+            _ => return,
+        };
+        self.send(xid, &reply);
+    }
+
+    /// Whether the controller answers an echo, and how fast.
+    pub fn echo(&mut self) -> Duration {
+        let start = Instant::now();
+        self.send(77, &Message::EchoRequest(vec![1, 2, 3]));
+        let answered = self.pump(LONG, |xid, message| xid == 77 && *message == Message::EchoReply(vec![1, 2, 3]));
+        assert!(answered, "switch {} is served", self.dpid);
+        start.elapsed()
+    }
+
+    /// The error that the controller sends next.
+    pub fn error(&mut self) -> Option<ErrorMsg> {
+        let mut error = None;
+        self.pump(LONG, |_, message| {
+            if let Message::Error(found) = message {
+                error = Some(found.clone());
+            }
+            error.is_some()
+        });
+        error
+    }
+
+    /// Whether the controller ends the connection.
+    pub fn is_closed(&mut self) -> bool {
+        let deadline = Instant::now() + LONG;
+        while self.receive(deadline.saturating_duration_since(Instant::now())).is_some() {}
+        Instant::now() < deadline
+    }
+
+    fn features(&self) -> Features {
+        let ports = if self.version == Version::Of10 { self.ports.clone() } else { Vec::new() };
+        let (dpid, auxiliary_id) = (self.dpid, self.auxiliary_id);
+        Features { dpid, n_buffers: 0, n_tables: 254, auxiliary_id, capabilities: 0, actions: 0xfff, ports }
+    }
+
+    /// The rules that flow-mods have added so far, whatever became of them later.
+    pub fn flow_mods(&self) -> usize {
+        self.seen.iter().filter(|(_, message)| matches!(message, Message::FlowMod(_))).count()
+    }
+}
+
+/// A hello.
+pub fn hello(version: u8, bitmap: Option<u32>) -> Message {
+    let elements = bitmap.into_iter().map(|bits| HelloElement::VersionBitmap(vec![bits])).collect();
+    Message::Hello(Hello { version, elements })
+}
+
+/// A port that is up.
+pub fn port(number: u32) -> Port {
+    Port::new(PortNo(number), [2, 0, 0, 0, 0, number as u8], &format!("eth{number}"))
+}
+
+/// A packet-in of a whole frame.
+pub fn packet_in(in_port: u32, data: Vec<u8>) -> Message {
+    Message::PacketIn(PacketIn {
+        buffer_id: NO_BUFFER,
+        total_len: data.len() as u16,
+        reason: PacketInReason::NoMatch,
+        table_id: 0,
+        cookie: u64::MAX,
+        pipeline: Match::any().exact(Field::InPort, in_port.into()),
+        data,
+    })
+}
+
+fn desc() -> Desc {
+    let text = |text: &str| text.into();
+    Desc {
+        manufacturer: text("Test"),
+        hardware: text("peer"),
+        software: text("1"),
+        serial: text(""),
+        datapath: text(""),
+    }
+}
