@@ -87,7 +87,7 @@ impl<'a> Blocks<'a> {
         let kind = self.order.u32_at(rest, 0);
         let length = self.order.u32_at(rest, 4);
         let end = length as usize;
-        if length > MAX_PACKET_LEN || end < BLOCK_FRAME_LEN || end % 4 != 0 || rest.len() < end {
+        if length > MAX_PACKET_LEN || end < BLOCK_FRAME_LEN || !end.is_multiple_of(4) || rest.len() < end {
             bail!("capture offset {offset}: a block of {length} bytes, but {} are left", rest.len());
         }
         self.rest = &rest[end..];
