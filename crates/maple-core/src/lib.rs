@@ -22,6 +22,9 @@ pub mod run;
 pub mod engine;
 pub mod report;
 
+#[cfg(any(test, feature = "testing"))]
+pub mod sim;
+
 pub use capabilities::Capabilities;
 pub use compile::{Compiler, LeafAction, Rule};
 pub use engine::{Effect, Engine, Event, Mail, Options, ShardId, Time};

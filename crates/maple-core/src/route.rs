@@ -344,3 +344,6 @@ pub fn is_settable(field: Field, version: Version) -> bool {
         Version::Of13 => !FIXED.contains(field),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -25,6 +25,7 @@ use std::collections::BTreeMap;
 
 use maple_wire::msg::Message;
 use maple_wire::{Dpid, PortNo};
+use rustc_hash::FxHashSet;
 
 use super::event::{Answer, Install, Letter, Refusal};
 use super::leaf::{Arrived, Watched, are_disjoint, from_port};
@@ -62,7 +63,10 @@ struct Group {
 
 /// A part that is in a group.
 pub(super) struct Passing {
+    /// What its packets have in common; packets that reach the switch pass this.
     pub trace: Trace,
+    /// The same as far as the switch can match it: perhaps narrower. This is in the tree.
+    items: Vec<Item>,
     pub part: Part,
     attempt: u32,
     unicast: bool,
@@ -80,10 +84,10 @@ impl Transit {
             return Ok(());
         }
         let at = Arrived::of(install, arrives);
-        let trace = install.trace.lower(&at.packet(), capabilities);
-        self.check_others(key, &trace.items, install)?;
+        let items = install.trace.lower(&at.packet(), capabilities).items;
+        self.check_others(key, install)?;
         let group = self.groups.entry(key).or_insert_with(Group::new);
-        let outcome = group.insert(install, trace);
+        let outcome = group.insert(install, items);
         match outcome {
             Ok(replaced) => {
                 replaced.iter().for_each(|old| {
@@ -120,11 +124,15 @@ impl Transit {
         }
     }
 
-    /// Whether other groups' parts that can take the same packets agree.
-    fn check_others(&self, key: GroupKey, items: &[Item], install: &Install) -> Result<(), Refusal> {
-        for (other, group) in self.at_port(key.arrives).filter(|(other, _)| **other != key) {
-            for (leaf, passing) in &group.parts {
-                if passing.part.acts_like(&install.part) || are_disjoint(&passing.trace.items, items) {
+    /// Whether other groups' parts, and draining ones of the same group, that can take the same packets agree. Live
+    /// parts of the same group have no packets in common, as one f decided them.
+    fn check_others(&self, key: GroupKey, install: &Install) -> Result<(), Refusal> {
+        for (other, group) in self.at_port(key.arrives) {
+            for (leaf, passing) in group.parts.iter().filter(|(_, passing)| *other != key || passing.draining) {
+                if passing.part.acts_like(&install.part) || are_disjoint(&passing.trace.items, &install.trace.items) {
+                    continue;
+                }
+                if passing.draining && *other == key && passing.gives_way_to(install) {
                     continue;
                 }
                 if passing.draining {
@@ -151,7 +159,7 @@ impl Transit {
         let mut answers: Vec<&Part> = Vec::new();
         for (_, group) in self.at_port(arrived.at.port) {
             let watched = Watched::new(arrived);
-            let found = group.tree.search(&watched).and_then(|leaf| group.parts.get(&leaf));
+            let found = group.find(&watched);
             if watched.short.get() {
                 return None;
             }
@@ -178,12 +186,14 @@ impl Transit {
         }
     }
 
-    /// The rules of all groups. Where two groups have the same priority and match, the later rule of the list counts;
-    /// so those that say something stand behind those that ask the controller.
+    /// The rules of all groups. Where groups have the same priority and match, one stands for all: the first that
+    /// says something, else one that asks the controller.
     pub fn rules(&self) -> Vec<Rule> {
         let all = || self.groups.values().flat_map(|group| group.rules.iter());
         let asks = |rule: &&Rule| actions::is_to_controller(&rule.instructions);
-        all().filter(asks).chain(all().filter(|rule| !asks(rule))).cloned().collect()
+        let mut entries = FxHashSet::default();
+        let in_order = all().filter(|rule| !asks(rule)).chain(all().filter(asks));
+        in_order.filter(|rule| entries.insert((rule.priority, &rule.matching))).cloned().collect()
     }
 
     /// Whether the leaf's packets have a rule of their own.
@@ -225,36 +235,49 @@ impl Group {
     }
 
     /// Puts a part into the tree; returns the draining ones that it stands for now.
-    fn insert(&mut self, install: &Install, trace: Trace) -> Result<Vec<LeafId>, Refusal> {
+    fn insert(&mut self, install: &Install, items: Vec<Item>) -> Result<Vec<LeafId>, Refusal> {
         let mut replaced = Vec::new();
-        match self.tree.augment(&trace.items, install.leaf) {
+        match self.tree.augment(&items, install.leaf) {
             Augmented::Added => {}
             Augmented::Existing(old) => {
-                let gives_way = self.parts.get(&old).is_some_and(|there| {
-                    there.draining && (there.part.acts_like(&install.part) || there.unicast && install.unicast)
-                });
-                if !gives_way {
+                if !self.parts.get(&old).is_some_and(|there| there.draining && there.gives_way_to(install)) {
                     return Err(Refusal::Draining);
                 }
                 self.tree.remove(old);
                 self.parts.remove(&old);
-                self.tree.augment(&trace.items, install.leaf);
+                self.tree.augment(&items, install.leaf);
                 replaced.push(old);
             }
             Augmented::Replaced { removed, .. } => {
                 self.tree.remove(install.leaf);
                 for old in removed {
                     if let Some(passing) = self.parts.get(&old) {
-                        self.tree.augment(&passing.trace.items, old);
+                        self.tree.augment(&passing.items, old);
                     }
                 }
                 return Err(Refusal::Draining);
             }
         }
         self.stale = true;
-        let Install { attempt, part, unicast, .. } = install.clone();
-        self.parts.insert(install.leaf, Passing { trace, part, attempt, unicast, draining: false });
+        let Install { attempt, part, unicast, trace, .. } = install.clone();
+        self.parts.insert(install.leaf, Passing { trace, items, part, attempt, unicast, draining: false });
         Ok(replaced)
+    }
+
+    /// What the group knows of a packet.
+    fn find(&self, packet: &Watched<'_>) -> Option<&Passing> {
+        let at_once = self.tree.search(packet).and_then(|leaf| self.parts.get(&leaf));
+        // Where the switch can't match all of a trace, the tree has less than may arrive.
+        let fits = |passing: &&Passing| passing.trace.items.iter().all(|item| item.holds(packet));
+        at_once.or_else(|| self.parts.values().find(fits))
+    }
+}
+
+impl Passing {
+    /// Whether it may be replaced at once, for the same packets, though packets of it may be under way.
+    fn gives_way_to(&self, install: &Install) -> bool {
+        self.trace.items == install.trace.items
+            && (self.part.acts_like(&install.part) || self.unicast && install.unicast)
     }
 }
 

@@ -30,6 +30,9 @@ mod store;
 mod txn;
 mod value;
 
+#[cfg(test)]
+mod tests;
+
 pub use cell::{Cell, CellValue};
 pub use snapshot::{Snapshot, SwitchInfo, Write};
 pub use store::{Commit, Conflict, Store};

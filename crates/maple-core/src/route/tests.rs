@@ -1,0 +1,114 @@
+//! Which routes are refused, and what good ones come to.
+
+use std::sync::Arc;
+
+use maple_wire::packet::build::Frame;
+use maple_wire::{Dpid, Field, PortNo, Version};
+
+use super::{Resolved, Route, RouteError};
+use crate::engine::ShardId;
+use crate::network::{Hop, Location, PortInfo, PortKind};
+use crate::run::Run;
+use crate::state::{Snapshot, Store, SwitchInfo, Txn, Write};
+
+fn at(switch: u64, port: u32) -> Location {
+    Location::new(Dpid(switch), PortNo(port))
+}
+
+fn hop(switch: u64, port: u32) -> Hop {
+    Hop::new(Dpid(switch), PortNo(port))
+}
+
+/// Switches 1, 2 and 3 in a ring by ports 1 and 2; 3 and 4 are edge ports, 5 is new. Switch 3 speaks 1.0.
+fn network() -> Arc<Snapshot> {
+    let store = Store::new();
+    let mut writes = Vec::new();
+    for n in 1..=3u64 {
+        let version = if n == 3 { Version::Of10 } else { Version::Of13 };
+        writes.push(Write::Switch { dpid: Dpid(n), info: Some(SwitchInfo { shard: ShardId(0), version }) });
+        let (next, previous) = (n % 3 + 1, (n + 1) % 3 + 1);
+        let kinds = [
+            PortKind::Link(at(previous, 2)),
+            PortKind::Link(at(next, 1)),
+            PortKind::Edge,
+            PortKind::Edge,
+            PortKind::New,
+        ];
+        for (port, kind) in (1..).zip(kinds) {
+            writes.push(Write::Port { at: at(n, port), info: Some(PortInfo { up: true, kind }) });
+        }
+    }
+    store.update(|_| writes);
+    store.snapshot()
+}
+
+/// A route of a UDP packet that entered at switch 1.
+fn resolve(route: &Route) -> Result<Resolved, RouteError> {
+    let frame = Frame::ethernet([0, 0, 0, 0, 0, 2], [0, 0, 0, 0, 0, 1]).ipv4([10, 0, 0, 1], [10, 0, 0, 2]).udp(1, 2);
+    let frame = frame.payload(&[]);
+    let run = Run::new(frame.clone().into(), frame.len(), at(1, 3), Txn::new(network()), true);
+    run.resolve(route)
+}
+
+fn shown(route: &Route) -> String {
+    let resolved = resolve(route).expect("a good route");
+    let part = |(dpid, part): (&Dpid, &super::Part)| {
+        format!("{}: {:?} -> {:?} {:?}", dpid.0, part.arrives, part.links, part.edges)
+    };
+    resolved.parts.iter().map(part).collect::<Vec<_>>().join("; ")
+}
+
+#[test]
+fn good_routes_come_to_parts_at_switches() {
+    assert_eq!(shown(&Route::drop()), "");
+    assert_eq!(shown(&Route::unreachable()), "");
+    assert_eq!(shown(&Route::to([PortNo(4)])), "1: None -> {} {4}");
+    let two = [hop(2, 3), hop(1, 2)];
+    assert_eq!(shown(&Route::hops(two)), "1: None -> {2} {}; 2: Some(1) -> {} {3}");
+    let tree = Route::union([Route::hops(two), Route::hops([hop(1, 1), hop(3, 4)]), Route::to([PortNo(4)])]);
+    assert_eq!(shown(&tree), "1: None -> {1, 2} {4}; 2: Some(1) -> {} {3}; 3: Some(2) -> {} {4}");
+    let flood = "1: None -> {1, 2} {3, 4}; 2: Some(1) -> {} {3, 4}; 3: Some(2) -> {} {3, 4}";
+    assert_eq!(shown(&Route::flood()), flood);
+}
+
+#[test]
+fn a_port_that_is_not_known_yet_is_left_out() {
+    assert_eq!(shown(&Route::to([PortNo(4), PortNo(5)])), "1: None -> {} {4}");
+}
+
+#[test]
+fn wrong_routes_say_what_is_wrong() {
+    let wrong = |route: Route, text: &str| {
+        let error = resolve(&route).expect_err("a bad route").to_string();
+        assert!(error.contains(text), "{error}");
+    };
+    wrong(Route::hops([hop(2, 3)]), "does not start at the ingress switch 0000000000000001");
+    wrong(Route::to([PortNo(9)]), "there is no such port");
+    wrong(Route::hops([hop(1, 2)]), "is a link to switch 0000000000000002, but the route has no hop there");
+    wrong(Route::hops([hop(1, 3), hop(2, 3)]), "not reached");
+    wrong(Route::hops([hop(1, 2), hop(2, 2), hop(3, 2)]), "a second time");
+    wrong(Route::hops([hop(1, 1), hop(1, 2), hop(2, 2), hop(3, 3)]), "a second time");
+    wrong(Route::to([PortNo(4)]).set(Field::TcpDst, 1), "can't set tcp_dst: the packet has no such field");
+    wrong(Route::to([PortNo(4)]).set(Field::UdpDst, 65536), "has 16 bits");
+    wrong(Route::to([PortNo(4)]).set(Field::EthType, 1), "no switch can rewrite it");
+    wrong(Route::hops([hop(1, 1), hop(3, 3)]).set(Field::IpEcn, 1), "can't set ip_ecn");
+    let mixed = Route::union([Route::to([PortNo(3)]).set(Field::UdpDst, 1), Route::to([PortNo(4)])]);
+    wrong(mixed, "different rewrites");
+}
+
+#[test]
+fn what_resolution_looks_at_is_a_dependency_and_part_of_the_trace() {
+    let frame = Frame::ethernet([0, 0, 0, 0, 0, 2], [0, 0, 0, 0, 0, 1]).ipv4([10, 0, 0, 1], [10, 0, 0, 2]).udp(1, 2);
+    let frame = frame.payload(&[]);
+    let run = Run::new(frame.clone().into(), frame.len(), at(1, 3), Txn::new(network()), true);
+    run.resolve(&Route::hops([hop(1, 2), hop(2, 3)]).set(Field::UdpDst, 5)).expect("a good route");
+    let finished = run.finish().expect("ends once");
+    let cells: Vec<String> = finished.txn.reads().map(|(cell, _)| format!("{cell:?}")).collect();
+    assert_eq!(
+        cells,
+        ["Port(0000000000000001:2)", "Port(0000000000000002:1)", "Port(0000000000000002:3)"],
+        "both ends of the link and the egress port"
+    );
+    let items: Vec<String> = finished.trace.items.iter().map(ToString::to_string).collect();
+    assert_eq!(items, ["test eth_type=0x800, ip_proto=17: yes"], "the rewrite needs UDP");
+}

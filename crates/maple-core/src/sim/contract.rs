@@ -1,0 +1,295 @@
+//! The contract, as a property (design §1): the network behaves as if f ran afresh on every packet that enters it.
+//!
+//! Random policies decide over random packets in random networks of two to four switches, served by one or two shards,
+//! while links fail, hosts move, state is written, rules are invalidated or deleted by others, tables fill up and
+//! switches restart, all with random delays. What comes out of the network for a packet must be exactly what f, run
+//! from scratch, says in *one* of the states that held between the last moment of rest before the packet entered and
+//! the first one after it. Where something breaks on its way (a link, a switch, a host that moves) it may come out
+//! incompletely, but never elsewhere, changed or twice.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use maple_wire::{Dpid, PortNo};
+
+use super::generate::{PORTS_EACH, Shape, Step, Tree, hosts, policy, shape, steps};
+use super::{Delivery, Random, Sim, apply};
+use crate::engine::{Event, Options, Selection};
+use crate::network::{Location, Mac, PortKind};
+use crate::policy::Policy;
+use crate::run::Run;
+use crate::state::{Snapshot, Txn};
+
+/// One case: everything that a run depends on.
+#[derive(Clone, Debug)]
+struct Case {
+    seed: u64,
+    shape: Shape,
+    policy: Tree,
+    steps: Vec<Step>,
+}
+
+/// A packet that entered, and whether its host was where the controller believed.
+struct Sent {
+    frame: Vec<u8>,
+    at: Location,
+    true_place: bool,
+}
+
+impl Case {
+    fn generate(seed: u64) -> Case {
+        let mut random = Random(seed);
+        let shape = shape(&mut random);
+        let depth = 1 + random.below(5);
+        let policy = policy(&mut random, depth);
+        let count = 4 + random.below(16);
+        let steps = steps(&mut random, &shape, count);
+        Case { seed, shape, policy, steps }
+    }
+
+    /// Plays the case; an error says what is wrong.
+    fn play(&self) -> Result<(), String> {
+        let mut play = Play::new(self);
+        for step in &self.steps {
+            play.step(step)?;
+        }
+        play.rest()
+    }
+
+    /// The case with as few steps as still fail.
+    fn shrunk(mut self) -> Case {
+        let mut chunk = self.steps.len();
+        while chunk > 0 {
+            let mut at = 0;
+            while at < self.steps.len() {
+                let mut fewer = self.clone();
+                fewer.steps.drain(at..(at + chunk).min(fewer.steps.len()));
+                if fewer.play().is_err() {
+                    self = fewer;
+                } else {
+                    at += chunk;
+                }
+            }
+            chunk /= 2;
+        }
+        self
+    }
+}
+
+struct Play<'a> {
+    case: &'a Case,
+    sim: Sim,
+    /// Since the last rest.
+    sent: Vec<Sent>,
+    /// Something broke since the last rest: packets may be lost.
+    lossy: bool,
+    edges: Vec<Location>,
+    truth: BTreeMap<Mac, Location>,
+}
+
+impl<'a> Play<'a> {
+    fn new(case: &'a Case) -> Play<'a> {
+        let policy = Arc::new(case.policy.clone());
+        let mut sim = Sim::new(policy, case.shape.shards, &Options::default(), case.seed);
+        for dpid in 1..=case.shape.switches {
+            sim.add_switch(Dpid(dpid), case.shape.versions[dpid as usize - 1], PORTS_EACH);
+        }
+        sim.run();
+        for (a, b) in &case.shape.links {
+            sim.add_link(*a, *b);
+        }
+        sim.run();
+        sim.settle_ports();
+        sim.run();
+        let ports = [PortNo(4), PortNo(5)];
+        let edges: Vec<Location> =
+            (1..=case.shape.switches).flat_map(|dpid| ports.map(|port| Location::new(Dpid(dpid), port))).collect();
+        let mut truth = BTreeMap::new();
+        for (i, mac) in hosts().into_iter().enumerate() {
+            let at = edges[i * 3 % edges.len()];
+            sim.place_host(mac, at);
+            truth.insert(mac, at);
+        }
+        let last = sim.history.pop();
+        sim.history = last.into_iter().collect();
+        Play { case, sim, sent: Vec::new(), lossy: false, edges, truth }
+    }
+
+    fn step(&mut self, step: &Step) -> Result<(), String> {
+        match step {
+            Step::Send { host, frame } => {
+                let mac = hosts()[*host];
+                let at = self.truth[&mac];
+                self.send(mac, at, &frame.0);
+            }
+            Step::Forge { host, from, frame } => {
+                let (mac, at) = (hosts()[*host], self.edges[*from]);
+                // Before the host was seen anybody can be it.
+                if self.sim.store.snapshot().host(mac).is_some() {
+                    self.send(mac, at, &frame.0);
+                }
+            }
+            Step::LinkDown(index) => {
+                self.lossy = true;
+                self.sim.set_port(self.case.shape.links[*index].0, false);
+            }
+            Step::LinkUp(index) => {
+                self.lossy = true;
+                let at = self.case.shape.links[*index].0;
+                self.sim.set_port(at, true);
+                self.sim.run_for(std::time::Duration::from_millis(5));
+                self.sim.rediscover(at);
+            }
+            Step::Move { host, to } => {
+                self.lossy = true;
+                let (mac, to) = (hosts()[*host], self.edges[*to]);
+                self.truth.insert(mac, to);
+                self.sim.place_host(mac, to);
+            }
+            Step::Write(write) => self.sim.tell(Event::Write(vec![write.clone()])),
+            Step::Invalidate => self.sim.tell(Event::Invalidate(Selection::All)),
+            Step::Restart(dpid) => {
+                self.lossy = true;
+                let dpid = Dpid(*dpid);
+                self.sim.restart(dpid);
+                self.sim.run_for(std::time::Duration::from_millis(5));
+                let ports = 1..=PORTS_EACH;
+                ports.for_each(|port| self.sim.rediscover(Location::new(dpid, PortNo(port))));
+            }
+            Step::LoseRule(dpid, index) => {
+                // A rule that is gone may have shielded another, and nothing can be done about that.
+                self.rest()?;
+                self.sim.lose_rule(Dpid(*dpid), *index);
+                self.sim.run();
+            }
+            Step::Shrink(dpid, capacity) => {
+                if let Some(switch) = self.sim.switch(Dpid(*dpid)) {
+                    switch.capacity = (*capacity).max(switch.flows.len());
+                }
+            }
+            Step::Rest => self.rest()?,
+        }
+        self.sim.run_for(std::time::Duration::from_micros(300));
+        Ok(())
+    }
+
+    fn send(&mut self, mac: Mac, at: Location, frame: &[u8]) {
+        let state = self.sim.store.snapshot();
+        let true_place = state.host(mac).is_none_or(|host| host.location == at) && self.truth[&mac] == at;
+        self.sent.push(Sent { frame: frame.to_vec(), at, true_place });
+        self.sim.inject(at, frame.to_vec());
+    }
+
+    /// Lets everything come to rest and checks what came out since the last time.
+    fn rest(&mut self) -> Result<(), String> {
+        self.sim.run();
+        let delivered = std::mem::take(&mut self.sim.delivered);
+        let states = std::mem::take(&mut self.sim.history);
+        self.sim.history = states.last().cloned().into_iter().collect();
+        let lost: u64 = self.sim.engines().iter().map(|engine| engine.stats().link_drops).sum();
+        let sent = std::mem::take(&mut self.sent);
+        let lossy = std::mem::take(&mut self.lossy);
+        let mut rest: Vec<&Delivery> = delivered.iter().collect();
+        for packet in &sent {
+            let mark = &packet.frame[packet.frame.len() - 4..];
+            let (mut got, others): (Vec<&Delivery>, Vec<&Delivery>) =
+                rest.into_iter().partition(|d| d.frame.ends_with(mark));
+            rest = others;
+            got.sort_unstable();
+            let may_lose = lossy || !packet.true_place || lost > 0;
+            let fits = states.iter().any(|state| {
+                let want = self.expected(packet, state);
+                if may_lose { contains_all(&want, &got) } else { want.iter().eq(got.iter().copied()) }
+            });
+            if !fits {
+                let wanted: Vec<_> = states.iter().map(|state| self.expected(packet, state)).collect();
+                return Err(format!(
+                    "packet {} at {}: came out {got:?}, wanted one of {wanted:?} (may lose: {may_lose})",
+                    maple_wire::packet::text::summary(&maple_wire::Packet::new(&packet.frame, packet.at.port.0)),
+                    packet.at
+                ));
+            }
+        }
+        if let Some(stray) = rest.first() {
+            return Err(format!("nobody sent {stray:?}"));
+        }
+        self.check_tables()
+    }
+
+    /// Where f, run from scratch, sends the packet in a state; sorted.
+    fn expected(&self, packet: &Sent, state: &Arc<Snapshot>) -> Vec<Delivery> {
+        if state.port(packet.at).is_none_or(|port| port.kind != PortKind::Edge) {
+            return Vec::new();
+        }
+        let run = Run::new(packet.frame.clone().into(), packet.frame.len(), packet.at, Txn::new(state.clone()), true);
+        let Ok(route) = self.case.policy.decide(&run.packet(), &run.net()) else { return Vec::new() };
+        let Ok(resolved) = run.resolve(&route) else { return Vec::new() };
+        let mut out = Vec::new();
+        for (dpid, part) in &resolved.parts {
+            let mut frame = packet.frame.clone();
+            for (field, value) in &part.treatment.rewrites {
+                let action = match (*field, part.tagged) {
+                    (maple_wire::Field::VlanVid, _) => maple_wire::Action::SetVlanVid(*value as u16),
+                    _ => maple_wire::Action::SetField(maple_wire::Constraint::exact(*field, *value)),
+                };
+                apply(&action, &mut frame);
+            }
+            let edges = part.edges.iter().map(|port| Location::new(*dpid, *port)).filter(|at| *at != packet.at);
+            out.extend(edges.map(|at| Delivery { at, frame: frame.clone() }));
+        }
+        out.sort_unstable();
+        out
+    }
+
+    /// At rest the switches have what the engines believe, and f was consistent.
+    fn check_tables(&mut self) -> Result<(), String> {
+        for dpid in self.sim.dpids() {
+            let mut believed: Vec<String> = Vec::new();
+            for engine in self.sim.engines() {
+                believed.extend(engine.rules(dpid).iter().map(|r| format!("{} {:?}", r.table_id, r.rule)));
+            }
+            let Some(switch) = self.sim.switch(dpid) else { continue };
+            let mut there: Vec<String> = Vec::new();
+            for flow in &switch.flows {
+                let rule = crate::compile::Rule {
+                    priority: flow.priority,
+                    matching: flow.matching.clone(),
+                    instructions: flow.instructions.clone(),
+                    cookie: flow.cookie,
+                };
+                there.push(format!("{} {rule:?}", flow.table_id));
+            }
+            believed.sort();
+            there.sort();
+            believed.dedup();
+            if believed != there {
+                return Err(format!("switch {dpid} has {there:#?}, the engine believes {believed:#?}"));
+            }
+        }
+        let inconsistent: u64 = self.sim.engines().iter().map(|engine| engine.stats().inconsistent_runs).sum();
+        if inconsistent > 0 { Err("a function was called none".to_owned()) } else { Ok(()) }
+    }
+}
+
+/// Whether `got` is a part of `want`, none twice.
+fn contains_all(want: &[Delivery], got: &[&Delivery]) -> bool {
+    got.iter().all(|d| want.contains(d)) && got.windows(2).all(|pair| pair[0] != pair[1])
+}
+
+#[test]
+fn the_network_behaves_as_if_the_policy_ran_on_every_packet() {
+    let number = |name: &str, default: u64| {
+        std::env::var(name).ok().map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name}={text}?")))
+    };
+    let (first, cases) = (number("CONTRACT_SEED", 1), number("CONTRACT_CASES", 10_000));
+    println!("seeds {first} to {}", first + cases - 1);
+    for seed in first..first + cases {
+        let case = Case::generate(seed);
+        if let Err(error) = case.play() {
+            let small = case.shrunk();
+            let error = small.play().err().unwrap_or(error);
+            let steps: Vec<String> = small.steps.iter().map(|step| format!("  {step:?}\n")).collect();
+            panic!("seed {seed}: {error}\n{:?}\n{:#?}\n{}", small.shape, small.policy, steps.concat());
+        }
+    }
+}

@@ -1,0 +1,370 @@
+//! Random policies, networks, packets and events for the contract test.
+//!
+//! Domains are small, so that packets meet the same leaves and routes meet at the same switches.
+
+use maple_wire::packet::build::Frame;
+use maple_wire::{Dpid, Field, PortNo, Version};
+
+use super::Random;
+use crate::network::{Hop, LinkName, Location, Mac};
+use crate::policy::{Net, PacketHandle, Policy, PolicyError};
+use crate::route::Route;
+use crate::state::{Value, Write};
+
+/// A policy as a tree: each node asks one thing and goes on.
+#[derive(Clone, Debug)]
+pub enum Tree {
+    /// Reads a field under a mask and goes on by one of its low bits.
+    Read(Field, u128, Box<[Tree; 2]>),
+    /// Tests a field for a value.
+    Is(Field, u128, Box<[Tree; 2]>),
+    /// Tests a field for a range.
+    Within(Field, u128, u128, Box<[Tree; 2]>),
+    /// Whether the packet has a field.
+    Has(Field, Box<[Tree; 2]>),
+    /// Asks at which switch the packet entered.
+    Switch(Box<[Tree; 2]>),
+    /// Whether a variable is set.
+    Var(&'static str, Box<[Tree; 2]>),
+    /// Whether a table has a value for the field.
+    Table(&'static str, Field, Box<[Tree; 2]>),
+    /// Whether a table has more than one key.
+    Crowded(&'static str, Box<[Tree; 2]>),
+    /// Puts the field into a table (once: it writes only what is not there).
+    Remember(&'static str, Field, Box<Tree>),
+    /// Sets a variable, whatever it was.
+    Set(&'static str, Box<Tree>),
+    /// Answers.
+    Go(Answer),
+}
+
+/// A route in a policy.
+#[derive(Clone, Debug)]
+pub enum Answer {
+    Drop,
+    Flood,
+    /// To the first edge ports of the ingress switch.
+    Local(usize),
+    /// To where the destination is, else flood.
+    ToDestination(Option<&'static str>),
+    /// To this host, if it was seen.
+    ToHost(Mac),
+    /// To both hosts.
+    Multicast(Mac, Mac),
+    /// With a rewrite that the packet may lack the field for.
+    Set(Field, u128, Box<Answer>),
+    /// A list of hops, which may be wrong.
+    Hops(Vec<Hop>),
+}
+
+impl Policy for Tree {
+    fn decide(&self, pkt: &PacketHandle, net: &Net) -> Result<Route, PolicyError> {
+        let mut here = self;
+        loop {
+            let (next, yes) = match here {
+                Tree::Go(answer) => return Ok(answer.route(pkt, net)),
+                Tree::Remember(table, field, next) => {
+                    let key = key(pkt, *field);
+                    if !net.contains(table, &key) {
+                        net.set(table, key, Value::from(true));
+                    }
+                    here = next;
+                    continue;
+                }
+                Tree::Set(name, next) => {
+                    net.set_var(name, Value::from(true));
+                    here = next;
+                    continue;
+                }
+                Tree::Read(field, mask, next) => {
+                    (next, pkt.read(*field, *mask, None).is_some_and(|value| value.count_ones() % 2 == 1))
+                }
+                Tree::Is(field, value, next) => (next, pkt.is(*field, *value)),
+                Tree::Within(field, lo, hi, next) => (next, pkt.within(*field, *lo, *hi)),
+                Tree::Has(field, next) => (next, pkt.present(*field, None)),
+                Tree::Switch(next) => (next, pkt.switch().0 % 2 == 1),
+                Tree::Var(name, next) => (next, net.var(name).is_some()),
+                Tree::Table(table, field, next) => {
+                    let key = key(pkt, *field);
+                    (next, net.contains(table, &key))
+                }
+                Tree::Crowded(table, next) => (next, net.len(table) > 1),
+            };
+            here = &next[usize::from(yes)];
+        }
+    }
+}
+
+fn key(pkt: &PacketHandle, field: Field) -> Value {
+    pkt.get(field).map_or(Value::None, |value| Value::from(value as i128))
+}
+
+impl Answer {
+    fn route(&self, pkt: &PacketHandle, net: &Net) -> Route {
+        match self {
+            Answer::Drop => Route::drop(),
+            Answer::Flood => Route::flood(),
+            Answer::Local(count) => Route::to(net.edge_ports(pkt.switch()).into_iter().take(*count)),
+            Answer::ToDestination(weight) => match (net.locate(pkt.eth_src()), net.locate(pkt.eth_dst()), weight) {
+                (Some(src), Some(dst), Some(weight)) => net.path(src, dst, weight),
+                (Some(src), Some(dst), None) => net.shortest_path(src, dst),
+                _ => Route::flood(),
+            },
+            Answer::ToHost(mac) => from_here(pkt, net, *mac),
+            Answer::Multicast(a, b) => {
+                let root = from_here(pkt, net, *a);
+                // Two shortest paths from one switch need not make a tree; then the route is an error, which drops.
+                Route::union([root, from_here(pkt, net, *b)])
+            }
+            Answer::Set(field, value, inner) => inner.route(pkt, net).set(*field, *value),
+            Answer::Hops(hops) => Route::hops(hops.iter().copied()),
+        }
+    }
+}
+
+fn from_here(pkt: &PacketHandle, net: &Net, mac: Mac) -> Route {
+    let here = Location::new(pkt.switch(), PortNo(1));
+    net.locate(mac).map_or_else(Route::unreachable, |to| net.shortest_path(here, to))
+}
+
+/// Hosts of every generated network; the last sends from wherever it is told to.
+pub fn hosts() -> Vec<Mac> {
+    (1..=4).map(|n| Mac([0, 0, 0, 0, 0, n])).collect()
+}
+
+const TABLES: [&str; 2] = ["seen", "blocked"];
+const VARS: [&str; 2] = ["night", "alarm"];
+const PORTS: [u16; 4] = [22, 53, 80, 2000];
+
+/// Fields that policies look at.
+const FIELDS: [Field; 12] = [
+    Field::InPort,
+    Field::EthSrc,
+    Field::EthDst,
+    Field::EthDst,
+    Field::EthType,
+    Field::VlanVid,
+    Field::IpProto,
+    Field::Ipv4Src,
+    Field::Ipv4Dst,
+    Field::TcpDst,
+    Field::UdpDst,
+    Field::Ipv6Dst,
+];
+
+/// A policy of at most this depth.
+pub fn policy(random: &mut Random, depth: usize) -> Tree {
+    if depth == 0 || random.chance(12) {
+        return Tree::Go(answer(random, 1));
+    }
+    let field = *random.pick(&FIELDS);
+    if random.chance(6) {
+        let next = Box::new(policy(random, depth - 1));
+        return if random.chance(70) {
+            Tree::Remember(random.pick::<&str>(&TABLES), field, next)
+        } else {
+            Tree::Set(random.pick::<&str>(&VARS), next)
+        };
+    }
+    let next = Box::new([policy(random, depth - 1), policy(random, depth - 1)]);
+    match random.below(20) {
+        0..5 => Tree::Read(field, mask(random, field), next),
+        5..10 => Tree::Is(field, value(random, field), next),
+        10..13 => {
+            let (a, b) = (value(random, field), value(random, field));
+            Tree::Within(field, a.min(b), a.max(b), next)
+        }
+        13 => Tree::Has(field, next),
+        14 => Tree::Switch(next),
+        15..17 => Tree::Var(random.pick::<&str>(&VARS), next),
+        17..19 => Tree::Table(random.pick::<&str>(&TABLES), field, next),
+        _ => Tree::Crowded(random.pick::<&str>(&TABLES), next),
+    }
+}
+
+fn answer(random: &mut Random, sets: usize) -> Answer {
+    let hosts = hosts();
+    match random.below(20) {
+        0..2 => Answer::Drop,
+        2..5 => Answer::Flood,
+        5..7 => Answer::Local(1 + random.below(2)),
+        7..12 => Answer::ToDestination(if random.chance(30) { Some("cost") } else { None }),
+        12..15 => Answer::ToHost(*random.pick(&hosts)),
+        15..17 => Answer::Multicast(*random.pick(&hosts), *random.pick(&hosts)),
+        17..19 if sets > 0 => {
+            let (field, value) = *random.pick(&[
+                (Field::EthDst, 0x42),
+                (Field::TcpDst, 99),
+                (Field::VlanVid, 7),
+                (Field::Ipv4Src, 0x0a00_0063),
+            ]);
+            Answer::Set(field, value, Box::new(answer(random, sets - 1)))
+        }
+        17..19 => Answer::Flood,
+        _ => {
+            let hop =
+                |random: &mut Random| Hop::new(Dpid(1 + random.below(4) as u64), PortNo(1 + random.below(4) as u32));
+            Answer::Hops((0..1 + random.below(2)).map(|_| hop(random)).collect())
+        }
+    }
+}
+
+fn mask(random: &mut Random, field: Field) -> u128 {
+    match field {
+        Field::Ipv4Src | Field::Ipv4Dst if random.chance(50) => 0xffff_fffe,
+        Field::EthDst | Field::EthSrc if random.chance(20) => 0xffff_ffff_fffe,
+        _ => field.full_mask(),
+    }
+}
+
+fn value(random: &mut Random, field: Field) -> u128 {
+    match field {
+        Field::InPort => 1 + random.below(5) as u128,
+        Field::EthSrc | Field::EthDst => random.pick(&hosts()).bits(),
+        Field::EthType => *random.pick(&[0x0800, 0x0806, 0x86dd]),
+        Field::VlanVid => *random.pick(&[0, 0x1005]),
+        Field::IpProto => *random.pick(&[6, 17]),
+        Field::Ipv4Src | Field::Ipv4Dst => 0x0a00_0000 + 1 + random.below(4) as u128,
+        Field::Ipv6Dst => 1 + random.below(4) as u128,
+        _ => u128::from(*random.pick(&PORTS)),
+    }
+}
+
+/// A frame from one host to another, with a mark that tells it from all others.
+pub fn frame(random: &mut Random, src: Mac, mark: u32) -> Vec<u8> {
+    let dst = *random.pick(&hosts());
+    let frame = Frame::ethernet(if random.chance(6) { [0xff; 6] } else { dst.0 }, src.0);
+    let frame = if random.chance(15) { frame.vlan(5) } else { frame };
+    let mark = mark.to_be_bytes();
+    let v4 = |mac: Mac| [10, 0, 0, mac.0[5]];
+    let v6 = |mac: Mac| std::net::Ipv6Addr::from(u128::from(mac.0[5]));
+    let (from, to) = (random.below(4) as u16 + 1000, *random.pick(&PORTS));
+    match random.below(10) {
+        0..5 => frame.ipv4(v4(src), v4(dst)).tcp(from, to).payload(&mark),
+        5..7 => frame.ipv4(v4(src), v4(dst)).udp(from, to).payload(&mark),
+        7 => frame.ipv6(v6(src), v6(dst)).tcp(from, to).payload(&mark),
+        8 => [&frame.arp_request(v4(src), v4(dst))[..], &mark].concat(),
+        _ => frame.raw(0x88b5, &mark),
+    }
+}
+
+/// The shape of a network.
+#[derive(Clone, Debug)]
+pub struct Shape {
+    pub switches: u64,
+    pub links: Vec<(Location, Location)>,
+    pub versions: Vec<Version>,
+    pub shards: u8,
+}
+
+/// Ports of every switch: 1 to 3 for links, 4 and 5 for hosts.
+pub const PORTS_EACH: u32 = 5;
+
+/// A connected network of two to four switches.
+pub fn shape(random: &mut Random) -> Shape {
+    let switches = 2 + random.below(3) as u64;
+    let mut free = vec![0u32; switches as usize + 1];
+    let mut links = Vec::new();
+    let mut join = |a: u64, b: u64, free: &mut Vec<u32>| {
+        if a != b && free[a as usize] < 3 && free[b as usize] < 3 {
+            let mut end = |dpid: u64| {
+                free[dpid as usize] += 1;
+                Location::new(Dpid(dpid), PortNo(free[dpid as usize]))
+            };
+            links.push((end(a), end(b)));
+        }
+    };
+    for dpid in 2..=switches {
+        join(dpid, 1 + random.below(dpid as usize - 1) as u64, &mut free);
+    }
+    for _ in 0..random.below(3) {
+        join(1 + random.below(switches as usize) as u64, 1 + random.below(switches as usize) as u64, &mut free);
+    }
+    let only = match random.below(10) {
+        0..6 => Some(Version::Of13),
+        6..8 => Some(Version::Of10),
+        _ => None,
+    };
+    let mut version = || only.unwrap_or(if random.chance(50) { Version::Of10 } else { Version::Of13 });
+    let versions = (0..switches).map(|_| version()).collect();
+    Shape { switches, links, versions, shards: 1 + random.below(2) as u8 }
+}
+
+/// A frame, shown in one line.
+#[derive(Clone)]
+pub struct Bytes(pub Vec<u8>);
+
+impl std::fmt::Debug for Bytes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&maple_wire::packet::text::summary(&maple_wire::Packet::new(&self.0, 0)))
+    }
+}
+
+/// One thing that happens.
+#[derive(Clone, Debug)]
+pub enum Step {
+    /// A host sends.
+    Send { host: usize, frame: Bytes },
+    /// Somebody sends with a host's address from another port.
+    Forge { host: usize, from: usize, frame: Bytes },
+    /// A link goes down.
+    LinkDown(usize),
+    /// It comes up again.
+    LinkUp(usize),
+    /// A host moves, and perhaps its old port notices.
+    Move { host: usize, to: usize },
+    /// The state is written from outside.
+    Write(Write),
+    /// Everything is withdrawn.
+    Invalidate,
+    /// A switch loses its rules and connects again.
+    Restart(u64),
+    /// Another controller deletes a rule.
+    LoseRule(u64, usize),
+    /// A switch has room for only so many rules from now on.
+    Shrink(u64, usize),
+    /// Everything comes to rest before what follows.
+    Rest,
+}
+
+/// What happens, in order.
+pub fn steps(random: &mut Random, shape: &Shape, count: usize) -> Vec<Step> {
+    let hosts = hosts();
+    let mut mark = 0;
+    let mut all = Vec::new();
+    for _ in 0..count {
+        mark += 1;
+        let host = random.below(hosts.len());
+        let dpid = 1 + random.below(shape.switches as usize) as u64;
+        let edges = shape.switches as usize * 2;
+        all.push(match random.below(100) {
+            0..60 => Step::Send { host, frame: Bytes(frame(random, hosts[host], mark)) },
+            60..64 => Step::Forge { host, from: random.below(edges), frame: Bytes(frame(random, hosts[host], mark)) },
+            64..68 => Step::LinkDown(random.below(shape.links.len())),
+            68..72 => Step::LinkUp(random.below(shape.links.len())),
+            72..76 => Step::Move { host, to: random.below(edges) },
+            76..83 => Step::Write(write(random, shape)),
+            83..85 => Step::Invalidate,
+            85..87 => Step::Restart(dpid),
+            87..89 => Step::LoseRule(dpid, random.below(8)),
+            89 => Step::Shrink(dpid, 6 + random.below(8)),
+            _ => Step::Rest,
+        });
+    }
+    all
+}
+
+fn write(random: &mut Random, shape: &Shape) -> Write {
+    let on = random.chance(60);
+    match random.below(3) {
+        0 => {
+            let key = Value::from(random.pick(&hosts()).bits() as i128);
+            Write::Table { table: (*random.pick::<&str>(&TABLES)).into(), key, value: on.then(|| Value::from(true)) }
+        }
+        1 => Write::Var { name: (*random.pick::<&str>(&VARS)).into(), value: on.then(|| Value::from(true)) },
+        _ => {
+            let link = LinkName::Port(random.pick(&shape.links).0);
+            Write::Cost { name: "cost".into(), link, cost: on.then(|| 1 + random.below(9) as u64) }
+        }
+    }
+}

@@ -1,0 +1,475 @@
+//! A network in one thread: engines, simulated switches, links and hosts, with simulated time.
+//!
+//! Between any two parties messages arrive in the order they were sent, after delays drawn from a seed; between
+//! different pairs everything can overtake everything. Equal seeds give equal runs. For tests of the engine and of
+//! what is built on it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use maple_wire::msg::{Features, FlowRemoved, Message, PortReason, PortStatus};
+use maple_wire::packet::build::Frame;
+use maple_wire::{Dpid, Field, Packet, Port, PortNo, Version};
+
+use crate::engine::{Effect, Engine, Event, Options, PROBE_MAC, ShardId, Time};
+use crate::network::{Location, Mac};
+use crate::policy::Policy;
+use crate::report::Report;
+use crate::state::{Snapshot, Store};
+
+mod switch;
+
+#[cfg(test)]
+mod contract;
+#[cfg(test)]
+mod generate;
+#[cfg(test)]
+mod scripts;
+
+pub use switch::{Out, SimSwitch, apply};
+
+/// Random numbers from a seed (SplitMix64).
+#[derive(Clone, Debug)]
+pub struct Random(pub u64);
+
+impl Random {
+    /// The next number.
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// A number below `n`, which is not 0.
+    pub fn below(&mut self, n: usize) -> usize {
+        (self.next() % n as u64) as usize
+    }
+
+    /// Whether, with this chance in a hundred.
+    pub fn chance(&mut self, percent: usize) -> bool {
+        self.below(100) < percent
+    }
+
+    /// One of these.
+    pub fn pick<'a, T>(&mut self, all: &'a [T]) -> &'a T {
+        &all[self.below(all.len())]
+    }
+}
+
+/// A frame that came out of the network.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Delivery {
+    /// The edge port.
+    pub at: Location,
+    /// The frame.
+    pub frame: Vec<u8>,
+}
+
+impl std::fmt::Debug for Delivery {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let packet = Packet::new(&self.frame, 0);
+        write!(f, "{} at {}", maple_wire::packet::text::summary(&packet), self.at)
+    }
+}
+
+/// Two parties between whom order is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Channel {
+    ToShard(Dpid),
+    ToSwitch(Dpid),
+    Mail(ShardId, ShardId),
+    Outside(ShardId),
+    Link(Location),
+}
+
+enum Happening {
+    Event(ShardId, Box<Event>),
+    Message(Dpid, u32, Box<Message>),
+    ReadFlows(Dpid),
+    Frame(Location, Vec<u8>),
+}
+
+/// The network with its controller.
+pub struct Sim {
+    /// Now.
+    pub now: Time,
+    /// What all shards share.
+    pub store: Arc<Store>,
+    /// Frames that came out of edge ports since they were last taken.
+    pub delivered: Vec<Delivery>,
+    /// What was reported, in order.
+    pub reports: Vec<Report>,
+    /// Every state that the store has gone through since it was last taken, the first included.
+    pub history: Vec<Arc<Snapshot>>,
+    /// The longest delay of a message between engines, or between engine and switch.
+    pub max_delay: Duration,
+    /// Flow-mods seen.
+    pub flow_mods: u64,
+    engines: Vec<Engine>,
+    shards: BTreeMap<Dpid, ShardId>,
+    switches: BTreeMap<Dpid, SimSwitch>,
+    ports: BTreeMap<Location, bool>,
+    links: BTreeMap<Location, Location>,
+    hosts: BTreeMap<Mac, Location>,
+    queue: BTreeMap<(Time, u64), Happening>,
+    last: BTreeMap<Channel, Time>,
+    sent: u64,
+    random: Random,
+}
+
+impl Sim {
+    /// A controller of so many shards, without any switch.
+    pub fn new(policy: Arc<dyn Policy>, shards: u8, options: &Options, seed: u64) -> Sim {
+        let store = Store::new();
+        let engine = |shard| Engine::new(ShardId(shard), store.clone(), policy.clone(), options.clone());
+        let engines = (0..shards.max(1)).map(engine).collect();
+        Sim {
+            now: Time(1),
+            history: vec![store.snapshot()],
+            store,
+            delivered: Vec::new(),
+            reports: Vec::new(),
+            max_delay: Duration::from_millis(2),
+            flow_mods: 0,
+            engines,
+            shards: BTreeMap::new(),
+            switches: BTreeMap::new(),
+            ports: BTreeMap::new(),
+            links: BTreeMap::new(),
+            hosts: BTreeMap::new(),
+            queue: BTreeMap::new(),
+            last: BTreeMap::new(),
+            sent: 0,
+            random: Random(seed),
+        }
+    }
+
+    /// Connects a switch with ports 1 to `ports`.
+    pub fn add_switch(&mut self, dpid: Dpid, version: Version, ports: u32) {
+        let shard = ShardId((dpid.0 % self.engines.len() as u64) as u8);
+        self.shards.insert(dpid, shard);
+        self.switches.insert(dpid, SimSwitch::new(dpid, version));
+        for port in 1..=ports {
+            self.ports.insert(Location::new(dpid, PortNo(port)), true);
+        }
+        self.announce(dpid);
+    }
+
+    /// Joins two ports; the controller hears of it at once.
+    pub fn add_link(&mut self, a: Location, b: Location) {
+        self.links.extend([(a, b), (b, a)]);
+        self.tell(Event::LinkUp { a, b });
+    }
+
+    /// Puts a host at an edge port, or moves it there.
+    pub fn place_host(&mut self, mac: Mac, at: Location) {
+        self.hosts.insert(mac, at);
+    }
+
+    /// Tells the controller that all ports without a link are edge ports.
+    pub fn settle_ports(&mut self) {
+        let edges: Vec<Location> = self.ports.keys().filter(|at| !self.links.contains_key(at)).copied().collect();
+        edges.into_iter().for_each(|port| self.tell(Event::PortIsEdge { port }));
+    }
+
+    /// Where a host is in truth.
+    pub fn host_at(&self, mac: Mac) -> Option<Location> {
+        self.hosts.get(&mac).copied()
+    }
+
+    /// The links, each once.
+    pub fn links(&self) -> Vec<(Location, Location)> {
+        self.links.iter().filter(|(a, b)| a < b).map(|(a, b)| (*a, *b)).collect()
+    }
+
+    /// The ports without a link.
+    pub fn edge_ports(&self) -> Vec<Location> {
+        self.ports.keys().filter(|at| !self.links.contains_key(at)).copied().collect()
+    }
+
+    /// A switch.
+    pub fn switch(&mut self, dpid: Dpid) -> Option<&mut SimSwitch> {
+        self.switches.get_mut(&dpid)
+    }
+
+    /// The engines.
+    pub fn engines(&self) -> &[Engine] {
+        &self.engines
+    }
+
+    /// An event for any shard, as the controller's other parts send it.
+    pub fn tell(&mut self, event: Event) {
+        let shard = match &event {
+            Event::PortIsEdge { port } => self.shards.get(&port.switch).copied().unwrap_or_default(),
+            Event::LinkUp { a, .. } => self.shards.get(&a.switch).copied().unwrap_or_default(),
+            _ => ShardId(self.random.below(self.engines.len()) as u8),
+        };
+        self.schedule(Channel::Outside(shard), Happening::Event(shard, Box::new(event)));
+    }
+
+    /// A frame enters at a port.
+    pub fn inject(&mut self, at: Location, frame: Vec<u8>) {
+        self.schedule(Channel::Link(at), Happening::Frame(at, frame));
+    }
+
+    /// Takes a port down or up. If it has a link, the far end notices too.
+    pub fn set_port(&mut self, at: Location, up: bool) {
+        let both = [Some(at), self.links.get(&at).copied()];
+        for at in both.into_iter().flatten() {
+            self.ports.insert(at, up);
+            let mut port = Port::new(at.port, [0; 6], "port");
+            port.state = if up { 0 } else { Port::STATE_LINK_DOWN };
+            let status = PortStatus { reason: PortReason::Modify, port };
+            self.from_switch(at.switch, Event::PortStatus { dpid: at.switch, status });
+        }
+    }
+
+    /// Has discovery find again what is at a port that came up.
+    pub fn rediscover(&mut self, at: Location) {
+        match self.links.get(&at) {
+            Some(peer) => self.tell(Event::LinkUp { a: at, b: *peer }),
+            None => self.tell(Event::PortIsEdge { port: at }),
+        }
+    }
+
+    /// A switch loses its rules and connects anew.
+    pub fn restart(&mut self, dpid: Dpid) {
+        let Some(switch) = self.switches.get_mut(&dpid) else { return };
+        switch.flows.clear();
+        // What was under way between the two is lost with the connection.
+        let shard = self.shards[&dpid];
+        self.queue.retain(|_, happening| match happening {
+            Happening::Message(to, ..) | Happening::ReadFlows(to) => *to != dpid,
+            Happening::Event(to, event) => *to != shard || switch_of(event) != Some(dpid),
+            Happening::Frame(..) => true,
+        });
+        self.from_switch(dpid, Event::SwitchDown { dpid });
+        self.announce(dpid);
+    }
+
+    /// Somebody else deletes a rule of ours.
+    pub fn lose_rule(&mut self, dpid: Dpid, index: usize) {
+        let Some(switch) = self.switches.get_mut(&dpid) else { return };
+        if index >= switch.flows.len() {
+            return;
+        }
+        let flow = switch.flows.remove(index);
+        let removed = FlowRemoved {
+            cookie: flow.cookie,
+            priority: flow.priority,
+            reason: 2,
+            table_id: flow.table_id,
+            duration_sec: 0,
+            duration_nsec: 0,
+            idle_timeout: 0,
+            hard_timeout: 0,
+            packet_count: 0,
+            byte_count: 0,
+            matching: flow.matching,
+        };
+        self.from_switch(dpid, Event::FlowRemoved { dpid, removed });
+    }
+
+    /// Lets time pass until nothing moves any more, and no timer runs out within a minute from the start.
+    pub fn run(&mut self) {
+        let end = self.now + Duration::from_secs(60);
+        while let Some(next) = self.next_time().filter(|next| *next <= end || !self.queue.is_empty()) {
+            self.step_to(next);
+        }
+    }
+
+    /// Lets this much time pass.
+    pub fn run_for(&mut self, span: Duration) {
+        let end = self.now + span;
+        while let Some(next) = self.next_time().filter(|next| *next <= end) {
+            self.step_to(next);
+        }
+        self.now = end;
+    }
+
+    fn next_time(&self) -> Option<Time> {
+        let timers = self.engines.iter().filter_map(Engine::next_deadline);
+        timers.chain(self.queue.keys().next().map(|(time, _)| *time)).min()
+    }
+
+    fn step_to(&mut self, time: Time) {
+        self.now = self.now.max(time);
+        let mut batches: BTreeMap<ShardId, Vec<Event>> = BTreeMap::new();
+        while let Some(entry) = self.queue.first_entry().filter(|entry| entry.key().0 <= self.now) {
+            match entry.remove() {
+                Happening::Event(shard, event) => batches.entry(shard).or_default().push(*event),
+                Happening::Message(dpid, xid, message) => self.at_switch(dpid, xid, *message),
+                Happening::ReadFlows(dpid) => {
+                    let flows = self.switches.get(&dpid).map(|switch| switch.flows.clone()).unwrap_or_default();
+                    self.from_switch(dpid, Event::FlowsRead { dpid, flows });
+                }
+                Happening::Frame(at, frame) => self.arrive(at, &frame),
+            }
+        }
+        let due = |engine: &Engine| engine.next_deadline().is_some_and(|deadline| deadline <= time);
+        for index in 0..self.engines.len() {
+            let shard = ShardId(index as u8);
+            if batches.contains_key(&shard) || due(&self.engines[index]) {
+                self.wake(shard, batches.remove(&shard).unwrap_or_default());
+            }
+        }
+    }
+
+    fn wake(&mut self, shard: ShardId, mut events: Vec<Event>) {
+        let mut effects = Vec::new();
+        self.engines[usize::from(shard.0)].handle(self.now, &mut events, &mut effects);
+        let state = self.store.snapshot();
+        if self.history.last().is_none_or(|last| last.version() != state.version()) {
+            self.history.push(state);
+        }
+        for effect in effects {
+            match effect {
+                Effect::Send { dpid, xid, message } => {
+                    self.schedule(Channel::ToSwitch(dpid), Happening::Message(dpid, xid, Box::new(message)));
+                }
+                Effect::ReadFlows { dpid } => {
+                    self.schedule(Channel::ToSwitch(dpid), Happening::ReadFlows(dpid));
+                }
+                Effect::Mail { to, mail } => {
+                    let event = Happening::Event(to, Box::new(Event::Mail(mail)));
+                    self.schedule(Channel::Mail(shard, to), event);
+                }
+                Effect::Report(report) => self.reports.push(report),
+            }
+        }
+    }
+
+    fn at_switch(&mut self, dpid: Dpid, xid: u32, message: Message) {
+        let Some(switch) = self.switches.get_mut(&dpid) else { return };
+        match through_codec(switch.version, xid, &message) {
+            Message::FlowMod(flow_mod) => {
+                self.flow_mods += 1;
+                if let Err(error) = switch.flow_mod(&flow_mod) {
+                    self.from_switch(dpid, Event::SwitchError { dpid, xid, error });
+                }
+            }
+            Message::PacketOut(packet_out) => {
+                let out = switch.packet_out(&packet_out);
+                self.leave(dpid, out);
+            }
+            Message::BarrierRequest => self.from_switch(dpid, Event::BarrierReply { dpid, xid }),
+            other => panic!("the engine sends no {other:?}"),
+        }
+    }
+
+    /// A frame reaches a switch's port.
+    fn arrive(&mut self, at: Location, frame: &[u8]) {
+        if self.ports.get(&at) != Some(&true) {
+            return;
+        }
+        if let Some(switch) = self.switches.get(&at.switch) {
+            let out = switch.receive(frame, at.port);
+            self.leave(at.switch, out);
+        }
+    }
+
+    fn leave(&mut self, dpid: Dpid, out: Vec<Out>) {
+        for out in out {
+            match out {
+                Out::Controller(packet_in) => {
+                    self.from_switch(dpid, Event::PacketIn { dpid, packet_in: *packet_in });
+                }
+                Out::Port(port, frame) => self.transmit(Location::new(dpid, port), frame),
+            }
+        }
+    }
+
+    fn transmit(&mut self, at: Location, frame: Vec<u8>) {
+        if self.ports.get(&at) != Some(&true) {
+            return;
+        }
+        match self.links.get(&at) {
+            Some(peer) => self.schedule(Channel::Link(*peer), Happening::Frame(*peer, frame)),
+            None => match self.answer_to_probe(at, &frame) {
+                Some(Some(reply)) => self.inject(at, reply),
+                Some(None) => {}
+                None => self.delivered.push(Delivery { at, frame }),
+            },
+        }
+    }
+
+    /// What the host at a port says to a probe; `None` if the frame is none.
+    fn answer_to_probe(&self, at: Location, frame: &[u8]) -> Option<Option<Vec<u8>>> {
+        let packet = Packet::new(frame, 0);
+        let field = |field| packet.get(field).unwrap_or_default();
+        if Mac::from_bits(field(Field::EthSrc)) != PROBE_MAC {
+            return None;
+        }
+        let mac = Mac::from_bits(field(Field::EthDst));
+        let here = self.hosts.get(&mac) == Some(&at);
+        let ip = |bits: u128| std::net::Ipv4Addr::from(bits as u32);
+        let reply = Frame::ethernet(PROBE_MAC.0, mac.0).arp_reply(ip(field(Field::ArpTpa)), ip(field(Field::ArpSpa)));
+        Some(here.then_some(reply))
+    }
+
+    fn announce(&mut self, dpid: Dpid) {
+        let version = self.switches[&dpid].version;
+        let ports: Vec<Port> = self
+            .ports
+            .range(Location::new(dpid, PortNo(0))..=Location::new(dpid, PortNo::MAX))
+            .map(|(at, up)| {
+                let state = if *up { 0 } else { Port::STATE_LINK_DOWN };
+                Port { state, ..Port::new(at.port, [0; 6], "port") }
+            })
+            .collect();
+        let features = Features {
+            dpid,
+            n_buffers: 0,
+            n_tables: if version == Version::Of13 { 254 } else { 1 },
+            auxiliary_id: 0,
+            capabilities: 0,
+            actions: 0,
+            ports: Vec::new(),
+        };
+        self.from_switch(dpid, Event::SwitchUp { dpid, version, features, ports });
+    }
+
+    fn from_switch(&mut self, dpid: Dpid, event: Event) {
+        let shard = self.shards[&dpid];
+        self.schedule(Channel::ToShard(dpid), Happening::Event(shard, Box::new(event)));
+    }
+
+    fn schedule(&mut self, channel: Channel, happening: Happening) {
+        let longest = self.max_delay.as_nanos().max(1) as usize;
+        let time = self.now + Duration::from_nanos(1 + self.random.below(longest) as u64);
+        let last = self.last.entry(channel).or_default();
+        *last = time.max(*last);
+        self.sent += 1;
+        self.queue.insert((*last, self.sent), happening);
+    }
+
+    /// The dpids there are.
+    pub fn dpids(&self) -> BTreeSet<Dpid> {
+        self.switches.keys().copied().collect()
+    }
+}
+
+/// The switch an event came from.
+fn switch_of(event: &Event) -> Option<Dpid> {
+    match event {
+        Event::SwitchUp { dpid, .. }
+        | Event::SwitchDown { dpid }
+        | Event::PacketIn { dpid, .. }
+        | Event::PortStatus { dpid, .. }
+        | Event::FlowRemoved { dpid, .. }
+        | Event::SwitchError { dpid, .. }
+        | Event::BarrierReply { dpid, .. }
+        | Event::FlowsRead { dpid, .. } => Some(*dpid),
+        _ => None,
+    }
+}
+
+/// The message as a switch of this version reads it.
+fn through_codec(version: Version, xid: u32, message: &Message) -> Message {
+    let mut bytes = Vec::new();
+    message.encode(version, xid, &mut bytes).unwrap_or_else(|error| panic!("{error}: {message:?}"));
+    Message::decode(&bytes).unwrap_or_else(|error| panic!("{error}: {message:?}")).1
+}

@@ -1,0 +1,392 @@
+//! The engine's behaviour as scripts: what happens to a small network, and what comes of it.
+
+use std::sync::Arc;
+use std::sync::Mutex;
+
+use maple_wire::packet::build::Frame;
+use maple_wire::{Dpid, Field, PortNo, Version};
+
+use super::{Delivery, Sim};
+use crate::engine::{Event, Options, Stats};
+use crate::network::{Location, Mac};
+use crate::policy::{Net, PacketHandle, Policy, PolicyError};
+use crate::report::Report;
+use crate::route::Route;
+use crate::state::{Value, Write};
+
+const A: Mac = Mac([0, 0, 0, 0, 0, 0xa]);
+const B: Mac = Mac([0, 0, 0, 0, 0, 0xb]);
+
+fn at(switch: u64, port: u32) -> Location {
+    Location::new(Dpid(switch), PortNo(port))
+}
+
+/// Switches 1 to n in a ring (a line for two): port 1 and 2 to the neighbours, 3 and 4 for hosts.
+fn ring(policy: Arc<dyn Policy>, n: u64, shards: u8, version: Version) -> Sim {
+    let mut sim = Sim::new(policy, shards, &Options::default(), 7);
+    (1..=n).for_each(|dpid| sim.add_switch(Dpid(dpid), version, 4));
+    sim.run();
+    for dpid in 1..=n {
+        let next = dpid % n + 1;
+        if n > 2 || dpid < next {
+            sim.add_link(at(dpid, 2), at(next, 1));
+        }
+    }
+    sim.run();
+    sim.settle_ports();
+    sim.run();
+    sim
+}
+
+fn udp(src: Mac, dst: Mac, port: u16) -> Vec<u8> {
+    let ip = |mac: Mac| [10, 0, 0, mac.0[5]];
+    Frame::ethernet(dst.0, src.0).ipv4(ip(src), ip(dst)).udp(1000, port).payload(b"hello")
+}
+
+fn send(sim: &mut Sim, from: Location, frame: Vec<u8>) -> Vec<Delivery> {
+    sim.inject(from, frame);
+    sim.run();
+    std::mem::take(&mut sim.delivered)
+}
+
+fn stats(sim: &Sim) -> Stats {
+    let mut all = Stats::default();
+    for engine in sim.engines() {
+        let s = engine.stats();
+        all.packet_ins += s.packet_ins;
+        all.misses += s.misses;
+        all.runs += s.runs;
+        all.hits += s.hits;
+        all.link_packet_ins += s.link_packet_ins;
+        all.link_drops += s.link_drops;
+        all.leaves += s.leaves;
+        all.leaves_withdrawn += s.leaves_withdrawn;
+        all.spoofed_drops += s.spoofed_drops;
+        all.refused_rules += s.refused_rules;
+        all.writing_runs += s.writing_runs;
+        all.policy_errors += s.policy_errors;
+        all.sent_by_controller += s.sent_by_controller;
+        all.inconsistent_runs += s.inconsistent_runs;
+        all.ambiguous += s.ambiguous;
+    }
+    all
+}
+
+/// Routes by the location of source and destination, floods to the unknown.
+fn shortest(pkt: &PacketHandle, net: &Net) -> Route {
+    let (src, dst) = (net.locate(pkt.eth_src()), net.locate(pkt.eth_dst()));
+    match (src, dst) {
+        (Some(src), Some(dst)) => net.shortest_path(src, dst),
+        _ => Route::flood(),
+    }
+}
+
+#[test]
+fn packets_are_flooded_until_the_destination_is_known_and_then_take_the_shortest_path_without_the_controller() {
+    for (version, shards) in [(Version::Of13, 1), (Version::Of13, 2), (Version::Of10, 1)] {
+        let mut sim = ring(Arc::new(shortest), 4, shards, version);
+        let out = send(&mut sim, at(1, 3), udp(A, B, 80));
+        assert_eq!(out.len(), 7, "a flood leaves by every edge port but the one it came in by");
+        let out = send(&mut sim, at(3, 3), udp(B, A, 80));
+        assert_eq!(out, [Delivery { at: at(1, 3), frame: udp(B, A, 80) }]);
+        let out = send(&mut sim, at(1, 3), udp(A, B, 80));
+        assert_eq!(out, [Delivery { at: at(3, 3), frame: udp(A, B, 80) }], "the flood rule was withdrawn");
+        let before = stats(&sim);
+        for _ in 0..3 {
+            assert_eq!(send(&mut sim, at(1, 3), udp(A, B, 80)).len(), 1);
+            assert_eq!(send(&mut sim, at(3, 3), udp(B, A, 80)).len(), 1);
+        }
+        assert_eq!(stats(&sim), before, "no packet came to the controller");
+        assert_eq!(before.link_drops, 0);
+    }
+}
+
+/// Blocks what the `blocked` table names; reads a variable only for others.
+fn blocklist(pkt: &PacketHandle, net: &Net) -> Route {
+    if net.contains("blocked", &Value::Mac(pkt.eth_src())) {
+        return Route::drop();
+    }
+    shortest(pkt, net)
+}
+
+#[test]
+fn a_write_from_outside_re_decides_exactly_what_depended_on_it() {
+    let mut sim = ring(Arc::new(blocklist), 3, 2, Version::Of13);
+    send(&mut sim, at(1, 3), udp(A, B, 80));
+    send(&mut sim, at(2, 3), udp(B, A, 80));
+    send(&mut sim, at(1, 3), udp(A, B, 80));
+    let before = stats(&sim);
+    let block =
+        |value: Option<Value>| Event::Write(vec![Write::Table { table: "blocked".into(), key: Value::Mac(A), value }]);
+    sim.tell(block(Some(Value::from(true))));
+    sim.run();
+    assert_eq!(stats(&sim).leaves_withdrawn - before.leaves_withdrawn, 1, "only the leaf of packets from A");
+    assert_eq!(send(&mut sim, at(1, 3), udp(A, B, 80)), []);
+    assert_eq!(send(&mut sim, at(2, 3), udp(B, A, 80)).len(), 1);
+    assert_eq!(stats(&sim).runs - before.runs, 1);
+    sim.tell(block(None));
+    sim.run();
+    assert_eq!(send(&mut sim, at(1, 3), udp(A, B, 80)).len(), 1);
+}
+
+#[test]
+fn a_link_that_fails_is_routed_round_and_one_that_nobody_uses_re_decides_nothing() {
+    let mut sim = ring(Arc::new(shortest), 4, 2, Version::Of13);
+    send(&mut sim, at(1, 3), udp(A, B, 80));
+    send(&mut sim, at(2, 3), udp(B, A, 80));
+    send(&mut sim, at(1, 3), udp(A, B, 80));
+    let before = stats(&sim);
+    sim.set_port(at(3, 2), false);
+    sim.run();
+    assert_eq!(stats(&sim).leaves_withdrawn, before.leaves_withdrawn, "the path from 1 to 2 is the same without 3-4");
+    sim.set_port(at(1, 2), false);
+    sim.run();
+    assert_eq!(stats(&sim).leaves_withdrawn - before.leaves_withdrawn, 2);
+    assert_eq!(send(&mut sim, at(1, 3), udp(A, B, 80)), [], "the ring is cut in two");
+    sim.set_port(at(3, 2), true);
+    sim.run();
+    sim.rediscover(at(3, 2));
+    sim.run();
+    let out = send(&mut sim, at(1, 3), udp(A, B, 80));
+    assert_eq!(out, [Delivery { at: at(2, 3), frame: udp(A, B, 80) }], "the long way round");
+    for dpid in 1..=4 {
+        assert!(sim.switch(Dpid(dpid)).is_some_and(|switch| switch.flows.len() < 12), "no stale rule stays");
+    }
+}
+
+#[test]
+fn a_host_moves_at_once_when_its_port_went_down_and_after_a_probe_when_it_did_not() {
+    let mut sim = ring(Arc::new(shortest), 3, 2, Version::Of13);
+    send(&mut sim, at(1, 3), udp(A, B, 80));
+    send(&mut sim, at(2, 3), udp(B, A, 80));
+    sim.place_host(B, at(2, 3));
+    // Somebody pretends to be B while B is there and answers.
+    assert_eq!(send(&mut sim, at(3, 3), udp(B, A, 80)), []);
+    assert!(sim.reports.iter().any(|r| matches!(r, Report::HostSpoofed { mac, .. } if *mac == B)), "{:?}", sim.reports);
+    assert_eq!(send(&mut sim, at(1, 3), udp(A, B, 80))[0].at, at(2, 3));
+    // B goes to switch 3 without a word.
+    sim.place_host(B, at(3, 3));
+    sim.run_for(std::time::Duration::from_secs(10));
+    assert_eq!(send(&mut sim, at(3, 3), udp(B, A, 80)), [], "the first packet is not believed yet");
+    assert_eq!(send(&mut sim, at(3, 3), udp(B, A, 80))[0].at, at(1, 3));
+    assert_eq!(send(&mut sim, at(1, 3), udp(A, B, 80))[0].at, at(3, 3));
+    // Its port goes down, and it is back at once.
+    sim.set_port(at(3, 3), false);
+    sim.run();
+    sim.place_host(B, at(2, 3));
+    assert_eq!(send(&mut sim, at(2, 3), udp(B, A, 80))[0].at, at(1, 3));
+    assert_eq!(send(&mut sim, at(1, 3), udp(A, B, 80))[0].at, at(2, 3));
+}
+
+#[test]
+fn a_policy_that_writes_for_every_packet_sees_each_of_them_once() {
+    let policy = |_: &PacketHandle, net: &Net| {
+        let n = match net.var("n") {
+            Some(Value::Int(n)) => n,
+            _ => 0,
+        };
+        net.set_var("n", Value::Int(n + 1));
+        Route::flood()
+    };
+    let mut sim = ring(Arc::new(policy), 2, 2, Version::Of13);
+    for _ in 0..5 {
+        sim.inject(at(1, 3), udp(A, B, 80));
+        sim.inject(at(2, 3), udp(B, A, 80));
+    }
+    sim.run();
+    assert_eq!(sim.store.snapshot().var("n"), Some(&Value::Int(10)));
+    assert_eq!(sim.delivered.len(), 50);
+    assert_eq!(stats(&sim).leaves, 0);
+    assert!(sim.reports.iter().any(|r| matches!(r, Report::PolicyWrites { what } if what.contains("scripts.rs"))));
+}
+
+#[test]
+fn a_policy_that_writes_once_is_cached_after_that() {
+    let policy = |pkt: &PacketHandle, net: &Net| {
+        let key = Value::Mac(pkt.eth_src());
+        if !net.contains("seen", &key) {
+            net.set("seen", key, Value::from(true));
+        }
+        Route::flood()
+    };
+    let mut sim = ring(Arc::new(policy), 2, 1, Version::Of13);
+    for _ in 0..3 {
+        assert_eq!(send(&mut sim, at(1, 3), udp(A, B, 80)).len(), 5);
+    }
+    assert_eq!((stats(&sim).packet_ins, stats(&sim).runs), (1, 2));
+}
+
+#[test]
+fn a_policy_that_fails_drops_the_packet_and_is_reported_once() {
+    struct Fails;
+    impl Policy for Fails {
+        fn decide(&self, pkt: &PacketHandle, _: &Net) -> Result<Route, PolicyError> {
+            match pkt.get(Field::UdpDst) {
+                Some(80) => Err(PolicyError::Exception("no web".into())),
+                Some(81) => Ok(Route::flood().set(Field::TcpDst, 1)),
+                _ => Ok(Route::flood()),
+            }
+        }
+    }
+    let mut sim = ring(Arc::new(Fails), 2, 1, Version::Of13);
+    for _ in 0..3 {
+        assert_eq!(send(&mut sim, at(1, 3), udp(A, B, 80)), []);
+        assert_eq!(send(&mut sim, at(1, 3), udp(A, B, 81)), []);
+    }
+    assert_eq!(send(&mut sim, at(1, 3), udp(A, B, 82)).len(), 5);
+    let errors: Vec<String> =
+        sim.reports.iter().filter(|r| matches!(r, Report::PolicyFailed { .. })).map(ToString::to_string).collect();
+    assert_eq!(errors.len(), 2, "{errors:?}");
+    assert!(errors[0].contains("no web") && errors[1].contains("can't set tcp_dst"), "{errors:?}");
+    assert_eq!(stats(&sim).policy_errors, 6);
+}
+
+#[test]
+fn a_policy_that_looks_at_untracked_state_is_found_out() {
+    let calls = Mutex::new(0);
+    let policy = move |pkt: &PacketHandle, _: &Net| {
+        let mut calls = calls.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        *calls += 1;
+        pkt.eth_dst();
+        // Every other time another field: packets that look alike so far lead to different questions.
+        if *calls % 2 == 0 {
+            pkt.get(Field::Ipv4Dst)
+        } else {
+            pkt.get(Field::IpProto)
+        };
+        Route::flood()
+    };
+    let mut sim = ring(Arc::new(policy), 2, 1, Version::Of13);
+    send(&mut sim, at(1, 3), udp(A, B, 80));
+    let tcp = Frame::ethernet(B.0, A.0).ipv4([10, 0, 0, 1], [10, 0, 0, 2]).tcp(1, 2).payload(&[]);
+    assert_eq!(send(&mut sim, at(1, 3), tcp).len(), 5);
+    let said = |r: &Report| matches!(r, Report::PolicyNotAFunction { what } if what.contains("scripts.rs"));
+    assert!(sim.reports.iter().any(said), "{:?}", sim.reports);
+}
+
+#[test]
+fn rewrites_happen_where_the_packet_leaves_and_only_there() {
+    for version in [Version::Of13, Version::Of10] {
+        let policy = |pkt: &PacketHandle, net: &Net| {
+            let route = shortest(pkt, net);
+            if pkt.is(Field::UdpDst, 80) { route.set(Field::UdpDst, 8080).set(Field::VlanVid, 9) } else { route }
+        };
+        let mut sim = ring(Arc::new(policy), 3, 1, version);
+        send(&mut sim, at(2, 3), udp(B, A, 1));
+        send(&mut sim, at(1, 3), udp(A, B, 1));
+        for _ in 0..2 {
+            let out = send(&mut sim, at(1, 3), udp(A, B, 80));
+            let ip = |last| [10, 0, 0, last];
+            let changed = Frame::ethernet(B.0, A.0).vlan(9).ipv4(ip(10), ip(11)).udp(1000, 8080).payload(b"hello");
+            assert_eq!(out, [Delivery { at: at(2, 3), frame: changed }]);
+        }
+    }
+}
+
+#[test]
+fn a_full_switch_falls_back_to_the_controller_and_is_never_lost() {
+    let policy = |pkt: &PacketHandle, net: &Net| {
+        pkt.get(Field::UdpDst);
+        shortest(pkt, net)
+    };
+    let mut sim = ring(Arc::new(policy), 3, 2, Version::Of13);
+    send(&mut sim, at(2, 3), udp(B, A, 1));
+    send(&mut sim, at(1, 3), udp(A, B, 1));
+    if let Some(switch) = sim.switch(Dpid(2)) {
+        switch.capacity = 12;
+    }
+    for port in 1..30 {
+        assert_eq!(send(&mut sim, at(1, 3), udp(A, B, port))[0].at, at(2, 3), "port {port}");
+    }
+    assert!(stats(&sim).refused_rules > 0);
+    assert!(sim.reports.iter().any(|r| matches!(r, Report::RuleRefused { .. })));
+}
+
+#[test]
+fn a_switch_that_comes_back_empty_gets_its_rules_and_foreign_ones_are_left_alone() {
+    let mut sim = ring(Arc::new(shortest), 2, 1, Version::Of13);
+    let foreign = crate::engine::InstalledFlow {
+        table_id: 0,
+        priority: 7,
+        cookie: 0xdead,
+        matching: maple_wire::Match::any().exact(Field::EthType, 0x1234),
+        instructions: Vec::new(),
+    };
+    send(&mut sim, at(1, 3), udp(A, B, 80));
+    sim.restart(Dpid(1));
+    if let Some(switch) = sim.switch(Dpid(1)) {
+        switch.flows.push(foreign.clone());
+        // One of an earlier run of the controller.
+        switch.flows.push(crate::engine::InstalledFlow {
+            cookie: 0x4d00_0900_0000_0001,
+            priority: 8,
+            ..foreign.clone()
+        });
+    }
+    sim.run();
+    (1..=4).for_each(|port| sim.rediscover(at(1, port)));
+    sim.run();
+    let flows = sim.switch(Dpid(1)).map(|switch| switch.flows.clone()).unwrap_or_default();
+    assert!(flows.contains(&foreign));
+    assert!(!flows.iter().any(|flow| flow.priority == 8), "the stale one is gone");
+    assert_eq!(send(&mut sim, at(1, 3), udp(A, B, 80)).len(), 5);
+    assert_eq!(send(&mut sim, at(1, 3), udp(A, B, 80)).len(), 5);
+}
+
+#[test]
+fn a_rule_that_somebody_deletes_comes_back() {
+    let mut sim = ring(Arc::new(shortest), 2, 1, Version::Of13);
+    send(&mut sim, at(1, 3), udp(A, B, 80));
+    let rules = |sim: &mut Sim| {
+        let mut flows = sim.switch(Dpid(1)).map(|switch| switch.flows.clone()).unwrap_or_default();
+        flows.sort_by_key(|flow| (flow.table_id, flow.priority, format!("{:?}", flow.matching)));
+        flows
+    };
+    let before = rules(&mut sim);
+    for index in 0..before.len() {
+        sim.lose_rule(Dpid(1), index);
+        sim.run();
+        assert_eq!(rules(&mut sim), before);
+    }
+}
+
+#[test]
+fn routes_that_differ_only_in_where_they_began_go_through_the_controller() {
+    // From switch 1 to port 3, from switch 2 to port 4 of switch 3; packets of 1 arrive there through 2.
+    let policy = |pkt: &PacketHandle, _: &Net| {
+        let hop = |switch, port| crate::network::Hop::new(Dpid(switch), PortNo(port));
+        match pkt.switch().0 {
+            1 => Route::hops([hop(1, 2), hop(2, 2), hop(3, 3)]),
+            2 => Route::hops([hop(2, 2), hop(3, 4)]),
+            _ => Route::drop(),
+        }
+    };
+    let mut sim = Sim::new(Arc::new(policy), 2, &Options::default(), 7);
+    (1..=3).for_each(|dpid| sim.add_switch(Dpid(dpid), Version::Of13, 4));
+    sim.run();
+    sim.add_link(at(1, 2), at(2, 1));
+    sim.add_link(at(2, 2), at(3, 1));
+    sim.run();
+    sim.settle_ports();
+    sim.run();
+    for _ in 0..3 {
+        assert_eq!(send(&mut sim, at(1, 3), udp(A, B, 80))[0].at, at(3, 3));
+        assert_eq!(send(&mut sim, at(2, 3), udp(B, A, 80))[0].at, at(3, 4));
+    }
+    assert!(stats(&sim).ambiguous > 0);
+    assert!(sim.reports.iter().any(|r| matches!(r, Report::Ambiguous { switch: Dpid(3), .. })), "{:?}", sim.reports);
+}
+
+#[test]
+fn equal_events_give_equal_effects() {
+    let run = || {
+        let mut sim = ring(Arc::new(shortest), 4, 2, Version::Of13);
+        send(&mut sim, at(1, 3), udp(A, B, 80));
+        send(&mut sim, at(3, 3), udp(B, A, 80));
+        sim.set_port(at(1, 2), false);
+        send(&mut sim, at(1, 3), udp(A, B, 80));
+        let flows: Vec<_> = (1..=4).map(|dpid| sim.switch(Dpid(dpid)).map(|switch| switch.flows.clone())).collect();
+        (flows, sim.now, sim.flow_mods)
+    };
+    assert_eq!(run(), run());
+}

@@ -1,0 +1,187 @@
+//! A switch of the simulation: tables searched from top to bottom, and actions done one by one.
+//!
+//! It shares nothing with the engine but the messages, which pass through the codec of the switch's version, so what
+//! that version can't say does not get here.
+
+use maple_wire::msg::{ErrorMsg, FlowMod, FlowModCommand, NO_BUFFER, PacketIn, PacketInReason, PacketOut};
+use maple_wire::packet::rewrite;
+use maple_wire::{Action, Constraint, Dpid, Field, Instruction, Match, MatchField, Packet, PortNo, Version};
+
+use crate::engine::InstalledFlow;
+
+/// One switch.
+pub struct SimSwitch {
+    /// Its name.
+    pub dpid: Dpid,
+    /// The version it speaks.
+    pub version: Version,
+    /// How many rules fit in.
+    pub capacity: usize,
+    /// Its rules.
+    pub flows: Vec<InstalledFlow>,
+}
+
+/// A packet on its way out of a switch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Out {
+    /// By a port.
+    Port(PortNo, Vec<u8>),
+    /// To the controller.
+    Controller(Box<PacketIn>),
+}
+
+impl SimSwitch {
+    /// A switch without rules.
+    pub fn new(dpid: Dpid, version: Version) -> SimSwitch {
+        SimSwitch { dpid, version, capacity: usize::MAX, flows: Vec::new() }
+    }
+
+    /// Changes the tables.
+    pub fn flow_mod(&mut self, request: &FlowMod) -> Result<(), ErrorMsg> {
+        let same = |flow: &InstalledFlow| {
+            (flow.table_id, flow.priority, sorted(&flow.matching))
+                == (request.table_id, request.priority, sorted(&request.matching))
+        };
+        match request.command {
+            FlowModCommand::Add => {
+                if self.version == Version::Of10 && request.table_id != 0 {
+                    return Err(ErrorMsg { kind: 3, code: 5, data: Vec::new() });
+                }
+                let replaced = self.flows.iter().any(same);
+                if !replaced && self.flows.len() >= self.capacity {
+                    let (kind, code) = if self.version == Version::Of10 { (3, 0) } else { (5, 1) };
+                    return Err(ErrorMsg { kind, code, data: Vec::new() });
+                }
+                self.flows.retain(|flow| !same(flow));
+                self.flows.push(InstalledFlow {
+                    table_id: request.table_id,
+                    priority: request.priority,
+                    cookie: request.cookie,
+                    matching: request.matching.clone(),
+                    instructions: request.instructions.clone(),
+                });
+            }
+            FlowModCommand::DeleteStrict => self.flows.retain(|flow| !same(flow)),
+            _ => return Err(ErrorMsg { kind: 5, code: 6, data: Vec::new() }),
+        }
+        Ok(())
+    }
+
+    /// A frame came in by a port.
+    pub fn receive(&self, frame: &[u8], in_port: PortNo) -> Vec<Out> {
+        let mut out = Vec::new();
+        let mut frame = frame.to_vec();
+        let mut table = 0;
+        loop {
+            let Some(flow) = self.look_up(table, &frame, in_port) else {
+                // 1.0 asks the controller where nothing matches; 1.3 drops.
+                if self.version == Version::Of10 {
+                    out.push(self.packet_in(&frame, in_port, table, u64::MAX));
+                }
+                return out;
+            };
+            let mut next = None;
+            for instruction in &flow.instructions {
+                match instruction {
+                    Instruction::ApplyActions(actions) => {
+                        self.act(actions, &mut frame, in_port, table, flow.cookie, &mut out);
+                    }
+                    Instruction::GotoTable(to) => next = Some(*to),
+                    Instruction::Meter(_) => {}
+                    other => panic!("the engine uses no {other:?}"),
+                }
+            }
+            match next {
+                Some(next) => table = next,
+                None => return out,
+            }
+        }
+    }
+
+    /// The controller sends a packet.
+    pub fn packet_out(&self, request: &PacketOut) -> Vec<Out> {
+        let mut out = Vec::new();
+        let mut frame = request.data.clone();
+        self.act(&request.actions, &mut frame, request.in_port, 0, u64::MAX, &mut out);
+        out
+    }
+
+    fn look_up(&self, table: u8, frame: &[u8], in_port: PortNo) -> Option<&InstalledFlow> {
+        let packet = Packet::new(frame, in_port.0);
+        let fits =
+            |flow: &&InstalledFlow| flow.table_id == table && flow.matching.holds(|field| packet.switch_value(field));
+        // Of rules with equal priority the engine must not care which: take the older.
+        self.flows.iter().filter(fits).reduce(|best, flow| if flow.priority > best.priority { flow } else { best })
+    }
+
+    fn act(
+        &self,
+        actions: &[Action],
+        frame: &mut Vec<u8>,
+        in_port: PortNo,
+        table: u8,
+        cookie: u64,
+        out: &mut Vec<Out>,
+    ) {
+        for action in actions {
+            match action {
+                Action::Output { port: PortNo::CONTROLLER, .. } => {
+                    out.push(self.packet_in(frame, in_port, table, cookie));
+                }
+                Action::Output { port, .. } | Action::Enqueue { port, .. } if *port == in_port => {}
+                Action::Output { port, .. } | Action::Enqueue { port, .. } => {
+                    out.push(Out::Port(*port, frame.clone()));
+                }
+                Action::SetQueue(_) => {}
+                rewrite => apply(rewrite, frame),
+            }
+        }
+    }
+
+    fn packet_in(&self, frame: &[u8], in_port: PortNo, table_id: u8, cookie: u64) -> Out {
+        Out::Controller(Box::new(PacketIn {
+            buffer_id: NO_BUFFER,
+            total_len: frame.len() as u16,
+            reason: PacketInReason::NoMatch,
+            table_id,
+            cookie,
+            pipeline: Match::any().exact(Field::InPort, u128::from(in_port.0)),
+            data: frame.to_vec(),
+        }))
+    }
+}
+
+/// Rewrites a frame as an action says. What the frame lacks stays lacking.
+pub fn apply(action: &Action, frame: &mut Vec<u8>) {
+    let done = match action {
+        Action::SetField(set) => rewrite::set_field(frame, set),
+        Action::PushVlan(kind) => rewrite::push_vlan(frame, *kind),
+        Action::PopVlan => rewrite::pop_vlan(frame),
+        Action::SetVlanVid(vid) => {
+            let tagged = Packet::new(frame, 0).switch_value(Field::VlanVid).is_some_and(|vid| vid & 0x1000 != 0);
+            let pushed = if tagged { Ok(()) } else { rewrite::push_vlan(frame, 0x8100) };
+            let set = Constraint::exact(Field::VlanVid, 0x1000 | u128::from(*vid));
+            pushed.and_then(|()| rewrite::set_field(frame, &set))
+        }
+        Action::SetTpSrc(port) => set_either(frame, Field::TcpSrc, Field::UdpSrc, *port),
+        Action::SetTpDst(port) => set_either(frame, Field::TcpDst, Field::UdpDst, *port),
+        other => panic!("the engine uses no {other:?}"),
+    };
+    // A switch leaves a packet alone where an action makes no sense for it.
+    let _ = done;
+}
+
+fn set_either(frame: &mut [u8], tcp: Field, udp: Field, port: u16) -> Result<(), rewrite::RewriteError> {
+    let has_tcp = Packet::new(frame, 0).switch_value(tcp).is_some();
+    rewrite::set_field(frame, &Constraint::exact(if has_tcp { tcp } else { udp }, u128::from(port)))
+}
+
+fn sorted(matching: &Match) -> Vec<Constraint> {
+    let known = |field: &MatchField| match field {
+        MatchField::Known(constraint) => *constraint,
+        MatchField::Unknown { .. } => panic!("the engine uses no unknown fields"),
+    };
+    let mut all: Vec<Constraint> = matching.fields.iter().map(known).collect();
+    all.sort_unstable();
+    all
+}
