@@ -321,10 +321,7 @@ impl Sim {
     fn wake(&mut self, shard: ShardId, mut events: Vec<Event>) {
         let mut effects = Vec::new();
         self.engines[usize::from(shard.0)].handle(self.now, &mut events, &mut effects);
-        let state = self.store.snapshot();
-        if self.history.last().is_none_or(|last| last.version() != state.version()) {
-            self.history.push(state);
-        }
+        self.history.extend(self.store.take_trail());
         for effect in effects {
             match effect {
                 Effect::Send { dpid, xid, message } => {

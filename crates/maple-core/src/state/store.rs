@@ -14,6 +14,9 @@ use crate::tree::LeafId;
 pub struct Store {
     current: RwLock<Arc<Snapshot>>,
     readers: Mutex<Readers>,
+    /// Every snapshot since it was last asked for, for tests that compare with what was true at any moment.
+    #[cfg(any(test, feature = "testing"))]
+    trail: Mutex<Vec<Arc<Snapshot>>>,
 }
 
 /// Who depends on what. Leaves come here when their run commits and go when they are withdrawn or forgotten.
@@ -127,8 +130,17 @@ impl Store {
             next.apply(write);
         }
         commit.withdraw = readers.changed(writes, &next);
-        *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(next);
+        let next = Arc::new(next);
+        #[cfg(any(test, feature = "testing"))]
+        self.trail.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&next));
+        *self.current.write().unwrap_or_else(PoisonError::into_inner) = next;
         commit
+    }
+
+    /// Every snapshot that was published since this was last asked.
+    #[cfg(any(test, feature = "testing"))]
+    pub fn take_trail(&self) -> Vec<Arc<Snapshot>> {
+        std::mem::take(&mut self.trail.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn lock(&self) -> MutexGuard<'_, Readers> {
