@@ -1,5 +1,7 @@
 //! What a policy is, and what it may ask: the [`Policy`] trait, its handles [`PacketHandle`] and [`Net`], its errors.
 
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use crate::network::Mac;
@@ -17,9 +19,22 @@ pub trait Policy: Send + Sync {
     fn decide(&self, pkt: &PacketHandle, net: &Net) -> Result<Route, PolicyError>;
 
     /// Decides several packets, in order, one answer each. Bindings whose language has a lock take it once here.
+    ///
+    /// A panic in [`Policy::decide`] is that packet's error and nobody else's.
     fn decide_batch(&self, runs: &[Run]) -> Vec<Result<Route, PolicyError>> {
-        runs.iter().map(|run| self.decide(&run.packet(), &run.net())).collect()
+        let decide = |run: &Run| {
+            let decided = catch_unwind(AssertUnwindSafe(|| self.decide(&run.packet(), &run.net())));
+            decided.unwrap_or_else(|panic| Err(PolicyError::Exception(panic_text(&*panic))))
+        };
+        runs.iter().map(decide).collect()
     }
+}
+
+/// What a panic says.
+fn panic_text(panic: &(dyn Any + Send)) -> Arc<str> {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("without a message");
+    format!("the policy panicked: {text}").into()
 }
 
 impl<F> Policy for F
