@@ -122,6 +122,11 @@ pub enum Event {
         /// The port.
         port: Location,
     },
+    /// Discovery has signs of a switch behind an edge port, but no link yet: the port is new again. To any one shard.
+    PortIsNew {
+        /// The port.
+        port: Location,
+    },
     /// A message from another shard.
     Mail(Mail),
     /// Withdraw the leaves of every shard that this selects. To any one shard.

@@ -157,6 +157,7 @@ impl Engine {
             Event::LinkUp { a, b } => self.link_up(a, b),
             Event::LinkDown { a, b } => self.link_down(a, b),
             Event::PortIsEdge { port } => self.port_is_edge(port),
+            Event::PortIsNew { port } => self.port_is_new(port),
             Event::Mail(Mail(letter)) => self.inbox.push_back(letter),
             Event::Invalidate(selection) => self.invalidate(&selection),
             Event::Write(writes) => {

@@ -131,6 +131,23 @@ impl Engine {
         self.apply(commit);
     }
 
+    pub(super) fn port_is_new(&mut self, at: Location) {
+        let hosts = self.lost_hosts(|there| there == at);
+        let mut changed = false;
+        let commit = self.store.update(|state| match state.port(at) {
+            Some(PortInfo { up, kind: PortKind::Edge }) => {
+                changed = true;
+                let anew = Write::Port { at, info: Some(PortInfo { up, kind: PortKind::New }) };
+                without_hosts(state, at).into_iter().chain([anew]).collect()
+            }
+            _ => Vec::new(),
+        });
+        self.apply(commit);
+        if changed {
+            hosts.into_iter().for_each(|host| self.report(host));
+        }
+    }
+
     /// Reports for the hosts at the ports that `gone` says.
     fn lost_hosts(&self, gone: impl Fn(Location) -> bool) -> Vec<Report> {
         let state = self.store.snapshot();
