@@ -2,8 +2,9 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 
 use core_affinity::CoreId;
@@ -143,6 +144,7 @@ impl Controller {
             registry: Arc::clone(&ground.registry),
             notices: ground.notices.clone(),
             receiver,
+            failure: OnceLock::new(),
         };
         let mut controller = Controller { handle: Handle::new(shared), threads: Vec::new(), control: None };
         let mut listeners = Some(listeners);
@@ -150,7 +152,7 @@ impl Controller {
             let id = ShardId(id as u8);
             let listeners = listeners.take().unwrap_or_default();
             let parts = ground.parts(id, &options, poll, inbox, Post::new(id, boxes.clone()), listeners)?;
-            controller.threads.push(spawn(id, &options, &ground.store, parts)?);
+            controller.threads.push(spawn(&options, controller.handle.clone(), parts)?);
         }
         if let Some(path) = options.control {
             let socket = ControlSocket::open(&path, controller.handle.clone());
@@ -222,20 +224,26 @@ impl Ground {
     }
 }
 
-/// Starts a shard's thread. The engine is made there: it never leaves its thread.
-fn spawn(id: ShardId, options: &ControllerOptions, store: &Arc<Store>, parts: Parts) -> io::Result<JoinHandle<()>> {
+/// Starts a shard's thread. The engine is made there: it never leaves its thread. A shard that fails stops the others
+/// too: a controller that serves some of its switches would look alive.
+fn spawn(options: &ControllerOptions, handle: Handle, parts: Parts) -> io::Result<JoinHandle<()>> {
+    let id = parts.id;
     let core = if options.pin { cores().into_iter().cycle().nth(usize::from(id.0)) } else { None };
-    let (store, policy, options) = (Arc::clone(store), Arc::clone(&options.policy), options.engine.clone());
+    let (store, policy, options) = (Arc::clone(handle.store()), Arc::clone(&options.policy), options.engine.clone());
     std::thread::Builder::new().name(format!("shard-{}", id.0)).spawn(move || {
         if let Some(core) = core
             && !core_affinity::set_for_current(core)
         {
             tracing::warn!(shard = id.0, core = core.id, "can't stay on one core");
         }
-        let engine = Engine::new(id, store, policy, options);
-        if let Err(error) = Shard::new(parts, engine).and_then(Shard::run) {
-            tracing::error!(shard = id.0, %error, "a shard ended");
-        }
+        let run = || Shard::new(parts, Engine::new(id, store, policy, options)).and_then(Shard::run);
+        let failure = match std::panic::catch_unwind(AssertUnwindSafe(run)) {
+            Ok(Ok(())) => return,
+            Ok(Err(error)) => format!("shard {} failed: {error}", id.0),
+            Err(_) => format!("shard {} panicked", id.0),
+        };
+        tracing::error!("{failure}; the controller stops");
+        handle.fail(failure);
     })
 }
 

@@ -76,7 +76,6 @@ fn connect_then_close_is_silent() {
 #[test]
 fn nothing_before_a_hello_is_believed() {
     let maple = Maple::start();
-    let ports = vec![common::port(1)];
     let features = Features {
         dpid: Dpid(5),
         n_buffers: 0,
@@ -86,7 +85,7 @@ fn nothing_before_a_hello_is_believed() {
         actions: 0,
         ports: vec![],
     };
-    let status = PortStatus { reason: PortReason::Add, port: ports[0].clone() };
+    let status = PortStatus { reason: PortReason::Add, port: common::port(1) };
     let early = [
         Message::FeaturesReply(features),
         Message::PortStatus(status),
@@ -156,41 +155,50 @@ fn auxiliary_connections_are_refused_politely() {
 
 #[test]
 fn a_second_connection_with_a_live_switchs_id_is_refused_and_reported() {
-    let maple = Maple::with(|options| options.workers = 2);
-    let mut first = Peer::up(&maple, Version::Of13, 7);
-    maple.notices();
-    let address = maple.address;
-    let second = std::thread::spawn(move || {
-        let mut second = Peer::begin(address, Version::Of13, 7);
-        let error = second.error();
-        (error, second.is_closed())
-    });
-    // The first answers the probe.
-    first.pump(Duration::from_millis(500), |_, _| false);
-    let (error, closed) = second.join().unwrap();
-    let error = error.expect("an error");
-    assert!(closed && String::from_utf8_lossy(&error.data).contains("0000000000000007 belongs to another connection"));
-    first.echo();
-    assert_eq!(maple.count("of_duplicate_dpids"), 1);
-    let notices = maple.notices();
-    assert!(notices.iter().any(|n| n.contains("belongs to another connection, which is alive")), "{notices:?}");
+    for workers in [1, 2] {
+        let maple = Maple::with(|options| options.workers = workers);
+        let mut first = Peer::up(&maple, Version::Of13, 7);
+        maple.notices();
+        let address = maple.address;
+        let second = std::thread::spawn(move || {
+            let mut second = Peer::begin(address, Version::Of13, 7);
+            let error = second.error();
+            (error, second.is_closed())
+        });
+        // The first answers the probe.
+        while !second.is_finished() {
+            first.pump(Duration::from_millis(50), |_, _| false);
+        }
+        let (error, closed) = second.join().unwrap();
+        let text = String::from_utf8(error.expect("an error").data).unwrap();
+        assert!(closed && text.contains("0000000000000007 belongs to another connection"), "{text}");
+        first.echo();
+        assert_eq!(maple.count("of_duplicate_dpids"), 1);
+        let notices = maple.notices();
+        assert!(notices.iter().any(|n| n.contains("belongs to another connection, which is alive")), "{notices:?}");
+    }
 }
 
 #[test]
 fn a_second_connection_replaces_one_that_is_dead() {
-    let maple = Maple::with(|options| {
-        options.workers = 2;
-        options.deadlines.challenge = Duration::from_millis(300);
-    });
-    // It stays open and never answers again, as after a crash of the switch's host.
-    let dead = Peer::up(&maple, Version::Of13, 7);
-    let mut second = Peer::up(&maple, Version::Of13, 7);
-    second.echo();
-    assert_eq!((maple.count("of_replaced_connections"), maple.count("of_dp_connections")), (1, 2));
-    assert_eq!(maple.handle.switches().len(), 1);
-    let notices = maple.notices();
-    assert!(notices.iter().any(|n| n.contains("connected anew, and this connection did not answer")), "{notices:?}");
-    drop(dead);
+    for workers in [1, 2] {
+        let maple = Maple::with(|options| {
+            options.workers = workers;
+            options.deadlines.challenge = Duration::from_millis(300);
+        });
+        // It stays open and never answers again, as after a crash of the switch's host.
+        let dead = Peer::up(&maple, Version::Of13, 7);
+        let mut second = Peer::up(&maple, Version::Of13, 7);
+        second.echo();
+        assert_eq!((maple.count("of_replaced_connections"), maple.count("of_dp_connections")), (1, 2));
+        assert_eq!(maple.handle.switches().len(), 1);
+        let notices = maple.notices();
+        assert!(
+            notices.iter().any(|n| n.contains("connected anew, and this connection did not answer")),
+            "{notices:?}"
+        );
+        drop(dead);
+    }
 }
 
 #[test]

@@ -196,6 +196,22 @@ fn a_switch_that_never_reads_stops_being_read_is_cut_off_and_delays_nobody() {
 }
 
 #[test]
+fn a_switch_is_cut_off_at_the_hard_bound() {
+    let maple = Maple::with(|options| options.limits = QueueLimits { pause: usize::MAX, cut_off: 256 * 1024 });
+    let mut bystander = Peer::up(&maple, Version::Of13, 1);
+    let mut deaf = Peer::up(&maple, Version::Of13, 2);
+    let mut bytes = Vec::new();
+    Message::EchoRequest(vec![0; 32 * 1024]).encode(Version::Of13, 1, &mut bytes).unwrap();
+    let start = Instant::now();
+    while maple.count("of_cut_off") == 0 {
+        assert!(start.elapsed() < LONG);
+        deaf.send_bytes(&bytes);
+    }
+    assert!(bystander.echo() < PROMPT);
+    assert_eq!(maple.handle.switches().len(), 1);
+}
+
+#[test]
 fn a_flood_of_packets_leaves_others_their_share() {
     let maple = Maple::start();
     let mut bystander = Peer::up(&maple, Version::Of13, 1);

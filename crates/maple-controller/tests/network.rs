@@ -143,35 +143,38 @@ fn a_switch_whose_old_connection_is_half_open_gets_a_new_one() {
 }
 
 #[test]
-fn links_over_silent_hosts_can_not_be_forged_by_replaying_what_was_heard() {
+fn a_host_that_replays_the_probes_it_heard_makes_no_link() {
     let (maple, emulation) = network("linear:2", Version::Of13, 1);
-    // The host at 1:1 sends what it hears back, and so does a second copy at 2:1, late.
-    let heard = |dpid: u64| {
-        emulation
-            .with_network(move |network| {
-                let to_host = |d: &&maple_emulator::network::Delivery| d.frame.get(12..14) == Some(&[0x88, 0xcc]);
-                let mut frames: Vec<Vec<u8>> =
-                    network.log().deliveries().filter(to_host).map(|d| d.frame.clone()).collect();
-                frames.truncate(10);
-                let _ = dpid;
-                frames
-            })
-            .unwrap()
-    };
-    let frames: Vec<Vec<u8>> = heard(1);
+    // What the host at switch 1 has heard: the probes of its own port.
+    let heard = emulation.with_network(|network| {
+        let is_probe = |frame: &[u8]| frame.get(12..14) == Some(&[0x88, 0xcc]);
+        network.log().deliveries().map(|delivery| delivery.frame.clone()).filter(|f| is_probe(f)).collect::<Vec<_>>()
+    });
+    let heard = heard.unwrap();
+    assert!(!heard.is_empty(), "hosts hear the probes of their ports");
+    // Longer than a probe can be under way.
     std::thread::sleep(Duration::from_millis(2100));
-    for frame in &frames {
-        let frame = frame.clone();
+    for frame in heard {
         emulation.with_network(move |network| network.inject_from("h2", frame)).unwrap().unwrap();
     }
-    std::thread::sleep(Duration::from_millis(300));
-    assert_eq!(maple.handle.links().len(), 1);
-    assert_eq!(edge_ports(&maple), 2);
-    if frames.is_empty() {
-        eprintln!("SKIPPED in part: the emulator kept no LLDP frame that reached a host");
-    } else {
-        eventually("it is noticed", || maple.count("lldp_replayed") + maple.count("lldp_reflected") > 0);
-    }
+    maple.wait_for("lldp_replayed", 1);
+    assert_eq!((maple.handle.links().len(), edge_ports(&maple)), (1, 2));
+    assert!(maple.handle.errors().iter().any(|error| error.contains("replayed")));
+}
+
+#[test]
+fn a_policy_that_panics_stops_nothing_and_is_reported_once() {
+    let policy = |_: &PacketHandle, _: &Net| -> Route { panic!("f is broken") };
+    let maple = Maple::with(|options| options.policy = Arc::new(policy));
+    let topology = Topology::parse("linear:1").unwrap();
+    let emulation = Emulation::start(EmulationOptions::new(topology, maple.address, Version::Of13)).unwrap();
+    eventually("the edge port is found", || edge_ports(&maple) == 1);
+    eventually("it is counted", || {
+        emulation.with_network(|network| network.announce("h1")).unwrap().unwrap();
+        maple.handle.stats().total.engine.policy_errors >= 3
+    });
+    let told = maple.handle.errors().iter().filter(|error| error.contains("the policy panicked: f is broken")).count();
+    assert_eq!((told, maple.handle.failure(), maple.handle.switches().len()), (1, None, 1));
 }
 
 #[test]

@@ -7,7 +7,7 @@ mod json;
 pub mod socket;
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
@@ -38,6 +38,8 @@ pub(crate) struct Shared {
     pub registry: Arc<Registry>,
     pub notices: Notices,
     pub receiver: Receiver<Notice>,
+    /// Why the controller stopped by itself.
+    pub failure: OnceLock<String>,
 }
 
 /// What one shard has counted.
@@ -178,6 +180,18 @@ impl Handle {
         for mailbox in &self.shared.boxes {
             mailbox.post(Letter::Stop);
         }
+    }
+
+    /// Why the controller has stopped by itself; `None` while it runs, or if it was told to stop.
+    pub fn failure(&self) -> Option<&str> {
+        self.shared.failure.get().map(String::as_str)
+    }
+
+    /// Stops because of this. The first reason counts.
+    pub(crate) fn fail(&self, reason: String) {
+        // There may be a reason already.
+        let _ = self.shared.failure.set(reason);
+        self.stop();
     }
 
     /// Gives the first shard's engine an event that may go to any one.

@@ -1,15 +1,23 @@
 //! From what the engine and discovery want to what is sent.
 
+use std::time::Duration;
+
 use maple_core::engine::{Effect, Event, Time};
 use maple_core::network::{Location, PortKind};
 use maple_wire::msg::{NO_BUFFER, PacketOut};
 use maple_wire::{Action, Dpid, Message, PortNo};
 
-use super::Shard;
 use super::connection::Life;
 use super::post::Letter;
+use super::{READ_SHARE, Shard};
 use crate::discovery::{Found, Odd};
 use crate::notice::Notice;
+use crate::time::until;
+
+/// A turn should not take longer than this, so that echoes are answered and everybody has a turn in time.
+const LONG_TURN: Duration = Duration::from_millis(20);
+/// The least that a socket is read in one turn, in bytes.
+const LEAST_SHARE: usize = 2 * 1024;
 
 impl Shard {
     /// Does what discovery wants; probes wait until the engine's messages of this turn are out.
@@ -32,7 +40,7 @@ impl Shard {
                 Some(shard) => self.post.send(shard, Letter::Tell(to, tell)),
                 None => {}
             },
-            Found::Kind { at, kind, before } => self.events.extend(event_of(at, kind, before)),
+            Found::Kind { at, kind, before } => self.events.push(event_of(at, kind, before)),
             Found::Odd { at, what, first } => self.odd(at, what, first),
         }
     }
@@ -59,6 +67,7 @@ impl Shard {
             self.events.push(Event::Tick);
         }
         self.engine.handle(now, &mut self.events, &mut self.effects);
+        self.read_share = next_share(self.read_share, until(now, self.clock.now()));
         let mut effects = std::mem::take(&mut self.effects);
         for effect in effects.drain(..) {
             self.perform(now, effect);
@@ -120,11 +129,33 @@ impl Shard {
 }
 
 /// The event that tells the engine what is behind a port now.
-fn event_of(at: Location, kind: PortKind, before: PortKind) -> Option<Event> {
+fn event_of(at: Location, kind: PortKind, before: PortKind) -> Event {
     match (kind, before) {
-        (PortKind::Edge, _) => Some(Event::PortIsEdge { port: at }),
-        (PortKind::Link(peer), _) => Some(Event::LinkUp { a: at, b: peer }),
-        (PortKind::New, PortKind::Link(peer)) => Some(Event::LinkDown { a: at, b: peer }),
-        (PortKind::New, _) => Some(Event::LinkDown { a: at, b: at }),
+        (PortKind::Edge, _) => Event::PortIsEdge { port: at },
+        (PortKind::Link(peer), _) => Event::LinkUp { a: at, b: peer },
+        (PortKind::New, PortKind::Link(peer)) => Event::LinkDown { a: at, b: peer },
+        (PortKind::New, _) => Event::PortIsNew { port: at },
+    }
+}
+
+/// How much each socket may be read in the next turn, when this one took so long: slow policies get small batches.
+fn next_share(share: usize, took: Duration) -> usize {
+    if took > LONG_TURN { (share / 2).max(LEAST_SHARE) } else { (share * 2).min(READ_SHARE) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn batches_shrink_while_turns_are_long_and_grow_again_afterwards() {
+        let (slow, fast) = (Duration::from_millis(500), Duration::from_micros(5));
+        let mut share = READ_SHARE;
+        for expected in [READ_SHARE / 2, READ_SHARE / 4, READ_SHARE / 8] {
+            share = next_share(share, slow);
+            assert_eq!(share, expected);
+        }
+        assert_eq!((0..20).fold(share, |share, _| next_share(share, slow)), LEAST_SHARE);
+        assert_eq!((0..20).fold(share, |share, _| next_share(share, fast)), READ_SHARE);
     }
 }

@@ -12,7 +12,8 @@
 //! ```
 //!
 //! A turn takes what is there and no more, so batches grow with the load and shrink to one when idle. Each socket gets
-//! one read of at most [`READ_SHARE`] bytes a turn, so a switch that floods can't starve the rest. What a switch does
+//! one read of at most [`READ_SHARE`] bytes a turn, less where the engine is slow (a policy that takes long), so a switch
+//! that floods can't starve the rest. What a switch does
 //! not drain is bounded by its [`QueueLimits`]: first it is not read from any more, then it is cut off; nobody waits for
 //! it. When another shard's mailbox is full, this shard reads no sockets until it has emptied.
 //!
@@ -110,6 +111,8 @@ pub(crate) struct Shard {
     to_write: Vec<usize>,
     /// All sockets are read into this.
     buffer: Vec<u8>,
+    /// How much of it one read may fill in this turn.
+    read_share: usize,
     /// The rest is filled and emptied within a turn, and kept for its memory.
     events: Vec<Event>,
     effects: Vec<Effect>,
@@ -145,6 +148,7 @@ impl Shard {
             to_read: VecDeque::new(),
             to_write: Vec::new(),
             buffer: vec![0; READ_SHARE],
+            read_share: READ_SHARE,
             events: Vec::new(),
             effects: Vec::new(),
             outputs: Vec::new(),

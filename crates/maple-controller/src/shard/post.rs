@@ -158,3 +158,74 @@ impl Post {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use mio::{Poll, Token};
+
+    use super::*;
+
+    /// The post of shard 0, and the mailbox of shard 1 with its poll.
+    fn post() -> (Post, Receiver<Vec<Letter>>, Poll) {
+        let poll = Poll::new().unwrap();
+        let waker = Arc::new(Waker::new(poll.registry(), Token(0)).unwrap());
+        let ((own, _), (other, inbox)) = (Mailbox::new(Arc::clone(&waker)), Mailbox::new(waker));
+        (Post::new(ShardId(0), vec![own, other]), inbox, poll)
+    }
+
+    fn tell(n: u64) -> Letter {
+        let at = Location::new(Dpid(n), maple_wire::PortNo(1));
+        Letter::Tell(at, Tell::Gone { peer: at, when: maple_core::engine::Time(n) })
+    }
+
+    fn number(letter: &Letter) -> u64 {
+        match letter {
+            Letter::Tell(at, _) => at.switch.0,
+            _ => panic!("not what was sent"),
+        }
+    }
+
+    #[test]
+    fn a_turns_letters_arrive_in_one_piece_and_in_order() {
+        let (mut post, inbox, _poll) = post();
+        (0..5).for_each(|n| post.send(ShardId(1), tell(n)));
+        assert!(inbox.is_empty(), "nothing before the turn's end");
+        post.flush();
+        let piece: Vec<u64> = inbox.try_recv().unwrap().iter().map(number).collect();
+        assert_eq!((piece, inbox.len()), (vec![0, 1, 2, 3, 4], 0));
+    }
+
+    #[test]
+    fn a_full_mailbox_loses_nothing_and_nobody_waits_for_it() {
+        let (mut post, inbox, _poll) = post();
+        let all = 2 * MAILBOX as u64;
+        for n in 0..all {
+            post.send(ShardId(1), tell(n));
+            post.flush();
+        }
+        assert!(post.is_congested());
+        let mut got = Vec::new();
+        while post.is_congested() || !inbox.is_empty() {
+            got.extend(inbox.try_iter().flatten().map(|letter| number(&letter)));
+            post.flush();
+        }
+        assert_eq!(got, (0..all).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_shard_that_has_ended_takes_everything() {
+        let (mut post, inbox, _poll) = post();
+        drop(inbox);
+        post.send(ShardId(1), tell(1));
+        post.flush();
+        assert!(!post.is_congested());
+    }
+
+    #[test]
+    fn letters_to_oneself_need_no_mailbox() {
+        let (mut post, _inbox, _poll) = post();
+        post.send(ShardId(0), tell(7));
+        assert!(post.has_own());
+        assert_eq!(post.own().iter().map(number).collect::<Vec<_>>(), [7]);
+    }
+}

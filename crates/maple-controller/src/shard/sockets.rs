@@ -49,12 +49,14 @@ impl Listeners {
     /// The next connection.
     fn accept(&mut self) -> io::Result<Option<(TcpStream, SocketAddr)>> {
         for socket in &self.sockets {
-            match socket.accept() {
-                Ok(accepted) => return Ok(Some(accepted)),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                // The peer went before it was accepted.
-                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
-                Err(error) => return Err(error),
+            loop {
+                match socket.accept() {
+                    Ok(accepted) => return Ok(Some(accepted)),
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                    // The peer went before it was accepted.
+                    Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+                    Err(error) => return Err(error),
+                }
             }
         }
         self.ready = false;
@@ -142,7 +144,7 @@ impl Shard {
         if connection.paused || !connection.readable {
             return;
         }
-        match connection.read(now, &mut self.buffer, &mut self.outputs) {
+        match connection.read(now, &mut self.buffer[..self.read_share], &mut self.outputs) {
             Ok(ReadResult::Some { bytes, messages }) => {
                 self.counters.of_bytes_in += bytes as u64;
                 self.counters.of_messages_in += messages as u64;
