@@ -11,11 +11,11 @@ use maple_core::network::PortKind;
 use maple_wire::Version;
 
 /// A bridge that is deleted when it is dropped.
-struct Bridge(&'static str);
+struct Bridge(String);
 
 impl Drop for Bridge {
     fn drop(&mut self) {
-        vsctl(&["--if-exists", "del-br", self.0]);
+        vsctl(&["--if-exists", "del-br", &self.0]);
     }
 }
 
@@ -39,15 +39,21 @@ fn is_there() -> bool {
     there
 }
 
+/// A name of this process's own, so that test runs beside each other do not meet.
+fn own(name: &str) -> String {
+    format!("ct{name}{}", std::process::id())
+}
+
 /// Makes a bridge that speaks these protocols (empty: the default) with this controller.
-fn bridge(name: &'static str, protocols: &str, maple: &Maple) -> Bridge {
-    let bridge = Bridge(name);
+fn bridge(name: &str, protocols: &str, maple: &Maple) -> Bridge {
+    let bridge = Bridge(own(name));
+    let name = bridge.0.as_str();
     let target = format!("tcp:{}:{}", maple.address.ip(), maple.address.port());
-    let mut arguments = vec!["--", "--may-exist", "add-br", name, "--", "set", "bridge", name, "datapath_type=netdev"];
-    arguments.extend(["fail_mode=secure"]);
-    let protocols = format!("protocols={protocols}");
-    if protocols != "protocols=" {
-        arguments.push(&protocols);
+    let setting = format!("protocols={protocols}");
+    let mut arguments = vec!["--", "add-br", name, "--", "set", "bridge", name, "datapath_type=netdev"];
+    arguments.push("fail_mode=secure");
+    if !protocols.is_empty() {
+        arguments.push(&setting);
     }
     arguments.extend(["--", "set-controller", name, &target]);
     assert!(vsctl(&arguments), "{name} is made");
@@ -64,8 +70,7 @@ fn open_vswitch_connects_and_stays_with_default_protocols_and_each_version_force
         options.deadlines.idle = Duration::from_millis(400);
         options.deadlines.echo = Duration::from_millis(1500);
     });
-    let wanted =
-        [("ct-d", "", Version::Of13), ("ct-10", "OpenFlow10", Version::Of10), ("ct-13", "OpenFlow13", Version::Of13)];
+    let wanted = [("d", "", Version::Of13), ("v10", "OpenFlow10", Version::Of10), ("v13", "OpenFlow13", Version::Of13)];
     let bridges: Vec<Bridge> = wanted.iter().map(|(name, protocols, _)| bridge(name, protocols, &maple)).collect();
     let start = std::time::Instant::now();
     while maple.handle.switches().len() < 3 && start.elapsed() < common::LONG {
@@ -73,13 +78,13 @@ fn open_vswitch_connects_and_stays_with_default_protocols_and_each_version_force
     }
     assert_eq!(maple.handle.switches().len(), 3, "{:?}", maple.notices());
     for (bridge, (_, _, version)) in bridges.iter().zip(wanted) {
-        let dpid = get(&["get", "bridge", bridge.0, "datapath_id"]).trim_matches('"').parse().unwrap();
+        let dpid = get(&["get", "bridge", &bridge.0, "datapath_id"]).trim_matches('"').parse().unwrap();
         let switch = maple.handle.switches().into_iter().find(|switch| switch.dpid == dpid).expect("it is shown");
         assert_eq!(switch.version, version, "{}", bridge.0);
         assert!(switch.description.contains("Open vSwitch"), "{}", switch.description);
         eventually("it has its rules", || {
             let dump =
-                Command::new("ovs-ofctl").args(["-O", protocol(version), "dump-flows", bridge.0]).output().unwrap();
+                Command::new("ovs-ofctl").args(["-O", protocol(version), "dump-flows", &bridge.0]).output().unwrap();
             String::from_utf8_lossy(&dump.stdout).contains("dl_type=0x88cc")
         });
     }
@@ -97,7 +102,7 @@ fn open_vswitch_with_1_5_only_is_refused() {
         return;
     }
     let maple = Maple::start();
-    let _bridge = bridge("ct-15", "OpenFlow15", &maple);
+    let _bridge = bridge("v15", "OpenFlow15", &maple);
     maple.wait_for("of_handshake_failures", 1);
     let notices = maple.notices();
     assert!(notices.iter().any(|notice| notice.contains("this switch offers only 1.5")), "{notices:?}");
@@ -109,21 +114,19 @@ fn a_link_between_two_open_vswitch_bridges_is_found_and_vanishes_with_its_port()
     if !is_there() {
         return;
     }
-    for (version, a, b, ports) in [
-        (Version::Of10, "ct-a0", "ct-b0", ["ct-pa0", "ct-pb0"]),
-        (Version::Of13, "ct-a3", "ct-b3", ["ct-pa3", "ct-pb3"]),
-    ] {
+    for version in [Version::Of10, Version::Of13] {
         let maple = Maple::with(|options| options.workers = 2);
-        let bridges = [bridge(a, protocol(version), &maple), bridge(b, protocol(version), &maple)];
+        let bridges = ["a", "b"].map(|name| bridge(name, protocol(version), &maple));
+        let ports = ["p", "q"].map(own);
         for (i, bridge) in bridges.iter().enumerate() {
-            let (port, peer) = (ports[i], format!("options:peer={}", ports[1 - i]));
+            let (port, peer) = (ports[i].as_str(), format!("options:peer={}", ports[1 - i]));
             let interface = ["--", "set", "interface", port, "type=patch", &peer];
-            assert!(vsctl(&[&["add-port", bridge.0, port][..], &interface].concat()));
+            assert!(vsctl(&[&["add-port", &bridge.0, port][..], &interface].concat()));
         }
         eventually("the link is found", || maple.handle.links().len() == 1);
         let (end, _) = maple.handle.links()[0];
         assert!(matches!(maple.handle.snapshot().port(end).unwrap().kind, PortKind::Link(_)));
-        assert!(vsctl(&["del-port", b, ports[1]]));
+        assert!(vsctl(&["del-port", &bridges[1].0, &ports[1]]));
         eventually("the link is gone", || maple.handle.links().is_empty());
     }
 }
