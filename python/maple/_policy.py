@@ -10,6 +10,7 @@ import sys
 import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import TracebackType
 from typing import overload
 
 from maple import _maple, _spelling
@@ -96,11 +97,10 @@ def _listed(policies: dict[str, Policy]) -> str:
     return "the policies " + ", ".join(sorted(policies)) if policies else "no policy"
 
 
-def explain(error: BaseException, path: str) -> str:
+def explain(error: BaseException, trace: TracebackType | None, path: str) -> str:
     """What went wrong while the file at ``path`` was loaded: with a traceback from there on, if it got that far."""
-    trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename != path:
         trace = trace.tb_next
     if trace is None and isinstance(error, LookupError):
-        return str(error)
+        return str(error).removeprefix(f"{path} ")
     return "".join(traceback.format_exception(type(error), error, trace)).rstrip()

@@ -26,9 +26,9 @@ impl PolicyLoader for Loader {
             let module = py.import("maple._policy").map_err(|e| anyhow::anyhow!("{e}"))?;
             let path = file.to_string_lossy();
             let policy = module.call_method1("load", (&*path, name)).map_err(|error| {
-                let told = module.call_method1("explain", (error.value(py), &*path));
+                let told = module.call_method1("explain", (error.value(py), error.traceback(py), &*path));
                 let told = told.map_or_else(|_| error.to_string(), |text| text.to_string());
-                anyhow::anyhow!("can't load {path}: {told}")
+                anyhow::anyhow!("can't load {path}:\n{told}")
             })?;
             let track_hosts = policy.getattr("track_hosts").and_then(|wish| wish.extract()).unwrap_or(true);
             let policy = Arc::new(PythonPolicy::new(&policy, time_limit));

@@ -1,6 +1,7 @@
 //! Runs Python policies: takes the interpreter once a batch of misses, and turns what comes back into routes or errors.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use maple_core::policy::{Net, PacketHandle, Policy, PolicyError};
@@ -16,10 +17,16 @@ use crate::net::PyNet;
 use crate::packet::PyPacket;
 use crate::route::PyRoute;
 
+/// Errors remembered at most, by place.
+const REMEMBERED: usize = 256;
+
 /// A policy whose f is a Python function.
 pub struct PythonPolicy {
     function: Py<PyAny>,
     limit: Duration,
+    /// What was told of errors, by kind and place. An error of a place that is known is told in the same words, so that
+    /// it counts as the same one though its message may name another packet.
+    told: Mutex<HashMap<String, Arc<str>>>,
 }
 
 impl PythonPolicy {
@@ -28,7 +35,7 @@ impl PythonPolicy {
     /// Of an object that `@policy` made the function itself is called, so that tracebacks begin there.
     pub fn new(policy: &Bound<'_, PyAny>, limit: Duration) -> PythonPolicy {
         let function = policy.getattr(intern!(policy.py(), "function")).unwrap_or_else(|_| policy.clone());
-        PythonPolicy { function: function.unbind(), limit }
+        PythonPolicy { function: function.unbind(), limit, told: Mutex::default() }
     }
 
     fn decide_one(&self, py: Python<'_>, pkt: &PacketHandle, net: &Net) -> Result<Route, PolicyError> {
@@ -37,8 +44,7 @@ impl PythonPolicy {
                 Ok(route) => Ok(route.get().0.clone()),
                 Err(_) => Err(PolicyError::WrongReturn(described(&answer).into())),
             },
-            Err(error) if error.is_instance_of::<PolicyTimeout>(py) => Err(self.timeout(py, &error)),
-            Err(error) => Err(PolicyError::Exception(traceback(py, &error))),
+            Err(error) => Err(PolicyError::Exception(self.told(py, &error))),
         }
     }
 
@@ -52,12 +58,24 @@ impl PythonPolicy {
         answer
     }
 
-    /// The error of a run that took too long, with the place where it was stopped.
-    fn timeout(&self, py: Python<'_>, error: &PyErr) -> PolicyError {
-        let place = traceback(py, error);
-        let place = place.trim_end().strip_suffix("maple.PolicyTimeout").unwrap_or(&place).trim_end();
-        let limit = self.limit.as_millis();
-        PolicyError::Exception(format!("{place}\nmaple.PolicyTimeout: the policy ran longer than {limit} ms").into())
+    /// The error with its traceback, in the words of the first one from the same place.
+    fn told(&self, py: Python<'_>, error: &PyErr) -> Arc<str> {
+        let place = place(py, error);
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(text) = told.get(&place) {
+            return text.clone();
+        }
+        // Formatting runs code of the policy, and so may let other threads run.
+        drop(told);
+        let mut text = traceback(py, error);
+        if error.is_instance_of::<PolicyTimeout>(py) {
+            text.push_str(&format!(": the policy ran longer than {} ms", self.limit.as_millis()));
+        }
+        told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        if told.len() >= REMEMBERED {
+            return text.into();
+        }
+        told.entry(place).or_insert_with(|| text.into()).clone()
     }
 }
 
@@ -71,13 +89,32 @@ impl Policy for PythonPolicy {
     }
 }
 
+/// Kind and place of an error: its type, and the lines of its traceback. A run that took too long is stopped at any
+/// line of a loop, so there only the functions count.
+fn place(py: Python<'_>, error: &PyErr) -> String {
+    let mut place = error.get_type(py).to_string();
+    let is_timeout = error.is_instance_of::<PolicyTimeout>(py);
+    let mut trace = error.traceback(py).map(Bound::into_any);
+    while let Some(entry) = trace {
+        let step = || -> PyResult<String> {
+            let code = entry.getattr("tb_frame")?.getattr("f_code")?;
+            let line = if is_timeout { code.getattr("co_firstlineno")? } else { entry.getattr("tb_lineno")? };
+            Ok(format!(" {}:{line}", code.getattr("co_filename")?))
+        };
+        place.push_str(&step().unwrap_or_default());
+        trace = entry.getattr("tb_next").ok().filter(|next| !next.is_none());
+    }
+    place
+}
+
 /// The error as Python prints it.
-pub fn traceback(py: Python<'_>, error: &PyErr) -> Arc<str> {
+fn traceback(py: Python<'_>, error: &PyErr) -> String {
     let format = || -> PyResult<String> {
         let parts = (error.get_type(py), error.value(py), error.traceback(py));
         let lines = py.import("traceback")?.call_method1("format_exception", parts)?;
         Ok(lines.extract::<Vec<String>>()?.concat())
     };
     // Formatting runs the policy's own __str__ and __repr__, which may fail like anything else.
-    format().unwrap_or_else(|_| format!("{} (its traceback can't be formatted)", error.get_type(py))).trim_end().into()
+    let text = format().unwrap_or_else(|_| format!("{} (its traceback can't be formatted)", error.get_type(py)));
+    text.trim_end().to_string()
 }

@@ -3,6 +3,7 @@
 //! # What
 //! For every frame that a host sent, f is run afresh on the state that the controller had then, and its route is
 //! resolved to edge ports and rewritten bytes. The frame must have come out exactly there and so, once at each port.
+//! Frames with equal bytes that enter by one port at the same time can't be told apart; they are judged together.
 //!
 //! # Why it is sound
 //! Neither trees nor rules nor the compiler take part: f, the state, and the route's meaning do. While the state
@@ -47,7 +48,9 @@ pub struct Checker {
     track_hosts: bool,
     /// The states so far, with when each was first seen.
     history: VecDeque<(Instant, Arc<Snapshot>)>,
-    pending: BTreeMap<FrameId, Watched>,
+    pending: BTreeMap<Kind, Watched>,
+    /// The kinds of the pending frames.
+    kinds: BTreeMap<FrameId, Kind>,
     verdicts: Verdicts,
 }
 
@@ -73,12 +76,15 @@ pub struct Tally {
     pub examples: Vec<String>,
 }
 
-/// A frame whose copies may still be under way.
+/// What frames that can't be told apart have in common: where they entered, and their bytes.
+type Kind = (Location, Arc<[u8]>);
+
+/// Frames of one kind whose copies may still be under way.
 struct Watched {
-    at: Location,
-    frame: Vec<u8>,
-    entered: Instant,
-    came_out: Vec<Place>,
+    ids: Vec<FrameId>,
+    /// When the first and the last of them entered.
+    entered: (Instant, Instant),
+    came_out: BTreeMap<Place, usize>,
     /// When the last copy came out.
     last: Instant,
 }
@@ -87,8 +93,8 @@ impl Checker {
     /// A checker for networks that run this policy on this state.
     pub fn new(policy: Arc<dyn Policy>, store: Arc<Store>, track_hosts: bool) -> Checker {
         let history = VecDeque::from([(Instant::now(), store.snapshot())]);
-        let (pending, verdicts) = (BTreeMap::new(), Verdicts::default());
-        Checker { policy, store, track_hosts, history, pending, verdicts }
+        let (pending, kinds, verdicts) = (BTreeMap::new(), BTreeMap::new(), Verdicts::default());
+        Checker { policy, store, track_hosts, history, pending, kinds, verdicts }
     }
 
     /// Takes what happened since the last look, judges what is due, and samples the state until `until`.
@@ -133,14 +139,23 @@ impl Checker {
         let moment = |at: u64| here.checked_sub(Duration::from_nanos(now.saturating_sub(at))).unwrap_or(here);
         for entry in entries {
             if let Origin::Port(dpid, port) = entry.origin {
-                let (at, entered) = (Location::new(dpid, port), moment(entry.at));
-                let watched = Watched { at, frame: entry.frame, entered, came_out: Vec::new(), last: entered };
-                self.pending.insert(entry.id, watched);
+                let entered = moment(entry.at);
+                let kind: Kind = (Location::new(dpid, port), entry.frame.into());
+                let new = || Watched {
+                    ids: Vec::new(),
+                    entered: (entered, entered),
+                    came_out: BTreeMap::new(),
+                    last: entered,
+                };
+                let watched = self.pending.entry(kind.clone()).or_insert_with(new);
+                watched.ids.push(entry.id);
+                watched.entered.1 = entered;
+                self.kinds.insert(entry.id, kind);
             }
         }
         for (id, at, place) in deliveries {
-            if let Some(watched) = self.pending.get_mut(&id) {
-                watched.came_out.push(place);
+            if let Some(watched) = self.kinds.get(&id).and_then(|kind| self.pending.get_mut(kind)) {
+                *watched.came_out.entry(place).or_default() += 1;
                 watched.last = moment(at);
             }
         }
@@ -160,49 +175,44 @@ impl Checker {
     }
 
     fn judge(&mut self, now: Instant) {
-        let due: Vec<FrameId> = self
-            .pending
-            .iter()
-            .filter(|(_, watched)| now.saturating_duration_since(watched.entered) > SETTLED)
-            .map(|(id, _)| *id)
-            .collect();
-        for id in due {
-            let Some(watched) = self.pending.remove(&id) else { continue };
-            if let Some(watched) = self.judge_one(watched, now) {
-                self.pending.insert(id, watched);
+        let is_due = |watched: &Watched| now.saturating_duration_since(watched.entered.1) > SETTLED;
+        let due: Vec<Kind> =
+            self.pending.iter().filter(|(_, watched)| is_due(watched)).map(|(kind, _)| kind.clone()).collect();
+        for kind in due {
+            let Some(watched) = self.pending.remove(&kind) else { continue };
+            if self.is_judged(&kind, &watched, now) {
+                watched.ids.iter().for_each(|id| drop(self.kinds.remove(id)));
+            } else {
+                self.pending.insert(kind, watched);
             }
         }
     }
 
-    /// Judges a frame, or gives it back where it may still come out right.
-    fn judge_one(&mut self, mut watched: Watched, now: Instant) -> Option<Watched> {
-        watched.came_out.sort();
-        let states = self.states(watched.entered, watched.last);
-        if !states.iter().any(|state| is_known(state, watched.at)) {
-            self.verdicts.unchecked += 1;
-            return None;
+    /// Judges frames, unless they may still come out right.
+    fn is_judged(&mut self, kind: &Kind, watched: &Watched, now: Instant) -> bool {
+        let count = watched.ids.len();
+        let states = self.states(watched.entered.0, watched.last.max(watched.entered.1));
+        if !states.iter().any(|state| is_known(state, kind.0)) {
+            self.verdicts.unchecked += count as u64;
+            return true;
         }
-        let mut admitted = BTreeSet::new();
-        for state in &states {
-            let expected = self.expected(state, &watched);
-            if expected.iter().eq(&watched.came_out) {
-                self.verdicts.right += 1;
-                return None;
-            }
-            admitted.extend(expected);
+        let answers: Vec<BTreeSet<Place>> = states.iter().map(|state| self.expected(state, kind)).collect();
+        if is_right(&answers, &watched.came_out, count) {
+            self.verdicts.right += count as u64;
+            return true;
         }
-        if now.saturating_duration_since(watched.entered) < LATE {
-            return Some(watched);
+        if now.saturating_duration_since(watched.entered.1) < LATE {
+            return false;
         }
-        let distinct: BTreeSet<&Place> = watched.came_out.iter().collect();
-        let twice = distinct.len() < watched.came_out.len();
-        let elsewhere = watched.came_out.iter().any(|place| !admitted.contains(place));
-        let tally = if twice || elsewhere { &mut self.verdicts.wrong } else { &mut self.verdicts.lost };
-        tally.count += 1;
+        let admitted: BTreeSet<&Place> = answers.iter().flatten().collect();
+        let too_much = |(place, copies): (&Place, &usize)| *copies > count || !admitted.contains(place);
+        let wrong = watched.came_out.iter().any(too_much);
+        let tally = if wrong { &mut self.verdicts.wrong } else { &mut self.verdicts.lost };
+        tally.count += count as u64;
         if tally.examples.len() < EXAMPLES {
-            tally.examples.push(describe(&watched, &admitted));
+            tally.examples.push(describe(kind, watched, &admitted));
         }
-        None
+        true
     }
 
     /// The states that the controller had between two moments.
@@ -214,19 +224,18 @@ impl Checker {
     }
 
     /// Where f, run afresh on this state, sends the frame. Nowhere if f fails.
-    fn expected(&self, state: &Arc<Snapshot>, watched: &Watched) -> BTreeSet<Place> {
-        let frame: Arc<[u8]> = watched.frame.as_slice().into();
-        let ingress = watched.at;
+    fn expected(&self, state: &Arc<Snapshot>, (ingress, frame): &Kind) -> BTreeSet<Place> {
+        let ingress = *ingress;
         let run = Run::new(frame.clone(), frame.len(), ingress, Txn::new(state.clone()), self.track_hosts);
         let answer = self.policy.decide_batch(std::slice::from_ref(&run)).pop();
         let Some(mut finished) = run.finish() else { return BTreeSet::new() };
         let Some(Ok(route)) = answer.filter(|_| finished.error.is_none()) else { return BTreeSet::new() };
-        let packet = Packet::new(&frame, ingress.port.0);
+        let packet = Packet::new(frame, ingress.port.0);
         let mut ask = |field, value, mask| packet.switch_value(field).is_some_and(|v: u128| v & mask == value & mask);
         let Ok(resolved) = route.resolve(ingress.switch, &mut finished.txn, &mut ask) else { return BTreeSet::new() };
         let mut places = BTreeSet::new();
         for (dpid, part) in resolved.parts {
-            let mut bytes = watched.frame.clone();
+            let mut bytes = frame.to_vec();
             let fits = part
                 .treatment
                 .rewrites
@@ -244,17 +253,66 @@ fn is_known(state: &Snapshot, at: Location) -> bool {
     state.port(at).is_some_and(|port| port.kind == PortKind::Edge)
 }
 
-fn describe(watched: &Watched, admitted: &BTreeSet<Place>) -> String {
-    let packet = Packet::new(&watched.frame, watched.at.port.0);
-    let ports = |places: &mut dyn Iterator<Item = &Place>| {
-        let text: Vec<String> = places.map(|(dpid, port, _)| Location::new(*dpid, *port).to_string()).collect();
+/// Whether frames of one kind came out as f says, given its answers on the states that there were. A single frame met
+/// one of these; of several, each may have met another.
+fn is_right(answers: &[BTreeSet<Place>], came_out: &BTreeMap<Place, usize>, count: usize) -> bool {
+    if count == 1 {
+        return answers.iter().any(|places| places.iter().map(|place| (place, &1)).eq(came_out));
+    }
+    let any = |place| answers.iter().any(|places| places.contains(place));
+    let all = |place| answers.iter().all(|places| places.contains(place));
+    came_out.iter().all(|(place, copies)| *copies <= count && any(place))
+        && answers.iter().flatten().all(|place| !all(place) || came_out.get(place) == Some(&count))
+}
+
+fn describe((at, frame): &Kind, watched: &Watched, admitted: &BTreeSet<&Place>) -> String {
+    let ports = |places: &mut dyn Iterator<Item = (&Place, usize)>| {
+        let text: Vec<String> = places
+            .map(|((dpid, port, _), copies)| {
+                let at = Location::new(*dpid, *port);
+                if copies == 1 { at.to_string() } else { format!("{at} ({copies} times)") }
+            })
+            .collect();
         if text.is_empty() { "nowhere".to_string() } else { text.join(" ") }
     };
+    let times = if watched.ids.len() == 1 { String::new() } else { format!(" {} times", watched.ids.len()) };
     format!(
-        "{} entered at {}, came out at {}; f says {}",
-        maple_wire::packet::text::summary(&packet),
-        watched.at,
-        ports(&mut watched.came_out.iter()),
-        ports(&mut admitted.iter()),
+        "{} entered at {at}{times}, came out at {}; f says {}",
+        maple_wire::packet::text::summary(&Packet::new(frame, at.port.0)),
+        ports(&mut watched.came_out.iter().map(|(place, copies)| (place, *copies))),
+        ports(&mut admitted.iter().map(|place| (*place, 1))),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn places(ports: &[u32]) -> BTreeSet<Place> {
+        ports.iter().map(|port| (Dpid(1), PortNo(*port), vec![])).collect()
+    }
+
+    fn out(ports: &[(u32, usize)]) -> BTreeMap<Place, usize> {
+        ports.iter().map(|(port, copies)| ((Dpid(1), PortNo(*port), vec![]), *copies)).collect()
+    }
+
+    #[test]
+    fn one_frame_comes_out_as_f_said_at_one_moment() {
+        let answers = [places(&[1, 2]), places(&[3])];
+        assert!(is_right(&answers, &out(&[(1, 1), (2, 1)]), 1));
+        assert!(is_right(&answers, &out(&[(3, 1)]), 1));
+        for wrong in [&[][..], &[(1, 1)], &[(1, 1), (2, 2)], &[(1, 1), (2, 1), (3, 1)]] {
+            assert!(!is_right(&answers, &out(wrong), 1), "{wrong:?}");
+        }
+        assert!(is_right(&[places(&[])], &out(&[]), 1));
+    }
+
+    #[test]
+    fn equal_frames_come_out_as_often_as_they_went_in() {
+        assert!(is_right(&[places(&[1, 2])], &out(&[(1, 2), (2, 2)]), 2));
+        assert!(!is_right(&[places(&[1, 2])], &out(&[(1, 2), (2, 1)]), 2));
+        assert!(!is_right(&[places(&[1, 2])], &out(&[(1, 2), (2, 3)]), 2));
+        // The state changed between the two: port 1 for both, port 2 for one of them.
+        assert!(is_right(&[places(&[1, 2]), places(&[1])], &out(&[(1, 2), (2, 1)]), 2));
+    }
 }

@@ -11,7 +11,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use maple_controller::{Controller, ControllerOptions, Handle};
@@ -21,6 +21,32 @@ use maple_emulator::Topology;
 use crate::args::{RunArgs, RunOptions, Switch, default_control};
 use crate::{LoadedPolicy, PolicyLoader, builtin, signal, weights};
 use progress::Lines;
+
+/// Counts packets on which the policy failed: told at the tenth, the hundredth, and so on.
+struct Failures {
+    next: u64,
+    asked: Instant,
+}
+
+impl Failures {
+    fn new() -> Failures {
+        Failures { next: 10, asked: Instant::now() }
+    }
+
+    fn tell(&mut self, handle: &Handle, lines: &mut Lines) {
+        if self.asked.elapsed() < Duration::from_secs(1) {
+            return;
+        }
+        self.asked = Instant::now();
+        let errors = handle.stats().total.engine.policy_errors;
+        if errors >= self.next {
+            lines.say(&format!("warning: the policy failed on {errors} packets so far; they were dropped"));
+            while self.next <= errors {
+                self.next *= 10;
+            }
+        }
+    }
+}
 
 /// What to do when the controller runs.
 pub type Started<'a> = Box<dyn FnOnce(Handle) + 'a>;
@@ -64,10 +90,12 @@ pub fn with(options: RunOptions, loaded: LoadedPolicy, started: Started<'_>) -> 
         None => {
             let mut lines = Lines::new();
             lines.say(&format!("listening on {}", joined(handle.addresses())));
+            let mut failures = Failures::new();
             while !stop.load(Ordering::SeqCst) {
                 if let Ok(notice) = handle.notices().recv_timeout(TURN) {
                     lines.notice(&notice);
                 }
+                failures.tell(&handle, &mut lines);
             }
             summary::of_controller(&handle)
         }

@@ -1,20 +1,25 @@
 //! Lines about what happens, above a status line that is only there on a terminal.
 
+use std::collections::HashSet;
 use std::io::IsTerminal;
+use std::sync::Arc;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use maple_controller::Notice;
+use maple_core::report::Report;
 
 /// Where `maple run` prints while it runs.
 pub struct Lines {
     status: Option<ProgressBar>,
+    /// Errors of the policy that were shown. Each shard tells of an error once.
+    shown: HashSet<Arc<str>>,
 }
 
 impl Lines {
     /// Plain lines.
     pub fn new() -> Lines {
-        Lines { status: None }
+        Lines { status: None, shown: HashSet::new() }
     }
 
     /// With a bar for the time that traffic takes, where standard output is a terminal.
@@ -26,7 +31,7 @@ impl Lines {
         let style = ProgressStyle::with_template("{spinner:.green} {wide_bar:.green} {msg}");
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
         bar.enable_steady_tick(Duration::from_millis(100));
-        Lines { status: Some(bar) }
+        Lines { status: Some(bar), shown: HashSet::new() }
     }
 
     /// Prints a line.
@@ -39,6 +44,11 @@ impl Lines {
 
     /// Prints what the controller tells people; trouble is marked.
     pub fn notice(&mut self, notice: &Notice) {
+        if let Notice::Engine(Report::PolicyFailed { error, .. }) = notice
+            && !self.shown.insert(error.clone())
+        {
+            return;
+        }
         let mark = if notice.is_trouble() { "warning: " } else { "" };
         self.say(&format!("{mark}{notice}"));
     }
