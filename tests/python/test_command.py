@@ -1,0 +1,187 @@
+"""The `maple` command with Python policies: what it says, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+MAPLE = [sys.executable, "-m", "maple"]
+
+
+def maple(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*MAPLE, *arguments], capture_output=True, text=True, timeout=60, check=False)
+
+
+def wait_for(what: str, condition: object, timeout: float = 20.0) -> None:
+    assert callable(condition)
+    end = time.monotonic() + timeout
+    while not condition():
+        assert time.monotonic() < end, f"still waiting for {what}"
+        time.sleep(0.05)
+
+
+class Running:
+    """`maple run` on real sockets."""
+
+    def __init__(self, folder: Path, policy: str, *arguments: str) -> None:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.address = f"127.0.0.1:{probe.getsockname()[1]}"
+        self.control = str(folder / "control")
+        self.log = folder / "log"
+        command = [*MAPLE, "run", policy, "--listen", self.address, "--control", self.control, *arguments]
+        with self.log.open("w") as log:
+            self.process = subprocess.Popen(
+                command, stdout=log, stderr=log, env={**os.environ, "PYTHONUNBUFFERED": "1"}
+            )
+        wait_for("the control socket", lambda: Path(self.control).exists() or self.process.poll() is not None)
+
+    def show(self, what: str) -> object:
+        done = maple("show", what, "--json", "--control", self.control)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    def stop(self, how: signal.Signals = signal.SIGINT) -> int:
+        self.process.send_signal(how)
+        return self.process.wait(10)
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Iterator[Running]:
+    one = Running(tmp_path, str(EXAMPLES / "shortest_path.py"))
+    yield one
+    if one.process.poll() is None:
+        one.process.kill()
+        one.process.wait()
+
+
+def test_emulate_and_run_meet_over_tcp_and_show_tells(running: Running) -> None:
+    done = maple("emulate", "linear:2", "--controller", running.address, "--traffic", "1s")
+    assert done.returncode == 0, done.stdout
+    assert running.show("errors") == []
+    hosts = running.show("hosts")
+    assert isinstance(hosts, list)
+    assert {host["mac"] for host in hosts} <= {"00:00:00:00:00:01", "00:00:00:00:00:02"}
+    text = maple("show", "stats", "--control", running.control).stdout
+    assert "misses" in text
+    assert "host 00:00:00:00:00:01 found at 0000000000000001:1" in running.log.read_text()
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_ends_it_well(running: Running, how: signal.Signals) -> None:
+    assert running.stop(how) == 0
+    assert not Path(running.control).exists()
+    assert "Traceback" not in running.log.read_text()
+
+
+def test_an_interrupt_ends_a_demonstration_with_its_summary(tmp_path: Path) -> None:
+    policy = str(EXAMPLES / "shortest_path.py")
+    process = subprocess.Popen(
+        [*MAPLE, "run", policy, "--emulate", "linear:2", "--traffic", "60s"], stdout=subprocess.PIPE, text=True
+    )
+    time.sleep(2.5)
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=20)
+    assert process.returncode == 0
+    assert "summary" in out
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("import nosuchmodule\n", "ModuleNotFoundError: No module named 'nosuchmodule'"),
+        ("def f(:\n", "SyntaxError: invalid syntax"),
+        ("x = 1\n", "has no policy; decorate a function with @policy"),
+        ("raise SystemExit(7)\n", "SystemExit: 7"),
+    ],
+)
+def test_a_file_that_is_no_policy_is_refused_at_the_start(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(text)
+    done = maple("run", str(path), "--emulate", "ring:4")
+    assert done.returncode == 1
+    assert message in done.stderr
+    assert "importlib" not in done.stderr
+
+
+def test_policies_are_named_and_options_checked() -> None:
+    for arguments, message in [
+        (["run", "nothing.py"], "can't read nothing.py"),
+        (["run", "builtin:nothing"], "there is no built-in policy"),
+        (["run", "builtin:flood", "--emulate", "star:3"], "expected linear:N, ring:N"),
+        (["show", "hosts", "--control", "/nonexistent"], "no controller at /nonexistent"),
+    ]:
+        done = maple(*arguments)
+        assert done.returncode == 1
+        assert message in done.stderr
+    for wrong in [["run", "builtin:flood", "--traffic", "soon"], ["fly"], ["run", "builtin:flood", "--of", "1.4"]]:
+        assert maple(*wrong).returncode == 2
+    assert maple("--version").stdout.startswith("maple ")
+
+
+FAULTY = """
+    from maple import policy, flood
+
+    @policy
+    def faulty(pkt, net):
+        if pkt.tcp_dst == 22:
+            raise ValueError(f"no ssh from port {pkt.tcp_src}")
+        if pkt.tcp_dst == 80:
+            while True:
+                pass
+        if pkt.tcp_dst == 443:
+            return 5
+        dst = net.locate(pkt.eth_dst)
+        return flood() if dst is None else net.shortest_path(net.locate(pkt.eth_src), dst)
+    """
+
+
+def test_a_failing_policy_is_told_of_once_and_stops_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "faulty.py"
+    path.write_text(textwrap.dedent(FAULTY))
+    done = maple("run", str(path), "--emulate", "linear:3", "--traffic", "3s", "--policy-time-limit", "50ms")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("ValueError: no ssh from port") == 1
+    assert done.stdout.count("maple.PolicyTimeout: the policy ran longer than 50 ms") == 1
+    assert done.stdout.count("the policy returned 5 (int), which is no route") == 1
+    assert f'File "{path}", line 7, in faulty' in done.stdout
+    assert "dropped because f failed" in done.stdout
+
+
+WATCHED = """
+    import threading, time
+    from maple import policy, drop, flood, Var
+
+    closed = Var("closed", False)
+
+    @policy
+    def door(pkt, net):
+        return drop() if closed.value else flood()
+
+    def close():
+        time.sleep({delay})
+        closed.value = True
+
+    threading.Thread(target=close, daemon=True).start()
+    """
+
+
+def test_state_written_by_a_thread_changes_the_network(tmp_path: Path) -> None:
+    path = tmp_path / "door.py"
+    path.write_text(textwrap.dedent(WATCHED.format(delay=4)))
+    done = maple("run", str(path), "--emulate", "linear:2", "--traffic", "5s")
+    assert done.returncode == 0, done.stdout + done.stderr
+    summary = [line.rsplit(maxsplit=1) for line in done.stdout.partition("summary\n")[2].splitlines()]
+    numbers = {line[0].strip(): int(line[1]) for line in summary if len(line) == 2}
+    assert 0 < numbers["ended well"] < numbers["flows opened"]
