@@ -230,8 +230,9 @@ fn value(random: &mut Random, field: Field) -> u128 {
     }
 }
 
-/// A frame from one host to another, with a mark that tells it from all others.
-pub fn frame(random: &mut Random, src: Mac, mark: u32) -> Vec<u8> {
+/// A frame from one host to another, with a mark that tells it from all others. Equal seeds give equal headers.
+pub fn frame(seed: u64, src: Mac, mark: u32) -> Vec<u8> {
+    let random = &mut Random(seed);
     let dst = *random.pick(&hosts());
     let frame = Frame::ethernet(if random.chance(6) { [0xff; 6] } else { dst.0 }, src.0);
     let frame = if random.chance(15) { frame.vlan(5) } else { frame };
@@ -330,26 +331,37 @@ pub enum Step {
 /// What happens, in order.
 pub fn steps(random: &mut Random, shape: &Shape, count: usize) -> Vec<Step> {
     let hosts = hosts();
+    // A few flows, so that packets meet the rules of those before.
+    let flows: Vec<(usize, u64)> =
+        (0..1 + random.below(6)).map(|_| (random.below(hosts.len()), random.number())).collect();
     let mut mark = 0;
     let mut all = Vec::new();
-    for _ in 0..count {
+    while all.len() < count {
         mark += 1;
-        let host = random.below(hosts.len());
+        let (host, flow) = *random.pick(&flows);
+        let mut packet = || {
+            mark += 1;
+            Bytes(frame(flow, hosts[host], mark))
+        };
         let dpid = 1 + random.below(shape.switches as usize) as u64;
         let edges = shape.switches as usize * 2;
-        all.push(match random.below(100) {
-            0..60 => Step::Send { host, frame: Bytes(frame(random, hosts[host], mark)) },
-            60..64 => Step::Forge { host, from: random.below(edges), frame: Bytes(frame(random, hosts[host], mark)) },
-            64..68 => Step::LinkDown(random.below(shape.links.len())),
-            68..72 => Step::LinkUp(random.below(shape.links.len())),
-            72..76 => Step::Move { host, to: random.below(edges) },
-            76..83 => Step::Write(write(random, shape)),
-            83..85 => Step::Invalidate,
-            85..87 => Step::Restart(dpid),
-            87..89 => Step::LoseRule(dpid, random.below(8)),
-            89 => Step::Shrink(dpid, 6 + random.below(8)),
+        let step = match random.below(100) {
+            0..58 => {
+                all.extend((0..random.below(4)).map(|_| Step::Send { host, frame: packet() }));
+                Step::Send { host, frame: packet() }
+            }
+            58..60 => Step::Forge { host, from: random.below(edges), frame: packet() },
+            60..62 => Step::LinkDown(random.below(shape.links.len())),
+            62..65 => Step::LinkUp(random.below(shape.links.len())),
+            65..67 => Step::Move { host, to: random.below(edges) },
+            67..76 => Step::Write(write(random, shape)),
+            76..80 => Step::Invalidate,
+            80 => Step::Restart(dpid),
+            81..83 => Step::LoseRule(dpid, random.below(8)),
+            83 => Step::Shrink(dpid, 6 + random.below(8)),
             _ => Step::Rest,
-        });
+        };
+        all.push(step);
     }
     all
 }

@@ -35,7 +35,7 @@ pub struct Random(pub u64);
 
 impl Random {
     /// The next number.
-    pub fn next(&mut self) -> u64 {
+    pub fn number(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -45,7 +45,7 @@ impl Random {
 
     /// A number below `n`, which is not 0.
     pub fn below(&mut self, n: usize) -> usize {
-        (self.next() % n as u64) as usize
+        (self.number() % n as u64) as usize
     }
 
     /// Whether, with this chance in a hundred.
@@ -223,7 +223,7 @@ impl Sim {
             let mut port = Port::new(at.port, [0; 6], "port");
             port.state = if up { 0 } else { Port::STATE_LINK_DOWN };
             let status = PortStatus { reason: PortReason::Modify, port };
-            self.from_switch(at.switch, Event::PortStatus { dpid: at.switch, status });
+            self.notify(at.switch, Event::PortStatus { dpid: at.switch, status });
         }
     }
 
@@ -246,7 +246,7 @@ impl Sim {
             Happening::Event(to, event) => *to != shard || switch_of(event) != Some(dpid),
             Happening::Frame(..) => true,
         });
-        self.from_switch(dpid, Event::SwitchDown { dpid });
+        self.notify(dpid, Event::SwitchDown { dpid });
         self.announce(dpid);
     }
 
@@ -270,7 +270,7 @@ impl Sim {
             byte_count: 0,
             matching: flow.matching,
         };
-        self.from_switch(dpid, Event::FlowRemoved { dpid, removed });
+        self.notify(dpid, Event::FlowRemoved { dpid, removed });
     }
 
     /// Lets time pass until nothing moves any more, and no timer runs out within a minute from the start.
@@ -304,7 +304,7 @@ impl Sim {
                 Happening::Message(dpid, xid, message) => self.at_switch(dpid, xid, *message),
                 Happening::ReadFlows(dpid) => {
                     let flows = self.switches.get(&dpid).map(|switch| switch.flows.clone()).unwrap_or_default();
-                    self.from_switch(dpid, Event::FlowsRead { dpid, flows });
+                    self.notify(dpid, Event::FlowsRead { dpid, flows });
                 }
                 Happening::Frame(at, frame) => self.arrive(at, &frame),
             }
@@ -345,14 +345,14 @@ impl Sim {
             Message::FlowMod(flow_mod) => {
                 self.flow_mods += 1;
                 if let Err(error) = switch.flow_mod(&flow_mod) {
-                    self.from_switch(dpid, Event::SwitchError { dpid, xid, error });
+                    self.notify(dpid, Event::SwitchError { dpid, xid, error });
                 }
             }
             Message::PacketOut(packet_out) => {
                 let out = switch.packet_out(&packet_out);
                 self.leave(dpid, out);
             }
-            Message::BarrierRequest => self.from_switch(dpid, Event::BarrierReply { dpid, xid }),
+            Message::BarrierRequest => self.notify(dpid, Event::BarrierReply { dpid, xid }),
             other => panic!("the engine sends no {other:?}"),
         }
     }
@@ -372,7 +372,7 @@ impl Sim {
         for out in out {
             match out {
                 Out::Controller(packet_in) => {
-                    self.from_switch(dpid, Event::PacketIn { dpid, packet_in: *packet_in });
+                    self.notify(dpid, Event::PacketIn { dpid, packet_in: *packet_in });
                 }
                 Out::Port(port, frame) => self.transmit(Location::new(dpid, port), frame),
             }
@@ -426,10 +426,10 @@ impl Sim {
             actions: 0,
             ports: Vec::new(),
         };
-        self.from_switch(dpid, Event::SwitchUp { dpid, version, features, ports });
+        self.notify(dpid, Event::SwitchUp { dpid, version, features, ports });
     }
 
-    fn from_switch(&mut self, dpid: Dpid, event: Event) {
+    fn notify(&mut self, dpid: Dpid, event: Event) {
         let shard = self.shards[&dpid];
         self.schedule(Channel::ToShard(dpid), Happening::Event(shard, Box::new(event)));
     }
