@@ -82,7 +82,7 @@ impl Stale {
 }
 
 enum Sent {
-    FlowMod { rule: Rule },
+    FlowMod { rule: Rule, is_delete: bool },
     Barrier(Vec<Waiter>),
 }
 
@@ -172,7 +172,10 @@ impl Engine {
                     flow_mod.flags |= FlowMod::SEND_FLOW_REM;
                 }
                 let xid = switch.take_xid(first);
-                switch.unconfirmed.push_back((xid, Sent::FlowMod { rule: change.rule().clone() }));
+                switch.unconfirmed.push_back((
+                    xid,
+                    Sent::FlowMod { rule: change.rule().clone(), is_delete: matches!(change, Change::Delete(_)) },
+                ));
                 self.stats.flow_mods += 1;
                 self.out.push(Effect::Send { dpid: switch.dpid, xid, message: Message::FlowMod(flow_mod) });
                 changed = true;
@@ -261,7 +264,9 @@ impl Engine {
     /// before, stands for itself.
     pub(super) fn switch_error(&mut self, dpid: Dpid, xid: u32, error: &ErrorMsg) {
         let Some(switch) = self.switches.get_mut(&dpid) else { return };
-        let Some((_, Sent::FlowMod { rule })) = switch.unconfirmed.iter().find(|(id, _)| *id == xid) else { return };
+        let Some((_, Sent::FlowMod { rule, .. })) = switch.unconfirmed.iter().find(|(id, _)| *id == xid) else {
+            return;
+        };
         let rule = rule.clone();
         let full = is_table_full(error, switch.version());
         switch.refused.push((rule.priority, rule.matching.clone()));
@@ -343,11 +348,17 @@ impl Engine {
         if !switch.ready {
             return;
         }
+        let is_it = |rule: &Rule| {
+            (rule.priority, &rule.matching, rule.cookie) == (removed.priority, &removed.matching, removed.cookie)
+        };
+        // A rule that we deleted and have sent again since: this tells of the former, before its barrier's reply.
+        let own = |sent: &(u32, Sent)| matches!(&sent.1, Sent::FlowMod { rule, is_delete: true } if is_it(rule));
+        if switch.unconfirmed.iter().any(own) {
+            return;
+        }
         let Some(rules) = switch.installed.get_mut(&removed.table_id) else { return };
         let before = rules.len();
-        rules.retain(|rule| {
-            (rule.priority, &rule.matching, rule.cookie) != (removed.priority, &removed.matching, removed.cookie)
-        });
+        rules.retain(|rule| !is_it(rule));
         let count = before - rules.len();
         if count > 0 {
             self.report_once(Report::RulesLost { switch: dpid, count }, &format!("lost {dpid}"));
