@@ -36,21 +36,31 @@ pub fn path(state: &Snapshot, from: Dpid, to: Dpid, weight: Option<&Name>) -> Op
 }
 
 /// The hops of a flood that starts at `from`: along the spanning tree of its part of the network, away from `from`,
-/// and out of every edge port that is up. In order.
+/// and out of every edge port that is up. Branches without such a port are left out. In order.
 ///
 /// The spanning tree is one for all starts, so two floods that arrive at a switch by the same port go on alike.
 pub fn flood(state: &Snapshot, from: Dpid) -> Vec<Hop> {
     let tree = spanning_tree(state, from);
-    let mut hops = BTreeSet::new();
-    let (mut seen, mut queue) = (BTreeSet::from([from]), vec![from]);
-    while let Some(at) = queue.pop() {
-        let edges = state.ports_of(at).filter(|(_, info)| info.up && info.kind == PortKind::Edge);
-        hops.extend(edges.map(|(port, _)| Hop::new(at, port)));
+    // Each switch with the hop that leads to it, those nearer to `from` first.
+    let (mut seen, mut reached, mut next) = (BTreeSet::from([from]), vec![(from, None)], 0);
+    while let Some((at, _)) = reached.get(next).copied() {
         for (out, peer) in neighbours(state, at).filter(|(out, _)| tree.contains(out)) {
             if seen.insert(peer.switch) {
-                hops.insert(Hop::new(out.switch, out.port));
-                queue.push(peer.switch);
+                reached.push((peer.switch, Some(Hop::new(out.switch, out.port))));
             }
+        }
+        next += 1;
+    }
+    let (mut hops, mut used) = (BTreeSet::new(), BTreeSet::new());
+    for (at, towards) in reached.into_iter().rev() {
+        let edges = state.ports_of(at).filter(|(_, info)| info.up && info.kind == PortKind::Edge);
+        let before = hops.len();
+        hops.extend(edges.map(|(port, _)| Hop::new(at, port)));
+        if (hops.len() > before || used.contains(&at))
+            && let Some(towards) = towards
+        {
+            hops.insert(towards);
+            used.insert(towards.switch);
         }
     }
     hops.into_iter().collect()

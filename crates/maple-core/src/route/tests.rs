@@ -21,6 +21,10 @@ fn hop(switch: u64, port: u32) -> Hop {
 
 /// Switches 1, 2 and 3 in a ring by ports 1 and 2; 3 and 4 are edge ports, 5 is new. Switch 3 speaks 1.0.
 fn network() -> Arc<Snapshot> {
+    store().snapshot()
+}
+
+fn store() -> Arc<Store> {
     let store = Store::new();
     let mut writes = Vec::new();
     for n in 1..=3u64 {
@@ -39,19 +43,26 @@ fn network() -> Arc<Snapshot> {
         }
     }
     store.update(|_| writes);
-    store.snapshot()
+    store
 }
 
 /// A route of a UDP packet that entered at switch 1.
 fn resolve(route: &Route) -> Result<Resolved, RouteError> {
+    resolve_on(network(), route)
+}
+
+fn resolve_on(network: Arc<Snapshot>, route: &Route) -> Result<Resolved, RouteError> {
     let frame = Frame::ethernet([0, 0, 0, 0, 0, 2], [0, 0, 0, 0, 0, 1]).ipv4([10, 0, 0, 1], [10, 0, 0, 2]).udp(1, 2);
     let frame = frame.payload(&[]);
-    let run = Run::new(frame.clone().into(), frame.len(), at(1, 3), Txn::new(network()), true);
+    let run = Run::new(frame.clone().into(), frame.len(), at(1, 3), Txn::new(network), true);
     run.resolve(route)
 }
 
 fn shown(route: &Route) -> String {
-    let resolved = resolve(route).expect("a good route");
+    parts(&resolve(route).expect("a good route"))
+}
+
+fn parts(resolved: &Resolved) -> String {
     let part = |(dpid, part): (&Dpid, &super::Part)| {
         format!("{}: {:?} -> {:?} {:?}", dpid.0, part.arrives, part.links, part.edges)
     };
@@ -69,6 +80,15 @@ fn good_routes_come_to_parts_at_switches() {
     assert_eq!(shown(&tree), "1: None -> {1, 2} {4}; 2: Some(1) -> {} {3}; 3: Some(2) -> {} {4}");
     let flood = "1: None -> {1, 2} {3, 4}; 2: Some(1) -> {} {3, 4}; 3: Some(2) -> {} {3, 4}";
     assert_eq!(shown(&Route::flood()), flood);
+}
+
+#[test]
+fn a_flood_does_not_go_where_nobody_is() {
+    let store = store();
+    let quiet = |port| Write::Port { at: at(3, port), info: Some(PortInfo { up: true, kind: PortKind::New }) };
+    store.update(|_| vec![quiet(3), quiet(4)]);
+    let flood = resolve_on(store.snapshot(), &Route::flood()).expect("a good route");
+    assert_eq!(parts(&flood), "1: None -> {2} {3, 4}; 2: Some(1) -> {} {3, 4}");
 }
 
 #[test]
