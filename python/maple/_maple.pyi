@@ -4,7 +4,30 @@ from collections.abc import Iterable, Iterator
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 from typing import Any, Final, TypeAlias, final
 
-__all__: list[str]
+__all__ = [
+    "Bench",
+    "Decision",
+    "FIELDS",
+    "Field",
+    "Ip",
+    "Location",
+    "Mac",
+    "Net",
+    "Packet",
+    "PolicyTimeout",
+    "Prefix",
+    "Route",
+    "Table",
+    "Var",
+    "drop",
+    "flood",
+    "frame",
+    "hops",
+    "main",
+    "multicast",
+    "to",
+    "weights",
+]
 
 FIELDS: Final[frozenset[str]]
 """The names of all packet fields: their OXM names (OpenFlow 1.3, section 7.2.3.7)."""

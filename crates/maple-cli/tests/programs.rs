@@ -1,0 +1,119 @@
+//! The programs that people run: the Rust-only binary, and the seven example policies in Rust, on emulated networks.
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+/// The example binaries lie beside the directory of this test's own binary.
+fn example(name: &str) -> PathBuf {
+    let mut path = std::env::current_exe().expect("this test has a path");
+    path.pop();
+    path.pop();
+    path.join("examples").join(name)
+}
+
+fn run(program: PathBuf, arguments: &[&str]) -> Output {
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut command = Command::new(&program);
+    command.args(arguments).current_dir(root);
+    command.output().unwrap_or_else(|error| panic!("{}: {error}", program.display()))
+}
+
+fn maple(arguments: &[&str]) -> Output {
+    run(env!("CARGO_BIN_EXE_maple").into(), arguments)
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// The number behind a line of the summary.
+fn counted(output: &Output, line: &str) -> u64 {
+    let out = text(&output.stdout);
+    let found = out.lines().find_map(|l| l.trim().strip_prefix(line)).map(str::trim);
+    found.and_then(|n| n.parse().ok()).unwrap_or_else(|| panic!("no {line:?} in:\n{out}"))
+}
+
+fn obeys(name: &str) -> Output {
+    let output = run(example(name), &["--emulate", "ring:4", "--traffic", "1s"]);
+    assert!(output.status.success(), "{}\n{}", text(&output.stdout), text(&output.stderr));
+    assert!(counted(&output, "delivered as f says") > 0);
+    assert_eq!(counted(&output, "delivered otherwise than f says"), 0);
+    assert!(!text(&output.stdout).contains("warning"), "{}", text(&output.stdout));
+    output
+}
+
+#[test]
+fn learning_is_obeyed() {
+    obeys("learning");
+}
+
+#[test]
+fn secure_routing_is_obeyed_and_its_rules_name_its_lines() {
+    assert!(text(&obeys("secure_routing").stdout).contains("examples/secure_routing.rs:"));
+}
+
+#[test]
+fn shortest_path_is_obeyed() {
+    let output = obeys("shortest_path");
+    assert_eq!(counted(&output, "flows opened"), counted(&output, "ended well"));
+}
+
+#[test]
+fn acl_is_obeyed_and_stops_what_it_denies() {
+    let output = obeys("acl");
+    assert!(counted(&output, "ended well") < counted(&output, "flows opened"));
+}
+
+#[test]
+fn mt_route_is_obeyed() {
+    obeys("mt_route");
+}
+
+#[test]
+fn multicast_group_is_obeyed() {
+    obeys("multicast_group");
+}
+
+#[test]
+fn blocklist_is_obeyed() {
+    obeys("blocklist");
+}
+
+#[test]
+fn an_acl_that_is_wrong_is_named_with_its_line() {
+    let file = std::env::temp_dir().join(format!("maple-acl-{}", std::process::id()));
+    std::fs::write(&file, "permit arp\nallow all\n").expect("the temporary folder is writable");
+    let output = Command::new(example("acl")).env("MAPLE_ACL", &file).output().expect("the example runs");
+    std::fs::remove_file(&file).expect("the file is there");
+    assert!(!output.status.success());
+    assert!(
+        text(&output.stderr).contains(":2: \"allow all\": the action is permit or deny"),
+        "{}",
+        text(&output.stderr)
+    );
+}
+
+#[test]
+fn built_in_policies_run_on_both_versions() {
+    for policy in ["builtin:flood", "builtin:shortest-path", "builtin:secure-routing"] {
+        for version in ["1.0", "1.3"] {
+            let output = maple(&["run", policy, "--emulate", "tree:2,2", "--traffic", "500ms", "--of", version]);
+            assert!(output.status.success(), "{policy} {version}\n{}", text(&output.stdout));
+        }
+    }
+}
+
+#[test]
+fn python_policies_need_the_wheel() {
+    let output = maple(&["run", "examples/secure_routing.py"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("was built without Python"));
+}
+
+#[test]
+fn wrong_command_lines_end_with_2_and_help_with_0() {
+    assert_eq!(maple(&["run"]).status.code(), Some(2));
+    assert_eq!(maple(&["run", "builtin:flood", "--workers", "0"]).status.code(), Some(2));
+    assert_eq!(maple(&["--help"]).status.code(), Some(0));
+    assert_eq!(text(&maple(&["--version"]).stdout).trim(), concat!("maple ", env!("CARGO_PKG_VERSION")));
+}
