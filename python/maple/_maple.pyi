@@ -5,9 +5,9 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 from typing import Any, Final, TypeAlias, final
 
 __all__ = [
+    "FIELDS",
     "Bench",
     "Decision",
-    "FIELDS",
     "Field",
     "Ip",
     "Location",

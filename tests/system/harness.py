@@ -155,16 +155,16 @@ class Lab:
     def tcp(self, a, b, port):
         """Opens a TCP connection from a to b, sends a line and gives the echo."""
         server = (
-            "import socket as s; l=s.create_server(('', {p})); l.settimeout(10); print('up', flush=True); "
+            f"import socket as s; l=s.create_server(('', {port})); l.settimeout(10); print('up', flush=True); "
             "c,_=l.accept(); c.sendall(c.recv(99)); c.close()"
-        ).format(p=port)
+        )
         process = self[b].popen(["python3", "-c", server], stdout=subprocess.PIPE, text=True)
         try:
             process.stdout.readline()
             client = (
-                "import socket as s; c=s.create_connection(('{ip}', {p}), timeout=8); c.sendall(b'hello'); "
+                f"import socket as s; c=s.create_connection(('{self[b].IP()}', {port}), timeout=8); c.sendall(b'hello'); "
                 "print(c.recv(99).decode())"
-            ).format(ip=self[b].IP(), p=port)
+            )
             text, _ = self[a].popen(["python3", "-c", client], stdout=subprocess.PIPE, text=True).communicate()
             return text.strip()
         finally:

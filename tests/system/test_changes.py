@@ -8,8 +8,10 @@ from test_paths import Ring
 
 
 def no_rule_outputs_to(net, switch, port):
-    return not any(f"output:{port}" in line.replace(",", " ").replace("=", " ").replace("actions ", "")
-                   for line in net.flows(switch))
+    return not any(
+        f"output:{port}" in line.replace(",", " ").replace("=", " ").replace("actions ", "")
+        for line in net.flows(switch)
+    )
 
 
 def port_towards(net, a, b):
