@@ -162,8 +162,8 @@ class Lab:
         try:
             process.stdout.readline()
             client = (
-                f"import socket as s; c=s.create_connection(('{self[b].IP()}', {port}), timeout=8); c.sendall(b'hello'); "
-                "print(c.recv(99).decode())"
+                f"import socket as s; c=s.create_connection(('{self[b].IP()}', {port}), timeout=8); "
+                "c.sendall(b'hello'); print(c.recv(99).decode())"
             )
             text, _ = self[a].popen(["python3", "-c", client], stdout=subprocess.PIPE, text=True).communicate()
             return text.strip()
