@@ -16,6 +16,8 @@ pub(super) const DST: usize = 16;
 
 /// The bits of the fragment word that hold the offset.
 const OFFSET_MASK: u16 = 0x1fff;
+/// The bit of the fragment word that says that more fragments follow.
+const MORE: u16 = 0x2000;
 
 /// Finds the header at `start`, behind which `wire_len` bytes were on the wire.
 ///
@@ -54,6 +56,7 @@ fn locate(lengths: [u8; 3], start: usize, wire_len: usize, proto: Option<u8>, fr
         transport: (start + header_len) as u32,
         end: (start + total_len) as u32,
         proto,
+        fragment: fragment & (MORE | OFFSET_MASK) != 0,
         later_fragment: fragment & OFFSET_MASK != 0,
         broken_chain: false,
     })

@@ -32,8 +32,8 @@ pub(super) const DST: usize = 24;
 
 /// What stands at one place of the chain.
 enum Step {
-    /// An extension header of this many bytes, with the number of what follows.
-    Extension { next: u8, len: usize },
+    /// An extension header of this many bytes, with the number of what follows; perhaps that of a first fragment.
+    Extension { next: u8, len: usize, first_fragment: bool },
     /// The fragment header of a later fragment.
     LaterFragment,
     /// Not an extension header: the chain has ended.
@@ -60,18 +60,25 @@ pub(super) fn parse(frame: &[u8], start: usize, wire_len: usize) -> Option<Netwo
         end: end as u32,
         ..Network::OTHER
     };
-    let reached = |transport: usize, proto| Network { proto: Some(proto), transport: transport as u32, ..found };
+    let mut fragment = false;
+    let reached = |transport: usize, fragment, proto| Network {
+        proto: Some(proto),
+        transport: transport as u32,
+        fragment,
+        ..found
+    };
     loop {
         match step(frame, kind, transport, end) {
-            Step::Extension { next, len } => {
+            Step::Extension { next, len, first_fragment } => {
+                fragment |= first_fragment;
                 kind = next;
                 transport += len;
             }
             Step::LaterFragment => {
-                return Some(Network { later_fragment: true, ..reached(transport, FRAGMENT) });
+                return Some(Network { later_fragment: true, ..reached(transport, true, FRAGMENT) });
             }
-            Step::Last => return Some(reached(transport, kind)),
-            Step::Broken | Step::Cut => return Some(Network { broken_chain: true, ..found }),
+            Step::Last => return Some(reached(transport, fragment, kind)),
+            Step::Broken | Step::Cut => return Some(Network { broken_chain: true, fragment, ..found }),
         }
     }
 }
@@ -94,7 +101,8 @@ fn step(frame: &[u8], kind: u8, at: usize, end: usize) -> Step {
         AUTH => (usize::from(len) + 2) * 4,
         _ => (usize::from(len) + 1) * 8,
     };
-    if end - at < len { Step::Broken } else { Step::Extension { next, len } }
+    let first_fragment = kind == FRAGMENT && fragment != 0;
+    if end - at < len { Step::Broken } else { Step::Extension { next, len, first_fragment } }
 }
 
 pub(super) fn src(packet: &Packet) -> Option<u128> {
@@ -125,7 +133,7 @@ pub(super) fn is_source_routed(packet: &Packet) -> bool {
         let network = packet.network();
         let mut at = start(packet)? + HEADER_LEN;
         let mut kind = u8_at(packet.frame, network.start() + NEXT_HEADER)?;
-        while let Step::Extension { next, len } = step(packet.frame, kind, at, network.end()) {
+        while let Step::Extension { next, len, .. } = step(packet.frame, kind, at, network.end()) {
             if kind == ROUTING && u8_at(packet.frame, at + SEGMENTS_LEFT)? > 0 {
                 return Some(());
             }
@@ -162,7 +170,7 @@ pub(super) fn exthdr(packet: &Packet) -> Option<u128> {
     loop {
         seen.note(kind);
         match step(packet.frame, kind, at, network.end()) {
-            Step::Extension { next, len } => {
+            Step::Extension { next, len, .. } => {
                 kind = next;
                 at += len;
             }

@@ -41,6 +41,8 @@ pub struct Packet<'a> {
     in_port: u32,
     /// Bytes that the frame had on the wire; `usize::MAX` where that is unknown.
     wire_len: usize,
+    /// Whether the first fragment of a datagram shows its ports.
+    literal: bool,
     /// A packed [`Link`], 0 until it is needed. In one word, since reading back what was just written in pieces would
     /// stall the processor for longer than all the rest takes.
     link: Cell<u64>,
@@ -61,7 +63,9 @@ pub(crate) struct Network {
     end: u32,
     /// What is carried; `None` where it can't be told.
     pub(crate) proto: Option<u8>,
-    /// A fragment that is not the first one: it has no transport header.
+    /// A part of a datagram.
+    pub(crate) fragment: bool,
+    /// A part that is not the first one: it has no transport header.
     pub(crate) later_fragment: bool,
     /// IPv6: an extension header is longer than the packet, so that a switch sees addresses but nothing else; or it
     /// was not captured, so that this can't be told.
@@ -86,12 +90,14 @@ impl Network {
         transport: 0,
         end: 0,
         proto: None,
+        fragment: false,
         later_fragment: false,
         broken_chain: false,
     };
 
     /// One word, not 0: from bit 0 on the transport's start and the end (20 bits each), the header's start (6), the
-    /// protocol (8), whether there is one, IPv4, IPv6, later fragment, broken chain, and a bit that is set.
+    /// protocol (8), whether there is one, IPv4, IPv6, fragment, later fragment, broken
+    /// chain, and a bit that is set.
     #[inline]
     fn pack(self) -> u64 {
         u64::from(self.transport)
@@ -101,9 +107,10 @@ impl Network {
             | u64::from(self.proto.is_some()) << 54
             | u64::from(self.kind == NetworkKind::V4) << 55
             | u64::from(self.kind == NetworkKind::V6) << 56
-            | u64::from(self.later_fragment) << 57
-            | u64::from(self.broken_chain) << 58
-            | 1 << 59
+            | u64::from(self.fragment) << 57
+            | u64::from(self.later_fragment) << 58
+            | u64::from(self.broken_chain) << 59
+            | 1 << 60
     }
 
     #[inline]
@@ -119,8 +126,9 @@ impl Network {
             transport: word as u32 & 0xf_ffff,
             end: (word >> 20) as u32 & 0xf_ffff,
             proto: is_set(54).then_some((word >> 46) as u8),
-            later_fragment: is_set(57),
-            broken_chain: is_set(58),
+            fragment: is_set(57),
+            later_fragment: is_set(58),
+            broken_chain: is_set(59),
         }
     }
 
@@ -143,7 +151,8 @@ impl Network {
 impl<'a> Packet<'a> {
     /// A view over `frame`, which came in by `in_port`; it may be only the beginning of what was on the wire.
     pub fn new(frame: &'a [u8], in_port: u32) -> Packet<'a> {
-        Packet { frame, in_port, wire_len: usize::MAX, link: Cell::new(0), network: Cell::new(0) }
+        let (link, network) = (Cell::new(0), Cell::new(0));
+        Packet { frame, in_port, wire_len: usize::MAX, literal: false, link, network }
     }
 
     /// A view over the beginning of a frame that has `wire_len` bytes (`total_len` of a packet-in).
@@ -151,6 +160,13 @@ impl<'a> Packet<'a> {
     /// Frames that are shorter than their own headers claim are then recognised, as the switch did.
     pub fn with_wire_len(frame: &'a [u8], in_port: u32, wire_len: usize) -> Packet<'a> {
         Packet { wire_len: wire_len.max(frame.len()), ..Packet::new(frame, in_port) }
+    }
+
+    /// The same view, but for the first fragment of a datagram its ports and ICMP type are those in its header, as
+    /// people want to read them, and not 0, as a switch matches them.
+    #[must_use]
+    pub fn literal(self) -> Packet<'a> {
+        Packet { literal: true, ..self }
     }
 
     /// The bytes.
@@ -171,8 +187,8 @@ impl<'a> Packet<'a> {
     /// * `eth_type` is the type after the *first* VLAN tag. With two tags it is the inner tag's own type (0x8100 or
     ///   0x88a8), and the packet has no further fields; [`Packet::vlans`] gives all tags. It is 0x05ff for 802.3
     ///   frames, unless a SNAP header holds an Ethernet type.
-    /// * Transport fields of later IPv4 fragments are 0. For later IPv6 fragments `ip_proto` is 44, so that they
-    ///   have no transport fields.
+    /// * Transport fields of fragments are 0, also those of the first fragment, which has them in its header. For
+    ///   later IPv6 fragments `ip_proto` is 44, so that they have no transport fields.
     #[inline(always)]
     pub fn get(&self, field: Field) -> Option<u128> {
         match field {

@@ -66,7 +66,7 @@ enum Covered {
 ///
 /// All fields that are in the frame can be set, except `eth_type`, `ip_proto`, `mpls_bos` and `ipv6_exthdr`.
 pub fn set_field(frame: &mut [u8], set: &Constraint) -> Result {
-    let (place, covered) = place(&Packet::new(frame, 0), set.field)?;
+    let (place, covered) = place(&Packet::new(frame, 0).literal(), set.field)?;
     let (value, mask) = (set.value & place.mask, set.mask & place.mask);
     write(frame, place, covered, value, mask);
     Ok(())

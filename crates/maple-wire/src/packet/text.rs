@@ -124,6 +124,7 @@ pub fn parse_mac(text: &str) -> Option<u64> {
 /// One line that says what a packet is, such as `arp who-has 10.0.0.2 tell 10.0.0.1` or
 /// `vlan 5 tcp 10.0.0.1:1234 > 10.0.0.2:80`. Fields that are missing are shown as `?`.
 pub fn summary(packet: &Packet) -> String {
+    let packet = &packet.clone().literal();
     let vlans: String = packet.vlans().map(|vlan| format!("vlan {} ", vlan.vid)).collect();
     let rest = match packet.link().eth_type {
         None => format!("short frame of {} bytes", packet.frame().len()),

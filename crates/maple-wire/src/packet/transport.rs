@@ -34,7 +34,7 @@ pub(super) const CODE: usize = 1;
 #[inline]
 pub(super) fn tcp(packet: &Packet, at: usize) -> Option<u128> {
     let value = port(packet, TCP, TCP_LEN, at)?;
-    if packet.network().later_fragment || has_data_offset(packet) { Some(value) } else { None }
+    if has_zero_ports(packet) || has_data_offset(packet) { Some(value) } else { None }
 }
 
 #[inline]
@@ -55,17 +55,24 @@ pub(super) fn icmpv6(packet: &Packet, at: usize) -> Option<u128> {
     icmp(packet, ICMPV6, NetworkKind::V6, at)
 }
 
-/// The port at `at` of a header of protocol `proto` and `len` bytes; 0 in a later fragment.
+/// The port at `at` of a header of protocol `proto` and `len` bytes; 0 in a fragment.
 #[inline]
 fn port(packet: &Packet, proto: u8, len: usize, at: usize) -> Option<u128> {
     let network = packet.network();
     if network.proto != Some(proto) {
         return None;
     }
-    if network.later_fragment {
+    if has_zero_ports(packet) {
         return Some(0);
     }
     if has_header(&network, len) { u16_at(packet.frame, network.transport() + at).map(u128::from) } else { None }
+}
+
+/// Whether switches take ports and ICMP type for 0: in every fragment, so that all of a datagram are treated alike.
+#[inline]
+fn has_zero_ports(packet: &Packet) -> bool {
+    let network = packet.network();
+    network.fragment && (network.later_fragment || !packet.literal)
 }
 
 /// Whether the data offset is one that a TCP header in this packet can have; switches don't take ports without.
@@ -81,7 +88,7 @@ fn icmp(packet: &Packet, proto: u8, kind: NetworkKind, at: usize) -> Option<u128
     if network.proto != Some(proto) || network.kind != kind {
         return None;
     }
-    if network.later_fragment {
+    if has_zero_ports(packet) {
         return Some(0);
     }
     if has_header(&network, ICMP_LEN) { u8_at(packet.frame, network.transport() + at).map(u128::from) } else { None }

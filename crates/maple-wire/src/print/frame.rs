@@ -9,7 +9,7 @@ use crate::field::Field;
 use crate::packet::ethernet::{TAG_LEN, TYPE_OFFSET};
 use crate::packet::mpls::Entry;
 use crate::packet::transport::{ICMP, ICMPV6, SCTP, TCP, UDP};
-use crate::packet::{NetworkKind, Packet, ipv6};
+use crate::packet::{Network, NetworkKind, Packet};
 
 const IGMP: u8 = 2;
 
@@ -32,7 +32,7 @@ pub fn frame(frame: &[u8]) -> String {
 /// Its headers are read as far as they are there; Open vSwitch prints addresses as zero where the packet is cut off.
 pub(super) fn frame_of(frame: &[u8], wire_len: usize) -> String {
     let mut out = Fields(String::new());
-    let outer = Packet::with_wire_len(frame, 0, wire_len);
+    let outer = Packet::with_wire_len(frame, 0, wire_len).literal();
     if outer.get(Field::VlanVid) == Some(0) {
         out.put("vlan_tci=0x0000");
         out.behind_tags(&outer);
@@ -40,7 +40,7 @@ pub(super) fn frame_of(frame: &[u8], wire_len: usize) -> String {
     }
     // A packet ends for matching at a second tag, but not for the reader.
     let inner_frame = [&frame[..TYPE_OFFSET], &frame[TYPE_OFFSET + TAG_LEN..]].concat();
-    let inner = Packet::with_wire_len(&inner_frame, 0, wire_len - TAG_LEN);
+    let inner = Packet::with_wire_len(&inner_frame, 0, wire_len - TAG_LEN).literal();
     out.tag(&outer, "");
     if inner.get(Field::VlanVid) == Some(0) {
         out.put("vlan_tci1=0x0000");
@@ -230,30 +230,9 @@ fn ttl(packet: &Packet) -> u8 {
 
 /// Which part of a fragmented packet this is.
 fn fragment(packet: &Packet) -> &'static str {
-    let network = packet.network();
-    let more = match network.kind {
-        _ if network.later_fragment => return "later",
-        NetworkKind::V4 => word(packet.frame(), network.start() + 6).is_some_and(|flags| flags & 0x2000 != 0),
-        NetworkKind::V6 if !network.broken_chain => has_fragment_header(packet),
-        _ => false,
-    };
-    if more { "first" } else { "no" }
-}
-
-/// Whether a fragment header that says more than "all of it" stands before the transport header.
-fn has_fragment_header(packet: &Packet) -> bool {
-    let network = packet.network();
-    let mut at = network.start() + ipv6::HEADER_LEN;
-    let mut kind = packet.frame().get(network.start() + 6).copied();
-    while let (Some(this), true) = (kind, at < network.transport()) {
-        let Some(&[next, len, high, low]) = packet.frame().get(at..at + 4) else { return false };
-        at += match this {
-            ipv6::FRAGMENT if high != 0 || low != 0 => return true,
-            ipv6::FRAGMENT => 8,
-            ipv6::AUTH => (usize::from(len) + 2) * 4,
-            _ => (usize::from(len) + 1) * 8,
-        };
-        kind = Some(next);
+    match packet.network() {
+        Network { later_fragment: true, .. } => "later",
+        Network { fragment: true, .. } => "first",
+        _ => "no",
     }
-    false
 }

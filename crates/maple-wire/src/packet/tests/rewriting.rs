@@ -20,13 +20,13 @@ proptest! {
     fn a_field_that_was_set_has_that_value(frame in frames(1), field in field(), value: u128, mask: u128) {
         prop_assume!(mask & field.full_mask() != 0);
         let set = Constraint::masked(field, value, mask);
-        let before = Packet::new(&frame, 0);
+        let before = Packet::new(&frame, 0).literal();
         let mut changed = frame.clone();
         let Ok(()) = set_field(&mut changed, &set) else {
             prop_assert_eq!(&changed, &frame);
             return Ok(());
         };
-        let after = Packet::new(&changed, 0);
+        let after = Packet::new(&changed, 0).literal();
         let tag = if field == Field::VlanVid { 0x1000 } else { 0 };
         let expect = before.get(field).unwrap() & !set.mask | set.value | tag;
         // Large ARP operations and the types of ICMPv6 messages decide on what else there is.
