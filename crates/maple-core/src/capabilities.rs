@@ -3,6 +3,7 @@
 //! The compiler never states what a switch can't: it leaves such packets to the controller. So a set that is too small
 //! costs speed, one that is too large costs an error message from the switch and no rule.
 
+use maple_wire::msg::stats::Desc;
 use maple_wire::msg::{Features, Version};
 use maple_wire::{Constraint, Field, FieldSet, PortNo};
 
@@ -19,6 +20,8 @@ pub struct Capabilities {
     pub prefixes: FieldSet,
     /// Those of them that it can match under any mask.
     pub maskable: FieldSet,
+    /// Whether it refuses numbers that its own structures have no room for: ports above 16 bits, ARP operations above 8.
+    pub narrow: bool,
     /// How many tables it has, at least 1.
     pub tables: u8,
 }
@@ -52,6 +55,10 @@ const OF10_PREFIXES: FieldSet = FieldSet::of(&[Field::Ipv4Src, Field::Ipv4Dst, F
 /// Fields of 1.3 that Open vSwitch doesn't have: nothing is built on them without a table-features reply.
 const OF13_RARE: FieldSet = FieldSet::of(&[Field::InPhyPort, Field::PbbIsid, Field::Ipv6Exthdr]);
 
+/// What Open vSwitch says of itself.
+const OVS_MANUFACTURER: &str = "Nicira, Inc.";
+const OVS_HARDWARE: &str = "Open vSwitch";
+
 /// Transport ports: 1.3 forbids masks on them, Open vSwitch takes any.
 const PORTS: [Field; 6] = [Field::TcpSrc, Field::TcpDst, Field::UdpSrc, Field::UdpDst, Field::SctpSrc, Field::SctpDst];
 
@@ -61,7 +68,8 @@ impl Capabilities {
         let tables = features.n_tables.max(1);
         match version {
             Version::Of10 => {
-                Capabilities { version, fields: OF10, prefixes: OF10_PREFIXES, maskable: FieldSet::EMPTY, tables }
+                let (fields, prefixes) = (OF10, OF10_PREFIXES);
+                Capabilities { version, fields, prefixes, maskable: FieldSet::EMPTY, narrow: false, tables }
             }
             Version::Of13 => {
                 let (mut fields, mut maskable) = (FieldSet::EMPTY, FieldSet::EMPTY);
@@ -71,15 +79,23 @@ impl Capabilities {
                         maskable.insert(field);
                     }
                 }
-                Capabilities { version, fields, prefixes: maskable, maskable, tables }
+                Capabilities { version, fields, prefixes: maskable, maskable, narrow: false, tables }
             }
         }
     }
 
-    /// The same for a switch that also takes masks on transport ports, as Open vSwitch does from 1.3 on: ranges of
-    /// ports then become a few masked matches. No change in 1.0, whose messages can't say it.
+    /// The same for a switch that describes itself so.
     #[must_use]
-    pub fn with_masked_ports(mut self) -> Capabilities {
+    pub fn described(self, desc: &Desc) -> Capabilities {
+        let is_open_vswitch = desc.manufacturer == OVS_MANUFACTURER.into() && desc.hardware == OVS_HARDWARE.into();
+        if is_open_vswitch { self.of_open_vswitch() } else { self }
+    }
+
+    /// The same for Open vSwitch (3.1). From 1.3 on it takes masks on transport ports, so that ranges of ports become
+    /// a few masked matches; 1.0 messages can't say that.
+    #[must_use]
+    pub fn of_open_vswitch(mut self) -> Capabilities {
+        self.narrow = true;
         if self.version == Version::Of13 {
             for field in PORTS {
                 self.maskable.insert(field);
@@ -96,6 +112,7 @@ impl Capabilities {
             && self.can_mask(constraint)
             && states_prerequisites(constraint.field, all)
             && (self.version != Version::Of10 || of10_can_say(constraint, all))
+            && (!self.narrow || fits_narrow(constraint))
     }
 
     /// Whether the switch can match every one of these constraints, together.
@@ -131,6 +148,17 @@ fn of10_can_say(constraint: &Constraint, all: &[Constraint]) -> bool {
         // The low eight bits stand in nw_proto; larger operations read as 0, so 0 is no single operation.
         Field::ArpOp => (1..=0xff).contains(&constraint.value),
         Field::InPort => PortNo(constraint.value as u32).to_of10().is_some(),
+        // An id without the bit that says that there is a tag.
+        Field::VlanVid => constraint.value == 0 || constraint.value & 0x1000 != 0,
+        _ => true,
+    }
+}
+
+/// Whether Open vSwitch has room for the value.
+fn fits_narrow(constraint: &Constraint) -> bool {
+    match constraint.field {
+        Field::InPort => PortNo(constraint.value as u32).to_of10().is_some(),
+        Field::ArpOp => constraint.value <= 0xff,
         _ => true,
     }
 }
@@ -186,6 +214,20 @@ mod tests {
         let port = |port| [Constraint::exact(Field::InPort, port)];
         let ports = [1, 0xfeff, 0xff00, 0xffff_fffe].map(|number| of10.can_match_all(&port(number)));
         assert_eq!(ports, [true, true, false, true]);
+        let vlan = |vid| [Constraint::exact(Field::VlanVid, vid)];
+        assert_eq!([0, 5, 0x1005].map(|vid| of10.can_match_all(&vlan(vid))), [true, false, true]);
+    }
+
+    #[test]
+    fn open_vswitch_has_no_room_for_large_ports_and_operations() {
+        let strict = capabilities(Version::Of13);
+        for all in [
+            vec![Constraint::exact(Field::InPort, 0x10000)],
+            vec![eth_type(0x806), Constraint::exact(Field::ArpOp, 256)],
+        ] {
+            assert!(strict.can_match_all(&all));
+            assert!(!strict.clone().of_open_vswitch().can_match_all(&all));
+        }
     }
 
     #[test]
@@ -203,8 +245,11 @@ mod tests {
             [eth_type(0x800), Constraint::exact(Field::IpProto, 6), Constraint::masked(Field::TcpDst, 1024, 0xfc00)];
         let takes = |capabilities: Capabilities| capabilities.can_match_all(&all);
         assert!(!takes(capabilities(Version::Of13)));
-        assert!(takes(capabilities(Version::Of13).with_masked_ports()));
-        assert!(!takes(capabilities(Version::Of10).with_masked_ports()));
+        let describe =
+            |hardware: &str| Desc { manufacturer: "Nicira, Inc.".into(), hardware: hardware.into(), ..Desc::default() };
+        assert!(takes(capabilities(Version::Of13).described(&describe("Open vSwitch"))));
+        assert!(!takes(capabilities(Version::Of13).described(&describe("Something else"))));
+        assert!(!takes(capabilities(Version::Of10).described(&describe("Open vSwitch"))));
         assert_eq!(capabilities(Version::Of10).tables, 1, "every switch has a table");
     }
 }

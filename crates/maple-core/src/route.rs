@@ -338,6 +338,7 @@ pub fn is_settable(field: Field, version: Version) -> bool {
         Field::IpProto,
         Field::Ipv6Exthdr,
         Field::MplsBos,
+        Field::PbbIsid,
     ]);
     match version {
         Version::Of10 => OF10.contains(field),

@@ -1,7 +1,7 @@
 //! The handshake's last part: what the switch is, which ports it has, and how much of a packet it sends.
 
 use maple_core::engine::Time;
-use maple_wire::msg::stats::{ReplyBody, RequestBody};
+use maple_wire::msg::stats::{Desc, ReplyBody, RequestBody};
 use maple_wire::msg::{Features, Header, PortReason, PortStatus, StatsReply, StatsRequest, SwitchConfig};
 use maple_wire::{Message, Port, Version};
 
@@ -18,7 +18,7 @@ const MAX_PORTS: usize = 1 << 16;
 pub(super) struct Describe {
     features: Features,
     ports: Vec<Port>,
-    description: String,
+    description: Desc,
     deadline: Time,
     /// The requests that wait for an answer.
     pending: Vec<(u32, Question)>,
@@ -35,7 +35,7 @@ enum Question {
 impl Describe {
     pub(super) fn new(mut features: Features) -> Describe {
         let ports = std::mem::take(&mut features.ports);
-        Describe { features, ports, description: String::new(), deadline: Time(u64::MAX), pending: Vec::new() }
+        Describe { features, ports, description: Desc::default(), deadline: Time(u64::MAX), pending: Vec::new() }
     }
 
     /// Asks everything at once.
@@ -113,7 +113,7 @@ impl Session {
                 describe.ports.extend(ports);
             }
             ReplyBody::PortDesc(_) => self.end(CloseReason::TooMany("ports", MAX_PORTS), out),
-            ReplyBody::Desc(desc) => describe.description = description(&desc),
+            ReplyBody::Desc(desc) => describe.description = desc,
             _ => {}
         }
     }
@@ -144,9 +144,4 @@ pub fn apply_port_status(ports: &mut Vec<Port>, status: PortStatus) {
 /// A request for statistics.
 pub(super) fn stats_request(body: RequestBody) -> Message {
     Message::StatsRequest(StatsRequest::new(body))
-}
-
-/// Manufacturer, hardware and software in one line.
-fn description(desc: &maple_wire::msg::stats::Desc) -> String {
-    [desc.manufacturer.to_string(), desc.hardware.to_string(), desc.software.to_string()].join(" ").trim().to_owned()
 }

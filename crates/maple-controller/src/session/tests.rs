@@ -166,7 +166,7 @@ fn the_handshake_asks_for_what_is_needed_and_keeps_the_treatment_of_fragments() 
         assert!(peer.sent().iter().any(|(_, message)| *message == set_config));
         let [Output::Up(info)] = &peer.out[..] else { panic!("{:?}", peer.out) };
         assert_eq!((info.version, info.ports.len(), info.features.dpid), (version, 1, Dpid(7)));
-        assert_eq!(info.description, "Nicira Open vSwitch 3.1");
+        assert_eq!(info.text(), "Nicira Open vSwitch 3.1");
     }
 }
 

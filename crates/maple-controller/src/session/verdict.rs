@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use maple_core::engine::InstalledFlow;
 use maple_wire::msg::Features;
+use maple_wire::msg::stats::Desc;
 use maple_wire::{Dpid, Error, Message, Port, Version};
 
 use super::negotiate::Incompatible;
@@ -53,8 +54,16 @@ pub struct SwitchInfo {
     pub features: Features,
     /// Its ports, whichever message they came in, with the changes since.
     pub ports: Vec<Port>,
-    /// What it is in words: manufacturer, hardware, software; empty where it does not say.
-    pub description: String,
+    /// What it is in words; empty where it does not say.
+    pub description: Desc,
+}
+
+impl SwitchInfo {
+    /// Manufacturer, hardware and software in one line.
+    pub fn text(&self) -> String {
+        let Desc { manufacturer, hardware, software, .. } = &self.description;
+        format!("{manufacturer} {hardware} {software}").trim().to_owned()
+    }
 }
 
 /// Something odd that does not end a session.

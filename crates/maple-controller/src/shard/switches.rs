@@ -127,7 +127,7 @@ impl Shard {
         connection.about = Some(About {
             version: info.version,
             tables: info.features.n_tables,
-            description: info.description.clone(),
+            description: info.text(),
             ports: info.ports.clone(),
             in_use: false,
         });
@@ -135,9 +135,10 @@ impl Shard {
             dpid,
             peer: connection.peer,
             version: info.version,
-            description: info.description,
+            description: info.text(),
         });
-        self.events.push(Event::SwitchUp { dpid, version: info.version, features: info.features, ports: info.ports });
+        let SwitchInfo { version, features, ports, description } = info;
+        self.events.push(Event::SwitchUp { dpid, version, features, description, ports });
     }
 
     /// A switch's rules were read: the engine compares them with its own, and discovery begins.

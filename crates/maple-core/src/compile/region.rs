@@ -189,7 +189,7 @@ mod tests {
             actions: 0,
             ports: Vec::new(),
         };
-        Capabilities::of(Version::Of13, &features).with_masked_ports()
+        Capabilities::of(Version::Of13, &features).of_open_vswitch()
     }
 
     fn range(field: Field, lo: u128, hi: u128) -> Cond {

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use maple_wire::msg::stats::Desc;
 use maple_wire::msg::{ErrorMsg, Features, FlowRemoved, Message, PacketIn, PortStatus};
 use maple_wire::{Constraint, Dpid, Instruction, Match, Port, PortNo, Version};
 
@@ -49,6 +50,8 @@ pub enum Event {
         version: Version,
         /// Its features-reply.
         features: Features,
+        /// What it says of itself; empty where it does not.
+        description: Desc,
         /// Its ports, from the features-reply (1.0) or the port description (1.3).
         ports: Vec<Port>,
     },

@@ -20,6 +20,7 @@ use std::sync::Arc;
 use maple_wire::Dpid;
 use maple_wire::msg::Message;
 
+use crate::capabilities::Capabilities;
 use crate::network::{Location, Mac};
 use crate::policy::Policy;
 use crate::report::Report;
@@ -146,7 +147,10 @@ impl Engine {
 
     fn on(&mut self, event: Event) {
         match event {
-            Event::SwitchUp { dpid, version, features, ports } => self.switch_up(dpid, version, &features, &ports),
+            Event::SwitchUp { dpid, version, features, description, ports } => {
+                let capabilities = Capabilities::of(version, &features).described(&description);
+                self.switch_up(dpid, capabilities, &ports);
+            }
             Event::SwitchDown { dpid } => self.switch_down(dpid),
             Event::PacketIn { dpid, packet_in } => self.packet_in(dpid, packet_in),
             Event::PortStatus { dpid, status } => self.port_status(dpid, &status),

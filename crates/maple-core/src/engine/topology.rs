@@ -1,8 +1,8 @@
 //! Switches, ports and links come and go: events become writes of tracked state, and everything else follows from
 //! that by dependency.
 
-use maple_wire::msg::{Features, PortReason, PortStatus};
-use maple_wire::{Dpid, Port, Version};
+use maple_wire::msg::{PortReason, PortStatus};
+use maple_wire::{Dpid, Port};
 
 use super::switch::{Stale, Switch};
 use super::{Effect, Engine};
@@ -13,11 +13,11 @@ use crate::state::{Snapshot, SwitchInfo, Write};
 use crate::tree::LeafId;
 
 impl Engine {
-    pub(super) fn switch_up(&mut self, dpid: Dpid, version: Version, features: &Features, ports: &[Port]) {
+    pub(super) fn switch_up(&mut self, dpid: Dpid, capabilities: Capabilities, ports: &[Port]) {
         if self.switches.contains_key(&dpid) {
             self.switch_down(dpid);
         }
-        let capabilities = Capabilities::of(version, features);
+        let version = capabilities.version;
         self.switches.insert(dpid, Switch::new(dpid, capabilities, self.options.first_xid));
         let shard = self.shard;
         let commit = self.store.update(|state| {

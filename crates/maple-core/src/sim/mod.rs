@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use maple_wire::msg::stats::Desc;
 use maple_wire::msg::{Features, FlowRemoved, Message, PortReason, PortStatus};
 use maple_wire::packet::build::Frame;
 use maple_wire::{Dpid, Field, Packet, Port, PortNo, Version};
@@ -426,7 +427,12 @@ impl Sim {
             actions: 0,
             ports: Vec::new(),
         };
-        self.notify(dpid, Event::SwitchUp { dpid, version, features, ports });
+        // Some are strict, some take what Open vSwitch takes.
+        let description = match dpid.0 % 2 {
+            0 => Desc { manufacturer: "Nicira, Inc.".into(), hardware: "Open vSwitch".into(), ..Desc::default() },
+            _ => Desc::default(),
+        };
+        self.notify(dpid, Event::SwitchUp { dpid, version, features, description, ports });
     }
 
     fn notify(&mut self, dpid: Dpid, event: Event) {

@@ -15,6 +15,8 @@ pub struct Abilities<'a> {
     pub version: Version,
     /// How many tables it has.
     pub n_tables: u8,
+    /// Whether it takes masks on transport ports.
+    pub masked_ports: bool,
     /// The groups that exist.
     pub groups: &'a BTreeMap<u32, Group>,
 }
@@ -32,6 +34,10 @@ const UNSETTABLE: FieldSet = FieldSet::of(&[
     Field::Ipv6Exthdr,
 ]);
 
+/// Ports of transport protocols.
+const PORTS: FieldSet =
+    FieldSet::of(&[Field::TcpSrc, Field::TcpDst, Field::UdpSrc, Field::UdpDst, Field::SctpSrc, Field::SctpDst]);
+
 /// Whether rules can match the field.
 pub fn can_match(field: Field) -> bool {
     field != Field::PbbIsid
@@ -46,7 +52,7 @@ pub fn can_set(field: Field) -> bool {
 ///
 /// A field whose prerequisites the match lacks is refused in 1.3; in 1.0 such a field is as if it were wildcarded,
 /// so it is left out.
-pub fn matching(version: Version, given: &Match) -> Result<Match, Refusal> {
+pub fn matching(abilities: &Abilities, given: &Match) -> Result<Match, Refusal> {
     let mut seen = FieldSet::EMPTY;
     let mut kept = Vec::new();
     for entry in &given.fields {
@@ -62,12 +68,13 @@ pub fn matching(version: Version, given: &Match) -> Result<Match, Refusal> {
         if constraint.value & !constraint.mask != 0 || constraint.mask & !field.full_mask() != 0 {
             return Err(Refusal::MatchValue);
         }
-        if !constraint.is_exact() && !field.is_maskable() {
+        let takes_mask = field.is_maskable() || abilities.masked_ports && PORTS.contains(field);
+        if !constraint.is_exact() && !takes_mask {
             return Err(Refusal::MatchMask);
         }
         if promises(given, field) {
             kept.push(*constraint);
-        } else if version == Version::Of13 {
+        } else if abilities.version == Version::Of13 {
             return Err(Refusal::MatchPrerequisite);
         }
     }

@@ -42,12 +42,15 @@ pub struct SwitchOptions {
     pub n_tables: u8,
     /// How many rules each table holds.
     pub table_size: usize,
+    /// Whether it says that it is an Open vSwitch, and does as that does where the specification forbids it: it takes
+    /// masks on transport ports.
+    pub open_vswitch: bool,
 }
 
 impl Default for SwitchOptions {
-    /// 8 tables of 65,536 rules.
+    /// 8 tables of 65,536 rules; strict.
     fn default() -> SwitchOptions {
-        SwitchOptions { n_tables: 8, table_size: 65_536 }
+        SwitchOptions { n_tables: 8, table_size: 65_536, open_vswitch: false }
     }
 }
 
@@ -290,7 +293,12 @@ impl Switch {
     }
 
     fn abilities(&self) -> Abilities<'_> {
-        Abilities { version: self.version, n_tables: self.options.n_tables, groups: &self.groups }
+        Abilities {
+            version: self.version,
+            n_tables: self.options.n_tables,
+            masked_ports: self.options.open_vswitch,
+            groups: &self.groups,
+        }
     }
 
     fn flow_mod(&mut self, now: Time, mut request: FlowMod, out: &mut Vec<Outgoing>) -> Result<(), Refusal> {
@@ -302,7 +310,7 @@ impl Switch {
                 return Err(Refusal::TableFull);
             }
         }
-        request.matching = check::matching(self.version, &request.matching)?;
+        request.matching = check::matching(&self.abilities(), &request.matching)?;
         let tables = self.tables_named(request.table_id);
         let deletes = matches!(request.command, FlowModCommand::Delete | FlowModCommand::DeleteStrict);
         if tables.is_empty() || (tables.len() > 1 && !deletes) || (!deletes && request.table_id == ALL_TABLES) {

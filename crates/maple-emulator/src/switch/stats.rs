@@ -114,9 +114,13 @@ impl Switch {
 
     fn description(&self) -> Desc {
         let text = |text: &str| Text::from(text);
+        let (manufacturer, hardware) = match self.options.open_vswitch {
+            true => ("Nicira, Inc.", "Open vSwitch"),
+            false => ("Maple", "emulated switch"),
+        };
         Desc {
-            manufacturer: text("Maple"),
-            hardware: text("emulated switch"),
+            manufacturer: text(manufacturer),
+            hardware: text(hardware),
             software: text(env!("CARGO_PKG_VERSION")),
             serial: text("none"),
             datapath: text(&format!("s{}", self.dpid.0)),
@@ -124,7 +128,7 @@ impl Switch {
     }
 
     fn rules_asked_for(&self, asked: FlowStatsRequest) -> Result<Vec<(u8, &Rule)>, Refusal> {
-        let matching = check::matching(self.version, &asked.matching)?;
+        let matching = check::matching(&self.abilities(), &asked.matching)?;
         let request = FlowMod {
             cookie: asked.cookie,
             cookie_mask: if self.version == Version::Of13 { asked.cookie_mask } else { 0 },

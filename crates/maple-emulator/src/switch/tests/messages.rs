@@ -177,7 +177,8 @@ fn replies_can_be_written_whatever_was_asked() {
 
 #[test]
 fn many_rules_come_in_several_replies() {
-    let mut bench = Bench::with(Version::Of13, SwitchOptions { n_tables: 1, table_size: 5_000 });
+    let mut bench =
+        Bench::with(Version::Of13, SwitchOptions { n_tables: 1, table_size: 5_000, ..SwitchOptions::default() });
     for n in 0..2_000u32 {
         let matching = Match::any().exact(Field::InPort, u128::from(n));
         bench.say(Message::FlowMod(FlowMod::new(FlowModCommand::Add, 1, matching, vec![])));

@@ -23,7 +23,7 @@ pub(super) struct Bench {
 
 impl Bench {
     pub fn new(version: Version) -> Bench {
-        Bench::with(version, SwitchOptions { n_tables: 4, table_size: 100 })
+        Bench::with(version, SwitchOptions { n_tables: 4, table_size: 100, ..SwitchOptions::default() })
     }
 
     pub fn with(version: Version, options: SwitchOptions) -> Bench {

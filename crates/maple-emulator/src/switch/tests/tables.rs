@@ -1,5 +1,7 @@
 //! Each flow-mod command, overlaps, cookies, timeouts, full tables, refused matches and instructions.
 
+use maple_wire::msg::{ReplyBody, RequestBody, StatsRequest};
+
 use super::*;
 
 const IP: &str = "eth_type=0x800";
@@ -147,7 +149,7 @@ fn the_overlap_check_compares_rules_of_one_priority() {
 #[test]
 fn a_full_table_refuses_additions_and_nothing_else() {
     for (version, error) in [(Version::Of10, "3/0"), (Version::Of13, "5/1")] {
-        let mut bench = Bench::with(version, SwitchOptions { n_tables: 1, table_size: 2 });
+        let mut bench = Bench::with(version, SwitchOptions { n_tables: 1, table_size: 2, ..SwitchOptions::default() });
         let errors = bench.run(
             "add 1 -> 1
              add 2 -> 1
@@ -249,4 +251,21 @@ fn instructions_and_actions_are_refused_by_what_is_wrong_with_them() {
 fn a_rule_for_a_packet_in_no_buffer_is_added_and_the_buffer_is_missed() {
     check(Version::Of13, "add 1 buffer=5 -> 1", "1 -> 1", &["1/8"]);
     check(Version::Of10, "add 1 buffer=5 -> 1", "1 -> 1", &["1/8"]);
+}
+
+#[test]
+fn masks_on_ports_are_refused_unless_the_switch_says_that_it_is_open_vswitch() {
+    let line = format!("add 1 {IP} ip_proto=6 tcp_dst=0x400/0xfc00 -> 1");
+    for (open_vswitch, errors) in [(false, vec!["4/8"]), (true, vec![])] {
+        let mut bench = Bench::with(Version::Of13, SwitchOptions { open_vswitch, ..SwitchOptions::default() });
+        assert_eq!(bench.run(&line), errors);
+        let request = StatsRequest::new(RequestBody::Desc);
+        let [Outgoing::Message { message: Message::StatsReply(reply), .. }] =
+            &bench.say(Message::StatsRequest(request))[..]
+        else {
+            panic!("one reply")
+        };
+        let ReplyBody::Desc(desc) = &reply.body else { panic!("{reply:?}") };
+        assert_eq!(desc.hardware == "Open vSwitch".into(), open_vswitch);
+    }
 }
