@@ -236,14 +236,22 @@ fn spawn(options: &ControllerOptions, handle: Handle, parts: Parts) -> io::Resul
         {
             tracing::warn!(shard = id.0, core = core.id, "can't stay on one core");
         }
-        let run = || Shard::new(parts, Engine::new(id, store, policy, options)).and_then(Shard::run);
-        let failure = match std::panic::catch_unwind(AssertUnwindSafe(run)) {
-            Ok(Ok(())) => return,
-            Ok(Err(error)) => format!("shard {} failed: {error}", id.0),
-            Err(_) => format!("shard {} panicked", id.0),
-        };
-        tracing::error!("{failure}; the controller stops");
-        handle.fail(failure);
+        let engine_policy = Arc::clone(&policy);
+        let mut work = Some(move || {
+            let run = || Shard::new(parts, Engine::new(id, store, engine_policy, options)).and_then(Shard::run);
+            let failure = match std::panic::catch_unwind(AssertUnwindSafe(run)) {
+                Ok(Ok(())) => return,
+                Ok(Err(error)) => format!("shard {} failed: {error}", id.0),
+                Err(_) => format!("shard {} panicked", id.0),
+            };
+            tracing::error!("{failure}; the controller stops");
+            handle.fail(failure);
+        });
+        policy.on_thread(&mut || {
+            if let Some(work) = work.take() {
+                work();
+            }
+        });
     })
 }
 

@@ -28,6 +28,12 @@ pub trait Policy: Send + Sync {
         };
         runs.iter().map(decide).collect()
     }
+
+    /// Runs `worker`, which is all that a thread does that asks this policy. Bindings to languages that keep books
+    /// about threads enter the thread there once, instead of for each batch.
+    fn on_thread(&self, worker: &mut (dyn FnMut() + Send)) {
+        worker();
+    }
 }
 
 /// What a panic says.

@@ -1,6 +1,7 @@
 //! Runs Python policies: takes the interpreter once a batch of misses, and turns what comes back into routes or errors.
 
 use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -85,7 +86,19 @@ impl Policy for PythonPolicy {
     }
 
     fn decide_batch(&self, runs: &[Run]) -> Vec<Result<Route, PolicyError>> {
-        Python::attach(|py| runs.iter().map(|run| self.decide_one(py, &run.packet(), &run.net())).collect())
+        Python::attach(|py| {
+            let decide = |run: &Run| {
+                // A panic below Python comes through it and out here again. It is that packet's error and nobody else's.
+                let decide = AssertUnwindSafe(|| self.decide_one(py, &run.packet(), &run.net()));
+                catch_unwind(decide).unwrap_or_else(|_| Err(PolicyError::Exception("the policy panicked".into())))
+            };
+            runs.iter().map(decide).collect()
+        })
+    }
+
+    /// The thread stays known to the interpreter, so that a batch has only to take the lock.
+    fn on_thread(&self, worker: &mut (dyn FnMut() + Send)) {
+        Python::attach(|py| py.detach(worker));
     }
 }
 

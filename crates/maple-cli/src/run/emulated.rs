@@ -101,7 +101,7 @@ impl Watch<'_> {
         stop: &AtomicBool,
     ) -> anyhow::Result<Option<Checker>> {
         let deadline = Instant::now() + traffic + PATIENCE;
-        while !stop.load(Ordering::SeqCst) && Instant::now() < deadline {
+        while !stop.load(Ordering::SeqCst) && self.controller.failure().is_none() && Instant::now() < deadline {
             let turn = Instant::now() + TURN;
             self.notices();
             if let Some(checker) = &mut checker {

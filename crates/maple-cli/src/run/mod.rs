@@ -91,7 +91,7 @@ pub fn with(options: RunOptions, loaded: LoadedPolicy, started: Started<'_>) -> 
             let mut lines = Lines::new();
             lines.say(&format!("listening on {}", joined(handle.addresses())));
             let mut failures = Failures::new();
-            while !stop.load(Ordering::SeqCst) {
+            while !stop.load(Ordering::SeqCst) && handle.failure().is_none() {
                 if let Ok(notice) = handle.notices().recv_timeout(TURN) {
                     lines.notice(&notice);
                 }
@@ -100,6 +100,9 @@ pub fn with(options: RunOptions, loaded: LoadedPolicy, started: Started<'_>) -> 
             summary::of_controller(&handle)
         }
     };
+    if let Some(failure) = handle.failure() {
+        bail!("{failure}");
+    }
     controller.stop();
     Ok(status)
 }
