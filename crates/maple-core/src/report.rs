@@ -133,7 +133,10 @@ impl fmt::Display for Report {
             Report::PolicyFailed { error, at } => write!(f, "policy failed on a packet at {at}: {error}"),
             Report::PolicyWrites { what } => write!(f, "not cached, as the policy writes state: {what}"),
             Report::PolicyNotAFunction { what } => write!(f, "the policy depends on untracked state: {what}"),
-            Report::Ambiguous { switch, what } => write!(f, "routes can't be told apart at switch {switch}: {what}"),
+            Report::Ambiguous { switch, what } => write!(
+                f,
+                "routes can't be told apart at switch {switch}, so their packets go through the controller: {what}"
+            ),
             Report::RuleRefused { switch, what } => write!(f, "switch {switch} refused a rule: {what}"),
             Report::RulesLost { switch, count } => write!(f, "switch {switch} lost {count} rules; sent again"),
         }

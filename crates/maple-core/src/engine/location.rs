@@ -58,3 +58,30 @@ pub(super) fn table_miss(cookie: u64) -> Rule {
     let instructions = vec![Instruction::ApplyActions(vec![Action::to_controller()])];
     Rule { priority: 0, matching: Match::any(), instructions, cookie }
 }
+
+/// What a rule that belongs to no leaf is for, in words for people.
+pub(super) fn reason(rule: &Rule) -> &'static str {
+    match (rule.priority, rule.instructions.as_slice()) {
+        (LLDP, _) => "maple: link discovery",
+        (PROBES, _) => "maple: answers of hosts that were asked whether they are still there",
+        (_, [Instruction::GotoTable(TRANSIT)]) => "maple: from another switch",
+        (_, [Instruction::GotoTable(INGRESS)]) => "maple: from a host, where it is known to be",
+        (0, _) => "maple: everything else",
+        _ => "maple: not decided yet; lower rules must not take these",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules_of_no_leaf_say_what_they_are_for() {
+        let reason = |priority, instructions| reason(&Rule { priority, instructions, ..table_miss(0) });
+        assert_eq!(reason(LLDP, to_controller()), "maple: link discovery");
+        assert!(reason(LINKS, vec![Instruction::GotoTable(TRANSIT)]).contains("another switch"));
+        assert!(reason(HOSTS, vec![Instruction::GotoTable(INGRESS)]).contains("from a host"));
+        assert!(reason(HOSTS, to_controller()).contains("not decided yet"), "a barrier may have any priority");
+        assert!(reason(0, to_controller()).contains("everything else"));
+    }
+}

@@ -3,7 +3,9 @@
 use maple_wire::{Dpid, Field};
 
 use super::leaf::{are_disjoint, leaf_of, source_lines};
+use super::location::reason;
 use super::{Engine, Selection, TableRule};
+use crate::compile::Rule;
 use crate::network::Location;
 use crate::trace::Item;
 use crate::tree::LeafId;
@@ -18,7 +20,7 @@ impl Engine {
             .installed()
             .map(|(table_id, rule)| {
                 let leaf = leaf_of(self.options.epoch, rule.cookie);
-                TableRule { table_id, rule: rule.clone(), leaf, why: self.why(dpid, leaf) }
+                TableRule { table_id, rule: rule.clone(), leaf, why: self.why(dpid, rule, leaf) }
             })
             .collect();
         rules.sort_by_key(|r| (r.table_id, std::cmp::Reverse(r.rule.priority)));
@@ -30,8 +32,8 @@ impl Engine {
         self.switches.get(&dpid).map(|switch| switch.tree.render()).unwrap_or_default()
     }
 
-    fn why(&self, dpid: Dpid, leaf: Option<LeafId>) -> String {
-        let Some(id) = leaf else { return "maple".to_owned() };
+    fn why(&self, dpid: Dpid, rule: &Rule, leaf: Option<LeafId>) -> String {
+        let Some(id) = leaf else { return reason(rule).to_owned() };
         if let Some(leaf) = self.leaves.get(&id) {
             return source_lines(&leaf.trace);
         }
