@@ -14,7 +14,7 @@ const OPENFLOW_PORT: u16 = 6653;
 
 /// A network that behaves as if one function ran on every packet.
 #[derive(Debug, Parser)]
-#[command(name = "maple", version, about, max_term_width = 100)]
+#[command(name = "maple", version, max_term_width = 100)]
 pub struct CommandLine {
     /// What to do.
     #[command(subcommand)]

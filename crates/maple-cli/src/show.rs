@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::io::Write as _;
 
-use maple_controller::control::socket::{Request, Show, ask};
+use maple_controller::control::socket::{AskError, Request, Show, ask};
 use serde_json::Value;
 
 use crate::args::{ShowArgs, ShowWhat, default_control};
@@ -18,11 +18,21 @@ pub fn main(args: ShowArgs) -> anyhow::Result<u8> {
         ShowWhat::Stats => Show::Stats,
         ShowWhat::Errors => Show::Errors,
     });
-    let answer = ask(&args.control.unwrap_or_else(default_control), &request)?;
+    let answer = ask(&args.control.unwrap_or_else(default_control), &request).map_err(hint)?;
     let text =
         if args.json { format!("{}\n", serde_json::to_string_pretty(&answer)?) } else { text(&args.what, &answer) };
     std::io::stdout().write_all(text.as_bytes())?;
     Ok(0)
+}
+
+/// Says where controllers that can't be asked may be.
+fn hint(error: AskError) -> anyhow::Error {
+    match error {
+        AskError::NotThere { .. } => anyhow::anyhow!(
+            "{error}; is `maple run` running, as the same user? (with --emulate only `--control PATH` makes a socket)"
+        ),
+        error => error.into(),
+    }
 }
 
 fn text(what: &ShowWhat, answer: &Value) -> String {

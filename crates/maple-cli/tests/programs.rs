@@ -117,3 +117,18 @@ fn wrong_command_lines_end_with_2_and_help_with_0() {
     assert_eq!(maple(&["--help"]).status.code(), Some(0));
     assert_eq!(text(&maple(&["--version"]).stdout).trim(), concat!("maple ", env!("CARGO_PKG_VERSION")));
 }
+
+#[test]
+fn options_that_would_do_nothing_are_refused() {
+    let output = maple(&["run", "builtin:flood", "--traffic", "5s"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("--traffic needs --emulate"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn a_question_to_nobody_says_where_somebody_may_be() {
+    let output = maple(&["show", "rules", "--control", "/nonexistent/maple.sock"]);
+    assert_eq!(output.status.code(), Some(1));
+    let told = text(&output.stderr);
+    assert!(told.contains("no controller at /nonexistent/maple.sock") && told.contains("--control PATH"), "{told}");
+}

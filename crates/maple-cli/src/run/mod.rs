@@ -69,6 +69,9 @@ pub fn main(args: RunArgs, loader: Option<&dyn PolicyLoader>) -> anyhow::Result<
 pub fn with(options: RunOptions, loaded: LoadedPolicy, started: Started<'_>) -> anyhow::Result<u8> {
     log_to_stderr(options.verbose);
     let stop = signal::stop_flag()?;
+    if options.emulate.is_none() && options.emulation.traffic.is_some() {
+        bail!("--traffic needs --emulate: only emulated hosts talk");
+    }
     let topology = options.emulate.as_deref().map(Topology::parse).transpose()?;
     if let Some(topology) = &topology {
         let costs = weights::of(topology, &loaded.store.snapshot());
