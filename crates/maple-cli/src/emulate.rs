@@ -9,7 +9,7 @@ use maple_emulator::traffic::TrafficOptions;
 use maple_emulator::{Emulation, EmulationOptions, Topology};
 
 use crate::args::{EmulateArgs, EmulationArgs};
-use crate::signal;
+use crate::{say, signal};
 
 /// How often it tells what happens.
 const TURN: Duration = Duration::from_secs(1);
@@ -18,14 +18,14 @@ const TURN: Duration = Duration::from_secs(1);
 pub fn main(args: EmulateArgs) -> anyhow::Result<u8> {
     let stop = signal::stop_flag()?;
     let topology = Topology::parse(&args.topology)?;
-    println!(
+    say(format_args!(
         "{}: {} switches (OpenFlow {}), {} hosts, towards {}",
         args.topology,
         topology.switches.len(),
         args.emulation.of,
         topology.hosts.len(),
         args.controller
-    );
+    ));
     let mut options = options(topology, args.controller, &args.emulation);
     options.traffic = args.emulation.traffic.map(|duration| traffic(&args.emulation, duration));
     let emulation = Emulation::start(options)?;
@@ -40,14 +40,14 @@ pub fn main(args: EmulateArgs) -> anyhow::Result<u8> {
             next = Instant::now() + TURN;
             let line = status(&stats);
             if line != last {
-                println!("{line}");
+                say(&line);
                 last = line;
             }
         }
         std::thread::sleep(Duration::from_millis(50));
     }
     let stats = emulation.stop()?;
-    println!("{}", status(&stats));
+    say(status(&stats));
     Ok(u8::from(stats.total.failed > 0))
 }
 

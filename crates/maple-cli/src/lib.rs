@@ -33,6 +33,7 @@ mod app;
 mod signal;
 
 use std::ffi::OsString;
+use std::io::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -109,6 +110,11 @@ fn finish(result: anyhow::Result<u8>) -> u8 {
             1
         }
     }
+}
+
+/// Prints a line on standard output. Whoever closed it has read enough, and what runs goes on.
+fn say(line: impl std::fmt::Display) {
+    let _ = writeln!(std::io::stdout().lock(), "{line}");
 }
 
 /// Whether somebody such as `head` has read enough of the output.

@@ -1,7 +1,7 @@
 //! The programs that people run: the Rust-only binary, and the seven example policies in Rust, on emulated networks.
 
 use std::path::PathBuf;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 /// The example binaries lie beside the directory of this test's own binary.
 fn example(name: &str) -> PathBuf {
@@ -15,7 +15,9 @@ fn run(program: PathBuf, arguments: &[&str]) -> Output {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut command = Command::new(&program);
     command.args(arguments).current_dir(root);
-    command.output().unwrap_or_else(|error| panic!("{}: {error}", program.display()))
+    command.output().unwrap_or_else(|error| {
+        panic!("{}: {error} (plain `cargo test -p maple-cli` builds the examples)", program.display())
+    })
 }
 
 fn maple(arguments: &[&str]) -> Output {
@@ -131,4 +133,15 @@ fn a_question_to_nobody_says_where_somebody_may_be() {
     assert_eq!(output.status.code(), Some(1));
     let told = text(&output.stderr);
     assert!(told.contains("no controller at /nonexistent/maple.sock") && told.contains("--control PATH"), "{told}");
+}
+
+#[test]
+fn output_that_nobody_reads_is_no_failure() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_maple"));
+    command.args(["run", "builtin:flood", "--emulate", "linear:2", "--traffic", "200ms"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+    drop(child.stdout.take());
+    let output = child.wait_with_output().expect("it ends");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert_eq!(text(&output.stderr), "");
 }

@@ -12,7 +12,7 @@ use super::progress::Lines;
 use super::{TURN, rules, summary};
 use crate::LoadedPolicy;
 use crate::args::{RunOptions, Switch};
-use crate::emulate;
+use crate::{emulate, say};
 
 /// How long traffic lasts where nothing else is said.
 const TRAFFIC: Duration = Duration::from_secs(20);
@@ -52,7 +52,7 @@ impl Emulated<'_> {
         watch.notices();
         watch.lines.finish();
         let network = emulation.snapshot()?;
-        println!("\n{}", rules::of_all(controller));
+        say(format_args!("\n{}", rules::of_all(controller)));
         summary::of_network(controller, &network, verdicts.as_ref());
         emulation.stop()?;
         let failed = verdicts.is_some_and(|v| v.wrong.count + v.lost.count > 0);

@@ -9,6 +9,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 use maple_controller::Notice;
 use maple_core::report::Report;
 
+use crate::say;
+
 /// Where `maple run` prints while it runs.
 pub struct Lines {
     status: Option<ProgressBar>,
@@ -38,7 +40,7 @@ impl Lines {
     pub fn say(&mut self, line: &str) {
         match &self.status {
             Some(bar) => bar.println(line),
-            None => println!("{line}"),
+            None => say(line),
         }
     }
 

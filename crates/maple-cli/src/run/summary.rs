@@ -4,16 +4,17 @@ use maple_controller::Handle;
 use maple_emulator::driver::Stats;
 
 use super::check::Verdicts;
+use crate::say;
 
 /// Prints what a controller without an emulated network has done; its exit status.
 pub fn of_controller(handle: &Handle) -> u8 {
     let engine = handle.stats().total.engine;
-    println!(
+    say(format_args!(
         "{} packet-ins, {} decided by the policy, {} flow-mods",
         engine.packet_ins, engine.misses, engine.flow_mods
-    );
+    ));
     if engine.policy_errors > 0 {
-        println!("the policy failed on {} packets; they were dropped", engine.policy_errors);
+        say(format_args!("the policy failed on {} packets; they were dropped", engine.policy_errors));
     }
     0
 }
@@ -23,8 +24,8 @@ pub fn of_network(handle: &Handle, network: &Stats, verdicts: Option<&Verdicts>)
     let engine = handle.stats().total.engine;
     let sent: u64 = network.hosts.iter().map(|host| host.sent).sum();
     let rules: usize = network.switches.iter().map(|switch| switch.rules).sum();
-    let line = |name: &str, value: u64| println!("  {name:<34}{value:>9}");
-    println!("summary");
+    let line = |name: &str, value: u64| say(format_args!("  {name:<34}{value:>9}"));
+    say("summary");
     line("packets sent by hosts", sent);
     if let Some(verdicts) = verdicts {
         line("  delivered as f says", verdicts.right);
@@ -45,7 +46,7 @@ pub fn of_network(handle: &Handle, network: &Stats, verdicts: Option<&Verdicts>)
     }
     for (what, tally) in verdicts.iter().flat_map(|v| [("lost", &v.lost), ("wrong", &v.wrong)]) {
         for example in &tally.examples {
-            println!("{what}: {example}");
+            say(format_args!("{what}: {example}"));
         }
     }
 }
