@@ -64,6 +64,7 @@ impl Link {
         }
     }
 
+    #[inline(never)]
     fn parse_tagged(frame: &[u8], wire_len: usize) -> Link {
         let end = HEADER_LEN + TAG_LEN;
         let tci = u16_at(frame, HEADER_LEN);

@@ -59,6 +59,7 @@ fn locate(lengths: [u8; 3], start: usize, wire_len: usize, proto: Option<u8>, fr
         fragment: fragment & (MORE | OFFSET_MASK) != 0,
         later_fragment: fragment & OFFSET_MASK != 0,
         broken_chain: false,
+        has_tcp: false,
     })
 }
 

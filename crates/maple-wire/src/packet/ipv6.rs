@@ -45,6 +45,7 @@ enum Step {
 }
 
 /// Finds the header at `start`, behind which `wire_len` bytes were on the wire, and walks the extension headers.
+#[inline(never)]
 pub(super) fn parse(frame: &[u8], start: usize, wire_len: usize) -> Option<Network> {
     let payload_len = usize::from(u16_at(frame, start + PAYLOAD_LEN)?);
     let mut kind = u8_at(frame, start + NEXT_HEADER)?;

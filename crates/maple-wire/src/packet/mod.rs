@@ -70,6 +70,8 @@ pub(crate) struct Network {
     /// IPv6: an extension header is longer than the packet, so that a switch sees addresses but nothing else; or it
     /// was not captured, so that this can't be told.
     pub(crate) broken_chain: bool,
+    /// A whole TCP header follows, and its ports are those that a switch matches.
+    has_tcp: bool,
 }
 
 /// Which network layer a packet has.
@@ -93,11 +95,12 @@ impl Network {
         fragment: false,
         later_fragment: false,
         broken_chain: false,
+        has_tcp: false,
     };
 
     /// One word, not 0: from bit 0 on the transport's start and the end (20 bits each), the header's start (6), the
     /// protocol (8), whether there is one, IPv4, IPv6, fragment, later fragment, broken
-    /// chain, and a bit that is set.
+    /// chain, TCP, and a bit that is set.
     #[inline]
     fn pack(self) -> u64 {
         u64::from(self.transport)
@@ -110,7 +113,8 @@ impl Network {
             | u64::from(self.fragment) << 57
             | u64::from(self.later_fragment) << 58
             | u64::from(self.broken_chain) << 59
-            | 1 << 60
+            | u64::from(self.has_tcp) << 60
+            | 1 << 61
     }
 
     #[inline]
@@ -129,6 +133,7 @@ impl Network {
             fragment: is_set(57),
             later_fragment: is_set(58),
             broken_chain: is_set(59),
+            has_tcp: is_set(60),
         }
     }
 
@@ -166,7 +171,7 @@ impl<'a> Packet<'a> {
     /// people want to read them, and not 0, as a switch matches them.
     #[must_use]
     pub fn literal(self) -> Packet<'a> {
-        Packet { literal: true, ..self }
+        Packet { literal: true, network: Cell::new(0), ..self }
     }
 
     /// The bytes.
@@ -281,7 +286,9 @@ impl<'a> Packet<'a> {
 
     #[inline(never)]
     fn find_network(&self) -> u64 {
-        let word = self.parse_network().pack();
+        let network = self.parse_network();
+        let has_tcp = transport::has_tcp(self, &network);
+        let word = Network { has_tcp, ..network }.pack();
         self.network.set(word);
         word
     }

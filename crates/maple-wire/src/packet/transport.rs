@@ -33,8 +33,17 @@ pub(super) const CODE: usize = 1;
 
 #[inline]
 pub(super) fn tcp(packet: &Packet, at: usize) -> Option<u128> {
-    let value = port(packet, TCP, TCP_LEN, at)?;
-    if has_zero_ports(packet) || has_data_offset(packet) { Some(value) } else { None }
+    let network = packet.network();
+    if network.has_tcp {
+        return u16_at(packet.frame, network.transport() + at).map(u128::from);
+    }
+    tcp_otherwise(packet, &network)
+}
+
+/// A port where there is no TCP header to read it from.
+#[cold]
+fn tcp_otherwise(packet: &Packet, network: &Network) -> Option<u128> {
+    (network.proto == Some(TCP) && has_zero_ports(packet, network)).then_some(0)
 }
 
 #[inline]
@@ -62,7 +71,7 @@ fn port(packet: &Packet, proto: u8, len: usize, at: usize) -> Option<u128> {
     if network.proto != Some(proto) {
         return None;
     }
-    if has_zero_ports(packet) {
+    if has_zero_ports(packet, &network) {
         return Some(0);
     }
     if has_header(&network, len) { u16_at(packet.frame, network.transport() + at).map(u128::from) } else { None }
@@ -70,17 +79,19 @@ fn port(packet: &Packet, proto: u8, len: usize, at: usize) -> Option<u128> {
 
 /// Whether switches take ports and ICMP type for 0: in every fragment, so that all of a datagram are treated alike.
 #[inline]
-fn has_zero_ports(packet: &Packet) -> bool {
-    let network = packet.network();
+fn has_zero_ports(packet: &Packet, network: &Network) -> bool {
     network.fragment && (network.later_fragment || !packet.literal)
 }
 
-/// Whether the data offset is one that a TCP header in this packet can have; switches don't take ports without.
+/// Whether a TCP header can be read whose data offset is one that it can have in this packet; switches don't take
+/// ports without.
 #[inline]
-fn has_data_offset(packet: &Packet) -> bool {
-    let network = packet.network();
+pub(super) fn has_tcp(packet: &Packet, network: &Network) -> bool {
+    if network.proto != Some(TCP) || has_zero_ports(packet, network) {
+        return false;
+    }
     let len = u8_at(packet.frame, network.transport() + TCP_DATA_OFFSET).map(|byte| usize::from(byte >> 4) * 4);
-    len.is_some_and(|len| len >= TCP_LEN && has_header(&network, len))
+    len.is_some_and(|len| len >= TCP_LEN && has_header(network, len))
 }
 
 fn icmp(packet: &Packet, proto: u8, kind: NetworkKind, at: usize) -> Option<u128> {
@@ -88,7 +99,7 @@ fn icmp(packet: &Packet, proto: u8, kind: NetworkKind, at: usize) -> Option<u128
     if network.proto != Some(proto) || network.kind != kind {
         return None;
     }
-    if has_zero_ports(packet) {
+    if has_zero_ports(packet, &network) {
         return Some(0);
     }
     if has_header(&network, ICMP_LEN) { u8_at(packet.frame, network.transport() + at).map(u128::from) } else { None }
