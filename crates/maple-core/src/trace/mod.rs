@@ -25,7 +25,7 @@ pub trait Fields {
     /// has no such field.
     fn value(&self, field: Field) -> Option<u128>;
 
-    /// Whether the field's bytes are in the frame at hand, so that [`Fields::value`] is no stand-in for them.
+    /// Whether [`Fields::value`] is no stand-in for bytes that a switch has and we were not sent.
     fn is_captured(&self, field: Field) -> bool;
 }
 
@@ -36,7 +36,8 @@ impl Fields for Packet<'_> {
     }
 
     fn is_captured(&self, field: Field) -> bool {
-        self.get(field).is_some()
+        // Where nothing was cut off, a header that breaks off does so at the switch too, which sees 0 there.
+        self.is_whole() || self.get(field).is_some()
     }
 }
 

@@ -1,6 +1,7 @@
 //! The recorder: answers are the packet's, and a trace says all that decided them.
 
 use maple_core::{Capabilities, Fields, Item, Recorder};
+use maple_wire::packet::Frame;
 use maple_wire::{Field, Packet};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -94,6 +95,19 @@ proptest! {
         let trace = recorder.finish();
         prop_assert!(trace.items.iter().all(|item| item.holds(&packet)));
     }
+}
+
+#[test]
+fn only_what_was_cut_off_on_the_way_to_us_makes_a_trace_short() {
+    let frame = Frame::ethernet([2; 6], [4; 6]).ipv4([10, 0, 0, 1], [10, 0, 0, 2]).tcp(1, 2).build();
+    let read = |packet: &Packet| {
+        let mut recorder = Recorder::new();
+        recorder.read(packet, Field::Ipv4Dst, u128::MAX, None);
+        recorder.finish().short
+    };
+    assert!(read(&Packet::with_wire_len(&frame[..20], 1, frame.len())));
+    assert!(!read(&Packet::with_wire_len(&frame[..20], 1, 20)));
+    assert!(!read(&Packet::with_wire_len(&frame, 1, frame.len())));
 }
 
 fn lower(program: &Program, packet: &Headers, capabilities: &Capabilities) -> Vec<Item> {

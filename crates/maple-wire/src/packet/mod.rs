@@ -179,6 +179,11 @@ impl<'a> Packet<'a> {
         self.frame
     }
 
+    /// Whether these are known to be all bytes that were on the wire: what is missing was never there.
+    pub fn is_whole(&self) -> bool {
+        self.wire_len <= self.frame.len()
+    }
+
     /// The port that the frame came in by.
     pub fn in_port(&self) -> u32 {
         self.in_port
