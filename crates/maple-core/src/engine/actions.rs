@@ -38,6 +38,8 @@ pub(super) fn egress(version: Version, part: &Part) -> Vec<Action> {
         .treatment
         .rewrites
         .iter()
+        // The priority goes with the tag; 1.0 would push a new tag to hold it.
+        .filter(|(field, _)| **field != Field::VlanPcp || part.treatment.rewrites.get(&Field::VlanVid) != Some(&0))
         .flat_map(|(field, value)| rewrite(version, *field, *value, part.tagged))
         .collect();
     match (part.treatment.queue, version) {
@@ -77,4 +79,26 @@ pub(super) fn to_controller() -> Vec<Instruction> {
 pub(super) fn is_to_controller(instructions: &[Instruction]) -> bool {
     let to = |action: &Action| matches!(action, Action::Output { port: PortNo::CONTROLLER, .. });
     instructions.iter().any(|i| matches!(i, Instruction::ApplyActions(actions) if actions.iter().any(to)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::route::Treatment;
+
+    #[test]
+    fn a_priority_goes_with_its_tag_in_both_versions() {
+        let rewrites = BTreeMap::from([(Field::VlanVid, 0), (Field::VlanPcp, 3)]);
+        let part = Part {
+            edges: [PortNo(1)].into(),
+            treatment: Treatment { rewrites, queue: None },
+            tagged: true,
+            ..Part::default()
+        };
+        for version in [Version::Of10, Version::Of13] {
+            assert_eq!(all(version, &part), [Action::PopVlan, Action::output(PortNo(1))]);
+        }
+    }
 }

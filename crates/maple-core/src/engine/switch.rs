@@ -131,6 +131,18 @@ impl Switch {
         self.installed.iter().flat_map(|(table, rules)| rules.iter().map(|rule| (*table, rule)))
     }
 
+    /// The leaves whose rules were on their way out, and the switches that have their other parts.
+    pub fn leavings(&self) -> impl Iterator<Item = (LeafId, &[Dpid])> {
+        let sent = self.unconfirmed.iter().filter_map(|(_, sent)| match sent {
+            Sent::Barrier(waiters) => Some(waiters),
+            Sent::FlowMod { .. } => None,
+        });
+        sent.flatten().chain(&self.waiting).filter_map(|waiter| match waiter {
+            Waiter::Left { leaf, others } => Some((*leaf, others.as_slice())),
+            Waiter::Part { .. } | Waiter::Fresh(_) => None,
+        })
+    }
+
     /// The id for the next message.
     pub fn take_xid(&mut self, first: u32) -> u32 {
         let xid = self.next_xid;

@@ -33,13 +33,13 @@ impl Engine {
     }
 
     pub(super) fn switch_down(&mut self, dpid: Dpid) {
-        if self.switches.remove(&dpid).is_none() {
-            return;
-        }
+        let Some(switch) = self.switches.remove(&dpid) else { return };
         self.dirty.remove(&dpid);
         let lost: Vec<LeafId> =
             self.leaves.iter().filter(|(_, leaf)| leaf.ingress() == dpid).map(|(id, _)| *id).collect();
         lost.into_iter().for_each(|leaf| self.withdraw(leaf));
+        // Barriers that were to tell when rules had left it will not be answered.
+        switch.leavings().for_each(|(leaf, others)| self.remove_parts(leaf, others));
         self.misses.retain(|arrived| arrived.at.switch != dpid);
         let hosts = self.lost_hosts(|at| at.switch == dpid);
         let commit = self.store.update(|state| without_switch(state, dpid));

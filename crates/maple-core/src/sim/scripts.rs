@@ -7,7 +7,7 @@ use maple_wire::packet::build::Frame;
 use maple_wire::{Dpid, Field, PortNo, Version};
 
 use super::{Delivery, Sim};
-use crate::engine::{Event, Options, Stats};
+use crate::engine::{Event, Options, Selection, Stats};
 use crate::network::{Location, Mac};
 use crate::policy::{Net, PacketHandle, Policy, PolicyError};
 use crate::report::Report;
@@ -331,6 +331,21 @@ fn a_switch_that_comes_back_empty_gets_its_rules_and_foreign_ones_are_left_alone
     assert!(!flows.iter().any(|flow| flow.priority == 8), "the stale one is gone");
     assert_eq!(send(&mut sim, at(1, 3), udp(A, B, 80)).len(), 5);
     assert_eq!(send(&mut sim, at(1, 3), udp(A, B, 80)).len(), 5);
+}
+
+#[test]
+fn no_part_stays_behind_when_its_ingress_switch_goes_before_it_says_that_its_rule_is_out() {
+    let mut sim = ring(Arc::new(shortest), 2, 1, Version::Of13);
+    send(&mut sim, at(1, 3), udp(A, B, 80));
+    let parts = |sim: &mut Sim| {
+        let flows = sim.switch(Dpid(2)).map(|switch| switch.flows.clone()).unwrap_or_default();
+        flows.iter().filter(|flow| flow.table_id == 2 && flow.priority > 0).count()
+    };
+    assert_eq!(parts(&mut sim), 1);
+    sim.tell(Event::Invalidate(Selection::All));
+    sim.tell(Event::SwitchDown { dpid: Dpid(1) });
+    sim.run();
+    assert_eq!(parts(&mut sim), 0);
 }
 
 #[test]
