@@ -1,0 +1,181 @@
+//! A case: everything that a whole-network sequence depends on, as data that can be printed and made smaller.
+
+use std::fmt;
+
+use maple_core::{Location, Mac};
+use maple_emulator::network::ControlFaults;
+use maple_emulator::time::{MILLISECOND, Time};
+use maple_emulator::topology::{HostSpec, LinkSpec, SwitchSpec, Topology, addresses};
+use maple_wire::{Dpid, PortNo, Version};
+
+use crate::packets::PacketSpec;
+use crate::program::{Change, Program};
+
+/// A whole-network sequence.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Case {
+    /// What the switches speak.
+    pub version: Version,
+    /// How many shards the controller has.
+    pub shards: u8,
+    /// Whether the controller tracks hosts.
+    pub track_hosts: bool,
+    /// How long a shard may take until it does what came in.
+    pub busy: Time,
+    /// How long a letter between shards may take.
+    pub mail: Time,
+    /// Decides everything that is left to chance while the case runs.
+    pub seed: u64,
+    /// How many switches there are; their datapath ids are 1, 2, ….
+    pub switches: u64,
+    /// Where each host is plugged in at first.
+    pub hosts: Vec<Location>,
+    /// The links.
+    pub links: Vec<Link>,
+    /// The policy.
+    pub program: Program,
+    /// What hosts send.
+    pub packets: Vec<PacketSpec>,
+    /// What happens, in order.
+    pub steps: Vec<Step>,
+    /// Whether to print all that the engines take and give.
+    pub trace: bool,
+}
+
+/// A link between two switches.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Link {
+    /// One end.
+    pub a: Location,
+    /// The other.
+    pub b: Location,
+    /// How long a frame takes.
+    pub delay: Time,
+}
+
+/// One thing that happens.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Step {
+    /// The packet of this number is sent by its host, from wherever that is.
+    Send(usize),
+    /// Time passes.
+    Wait(Time),
+    /// Something changes.
+    Do(Event),
+}
+
+/// Something that changes.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Event {
+    /// The links between two switches go down or up.
+    Link(Dpid, Dpid, bool),
+    /// The operator takes a port down or up.
+    Port(Location, bool),
+    /// A host moves to another port.
+    Move(usize, Location),
+    /// A switch loses its rules and connects anew.
+    Restart(Dpid),
+    /// A control channel is closed and stays closed.
+    Cut(Dpid),
+    /// A control channel swallows everything.
+    HalfOpen(Dpid),
+    /// A control channel works again.
+    Mend(Dpid),
+    /// A control channel gets slower.
+    Slow(Dpid, ControlFaults),
+    /// The state is written from outside.
+    Write(Change),
+    /// Everything is to be decided anew.
+    InvalidateAll,
+    /// Whatever concerns a host is to be decided anew.
+    InvalidateHost(usize),
+    /// Whatever uses a port is to be decided anew.
+    InvalidatePort(Location),
+}
+
+impl Case {
+    /// The datapath ids.
+    pub fn dpids(&self) -> Vec<Dpid> {
+        (1..=self.switches).map(Dpid).collect()
+    }
+
+    /// The network for the emulator.
+    pub fn topology(&self) -> Topology {
+        let hosts = self.hosts.iter().enumerate().map(|(at, place)| {
+            let (mac, ipv4, ipv6) = addresses(at as u32 + 1);
+            HostSpec { name: host_name(at), mac, ipv4, ipv6, switch: place.switch, port: place.port }
+        });
+        let end = |at: Location| (at.switch, at.port);
+        let links = self.links.iter().map(|link| LinkSpec {
+            a: end(link.a),
+            b: end(link.b),
+            delay: link.delay,
+            attributes: Default::default(),
+        });
+        Topology {
+            switches: self.dpids().iter().map(|d| SwitchSpec { name: format!("s{}", d.0), dpid: *d }).collect(),
+            hosts: hosts.collect(),
+            links: links.collect(),
+        }
+    }
+
+    /// Everything that can delay a message between the controller's parts and a switch, one after the other and some
+    /// more than once: how long what was decided may take to be so.
+    pub fn lag(&self) -> Time {
+        let slowest = self.steps.iter().filter_map(|step| match step {
+            Step::Do(Event::Slow(_, faults)) => Some(faults.delay + faults.jitter),
+            _ => None,
+        });
+        let control = slowest.max().unwrap_or(0) + MILLISECOND / 10;
+        4 * (control + self.busy + self.mail)
+    }
+}
+
+/// The name of a host by its number.
+pub fn host_name(at: usize) -> String {
+    format!("h{}", at + 1)
+}
+
+/// The hardware address of a host by its number.
+pub fn host_mac(at: usize) -> Mac {
+    Mac(addresses(at as u32 + 1).0)
+}
+
+/// A port of a switch.
+pub fn place(switch: u64, port: u32) -> Location {
+    Location::new(Dpid(switch), PortNo(port))
+}
+
+impl fmt::Display for Case {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let short = |at: &Location| format!("{}:{}", at.switch.0, at.port);
+        writeln!(
+            f,
+            "OpenFlow {}, {} shard(s), hosts {}tracked, busy {} ns, mail {} ns, seed {}",
+            self.version,
+            self.shards,
+            if self.track_hosts { "" } else { "not " },
+            self.busy,
+            self.mail,
+            self.seed
+        )?;
+        let hosts: Vec<String> =
+            self.hosts.iter().enumerate().map(|(at, place)| format!("{} at {}", host_name(at), short(place))).collect();
+        writeln!(f, "{} switches; {}", self.switches, hosts.join(", "))?;
+        for link in &self.links {
+            writeln!(f, "link {} - {}, {} ns", short(&link.a), short(&link.b), link.delay)?;
+        }
+        write!(f, "policy:\n{}", self.program)?;
+        for (at, step) in self.steps.iter().enumerate() {
+            match step {
+                Step::Send(packet) => writeln!(f, "step {at}: send #{packet}")?,
+                Step::Wait(span) => writeln!(f, "step {at}: wait {} µs", span / 1000)?,
+                Step::Do(event) => writeln!(f, "step {at}: {event:?}")?,
+            }
+        }
+        for (at, packet) in self.packets.iter().enumerate() {
+            writeln!(f, "packet #{at}: {packet:?}")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,426 @@
+//! Runs a case and judges what the network did with every frame.
+//!
+//! A frame may come out exactly where the oracle says for one state that the controller knew between the frame's
+//! entry and its end, or shortly before (what was decided takes a moment to be so: [`Case::lag`]). Where the state did
+//! not change meanwhile there is one such answer. Less may come out only for one of the reasons in [`Excuse`], each of
+//! which needs its evidence; they are counted. More, or twice, or elsewhere, never.
+//!
+//! When all is over and the network has come to rest, every packet is sent twice more and must come out exactly where
+//! the oracle says, with the oracle's state afterwards, and the second time without the controller where f's answer
+//! can be cached. Then the tables must hold what the engine believes, and nobody else's rule may be gone.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use maple_core::Mac;
+use maple_core::network::{Location, PortKind};
+use maple_emulator::network::{Delivery, Drop, Entry, FrameId, Origin, Outcome};
+use maple_emulator::switch::Lost;
+use maple_emulator::time::{MILLISECOND, Time};
+use maple_wire::{Dpid, Field, Version};
+
+use crate::case::{Case, Step};
+use crate::oracle::{Arrival, How, Out, Verdict, verdict};
+use crate::state::State;
+use crate::world::World;
+
+/// How long a packet may wait for rules under way, the engine's `hold`, and some more.
+const HOLD: Time = 150 * MILLISECOND;
+/// How long the network is given for one packet when nothing else happens.
+const QUIET: Time = 300 * MILLISECOND;
+
+/// How long it takes until a host that seems to be elsewhere is believed or not: the engine's `probe_timeout`, and some
+/// more.
+const MOVE: Time = 600 * MILLISECOND;
+
+/// Why less may come out than f says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Excuse {
+    /// A link or port was down when a copy came to it.
+    NetworkLost,
+    /// A switch on the way was not under control: it was just restarting, or its control channel was broken.
+    OutOfControl,
+    /// Ports or switches changed while the frame was under way.
+    TopologyChanged,
+}
+
+/// What was checked.
+#[derive(Clone, Debug, Default)]
+pub struct Tally {
+    /// Frames for which there was one answer.
+    pub exact: u64,
+    /// Frames that could be treated as before or after a change.
+    pub choice: u64,
+    /// Frames of which less came out, by why.
+    pub excused: BTreeMap<Excuse, u64>,
+    /// Frames that could not be told from others.
+    pub skipped: u64,
+    /// Packets that were sent twice at rest, and of these those that had to go without the controller.
+    pub repeated: u64,
+    pub cached: u64,
+    /// Of those that had to, how many did so at a later switch nevertheless.
+    pub shadowed: u64,
+    /// Frames that came out somewhere.
+    pub delivered: u64,
+    /// Of the frames at rest, how f's answers came about.
+    pub how: BTreeMap<How, u64>,
+    /// Installations refused because routes could not be told apart.
+    pub ambiguous: u64,
+}
+
+/// What went wrong.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    /// Which check failed.
+    pub kind: &'static str,
+    /// What happened.
+    pub text: String,
+}
+
+impl Failure {
+    fn new(kind: &'static str, text: impl Into<String>) -> Failure {
+        Failure { kind, text: text.into() }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.kind, self.text)
+    }
+}
+
+impl Tally {
+    /// The sum of two.
+    pub fn add(&mut self, other: &Tally) {
+        self.exact += other.exact;
+        self.choice += other.choice;
+        self.skipped += other.skipped;
+        self.repeated += other.repeated;
+        self.cached += other.cached;
+        self.shadowed += other.shadowed;
+        self.delivered += other.delivered;
+        self.ambiguous += other.ambiguous;
+        other.excused.iter().for_each(|(excuse, n)| *self.excused.entry(*excuse).or_default() += n);
+        other.how.iter().for_each(|(how, n)| *self.how.entry(*how).or_default() += n);
+    }
+
+    /// How many frames were excused.
+    pub fn excuses(&self) -> u64 {
+        self.excused.values().sum()
+    }
+}
+
+/// Runs the case.
+pub fn run(case: &Case) -> Result<Tally, Failure> {
+    let mut world = World::new(case);
+    let mut tally = Tally::default();
+    world.settle().map_err(|text| Failure::new("never ready", text))?;
+    world.plant_foreign_rules();
+    world.run_for(case.lag());
+    for step in &case.steps {
+        match step {
+            Step::Send(packet) => drop(world.send(*packet)),
+            Step::Wait(span) => world.run_for(*span),
+            Step::Do(event) => world.act(event),
+        }
+    }
+    world.settle().map_err(|text| Failure::new("never settles", text))?;
+    check_tables(&world)?;
+    at_rest(&mut world, &mut tally)?;
+    check_tables(&world)?;
+    check_counts(&world, &mut tally)?;
+    check_log(&world, &mut tally)?;
+    Ok(tally)
+}
+
+/// Sends every packet twice, one at a time.
+fn at_rest(world: &mut World, tally: &mut Tally) -> Result<(), Failure> {
+    for packet in 0..world.case.packets.len() {
+        let mut expected = None;
+        for round in 0..2 {
+            let before = world.state().clone();
+            let entered = world.network.log().entries().count();
+            let id = world.send(packet);
+            world.run_for(world.case.lag() + QUIET);
+            let log = world.network.log();
+            let alone = log.entries().skip(entered).filter(|e| matches!(e.origin, Origin::Port(..))).count() == 1;
+            let entry = log.entries().find(|entry| entry.id == id).expect("the log is long enough");
+            let Origin::Port(dpid, port) = entry.origin else { unreachable!("hosts send by ports") };
+            let arrival = Arrival { at: Location::new(dpid, port), frame: &entry.frame };
+            let said = verdict(world.program(), world.case.track_hosts, &before, arrival);
+            let is_up = before.ports.get(&arrival.at).is_some_and(|info| info.up);
+            if is_up {
+                same_at_rest(world, packet, round, id, arrival, &said, alone)?;
+                *tally.how.entry(said.how).or_default() += 1;
+                tally.repeated += 1;
+                if expected.as_ref() == Some(&before) && said.how == How::Pure && is_cacheable(world, arrival, &before)
+                {
+                    no_packet_in(world, packet, id, tally)?;
+                }
+                let moving = said.how == How::NotAsked("host elsewhere");
+                expected = alone.then_some(said.after);
+                if moving || !alone {
+                    world.run_for(MOVE);
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn same_at_rest(
+    world: &World,
+    packet: usize,
+    round: usize,
+    id: FrameId,
+    arrival: Arrival,
+    said: &Verdict,
+    alone: bool,
+) -> Result<(), Failure> {
+    let log = world.network.log();
+    let about = || {
+        format!(
+            "packet #{packet} at rest, time {}, at {:?}, {:?}\nsaid {}\ncame {}\n{}",
+            round + 1,
+            arrival.at,
+            said.how,
+            show(&said.out),
+            show(&log.egress(id)),
+            trail(log.of(id))
+        )
+    };
+    if log.egress(id) != said.out {
+        return Err(Failure::new("wrong at rest", about()));
+    }
+    if log.copies(id) != said.out.len() {
+        return Err(Failure::new("twice at rest", about()));
+    }
+    let (now, after) = (world.state(), &said.after);
+    let moving = said.how == How::NotAsked("host elsewhere");
+    if alone && !moving && now != after {
+        return Err(Failure::new("wrong state", format!("{}\nsaid {after:#?}\nis {now:#?}", about())));
+    }
+    Ok(())
+}
+
+/// Whether the second packet must do without the controller: the switches can match everything, the host can be
+/// known, and no two routes were mistaken for each other.
+fn is_cacheable(world: &World, arrival: Arrival, state: &State) -> bool {
+    let source = Mac::from_bits(arrival.get(Field::EthSrc).unwrap_or(0));
+    let known = !world.case.track_hosts || state.hosts.get(&source) == Some(&arrival.at);
+    let stats = world.controller.stats();
+    known && world.case.version == Version::Of13 && stats.iter().all(|s| s.ambiguous == 0 && s.refused_rules == 0)
+}
+
+/// The packet may not come to the controller again, except at a later switch: there the rules of packets from several
+/// places stand in one table, and one's question may stand above another's answer.
+fn no_packet_in(world: &World, packet: usize, id: FrameId, tally: &mut Tally) -> Result<(), Failure> {
+    let deliveries: Vec<&Delivery> = world.network.log().of(id).collect();
+    let asked = || deliveries.iter().filter(|delivery| matches!(delivery.outcome, Outcome::Controller(_)));
+    if asked().any(|delivery| delivery.path.len() == 1) {
+        let text = format!("packet #{packet} came to the controller again\n{}", trail(deliveries.into_iter()));
+        return Err(Failure::new("not cached", text));
+    }
+    *if asked().count() > 0 { &mut tally.shadowed } else { &mut tally.cached } += 1;
+    Ok(())
+}
+
+/// The tables hold what the engine believes, and the rule of somebody else.
+fn check_tables(world: &World) -> Result<(), Failure> {
+    for dpid in world.case.dpids() {
+        let (real, believed) = world.tables(dpid);
+        if real != believed {
+            let lost: Vec<_> = believed.difference(&real).collect();
+            let extra: Vec<_> = real.difference(&believed).collect();
+            let text = format!("switch {dpid}: believed and not there {lost:#?}\nthere and not believed {extra:#?}");
+            return Err(Failure::new("tables differ", text));
+        }
+        let restarted = |step: &Step| *step == Step::Do(crate::case::Event::Restart(dpid));
+        if !world.has_foreign_rule(dpid) && !world.case.steps.iter().any(restarted) {
+            return Err(Failure::new("foreign rule", format!("switch {dpid} lost a rule that is not ours")));
+        }
+    }
+    Ok(())
+}
+
+/// What must never happen, by the counters of both sides.
+fn check_counts(world: &World, tally: &mut Tally) -> Result<(), Failure> {
+    for stats in world.controller.stats() {
+        tally.ambiguous += stats.ambiguous;
+        if stats.inconsistent_runs > 0 || stats.refused_rules > 0 || stats.short_captures > 0 {
+            let reports: Vec<String> = world.controller.reports.iter().map(|(_, r)| r.to_string()).collect();
+            return Err(Failure::new("counters", format!("{stats:#?}\n{reports:#?}")));
+        }
+    }
+    for dpid in world.case.dpids() {
+        let switch = world.network.switch(dpid).expect("the switch is in the network");
+        if switch.counters().errors > 0 {
+            return Err(Failure::new("errors", format!("switch {dpid} refused {} requests", switch.counters().errors)));
+        }
+    }
+    world.torn.clone().map_or(Ok(()), |text| Err(Failure::new("ambiguous match", text)))
+}
+
+/// Judges every frame that entered.
+fn check_log(world: &World, tally: &mut Tally) -> Result<(), Failure> {
+    let log = world.network.log();
+    assert_eq!(log.forgotten, 0, "the log is too short");
+    let mut deliveries: BTreeMap<FrameId, Vec<&Delivery>> = BTreeMap::new();
+    for delivery in log.deliveries() {
+        deliveries.entry(delivery.id).or_default().push(delivery);
+    }
+    let mut bytes: BTreeMap<&[u8], u64> = BTreeMap::new();
+    log.entries().for_each(|entry| *bytes.entry(&entry.frame).or_default() += 1);
+    for entry in log.entries() {
+        let Origin::Port(dpid, port) = entry.origin else { continue };
+        if bytes[&*entry.frame] > 1 {
+            tally.skipped += 1;
+            continue;
+        }
+        let at = Location::new(dpid, port);
+        let none = Vec::new();
+        judge(world, entry, at, deliveries.get(&entry.id).unwrap_or(&none), tally)?;
+    }
+    Ok(())
+}
+
+fn judge(
+    world: &World,
+    entry: &Entry,
+    at: Location,
+    deliveries: &[&Delivery],
+    tally: &mut Tally,
+) -> Result<(), Failure> {
+    let arrival = Arrival { at, frame: &entry.frame };
+    let mut came = Out::new();
+    let mut copies = 0;
+    for delivery in deliveries {
+        if let Outcome::Egress { dpid, port, .. } = &delivery.outcome {
+            came.insert((*dpid, *port, delivery.frame.clone()));
+            copies += 1;
+        }
+    }
+    let last = deliveries.iter().map(|delivery| delivery.at).max().unwrap_or(entry.at);
+    let lag = world.case.lag();
+    let end = last + lag + if came.is_empty() { HOLD } else { 0 };
+    let begin = entry.at.saturating_sub(lag);
+    let answers: Vec<Verdict> = verdicts(world, arrival, begin, end);
+    let explain = || {
+        let said: Vec<String> = answers.iter().map(|v| format!("  {:?} {}", v.how, show(&v.out))).collect();
+        format!(
+            "frame {:?} (packet {:?}) entered at {at:?} at {} ns\nsaid one of\n{}\ncame {}\n{}",
+            entry.id,
+            world.sent.get(&entry.id),
+            entry.at,
+            said.join("\n"),
+            show(&came),
+            trail(deliveries.iter().copied())
+        )
+    };
+    tally.delivered += u64::from(!came.is_empty());
+    let outs: BTreeSet<&Out> = answers.iter().map(|answer| &answer.out).collect();
+    if outs.contains(&came) && copies == came.len() {
+        *if outs.len() == 1 { &mut tally.exact } else { &mut tally.choice } += 1;
+        return Ok(());
+    }
+    match excuse(world, arrival, &answers, &came, deliveries, (begin, end)) {
+        Some(excuse) => {
+            *tally.excused.entry(excuse).or_default() += 1;
+            Ok(())
+        }
+        None if copies > came.len() => Err(Failure::new("twice", explain())),
+        None => Err(Failure::new("wrong", explain())),
+    }
+}
+
+/// The oracle's verdicts in all states that the controller knew between two times.
+fn verdicts(world: &World, arrival: Arrival, begin: Time, end: Time) -> Vec<Verdict> {
+    let history = &world.history;
+    let until = |at: usize| history.get(at + 1).map_or(Time::MAX, |(from, _)| *from);
+    let valid = (0..history.len()).filter(|at| history[*at].0 <= end && until(*at) >= begin);
+    valid.map(|at| verdict(world.program(), world.case.track_hosts, &history[at].1, arrival)).collect()
+}
+
+/// Why less may have come out, or something else where a switch was not under control.
+fn excuse(
+    world: &World,
+    arrival: Arrival,
+    answers: &[Verdict],
+    came: &Out,
+    deliveries: &[&Delivery],
+    (begin, end): (Time, Time),
+) -> Option<Excuse> {
+    let copies = deliveries.iter().filter(|delivery| matches!(delivery.outcome, Outcome::Egress { .. })).count();
+    let less = copies == came.len() && answers.iter().any(|answer| came.is_subset(&answer.out));
+    let lost = |why: &Drop| matches!(why, Drop::LinkDown | Drop::Switch(Lost::PortDown(_)));
+    if less && deliveries.iter().any(|d| matches!(&d.outcome, Outcome::Dropped(_, why) if lost(why))) {
+        return Some(Excuse::NetworkLost);
+    }
+    let route = answers.iter().flat_map(|answer| answer.switches.iter().copied());
+    let passed = deliveries.iter().flat_map(|delivery| delivery.path.iter().map(|hop| hop.dpid));
+    let switches: BTreeSet<Dpid> = route.chain(passed).chain([arrival.at.switch]).collect();
+    let outages = switches.iter().filter_map(|dpid| world.outage(*dpid, begin, end));
+    if let Some(since) = outages.map(|outage| outage.from).min() {
+        let allowed = out_of_control(world, arrival, deliveries, (since, begin, end));
+        let wild = |dpid: Dpid| world.outage(dpid, begin, end).is_some();
+        if came.iter().all(|copy| wild(copy.0) || allowed.contains(copy)) {
+            return Some(Excuse::OutOfControl);
+        }
+    }
+    (less && topology_changed(world, begin, end)).then_some(Excuse::TopologyChanged)
+}
+
+/// What may come out of the other switches while one is not under control: its rules are what they were when that
+/// began; and what it sends to switches under control enters the network there, for all that the controller can know.
+fn out_of_control(
+    world: &World,
+    arrival: Arrival,
+    deliveries: &[&Delivery],
+    (since, begin, end): (Time, Time, Time),
+) -> Out {
+    let lag = world.case.lag();
+    let mut all: Out =
+        verdicts(world, arrival, since.saturating_sub(lag), end).into_iter().flat_map(|verdict| verdict.out).collect();
+    for hops in deliveries.iter().flat_map(|delivery| delivery.path.windows(2)) {
+        if world.outage(hops[0].dpid, begin, end).is_some() && hops[1].in_port.is_physical() {
+            let again = Arrival { at: Location::new(hops[1].dpid, hops[1].in_port), ..arrival };
+            all.extend(verdicts(world, again, begin, end).into_iter().flat_map(|verdict| verdict.out));
+        }
+    }
+    all
+}
+
+/// Whether a link or switch came or went, as the controller saw it.
+fn topology_changed(world: &World, begin: Time, end: Time) -> bool {
+    let skeleton = |state: &State| {
+        let links: Vec<_> = state
+            .ports
+            .iter()
+            .filter(|(_, info)| matches!(info.kind, PortKind::Link(_)))
+            .map(|(a, b)| (*a, *b))
+            .collect();
+        (state.switches.clone(), links)
+    };
+    let times = || world.history.windows(2).filter(|pair| (begin..=end).contains(&pair[1].0));
+    times().any(|pair| skeleton(&pair[0].1) != skeleton(&pair[1].1))
+}
+
+fn show(out: &Out) -> String {
+    let one = |(dpid, port, frame): &(Dpid, maple_wire::PortNo, Vec<u8>)| {
+        format!("{}:{port} {}", dpid.0, frame.iter().map(|byte| format!("{byte:02x}")).collect::<String>())
+    };
+    if out.is_empty() { "nothing".to_owned() } else { out.iter().map(one).collect::<Vec<_>>().join(", ") }
+}
+
+/// What became of a frame, one line a copy.
+fn trail<'a>(deliveries: impl Iterator<Item = &'a Delivery>) -> String {
+    let hop = |hop: &maple_emulator::network::Hop| {
+        let steps: Vec<String> = hop.steps.iter().map(|step| format!("{step:?}")).collect();
+        format!("{}[in {} {} out {:?}]", hop.dpid.0, hop.in_port, steps.join(" "), hop.out_port)
+    };
+    let line = |d: &Delivery| {
+        let path: Vec<String> = d.path.iter().map(hop).collect();
+        format!("  {} ns {:?} by {}", d.at, d.outcome, path.join(" "))
+    };
+    deliveries.map(line).collect::<Vec<_>>().join("\n")
+}

@@ -1,0 +1,86 @@
+//! Whole networks deliver exactly what f says: random policies × random packets × random events.
+//!
+//! Each case is one seed: a random topology, policy, set of packets and sequence of events. The emulated network runs
+//! it against the product's sessions, discovery and engines, over real OpenFlow bytes, in one thread and in simulated
+//! time, so a seed always gives the same run. [`check`] says what is demanded. A case that fails is made smaller and
+//! printed with its seed.
+//!
+//! * `MAPLE_SEEDS=3,17 cargo test -p maple-controller --test contract` runs these seeds again.
+//! * `MAPLE_TRACE=1` prints all that the engines take and give in the smallest failing case.
+//! * `MAPLE_CASES=5000` runs the seeds below 5000, instead of a fixed set and some new ones.
+
+mod case;
+mod generate;
+mod packets;
+mod program;
+
+mod oracle;
+mod paths;
+mod routes;
+mod state;
+
+mod controller;
+mod policy;
+mod world;
+
+mod check;
+mod shrink;
+
+use check::Tally;
+use generate::Flavour;
+
+/// How many seeds each test runs, always the same ones, unless told otherwise.
+const CASES: u64 = 300;
+/// How many seeds it runs besides that are new each time.
+const FRESH: u64 = 100;
+
+#[test]
+fn networks_obey_policies_while_the_state_changes() {
+    let tally = run_all(Flavour::Soft);
+    assert_eq!(tally.excuses(), 0, "nothing may be lost while only state changes: {tally:?}");
+    assert!(tally.exact > 10 * tally.choice, "most frames must have one answer: {tally:?}");
+}
+
+#[test]
+fn networks_obey_policies_while_links_hosts_and_switches_come_and_go() {
+    let tally = run_all(Flavour::Hard);
+    assert!(tally.exact > 3 * tally.choice, "most frames must have one answer: {tally:?}");
+    assert!(tally.exact > 30 * tally.excuses(), "too many excuses to prove anything: {tally:?}");
+}
+
+/// Runs the seeds of a test; shrinks and prints the first that fails.
+fn run_all(flavour: Flavour) -> Tally {
+    let seeds = seeds();
+    println!("{flavour:?}: {} seeds, the last ones {:?}", seeds.len(), &seeds[seeds.len().saturating_sub(3)..]);
+    let mut total = Tally::default();
+    for seed in seeds {
+        let case = generate::case(seed, flavour);
+        match shrink::run(&case) {
+            Ok(tally) => total.add(&tally),
+            Err(failure) => {
+                let (mut small, failure) = shrink::shrink(&case, failure);
+                if std::env::var_os("MAPLE_TRACE").is_some() {
+                    small.trace = true;
+                    drop(shrink::run(&small));
+                }
+                panic!("{flavour:?}, MAPLE_SEEDS={seed}\n{small}\n{failure}");
+            }
+        }
+    }
+    println!("{total:?}");
+    total
+}
+
+/// The seeds that the environment asks for, else the usual ones.
+fn seeds() -> Vec<u64> {
+    let number = |text: &str| text.trim().parse().unwrap_or_else(|_| panic!("{text:?} is not a number"));
+    if let Ok(list) = std::env::var("MAPLE_SEEDS") {
+        return list.split(',').map(number).collect();
+    }
+    if let Ok(count) = std::env::var("MAPLE_CASES") {
+        return (0..number(&count)).collect();
+    }
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let fresh = since.map_or(CASES, |since| since.as_nanos() as u64 / 1000);
+    (0..CASES).chain(fresh..fresh + FRESH).collect()
+}

@@ -1,0 +1,312 @@
+//! What must come out: programs run on a raw frame and a plain state, without any of Maple's machinery.
+//!
+//! This is the contract written down a second time. It shares the field extraction and the rewriting of frames with
+//! `maple-wire` and nothing with `maple-core` but its plain values.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use maple_core::network::{Location, PortKind};
+use maple_core::{Mac, Value};
+use maple_wire::packet::rewrite;
+use maple_wire::{Constraint, Dpid, Field, Packet, PortNo};
+
+use crate::paths;
+use crate::program::{Answer, Change, Operand, Program, Question, Subject, TABLES, Who, int};
+use crate::routes::{Branch, resolve};
+use crate::state::State;
+
+/// The Ethernet type of LLDP, which is discovery's.
+const LLDP: u128 = 0x88cc;
+/// The address that the controller's host probes come from; what is sent to it is no policy's.
+const PROBE_MAC: u128 = 0x026d_6170_6c65;
+
+/// What leaves the network: switch, port and bytes of each copy.
+pub type Out = BTreeSet<(Dpid, PortNo, Vec<u8>)>;
+
+/// What f says to one packet in one state.
+#[derive(Clone, Debug)]
+pub struct Verdict {
+    /// What must leave the network.
+    pub out: Out,
+    /// The state afterwards.
+    pub after: State,
+    /// How the answer came about.
+    pub how: How,
+    /// The switches on the route.
+    pub switches: BTreeSet<Dpid>,
+}
+
+/// How an answer came about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum How {
+    /// The packet is not for f: the reason.
+    NotAsked(&'static str),
+    /// f failed: the reason.
+    Failed(&'static str),
+    /// f answered, and changed the state.
+    Wrote,
+    /// f answered, and would answer the next such packet alike.
+    Pure,
+}
+
+/// A frame that enters the network.
+#[derive(Clone, Copy, Debug)]
+pub struct Arrival<'a> {
+    /// Where.
+    pub at: Location,
+    /// Its bytes.
+    pub frame: &'a [u8],
+}
+
+impl Arrival<'_> {
+    /// A field's value; `None` where the packet lacks it.
+    pub fn get(&self, field: Field) -> Option<u128> {
+        match field {
+            Field::InPort => Some(u128::from(self.at.port.0)),
+            field => Packet::with_wire_len(self.frame, self.at.port.0, self.frame.len()).switch_value(field),
+        }
+    }
+
+    fn mac(&self, field: Field) -> Mac {
+        Mac::from_bits(self.get(field).unwrap_or(0))
+    }
+}
+
+/// What the policy `program` says to a packet in `state`.
+pub fn verdict(program: &Program, track_hosts: bool, state: &State, arrival: Arrival) -> Verdict {
+    let mut after = state.clone();
+    let nothing = |after, how| Verdict { out: Out::new(), after, how, switches: BTreeSet::new() };
+    if let Err(reason) = admit(&mut after, track_hosts, arrival) {
+        return nothing(after, How::NotAsked(reason));
+    }
+    let learned = after.clone();
+    let mut run = Run { state: after, arrival, track_hosts, wrote: false, failed: None };
+    let branches = run.decide(program);
+    let resolved = resolve(&branches, &run.state, arrival);
+    let failed = run.failed.or(resolved.as_ref().err().copied());
+    let (resolved, failed) = match (resolved, failed) {
+        (Ok(resolved), None) => (resolved, None),
+        (_, failed) => (BTreeMap::new(), failed),
+    };
+    if let Some(reason) = failed {
+        return nothing(learned, How::Failed(reason));
+    }
+    let how = if run.wrote { How::Wrote } else { How::Pure };
+    let mut out = Out::new();
+    for (dpid, exits) in &resolved {
+        for port in exits.ports.iter().filter(|port| Location::new(*dpid, **port) != arrival.at) {
+            out.insert((*dpid, *port, rewritten(arrival.frame, &exits.rewrites)));
+        }
+    }
+    Verdict { out, after: run.state, how, switches: resolved.into_keys().collect() }
+}
+
+/// Whether the packet is f's to decide; learns where its host is.
+fn admit(state: &mut State, track_hosts: bool, arrival: Arrival) -> Result<(), &'static str> {
+    if arrival.get(Field::EthType) == Some(LLDP) {
+        return Err("LLDP");
+    }
+    match state.kind(arrival.at) {
+        None => return Err("no such port"),
+        Some(PortKind::New) => return Err("new port"),
+        Some(PortKind::Link(_)) => return Err("link port"),
+        Some(PortKind::Edge) => {}
+    }
+    if !track_hosts {
+        return Ok(());
+    }
+    let source = arrival.mac(Field::EthSrc);
+    if source.is_host() {
+        match state.hosts.get(&source).copied() {
+            Some(place) if place == arrival.at => {}
+            Some(place) if state.edge_ports().contains(&place) => return Err("host elsewhere"),
+            _ => {
+                state.hosts.insert(source, arrival.at);
+            }
+        }
+    }
+    if arrival.get(Field::EthDst) == Some(PROBE_MAC) { Err("probe answer") } else { Ok(()) }
+}
+
+/// The frame with fields rewritten.
+fn rewritten(frame: &[u8], rewrites: &BTreeMap<Field, u128>) -> Vec<u8> {
+    let mut frame = frame.to_vec();
+    let tagged = Packet::new(&frame, 0).switch_value(Field::VlanPcp).is_some();
+    for (field, value) in rewrites.iter().filter(|(field, _)| **field != Field::VlanVid) {
+        // A header that is cut off can't be changed; the packet goes on as it is.
+        let _ = rewrite::set_field(&mut frame, &Constraint::exact(*field, *value));
+    }
+    match rewrites.get(&Field::VlanVid) {
+        Some(0) if tagged => drop(rewrite::pop_vlan(&mut frame)),
+        Some(0) | None => {}
+        Some(vid) => {
+            if !tagged {
+                let _ = rewrite::push_vlan(&mut frame, 0x8100);
+            }
+            let _ = rewrite::set_field(&mut frame, &Constraint::exact(Field::VlanVid, 0x1000 | vid));
+        }
+    }
+    frame
+}
+
+/// One run of a program.
+struct Run<'a> {
+    state: State,
+    arrival: Arrival<'a>,
+    track_hosts: bool,
+    wrote: bool,
+    failed: Option<&'static str>,
+}
+
+impl Run<'_> {
+    fn decide(&mut self, program: &Program) -> Vec<Branch> {
+        match program {
+            Program::Answer(answer) => self.answer(answer),
+            Program::Ask { question, yes, no } => {
+                let next = if self.ask(question) { yes } else { no };
+                self.decide(next)
+            }
+            Program::Switch { subject, arms, other } => {
+                let value = self.learn(*subject);
+                let next = arms.iter().find(|(wanted, _)| *wanted == value).map_or(&**other, |(_, arm)| arm);
+                self.decide(next)
+            }
+            Program::Write { change, then } => {
+                self.write(change);
+                self.decide(then)
+            }
+        }
+    }
+
+    fn ask(&mut self, question: &Question) -> bool {
+        match question {
+            Question::Equals { field, value, mask } => {
+                self.arrival.get(*field).is_some_and(|v| v & mask == value & mask)
+            }
+            Question::InRange { field, lo, hi } => self.arrival.get(*field).is_some_and(|v| *lo <= v && v <= *hi),
+            Question::Present(field) => self.arrival.get(*field).is_some(),
+            Question::Located(who) => self.locate(*who).is_some(),
+            Question::LocatedAt(who, dpid) => self.locate(*who).is_some_and(|at| at.switch == *dpid),
+            Question::TableIs { table, key, value } => self.lookup(table, key).as_ref() == Some(value),
+            Question::Contains { table, key } => self.lookup(table, key).is_some(),
+            Question::AnyEntry { table, value } => {
+                self.state.tables.iter().any(|((name, _), v)| name == table && v == value)
+            }
+            Question::VarIs { name, value } => self.state.vars.get(name) == Some(value),
+            Question::Linked(a, b) => self.state.links_of(*a).iter().any(|(_, far)| far.switch == *b),
+        }
+    }
+
+    fn learn(&mut self, subject: Subject) -> Option<u128> {
+        let state = &self.state;
+        match subject {
+            Subject::Field { field, mask } => self.arrival.get(field).map(|value| value & mask),
+            Subject::Ingress => Some(u128::from(self.arrival.at.switch.0)),
+            Subject::TableLen(table) => Some(state.tables.keys().filter(|(name, _)| *name == table).count() as u128),
+            Subject::HostCount => Some(state.hosts.len() as u128),
+            Subject::EdgePortCount(dpid) => {
+                Some(state.edge_ports().iter().filter(|at| at.switch == dpid).count() as u128)
+            }
+            Subject::SwitchCount => Some(state.switches.len() as u128),
+        }
+    }
+
+    fn locate(&mut self, who: Who) -> Option<Location> {
+        if !self.track_hosts {
+            self.failed.get_or_insert("hosts are not tracked");
+            return None;
+        }
+        let mac = match who {
+            Who::Source => self.arrival.mac(Field::EthSrc),
+            Who::Destination => self.arrival.mac(Field::EthDst),
+            Who::Host(mac) => mac,
+        };
+        self.state.hosts.get(&mac).copied()
+    }
+
+    fn lookup(&self, table: &str, key: &Operand) -> Option<Value> {
+        let table = TABLES.into_iter().find(|name| *name == table)?;
+        self.state.tables.get(&(table, self.value(key))).cloned()
+    }
+
+    fn value(&self, operand: &Operand) -> Value {
+        match operand {
+            Operand::Constant(value) => value.clone(),
+            Operand::Field(field) => self.arrival.get(*field).map_or(Value::None, int),
+        }
+    }
+
+    fn write(&mut self, change: &Change) {
+        self.wrote = true;
+        let arrival = self.arrival;
+        apply(change, &mut self.state, &|field| arrival.get(field));
+    }
+
+    fn answer(&mut self, answer: &Answer) -> Vec<Branch> {
+        let here = self.arrival.at.switch;
+        match answer {
+            Answer::Drop => Vec::new(),
+            Answer::Flood => vec![Branch::along(paths::flood(&self.state, here))],
+            Answer::To(ports) => vec![Branch::along(ports.iter().map(|port| (here, *port)))],
+            Answer::ToStored { table, key, otherwise } => match self.lookup(table, key) {
+                Some(Value::Int(port)) => vec![Branch::along([(here, PortNo(port as u32))])],
+                _ => self.answer(otherwise),
+            },
+            Answer::Path { to, weighted, otherwise } => match (self.locate(Who::Source), self.locate(*to)) {
+                (Some(from), Some(to)) => self.path(from.switch, to, *weighted),
+                _ => self.answer(otherwise),
+            },
+            Answer::PathFromHere { to, weighted, otherwise } => match self.locate(*to) {
+                Some(to) => self.path(here, to, *weighted),
+                None => self.answer(otherwise),
+            },
+            Answer::Hops(hops) => vec![Branch::along(hops.iter().copied())],
+            Answer::Union(routes) => routes.iter().flat_map(|route| self.answer(route)).collect(),
+            Answer::Set { field, value, route } => {
+                let mut branches = self.answer(route);
+                branches.iter_mut().for_each(|branch| {
+                    branch.rewrites.insert(*field, *value);
+                });
+                branches
+            }
+        }
+    }
+
+    fn path(&self, from: Dpid, to: Location, weighted: bool) -> Vec<Branch> {
+        let hops = paths::best(&self.state, from, to.switch, weighted);
+        hops.map(|hops| Branch::along(hops.into_iter().chain([(to.switch, to.port)]))).into_iter().collect()
+    }
+}
+
+/// Makes a change to a state, with the fields of the packet that it is made for.
+pub fn apply(change: &Change, state: &mut State, get: &dyn Fn(Field) -> Option<u128>) {
+    let value = |operand: &Operand| match operand {
+        Operand::Constant(value) => value.clone(),
+        Operand::Field(field) => get(*field).map_or(Value::None, int),
+    };
+    match change {
+        Change::Put { table, key, value: new } => {
+            state.tables.insert((table, value(key)), value(new));
+        }
+        Change::Take { table, key } => {
+            state.tables.remove(&(*table, value(key)));
+        }
+        Change::Set { name, value: new } => {
+            state.vars.insert(name, value(new));
+        }
+        Change::Count { name } => {
+            let next = match state.vars.get(name) {
+                Some(Value::Int(n)) => n + 1,
+                _ => 1,
+            };
+            state.vars.insert(name, Value::Int(next));
+        }
+        Change::Cost { from, to, cost: 1 } => {
+            state.costs.remove(&(*from, *to));
+        }
+        Change::Cost { from, to, cost } => {
+            state.costs.insert((*from, *to), *cost);
+        }
+        Change::Invalidate { .. } => {}
+    }
+}

@@ -1,0 +1,128 @@
+//! Programs run through Maple's API, as a user's policy would be.
+
+use maple_core::engine::Selection;
+use maple_core::network::{LinkName, Location};
+use maple_core::policy::{Net, PacketHandle, Policy, PolicyError};
+use maple_core::{Hop, Mac, Route, Value};
+use maple_wire::{Constraint, PortNo};
+
+use crate::program::{Answer, Change, Operand, Program, Question, Subject, WEIGHT, Who, int};
+
+/// A program as Maple's policy.
+pub struct Programmed(pub Program);
+
+impl Policy for Programmed {
+    fn decide(&self, pkt: &PacketHandle, net: &Net) -> Result<Route, PolicyError> {
+        let mut at = &self.0;
+        loop {
+            at = match at {
+                Program::Answer(route) => return Ok(answer(route, pkt, net)),
+                Program::Ask { question, yes, no } => {
+                    if ask(question, pkt, net) {
+                        yes
+                    } else {
+                        no
+                    }
+                }
+                Program::Switch { subject, arms, other } => {
+                    let value = learn(*subject, pkt, net);
+                    arms.iter().find(|(wanted, _)| *wanted == value).map_or(&**other, |(_, arm)| arm)
+                }
+                Program::Write { change, then } => {
+                    write(change, pkt, net);
+                    then
+                }
+            }
+        }
+    }
+}
+
+fn ask(question: &Question, pkt: &PacketHandle, net: &Net) -> bool {
+    match question {
+        Question::Equals { field, value, mask } => pkt.equals(*field, *value, *mask, None),
+        Question::InRange { field, lo, hi } => pkt.in_range(*field, *lo, *hi, None),
+        Question::Present(field) => pkt.present(*field, None),
+        Question::Located(who) => net.locate(mac(*who, pkt)).is_some(),
+        Question::LocatedAt(who, dpid) => net.locate(mac(*who, pkt)).is_some_and(|at| at.switch == *dpid),
+        Question::TableIs { table, key, value } => net.get(table, &operand(key, pkt)).as_ref() == Some(value),
+        Question::Contains { table, key } => net.contains(table, &operand(key, pkt)),
+        Question::AnyEntry { table, value } => net.entries(table).iter().any(|(_, v)| v == value),
+        Question::VarIs { name, value } => net.var(name).as_ref() == Some(value),
+        Question::Linked(a, b) => {
+            let ends = [(*a, *b), (*b, *a)];
+            net.links().iter().any(|(x, y)| ends.contains(&(x.switch, y.switch)))
+        }
+    }
+}
+
+fn learn(subject: Subject, pkt: &PacketHandle, net: &Net) -> Option<u128> {
+    match subject {
+        Subject::Field { field, mask } => pkt.read(field, mask, None),
+        Subject::Ingress => Some(u128::from(pkt.switch().0)),
+        Subject::TableLen(table) => Some(net.len(table) as u128),
+        Subject::HostCount => Some(net.hosts().len() as u128),
+        Subject::EdgePortCount(dpid) => Some(net.edge_ports(dpid).len() as u128),
+        Subject::SwitchCount => Some(net.switches().len() as u128),
+    }
+}
+
+fn mac(who: Who, pkt: &PacketHandle) -> Mac {
+    match who {
+        Who::Source => pkt.eth_src(),
+        Who::Destination => pkt.eth_dst(),
+        Who::Host(mac) => mac,
+    }
+}
+
+fn operand(operand: &Operand, pkt: &PacketHandle) -> Value {
+    match operand {
+        Operand::Constant(value) => value.clone(),
+        Operand::Field(field) => pkt.get(*field).map_or(Value::None, int),
+    }
+}
+
+fn write(change: &Change, pkt: &PacketHandle, net: &Net) {
+    match change {
+        Change::Put { table, key, value } => net.set(table, operand(key, pkt), operand(value, pkt)),
+        Change::Take { table, key } => net.delete(table, operand(key, pkt)),
+        Change::Set { name, value } => net.set_var(name, operand(value, pkt)),
+        Change::Count { name } => {
+            let next = match net.var(name) {
+                Some(Value::Int(n)) => n + 1,
+                _ => 1,
+            };
+            net.set_var(name, Value::Int(next));
+        }
+        Change::Cost { from, to, cost } => net.set_cost(WEIGHT, LinkName::Switches(*from, *to), *cost),
+        Change::Invalidate { field, value } => {
+            net.invalidate(Selection::Fields(vec![Constraint::exact(*field, *value)]));
+        }
+    }
+}
+
+fn answer(answer: &Answer, pkt: &PacketHandle, net: &Net) -> Route {
+    match answer {
+        Answer::Drop => Route::drop(),
+        Answer::Flood => net.flood(),
+        Answer::To(ports) => Route::to(ports.iter().copied()),
+        Answer::ToStored { table, key, otherwise } => match net.get(table, &operand(key, pkt)) {
+            Some(Value::Int(port)) => Route::to([PortNo(port as u32)]),
+            _ => self::answer(otherwise, pkt, net),
+        },
+        Answer::Path { to, weighted, otherwise } => match (net.locate(pkt.eth_src()), net.locate(mac(*to, pkt))) {
+            (Some(from), Some(to)) => path(from, to, *weighted, net),
+            _ => self::answer(otherwise, pkt, net),
+        },
+        Answer::PathFromHere { to, weighted, otherwise } => match net.locate(mac(*to, pkt)) {
+            Some(to) => path(Location::new(pkt.switch(), PortNo(0)), to, *weighted, net),
+            None => self::answer(otherwise, pkt, net),
+        },
+        Answer::Hops(hops) => Route::hops(hops.iter().map(|(dpid, port)| Hop::new(*dpid, *port))),
+        Answer::Union(routes) => Route::union(routes.iter().map(|route| self::answer(route, pkt, net))),
+        Answer::Set { field, value, route } => self::answer(route, pkt, net).set(*field, *value),
+    }
+}
+
+fn path(from: Location, to: Location, weighted: bool, net: &Net) -> Route {
+    if weighted { net.path(from, to, WEIGHT) } else { net.shortest_path(from, to) }
+}

@@ -1,0 +1,198 @@
+//! Random policies as data: a decision tree over the packet and the state, with routes at its leaves.
+//!
+//! A [`Program`] says nothing of how it is run. [`crate::policy`] runs it through Maple's handles, [`crate::oracle`]
+//! on a raw frame and a plain model of the state; the two share this file and the vocabulary of fields and values.
+
+use std::fmt;
+
+use maple_core::{Mac, Value};
+use maple_wire::{Dpid, Field, PortNo};
+
+/// The tables that programs and events use.
+pub const TABLES: [&str; 2] = ["t0", "t1"];
+/// The variables that programs and events use.
+pub const VARS: [&str; 2] = ["v0", "v1"];
+/// The link attribute that programs weigh paths by.
+pub const WEIGHT: &str = "w";
+
+/// A policy.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Program {
+    /// Ends the run.
+    Answer(Answer),
+    /// Asks a yes/no question.
+    Ask { question: Question, yes: Box<Program>, no: Box<Program> },
+    /// Learns a value and goes on by it.
+    Switch { subject: Subject, arms: Vec<(Option<u128>, Program)>, other: Box<Program> },
+    /// Changes the state and goes on.
+    Write { change: Change, then: Box<Program> },
+}
+
+/// A yes/no question.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Question {
+    /// Whether the packet has the field with this value under the mask.
+    Equals { field: Field, value: u128, mask: u128 },
+    /// Whether the packet has the field, between these values.
+    InRange { field: Field, lo: u128, hi: u128 },
+    /// Whether the packet has the field.
+    Present(Field),
+    /// Whether it is known where a host is.
+    Located(Who),
+    /// Whether a host is at this switch.
+    LocatedAt(Who, Dpid),
+    /// Whether a table has this value at a key.
+    TableIs { table: &'static str, key: Operand, value: Value },
+    /// Whether a table has a key.
+    Contains { table: &'static str, key: Operand },
+    /// Whether a table has any entry with this value.
+    AnyEntry { table: &'static str, value: Value },
+    /// Whether a variable has this value.
+    VarIs { name: &'static str, value: Value },
+    /// Whether these switches are linked.
+    Linked(Dpid, Dpid),
+}
+
+/// Something with a value.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Subject {
+    /// A field under a mask; `None` where it is absent.
+    Field { field: Field, mask: u128 },
+    /// The switch where the packet entered.
+    Ingress,
+    /// How many keys a table has.
+    TableLen(&'static str),
+    /// How many hosts are known.
+    HostCount,
+    /// How many edge ports of a switch are up.
+    EdgePortCount(Dpid),
+    /// How many switches there are.
+    SwitchCount,
+}
+
+/// A host, as seen from a packet.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Who {
+    /// The one that the packet says it is from.
+    Source,
+    /// The one that it is for.
+    Destination,
+    /// This one.
+    Host(Mac),
+}
+
+/// A key or value that programs compute.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Operand {
+    /// Always the same.
+    Constant(Value),
+    /// A field's value as an integer, or nothing where the packet lacks it.
+    Field(Field),
+}
+
+/// One change of the state.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Change {
+    /// Puts a value at a key.
+    Put { table: &'static str, key: Operand, value: Operand },
+    /// Takes a key away.
+    Take { table: &'static str, key: Operand },
+    /// Sets a variable.
+    Set { name: &'static str, value: Operand },
+    /// Adds one to a variable that holds an integer; makes any other 1.
+    Count { name: &'static str },
+    /// Sets what the links from one switch to another cost.
+    Cost { from: Dpid, to: Dpid, cost: u64 },
+    /// Withdraws what is known of packets with this value of a field.
+    Invalidate { field: Field, value: u128 },
+}
+
+/// Where the packet goes.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Answer {
+    /// Nowhere.
+    Drop,
+    /// Everywhere.
+    Flood,
+    /// Out of these ports of the ingress switch.
+    To(Vec<PortNo>),
+    /// Out of the port that a table holds for a key, else as said.
+    ToStored { table: &'static str, key: Operand, otherwise: Box<Answer> },
+    /// To a host, by hop count or by weight, from the source's place; as said if either is not known.
+    Path { to: Who, weighted: bool, otherwise: Box<Answer> },
+    /// To a host, from the switch where the packet entered; as said if it is not known where that host is.
+    PathFromHere { to: Who, weighted: bool, otherwise: Box<Answer> },
+    /// Along these hops.
+    Hops(Vec<(Dpid, PortNo)>),
+    /// Along all of these.
+    Union(Vec<Answer>),
+    /// With a field rewritten.
+    Set { field: Field, value: u128, route: Box<Answer> },
+}
+
+impl Program {
+    /// Its parts, for shrinking.
+    pub fn children(&self) -> Vec<&Program> {
+        match self {
+            Program::Answer(_) => Vec::new(),
+            Program::Ask { yes, no, .. } => vec![yes, no],
+            Program::Switch { arms, other, .. } => arms.iter().map(|(_, arm)| arm).chain([&**other]).collect(),
+            Program::Write { then, .. } => vec![then],
+        }
+    }
+
+    /// The same program with its `at`-th part replaced.
+    pub fn with_child(&self, at: usize, child: Program) -> Program {
+        let mut whole = self.clone();
+        match &mut whole {
+            Program::Answer(_) => {}
+            Program::Ask { yes, no, .. } => **if at == 0 { yes } else { no } = child,
+            Program::Switch { arms, other, .. } => match arms.get_mut(at) {
+                Some((_, arm)) => *arm = child,
+                None => **other = child,
+            },
+            Program::Write { then, .. } => **then = child,
+        }
+        whole
+    }
+
+    fn write(&self, f: &mut fmt::Formatter<'_>, depth: usize) -> fmt::Result {
+        let pad = "    ".repeat(depth);
+        match self {
+            Program::Answer(answer) => writeln!(f, "{pad}return {answer:?}"),
+            Program::Ask { question, yes, no } => {
+                writeln!(f, "{pad}if {question:?}:")?;
+                yes.write(f, depth + 1)?;
+                writeln!(f, "{pad}else:")?;
+                no.write(f, depth + 1)
+            }
+            Program::Switch { subject, arms, other } => {
+                writeln!(f, "{pad}match {subject:?}:")?;
+                for (value, arm) in arms {
+                    match value {
+                        Some(value) => writeln!(f, "{pad}  {value:#x}:")?,
+                        None => writeln!(f, "{pad}  absent:")?,
+                    }
+                    arm.write(f, depth + 1)?;
+                }
+                writeln!(f, "{pad}  else:")?;
+                other.write(f, depth + 1)
+            }
+            Program::Write { change, then } => {
+                writeln!(f, "{pad}{change:?}")?;
+                then.write(f, depth)
+            }
+        }
+    }
+}
+
+impl fmt::Display for Program {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.write(f, 1)
+    }
+}
+
+/// An integer as tables and variables hold it.
+pub fn int(value: u128) -> Value {
+    Value::Int(value as i128)
+}

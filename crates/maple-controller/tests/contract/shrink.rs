@@ -1,0 +1,144 @@
+//! Makes a failing case smaller while it fails in the same way.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use maple_wire::Version;
+
+use crate::case::{Case, Step};
+use crate::check::{self, Failure, Tally};
+use crate::program::{Answer, Program};
+
+/// How many runs shrinking may take.
+const BUDGET: usize = 600;
+
+/// Runs a case; a panic is a failure too.
+pub fn run(case: &Case) -> Result<Tally, Failure> {
+    catch_unwind(AssertUnwindSafe(|| check::run(case))).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().cloned();
+        let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+        Err(Failure { kind: "panic", text: text.unwrap_or_default() })
+    })
+}
+
+/// The smallest case found that fails as this one does, and how.
+pub fn shrink(case: &Case, failure: Failure) -> (Case, Failure) {
+    let (mut best, mut failure, mut left) = (case.clone(), failure, BUDGET);
+    loop {
+        let smaller = candidates(&best).into_iter().find_map(|candidate| {
+            left = left.checked_sub(1)?;
+            run(&candidate).err().filter(|f| f.kind == failure.kind).map(|f| (candidate, f))
+        });
+        match smaller {
+            Some((case, how)) => (best, failure) = (case, how),
+            None => return (best, failure),
+        }
+    }
+}
+
+/// Cases with something taken away, the boldest first.
+fn candidates(case: &Case) -> Vec<Case> {
+    let mut all = Vec::new();
+    let mut chunk = case.steps.len();
+    while chunk > 0 {
+        for start in (0..case.steps.len()).step_by(chunk) {
+            let mut smaller = case.clone();
+            smaller.steps.drain(start..(start + chunk).min(case.steps.len()));
+            all.push(smaller);
+        }
+        chunk /= 2;
+    }
+    all.extend((0..case.packets.len()).map(|packet| without_packet(case, packet)));
+    all.extend(programs(&case.program).into_iter().map(|program| Case { program, ..case.clone() }));
+    all.extend(without_links(case));
+    all.extend(plainer(case));
+    all
+}
+
+fn without_packet(case: &Case, packet: usize) -> Case {
+    let mut smaller = case.clone();
+    smaller.packets.remove(packet);
+    smaller.steps.retain_mut(|step| match step {
+        Step::Send(sent) if *sent == packet => false,
+        Step::Send(sent) => {
+            *sent -= usize::from(*sent > packet);
+            true
+        }
+        _ => true,
+    });
+    smaller
+}
+
+fn without_links(case: &Case) -> Vec<Case> {
+    let without = |at| {
+        let mut smaller = case.clone();
+        smaller.links.remove(at);
+        smaller
+    };
+    (0..case.links.len()).map(without).collect()
+}
+
+/// The same with one thing made as simple as can be.
+fn plainer(case: &Case) -> Vec<Case> {
+    let mut all = vec![
+        Case { shards: 1, ..case.clone() },
+        Case { busy: 0, ..case.clone() },
+        Case { mail: 0, ..case.clone() },
+        Case { version: Version::Of13, ..case.clone() },
+        Case { track_hosts: true, ..case.clone() },
+    ];
+    for (at, packet) in case.packets.iter().enumerate() {
+        let mut plain = packet.clone();
+        (plain.vlan, plain.cut) = (None, None);
+        let mut smaller = case.clone();
+        smaller.packets[at] = plain;
+        all.push(smaller);
+    }
+    let last = case.hosts.len().saturating_sub(1);
+    let used = case.packets.iter().any(|packet| packet.from == last)
+        || case.steps.iter().any(|step| matches!(step, Step::Do(crate::case::Event::Move(host, _)) if *host == last));
+    if last > 0 && !used {
+        let mut smaller = case.clone();
+        smaller.hosts.pop();
+        all.push(smaller);
+    }
+    all.retain(|smaller| smaller != case);
+    all
+}
+
+/// Smaller programs: a part in place of the whole, or one part made smaller.
+fn programs(program: &Program) -> Vec<Program> {
+    let mut all: Vec<Program> = program.children().into_iter().cloned().collect();
+    if let Program::Answer(answer) = program {
+        all.extend(answers(answer).into_iter().map(Program::Answer));
+    }
+    if let Program::Switch { subject, arms, other } = program
+        && arms.len() > 1
+    {
+        all.extend((0..arms.len()).map(|at| {
+            let mut arms = arms.clone();
+            arms.remove(at);
+            Program::Switch { subject: *subject, arms, other: other.clone() }
+        }));
+    }
+    for (at, child) in program.children().into_iter().enumerate() {
+        all.extend(programs(child).into_iter().map(|smaller| program.with_child(at, smaller)));
+    }
+    all
+}
+
+/// Smaller answers.
+fn answers(answer: &Answer) -> Vec<Answer> {
+    match answer {
+        Answer::Drop => Vec::new(),
+        Answer::Union(routes) => routes.clone(),
+        Answer::Set { field, value, route } => {
+            let inner = answers(route).into_iter();
+            let again = inner.map(|route| Answer::Set { field: *field, value: *value, route: Box::new(route) });
+            [(**route).clone()].into_iter().chain(again).collect()
+        }
+        Answer::ToStored { otherwise, .. }
+        | Answer::Path { otherwise, .. }
+        | Answer::PathFromHere { otherwise, .. } => vec![(**otherwise).clone()],
+        Answer::Flood | Answer::To(_) | Answer::Hops(_) => vec![Answer::Drop],
+    }
+}

@@ -1,0 +1,318 @@
+//! The emulated network and the controller, running together; and what is written down on the way for the checks.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use maple_core::Value;
+use maple_core::engine::{self, Options, Selection};
+use maple_core::network::{LinkName, Location, PortInfo, PortKind};
+use maple_core::state::Write;
+use maple_emulator::Network;
+use maple_emulator::network::{FrameId, NetworkOptions};
+use maple_emulator::switch::Rule;
+use maple_emulator::time::{MILLISECOND, SECOND, Time};
+use maple_wire::msg::{FlowMod, FlowModCommand};
+use maple_wire::{Action, Constraint, Dpid, Field, Instruction, Match, Message};
+
+use crate::case::{Case, Event, host_mac, host_name};
+use crate::controller::{Controller, Pace};
+use crate::policy::Programmed;
+use crate::program::{Change, Operand, Program, WEIGHT};
+use crate::state::State;
+
+/// The cookie of the rule that somebody else has put into every switch.
+pub const FOREIGN: u64 = 0x1234_5678;
+
+/// A network under control.
+pub struct World<'a> {
+    pub case: &'a Case,
+    pub network: Network,
+    pub controller: Controller,
+    /// What the controller knew, and from when on.
+    pub history: Vec<(Time, State)>,
+    /// Which packet each frame is that was sent by a step.
+    pub sent: BTreeMap<FrameId, usize>,
+    /// When a switch was not under control: from, to.
+    outages: Vec<Outage>,
+    /// Rules of one switch that overlapped at one priority when a packet met them, and would not do the same.
+    pub torn: Option<String>,
+    ambiguous: u64,
+    number: u64,
+    dpids: Vec<Dpid>,
+}
+
+/// A time in which a switch was not under control.
+#[derive(Clone, Copy, Debug)]
+pub struct Outage {
+    pub dpid: Dpid,
+    pub from: Time,
+    /// When its tables were as the controller wants them again.
+    pub to: Option<Time>,
+    /// When the last thing happened that made it so.
+    last: Time,
+}
+
+impl<'a> World<'a> {
+    /// The case's network before anything has happened.
+    pub fn new(case: &'a Case) -> World<'a> {
+        let options = NetworkOptions { seed: case.seed, ..NetworkOptions::new(case.version) };
+        let policy = Arc::new(Programmed(case.program.clone()));
+        let core = Options { track_hosts: case.track_hosts, ..Options::default() };
+        let pace = Pace { busy: case.busy, mail: case.mail, trace: case.trace };
+        let dpids = case.dpids();
+        World {
+            case,
+            network: Network::with_options(&case.topology(), options),
+            controller: Controller::new(case.shards, policy, core, pace, case.seed ^ 1),
+            history: vec![(0, State::default())],
+            sent: BTreeMap::new(),
+            outages: dpids.iter().map(|dpid| Outage { dpid: *dpid, from: 0, to: None, last: 0 }).collect(),
+            torn: None,
+            ambiguous: 0,
+            number: 0,
+            dpids,
+        }
+    }
+
+    /// What the controller knows now.
+    pub fn state(&self) -> &State {
+        &self.history.last().expect("the history begins with one").1
+    }
+
+    /// The policy.
+    pub fn program(&self) -> &Program {
+        &self.case.program
+    }
+
+    /// Lets time pass.
+    pub fn run_for(&mut self, span: Time) {
+        let until = self.network.now() + span;
+        loop {
+            let deadline = self.controller.deadline().map(|at| at.0);
+            let Some(next) = self.network.next_event().into_iter().chain(deadline).min().filter(|at| *at <= until)
+            else {
+                break;
+            };
+            self.network.run_until(next);
+            self.look_for_torn_rules();
+            self.control();
+        }
+        self.network.run_until(until);
+    }
+
+    /// Where a packet met several rules of one priority, no two of them may send it on in different ways. One may send
+    /// it to the controller instead: then both are right.
+    fn look_for_torn_rules(&mut self) {
+        let switches = || self.dpids.iter().filter_map(|dpid| self.network.switch(*dpid));
+        let ambiguous = switches().map(|switch| switch.ambiguous_matches()).sum();
+        if ambiguous > self.ambiguous {
+            self.ambiguous = ambiguous;
+            let now = self.network.now();
+            let mut torn = switches().flat_map(|switch| switch.tables()).filter_map(|table| torn_rules(table.rules()));
+            self.torn = self.torn.take().or(torn.next().map(|rules| format!("at {now} ns {rules}")));
+        }
+    }
+
+    /// Lets the controller do what is due.
+    fn control(&mut self) {
+        let now = engine::Time(self.network.now());
+        for dpid in &self.dpids {
+            for event in self.network.take_control(*dpid) {
+                self.controller.take(now, *dpid, event);
+            }
+        }
+        self.controller.greet(now, &mut self.network);
+        self.controller.run(now, &mut self.network);
+        for snapshot in self.controller.store.take_trail() {
+            let state = State::of(&snapshot, &self.dpids);
+            if state != *self.state() {
+                self.history.push((now.0, state));
+            }
+        }
+        for (at, dpid, opened) in std::mem::take(&mut self.controller.synced) {
+            let lag = self.case.lag();
+            let open = |outage: &&mut Outage| outage.dpid == dpid && outage.to.is_none() && outage.last <= opened.0;
+            self.outages.iter_mut().filter(open).for_each(|outage| outage.to = Some(at.0 + lag));
+        }
+    }
+
+    /// Has a host send a packet from where it is.
+    pub fn send(&mut self, packet: usize) -> FrameId {
+        let spec = &self.case.packets[packet];
+        self.number += 1;
+        let frame = spec.frame(self.number);
+        let at = self.place_of(spec.from);
+        let id = self.network.inject(at.switch, at.port, frame).expect("hosts are plugged into ports");
+        self.sent.insert(id, packet);
+        id
+    }
+
+    /// Where a host is plugged in.
+    pub fn place_of(&self, host: usize) -> Location {
+        let spec = self.network.host(&host_name(host)).expect("the host is in the topology").spec();
+        Location::new(spec.switch, spec.port)
+    }
+
+    /// Makes something happen. What can't happen now (a port that is taken) does not.
+    pub fn act(&mut self, event: &Event) {
+        let now = self.network.now();
+        let network = &mut self.network;
+        let result = match event {
+            Event::Link(a, b, up) => network.set_link(*a, *b, *up),
+            Event::Port(at, up) => network.set_port(at.switch, at.port, *up),
+            Event::Move(host, to) => network.move_host(&host_name(*host), to.switch, to.port),
+            Event::Restart(dpid) => network.restart_switch(*dpid),
+            Event::Cut(dpid) => network.cut_control(*dpid),
+            Event::HalfOpen(dpid) => network.half_open_control(*dpid),
+            Event::Mend(dpid) => network.mend_control(*dpid),
+            Event::Slow(dpid, faults) => network.control_faults(*dpid, *faults),
+            Event::Write(change) => return self.tell(engine::Event::Write(vec![write_of(change)])),
+            Event::InvalidateAll => return self.tell(engine::Event::Invalidate(Selection::All)),
+            Event::InvalidateHost(host) => {
+                return self.tell(engine::Event::Invalidate(Selection::Host(host_mac(*host))));
+            }
+            Event::InvalidatePort(at) => return self.tell(engine::Event::Invalidate(Selection::Port(*at))),
+        };
+        if let (Ok(()), Event::Restart(dpid) | Event::Cut(dpid) | Event::HalfOpen(dpid)) = (result, event) {
+            self.out_of_control(*dpid, now);
+        }
+    }
+
+    fn tell(&mut self, event: engine::Event) {
+        self.controller.tell(engine::Time(self.network.now()), event);
+    }
+
+    fn out_of_control(&mut self, dpid: Dpid, now: Time) {
+        match self.outages.iter_mut().find(|outage| outage.dpid == dpid && outage.to.is_none_or(|to| to > now)) {
+            Some(outage) => (outage.last, outage.to) = (now, None),
+            None => self.outages.push(Outage { dpid, from: now, to: None, last: now }),
+        }
+    }
+
+    /// Whether a switch was not under control at any time between, and since when.
+    pub fn outage(&self, dpid: Dpid, from: Time, to: Time) -> Option<Outage> {
+        let overlaps = |o: &&Outage| o.dpid == dpid && o.from <= to && o.to.is_none_or(|end| end >= from);
+        self.outages.iter().find(overlaps).copied()
+    }
+
+    /// Puts a rule into every switch that is not ours.
+    pub fn plant_foreign_rules(&mut self) {
+        for dpid in self.dpids.clone() {
+            let matching = Match::any().with(Constraint::exact(Field::EthType, 0x9999));
+            let rule = FlowMod { cookie: FOREIGN, ..FlowMod::new(FlowModCommand::Add, 50_000, matching, Vec::new()) };
+            let mut bytes = Vec::new();
+            Message::FlowMod(rule).encode(self.case.version, 1, &mut bytes).expect("both versions can say it");
+            self.network.from_controller(dpid, &bytes).expect("the switch is in the network");
+        }
+    }
+
+    /// Mends the control channels and waits until the controller knows the network as it is and everything is done.
+    pub fn settle(&mut self) -> Result<(), String> {
+        for dpid in self.dpids.clone() {
+            self.act(&Event::Mend(dpid));
+        }
+        let begun = self.network.now();
+        loop {
+            self.run_for(100 * MILLISECOND);
+            let (known, truth) = (self.state(), self.truth());
+            let now = self.network.now();
+            let under_control = self.outages.iter().all(|outage| outage.to.is_some_and(|to| to <= now));
+            if under_control && known.switches == truth.switches && known.ports == truth.ports {
+                break;
+            }
+            if self.network.now() > begun + 60 * SECOND {
+                return Err(format!("the controller believes {:#?}\nbut it is {:#?}", known.ports, truth.ports));
+            }
+        }
+        // Transit rules are drained, routes that had to wait are tried again.
+        self.run_for(self.case.lag() + 700 * MILLISECOND);
+        Ok(())
+    }
+
+    /// Switches and ports as they are.
+    fn truth(&self) -> State {
+        let mut state = State::default();
+        let ends: BTreeMap<Location, Location> =
+            self.case.links.iter().flat_map(|link| [(link.a, link.b), (link.b, link.a)]).collect();
+        let is_up = |at: &Location| {
+            let ports = self.network.switch(at.switch).map(|switch| switch.ports());
+            ports.and_then(|ports| ports.get(&at.port)).is_some_and(|port| port.description.is_up())
+        };
+        for dpid in &self.dpids {
+            state.switches.insert(*dpid, self.case.version);
+            let switch = self.network.switch(*dpid).expect("the switch is in the network");
+            for port in switch.ports().keys() {
+                let at = Location::new(*dpid, *port);
+                let kind = match ends.get(&at) {
+                    _ if !is_up(&at) => PortKind::New,
+                    Some(far) => PortKind::Link(*far),
+                    None => PortKind::Edge,
+                };
+                state.ports.insert(at, PortInfo { up: is_up(&at), kind });
+            }
+        }
+        state
+    }
+
+    /// What the tables of a switch hold, as text, beside what the engine says they hold.
+    pub fn tables(&self, dpid: Dpid) -> (BTreeSet<String>, BTreeSet<String>) {
+        let switch = self.network.switch(dpid).expect("the switch is in the network");
+        let tables = switch.tables().iter().enumerate();
+        let real = tables.flat_map(|(table, rules)| rules.rules().iter().map(move |rule| (table, rule)));
+        let real = real
+            .filter(|(_, rule)| rule.cookie != FOREIGN)
+            .map(|(table, r)| format!("{table} {} {:?} {:?} {:#x}", r.priority, r.matching, r.instructions, r.cookie));
+        let believed = self.controller.rules(dpid).into_iter().map(|r| {
+            let rule = r.rule;
+            format!("{} {} {:?} {:?} {:#x}", r.table_id, rule.priority, rule.matching, rule.instructions, rule.cookie)
+        });
+        (real.collect(), believed.collect())
+    }
+
+    /// Whether the rule that is not ours is still in a switch.
+    pub fn has_foreign_rule(&self, dpid: Dpid) -> bool {
+        let switch = self.network.switch(dpid).expect("the switch is in the network");
+        switch.tables()[0].rules().iter().any(|rule| rule.cookie == FOREIGN)
+    }
+}
+
+/// Two rules that overlap at one priority and send packets on in different ways.
+fn torn_rules(rules: &[Rule]) -> Option<String> {
+    let asks = |rule: &Rule| rule.instructions == [Instruction::ApplyActions(vec![Action::to_controller()])];
+    let meet = |a: &Rule, b: &Rule| {
+        let apart =
+            |x: &Constraint| b.matching.get(x.field).is_some_and(|y| (x.value ^ y.value) & x.mask & y.mask != 0);
+        a.priority == b.priority && a.instructions != b.instructions && !a.matching.constraints().any(apart)
+    };
+    // Higher rules may take all that both take.
+    let shielded = |a: &Rule, b: &Rule| {
+        let fits = |need: &Constraint| {
+            let known = [a, b].into_iter().filter_map(|rule| rule.matching.get(need.field));
+            let (value, mask) = known.fold((0, 0), |(value, mask), c| (value | c.value, mask | c.mask));
+            need.mask & !mask == 0 && value & need.mask == need.value
+        };
+        rules.iter().take_while(|rule| rule.priority > a.priority).any(|rule| rule.matching.constraints().all(fits))
+    };
+    let said: Vec<&Rule> = rules.iter().filter(|rule| !asks(rule)).collect();
+    let pairs = said.iter().enumerate().flat_map(|(at, a)| said[at + 1..].iter().map(move |b| (a, b)));
+    pairs.into_iter().find(|(a, b)| meet(a, b) && !shielded(a, b)).map(|(a, b)| format!("{a:?}\nand {b:?}"))
+}
+
+/// A change from outside, as the engine takes it.
+fn write_of(change: &Change) -> Write {
+    let constant = |operand: &Operand| match operand {
+        Operand::Constant(value) => value.clone(),
+        Operand::Field(_) => Value::None,
+    };
+    match change {
+        Change::Put { table, key, value } => {
+            Write::Table { table: (*table).into(), key: constant(key), value: Some(constant(value)) }
+        }
+        Change::Take { table, key } => Write::Table { table: (*table).into(), key: constant(key), value: None },
+        Change::Set { name, value } => Write::Var { name: (*name).into(), value: Some(constant(value)) },
+        Change::Cost { from, to, cost } => {
+            Write::Cost { name: WEIGHT.into(), link: LinkName::Switches(*from, *to), cost: Some(*cost) }
+        }
+        Change::Count { .. } | Change::Invalidate { .. } => unreachable!("only packets do that"),
+    }
+}
