@@ -192,6 +192,9 @@ fn the_control_socket_answers_in_json() {
     let switches = show(Show::Switches);
     assert_eq!(switches.as_array().unwrap().len(), 2);
     assert_eq!((&switches[0]["switch"], &switches[0]["version"]), (&"0000000000000001".into(), &"1.3".into()));
+    let ports = switches[0]["ports"].as_array().unwrap();
+    let kinds: Vec<&str> = ports.iter().filter_map(|port| port["kind"].as_str()).collect();
+    assert!(kinds.contains(&"edge") && kinds.contains(&"link"), "{ports:?}");
     let links = show(Show::Links);
     assert_eq!(links[0][0]["switch"], "0000000000000001");
     assert_eq!(show(Show::Hosts).as_array().unwrap().len(), 2);

@@ -1,7 +1,10 @@
 //! Requests and answers of the control socket, as JSON.
 
 use maple_core::engine::{Selection, TableRule};
-use maple_core::network::{HostInfo, Location, Mac};
+use maple_core::network::{HostInfo, Location, Mac, PortKind};
+use maple_core::state::Snapshot;
+use maple_wire::msg::FlowMod;
+use maple_wire::print::FlowLine;
 use maple_wire::{Dpid, PortNo, Version};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -60,7 +63,10 @@ pub(super) fn answer(handle: &Handle, line: &str) -> Value {
 fn answer_to(handle: &Handle, request: &Request) -> Result<Value, String> {
     Ok(match request {
         Request::Show(Show::Rules(switch)) => rules(handle, switch.as_deref())?,
-        Request::Show(Show::Switches) => handle.switches().iter().map(switch).collect(),
+        Request::Show(Show::Switches) => {
+            let state = handle.snapshot();
+            handle.switches().iter().map(|status| switch(&state, status)).collect()
+        }
         Request::Show(Show::Links) => handle.links().iter().map(|(a, b)| json!([location(*a), location(*b)])).collect(),
         Request::Show(Show::Hosts) => handle.hosts().iter().map(|(mac, info)| host(*mac, info)).collect(),
         Request::Show(Show::Stats) => stats(&handle.stats()),
@@ -100,17 +106,32 @@ fn rule(version: Version, rule: &TableRule) -> Value {
     })
 }
 
-/// The rule as `ovs-ofctl dump-flows --no-stats` prints it.
+/// The rule as `ovs-ofctl dump-flows --no-stats` prints it. The engine wants to hear of the end of every rule.
 fn flow(version: Version, rule: &TableRule) -> String {
     let TableRule { table_id, rule, .. } = rule;
-    maple_wire::print::flow_line(version, *table_id, rule.priority, rule.cookie, &rule.matching, &rule.instructions)
+    FlowLine {
+        version,
+        cookie: rule.cookie,
+        table: *table_id,
+        idle_timeout: 0,
+        hard_timeout: 0,
+        flags: if version == Version::Of10 { 0 } else { FlowMod::SEND_FLOW_REM },
+        priority: rule.priority,
+        matching: &rule.matching,
+        instructions: &rule.instructions,
+    }
+    .to_string()
 }
 
-fn switch(switch: &SwitchStatus) -> Value {
+fn switch(state: &Snapshot, switch: &SwitchStatus) -> Value {
     let ports: Value = switch
         .ports
         .iter()
-        .map(|port| json!({ "port": number(port.number), "name": port.name, "up": port.up }))
+        .map(|port| {
+            let known = state.port(Location::new(switch.dpid, port.number));
+            let kind = known.map(|known| kind(known.kind));
+            json!({ "port": number(port.number), "name": port.name, "up": port.up, "kind": kind })
+        })
         .collect();
     json!({
         "switch": switch.dpid.to_string(),
@@ -122,6 +143,15 @@ fn switch(switch: &SwitchStatus) -> Value {
         "waiting_bytes": switch.waiting_bytes,
         "ports": ports,
     })
+}
+
+/// What is behind a port; a reserved one (the switch's own) has no kind.
+fn kind(kind: PortKind) -> &'static str {
+    match kind {
+        PortKind::New => "new",
+        PortKind::Edge => "edge",
+        PortKind::Link(_) => "link",
+    }
 }
 
 fn host(mac: Mac, info: &HostInfo) -> Value {
