@@ -1,0 +1,70 @@
+"""What the tests do inside a Mininet host, as commands of a small program; the standard library is all it needs.
+
+count INTERFACE MARK         counts the frames that come in with MARK in them; each line on standard input asks
+serve PORT...                echoes what TCP clients send
+tcp ADDRESS PORT TIMEOUT     says hello to such a server and prints the echo, or what went wrong
+udp ADDRESS PORT FROM TEXT   sends one datagram, to one host, a group or everybody
+"""
+
+import select
+import socket
+import sys
+
+ALL_PROTOCOLS = 3
+OUTGOING = 4
+
+
+def count(interface, mark):
+    frames = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ALL_PROTOCOLS))
+    frames.bind((interface, 0))
+    print("ready", flush=True)
+    seen = 0
+    while True:
+        readable, _, _ = select.select([frames, sys.stdin], [], [])
+        if frames in readable:
+            frame, address = frames.recvfrom(65535)
+            seen += address[2] != OUTGOING and mark.encode() in frame
+        elif not sys.stdin.readline():
+            return
+        else:
+            print(seen, flush=True)
+
+
+def serve(*ports):
+    listening = [socket.create_server(("", int(port))) for port in ports]
+    clients = []
+    print("ready", flush=True)
+    while True:
+        readable, _, _ = select.select(listening + clients, [], [])
+        for one in readable:
+            if one in listening:
+                clients.append(one.accept()[0])
+                continue
+            try:
+                data = one.recv(4096)
+                one.sendall(data)
+            except ConnectionError:
+                data = b""
+            if not data:
+                one.close()
+                clients.remove(one)
+
+
+def tcp(address, port, timeout):
+    try:
+        with socket.create_connection((address, int(port)), timeout=float(timeout)) as server:
+            server.sendall(b"hello")
+            print(server.recv(99).decode())
+    except OSError as error:
+        print(error)
+
+
+def udp(address, port, own, text):
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+        sender.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
+        sender.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton(own))
+        sender.sendto(text.encode(), (address, int(port)))
+
+
+if __name__ == "__main__":
+    {"count": count, "serve": serve, "tcp": tcp, "udp": udp}[sys.argv[1]](*sys.argv[2:])

@@ -1,0 +1,236 @@
+"""A Mininet network of Open vSwitch bridges, seen from outside: what its hosts receive, what its switches count."""
+
+import functools
+import itertools
+import re
+import signal
+import statistics
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+from harness import sh, vsctl, wait_for
+from mininet.log import setLogLevel
+from mininet.net import Mininet
+from mininet.node import Host, OVSSwitch, RemoteController
+
+TOOL = [sys.executable, "-u", str(Path(__file__).with_name("hosttool.py"))]
+
+setLogLevel("error")
+
+
+class QuietHost(Host):
+    """Sends no packets unasked: without IPv6 there is no neighbour discovery, which would disturb counters."""
+
+    def startShell(self, *args, **kwargs):
+        super().startShell(*args, **kwargs)
+        self.cmd("sysctl -qw net.ipv6.conf.all.disable_ipv6=1 net.ipv6.conf.default.disable_ipv6=1")
+
+
+class Remote(RemoteController):
+    """A controller elsewhere, which may come later."""
+
+    def checkListening(self):
+        pass
+
+
+class Lab:
+    """A running network. `port` is where its controller listens."""
+
+    def __init__(self, topology, port, protocols=None, quiet=True):
+        options = {"datapath": "user"} | ({"protocols": protocols} if protocols else {})
+        self.protocol = (protocols or "OpenFlow13").split(",")[-1]
+        self.net = None
+        self.net = Mininet(
+            topo=topology,
+            host=QuietHost if quiet else Host,
+            switch=functools.partial(OVSSwitch, **options),
+            controller=lambda name: Remote(name, ip="127.0.0.1", port=port),
+            autoSetMacs=True,
+        )
+
+    def start(self):
+        self.net.start()
+        for host in self.net.hosts:
+            # A user-space switch sees the checksums that the host leaves to its (virtual) hardware.
+            sh("nsenter", f"--net=/proc/{host.pid}/ns/net", "ethtool", "-K", host.defaultIntf().name, "tx", "off")
+
+    def stop(self):
+        names = [switch.name for switch in self.net.switches]
+        try:
+            self.net.stop()
+        finally:
+            for bridge in set(vsctl("list-br").split()) & set(names):
+                vsctl("--if-exists", "del-br", bridge)
+
+    def __getitem__(self, name):
+        return self.net.get(name)
+
+    # What the controller knows.
+
+    def wait_known(self, controller, down=0):
+        """Waits until the controller knows all switches, all links but `down` of them, and the hosts' ports."""
+        names = {switch.name for switch in self.net.switches}
+        between = [link for link in self.net.links if {link.intf1.node.name, link.intf2.node.name} <= names]
+        wanted = {"switches": len(names), "links": len(between) - down, "edge ports": len(self.net.hosts)}
+
+        def seen():
+            switches = controller.show("switches")
+            edges = [port for switch in switches for port in switch["ports"] if port["kind"] == "edge" and port["up"]]
+            return {"switches": len(switches), "links": len(controller.show("links")), "edge ports": len(edges)}
+
+        wait_for(f"the controller to know {wanted}", lambda: seen() == wanted or None)
+
+    def wait_agreement(self, controller):
+        """Waits until every switch has exactly the rules that the controller believes it has."""
+        for switch in self.net.switches:
+            number = int(switch.dpid, 16)
+
+            def agrees(name=switch.name, number=number):
+                return self.flows(name) == controller.rules(number)
+
+            try:
+                wait_for("agreement", agrees, timeout=8)
+            except AssertionError:
+                assert self.flows(switch.name) == controller.rules(number)
+
+    # What hosts see.
+
+    def ping_all(self):
+        """Every host pings every other once: how many of how many were lost, and the median time in ms."""
+        times, lost = [], 0
+        for a in self.net.hosts:
+            for b in self.net.hosts:
+                if a is not b:
+                    text = a.cmd(f"ping -n -c 1 -W 2 {b.IP()}")
+                    found = re.search(r"time=([\d.]+) ms", text)
+                    lost += found is None
+                    times += [float(found.group(1))] if found else []
+        total = lost + len(times)
+        return lost, total, statistics.median(times) if times else None
+
+    def ping(self, a, b, count=1, timeout=1):
+        """How many of `count` pings from a to b are answered."""
+        text = self[a].cmd(f"ping -n -c {count} -i 0.1 -W {timeout} {self[b].IP()}")
+        found = re.search(r"(\d+) received", text)
+        if found is None:
+            raise AssertionError(f"ping said: {text}")
+        return int(found.group(1))
+
+    @contextmanager
+    def running(self, host, *command):
+        """A program on a host; it ends with the block."""
+        process = self[host].popen(list(command), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        try:
+            yield process
+        finally:
+            process.kill()
+            process.communicate()
+
+    @contextmanager
+    def serving(self, host, *ports):
+        """A host with an echo server on these TCP ports."""
+        with self.running(host, *TOOL, "serve", *map(str, ports)) as server:
+            assert server.stdout.readline() == "ready\n"
+            yield
+
+    def tcp(self, a, b, port, timeout=5):
+        """Whether a reaches the server of b."""
+        said = self.tool(a, "tcp", self[b].IP(), port, timeout)
+        assert said in ("hello", "timed out"), said
+        return said == "hello"
+
+    def udp(self, host, address, port, text):
+        """A host sends a datagram."""
+        assert self.tool(host, "udp", address, port, self[host].IP(), text) == ""
+
+    def tool(self, host, *arguments):
+        command = [*TOOL, *map(str, arguments)]
+        process = self[host].popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        return process.communicate(timeout=30)[0].strip()
+
+    # What switches have.
+
+    def flows(self, switch):
+        """The rules on a switch as Open vSwitch prints them, sorted."""
+        text = sh("ovs-ofctl", "-O", self.protocol, "dump-flows", "--no-stats", switch)
+        return sorted(line.strip() for line in text.splitlines() if "actions=" in line)
+
+    def flow_packets(self, switch, *containing):
+        """Packets counted by the switch's rules whose text contains all of `containing`."""
+        text = sh("ovs-ofctl", "-O", self.protocol, "dump-flows", switch)
+        lines = [line for line in text.splitlines() if all(part in line for part in containing)]
+        return sum(int(re.search(r"n_packets=(\d+)", line).group(1)) for line in lines)
+
+    def port_packets(self, switch, port):
+        """Packets that a switch sent out of a port."""
+        text = sh("ovs-ofctl", "-O", self.protocol, "dump-ports", switch, str(port))
+        return int(re.search(r"tx pkts=(\d+)", text).group(1))
+
+    def port_towards(self, a, b):
+        """The OpenFlow port of switch a that leads to b."""
+        for link in self.net.links:
+            ends = {link.intf1.node.name: link.intf1, link.intf2.node.name: link.intf2}
+            if set(ends) == {a, b}:
+                return self[a].ports[ends[a]]
+        raise KeyError(f"no link {a}-{b}")
+
+
+class Ears:
+    """Counts, at some hosts at once, the frames that come in with a mark in them."""
+
+    def __init__(self, lab, hosts, mark):
+        self.lab, self.hosts, self.mark = lab, hosts, mark
+        self.processes = {}
+
+    def __enter__(self):
+        for name in self.hosts:
+            host = self.lab[name]
+            command = [*TOOL, "count", host.defaultIntf().name, self.mark]
+            self.processes[name] = host.popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        for process in self.processes.values():
+            assert process.stdout.readline() == "ready\n"
+        return self
+
+    def __exit__(self, *_):
+        for process in self.processes.values():
+            process.kill()
+            process.communicate()
+
+    def heard(self):
+        """Host: number of frames."""
+        counts = {}
+        for name, process in self.processes.items():
+            process.stdin.write("\n")
+            process.stdin.flush()
+            counts[name] = int(process.stdout.readline())
+        return counts
+
+
+class Pinger:
+    """Pings every 10 ms while it is open; tells for how long answers stayed away."""
+
+    def __init__(self, lab, a, b):
+        command = ["ping", "-n", "-D", "-i", "0.01", lab[b].IP()]
+        self.process = lab[a].popen(command, stdout=subprocess.PIPE, text=True)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.kill()
+        self.process.communicate()
+
+    def gap(self, after):
+        """Ends it when answers come again; the longest time in s between two of them since `after` (on the clock)."""
+        time.sleep(0.2)
+        self.process.send_signal(signal.SIGINT)
+        text = self.process.communicate()[0]
+        times = [float(at) for at in re.findall(r"^\[([\d.]+)\] \d+ bytes", text, re.M)]
+        early = [at for at in times if at <= after]
+        late = [at for at in times if at > after]
+        assert early and late, text[-2000:]
+        late = [early[-1], *late]
+        return max(b - a for a, b in itertools.pairwise(late))
