@@ -33,7 +33,7 @@
 use std::collections::BTreeMap;
 
 use maple_wire::msg::{FlowMod, FlowModCommand};
-use maple_wire::{Constraint, MatchField};
+use maple_wire::{Constraint, Match, MatchField};
 
 use crate::compile::Rule;
 
@@ -89,6 +89,11 @@ pub fn changes(installed: &[Rule], wanted: &[Rule]) -> Vec<Change> {
     adds.chain(modifications).chain(deletes).collect()
 }
 
+/// Whether a switch takes the two for the same match: the same entries in any order.
+pub(crate) fn is_same_match(a: &Match, b: &Match) -> bool {
+    match_key(a) == match_key(b)
+}
+
 fn differs(a: &Rule, b: &Rule) -> bool {
     a.instructions != b.instructions || a.cookie != b.cookie
 }
@@ -101,14 +106,19 @@ fn by_entry(rules: &[Rule]) -> BTreeMap<Entry<'_>, &Rule> {
 }
 
 fn entry(rule: &Rule) -> Entry<'_> {
-    let mut known: Vec<Constraint> = rule.matching.constraints().copied().collect();
+    let (known, unknown) = match_key(&rule.matching);
+    (rule.priority, known, unknown)
+}
+
+fn match_key(matching: &Match) -> (Vec<Constraint>, Vec<(u32, &[u8])>) {
+    let mut known: Vec<Constraint> = matching.constraints().copied().collect();
     let mut unknown: Vec<(u32, &[u8])> = Vec::new();
-    for field in &rule.matching.fields {
+    for field in &matching.fields {
         if let MatchField::Unknown { header, body } = field {
             unknown.push((*header, body));
         }
     }
     known.sort_unstable();
     unknown.sort_unstable();
-    (rule.priority, known, unknown)
+    (known, unknown)
 }

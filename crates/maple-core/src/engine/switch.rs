@@ -12,9 +12,11 @@
 //! of our transaction ids) we no longer know, so its rules are read and become the new `installed`.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
 
 use maple_wire::msg::{ErrorMsg, FlowMod, FlowRemoved, Message};
-use maple_wire::{Dpid, Match, Version};
+use maple_wire::{Dpid, Field, Match, Version};
+use rustc_hash::FxHashMap;
 
 use super::leaf::{Arrived, LeafState, cookie, has_three_tables, is_ours, leaf_of};
 use super::location::{MAX_COMPILED, classifier, table_miss};
@@ -25,7 +27,7 @@ use crate::capabilities::Capabilities;
 use crate::compile::{Compiler, LeafAction, Rule};
 use crate::report::Report;
 use crate::tree::{LeafId, Tree};
-use crate::update::{Change, changes};
+use crate::update::{Change, changes, is_same_match};
 
 /// The table of the classifier, and the only one of switches without three.
 pub(super) const CLASSIFIER: u8 = 0;
@@ -33,6 +35,9 @@ pub(super) const CLASSIFIER: u8 = 0;
 pub(super) const INGRESS: u8 = 1;
 /// The table of packets from other switches.
 pub(super) const TRANSIT: u8 = 2;
+
+/// How long after a rule was deleted the switch may tell so. Open vSwitch does so behind the barrier's reply.
+const REMOVAL_NEWS: Duration = Duration::from_secs(5);
 
 /// One switch.
 pub(super) struct Switch {
@@ -53,6 +58,8 @@ pub(super) struct Switch {
     next_xid: u32,
     /// Sent and not yet confirmed, oldest first.
     unconfirmed: VecDeque<(u32, Sent)>,
+    /// When which rules of which table were deleted, as far as the switch may still tell that they are gone.
+    deleted: VecDeque<(Time, u8, Rule)>,
     /// What waits for the barrier of the next flush.
     pub waiting: Vec<Waiter>,
     /// Leaves whose rules are on their way out of the ingress table.
@@ -82,7 +89,7 @@ impl Stale {
 }
 
 enum Sent {
-    FlowMod { rule: Rule, is_delete: bool },
+    FlowMod { rule: Rule },
     Barrier(Vec<Waiter>),
 }
 
@@ -113,6 +120,7 @@ impl Switch {
             stale: Stale::ALL,
             next_xid: first_xid,
             unconfirmed: VecDeque::new(),
+            deleted: VecDeque::new(),
             waiting: Vec::new(),
             leaving: BTreeSet::new(),
             blocked: BTreeSet::new(),
@@ -184,10 +192,10 @@ impl Engine {
                     flow_mod.flags |= FlowMod::SEND_FLOW_REM;
                 }
                 let xid = switch.take_xid(first);
-                switch.unconfirmed.push_back((
-                    xid,
-                    Sent::FlowMod { rule: change.rule().clone(), is_delete: matches!(change, Change::Delete(_)) },
-                ));
+                switch.unconfirmed.push_back((xid, Sent::FlowMod { rule: change.rule().clone() }));
+                if let Change::Delete(rule) = change {
+                    switch.deleted.push_back((self.now, table, rule));
+                }
                 self.stats.flow_mods += 1;
                 self.out.push(Effect::Send { dpid: switch.dpid, xid, message: Message::FlowMod(flow_mod) });
                 changed = true;
@@ -227,7 +235,10 @@ impl Engine {
             let (ingress, transit) = (switch.ingress_rules.clone(), switch.transit.rules());
             BTreeMap::from([(CLASSIFIER, first), (INGRESS, with_miss(ingress)), (TRANSIT, with_miss(transit))])
         } else {
-            let all = [switch.ingress_rules.clone(), switch.transit.rules(), first].concat();
+            let mut all = [switch.ingress_rules.clone(), switch.transit.rules(), first].concat();
+            if switch.version() == Version::Of10 {
+                raise_exact(&mut all);
+            }
             BTreeMap::from([(CLASSIFIER, all)])
         }
     }
@@ -356,16 +367,20 @@ impl Engine {
     /// A rule is gone. If we did not delete it, it is sent again with the next flush.
     pub(super) fn flow_removed(&mut self, dpid: Dpid, removed: &FlowRemoved) {
         let Some(switch) = self.switches.get_mut(&dpid).filter(|_| is_ours(removed.cookie)) else { return };
-        // A switch that was not asked to is not there yet, or its rules are being read anyway.
-        if !switch.ready {
+        let is_it = |rule: &Rule| {
+            (rule.priority, rule.cookie) == (removed.priority, removed.cookie)
+                && is_same_match(&rule.matching, &removed.matching)
+        };
+        // A rule that we deleted, and may have sent again since.
+        let now = self.now;
+        switch.deleted.retain(|(at, ..)| now < *at + REMOVAL_NEWS);
+        let own = switch.deleted.iter().position(|(_, table, rule)| *table == removed.table_id && is_it(rule));
+        if let Some(at) = own {
+            switch.deleted.remove(at);
             return;
         }
-        let is_it = |rule: &Rule| {
-            (rule.priority, &rule.matching, rule.cookie) == (removed.priority, &removed.matching, removed.cookie)
-        };
-        // A rule that we deleted and have sent again since: this tells of the former, before its barrier's reply.
-        let own = |sent: &(u32, Sent)| matches!(&sent.1, Sent::FlowMod { rule, is_delete: true } if is_it(rule));
-        if switch.unconfirmed.iter().any(own) {
+        // A switch that was not asked to is not there yet, or its rules are being read anyway.
+        if !switch.ready {
             return;
         }
         let Some(rules) = switch.installed.get_mut(&removed.table_id) else { return };
@@ -401,6 +416,29 @@ impl Engine {
             self.mark(dpid, Stale { classifier: true, ..Stale::default() });
         }
     }
+}
+
+/// Gives rules without any wildcard the highest priority, as OpenFlow 1.0 (§3.4) says they have, so that we know them by
+/// the priority that the switch keeps them with. Such a rule takes one kind of packet only, so whichever of several was
+/// above the others decided about it, and no other rule above it took its packets from it.
+fn raise_exact(rules: &mut Vec<Rule>) {
+    let mut best: FxHashMap<Match, u16> = FxHashMap::default();
+    for rule in rules.iter().filter(|rule| is_exact(&rule.matching)) {
+        let priority = best.entry(rule.matching.clone()).or_default();
+        *priority = rule.priority.max(*priority);
+    }
+    rules.retain(|rule| best.get(&rule.matching).is_none_or(|priority| *priority == rule.priority));
+    for rule in rules.iter_mut().filter(|rule| best.contains_key(&rule.matching)) {
+        rule.priority = u16::MAX;
+    }
+}
+
+/// Whether a match of OpenFlow 1.0 looks at all twelve fields; those are Ethernet's, IPv4's and its transport's. Without
+/// a VLAN tag there is no VLAN priority to look at.
+fn is_exact(matching: &Match) -> bool {
+    let is_tagged = matching.get(Field::VlanVid).is_some_and(|vid| vid.value != 0);
+    let all = if is_tagged { 12 } else { 11 };
+    matching.fields.len() == all && matching.constraints().filter(|c| c.is_exact()).count() == all
 }
 
 /// How long a switch that is full is spared, in the nth time in a row.

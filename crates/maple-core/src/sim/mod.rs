@@ -11,9 +11,9 @@ use std::time::Duration;
 use maple_wire::msg::stats::Desc;
 use maple_wire::msg::{Features, FlowRemoved, Message, PortReason, PortStatus};
 use maple_wire::packet::build::Frame;
-use maple_wire::{Dpid, Field, Packet, Port, PortNo, Version};
+use maple_wire::{Dpid, Field, Match, Packet, Port, PortNo, Version};
 
-use crate::engine::{Effect, Engine, Event, Options, PROBE_MAC, ShardId, Time};
+use crate::engine::{Effect, Engine, Event, InstalledFlow, Options, PROBE_MAC, ShardId, Time};
 use crate::network::{Location, Mac};
 use crate::policy::Policy;
 use crate::report::Report;
@@ -80,6 +80,7 @@ impl std::fmt::Debug for Delivery {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Channel {
     ToShard(Dpid),
+    Removals(Dpid),
     ToSwitch(Dpid),
     Mail(ShardId, ShardId),
     Outside(ShardId),
@@ -258,6 +259,12 @@ impl Sim {
             return;
         }
         let flow = switch.flows.remove(index);
+        self.tell_removed(dpid, flow);
+    }
+
+    /// A switch tells that a rule is gone: as in Open vSwitch perhaps later than it answers a barrier request, and with
+    /// the match in an order of its own.
+    fn tell_removed(&mut self, dpid: Dpid, flow: InstalledFlow) {
         let removed = FlowRemoved {
             cookie: flow.cookie,
             priority: flow.priority,
@@ -269,9 +276,10 @@ impl Sim {
             hard_timeout: 0,
             packet_count: 0,
             byte_count: 0,
-            matching: flow.matching,
+            matching: Match { fields: flow.matching.fields.into_iter().rev().collect() },
         };
-        self.notify(dpid, Event::FlowRemoved { dpid, removed });
+        let event = Happening::Event(self.shards[&dpid], Box::new(Event::FlowRemoved { dpid, removed }));
+        self.schedule(Channel::Removals(dpid), event);
     }
 
     /// Lets time pass until nothing moves any more, and no timer runs out within a minute from the start.
@@ -345,8 +353,9 @@ impl Sim {
         match through_codec(switch.version, xid, &message) {
             Message::FlowMod(flow_mod) => {
                 self.flow_mods += 1;
-                if let Err(error) = switch.flow_mod(&flow_mod) {
-                    self.notify(dpid, Event::SwitchError { dpid, xid, error });
+                match switch.flow_mod(&flow_mod) {
+                    Ok(deleted) => deleted.into_iter().for_each(|flow| self.tell_removed(dpid, flow)),
+                    Err(error) => self.notify(dpid, Event::SwitchError { dpid, xid, error }),
                 }
             }
             Message::PacketOut(packet_out) => {

@@ -405,3 +405,50 @@ fn equal_events_give_equal_effects() {
     };
     assert_eq!(run(), run());
 }
+
+#[test]
+fn rules_of_1_0_without_wildcards_are_known_by_the_priority_that_switches_keep_them_with() {
+    let nosy = |pkt: &PacketHandle, net: &Net| {
+        let fields = [Field::VlanVid, Field::IpDscp, Field::Ipv4Src, Field::Ipv4Dst, Field::UdpSrc, Field::UdpDst];
+        fields.into_iter().for_each(|field| {
+            pkt.get(field);
+        });
+        shortest(pkt, net)
+    };
+    let mut sim = ring(Arc::new(nosy), 2, 1, Version::Of10);
+    for _ in 0..2 {
+        send(&mut sim, at(1, 3), udp(A, B, 80));
+        send(&mut sim, at(2, 3), udp(B, A, 80));
+    }
+    let before = stats(&sim).misses;
+    send(&mut sim, at(1, 3), udp(A, B, 80));
+    assert_eq!(stats(&sim).misses, before);
+    let key = |priority: u16, matching: &maple_wire::Match| (priority, format!("{matching:?}"));
+    let on_switch = |sim: &mut Sim| {
+        let flows = sim.switch(Dpid(1)).map(|switch| switch.flows.clone()).unwrap_or_default();
+        flows.iter().map(|flow| key(flow.priority, &flow.matching)).collect::<std::collections::BTreeSet<_>>()
+    };
+    let known = sim.engines().iter().flat_map(|engine| engine.rules(Dpid(1)));
+    let known: std::collections::BTreeSet<_> = known.map(|r| key(r.rule.priority, &r.rule.matching)).collect();
+    assert_eq!(on_switch(&mut sim), known);
+    assert!(known.iter().filter(|(priority, _)| *priority == u16::MAX).count() > 2, "{known:?}");
+    for index in 0..known.len() {
+        sim.lose_rule(Dpid(1), index);
+        sim.run();
+        assert_eq!(on_switch(&mut sim), known);
+    }
+}
+
+#[test]
+fn a_rule_that_is_deleted_and_sent_again_is_not_taken_for_lost() {
+    let mut sim = ring(Arc::new(shortest), 2, 1, Version::Of13);
+    for _ in 0..20 {
+        send(&mut sim, at(1, 3), udp(A, B, 80));
+        send(&mut sim, at(2, 3), udp(B, A, 80));
+        sim.tell(Event::LinkDown { a: at(1, 2), b: at(2, 1) });
+        sim.rediscover(at(1, 2));
+        sim.tell(Event::Invalidate(crate::engine::Selection::All));
+        send(&mut sim, at(1, 3), udp(A, B, 80));
+    }
+    assert!(!sim.reports.iter().any(|report| matches!(report, Report::RulesLost { .. })));
+}

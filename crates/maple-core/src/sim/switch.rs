@@ -36,12 +36,15 @@ impl SimSwitch {
         SimSwitch { dpid, version, capacity: usize::MAX, flows: Vec::new() }
     }
 
-    /// Changes the tables.
-    pub fn flow_mod(&mut self, request: &FlowMod) -> Result<(), ErrorMsg> {
+    /// Changes the tables. Returns the rules that were deleted.
+    pub fn flow_mod(&mut self, request: &FlowMod) -> Result<Vec<InstalledFlow>, ErrorMsg> {
+        let is_exact = self.version == Version::Of10 && has_no_wildcards(&request.matching);
+        let priority = if is_exact { u16::MAX } else { request.priority };
         let same = |flow: &InstalledFlow| {
             (flow.table_id, flow.priority, sorted(&flow.matching))
-                == (request.table_id, request.priority, sorted(&request.matching))
+                == (request.table_id, priority, sorted(&request.matching))
         };
+        let mut deleted = Vec::new();
         match request.command {
             FlowModCommand::Add => {
                 if self.version == Version::Of10 && request.table_id != 0 {
@@ -55,16 +58,16 @@ impl SimSwitch {
                 self.flows.retain(|flow| !same(flow));
                 self.flows.push(InstalledFlow {
                     table_id: request.table_id,
-                    priority: request.priority,
+                    priority,
                     cookie: request.cookie,
                     matching: request.matching.clone(),
                     instructions: request.instructions.clone(),
                 });
             }
-            FlowModCommand::DeleteStrict => self.flows.retain(|flow| !same(flow)),
+            FlowModCommand::DeleteStrict => deleted.extend(self.flows.extract_if(.., |flow| same(flow))),
             _ => return Err(ErrorMsg { kind: 5, code: 6, data: Vec::new() }),
         }
-        Ok(())
+        Ok(deleted)
     }
 
     /// A frame came in by a port.
@@ -174,6 +177,30 @@ pub fn apply(action: &Action, frame: &mut Vec<u8>) {
 fn set_either(frame: &mut [u8], tcp: Field, udp: Field, port: u16) -> Result<(), rewrite::RewriteError> {
     let has_tcp = Packet::new(frame, 0).switch_value(tcp).is_some();
     rewrite::set_field(frame, &Constraint::exact(if has_tcp { tcp } else { udp }, u128::from(port)))
+}
+
+/// Whether a 1.0 match looks at everything that it can: then its rule has the highest priority (§3.4).
+fn has_no_wildcards(matching: &Match) -> bool {
+    const ALL: [Field; 9] = [
+        Field::InPort,
+        Field::EthSrc,
+        Field::EthDst,
+        Field::EthType,
+        Field::VlanVid,
+        Field::IpDscp,
+        Field::IpProto,
+        Field::Ipv4Src,
+        Field::Ipv4Dst,
+    ];
+    const PORTS: [[Field; 2]; 4] = [
+        [Field::TcpSrc, Field::TcpDst],
+        [Field::UdpSrc, Field::UdpDst],
+        [Field::SctpSrc, Field::SctpDst],
+        [Field::Icmpv4Type, Field::Icmpv4Code],
+    ];
+    let has = |field: &Field| matching.get(*field).is_some_and(Constraint::is_exact);
+    let untagged = matching.get(Field::VlanVid).is_some_and(|vid| vid.value == 0);
+    ALL.iter().all(has) && PORTS.iter().any(|both| both.iter().all(has)) && (untagged || has(&Field::VlanPcp))
 }
 
 fn sorted(matching: &Match) -> Vec<Constraint> {
