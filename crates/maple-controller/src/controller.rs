@@ -45,7 +45,7 @@ pub struct ControllerOptions {
     pub policy: Arc<dyn Policy>,
     /// The state that it works on; what was written to it before the start holds from the start.
     pub store: Arc<Store>,
-    /// The engine's options.
+    /// The engine's options. Its epoch is drawn anew at the start.
     pub engine: Options,
     /// How long sessions wait for what.
     pub deadlines: Deadlines,
@@ -114,7 +114,8 @@ impl Controller {
     ///
     /// # Errors
     /// [`StartError`] if an address is taken or the system refuses a thread or descriptor; nothing runs then.
-    pub fn start(options: ControllerOptions) -> Result<Controller, StartError> {
+    pub fn start(mut options: ControllerOptions) -> Result<Controller, StartError> {
+        options.engine.epoch = u16::from_ne_bytes(random()?);
         let workers = if options.workers == 0 { cores().len().clamp(1, MAX_WORKERS) } else { options.workers };
         if workers > MAX_WORKERS {
             return Err(StartError::TooManyWorkers(workers));
