@@ -3,10 +3,10 @@
 import functools
 import itertools
 import re
-import signal
 import statistics
 import subprocess
 import sys
+import threading
 import time
 from contextlib import contextmanager
 from pathlib import Path
@@ -109,7 +109,7 @@ class Lab:
                     lost += found is None
                     times += [float(found.group(1))] if found else []
         total = lost + len(times)
-        return lost, total, statistics.median(times) if times else None
+        return lost, total, round(statistics.median(times), 2) if times else None
 
     def ping(self, a, b, count=1, timeout=1):
         """How many of `count` pings from a to b are answered."""
@@ -213,24 +213,29 @@ class Pinger:
     """Pings every 10 ms while it is open; tells for how long answers stayed away."""
 
     def __init__(self, lab, a, b):
-        command = ["ping", "-n", "-D", "-i", "0.01", lab[b].IP()]
+        command = ["stdbuf", "-oL", "ping", "-n", "-D", "-i", "0.01", lab[b].IP()]
         self.process = lab[a].popen(command, stdout=subprocess.PIPE, text=True)
+        self.answers = []
+        self.reader = threading.Thread(target=self.read)
 
     def __enter__(self):
+        self.reader.start()
+        wait_for("answers to pings", lambda: len(self.answers) >= 5)
         return self
 
     def __exit__(self, *_):
         self.process.kill()
-        self.process.communicate()
+        self.process.wait()
+        self.reader.join()
+        self.process.stdout.close()
+
+    def read(self):
+        for line in self.process.stdout:
+            if found := re.match(r"\[([\d.]+)\] \d+ bytes", line):
+                self.answers.append(float(found.group(1)))
 
     def gap(self, after):
-        """Ends it when answers come again; the longest time in s between two of them since `after` (on the clock)."""
-        time.sleep(0.2)
-        self.process.send_signal(signal.SIGINT)
-        text = self.process.communicate()[0]
-        times = [float(at) for at in re.findall(r"^\[([\d.]+)\] \d+ bytes", text, re.M)]
-        early = [at for at in times if at <= after]
-        late = [at for at in times if at > after]
-        assert early and late, text[-2000:]
-        late = [early[-1], *late]
-        return max(b - a for a, b in itertools.pairwise(late))
+        """Waits for answers; the longest time in s between two of them since `after` (seconds of the epoch)."""
+        now = time.time()
+        wait_for("answers again", lambda: sum(at > now for at in self.answers) >= 5)
+        return max(b - a for a, b in itertools.pairwise(self.answers) if b > after)

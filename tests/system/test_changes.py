@@ -36,12 +36,10 @@ def test_a_host_that_moves_is_reached_again_at_once(controller, lab, figure, pro
     net = lab(LinearTopo(k=3), maple, protocols)
     assert net.ping_all()[0] == 0
     with Pinger(net, "h2", "h1") as pings:
-        wait_for("answers", lambda: net.ping("h2", "h1"))
         start = time.time()
         vsctl("del-port", "s1", "s1-eth1", "--", "add-port", "s3", "s1-eth1")
         moved = time.time() - start
         wait_for("h1 behind s3", lambda: maple.hosts().get(net["h1"].MAC(), (0, 0))[0] == 3, timeout=10)
-        wait_for("answers", lambda: net.ping("h2", "h1"), timeout=10)
         gap = pings.gap(start)
     figure(f"a host moves, {protocols}: answers stay away for {gap:.2f} s (ovs-vsctl took {moved:.2f} s)")
     assert gap < 3
@@ -65,10 +63,8 @@ def test_a_link_that_fails_is_routed_round_and_when_it_recovers_there_is_no_loop
     port = net.port_towards("s1", "s2")
     assert port in outputs(net, "s1")
     with Pinger(net, "h1", "h2") as pings:
-        wait_for("answers", lambda: net.ping("h1", "h2"))
         start = time.time()
         net.net.configLinkStatus("s1", "s2", "down")
-        wait_for("h1 to reach h2 by the other way", lambda: net.ping("h1", "h2"), timeout=10)
         gap = pings.gap(start)
     figure(f"a link fails, {protocols}: answers stay away for {gap:.2f} s")
     assert gap < 3
@@ -122,13 +118,11 @@ def test_a_controller_that_restarts_replaces_the_rules_of_its_earlier_run(contro
     net.wait_agreement(first)
     old = set(net.flows("s2"))
     with Pinger(net, "h1", "h3") as pings:
-        wait_for("answers", lambda: net.ping("h1", "h3"))
         start = time.time()
         first.stop()
         assert net.ping("h1", "h3", count=5) == 5, "rules work without a controller"
         second = controller(POLICY, port=port)
         net.wait_known(second)
-        wait_for("answers", lambda: net.ping("h1", "h3"), timeout=10)
         gap = pings.gap(start)
     figure(f"the controller restarts, {protocols}: answers stay away for {gap:.2f} s")
     assert gap < 5

@@ -57,7 +57,7 @@ def test_shortest_path_leaves_out_the_long_way_and_broadcasts_without_loops(cont
     net.wait_agreement(maple)
     pair = [f"dl_src={net['h1'].MAC()}", f"dl_dst={net['h2'].MAC()}"]
     assert net.ping("h1", "h2", count=5) == 5
-    assert net.flow_packets("s2", *pair) >= 5
+    wait_for("s2 to have counted them", lambda: net.flow_packets("s2", *pair) >= 5)
     assert not [line for switch in ("s3", "s4") for line in net.flows(switch) if all(part in line for part in pair)]
     with Ears(net, ["h1", "h2", "h3", "h4"], MARK) as ears:
         net.udp("h1", "10.255.255.255", 9, MARK)
@@ -105,8 +105,8 @@ def test_mt_route_keeps_tenants_apart_and_gives_each_its_own_paths(controller, l
     net.wait_agreement(maple)
     red = ["nw_src=10.0.0.0/24", "nw_dst=10.0.1.0/24"]
     blue = ["nw_src=10.0.2.0/24", "nw_dst=10.0.3.0/24"]
-    assert net.flow_packets("s4", *red) > 0, "red goes the long way round"
-    assert net.flow_packets("s4", *blue) > 0
+    wait_for("red to go the long way round", lambda: net.flow_packets("s4", *red) > 0)
+    wait_for("blue to be counted", lambda: net.flow_packets("s4", *blue) > 0)
     before = net.port_packets("s3", net.port_towards("s3", "s2"))
     assert net.ping("h3", "h4", count=5) == 5
     assert net.port_packets("s3", net.port_towards("s3", "s2")) - before <= 3, "blue goes straight"
