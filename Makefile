@@ -51,9 +51,9 @@ test-system: build
 
 # What the tests on Open vSwitch and Mininet need; installed where it is absent.
 system-packages:
-	@if ! $(SYSTEM_PYTHON) -c 'import mininet, pytest' || ! command -v ovs-vswitchd tcpdump ping >/dev/null; then \
+	@if ! $(SYSTEM_PYTHON) -c 'import mininet, pytest' || ! which ovs-vswitchd mn ethtool ping >/dev/null; then \
 	    apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends \
-	        openvswitch-switch mininet python3-pytest tcpdump iputils-ping iproute2; \
+	        openvswitch-switch mininet python3-pytest ethtool iputils-ping iproute2; \
 	fi
 
 lint: $(TOOLS)
