@@ -80,6 +80,14 @@ pub enum Report {
         /// Both, in words.
         what: Arc<str>,
     },
+    /// Two routes meet at a switch with the same headers and arrival port, and differ in what comes next. Packets of
+    /// the second carry a path tag on links. Once a switch.
+    ToldApart {
+        /// Where they meet.
+        switch: Dpid,
+        /// Both, in words.
+        what: Arc<str>,
+    },
     /// A switch refused a rule; the packets it was for go through the controller.
     RuleRefused {
         /// The switch.
@@ -137,6 +145,7 @@ impl fmt::Display for Report {
                 f,
                 "routes can't be told apart at switch {switch}, so their packets go through the controller: {what}"
             ),
+            Report::ToldApart { switch, what } => write!(f, "routes told apart by path tag at switch {switch}: {what}"),
             Report::RuleRefused { switch, what } => write!(f, "switch {switch} refused a rule: {what}"),
             Report::RulesLost { switch, count } => write!(f, "switch {switch} lost {count} rules; sent again"),
         }

@@ -76,7 +76,7 @@ pub struct Resolved {
 }
 
 /// What one switch does with a packet.
-#[derive(Clone, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Part {
     /// The link port it arrives by; `None` at the ingress.
     pub arrives: Option<PortNo>,

@@ -85,8 +85,9 @@ impl Run {
         Net(self.clone())
     }
 
-    /// Asks of the packet what a switch without a second table must match besides f's trace: where it comes from.
-    pub(crate) fn read_location(&self) {
+    /// Asks of the packet what a switch without a second table must match besides f's trace: where it comes from, and
+    /// its VLAN id where some ids are kept for path tags.
+    pub(crate) fn read_location(&self, vlan: bool) {
         let mut state = self.state();
         let RunState { frame, total_len, ingress, recorder, txn, track_hosts, .. } = &mut *state;
         let packet = Packet::with_wire_len(frame, ingress.port.0, *total_len);
@@ -94,6 +95,9 @@ impl Run {
         txn.read(Cell::Port(*ingress));
         if *track_hosts && let Some(source) = recorder.read(&packet, Field::EthSrc, Field::EthSrc.full_mask(), None) {
             txn.read(Cell::HostAt(Mac::from_bits(source)));
+        }
+        if vlan {
+            recorder.read(&packet, Field::VlanVid, Field::VlanVid.full_mask(), None);
         }
     }
 

@@ -32,6 +32,7 @@
 //! * What the switch can't match is never stated: a yes-side or child whose region can't be matched counts as
 //!   unexplored, and the barrier of such a test is widened until it can be. If nothing of the test can be stated, its
 //!   no-side has no rules either.
+//! * A leaf that does its instructions to some of its packets only is like a `V` node with one child.
 //! * Elements that one earlier element covers are left out: no packet would get to them.
 //! * Elements whose level lies below the lowest priority get no rule. Every element that must yield to one of these lies
 //!   lower still, so what is left out falls to the controller.
@@ -73,6 +74,8 @@ pub struct Rule {
 pub enum LeafAction {
     /// These instructions; none is to drop.
     Apply(Vec<Instruction>),
+    /// These instructions for its packets that fit the constraint; send the others to the controller.
+    ApplyTo(Constraint, Vec<Instruction>),
     /// Send them to the controller.
     Controller,
 }

@@ -86,6 +86,13 @@ impl Walk<'_> {
                     self.elements.apply(&area.matches, *leaf, instructions);
                     self.complete.push(true);
                 }
+                LeafAction::ApplyTo(only, instructions) => {
+                    let narrowed = self.child_area(&area, &only);
+                    if let Some(narrowed) = &narrowed {
+                        self.elements.apply(&narrowed.matches, *leaf, instructions);
+                    }
+                    self.complete.push(narrowed.is_some_and(|narrowed| narrowed.region == area.region));
+                }
                 LeafAction::Controller => self.complete.push(false),
             },
             Some(Node::Value { field, mask, children }) => self.visit_value(*field, *mask, children, area),

@@ -1,10 +1,11 @@
 //! From a leaf's part at a switch to the switch's actions.
 //!
-//! The order is fixed: output to links first, with the headers that f saw, then the rewrites, then output to edge
-//! ports.
+//! The order is fixed: the path tag, if there is one, is pushed at the ingress; output to links, with the headers that f
+//! saw; the tag is popped; then the rewrites, and output to edge ports.
 
 use maple_wire::{Action, Constraint, Field, Instruction, PortNo, Version};
 
+use super::tags::has_tag;
 use crate::route::Part;
 
 /// The bit of `vlan_vid` that says that there is a tag.
@@ -14,8 +15,8 @@ const TAG_PRESENT: u128 = 0x1000;
 const VLAN_TYPE: u16 = 0x8100;
 
 /// What a switch does with the packets of a part. None is to drop.
-pub(super) fn instructions(version: Version, part: &Part, meter: Option<u32>) -> Vec<Instruction> {
-    let actions = all(version, part);
+pub(super) fn instructions(version: Version, part: &Part, tag: Option<u16>, meter: Option<u32>) -> Vec<Instruction> {
+    let actions = all(version, part, tag);
     if actions.is_empty() {
         return Vec::new();
     }
@@ -23,10 +24,18 @@ pub(super) fn instructions(version: Version, part: &Part, meter: Option<u32>) ->
     meter.into_iter().chain([Instruction::ApplyActions(actions)]).collect()
 }
 
-/// All actions of a part.
-pub(super) fn all(version: Version, part: &Part) -> Vec<Action> {
-    let links = part.links.iter().map(|port| Action::output(*port));
-    links.chain(egress(version, part)).collect()
+/// All actions of a part, for packets of a route with this path tag.
+pub(super) fn all(version: Version, part: &Part, tag: Option<u16>) -> Vec<Action> {
+    let mut actions = Vec::new();
+    if let Some(id) = tag.filter(|_| part.arrives.is_none()) {
+        actions.extend([Action::PushVlan(VLAN_TYPE), Action::SetField(has_tag(id))]);
+    }
+    actions.extend(part.links.iter().map(|port| Action::output(*port)));
+    if tag.is_some() && !part.edges.is_empty() {
+        actions.push(Action::PopVlan);
+    }
+    actions.extend(egress(version, part));
+    actions
 }
 
 /// The actions that lead out of the network.

@@ -87,7 +87,7 @@ impl Engine {
     fn run_on(&self, arrived: &Arrived, txn: Txn, three_tables: bool) -> Run {
         let run = Run::new(arrived.frame.clone(), arrived.total_len, arrived.at, txn, self.options.track_hosts);
         if !three_tables {
-            run.read_location();
+            run.read_location(self.options.path_tags.is_some());
         }
         run
     }
@@ -261,6 +261,7 @@ fn new_leaf(trace: crate::trace::Trace, route: Resolved, representative: Arrived
         route,
         representative,
         state: LeafState::Blocked,
+        tag: None,
         attempt: 0,
         failures: 0,
         held: Vec::new(),

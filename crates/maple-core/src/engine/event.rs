@@ -8,6 +8,7 @@ use maple_wire::msg::stats::Desc;
 use maple_wire::msg::{ErrorMsg, Features, FlowRemoved, Message, PacketIn, PortStatus};
 use maple_wire::{Constraint, Dpid, Instruction, Match, Port, PortNo, Version};
 
+use super::tags::PathTag;
 use crate::network::{Location, Mac};
 use crate::report::Report;
 use crate::route::Part;
@@ -247,6 +248,8 @@ pub(super) struct Install {
     pub part: Part,
     /// Whether the whole route has one egress port.
     pub unicast: bool,
+    /// The tag that its packets arrive with.
+    pub tag: Option<PathTag>,
 }
 
 #[derive(Clone, Debug)]

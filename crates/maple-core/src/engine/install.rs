@@ -17,7 +17,7 @@ use super::event::{Answer, Install, Letter, Refusal};
 use super::leaf::{Arrived, Leaf, LeafState};
 use super::switch::{Stale, Waiter};
 use super::timers::Timer;
-use super::{Effect, Engine, ShardId, actions};
+use super::{Effect, Engine, ShardId, actions, tags};
 use crate::report::Report;
 use crate::route::Resolved;
 use crate::tree::LeafId;
@@ -32,7 +32,12 @@ impl Engine {
         if others.is_empty() {
             return self.activate(id);
         }
+        let reserved = tags::reserved_id(self.options.path_tags, &leaf.representative).is_some();
         let Some(switch) = self.switches.get_mut(&leaf.ingress()) else { return };
+        if reserved && !switch.three_tables {
+            leaf.state = LeafState::Direct { retry: None };
+            return;
+        }
         if !switch.leaving.is_empty() {
             leaf.state = LeafState::Blocked;
             switch.blocked.insert(id);
@@ -53,6 +58,7 @@ impl Engine {
                 frame: leaf.representative.frame.clone(),
                 part: leaf.route.parts[dpid].clone(),
                 unicast: leaf.route.egress_count() <= 1,
+                tag: leaf.tag.clone(),
             })
             .collect();
         leaf.state = LeafState::Installing { awaiting: others, until };
@@ -79,6 +85,13 @@ impl Engine {
             }
             Err(refusal) => refusal,
         };
+        if let Refusal::Ambiguous(what) = &refusal {
+            self.stats.ambiguous += 1;
+            if self.install_tagged(answer.leaf, answer.dpid, what) {
+                return;
+            }
+        }
+        let Some(leaf) = self.leaves.get(&answer.leaf) else { return };
         let doubled = 1u32 << leaf.failures.min(6);
         let retry = match &refusal {
             Refusal::Draining => Some(self.options.drain * doubled.min(16)),
@@ -86,7 +99,6 @@ impl Engine {
             Refusal::Impossible(_) => None,
         };
         if let Refusal::Ambiguous(what) = &refusal {
-            self.stats.ambiguous += 1;
             let report = Report::Ambiguous { switch: answer.dpid, what: what.as_str().into() };
             self.report_once(report, &format!("ambiguous {}", answer.dpid));
         }
@@ -99,17 +111,14 @@ impl Engine {
         leaf.state = LeafState::Active;
         leaf.held_until = None;
         let (ingress, held) = (leaf.ingress(), std::mem::take(&mut leaf.held));
+        let tagged = leaf.tag.is_some();
         self.stats.leaves_installed += 1;
+        self.stats.tagged += u64::from(tagged);
         if let Some(switch) = self.switches.get_mut(&ingress) {
             switch.waiting.push(Waiter::Fresh(vec![id]));
         }
         self.mark(ingress, INGRESS_STALE);
-        for packet in held {
-            if let Some(effect) = self.forward(id, &packet) {
-                // Behind the rules, which the flush at the end of the batch sends.
-                self.after.push(effect);
-            }
-        }
+        held.iter().for_each(|packet| self.forward(id, packet));
     }
 
     /// The leaf's packets go through the controller from now on, perhaps until a later attempt.
@@ -120,6 +129,7 @@ impl Engine {
         let Some(leaf) = self.leaves.get_mut(&id) else { return };
         let retry = retry.map(|after| self.now + after);
         leaf.state = LeafState::Direct { retry };
+        leaf.tag = None;
         leaf.failures += 1;
         leaf.held_until = None;
         let held = std::mem::take(&mut leaf.held);
@@ -133,7 +143,7 @@ impl Engine {
     }
 
     /// Has the other switches take out what they have of a leaf, as soon as no rule at the ingress sends them packets.
-    fn release_parts(&mut self, id: LeafId) {
+    pub(super) fn release_parts(&mut self, id: LeafId) {
         let Some(leaf) = self.leaves.get(&id) else { return };
         let (ingress, others): (Dpid, Vec<Dpid>) = (leaf.ingress(), leaf.others().collect());
         match leaf.state {
@@ -147,8 +157,12 @@ impl Engine {
             },
             LeafState::Installing { .. } => self.remove_parts(id, &others),
             LeafState::Blocked => {
+                let tagged = leaf.tag.is_some();
                 if let Some(switch) = self.switches.get_mut(&ingress) {
                     switch.blocked.remove(&id);
+                }
+                if tagged {
+                    self.release_tag(id);
                 }
             }
             LeafState::Active | LeafState::Direct { .. } => {}
@@ -159,6 +173,7 @@ impl Engine {
         for dpid in others {
             self.post_to_switch(*dpid, Letter::Remove { leaf, dpid: *dpid });
         }
+        self.release_tag(leaf);
     }
 
     /// A leaf's rule is out of its ingress switch.
@@ -194,11 +209,7 @@ impl Engine {
     pub(super) fn answer(&mut self, id: LeafId, packet: Arrived) {
         let Some(leaf) = self.leaves.get_mut(&id) else { return };
         match leaf.state {
-            LeafState::Active => {
-                if let Some(effect) = self.forward(id, &packet) {
-                    self.after.push(effect);
-                }
-            }
+            LeafState::Active => self.forward(id, &packet),
             LeafState::Direct { .. } => {
                 let route = leaf.route.clone();
                 self.send_direct(&route, &packet);
@@ -218,13 +229,22 @@ impl Engine {
         }
     }
 
-    /// The message that has the ingress switch do to the packet what the leaf's rule does.
-    fn forward(&mut self, id: LeafId, packet: &Arrived) -> Option<Effect> {
-        let leaf = self.leaves.get(&id)?;
-        let switch = self.switches.get(&leaf.ingress())?;
+    /// Has the ingress switch do to the packet what the leaf's rule does. Packets that may not cross links as they are,
+    /// or not with the leaf's path tag, go straight to the egress ports.
+    fn forward(&mut self, id: LeafId, packet: &Arrived) {
+        let Some(leaf) = self.leaves.get(&id) else { return };
+        let Some(switch) = self.switches.get(&leaf.ingress()) else { return };
+        let tag = leaf.tag.as_ref().map(|tag| tag.id);
+        if tags::reserved_id(self.options.path_tags, packet).is_some() || tag.is_some() && !packet.is_untagged() {
+            let route = leaf.route.clone();
+            return self.send_direct(&route, packet);
+        }
         let part = leaf.route.parts.get(&leaf.ingress());
-        let actions = part.map(|part| actions::all(switch.version(), part)).unwrap_or_default();
-        self.packet_out(packet, actions)
+        let actions = part.map(|part| actions::all(switch.version(), part, tag)).unwrap_or_default();
+        if let Some(effect) = self.packet_out(packet, actions) {
+            // Behind the rules, which the flush at the end of the batch sends.
+            self.after.push(effect);
+        }
     }
 
     /// A packet-out at the packet's own switch; none where there is nothing to do.

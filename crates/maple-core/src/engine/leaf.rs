@@ -6,6 +6,7 @@ use std::sync::Arc;
 use maple_wire::{Constraint, Dpid, Field, Packet, PortNo, Version};
 
 use super::Time;
+use super::tags::PathTag;
 use crate::network::Location;
 use crate::route::Resolved;
 use crate::trace::{Fields, Item, Trace};
@@ -34,6 +35,8 @@ pub(super) struct Leaf {
     /// The packet that f ran on.
     pub representative: Arrived,
     pub state: LeafState,
+    /// What tells its packets apart from others' on links, if their headers don't.
+    pub tag: Option<PathTag>,
     /// How often an installation was begun; answers to earlier ones are stale.
     pub attempt: u32,
     /// How many of them came to nothing.
@@ -118,6 +121,13 @@ impl Arrived {
     /// The packet's fields.
     pub fn packet(&self) -> Packet<'_> {
         Packet::with_wire_len(&self.frame, self.at.port.0, self.total_len)
+    }
+
+    /// Whether the packet certainly has no VLAN tag.
+    pub fn is_untagged(&self) -> bool {
+        let packet = self.packet();
+        let known = self.is_whole() || packet.is_captured(Field::VlanVid);
+        known && packet.switch_value(Field::VlanVid) == Some(0)
     }
 
     /// Whether all bytes are here.

@@ -8,7 +8,7 @@ use maple_wire::Dpid;
 
 use super::leaf::Arrived;
 use super::timers::Timer;
-use super::{Engine, actions};
+use super::{Engine, actions, tags};
 
 impl Engine {
     /// A packet came by a link port.
@@ -30,9 +30,16 @@ impl Engine {
     /// Does with the packet what the parts here say, if they agree.
     fn answer_known(&mut self, arrived: &Arrived) -> bool {
         let Some(switch) = self.switches.get(&arrived.at.switch) else { return false };
-        let Some(answers) = switch.transit.answers(arrived) else { return false };
-        let [part] = answers[..] else { return false };
-        let actions = actions::all(switch.version(), part);
+        let tag = tags::reserved_id(self.options.path_tags, arrived);
+        let part = match tag {
+            Some(id) => switch.transit.tagged.part(arrived.at.port, id),
+            None => match switch.transit.answers(arrived).as_deref() {
+                Some([part]) => Some(*part),
+                _ => None,
+            },
+        };
+        let Some(part) = part else { return false };
+        let actions = actions::all(switch.version(), part, tag);
         if let Some(effect) = self.packet_out(arrived, actions) {
             self.after.push(effect);
         }

@@ -3,6 +3,7 @@
 
 use maple_wire::{Action, Field, Instruction, Match, PortNo};
 
+use super::Options;
 use super::actions::to_controller;
 use super::hosts::PROBE_MAC;
 use super::leaf::from_port;
@@ -17,6 +18,8 @@ const LLDP: u16 = 65535;
 const PROBES: u16 = 65534;
 /// Packets from other switches.
 const LINKS: u16 = 40000;
+/// Packets from hosts with a VLAN id of the block kept for path tags.
+const RESERVED: u16 = 35000;
 /// Packets from hosts.
 const HOSTS: u16 = 30000;
 
@@ -27,7 +30,8 @@ pub(super) const LLDP_TYPE: u128 = 0x88cc;
 pub(super) const MAX_COMPILED: u16 = 65000;
 
 /// The classifier's rules, table-miss not included. Without further tables only what must not reach the policy.
-pub(super) fn classifier(switch: &Switch, state: &Snapshot, track_hosts: bool, cookie: u64) -> Vec<Rule> {
+pub(super) fn classifier(switch: &Switch, state: &Snapshot, options: &Options, cookie: u64) -> Vec<Rule> {
+    let track_hosts = options.track_hosts;
     let rule = |priority, matching, instructions| Rule { priority, matching, instructions, cookie };
     let goto = |table| vec![Instruction::GotoTable(table)];
     let mut rules = vec![rule(LLDP, Match::any().exact(Field::EthType, LLDP_TYPE), to_controller())];
@@ -36,6 +40,9 @@ pub(super) fn classifier(switch: &Switch, state: &Snapshot, track_hosts: bool, c
     }
     if !switch.three_tables {
         return rules;
+    }
+    if let Some(block) = options.path_tags {
+        rules.push(rule(RESERVED, Match::any().with(block.constraint()), to_controller()));
     }
     let from = |port: PortNo| Match::any().with(from_port(port));
     for (port, info) in state.ports_of(switch.dpid) {

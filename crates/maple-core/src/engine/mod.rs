@@ -39,6 +39,7 @@ mod topology;
 mod actions;
 mod install;
 mod leaf;
+mod tags;
 mod transit;
 
 mod location;
@@ -49,6 +50,7 @@ mod view;
 pub use event::{Effect, Event, InstalledFlow, Mail, Selection, ShardId, Time};
 pub use hosts::PROBE_MAC;
 pub use options::{Options, Stats, TableRule};
+pub use tags::{TagBlock, TagBlockError};
 
 use event::Letter;
 use leaf::{Arrived, Leaf};
@@ -69,6 +71,7 @@ pub struct Engine {
     switches: BTreeMap<Dpid, Switch>,
     leaves: BTreeMap<LeafId, Leaf>,
     next_leaf: u32,
+    tags: tags::Tags,
     timers: BTreeSet<(Time, Timer)>,
     /// When hosts of our switches last came to our notice.
     last_seen: BTreeMap<Mac, Time>,
@@ -102,6 +105,7 @@ impl Engine {
             switches: BTreeMap::new(),
             leaves: BTreeMap::new(),
             next_leaf: 0,
+            tags: tags::Tags::default(),
             timers: BTreeSet::new(),
             last_seen: BTreeMap::new(),
             moves: BTreeMap::new(),

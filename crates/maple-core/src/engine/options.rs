@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::tags::TagBlock;
 use crate::compile::Rule;
 use crate::tree::LeafId;
 
@@ -10,6 +11,9 @@ use crate::tree::LeafId;
 pub struct Options {
     /// Learn where hosts are and check it. Off, `net.locate` is an error.
     pub track_hosts: bool,
+    /// VLAN ids that tell routes apart which meet with equal headers; hosts' packets with such ids go through the
+    /// controller. `None`: the packets of such routes do.
+    pub path_tags: Option<TagBlock>,
     /// Marks the rules of this run of the controller apart from those of an earlier one: 16 bits of the cookie.
     pub epoch: u16,
     /// The lowest transaction id that engines use; they wrap around to it.
@@ -36,6 +40,7 @@ impl Default for Options {
     fn default() -> Options {
         Options {
             track_hosts: true,
+            path_tags: Some(TagBlock::UPPER),
             epoch: 1,
             first_xid: 0x8000_0000,
             held_packets: 64,
@@ -74,8 +79,10 @@ pub struct Stats {
     pub leaves_withdrawn: u64,
     /// Installations given up.
     pub aborts: u64,
-    /// Installations refused because routes could not be told apart.
+    /// Installations refused because routes meet with equal headers.
     pub ambiguous: u64,
+    /// Leaves installed that a path tag tells apart from others.
+    pub tagged: u64,
     /// Packets sent straight out of the egress ports.
     pub sent_by_controller: u64,
     /// Packet-ins from link ports.
@@ -118,6 +125,7 @@ impl Stats {
             ("leaves_withdrawn", self.leaves_withdrawn),
             ("aborts", self.aborts),
             ("ambiguous", self.ambiguous),
+            ("tagged", self.tagged),
             ("sent_by_controller", self.sent_by_controller),
             ("link_packet_ins", self.link_packet_ins),
             ("link_drops", self.link_drops),
@@ -151,6 +159,7 @@ impl std::ops::AddAssign for Stats {
             leaves_withdrawn,
             aborts,
             ambiguous,
+            tagged,
             sent_by_controller,
             link_packet_ins,
             link_drops,
@@ -176,6 +185,7 @@ impl std::ops::AddAssign for Stats {
         self.leaves_withdrawn += leaves_withdrawn;
         self.aborts += aborts;
         self.ambiguous += ambiguous;
+        self.tagged += tagged;
         self.sent_by_controller += sent_by_controller;
         self.link_packet_ins += link_packet_ins;
         self.link_drops += link_drops;

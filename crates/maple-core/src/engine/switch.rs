@@ -20,6 +20,7 @@ use rustc_hash::FxHashMap;
 
 use super::leaf::{Arrived, LeafState, cookie, has_three_tables, is_ours, leaf_of};
 use super::location::{MAX_COMPILED, classifier, table_miss};
+use super::tags::untagged;
 use super::timers::Timer;
 use super::transit::Transit;
 use super::{Effect, Engine, InstalledFlow, Time, actions};
@@ -226,13 +227,14 @@ impl Engine {
         }
         switch.stale = Stale::default();
         let state = self.store.snapshot();
-        let mut first = classifier(switch, &state, self.options.track_hosts, own);
+        let mut first = classifier(switch, &state, &self.options, own);
         // Packets without a classifier rule come to the controller: slow, never wrong.
         first.retain(|rule| !switch.refused.iter().any(|(p, m)| (*p, m) == (rule.priority, &rule.matching)));
         first.push(table_miss(own));
         if switch.three_tables {
             let with_miss = |rules: Vec<Rule>| [rules, vec![table_miss(own)]].concat();
-            let (ingress, transit) = (switch.ingress_rules.clone(), switch.transit.rules());
+            let (ingress, mut transit) = (switch.ingress_rules.clone(), switch.transit.rules());
+            transit.extend(self.options.path_tags.map(|block| block.unknown(own)));
             BTreeMap::from([(CLASSIFIER, first), (INGRESS, with_miss(ingress)), (TRANSIT, with_miss(transit))])
         } else {
             let mut all = [switch.ingress_rules.clone(), switch.transit.rules(), first].concat();
@@ -247,8 +249,12 @@ impl Engine {
         match self.leaves.get(&leaf) {
             Some(leaf) if leaf.state == LeafState::Active => {
                 let part = leaf.route.parts.get(&leaf.ingress());
-                let instructions = part.map(|part| actions::instructions(version, part, leaf.route.meter));
-                LeafAction::Apply(instructions.unwrap_or_default())
+                let tag = leaf.tag.as_ref().map(|tag| tag.id);
+                let instructions = part.map(|part| actions::instructions(version, part, tag, leaf.route.meter));
+                match tag {
+                    Some(_) => LeafAction::ApplyTo(untagged(), instructions.unwrap_or_default()),
+                    None => LeafAction::Apply(instructions.unwrap_or_default()),
+                }
             }
             _ => LeafAction::Controller,
         }
@@ -339,7 +345,7 @@ impl Engine {
 
     fn all_leaves_at(&self, dpid: Dpid) -> BTreeSet<LeafId> {
         let Some(switch) = self.switches.get(&dpid) else { return BTreeSet::new() };
-        switch.tree.leaves().chain(switch.transit.parts().map(|(leaf, _)| leaf)).collect()
+        switch.tree.leaves().chain(switch.transit.leaves()).collect()
     }
 
     /// Asks the switch what it has; until it answers, nothing is sent.

@@ -13,6 +13,8 @@ pub(super) enum Timer {
     Leaf(LeafId),
     /// A part that is draining.
     Drained(Dpid, LeafId),
+    /// A path tag that no leaf uses.
+    Tag(u16),
     /// A host that was asked whether it is still there.
     Probe(Mac),
     /// Packets from other switches that wait for rules.
@@ -36,6 +38,7 @@ impl Engine {
             match timer {
                 Timer::Leaf(leaf) => self.leaf_timer(leaf),
                 Timer::Drained(dpid, leaf) => self.drained(dpid, leaf),
+                Timer::Tag(id) => self.tag_timer(id),
                 Timer::Probe(mac) => self.probe_timer(mac),
                 Timer::Held(dpid) => self.expire_held(dpid),
                 Timer::Full(dpid) => self.full_timer(dpid),

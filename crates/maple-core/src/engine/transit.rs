@@ -31,6 +31,7 @@ use super::event::{Answer, Install, Letter, Refusal};
 use super::leaf::{Arrived, Watched, are_disjoint, from_port};
 use super::location::MAX_COMPILED;
 use super::switch::{Stale, Switch, Waiter};
+use super::tags::Tagged;
 use super::timers::Timer;
 use super::{Engine, ShardId, actions};
 use crate::capabilities::Capabilities;
@@ -44,6 +45,9 @@ use crate::tree::{Augmented, LeafId, Tree};
 pub(super) struct Transit {
     groups: BTreeMap<GroupKey, Group>,
     leaves: BTreeMap<LeafId, GroupKey>,
+    /// Parts of routes that a path tag tells apart from all others.
+    pub tagged: Tagged,
+    tag_rules: Vec<Rule>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -79,6 +83,9 @@ impl Transit {
         let Some(arrives) = install.part.arrives else {
             return Err(Refusal::Impossible("it does not arrive by a link".to_owned()));
         };
+        if let Some(tag) = &install.tag {
+            return self.tagged.place(install, arrives, tag);
+        }
         let key = GroupKey { arrives, ingress: install.ingress.0, port: install.ingress.1 };
         if self.revive(install, key) {
             return Ok(());
@@ -177,13 +184,16 @@ impl Transit {
         for (key, group) in self.groups.iter_mut().filter(|(_, group)| group.stale) {
             let parts = &group.parts;
             let action = |leaf: LeafId| match parts.get(&leaf) {
-                Some(passing) => LeafAction::Apply(actions::instructions(capabilities.version, &passing.part, None)),
+                Some(passing) => {
+                    LeafAction::Apply(actions::instructions(capabilities.version, &passing.part, None, None))
+                }
                 None => LeafAction::Controller,
             };
             let under = [from_port(key.arrives)];
             group.rules = group.compiler.compile(&group.tree, &under, capabilities, 1..=MAX_COMPILED, &action, mark);
             group.stale = false;
         }
+        self.tag_rules = self.tagged.rules(capabilities.version, mark);
     }
 
     /// The rules of all groups. Where groups have the same priority and match, one stands for all: the first that
@@ -193,7 +203,12 @@ impl Transit {
         let asks = |rule: &&Rule| actions::is_to_controller(&rule.instructions);
         let mut entries = FxHashSet::default();
         let in_order = all().filter(|rule| !asks(rule)).chain(all().filter(asks));
-        in_order.filter(|rule| entries.insert((rule.priority, &rule.matching))).cloned().collect()
+        self.tag_rules
+            .iter()
+            .chain(in_order)
+            .filter(|rule| entries.insert((rule.priority, &rule.matching)))
+            .cloned()
+            .collect()
     }
 
     /// Whether the leaf's packets have a rule of their own.
@@ -223,7 +238,12 @@ impl Transit {
         true
     }
 
-    /// All parts, for showing.
+    /// The leaves that have a part here.
+    pub fn leaves(&self) -> impl Iterator<Item = LeafId> {
+        self.leaves.keys().copied().chain(self.tagged.users().map(|(leaf, ..)| leaf))
+    }
+
+    /// All parts without a path tag, for showing.
     pub fn parts(&self) -> impl Iterator<Item = (LeafId, &Passing)> {
         self.groups.values().flat_map(|group| group.parts.iter().map(|(leaf, passing)| (*leaf, passing)))
     }
@@ -303,6 +323,9 @@ impl Engine {
             Some(switch) if switch.full_until.is_some_and(|until| until > now) => {
                 Err(Refusal::Impossible(format!("switch {dpid} is full")))
             }
+            Some(switch) if install.tag.is_some() && !switch.three_tables => {
+                Err(Refusal::Ambiguous(format!("switch {dpid} can't match path tags")))
+            }
             Some(switch) => switch.transit.place(install, &switch.capabilities),
         };
         match outcome {
@@ -319,24 +342,31 @@ impl Engine {
 
     /// A part's rules are in.
     pub(super) fn part_installed(&mut self, dpid: Dpid, leaf: LeafId, attempt: u32) {
-        let passing = self.switches.get_mut(&dpid).and_then(|switch| switch.transit.passing(leaf));
-        if passing.is_some_and(|passing| passing.attempt == attempt && !passing.draining) {
+        let Some(switch) = self.switches.get_mut(&dpid) else { return };
+        let passing = switch.transit.passing(leaf);
+        let is_in = passing.is_some_and(|passing| passing.attempt == attempt && !passing.draining);
+        if is_in || switch.transit.tagged.has(leaf, attempt) {
             self.answer_owner(Answer { leaf, attempt, dpid, outcome: Ok(()) });
         }
     }
 
     /// A part is wanted no more; it goes when packets under way have passed.
     pub(super) fn remove_part(&mut self, dpid: Dpid, leaf: LeafId) {
-        if let Some(passing) = self.switches.get_mut(&dpid).and_then(|switch| switch.transit.passing(leaf)) {
+        let Some(switch) = self.switches.get_mut(&dpid) else { return };
+        let until = self.now + self.options.drain;
+        switch.transit.tagged.drain(leaf, until);
+        if let Some(passing) = switch.transit.passing(leaf) {
             passing.draining = true;
-            self.timers.insert((self.now + self.options.drain, Timer::Drained(dpid, leaf)));
         }
+        self.timers.insert((until, Timer::Drained(dpid, leaf)));
     }
 
     /// A part had its time.
     pub(super) fn drained(&mut self, dpid: Dpid, leaf: LeafId) {
         let Some(switch) = self.switches.get_mut(&dpid) else { return };
-        if switch.transit.passing(leaf).is_some_and(|passing| passing.draining) && switch.transit.delete(leaf) {
+        let passed =
+            switch.transit.passing(leaf).is_some_and(|passing| passing.draining) && switch.transit.delete(leaf);
+        if switch.transit.tagged.drained(leaf, self.now) || passed {
             self.mark(dpid, Stale { transit: true, ..Stale::default() });
         }
     }
@@ -344,8 +374,10 @@ impl Engine {
     /// A part can't be in a switch.
     pub(super) fn refuse_part(&mut self, dpid: Dpid, leaf: LeafId, why: &str) {
         let Some(switch) = self.switches.get_mut(&dpid) else { return };
-        let Some(attempt) = switch.transit.passing(leaf).map(|passing| passing.attempt) else { return };
+        let attempt = switch.transit.passing(leaf).map(|passing| passing.attempt);
+        let Some(attempt) = attempt.max(switch.transit.tagged.attempt(leaf)) else { return };
         switch.transit.delete(leaf);
+        switch.transit.tagged.delete(leaf);
         self.mark(dpid, Stale { transit: true, ..Stale::default() });
         self.answer_owner(Answer { leaf, attempt, dpid, outcome: Err(Refusal::Impossible(why.to_owned())) });
     }
@@ -355,6 +387,7 @@ impl Engine {
         let waiting = std::mem::take(&mut switch.waiting);
         for waiter in waiting {
             if let Waiter::Part { leaf, attempt } = waiter
+                && !switch.transit.tagged.has(leaf, attempt)
                 && switch.transit.passing(leaf).is_some()
                 && !switch.transit.has_rule(leaf, super::leaf::cookie(self.options.epoch, Some(leaf)))
             {

@@ -7,7 +7,7 @@ use super::location::reason;
 use super::{Engine, Selection, TableRule};
 use crate::compile::Rule;
 use crate::network::Location;
-use crate::trace::Item;
+use crate::trace::{Item, Trace};
 use crate::tree::LeafId;
 
 use super::leaf::Leaf;
@@ -34,12 +34,25 @@ impl Engine {
 
     fn why(&self, dpid: Dpid, rule: &Rule, leaf: Option<LeafId>) -> String {
         let Some(id) = leaf else { return reason(rule).to_owned() };
+        let tagged = self.switches.get(&dpid).and_then(|switch| {
+            switch.transit.tagged.users().find(|(leaf, ..)| *leaf == id).map(|(_, tag, user)| (tag, &user.trace))
+        });
         if let Some(leaf) = self.leaves.get(&id) {
-            return source_lines(&leaf.trace);
+            return with_tag(&leaf.trace, leaf.tag.as_ref().map(|tag| tag.id));
+        }
+        if let Some((tag, trace)) = tagged {
+            return with_tag(trace, Some(tag));
         }
         let passing = self.switches.get(&dpid).and_then(|switch| switch.transit.parts().find(|(leaf, _)| *leaf == id));
         passing.map(|(_, passing)| source_lines(&passing.trace)).unwrap_or_default()
     }
+}
+
+/// What decided, and the path tag if there is one.
+fn with_tag(trace: &Trace, tag: Option<u16>) -> String {
+    let tag = tag.map(|tag| format!("path tag {tag:#x}"));
+    let lines = Some(source_lines(trace)).filter(|lines| !lines.is_empty());
+    lines.into_iter().chain(tag).collect::<Vec<_>>().join(", ")
 }
 
 impl Leaf {

@@ -12,9 +12,11 @@ use std::sync::Arc;
 
 use maple_wire::{Dpid, PortNo};
 
-use super::generate::{PORTS_EACH, Shape, Step, Tree, hosts, policy, shape, steps};
+use super::generate::{
+    PORTS_EACH, Shape, Step, Tree, greeting, hosts, line_shape, policy, policy_by_ingress, shape, steps,
+};
 use super::{Delivery, Random, Sim, apply};
-use crate::engine::{Event, Options, Selection};
+use crate::engine::{Engine, Event, Options, Selection, TagBlock};
 use crate::network::{Location, Mac, PortKind};
 use crate::policy::Policy;
 use crate::run::Run;
@@ -26,6 +28,7 @@ struct Case {
     seed: u64,
     shape: Shape,
     policy: Tree,
+    path_tags: Option<TagBlock>,
     steps: Vec<Step>,
 }
 
@@ -44,7 +47,23 @@ impl Case {
         let policy = policy(&mut random, depth);
         let count = 6 + random.below(20);
         let steps = steps(&mut random, &shape, count);
-        Case { seed, shape, policy, steps }
+        let path_tags = path_tags(&mut random);
+        Case { seed, shape, policy, path_tags, steps }
+    }
+
+    /// A case in which routes meet that only a path tag tells apart.
+    fn of_routes_that_meet(seed: u64) -> Case {
+        let mut random = Random(seed);
+        let shape = line_shape(&mut random);
+        let depth = random.below(3);
+        let policy = policy_by_ingress(&mut random, depth);
+        let count = 6 + random.below(20);
+        // Everybody is known at first.
+        let mut first: Vec<Step> = (0..hosts().len()).map(|host| greeting(&mut random, host)).collect();
+        first.push(Step::Rest);
+        let steps = [first, steps(&mut random, &shape, count)].concat();
+        let path_tags = path_tags(&mut random);
+        Case { seed, shape, policy, path_tags, steps }
     }
 
     /// Plays the case; an error says what is wrong.
@@ -54,8 +73,11 @@ impl Case {
             play.step(step)?;
         }
         play.rest()?;
-        let engines = play.sim.engines().iter();
-        play.tally.packet_ins = engines.map(|e| e.stats().packet_ins - e.stats().link_packet_ins).sum();
+        for stats in play.sim.engines().iter().map(Engine::stats) {
+            play.tally.packet_ins += stats.packet_ins - stats.link_packet_ins;
+            play.tally.tagged += stats.tagged;
+            play.tally.ambiguous += stats.ambiguous;
+        }
         Ok(play.tally)
     }
 
@@ -77,6 +99,12 @@ impl Case {
         }
         self
     }
+}
+
+/// Enough tags, one for all, or none.
+fn path_tags(random: &mut Random) -> Option<TagBlock> {
+    let one = TagBlock::new(0xff0..=0xff0).expect("a block of one");
+    *random.pick(&[Some(TagBlock::UPPER), Some(TagBlock::UPPER), Some(one), None])
 }
 
 struct Play<'a> {
@@ -106,12 +134,29 @@ struct Tally {
     delivered: u64,
     /// Packets that came to the controller where they entered.
     packet_ins: u64,
+    /// Leaves that got a path tag.
+    tagged: u64,
+    /// Installations refused because routes meet.
+    ambiguous: u64,
+}
+
+impl std::ops::AddAssign for Tally {
+    fn add_assign(&mut self, other: Tally) {
+        let Tally { exact, lossy, delivered, packet_ins, tagged, ambiguous } = other;
+        self.exact += exact;
+        self.lossy += lossy;
+        self.delivered += delivered;
+        self.packet_ins += packet_ins;
+        self.tagged += tagged;
+        self.ambiguous += ambiguous;
+    }
 }
 
 impl<'a> Play<'a> {
     fn new(case: &'a Case) -> Play<'a> {
         let policy = Arc::new(case.policy.clone());
-        let mut sim = Sim::new(policy, case.shape.shards, &Options::default(), case.seed);
+        let options = Options { path_tags: case.path_tags, ..Options::default() };
+        let mut sim = Sim::new(policy, case.shape.shards, &options, case.seed);
         for dpid in 1..=case.shape.switches {
             sim.add_switch(Dpid(dpid), case.shape.versions[dpid as usize - 1], PORTS_EACH);
         }
@@ -314,30 +359,39 @@ fn contains_all(want: &[Delivery], got: &[&Delivery]) -> bool {
 
 #[test]
 fn the_network_behaves_as_if_the_policy_ran_on_every_packet() {
-    let number = |name: &str, default: u64| {
-        std::env::var(name).ok().map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name}={text}?")))
-    };
-    let (first, cases) = (number("CONTRACT_SEED", 1), number("CONTRACT_CASES", 10_000));
-    println!("seeds {first} to {}", first + cases - 1);
-    let mut all = Tally::default();
-    for seed in first..first + cases {
-        let case = Case::generate(seed);
-        let played = case.play();
-        if let Ok(tally) = &played {
-            all.exact += tally.exact;
-            all.lossy += tally.lossy;
-            all.delivered += tally.delivered;
-            all.packet_ins += tally.packet_ins;
-        }
-        if let Err(error) = played {
-            let small = case.shrunk();
-            let error = small.play().err().unwrap_or(error);
-            let steps: Vec<String> = small.steps.iter().map(|step| format!("  {step:?}\n")).collect();
-            panic!("seed {seed}: {error}\n{:?}\n{:#?}\n{}", small.shape, small.policy, steps.concat());
-        }
-    }
-    println!("{all:?}");
+    let all = play_all(10_000, Case::generate);
     let sent = all.exact + all.lossy;
     assert!(all.exact * 2 > sent, "most packets must be checked exactly: {all:?}");
     assert!(all.packet_ins * 5 < sent * 4, "the rules must carry packets too: {all:?}");
+}
+
+#[test]
+fn the_network_behaves_so_too_where_routes_meet_that_only_a_path_tag_tells_apart() {
+    let all = play_all(4_000, Case::of_routes_that_meet);
+    assert!(all.tagged * 4 > all.ambiguous && all.ambiguous > 0, "tags must be used: {all:?}");
+}
+
+/// Plays many cases and says how much that tested.
+fn play_all(cases: u64, generate: impl Fn(u64) -> Case) -> Tally {
+    let number = |name: &str, default: u64| {
+        std::env::var(name).ok().map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name}={text}?")))
+    };
+    let (first, cases) = (number("CONTRACT_SEED", 1), number("CONTRACT_CASES", cases));
+    println!("seeds {first} to {}", first + cases - 1);
+    let mut all = Tally::default();
+    for seed in first..first + cases {
+        let case = generate(seed);
+        match case.play() {
+            Ok(tally) => all += tally,
+            Err(error) => {
+                let small = case.shrunk();
+                let error = small.play().err().unwrap_or(error);
+                let steps: Vec<String> = small.steps.iter().map(|step| format!("  {step:?}\n")).collect();
+                let Case { shape, policy, path_tags, .. } = &small;
+                panic!("seed {seed}: {error}\n{shape:?}\n{policy:#?}\n{path_tags:?}\n{}", steps.concat());
+            }
+        }
+    }
+    println!("{all:?}");
+    all
 }

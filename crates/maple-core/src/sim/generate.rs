@@ -152,6 +152,27 @@ const FIELDS: [Field; 12] = [
     Field::Ipv6Dst,
 ];
 
+/// A policy that decides between equal headers by where they entered, so that routes can't be told apart on links.
+pub fn policy_by_ingress(random: &mut Random, depth: usize) -> Tree {
+    let hosts = hosts();
+    let below = |random: &mut Random| match random.below(10) {
+        0 => policy(random, 2),
+        1..4 if depth > 0 => policy_by_ingress(random, depth - 1),
+        1..3 => Tree::Go(answer(random, 1)),
+        3 => Tree::Go(Answer::Multicast(*random.pick(&hosts), *random.pick(&hosts))),
+        4 => Tree::Go(Answer::Set(Field::Ipv4Src, 0x0a00_0063, Box::new(Answer::ToHost(*random.pick(&hosts))))),
+        _ => Tree::Go(Answer::ToHost(*random.pick(&hosts))),
+    };
+    let next = Box::new([below(random), below(random)]);
+    match random.below(10) {
+        0..6 => Tree::Switch(next),
+        6 => Tree::Read(Field::InPort, Field::InPort.full_mask(), next),
+        7 => Tree::Is(Field::InPort, value(random, Field::InPort), next),
+        8 => Tree::Read(Field::VlanVid, *random.pick(&[0x1000, 0x1fff]), next),
+        _ => Tree::Var(random.pick::<&str>(&VARS), next),
+    }
+}
+
 /// A policy of at most this depth.
 pub fn policy(random: &mut Random, depth: usize) -> Tree {
     if depth == 0 || random.chance(12) {
@@ -222,7 +243,7 @@ fn value(random: &mut Random, field: Field) -> u128 {
         Field::InPort => 1 + random.below(5) as u128,
         Field::EthSrc | Field::EthDst => random.pick(&hosts()).bits(),
         Field::EthType => *random.pick(&[0x0800, 0x0806, 0x86dd]),
-        Field::VlanVid => *random.pick(&[0, 0x1005]),
+        Field::VlanVid => *random.pick(&[0, 0x1005, 0x1f00]),
         Field::IpProto => *random.pick(&[6, 17]),
         Field::Ipv4Src | Field::Ipv4Dst => 0x0a00_0000 + 1 + random.below(4) as u128,
         Field::Ipv6Dst => 1 + random.below(4) as u128,
@@ -235,7 +256,9 @@ pub fn frame(seed: u64, src: Mac, mark: u32) -> Vec<u8> {
     let random = &mut Random(seed);
     let dst = *random.pick(&hosts());
     let frame = Frame::ethernet(if random.chance(6) { [0xff; 6] } else { dst.0 }, src.0);
-    let frame = if random.chance(15) { frame.vlan(5) } else { frame };
+    // Some ids are of the block that path tags come from.
+    let vlan = *random.pick(&[5, 5, 0xf00, 0xf01, 0xff0]);
+    let frame = if random.chance(15) { frame.vlan(vlan) } else { frame };
     let mark = mark.to_be_bytes();
     let v4 = |mac: Mac| [10, 0, 0, mac.0[5]];
     let v6 = |mac: Mac| std::net::Ipv6Addr::from(u128::from(mac.0[5]));
@@ -264,22 +287,12 @@ pub const PORTS_EACH: u32 = 5;
 /// A connected network of two to four switches.
 pub fn shape(random: &mut Random) -> Shape {
     let switches = 2 + random.below(3) as u64;
-    let mut free = vec![0u32; switches as usize + 1];
-    let mut links = Vec::new();
-    let mut join = |a: u64, b: u64, free: &mut Vec<u32>| {
-        if a != b && free[a as usize] < 3 && free[b as usize] < 3 {
-            let mut end = |dpid: u64| {
-                free[dpid as usize] += 1;
-                Location::new(Dpid(dpid), PortNo(free[dpid as usize]))
-            };
-            links.push((end(a), end(b)));
-        }
-    };
+    let mut links = Links { taken: vec![0; switches as usize + 1], all: Vec::new() };
     for dpid in 2..=switches {
-        join(dpid, 1 + random.below(dpid as usize - 1) as u64, &mut free);
+        links.join(dpid, 1 + random.below(dpid as usize - 1) as u64);
     }
     for _ in 0..random.below(3) {
-        join(1 + random.below(switches as usize) as u64, 1 + random.below(switches as usize) as u64, &mut free);
+        links.join(1 + random.below(switches as usize) as u64, 1 + random.below(switches as usize) as u64);
     }
     let only = match random.below(10) {
         0..6 => Some(Version::Of13),
@@ -288,7 +301,38 @@ pub fn shape(random: &mut Random) -> Shape {
     };
     let mut version = || only.unwrap_or(if random.chance(50) { Version::Of10 } else { Version::Of13 });
     let versions = (0..switches).map(|_| version()).collect();
-    Shape { switches, links, versions, shards: 1 + random.below(2) as u8 }
+    Shape { switches, links: links.all, versions, shards: 1 + random.below(2) as u8 }
+}
+
+/// Four switches in a line or ring, mostly of version 1.3.
+pub fn line_shape(random: &mut Random) -> Shape {
+    let mut links = Links { taken: vec![0; 5], all: Vec::new() };
+    (2..=4).for_each(|dpid| links.join(dpid - 1, dpid));
+    if random.chance(30) {
+        links.join(4, 1);
+    }
+    let versions = (0..4).map(|_| if random.chance(5) { Version::Of10 } else { Version::Of13 }).collect();
+    Shape { switches: 4, links: links.all, versions, shards: 1 + random.below(2) as u8 }
+}
+
+/// Links, made one after the other.
+struct Links {
+    /// The ports of each switch that are taken.
+    taken: Vec<u32>,
+    all: Vec<(Location, Location)>,
+}
+
+impl Links {
+    /// Joins two switches, if both have a port left.
+    fn join(&mut self, a: u64, b: u64) {
+        if a != b && self.taken[a as usize] < 3 && self.taken[b as usize] < 3 {
+            let mut end = |dpid: u64| {
+                self.taken[dpid as usize] += 1;
+                Location::new(Dpid(dpid), PortNo(self.taken[dpid as usize]))
+            };
+            self.all.push((end(a), end(b)));
+        }
+    }
 }
 
 /// A frame, shown in one line.
@@ -326,6 +370,12 @@ pub enum Step {
     Shrink(u64, usize),
     /// Everything comes to rest before what follows.
     Rest,
+}
+
+/// A host's first packet.
+pub fn greeting(random: &mut Random, host: usize) -> Step {
+    let mark = 0x4000_0000 + host as u32;
+    Step::Send { host, frame: Bytes(frame(random.number(), hosts()[host], mark)) }
 }
 
 /// What happens, in order.

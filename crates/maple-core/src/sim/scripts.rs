@@ -7,7 +7,7 @@ use maple_wire::packet::build::Frame;
 use maple_wire::{Dpid, Field, PortNo, Version};
 
 use super::{Delivery, Sim};
-use crate::engine::{Event, Options, Selection, Stats};
+use crate::engine::{Event, Options, Selection, Stats, TagBlock};
 use crate::network::{Location, Mac};
 use crate::policy::{Net, PacketHandle, Policy, PolicyError};
 use crate::report::Report;
@@ -68,6 +68,7 @@ fn stats(sim: &Sim) -> Stats {
         all.sent_by_controller += s.sent_by_controller;
         all.inconsistent_runs += s.inconsistent_runs;
         all.ambiguous += s.ambiguous;
+        all.tagged += s.tagged;
     }
     all
 }
@@ -365,31 +366,112 @@ fn a_rule_that_somebody_deletes_comes_back() {
     }
 }
 
-#[test]
-fn routes_that_differ_only_in_where_they_began_go_through_the_controller() {
-    // From switch 1 to port 3, from switch 2 to port 4 of switch 3; packets of 1 arrive there through 2.
-    let policy = |pkt: &PacketHandle, _: &Net| {
-        let hop = |switch, port| crate::network::Hop::new(Dpid(switch), PortNo(port));
-        match pkt.switch().0 {
-            1 => Route::hops([hop(1, 2), hop(2, 2), hop(3, 3)]),
-            2 => Route::hops([hop(2, 2), hop(3, 4)]),
-            _ => Route::drop(),
-        }
-    };
-    let mut sim = Sim::new(Arc::new(policy), 2, &Options::default(), 7);
-    (1..=3).for_each(|dpid| sim.add_switch(Dpid(dpid), Version::Of13, 4));
+/// From switch 1 to port 3, from switch 2 to port 4 of switch 3; packets of 1 arrive there through 2.
+fn by_ingress(pkt: &PacketHandle, _: &Net) -> Route {
+    let hop = |switch, port| crate::network::Hop::new(Dpid(switch), PortNo(port));
+    match pkt.switch().0 {
+        1 => Route::hops([hop(1, 2), hop(2, 2), hop(3, 3)]),
+        2 => Route::hops([hop(2, 2), hop(2, 3), hop(3, 4)]).set(Field::Ipv4Dst, 0x0a00_0009),
+        _ => Route::drop(),
+    }
+}
+
+/// Three switches in a line, the last one of this version.
+fn line(path_tags: Option<TagBlock>, last: Version) -> Sim {
+    let options = Options { path_tags, ..Options::default() };
+    let mut sim = Sim::new(Arc::new(by_ingress), 2, &options, 7);
+    for (dpid, version) in [(1, Version::Of13), (2, Version::Of13), (3, last)] {
+        sim.add_switch(Dpid(dpid), version, 4);
+    }
     sim.run();
     sim.add_link(at(1, 2), at(2, 1));
     sim.add_link(at(2, 2), at(3, 1));
     sim.run();
     sim.settle_ports();
     sim.run();
-    for _ in 0..3 {
-        assert_eq!(send(&mut sim, at(1, 3), udp(A, B, 80))[0].at, at(3, 3));
-        assert_eq!(send(&mut sim, at(2, 3), udp(B, A, 80))[0].at, at(3, 4));
+    sim
+}
+
+/// What comes out for a packet from B at switch 2, under its VLAN tag if it has one.
+fn twice_rewritten(frame: impl Fn([u8; 4]) -> Vec<u8>) -> [Delivery; 2] {
+    [at(2, 3), at(3, 4)].map(|at| Delivery { at, frame: frame([10, 0, 0, 9]) })
+}
+
+fn udp_to(ip: [u8; 4]) -> Vec<u8> {
+    Frame::ethernet(A.0, B.0).ipv4([10, 0, 0, 11], ip).udp(1000, 80).payload(b"hello")
+}
+
+fn in_vlan(vlan: u16) -> impl Fn([u8; 4]) -> Vec<u8> {
+    move |ip| Frame::ethernet(A.0, B.0).vlan(vlan).ipv4([10, 0, 0, 11], ip).udp(1000, 80).payload(b"hello")
+}
+
+fn sorted(mut deliveries: Vec<Delivery>) -> Vec<Delivery> {
+    deliveries.sort_unstable();
+    deliveries
+}
+
+#[test]
+fn routes_that_differ_only_in_where_they_began_are_told_apart_by_a_path_tag() {
+    let mut sim = line(Some(TagBlock::UPPER), Version::Of13);
+    let (from_1, from_2) = (udp(A, B, 80), udp_to([10, 0, 0, 10]));
+    assert_eq!(send(&mut sim, at(1, 3), from_1.clone()), [Delivery { at: at(3, 3), frame: from_1.clone() }]);
+    assert_eq!(sorted(send(&mut sim, at(2, 4), from_2.clone())), twice_rewritten(udp_to));
+    assert_eq!((stats(&sim).ambiguous, stats(&sim).tagged), (1, 1));
+    assert!(sim.reports.iter().any(|r| matches!(r, Report::ToldApart { switch: Dpid(3), .. })), "{:?}", sim.reports);
+    let before = stats(&sim).packet_ins;
+    assert_eq!(send(&mut sim, at(1, 3), from_1.clone()), [Delivery { at: at(3, 3), frame: from_1 }]);
+    assert_eq!(sorted(send(&mut sim, at(2, 4), from_2)), twice_rewritten(udp_to));
+    assert_eq!(stats(&sim).packet_ins, before, "both have rules");
+    let why: Vec<String> = sim.engines().iter().flat_map(|e| e.rules(Dpid(3))).map(|rule| rule.why).collect();
+    assert!(why.iter().any(|why| why.contains("path tag 0xf00")), "{why:?}");
+}
+
+#[test]
+fn packets_with_a_vlan_tag_of_their_own_are_never_given_a_path_tag_nor_taken_for_tagged_ones() {
+    let mut sim = line(Some(TagBlock::UPPER), Version::Of13);
+    send(&mut sim, at(1, 3), udp(A, B, 80));
+    send(&mut sim, at(2, 4), udp_to([10, 0, 0, 10]));
+    let direct = stats(&sim).sent_by_controller;
+    for vlan in [5, 0xf00, 0xf01] {
+        assert_eq!(sorted(send(&mut sim, at(2, 4), in_vlan(vlan)([10, 0, 0, 10]))), twice_rewritten(in_vlan(vlan)));
     }
-    assert!(stats(&sim).ambiguous > 0);
-    assert!(sim.reports.iter().any(|r| matches!(r, Report::Ambiguous { switch: Dpid(3), .. })), "{:?}", sim.reports);
+    assert_eq!(stats(&sim).sent_by_controller - direct, 3);
+    // An ordinary tag is no hindrance where no path tag is needed, an id of the block is.
+    for (vlan, by_controller) in [(5, 0), (0xf00, 1)] {
+        let before = stats(&sim).sent_by_controller;
+        let frame = Frame::ethernet(B.0, A.0).vlan(vlan).ipv4([10, 0, 0, 10], [10, 0, 0, 11]).udp(1, 2).payload(b"x");
+        assert_eq!(send(&mut sim, at(1, 3), frame.clone()), [Delivery { at: at(3, 3), frame }]);
+        assert_eq!(stats(&sim).sent_by_controller - before, by_controller);
+    }
+}
+
+#[test]
+fn a_path_tag_is_free_again_some_time_after_its_last_leaf_is_gone() {
+    let mut sim = line(TagBlock::new(0xff0..=0xff0).ok(), Version::Of13);
+    let rules = |sim: &mut Sim| sim.switch(Dpid(3)).map(|switch| switch.flows.len());
+    let before = rules(&mut sim);
+    for _ in 0..3 {
+        send(&mut sim, at(1, 3), udp(A, B, 80));
+        send(&mut sim, at(2, 4), udp_to([10, 0, 0, 10]));
+        sim.tell(Event::Invalidate(Selection::All));
+        sim.run();
+        assert_eq!(rules(&mut sim), before);
+    }
+    assert_eq!(stats(&sim).tagged, 3);
+}
+
+#[test]
+fn routes_that_can_have_no_path_tag_go_through_the_controller() {
+    for (path_tags, last) in [(None, Version::Of13), (Some(TagBlock::UPPER), Version::Of10)] {
+        let mut sim = line(path_tags, last);
+        for _ in 0..3 {
+            assert_eq!(send(&mut sim, at(1, 3), udp(A, B, 80))[0].at, at(3, 3));
+            assert_eq!(sorted(send(&mut sim, at(2, 4), udp_to([10, 0, 0, 10]))), twice_rewritten(udp_to));
+        }
+        assert!(stats(&sim).ambiguous > 0 && stats(&sim).tagged == 0);
+        let said = |r: &Report| matches!(r, Report::Ambiguous { switch: Dpid(3), .. });
+        assert!(sim.reports.iter().any(said), "{:?}", sim.reports);
+    }
 }
 
 #[test]

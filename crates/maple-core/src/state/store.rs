@@ -14,6 +14,7 @@ use crate::tree::LeafId;
 pub struct Store {
     current: RwLock<Arc<Snapshot>>,
     readers: Mutex<Readers>,
+    tags: Mutex<TagPool>,
     /// Every snapshot since it was last asked for, for tests that compare with what was true at any moment.
     #[cfg(any(test, feature = "testing"))]
     trail: Mutex<Vec<Arc<Snapshot>>>,
@@ -24,6 +25,14 @@ pub struct Store {
 struct Readers {
     cells: BTreeMap<Cell, Subscription>,
     leaves: BTreeMap<LeafId, Vec<Cell>>,
+}
+
+/// Which path tags leaves of any shard have.
+#[derive(Debug, Default)]
+struct TagPool {
+    taken: BTreeSet<u16>,
+    /// The last one that was taken: the next is taken behind it, so that each rests as long as can be.
+    last: u16,
 }
 
 #[derive(Debug)]
@@ -105,6 +114,21 @@ impl Store {
     /// The leaves that depend on a cell.
     pub fn readers_of(&self, cell: &Cell) -> BTreeSet<LeafId> {
         self.lock().cells.get(cell).map(|subscription| subscription.leaves.clone()).unwrap_or_default()
+    }
+
+    /// Takes a path tag that nobody has.
+    pub(crate) fn take_tag(&self, ids: std::ops::RangeInclusive<u16>) -> Option<u16> {
+        let mut pool = self.tags.lock().unwrap_or_else(PoisonError::into_inner);
+        let (behind, before): (Vec<u16>, Vec<u16>) = ids.partition(|id| *id > pool.last);
+        let free = behind.into_iter().chain(before).find(|id| !pool.taken.contains(id))?;
+        pool.taken.insert(free);
+        pool.last = free;
+        Some(free)
+    }
+
+    /// Gives a path tag back.
+    pub(crate) fn give_tag_back(&self, id: u16) {
+        self.tags.lock().unwrap_or_else(PoisonError::into_inner).taken.remove(&id);
     }
 
     /// Ends a leaf's subscriptions.
