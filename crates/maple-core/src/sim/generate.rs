@@ -22,8 +22,8 @@ pub enum Tree {
     Within(Field, u128, u128, Box<[Tree; 2]>),
     /// Whether the packet has a field.
     Has(Field, Box<[Tree; 2]>),
-    /// Asks at which switch the packet entered.
-    Switch(Box<[Tree; 2]>),
+    /// Asks at which switch the packet entered: one after this, or not.
+    Switch(u64, Box<[Tree; 2]>),
     /// Whether a variable is set.
     Var(&'static str, Box<[Tree; 2]>),
     /// Whether a table has a value for the field.
@@ -49,6 +49,8 @@ pub enum Answer {
     ToDestination(Option<&'static str>),
     /// To this host, if it was seen.
     ToHost(Mac),
+    /// To an edge port, by the shortest way.
+    ToPort(Location),
     /// To both hosts.
     Multicast(Mac, Mac),
     /// With a rewrite that the packet may lack the field for.
@@ -82,7 +84,7 @@ impl Policy for Tree {
                 Tree::Is(field, value, next) => (next, pkt.is(*field, *value)),
                 Tree::Within(field, lo, hi, next) => (next, pkt.within(*field, *lo, *hi)),
                 Tree::Has(field, next) => (next, pkt.present(*field, None)),
-                Tree::Switch(next) => (next, pkt.switch().0 % 2 == 1),
+                Tree::Switch(last, next) => (next, pkt.switch().0 > *last),
                 Tree::Var(name, next) => (next, net.var(name).is_some()),
                 Tree::Table(table, field, next) => {
                     let key = key(pkt, *field);
@@ -111,6 +113,7 @@ impl Answer {
                 _ => Route::flood(),
             },
             Answer::ToHost(mac) => from_here(pkt, net, *mac),
+            Answer::ToPort(at) => net.shortest_path(Location::new(pkt.switch(), PortNo(1)), *at),
             Answer::Multicast(a, b) => {
                 let root = from_here(pkt, net, *a);
                 // Two shortest paths from one switch need not make a tree; then the route is an error, which drops.
@@ -154,18 +157,20 @@ const FIELDS: [Field; 12] = [
 
 /// A policy that decides between equal headers by where they entered, so that routes can't be told apart on links.
 pub fn policy_by_ingress(random: &mut Random, depth: usize) -> Tree {
-    let hosts = hosts();
+    let to_port = |random: &mut Random| {
+        let at = Location::new(Dpid(*random.pick(&[1, 2, 3, 4, 4])), PortNo(4 + random.below(2) as u32));
+        Answer::ToPort(at)
+    };
     let below = |random: &mut Random| match random.below(10) {
         0 => policy(random, 2),
-        1..4 if depth > 0 => policy_by_ingress(random, depth - 1),
+        1..5 if depth > 0 => policy_by_ingress(random, depth - 1),
         1..3 => Tree::Go(answer(random, 1)),
-        3 => Tree::Go(Answer::Multicast(*random.pick(&hosts), *random.pick(&hosts))),
-        4 => Tree::Go(Answer::Set(Field::Ipv4Src, 0x0a00_0063, Box::new(Answer::ToHost(*random.pick(&hosts))))),
-        _ => Tree::Go(Answer::ToHost(*random.pick(&hosts))),
+        3..5 => Tree::Go(Answer::Set(Field::Ipv4Src, 0x0a00_0063, Box::new(to_port(random)))),
+        _ => Tree::Go(to_port(random)),
     };
     let next = Box::new([below(random), below(random)]);
     match random.below(10) {
-        0..6 => Tree::Switch(next),
+        0..6 => Tree::Switch(1 + random.below(3) as u64, next),
         6 => Tree::Read(Field::InPort, Field::InPort.full_mask(), next),
         7 => Tree::Is(Field::InPort, value(random, Field::InPort), next),
         8 => Tree::Read(Field::VlanVid, *random.pick(&[0x1000, 0x1fff]), next),
@@ -196,7 +201,7 @@ pub fn policy(random: &mut Random, depth: usize) -> Tree {
             Tree::Within(field, a.min(b), a.max(b), next)
         }
         13 => Tree::Has(field, next),
-        14 => Tree::Switch(next),
+        14 => Tree::Switch(1 + random.below(3) as u64, next),
         15..17 => Tree::Var(random.pick::<&str>(&VARS), next),
         17..19 => Tree::Table(random.pick::<&str>(&TABLES), field, next),
         _ => Tree::Crowded(random.pick::<&str>(&TABLES), next),
