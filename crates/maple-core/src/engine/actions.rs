@@ -107,7 +107,7 @@ mod tests {
             ..Part::default()
         };
         for version in [Version::Of10, Version::Of13] {
-            assert_eq!(all(version, &part), [Action::PopVlan, Action::output(PortNo(1))]);
+            assert_eq!(all(version, &part, None), [Action::PopVlan, Action::output(PortNo(1))]);
         }
     }
 }

@@ -8,6 +8,7 @@ use super::actions::to_controller;
 use super::hosts::PROBE_MAC;
 use super::leaf::from_port;
 use super::switch::{INGRESS, Switch, TRANSIT};
+use super::tags::UNKNOWN_TAG;
 use crate::compile::Rule;
 use crate::network::{Location, PortKind};
 use crate::state::Snapshot;
@@ -60,6 +61,17 @@ pub(super) fn classifier(switch: &Switch, state: &Snapshot, options: &Options, c
     rules
 }
 
+/// Takes out the classifier's rules that lead to tables past a guard that the switch has refused: without it a host's
+/// VLAN id could be taken for a path tag. Their packets come to the controller.
+pub(super) fn retain_guarded(rules: &mut Vec<Rule>, transit_is_guarded: bool) {
+    let ingress_is_guarded = rules.iter().any(|rule| rule.priority == RESERVED);
+    rules.retain(|rule| match rule.instructions.as_slice() {
+        [Instruction::GotoTable(INGRESS)] => ingress_is_guarded,
+        [Instruction::GotoTable(TRANSIT)] => transit_is_guarded,
+        _ => true,
+    });
+}
+
 /// The rule that sends what no other rule takes to the controller.
 pub(super) fn table_miss(cookie: u64) -> Rule {
     let instructions = vec![Instruction::ApplyActions(vec![Action::to_controller()])];
@@ -74,6 +86,8 @@ pub(super) fn reason(rule: &Rule) -> &'static str {
         (_, [Instruction::GotoTable(TRANSIT)]) => "maple: from another switch",
         (_, [Instruction::GotoTable(INGRESS)]) => "maple: from a host, where it is known to be",
         (0, _) => "maple: everything else",
+        (UNKNOWN_TAG, _) => "maple: path tags of routes that are gone",
+        (RESERVED, _) if rule.matching.get(Field::VlanVid).is_some() => "maple: VLAN ids of hosts like path tags",
         _ => "maple: not decided yet; lower rules must not take these",
     }
 }

@@ -19,7 +19,7 @@ use maple_wire::{Dpid, Field, Match, Version};
 use rustc_hash::FxHashMap;
 
 use super::leaf::{Arrived, LeafState, cookie, has_three_tables, is_ours, leaf_of};
-use super::location::{MAX_COMPILED, classifier, table_miss};
+use super::location::{MAX_COMPILED, classifier, retain_guarded, table_miss};
 use super::tags::untagged;
 use super::timers::Timer;
 use super::transit::Transit;
@@ -229,12 +229,17 @@ impl Engine {
         let state = self.store.snapshot();
         let mut first = classifier(switch, &state, &self.options, own);
         // Packets without a classifier rule come to the controller: slow, never wrong.
-        first.retain(|rule| !switch.refused.iter().any(|(p, m)| (*p, m) == (rule.priority, &rule.matching)));
+        let is_refused = |rule: &Rule| switch.refused.iter().any(|(p, m)| (*p, m) == (rule.priority, &rule.matching));
+        first.retain(|rule| !is_refused(rule));
+        let unknown_tag = self.options.path_tags.map(|block| block.unknown(own)).filter(|rule| !is_refused(rule));
+        if self.options.path_tags.is_some() {
+            retain_guarded(&mut first, unknown_tag.is_some());
+        }
         first.push(table_miss(own));
         if switch.three_tables {
             let with_miss = |rules: Vec<Rule>| [rules, vec![table_miss(own)]].concat();
             let (ingress, mut transit) = (switch.ingress_rules.clone(), switch.transit.rules());
-            transit.extend(self.options.path_tags.map(|block| block.unknown(own)));
+            transit.extend(unknown_tag);
             BTreeMap::from([(CLASSIFIER, first), (INGRESS, with_miss(ingress)), (TRANSIT, with_miss(transit))])
         } else {
             let mut all = [switch.ingress_rules.clone(), switch.transit.rules(), first].concat();

@@ -54,7 +54,7 @@ const PRESENT: u16 = 0x1000;
 /// Rules for tagged packets, in the transit table: above all compiled ones.
 const TAGGED: u16 = 65020;
 /// The rule for packets with a tag that is not known, below these.
-const UNKNOWN_TAG: u16 = 65010;
+pub(super) const UNKNOWN_TAG: u16 = 65010;
 
 /// The VLAN ids kept for path tags: as many as a power of two, so that one match covers them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
