@@ -123,8 +123,8 @@ fn load(args: &RunArgs, loader: Option<&dyn PolicyLoader>) -> anyhow::Result<Loa
     }
     std::fs::metadata(&file).with_context(|| format!("can't read {}", file.display()))?;
     let loader = loader.context(
-        "this `maple` was built without Python: install the wheel (`pip install maple-sdn`, or `pip install .`), \
-         or write the policy in Rust with maple::run",
+        "this `maple` was built without Python: run `pip install .` in Maple's source and use the `maple` that it \
+         installs, or write the policy in Rust with maple::run",
     )?;
     loader.load(&file, name, args.policy_time_limit)
 }

@@ -166,7 +166,9 @@ impl std::fmt::Display for Odd {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Odd::Forged => "LLDP with our entry but a wrong code: forged, or another Maple's",
-            Odd::Replayed => "LLDP of ours that is too old or came twice: replayed",
+            Odd::Replayed => {
+                "LLDP of ours that is too old or came twice: replayed, or the network or this controller was slow"
+            }
             Odd::Reflected => "LLDP of ours came back to the port it left by",
             Odd::OtherPeer => "LLDP of ours from another port than the one at the other end of the link",
             Odd::OneWay => "probes pass in one direction only",
