@@ -16,6 +16,10 @@ use crate::program::{Change, Program};
 pub struct Case {
     /// What the switches speak.
     pub version: Version,
+    /// How many tables a switch has, in 1.3, and how many rules fit into each.
+    pub tables: (u8, usize),
+    /// Whether the switches do as Open vSwitch does where the specification forbids it.
+    pub open_vswitch: bool,
     /// How many shards the controller has.
     pub shards: u8,
     /// Whether the controller tracks hosts.
@@ -36,6 +40,8 @@ pub struct Case {
     pub program: Program,
     /// What hosts send.
     pub packets: Vec<PacketSpec>,
+    /// Up to how much each control message is delayed by chance.
+    pub jitter: Time,
     /// What happens, in order.
     pub steps: Vec<Step>,
     /// Whether to print all that the engines take and give.
@@ -58,6 +64,8 @@ pub struct Link {
 pub enum Step {
     /// The packet of this number is sent by its host, from wherever that is.
     Send(usize),
+    /// A packet is sent so many times from now on, with so much time between.
+    Stream { packet: usize, times: u64, gap: Time },
     /// Time passes.
     Wait(Time),
     /// Something changes.
@@ -91,6 +99,8 @@ pub enum Event {
     InvalidateHost(usize),
     /// Whatever uses a port is to be decided anew.
     InvalidatePort(Location),
+    /// Somebody else deletes a rule of ours: the one of this number, counted round.
+    Lose(Dpid, usize),
 }
 
 impl Case {
@@ -126,7 +136,7 @@ impl Case {
             Step::Do(Event::Slow(_, faults)) => Some(faults.delay + faults.jitter),
             _ => None,
         });
-        let control = slowest.max().unwrap_or(0) + MILLISECOND / 10;
+        let control = slowest.max().unwrap_or(0).max(self.jitter) + MILLISECOND / 10;
         4 * (control + self.busy + self.mail)
     }
 }
@@ -151,12 +161,16 @@ impl fmt::Display for Case {
         let short = |at: &Location| format!("{}:{}", at.switch.0, at.port);
         writeln!(
             f,
-            "OpenFlow {}, {} shard(s), hosts {}tracked, busy {} ns, mail {} ns, seed {}",
+            "OpenFlow {}{}, {} table(s) of {}, {} shard(s), hosts {}tracked, busy {} ns, mail {} ns, jitter {} ns, seed {}",
             self.version,
+            if self.open_vswitch { " as Open vSwitch" } else { "" },
+            self.tables.0,
+            self.tables.1,
             self.shards,
             if self.track_hosts { "" } else { "not " },
             self.busy,
             self.mail,
+            self.jitter,
             self.seed
         )?;
         let hosts: Vec<String> =
@@ -169,6 +183,9 @@ impl fmt::Display for Case {
         for (at, step) in self.steps.iter().enumerate() {
             match step {
                 Step::Send(packet) => writeln!(f, "step {at}: send #{packet}")?,
+                Step::Stream { packet, times, gap } => {
+                    writeln!(f, "step {at}: send #{packet} {times} times, every {gap} ns")?;
+                }
                 Step::Wait(span) => writeln!(f, "step {at}: wait {} µs", span / 1000)?,
                 Step::Do(event) => writeln!(f, "step {at}: {event:?}")?,
             }

@@ -20,6 +20,8 @@ pub enum Flavour {
     Soft,
     /// Also links, ports, hosts, switches and control channels.
     Hard,
+    /// Only state that changes, but the tables of the switches are too small.
+    Tight,
 }
 
 /// The case of a seed.
@@ -28,7 +30,9 @@ pub fn case(seed: u64, flavour: Flavour) -> Case {
     let switches = 2 + dice.below(4);
     let mut case = Case {
         version: if dice.one_in(3) { Version::Of10 } else { Version::Of13 },
-        shards: 1 + dice.below(2) as u8,
+        tables: dice.tables(flavour),
+        open_vswitch: dice.one_in(2),
+        shards: 1 + dice.below(3) as u8,
         track_hosts: !dice.one_in(10),
         busy: dice.span(200 * MICROSECOND),
         mail: dice.span(300 * MICROSECOND),
@@ -38,13 +42,18 @@ pub fn case(seed: u64, flavour: Flavour) -> Case {
         links: Vec::new(),
         program: Program::Answer(Answer::Drop),
         packets: Vec::new(),
+        jitter: dice.span(300 * MICROSECOND),
         steps: Vec::new(),
         trace: false,
     };
     dice.topology(&mut case);
     let depth = 2 + dice.below(4) as u32;
-    case.program = dice.program(&case, depth);
-    case.packets = (0..3 + dice.below(8)).map(|_| dice.packet(&case)).collect();
+    case.program = if dice.one_in(4) { dice.by_ingress(&case, depth) } else { dice.program(&case, depth) };
+    let packets = if dice.one_in(4) { 20 } else { 8 };
+    for _ in 0..3 + dice.below(packets) {
+        let packet = dice.packet(&case);
+        case.packets.push(packet);
+    }
     dice.steps(&mut case, flavour);
     case
 }
@@ -70,6 +79,12 @@ impl Dice {
     /// Mostly nothing, sometimes up to `most`.
     fn span(&mut self, most: Time) -> Time {
         if self.one_in(2) { 0 } else { self.below(most) }
+    }
+
+    fn tables(&mut self, flavour: Flavour) -> (u8, usize) {
+        let count = if self.one_in(6) { 1 + self.below(2) as u8 } else { 8 };
+        let size = if flavour == Flavour::Tight { 6 + self.below(20) as usize } else { 65_536 };
+        (count, size)
     }
 
     fn topology(&mut self, case: &mut Case) {
@@ -116,6 +131,14 @@ impl Dice {
             }
             _ => self.writing(case, depth),
         }
+    }
+
+    /// A program that treats equal packets in different ways, by where they enter.
+    fn by_ingress(&mut self, case: &Case, depth: u32) -> Program {
+        let in_port = Subject::Field { field: Field::InPort, mask: Field::InPort.full_mask() };
+        let subject = self.pick(&[Subject::Ingress, Subject::Ingress, in_port]);
+        let arms = (1..=2).map(|n| (Some(n), self.program(case, depth.min(2)))).collect();
+        Program::Switch { subject, arms, other: Box::new(self.program(case, depth.min(1))) }
     }
 
     /// A write, mostly one that is done once for each thing: under a test of its effect.
@@ -183,7 +206,7 @@ impl Dice {
     }
 
     fn answer(&mut self, case: &Case, depth: u32) -> Answer {
-        let weighted = self.one_in(3);
+        let weighted = self.one_in(2);
         match self.below(if depth == 0 { 12 } else { 17 }) {
             0 => Answer::Drop,
             1..3 => Answer::Flood,
@@ -235,7 +258,12 @@ impl Dice {
             5 => Change::Take { table, key: self.operand() },
             6..8 => Change::Set { name, value: Operand::Constant(int(self.below(3).into())) },
             8 => Change::Count { name },
-            9..11 => Change::Cost { from: self.dpid(case), to: self.dpid(case), cost: self.below(4) },
+            9..11 => {
+                let ends: Vec<(Dpid, Dpid)> = case.links.iter().map(|link| (link.a.switch, link.b.switch)).collect();
+                let (a, b) = if ends.is_empty() { (Dpid(1), Dpid(2)) } else { self.pick(&ends) };
+                let (from, to) = self.pick(&[(a, b), (b, a)]);
+                Change::Cost { from, to, cost: self.below(4) }
+            }
             _ => {
                 let field = self.field();
                 Change::Invalidate { field, value: self.value(case, field) }
@@ -310,7 +338,16 @@ impl Dice {
         full & prefix
     }
 
+    /// A packet; often one that is like an earlier one, from another host.
     fn packet(&mut self, case: &Case) -> PacketSpec {
+        if !case.packets.is_empty() && self.one_in(3) {
+            let from = self.below(case.hosts.len() as u64) as usize;
+            return PacketSpec { from, src: host_mac(from).0, ..self.pick(&case.packets) };
+        }
+        self.new_packet(case)
+    }
+
+    fn new_packet(&mut self, case: &Case) -> PacketSpec {
         let from = self.below(case.hosts.len() as u64) as usize;
         let src = match self.below(20) {
             0 => self.host(case).0,
@@ -372,6 +409,11 @@ impl Dice {
             for _ in 0..burst {
                 case.steps.push(Step::Send(self.below(case.packets.len() as u64) as usize));
             }
+            if self.one_in(3) {
+                let packet = self.below(case.packets.len() as u64) as usize;
+                let (times, gap) = (2 + self.below(30), 1 + self.below(120 * MICROSECOND));
+                case.steps.push(Step::Stream { packet, times, gap });
+            }
             let wait = match self.below(4) {
                 0 => 0,
                 1 => self.below(300 * MICROSECOND),
@@ -397,7 +439,7 @@ impl Dice {
     }
 
     fn event(&mut self, case: &Case, flavour: Flavour) -> Event {
-        if flavour == Flavour::Soft || self.one_in(3) {
+        if flavour != Flavour::Hard || self.one_in(3) {
             return match self.below(8) {
                 0 => Event::InvalidateAll,
                 1 => Event::InvalidateHost(self.below(case.hosts.len() as u64) as usize),
@@ -406,7 +448,8 @@ impl Dice {
             };
         }
         let dpid = self.dpid(case);
-        match self.below(12) {
+        match self.below(13) {
+            12 => Event::Lose(dpid, self.below(20) as usize),
             0..4 if !case.links.is_empty() => {
                 let link = self.pick(&case.links);
                 Event::Link(link.a.switch, link.b.switch, self.one_in(2))

@@ -48,6 +48,12 @@ fn networks_obey_policies_while_links_hosts_and_switches_come_and_go() {
     assert!(tally.exact > 30 * tally.excuses(), "too many excuses to prove anything: {tally:?}");
 }
 
+#[test]
+fn networks_obey_policies_though_their_tables_are_too_small() {
+    let tally = run_all(Flavour::Tight);
+    assert!(tally.exact > 10 * tally.excuses(), "too many excuses to prove anything: {tally:?}");
+}
+
 /// Runs the seeds of a test; shrinks and prints the first that fails.
 fn run_all(flavour: Flavour) -> Tally {
     let seeds = seeds();

@@ -95,7 +95,7 @@ pub fn verdict(program: &Program, track_hosts: bool, state: &State, arrival: Arr
     let mut out = Out::new();
     for (dpid, exits) in &resolved {
         for port in exits.ports.iter().filter(|port| Location::new(*dpid, **port) != arrival.at) {
-            out.insert((*dpid, *port, rewritten(arrival.frame, &exits.rewrites)));
+            out.insert((*dpid, *port, rewritten(arrival, &exits.rewrites)));
         }
     }
     Verdict { out, after: run.state, how, switches: resolved.into_keys().collect() }
@@ -129,9 +129,9 @@ fn admit(state: &mut State, track_hosts: bool, arrival: Arrival) -> Result<(), &
 }
 
 /// The frame with fields rewritten.
-fn rewritten(frame: &[u8], rewrites: &BTreeMap<Field, u128>) -> Vec<u8> {
-    let mut frame = frame.to_vec();
-    let tagged = Packet::new(&frame, 0).switch_value(Field::VlanPcp).is_some();
+fn rewritten(arrival: Arrival, rewrites: &BTreeMap<Field, u128>) -> Vec<u8> {
+    let mut frame = arrival.frame.to_vec();
+    let tagged = arrival.get(Field::VlanPcp).is_some();
     for (field, value) in rewrites.iter().filter(|(field, _)| **field != Field::VlanVid) {
         // A header that is cut off can't be changed; the packet goes on as it is.
         let _ = rewrite::set_field(&mut frame, &Constraint::exact(*field, *value));

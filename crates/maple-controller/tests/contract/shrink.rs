@@ -58,8 +58,8 @@ fn without_packet(case: &Case, packet: usize) -> Case {
     let mut smaller = case.clone();
     smaller.packets.remove(packet);
     smaller.steps.retain_mut(|step| match step {
-        Step::Send(sent) if *sent == packet => false,
-        Step::Send(sent) => {
+        Step::Send(sent) | Step::Stream { packet: sent, .. } if *sent == packet => false,
+        Step::Send(sent) | Step::Stream { packet: sent, .. } => {
             *sent -= usize::from(*sent > packet);
             true
         }
@@ -83,7 +83,10 @@ fn plainer(case: &Case) -> Vec<Case> {
         Case { shards: 1, ..case.clone() },
         Case { busy: 0, ..case.clone() },
         Case { mail: 0, ..case.clone() },
+        Case { jitter: 0, ..case.clone() },
+        Case { open_vswitch: false, ..case.clone() },
         Case { version: Version::Of13, ..case.clone() },
+        Case { tables: (8, case.tables.1), ..case.clone() },
         Case { track_hosts: true, ..case.clone() },
     ];
     for (at, packet) in case.packets.iter().enumerate() {
@@ -92,6 +95,14 @@ fn plainer(case: &Case) -> Vec<Case> {
         let mut smaller = case.clone();
         smaller.packets[at] = plain;
         all.push(smaller);
+    }
+    for (at, step) in case.steps.iter().enumerate() {
+        if let Step::Stream { packet, times, gap } = *step {
+            let mut smaller = case.clone();
+            smaller.steps[at] =
+                if times > 1 { Step::Stream { packet, times: times / 2, gap } } else { Step::Send(packet) };
+            all.push(smaller);
+        }
     }
     let last = case.hosts.len().saturating_sub(1);
     let used = case.packets.iter().any(|packet| packet.from == last)

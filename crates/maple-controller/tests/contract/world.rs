@@ -8,8 +8,8 @@ use maple_core::engine::{self, Options, Selection};
 use maple_core::network::{LinkName, Location, PortInfo, PortKind};
 use maple_core::state::Write;
 use maple_emulator::Network;
-use maple_emulator::network::{FrameId, NetworkOptions};
-use maple_emulator::switch::Rule;
+use maple_emulator::network::{ControlFaults, FrameId, NetworkOptions};
+use maple_emulator::switch::{Rule, SwitchOptions};
 use maple_emulator::time::{MILLISECOND, SECOND, Time};
 use maple_wire::msg::{FlowMod, FlowModCommand};
 use maple_wire::{Action, Constraint, Dpid, Field, Instruction, Match, Message};
@@ -37,7 +37,11 @@ pub struct World<'a> {
     /// Rules of one switch that overlapped at one priority when a packet met them, and would not do the same.
     pub torn: Option<String>,
     ambiguous: u64,
+    errors: BTreeMap<Dpid, u64>,
     number: u64,
+    /// Packets that are to be sent later.
+    planned: BTreeMap<(Time, u64), usize>,
+    plans: u64,
     dpids: Vec<Dpid>,
 }
 
@@ -50,26 +54,41 @@ pub struct Outage {
     pub to: Option<Time>,
     /// When the last thing happened that made it so.
     last: Time,
+    /// Whether its connection stood all the time.
+    connected: bool,
 }
 
 impl<'a> World<'a> {
     /// The case's network before anything has happened.
     pub fn new(case: &'a Case) -> World<'a> {
-        let options = NetworkOptions { seed: case.seed, ..NetworkOptions::new(case.version) };
+        let switch =
+            SwitchOptions { n_tables: case.tables.0, table_size: case.tables.1, open_vswitch: case.open_vswitch };
+        let options = NetworkOptions { seed: case.seed, switch, ..NetworkOptions::new(case.version) };
         let policy = Arc::new(Programmed(case.program.clone()));
         let core = Options { track_hosts: case.track_hosts, ..Options::default() };
         let pace = Pace { busy: case.busy, mail: case.mail, trace: case.trace };
         let dpids = case.dpids();
+        let mut network = Network::with_options(&case.topology(), options);
+        for dpid in &dpids {
+            let faults = ControlFaults { jitter: case.jitter, ..ControlFaults::default() };
+            network.control_faults(*dpid, faults).expect("the switch is in the network");
+        }
         World {
             case,
-            network: Network::with_options(&case.topology(), options),
+            network,
             controller: Controller::new(case.shards, policy, core, pace, case.seed ^ 1),
             history: vec![(0, State::default())],
             sent: BTreeMap::new(),
-            outages: dpids.iter().map(|dpid| Outage { dpid: *dpid, from: 0, to: None, last: 0 }).collect(),
+            outages: dpids
+                .iter()
+                .map(|dpid| Outage { dpid: *dpid, from: 0, to: None, last: 0, connected: false })
+                .collect(),
             torn: None,
             ambiguous: 0,
+            errors: BTreeMap::new(),
             number: 0,
+            planned: BTreeMap::new(),
+            plans: 0,
             dpids,
         }
     }
@@ -77,6 +96,11 @@ impl<'a> World<'a> {
     /// What the controller knows now.
     pub fn state(&self) -> &State {
         &self.history.last().expect("the history begins with one").1
+    }
+
+    /// Whether rules may find no room.
+    pub fn is_tight(&self) -> bool {
+        self.case.tables.1 < 1000
     }
 
     /// The policy.
@@ -89,12 +113,16 @@ impl<'a> World<'a> {
         let until = self.network.now() + span;
         loop {
             let deadline = self.controller.deadline().map(|at| at.0);
-            let Some(next) = self.network.next_event().into_iter().chain(deadline).min().filter(|at| *at <= until)
-            else {
-                break;
-            };
+            let planned = self.planned.keys().next().map(|(at, _)| *at);
+            let next = self.network.next_event().into_iter().chain(deadline).chain(planned).min();
+            let Some(next) = next.filter(|at| *at <= until) else { break };
             self.network.run_until(next);
+            while let Some(entry) = self.planned.first_entry().filter(|entry| entry.key().0 <= next) {
+                let packet = entry.remove();
+                self.send(packet);
+            }
             self.look_for_torn_rules();
+            self.look_for_errors();
             self.control();
         }
         self.network.run_until(until);
@@ -110,6 +138,17 @@ impl<'a> World<'a> {
             let now = self.network.now();
             let mut torn = switches().flat_map(|switch| switch.tables()).filter_map(|table| torn_rules(table.rules()));
             self.torn = self.torn.take().or(torn.next().map(|rules| format!("at {now} ns {rules}")));
+        }
+    }
+
+    /// A switch that refuses something is not as the controller wants it until its rules are read again.
+    fn look_for_errors(&mut self) {
+        for dpid in self.dpids.clone() {
+            let errors = self.network.switch(dpid).map_or(0, |switch| switch.counters().errors);
+            let before = self.errors.insert(dpid, errors).unwrap_or_default();
+            if errors > before {
+                self.disturbed(dpid);
+            }
         }
     }
 
@@ -131,7 +170,8 @@ impl<'a> World<'a> {
         }
         for (at, dpid, opened) in std::mem::take(&mut self.controller.synced) {
             let lag = self.case.lag();
-            let open = |outage: &&mut Outage| outage.dpid == dpid && outage.to.is_none() && outage.last <= opened.0;
+            let heard = |outage: &Outage| if outage.connected { at.0 } else { opened.0 };
+            let open = |o: &&mut Outage| o.dpid == dpid && o.to.is_none() && o.last <= heard(o);
             self.outages.iter_mut().filter(open).for_each(|outage| outage.to = Some(at.0 + lag));
         }
     }
@@ -145,6 +185,14 @@ impl<'a> World<'a> {
         let id = self.network.inject(at.switch, at.port, frame).expect("hosts are plugged into ports");
         self.sent.insert(id, packet);
         id
+    }
+
+    /// Has a packet sent again and again from now on, as time passes.
+    pub fn stream(&mut self, packet: usize, times: u64, gap: Time) {
+        for n in 0..times {
+            self.plans += 1;
+            self.planned.insert((self.network.now() + n * gap, self.plans), packet);
+        }
     }
 
     /// Where a host is plugged in.
@@ -166,6 +214,7 @@ impl<'a> World<'a> {
             Event::HalfOpen(dpid) => network.half_open_control(*dpid),
             Event::Mend(dpid) => network.mend_control(*dpid),
             Event::Slow(dpid, faults) => network.control_faults(*dpid, *faults),
+            Event::Lose(dpid, number) => return self.lose(*dpid, *number),
             Event::Write(change) => return self.tell(engine::Event::Write(vec![write_of(change)])),
             Event::InvalidateAll => return self.tell(engine::Event::Invalidate(Selection::All)),
             Event::InvalidateHost(host) => {
@@ -184,9 +233,40 @@ impl<'a> World<'a> {
 
     fn out_of_control(&mut self, dpid: Dpid, now: Time) {
         match self.outages.iter_mut().find(|outage| outage.dpid == dpid && outage.to.is_none_or(|to| to > now)) {
-            Some(outage) => (outage.last, outage.to) = (now, None),
-            None => self.outages.push(Outage { dpid, from: now, to: None, last: now }),
+            Some(outage) => (outage.last, outage.to, outage.connected) = (now, None, false),
+            None => self.outages.push(Outage { dpid, from: now, to: None, last: now, connected: false }),
         }
+    }
+
+    /// A switch under control differs from what the controller holds it to be.
+    fn disturbed(&mut self, dpid: Dpid) {
+        let now = self.network.now();
+        let open = |outage: &&mut Outage| outage.dpid == dpid && outage.to.is_none();
+        match self.outages.iter_mut().find(open) {
+            Some(outage) => outage.last = now,
+            None => self.outages.push(Outage { dpid, from: now, to: None, last: now, connected: true }),
+        }
+    }
+
+    /// Deletes a rule of the controller's, if there is a connection to do it by.
+    fn lose(&mut self, dpid: Dpid, number: usize) {
+        let switch = self.network.switch(dpid).expect("the switch is in the network");
+        let tables = switch.tables().iter().enumerate();
+        let rules: Vec<(usize, &Rule)> =
+            tables.flat_map(|(at, table)| table.rules().iter().map(move |r| (at, r))).collect();
+        let ours: Vec<_> = rules.into_iter().filter(|(_, rule)| rule.cookie != FOREIGN).collect();
+        if ours.is_empty() || !self.network.is_connected(dpid) {
+            return;
+        }
+        let (table, rule) = ours[number % ours.len()];
+        let delete = FlowMod::new(FlowModCommand::DeleteStrict, rule.priority, rule.matching.clone(), Vec::new());
+        let delete = Message::FlowMod(FlowMod { table_id: table as u8, ..delete });
+        let mut bytes = Vec::new();
+        delete.encode(self.case.version, 1, &mut bytes).expect("it was in the switch");
+        self.network.from_controller(dpid, &bytes).expect("the switch is in the network");
+        let now = self.network.now();
+        let to = Some(now + 2 * self.case.lag());
+        self.outages.push(Outage { dpid, from: now, to, last: now, connected: true });
     }
 
     /// Whether a switch was not under control at any time between, and since when.
@@ -195,9 +275,13 @@ impl<'a> World<'a> {
         self.outages.iter().find(overlaps).copied()
     }
 
-    /// Puts a rule into every switch that is not ours.
+    /// Puts a rule into every switch that is not ours, where there is room.
     pub fn plant_foreign_rules(&mut self) {
         for dpid in self.dpids.clone() {
+            let table = &self.network.switch(dpid).expect("the switch is in the network").tables()[0];
+            if table.rules().len() >= table.capacity() {
+                continue;
+            }
             let matching = Match::any().with(Constraint::exact(Field::EthType, 0x9999));
             let rule = FlowMod { cookie: FOREIGN, ..FlowMod::new(FlowModCommand::Add, 50_000, matching, Vec::new()) };
             let mut bytes = Vec::new();

@@ -30,7 +30,7 @@ impl Engine {
             let mut distinct = BTreeSet::new();
             let (mut packets, mut later) = (Vec::new(), Vec::new());
             for arrived in std::mem::take(&mut self.misses) {
-                if let Some(leaf) = self.lookup(&arrived) {
+                if let Some(leaf) = self.current_leaf(&arrived) {
                     self.answer(leaf, arrived);
                 } else if distinct.insert((arrived.at, arrived.frame.clone())) {
                     packets.push(arrived);
@@ -44,7 +44,20 @@ impl Engine {
         }
     }
 
-    /// The leaf that answers a packet at its ingress.
+    /// The leaf that answers a packet at its ingress, and still is what f would say.
+    ///
+    /// Another shard may have changed what a leaf rests on, and its letter is under way. The leaf then knows nothing of
+    /// what this very packet has just taught us (where its host is, say), so it goes at once.
+    pub(super) fn current_leaf(&mut self, arrived: &Arrived) -> Option<LeafId> {
+        let leaf = self.lookup(arrived)?;
+        if self.store.is_current(leaf) {
+            return Some(leaf);
+        }
+        self.withdraw(leaf);
+        None
+    }
+
+    /// The leaf whose trace a packet passes at its ingress.
     pub(super) fn lookup(&self, arrived: &Arrived) -> Option<LeafId> {
         let switch = self.switches.get(&arrived.at.switch)?;
         let watched = Watched::new(arrived);

@@ -40,7 +40,7 @@ impl Engine {
                 return;
             }
         }
-        match self.lookup(&arrived) {
+        match self.current_leaf(&arrived) {
             Some(leaf) => {
                 self.stats.hits += 1;
                 self.answer(leaf, arrived);
