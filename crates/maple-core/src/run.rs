@@ -106,7 +106,10 @@ impl Run {
         let mut state = self.state();
         let RunState { frame, total_len, ingress, recorder, txn, .. } = &mut *state;
         let packet = Packet::with_wire_len(frame, ingress.port.0, *total_len);
-        route.resolve(ingress.switch, txn, &mut |field, value, mask| recorder.equals(&packet, field, value, mask, None))
+        // Reads, not tests: a rule that rewrites a field must state the field's prerequisites in its match (1.3 §7.2.5), and
+        // that they follow from failed tests is no statement.
+        let mut ask = |field, value, mask| recorder.read(&packet, field, mask, None) == Some(value & mask);
+        route.resolve(ingress.switch, txn, &mut ask)
     }
 
     /// Ends the run. `None` if it was ended before.

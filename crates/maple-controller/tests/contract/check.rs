@@ -1,6 +1,6 @@
 //! Runs a case and judges what the network did with every frame.
 //!
-//! A frame may come out exactly where the oracle says for one state that the controller knew between the frame's
+//! A frame may come out exactly where the oracle says, on the way that f said, for one state that the controller knew between the frame's
 //! entry and its end, or shortly before (what was decided takes a moment to be so: [`Case::lag`]). Where the state did
 //! not change meanwhile there is one such answer. Less may come out only for one of the reasons in [`Excuse`], each of
 //! which needs its evidence; they are counted. More, or twice, or elsewhere, never.
@@ -17,7 +17,7 @@ use maple_core::network::{Location, PortKind};
 use maple_emulator::network::{Delivery, Drop, Entry, FrameId, Origin, Outcome};
 use maple_emulator::switch::Lost;
 use maple_emulator::time::{MILLISECOND, Time};
-use maple_wire::{Dpid, Field, Version};
+use maple_wire::{Dpid, Field, PortNo, Version};
 
 use crate::case::{Case, Step};
 use crate::oracle::{Arrival, How, Out, Verdict, verdict};
@@ -170,6 +170,13 @@ fn at_rest(world: &mut World, tally: &mut Tally) -> Result<(), Failure> {
     Ok(())
 }
 
+/// A port that a copy of a frame left a switch by though f's route does not.
+fn strays(said: &Verdict, deliveries: &[&Delivery]) -> Option<(Dpid, PortNo)> {
+    let hops = deliveries.iter().flat_map(|delivery| &delivery.path);
+    let mut left = hops.filter_map(|hop| Some((hop.dpid, hop.out_port?)));
+    left.find(|(dpid, port)| !said.hops.get(dpid).is_some_and(|ports| ports.contains(port)))
+}
+
 fn same_at_rest(
     world: &World,
     packet: usize,
@@ -196,6 +203,10 @@ fn same_at_rest(
     }
     if log.copies(id) != said.out.len() {
         return Err(Failure::new("twice at rest", about()));
+    }
+    let deliveries: Vec<&Delivery> = log.of(id).collect();
+    if let Some((dpid, port)) = strays(said, &deliveries) {
+        return Err(Failure::new("wrong way at rest", format!("not by {}:{port}\n{}", dpid.0, about())));
     }
     let (now, after) = (world.state(), &said.after);
     let moving = said.how == How::NotAsked("host elsewhere");
@@ -322,7 +333,8 @@ fn judge(
     };
     tally.delivered += u64::from(!came.is_empty());
     let outs: BTreeSet<&Out> = answers.iter().map(|answer| &answer.out).collect();
-    if outs.contains(&came) && copies == came.len() {
+    let took = |answer: &&Verdict| answer.out == came && strays(answer, deliveries).is_none();
+    if copies == came.len() && answers.iter().find(took).is_some() {
         *if outs.len() == 1 { &mut tally.exact } else { &mut tally.choice } += 1;
         return Ok(());
     }
@@ -359,7 +371,7 @@ fn excuse(
     if less && deliveries.iter().any(|d| matches!(&d.outcome, Outcome::Dropped(_, why) if lost(why))) {
         return Some(Excuse::NetworkLost);
     }
-    let route = answers.iter().flat_map(|answer| answer.switches.iter().copied());
+    let route = answers.iter().flat_map(|answer| answer.hops.keys().copied());
     let passed = deliveries.iter().flat_map(|delivery| delivery.path.iter().map(|hop| hop.dpid));
     let switches: BTreeSet<Dpid> = route.chain(passed).chain([arrival.at.switch]).collect();
     let outages = switches.iter().filter_map(|dpid| world.outage(*dpid, begin, end));
@@ -409,7 +421,7 @@ fn topology_changed(world: &World, begin: Time, end: Time) -> bool {
 }
 
 fn show(out: &Out) -> String {
-    let one = |(dpid, port, frame): &(Dpid, maple_wire::PortNo, Vec<u8>)| {
+    let one = |(dpid, port, frame): &(Dpid, PortNo, Vec<u8>)| {
         format!("{}:{port} {}", dpid.0, frame.iter().map(|byte| format!("{byte:02x}")).collect::<String>())
     };
     if out.is_empty() { "nothing".to_owned() } else { out.iter().map(one).collect::<Vec<_>>().join(", ") }

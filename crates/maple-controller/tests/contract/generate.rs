@@ -410,6 +410,9 @@ impl Dice {
                 case.steps.push(Step::Send(self.below(case.packets.len() as u64) as usize));
             }
             if self.one_in(3) {
+                self.volley(case);
+            }
+            if self.one_in(3) {
                 let packet = self.below(case.packets.len() as u64) as usize;
                 let (times, gap) = (2 + self.below(30), 1 + self.below(120 * MICROSECOND));
                 case.steps.push(Step::Stream { packet, times, gap });
@@ -435,6 +438,18 @@ impl Dice {
                     case.steps.push(Step::Wait(self.below(5 * MILLISECOND)));
                 }
             }
+        }
+    }
+
+    /// Every packet once, in any order and soon after each other; often all of them new to the tables.
+    fn volley(&mut self, case: &mut Case) {
+        if !self.one_in(3) {
+            case.steps.extend([Step::Do(Event::InvalidateAll), Step::Wait(MILLISECOND + self.below(MILLISECOND))]);
+        }
+        let mut left: Vec<usize> = (0..case.packets.len()).collect();
+        while !left.is_empty() {
+            let packet = left.swap_remove(self.below(left.len() as u64) as usize);
+            case.steps.extend([Step::Send(packet), Step::Wait(self.below(300 * MICROSECOND))]);
         }
     }
 

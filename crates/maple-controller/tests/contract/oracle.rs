@@ -32,8 +32,8 @@ pub struct Verdict {
     pub after: State,
     /// How the answer came about.
     pub how: How,
-    /// The switches on the route.
-    pub switches: BTreeSet<Dpid>,
+    /// The switches on the route, and the ports by which packets leave them.
+    pub hops: BTreeMap<Dpid, BTreeSet<PortNo>>,
 }
 
 /// How an answer came about.
@@ -75,7 +75,7 @@ impl Arrival<'_> {
 /// What the policy `program` says to a packet in `state`.
 pub fn verdict(program: &Program, track_hosts: bool, state: &State, arrival: Arrival) -> Verdict {
     let mut after = state.clone();
-    let nothing = |after, how| Verdict { out: Out::new(), after, how, switches: BTreeSet::new() };
+    let nothing = |after, how| Verdict { out: Out::new(), after, how, hops: BTreeMap::new() };
     if let Err(reason) = admit(&mut after, track_hosts, arrival) {
         return nothing(after, How::NotAsked(reason));
     }
@@ -98,7 +98,8 @@ pub fn verdict(program: &Program, track_hosts: bool, state: &State, arrival: Arr
             out.insert((*dpid, *port, rewritten(arrival, &exits.rewrites)));
         }
     }
-    Verdict { out, after: run.state, how, switches: resolved.into_keys().collect() }
+    let hops = resolved.into_iter().map(|(dpid, exits)| (dpid, exits.ports.union(&exits.links).copied().collect()));
+    Verdict { out, after: run.state, how, hops: hops.collect() }
 }
 
 /// Whether the packet is f's to decide; learns where its host is.

@@ -16,11 +16,13 @@ pub struct Branch {
     pub rewrites: BTreeMap<Field, u128>,
 }
 
-/// Where packets leave the network at one switch.
+/// Where packets leave a switch.
 #[derive(Clone, Debug, Default)]
 pub struct Exits {
     /// The ports.
     pub ports: BTreeSet<PortNo>,
+    /// The links by which they go on to other switches.
+    pub links: BTreeSet<PortNo>,
     /// What is rewritten before.
     pub rewrites: BTreeMap<Field, u128>,
 }
@@ -32,7 +34,7 @@ impl Branch {
     }
 }
 
-/// The exits at each switch that the route reaches, or why it can't be taken.
+/// Where packets leave each switch that the route reaches, or why it can't be taken.
 pub fn resolve(branches: &[Branch], state: &State, arrival: Arrival) -> Result<BTreeMap<Dpid, Exits>, &'static str> {
     let mut hops = BTreeMap::new();
     for branch in branches {
@@ -86,7 +88,10 @@ fn visit(
             Some(PortKind::Link(_)) => match state.peer(place) {
                 None => {}
                 Some(far) if !starts.contains(&far.switch) => return Err("the route ends at a link"),
-                Some(far) => visit(far.switch, hops, starts, state, reached)?,
+                Some(far) => {
+                    reached.get_mut(&at).expect("it was put in above").links.insert(*port);
+                    visit(far.switch, hops, starts, state, reached)?;
+                }
             },
         }
     }
