@@ -42,7 +42,7 @@ pub fn case(seed: u64, flavour: Flavour) -> Case {
         links: Vec::new(),
         program: Program::Answer(Answer::Drop),
         packets: Vec::new(),
-        jitter: dice.span(300 * MICROSECOND),
+        jitter: dice.span(MILLISECOND),
         steps: Vec::new(),
         trace: false,
     };
@@ -258,17 +258,19 @@ impl Dice {
             5 => Change::Take { table, key: self.operand() },
             6..8 => Change::Set { name, value: Operand::Constant(int(self.below(3).into())) },
             8 => Change::Count { name },
-            9..11 => {
-                let ends: Vec<(Dpid, Dpid)> = case.links.iter().map(|link| (link.a.switch, link.b.switch)).collect();
-                let (a, b) = if ends.is_empty() { (Dpid(1), Dpid(2)) } else { self.pick(&ends) };
-                let (from, to) = self.pick(&[(a, b), (b, a)]);
-                Change::Cost { from, to, cost: self.below(4) }
-            }
+            9..11 => self.cost(case),
             _ => {
                 let field = self.field();
                 Change::Invalidate { field, value: self.value(case, field) }
             }
         }
+    }
+
+    /// What a link costs in one direction.
+    fn cost(&mut self, case: &Case) -> Change {
+        let link = self.pick(&case.links);
+        let (from, to) = self.pick(&[(link.a, link.b), (link.b, link.a)]);
+        Change::Cost { from: from.switch, to: to.switch, cost: self.pick(&[0, 1, 2, 5, 9]) }
     }
 
     fn operand(&mut self) -> Operand {
@@ -361,7 +363,7 @@ impl Dice {
         };
         let vlan = self.one_in(4).then(|| (self.pick(&[1, 2]), self.pick(&[0, 3])));
         let body = self.body(case, from);
-        let cut = self.one_in(20).then(|| 10 + self.below(40) as usize);
+        let cut = self.one_in(20).then(|| 14 + self.below(40) as usize);
         PacketSpec { from, src, dst, vlan, body, cut }
     }
 
@@ -402,14 +404,20 @@ impl Dice {
 
     /// Packets and events, some close together and some far apart.
     fn steps(&mut self, case: &mut Case, flavour: Flavour) {
+        for _ in 0..self.below(6) {
+            let cost = self.cost(case);
+            case.steps.push(Step::Do(Event::Write(cost)));
+        }
         let count = 6 + self.below(14);
         let mut slow = false;
+        // Where everything is thrown away again and again, nothing gets old enough to be wrong.
+        let thorough = self.one_in(2);
         for _ in 0..count {
             let burst = if self.one_in(3) { 1 + self.below(4) } else { 1 };
             for _ in 0..burst {
                 case.steps.push(Step::Send(self.below(case.packets.len() as u64) as usize));
             }
-            if self.one_in(3) {
+            if thorough && self.one_in(2) {
                 self.volley(case);
             }
             if self.one_in(3) {
@@ -441,22 +449,23 @@ impl Dice {
         }
     }
 
-    /// Every packet once, in any order and soon after each other; often all of them new to the tables.
+    /// Every packet once, in any order and soon after each other, mostly all of them new to the tables.
     fn volley(&mut self, case: &mut Case) {
-        if !self.one_in(3) {
+        if !self.one_in(6) {
             case.steps.extend([Step::Do(Event::InvalidateAll), Step::Wait(MILLISECOND + self.below(MILLISECOND))]);
         }
         let mut left: Vec<usize> = (0..case.packets.len()).collect();
         while !left.is_empty() {
             let packet = left.swap_remove(self.below(left.len() as u64) as usize);
-            case.steps.extend([Step::Send(packet), Step::Wait(self.below(300 * MICROSECOND))]);
+            case.steps.extend([Step::Send(packet), Step::Wait(self.below(250 * MICROSECOND))]);
         }
     }
 
     fn event(&mut self, case: &Case, flavour: Flavour) -> Event {
         if flavour != Flavour::Hard || self.one_in(3) {
-            return match self.below(8) {
+            return match self.below(10) {
                 0 => Event::InvalidateAll,
+                8.. => Event::Write(self.cost(case)),
                 1 => Event::InvalidateHost(self.below(case.hosts.len() as u64) as usize),
                 2 => Event::InvalidatePort(Location::new(self.dpid(case), self.port())),
                 _ => Event::Write(self.outside_change(case)),
