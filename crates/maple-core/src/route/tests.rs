@@ -130,5 +130,5 @@ fn what_resolution_looks_at_is_a_dependency_and_part_of_the_trace() {
         "both ends of the link and the egress port"
     );
     let items: Vec<String> = finished.trace.items.iter().map(ToString::to_string).collect();
-    assert_eq!(items, ["test eth_type=0x800, ip_proto=17: yes"], "the rewrite needs UDP");
+    assert_eq!(items, ["read eth_type=0x800", "read ip_proto=17"], "the rewrite needs UDP, and its rule must say so");
 }
