@@ -31,7 +31,14 @@ $(TOOLS): pyproject.toml
 	$(BIN)/pip install --quiet 'maturin>=1.9.4,<2' 'pytest>=8' 'hypothesis>=6' 'mypy>=1.14' 'ruff>=0.9'
 	touch $(TOOLS)
 
-test: test-rust test-python test-system
+# As root with Open vSwitch running throughout: some Rust tests want it too.
+test:
+	@if [ "$$(id -u)" = 0 ]; then \
+	    $(MAKE) --no-print-directory system-packages && \
+	    tests/with-openvswitch $(MAKE) --no-print-directory test-rust test-python test-system; \
+	else \
+	    $(MAKE) --no-print-directory test-rust test-python test-system; \
+	fi
 
 test-rust:
 	cargo test --workspace --exclude maple-python
@@ -51,7 +58,7 @@ test-system: build
 
 # What the tests on Open vSwitch and Mininet need; installed where it is absent.
 system-packages:
-	@if ! $(SYSTEM_PYTHON) -c 'import mininet, pytest' || ! which ovs-vswitchd mn ethtool ping >/dev/null; then \
+	@if ! $(SYSTEM_PYTHON) -c 'import mininet, pytest' || ! which ovs-vswitchd mn ethtool ping ip >/dev/null; then \
 	    apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends \
 	        openvswitch-switch mininet python3-pytest ethtool iputils-ping iproute2; \
 	fi
