@@ -58,7 +58,7 @@ test-system: build
 
 # What the tests on Open vSwitch and Mininet need; installed where it is absent.
 system-packages:
-	@if ! $(SYSTEM_PYTHON) -c 'import mininet, pytest' || ! which ovs-vswitchd mn ethtool ping ip >/dev/null; then \
+	@if ! $(SYSTEM_PYTHON) -c 'import mininet, pytest' 2>/dev/null || ! which ovs-vswitchd mn ethtool ping ip >/dev/null; then \
 	    apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends \
 	        openvswitch-switch mininet python3-pytest ethtool iputils-ping iproute2; \
 	fi
