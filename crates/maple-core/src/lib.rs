@@ -26,7 +26,7 @@ pub mod report;
 pub mod sim;
 
 pub use capabilities::Capabilities;
-pub use compile::{Compiler, LeafAction, Rule};
+pub use compile::{Compiler, LeafAction, Rule, Strategy, Table, Target};
 pub use engine::{Effect, Engine, Event, Mail, Options, ShardId, Time};
 pub use network::{Hop, Location, Mac};
 pub use policy::{Net, PacketHandle, Policy, PolicyError};

@@ -52,9 +52,11 @@ use crate::tree::{LeafId, Tree};
 mod elements;
 mod overlap;
 mod region;
+mod table;
 mod walk;
 
 pub(crate) use region::Region;
+pub use table::{Strategy, Table, Target};
 
 /// A flow rule in no protocol's format.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -48,8 +48,8 @@ impl Region {
         for constraint in &cond.all {
             region.constrain(constraint)?;
         }
-        if let Some(range) = cond.range {
-            region.confine(range)?;
+        for range in &cond.ranges {
+            region.confine(*range)?;
         }
         Some(region)
     }
@@ -193,12 +193,12 @@ mod tests {
     }
 
     fn range(field: Field, lo: u128, hi: u128) -> Cond {
-        Cond { all: Vec::new(), range: Some(Range { field, lo, hi }) }
+        Cond { all: Vec::new(), ranges: vec![Range { field, lo, hi }] }
     }
 
     fn tcp() -> Region {
         let all = vec![Constraint::exact(Field::EthType, 0x800), Constraint::exact(Field::IpProto, 6)];
-        Region::any().and(&Cond { all, range: None }).unwrap()
+        Region::any().and(&Cond { all, ranges: Vec::new() }).unwrap()
     }
 
     #[test]

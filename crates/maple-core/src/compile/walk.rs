@@ -51,7 +51,7 @@ pub(super) fn elements(
 ) -> Elements {
     let mut walk =
         Walk { tree, capabilities, leaf, elements: Elements::new(), tasks: Vec::new(), complete: Vec::new() };
-    let region = Region::any().and(&Cond { all: under.to_vec(), range: None });
+    let region = Region::any().and(&Cond { all: under.to_vec(), ranges: Vec::new() });
     if let Some(area) = region.and_then(|region| walk.area(region)) {
         walk.run(Task::Visit { node: tree.root(), area: Rc::new(area) });
     }
@@ -166,9 +166,9 @@ impl Walk<'_> {
     /// The smallest area within `rest` that holds all packets that fit `cond`, as far as parts of `cond` can be stated;
     /// `None` where it would be all of `rest`.
     fn widened(&self, rest: &Area, cond: &Cond) -> Option<Area> {
-        let parts = cond.all.iter().map(|c| Cond { all: vec![*c], range: None });
+        let parts = cond.all.iter().map(|c| Cond { all: vec![*c], ranges: Vec::new() });
         let mut wide = None;
-        for part in parts.chain(cond.range.map(|range| Cond { all: Vec::new(), range: Some(range) })) {
+        for part in parts.chain(cond.ranges.iter().map(|range| Cond { all: Vec::new(), ranges: vec![*range] })) {
             let within: &Area = wide.as_ref().unwrap_or(rest);
             let narrower = within.region.and(&part).filter(|region| *region != within.region);
             if let Some(area) = narrower.and_then(|region| self.area(region)) {

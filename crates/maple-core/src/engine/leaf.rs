@@ -112,7 +112,7 @@ fn is_about_in_port(item: &Item) -> bool {
     match item {
         Item::Read(constraint) => constraint.field == Field::InPort,
         Item::Test { cond, .. } => {
-            cond.all.iter().any(|c| c.field == Field::InPort) || cond.range.is_some_and(|r| r.field == Field::InPort)
+            cond.all.iter().any(|c| c.field == Field::InPort) || cond.ranges.iter().any(|r| r.field == Field::InPort)
         }
     }
 }
@@ -204,12 +204,12 @@ fn denies(a: &[Item], b: &[Item], known_b: &[Constraint]) -> bool {
             let (value, mask) = bits(c.field);
             c.mask & !mask == 0 && value & c.mask == c.value
         });
-        let range = cond.range.map(|range| {
+        // Whether each range's value is known, and if so whether it lies within.
+        let mut ranges = cond.ranges.iter().map(|range| {
             let (value, mask) = bits(range.field);
-            // Whether the value is known, and if so whether it lies within.
             (mask == range.field.full_mask()).then(|| range.holds(value))
         });
-        if *outcome { range == Some(Some(false)) } else { implied && range.is_none_or(|r| r == Some(true)) }
+        if *outcome { ranges.any(|within| within == Some(false)) } else { implied && ranges.all(|w| w == Some(true)) }
     })
 }
 

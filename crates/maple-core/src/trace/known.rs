@@ -43,7 +43,7 @@ pub(crate) enum Verdict {
 pub(crate) struct Known {
     fields: FxHashMap<Field, FieldKnown>,
     /// Failed conjunctions: the last part, and for each time it failed the other parts.
-    guarded: FxHashMap<Part, Vec<Vec<Constraint>>>,
+    guarded: FxHashMap<Part, Vec<Vec<Part>>>,
 }
 
 /// One part of a conjunction.
@@ -107,9 +107,8 @@ impl Known {
                 Verdict::Open => all_hold = false,
                 Verdict::Holds => continue,
             }
-            let implied = |guard: &Constraint| {
-                self.part(Part::Masked(*guard)) == Verdict::Holds || cond.all.iter().any(|c| implies(c, guard))
-            };
+            let implied =
+                |guard: &Part| self.part(*guard) == Verdict::Holds || parts(cond).any(|part| implies(&part, guard));
             if self.guarded.get(&part).is_some_and(|failures| failures.iter().any(|all| all.iter().all(implied))) {
                 return Verdict::Fails;
             }
@@ -117,10 +116,16 @@ impl Known {
         if all_hold { Verdict::Holds } else { Verdict::Open }
     }
 
+    /// Whether the items state a part of the condition already.
+    pub(crate) fn states_any(&self, cond: &Cond) -> bool {
+        cond.all.iter().any(|c| self.states(c))
+            || cond.ranges.iter().any(|r| self.part(Part::Range(*r)) == Verdict::Holds)
+    }
+
     /// The condition without the parts that the items state already.
     pub(crate) fn reduce(&self, mut cond: Cond) -> Cond {
         cond.all.retain(|c| !self.states(c));
-        cond.range = cond.range.filter(|r| self.part(Part::Range(*r)) != Verdict::Holds);
+        cond.ranges.retain(|r| self.part(Part::Range(*r)) != Verdict::Holds);
         cond
     }
 
@@ -132,7 +137,7 @@ impl Known {
                 for constraint in &cond.all {
                     self.field(constraint.field).confine(constraint);
                 }
-                if let Some(range) = cond.range {
+                for range in &cond.ranges {
                     self.field(range.field).confine_to(range.lo, range.hi, range.field.full_mask());
                 }
             }
@@ -146,10 +151,10 @@ impl Known {
     }
 
     fn learn_failure(&mut self, cond: &Cond) {
-        let Some(last) = parts(cond).last() else { return };
-        let open = cond.all.len() - usize::from(cond.range.is_none());
+        let mut guards: Vec<Part> = parts(cond).collect();
+        let Some(last) = guards.pop() else { return };
         match last {
-            _ if open > 0 => self.guarded.entry(last).or_default().push(cond.all[..open].to_vec()),
+            _ if !guards.is_empty() => self.guarded.entry(last).or_default().push(guards),
             Part::Masked(constraint) => self.field(constraint.field).exclude(&constraint),
             Part::Range(range) => self.field(range.field).excluded.insert(range.lo, range.hi),
         }
@@ -160,7 +165,7 @@ impl Known {
     }
 
     fn alternative(&self, all: &[Prerequisite]) -> Verdict {
-        self.cond(&Cond { all: all.iter().map(constraint_of).collect(), range: None })
+        self.cond(&Cond { all: all.iter().map(constraint_of).collect(), ranges: Vec::new() })
     }
 
     fn part(&self, part: Part) -> Verdict {
@@ -259,10 +264,20 @@ impl Intervals {
 }
 
 fn parts(cond: &Cond) -> impl Iterator<Item = Part> {
-    cond.all.iter().copied().map(Part::Masked).chain(cond.range.map(Part::Range))
+    cond.all.iter().copied().map(Part::Masked).chain(cond.ranges.iter().copied().map(Part::Range))
 }
 
-/// Whether every value that fits `a` fits `b`.
-fn implies(a: &Constraint, b: &Constraint) -> bool {
-    a.field == b.field && a.mask & b.mask == b.mask && a.value & b.mask == b.value
+/// Whether every value that fits `a` fits `b`. `false` where that takes more than a look at both.
+fn implies(a: &Part, b: &Part) -> bool {
+    match (a, b) {
+        (Part::Masked(a), Part::Masked(b)) => {
+            a.field == b.field && a.mask & b.mask == b.mask && a.value & b.mask == b.value
+        }
+        (Part::Masked(a), Part::Range(b)) => {
+            let last = a.value | (a.field.full_mask() & !a.mask);
+            a.field == b.field && b.lo <= a.value && last <= b.hi
+        }
+        (Part::Range(a), Part::Range(b)) => a.field == b.field && b.lo <= a.lo && a.hi <= b.hi,
+        (Part::Range(_), Part::Masked(_)) => false,
+    }
 }

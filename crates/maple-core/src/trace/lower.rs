@@ -21,7 +21,7 @@
 use maple_wire::Constraint;
 
 use super::known::{Known, Verdict};
-use super::{Cond, Fields, Item, Source, Trace};
+use super::{Cond, Fields, Item, Range, Source, Trace};
 use crate::capabilities::Capabilities;
 use crate::compile::Region;
 
@@ -81,28 +81,23 @@ impl<P: Fields + ?Sized> Lowering<'_, P> {
                 return;
             }
         }
-        match cond.range {
-            Some(range) if self.is_too_wide(cond) => {
-                if self.holds(before, source) {
-                    let value = self.packet.value(range.field).unwrap_or(0);
-                    self.read(&Constraint::exact(range.field, value), source);
-                }
-            }
-            range => {
-                self.ask(Cond { all: before, range }, source);
-            }
+        if !self.is_too_wide(cond) {
+            self.ask(Cond { all: before, ranges: cond.ranges.clone() }, source);
+        } else if self.holds(before, source) {
+            // Fields are read as far as the packet fits: the first that does not is the last that was looked at.
+            let _ = cond.ranges.iter().all(|range| self.reads_within(range, source));
         }
     }
 
-    /// Whether the condition could be stated but for its range.
+    /// Whether the condition could be stated but for its ranges.
     fn is_too_wide(&self, cond: &Cond) -> bool {
         let stated = |cond: &Cond| self.region.and(cond).is_some_and(|r| r.matches(self.capabilities).is_some());
-        !stated(cond) && stated(&Cond { all: cond.all.clone(), range: None })
+        !stated(cond) && stated(&Cond { all: cond.all.clone(), ranges: Vec::new() })
     }
 
     /// Asks for a conjunction.
     fn holds(&mut self, all: Vec<Constraint>, source: &Option<Source>) -> bool {
-        self.ask(Cond { all, range: None }, source)
+        self.ask(Cond { all, ranges: Vec::new() }, source)
     }
 
     fn ask(&mut self, cond: Cond, source: &Option<Source>) -> bool {
@@ -115,7 +110,7 @@ impl<P: Fields + ?Sized> Lowering<'_, P> {
             Verdict::Open => {
                 let cond = self.known.reduce(cond);
                 let outcome = cond.holds(self.packet);
-                self.push(Item::Test { cond, outcome }, source);
+                self.push(Item::Test { cond: cond.into(), outcome }, source);
                 outcome
             }
         }
@@ -132,6 +127,13 @@ impl<P: Fields + ?Sized> Lowering<'_, P> {
         let value = self.packet.value(constraint.field).unwrap_or(0);
         self.read(&Constraint::exact(constraint.field, value), source);
         constraint.holds(value)
+    }
+
+    /// Reads the whole field that a range is about, and says whether it fits.
+    fn reads_within(&mut self, range: &Range, source: &Option<Source>) -> bool {
+        let value = self.packet.value(range.field).unwrap_or(0);
+        self.read(&Constraint::exact(range.field, value), source);
+        range.holds(value)
     }
 
     fn push(&mut self, item: Item, source: &Option<Source>) {

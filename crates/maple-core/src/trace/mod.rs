@@ -59,13 +59,13 @@ impl Range {
     }
 }
 
-/// A conjunction: all constraints hold, and the range where there is one. A packet that lacks a field fits none.
+/// A conjunction: all constraints hold and all ranges. A packet that lacks a field of them does not fit.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Cond {
     /// At most one constraint a field, in OXM order.
     pub all: Vec<Constraint>,
-    /// A range on a field that `all` does not name.
-    pub range: Option<Range>,
+    /// At most one range a field, in OXM order, on fields that `all` does not name.
+    pub ranges: Vec<Range>,
 }
 
 impl Cond {
@@ -73,12 +73,12 @@ impl Cond {
     pub fn holds<P: Fields + ?Sized>(&self, packet: &P) -> bool {
         let fits = |field, test: &dyn Fn(u128) -> bool| packet.value(field).is_some_and(test);
         self.all.iter().all(|c| fits(c.field, &|value| c.holds(value)))
-            && self.range.is_none_or(|r| fits(r.field, &|value| r.holds(value)))
+            && self.ranges.iter().all(|r| fits(r.field, &|value| r.holds(value)))
     }
 
     /// Whether every packet fits.
     pub fn is_always(&self) -> bool {
-        self.all.is_empty() && self.range.is_none()
+        self.all.is_empty() && self.ranges.is_empty()
     }
 }
 
@@ -89,8 +89,8 @@ pub enum Item {
     Read(Constraint),
     /// Whether the packet fits a condition.
     Test {
-        /// The condition.
-        cond: Cond,
+        /// The condition, shared with the tree and with other traces that ask the same.
+        cond: Arc<Cond>,
         /// Whether it fits.
         outcome: bool,
     },
@@ -144,10 +144,10 @@ impl fmt::Display for Cond {
         for (i, constraint) in self.all.iter().enumerate() {
             write!(f, "{}{}", if i > 0 { ", " } else { "" }, show(constraint))?;
         }
-        match &self.range {
-            Some(range) => write!(f, "{}{range}", if self.all.is_empty() { "" } else { ", " }),
-            None => Ok(()),
+        for (i, range) in self.ranges.iter().enumerate() {
+            write!(f, "{}{range}", if i > 0 || !self.all.is_empty() { ", " } else { "" })?;
         }
+        Ok(())
     }
 }
 

@@ -30,6 +30,8 @@
 //!
 //! A question costs a few hash look-ups in [`Known`] an alternative, however long the trace.
 
+use std::sync::Arc;
+
 use maple_wire::field::Prerequisite;
 use maple_wire::{Constraint, Field};
 
@@ -118,6 +120,23 @@ impl Recorder {
         self.any_alternative(packet, field, None, None, source)
     }
 
+    /// Whether the packet fits a conjunction, asked as one test (the paper's assertion of several conditions, §6.1).
+    ///
+    /// The condition must state the prerequisites of its fields, unless earlier items do: a field that is not there is
+    /// taken for 0. The condition is shared with the trace where nothing in it is known already.
+    pub fn fits<P: Fields + ?Sized>(&mut self, packet: &P, cond: &Arc<Cond>, source: Option<Source>) -> bool {
+        match self.known.cond(cond) {
+            Verdict::Holds => return true,
+            Verdict::Fails => return false,
+            Verdict::Open => {}
+        }
+        let cond =
+            if self.known.states_any(cond) { Arc::new(self.known.reduce((**cond).clone())) } else { cond.clone() };
+        let outcome = self.look_at(packet, &cond);
+        self.push(Item::Test { cond, outcome }, source);
+        outcome
+    }
+
     /// Notes that the run asked for the switch.
     pub fn read_switch(&mut self) {
         self.trace.read_switch = true;
@@ -160,30 +179,18 @@ impl Recorder {
     ) -> bool {
         for alternative in field.prerequisites() {
             let all = alternative.iter().map(constraint_of).chain(constraint).collect();
-            if self.test(packet, Cond { all, range }, &source) {
+            if self.fits(packet, &Arc::new(Cond { all, ranges: range.into_iter().collect() }), source.clone()) {
                 return true;
             }
         }
         false
     }
 
-    fn test<P: Fields + ?Sized>(&mut self, packet: &P, cond: Cond, source: &Option<Source>) -> bool {
-        match self.known.cond(&cond) {
-            Verdict::Holds => return true,
-            Verdict::Fails => return false,
-            Verdict::Open => {}
-        }
-        let cond = self.known.reduce(cond);
-        let outcome = self.fits(packet, &cond);
-        self.push(Item::Test { cond, outcome }, source.clone());
-        outcome
-    }
-
     /// Looks at the fields in OXM order and no further than the first that fails: prerequisites come first, so every
     /// field that is looked at is there.
-    fn fits<P: Fields + ?Sized>(&mut self, packet: &P, cond: &Cond) -> bool {
+    fn look_at<P: Fields + ?Sized>(&mut self, packet: &P, cond: &Cond) -> bool {
         cond.all.iter().all(|c| c.holds(self.look(packet, c.field)))
-            && cond.range.iter().all(|r| r.holds(self.look(packet, r.field)))
+            && cond.ranges.iter().all(|r| r.holds(self.look(packet, r.field)))
     }
 
     /// The value of a field whose prerequisites hold.

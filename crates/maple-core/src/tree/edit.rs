@@ -175,7 +175,7 @@ impl Tree {
     fn asks(&self, node: NodeId, item: &Item) -> bool {
         match (self.node(node), item) {
             (Node::Value { field, mask, .. }, Item::Read(c)) => *field == c.field && *mask == c.mask,
-            (Node::Test { cond, .. }, Item::Test { cond: asked, .. }) => **cond == *asked,
+            (Node::Test { cond, .. }, Item::Test { cond: asked, .. }) => cond == asked,
             _ => false,
         }
     }
@@ -196,7 +196,7 @@ impl Node {
     fn asking(item: &Item) -> Node {
         match item {
             Item::Read(c) => Node::Value { field: c.field, mask: c.mask, children: FxHashMap::default() },
-            Item::Test { cond, .. } => Node::Test { cond: Box::new(cond.clone()), yes: None, no: None },
+            Item::Test { cond, .. } => Node::Test { cond: cond.clone(), yes: None, no: None },
         }
     }
 }

@@ -20,6 +20,8 @@
 //! [`Tree::search`] and [`Tree::augment`] take one step a node on the way, a hash look-up in a `V` node of any size.
 //! [`Tree::remove`] and [`Tree::path`] take one step a node from the leaf up.
 
+use std::sync::Arc;
+
 use maple_wire::Field;
 use rustc_hash::FxHashMap;
 
@@ -70,7 +72,7 @@ pub(crate) enum Node {
     /// A read of a field under a mask: a child for each value seen.
     Value { field: Field, mask: u128, children: FxHashMap<u128, NodeId> },
     /// A test.
-    Test { cond: Box<Cond>, yes: Option<NodeId>, no: Option<NodeId> },
+    Test { cond: Arc<Cond>, yes: Option<NodeId>, no: Option<NodeId> },
 }
 
 impl Tree {
@@ -164,7 +166,7 @@ impl Node {
             (Node::Value { field, mask, .. }, Branch::Value(value)) => {
                 Item::Read(maple_wire::Constraint { field: *field, value, mask: *mask })
             }
-            (Node::Test { cond, .. }, Branch::Outcome(outcome)) => Item::Test { cond: (**cond).clone(), outcome },
+            (Node::Test { cond, .. }, Branch::Outcome(outcome)) => Item::Test { cond: cond.clone(), outcome },
             _ => unreachable!("a branch is of its parent's kind"),
         }
     }

@@ -8,4 +8,5 @@ mod compile;
 mod deep;
 mod record;
 mod scripts;
+mod table;
 mod update;

@@ -126,7 +126,7 @@ fn is_there(item: &Item, packet: &Headers) -> bool {
                     Some(_) => {}
                 }
             }
-            cond.range.is_none_or(|range| packet.value(range.field).is_some())
+            cond.ranges.iter().all(|range| packet.value(range.field).is_some())
         }
     }
 }

@@ -12,14 +12,24 @@ use crate::policy::{CONTROLLER, Headers, Program, Question, packets, programs, s
 
 /// A table as a switch keeps it.
 #[derive(Default)]
-struct Table(BTreeMap<(u16, String), Rule>);
+pub struct Installed(BTreeMap<(u16, String), Rule>);
 
-impl Table {
-    fn holding(rules: &[Rule]) -> Table {
-        Table(rules.iter().map(|rule| (entry(rule), rule.clone())).collect())
+impl Installed {
+    /// Checks that each packet gets an answer of `old` or of `new`, or goes to the controller.
+    pub fn check(&self, old: &[Rule], new: &[Rule], probes: &[Headers], last: &Change) {
+        let rules = self.rules();
+        for packet in probes {
+            let safe = [scan(old, packet), scan(new, packet), CONTROLLER];
+            let got = answers(&rules, packet);
+            assert!(got.iter().all(|answer| safe.contains(answer)), "{got:?} not in {safe:?} after {last:?}");
+        }
     }
 
-    fn apply(&mut self, change: &Change) {
+    fn holding(rules: &[Rule]) -> Installed {
+        Installed(rules.iter().map(|rule| (entry(rule), rule.clone())).collect())
+    }
+
+    pub fn apply(&mut self, change: &Change) {
         let (entry, rule) = (entry(change.rule()), change.rule().clone());
         match change {
             Change::Add(_) => assert!(self.0.insert(entry, rule).is_none(), "an add replaced a rule"),
@@ -28,7 +38,7 @@ impl Table {
         }
     }
 
-    fn rules(&self) -> Vec<Rule> {
+    pub fn rules(&self) -> Vec<Rule> {
         self.0.values().cloned().collect()
     }
 }
@@ -46,15 +56,10 @@ fn answers(rules: &[Rule], packet: &Headers) -> Vec<u32> {
 }
 
 fn check(old: &[Rule], new: &[Rule], probes: &[Headers]) {
-    let mut table = Table::holding(old);
+    let mut table = Installed::holding(old);
     for change in changes(old, new) {
         table.apply(&change);
-        let rules = table.rules();
-        for packet in probes {
-            let safe = [scan(old, packet), scan(new, packet), CONTROLLER];
-            let got = answers(&rules, packet);
-            assert!(got.iter().all(|answer| safe.contains(answer)), "{got:?} not in {safe:?} after {change:?}");
-        }
+        table.check(old, new, probes, &change);
     }
     let mut wanted = new.to_vec();
     wanted.sort_by_key(entry);

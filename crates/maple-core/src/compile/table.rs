@@ -1,0 +1,178 @@
+//! A trace tree and its compiled table, kept in step.
+//!
+//! # What
+//!
+//! [`Table`] is what drives a switch's rules: the engine for the packets that enter, the transit groups for those that
+//! pass, the benchmarks. It owns the tree, knows what each leaf does, and says after each edit which changes bring the
+//! switch from the rules before to the rules now, in an order whose every prefix is safe (`update.rs`).
+//!
+//! How the rules come about is a [`Strategy`].
+
+use std::fmt;
+use std::ops::RangeInclusive;
+
+use maple_wire::Constraint;
+use rustc_hash::FxHashMap;
+
+use super::{Compiler, LeafAction, Rule};
+use crate::capabilities::Capabilities;
+use crate::trace::Item;
+use crate::tree::{Augmented, LeafId, Tree};
+use crate::update::{Change, changes};
+
+/// Which compiler makes the rules.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Strategy {
+    /// Maple's own: levels numbered from the top down, barriers only where they protect something.
+    #[default]
+    Maple,
+}
+
+/// What a table is made for.
+pub struct Target {
+    /// Only packets that fit these have rules; in OXM order, one a field. Traces need not say them.
+    pub under: Vec<Constraint>,
+    /// What the switch can match.
+    pub capabilities: Capabilities,
+    /// The priorities that rules may have. Below them there must be a rule that sends the rest to the controller.
+    pub priorities: RangeInclusive<u16>,
+    /// Which cookie a leaf's rule gets, or (for `None`) a barrier that belongs to no leaf.
+    pub cookie: Box<dyn Fn(Option<LeafId>) -> u64 + Send>,
+}
+
+/// A trace tree and its compiled table.
+///
+/// A packet that no rule takes, or a rule whose instructions send it to the controller, is one that the tree does not
+/// know, that its leaf's action wants at the controller, or that the switch can't tell apart.
+#[derive(Debug)]
+pub struct Table {
+    keeper: Box<dyn Keeper>,
+}
+
+/// How a strategy keeps a table.
+pub(super) trait Keeper: fmt::Debug + Send {
+    /// The tree.
+    fn tree(&self) -> &Tree;
+    /// See [`Table::augment`].
+    fn augment(&mut self, items: &[Item], leaf: LeafId, action: LeafAction) -> Augmented;
+    /// See [`Table::remove`].
+    fn remove(&mut self, leaf: LeafId) -> bool;
+    /// See [`Table::act`].
+    fn act(&mut self, leaf: LeafId, action: LeafAction);
+    /// See [`Table::rules`].
+    fn rules(&self) -> Vec<Rule>;
+    /// See [`Table::take_changes`].
+    fn take_changes(&mut self) -> Vec<Change>;
+}
+
+impl Table {
+    /// A table that knows nothing and has no rules.
+    pub fn new(strategy: Strategy, target: Target) -> Table {
+        let keeper = match strategy {
+            Strategy::Maple => Box::new(Scratch::new(target)),
+        };
+        Table { keeper }
+    }
+
+    /// The tree. Look-ups go here.
+    pub fn tree(&self) -> &Tree {
+        self.keeper.tree()
+    }
+
+    /// Adds a trace that ends in `leaf`, whose packets are to be treated by `action`. All traces of a table are lowered
+    /// for its switch ([`crate::Trace::lower`]). Where the tree has the trace already, its leaf and that leaf's action
+    /// stay.
+    ///
+    /// # Panics
+    ///
+    /// If `leaf` is in the tree: a leaf has one trace, and its number is never given out again.
+    pub fn augment(&mut self, items: &[Item], leaf: LeafId, action: LeafAction) -> Augmented {
+        self.keeper.augment(items, leaf, action)
+    }
+
+    /// Takes a leaf out; returns whether it was there.
+    pub fn remove(&mut self, leaf: LeafId) -> bool {
+        self.keeper.remove(leaf)
+    }
+
+    /// Has a leaf's packets treated by another action. A leaf that is not there is passed over.
+    pub fn act(&mut self, leaf: LeafId, action: LeafAction) {
+        self.keeper.act(leaf, action);
+    }
+
+    /// The rules as they should be now, by falling priority.
+    pub fn rules(&self) -> Vec<Rule> {
+        self.keeper.rules()
+    }
+
+    /// What has changed since this was last asked, in an order whose every prefix is safe.
+    pub fn take_changes(&mut self) -> Vec<Change> {
+        self.keeper.take_changes()
+    }
+}
+
+impl fmt::Debug for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Target { under, priorities, .. } = self;
+        f.debug_struct("Target").field("under", under).field("priorities", priorities).finish_non_exhaustive()
+    }
+}
+
+/// Compiles from scratch and compares: the simplest keeper.
+#[derive(Debug)]
+struct Scratch {
+    target: Target,
+    tree: Tree,
+    actions: FxHashMap<LeafId, LeafAction>,
+    /// What was wanted when changes were last taken.
+    taken: Vec<Rule>,
+}
+
+impl Scratch {
+    fn new(target: Target) -> Scratch {
+        Scratch { target, tree: Tree::new(), actions: FxHashMap::default(), taken: Vec::new() }
+    }
+}
+
+impl Keeper for Scratch {
+    fn tree(&self) -> &Tree {
+        &self.tree
+    }
+
+    fn augment(&mut self, items: &[Item], leaf: LeafId, action: LeafAction) -> Augmented {
+        let outcome = self.tree.augment(items, leaf);
+        match &outcome {
+            Augmented::Existing(_) => return outcome,
+            Augmented::Added => {}
+            Augmented::Replaced { removed, .. } => removed.iter().for_each(|old| {
+                self.actions.remove(old);
+            }),
+        }
+        self.actions.insert(leaf, action);
+        outcome
+    }
+
+    fn remove(&mut self, leaf: LeafId) -> bool {
+        self.actions.remove(&leaf);
+        self.tree.remove(leaf)
+    }
+
+    fn act(&mut self, leaf: LeafId, action: LeafAction) {
+        if let Some(there) = self.actions.get_mut(&leaf) {
+            *there = action;
+        }
+    }
+
+    fn rules(&self) -> Vec<Rule> {
+        let Target { under, capabilities, priorities, cookie } = &self.target;
+        let action = |leaf: LeafId| self.actions.get(&leaf).cloned().unwrap_or(LeafAction::Controller);
+        Compiler::new().compile(&self.tree, under, capabilities, priorities.clone(), &action, cookie)
+    }
+
+    fn take_changes(&mut self) -> Vec<Change> {
+        let wanted = self.rules();
+        let changes = changes(&self.taken, &wanted);
+        self.taken = wanted;
+        changes
+    }
+}
