@@ -1,0 +1,132 @@
+//! Headers as abstract 5-tuples, and traces of them in the format of ClassBench.
+//!
+//! A line of a trace is a header: seven decimal numbers, of which the first five are source and destination address,
+//! source and destination port, protocol; then a copy of a filter's flags, and the number of the filter from which the
+//! header was made (an earlier filter may fit the header too).
+
+use std::path::Path;
+use std::str::FromStr;
+
+use maple_core::Fields;
+use maple_wire::Field;
+
+use crate::input::{InputError, read_lines};
+
+/// A packet as its five header fields.
+///
+/// It has a source and a destination port whatever its protocol, under the names `tcp_src` and `tcp_dst`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FiveTuple {
+    /// Source address.
+    pub src: u32,
+    /// Destination address.
+    pub dst: u32,
+    /// Source port.
+    pub src_port: u16,
+    /// Destination port.
+    pub dst_port: u16,
+    /// Protocol.
+    pub proto: u8,
+}
+
+/// A line of a trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TracedHeader {
+    /// The header.
+    pub header: FiveTuple,
+    /// The filter from which it was made, from 0. Not the filter that it meets first.
+    pub made_from: u32,
+}
+
+impl TracedHeader {
+    /// Reads a trace, unpacking it where the file's name ends in `.gz`.
+    ///
+    /// # Errors
+    /// [`InputError`] where the file can't be read or a line is no header.
+    pub fn read(path: &Path) -> Result<Vec<TracedHeader>, InputError> {
+        read_lines(path, str::parse)
+    }
+}
+
+impl FromStr for TracedHeader {
+    type Err = String;
+
+    fn from_str(line: &str) -> Result<TracedHeader, String> {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let [src, dst, src_port, dst_port, proto, flags, made_from] = words[..] else {
+            return Err(format!("a header has 7 numbers, not {}", words.len()));
+        };
+        let _: u32 = number(flags, "flags")?;
+        let header = FiveTuple {
+            src: number(src, "source address")?,
+            dst: number(dst, "destination address")?,
+            src_port: number(src_port, "source port")?,
+            dst_port: number(dst_port, "destination port")?,
+            proto: number(proto, "protocol")?,
+        };
+        Ok(TracedHeader { header, made_from: number(made_from, "number of a filter")? })
+    }
+}
+
+impl Fields for FiveTuple {
+    fn value(&self, field: Field) -> Option<u128> {
+        match field {
+            Field::Ipv4Src => Some(self.src.into()),
+            Field::Ipv4Dst => Some(self.dst.into()),
+            Field::IpProto => Some(self.proto.into()),
+            Field::TcpSrc => Some(self.src_port.into()),
+            Field::TcpDst => Some(self.dst_port.into()),
+            _ => None,
+        }
+    }
+
+    fn is_captured(&self, _: Field) -> bool {
+        true
+    }
+}
+
+fn number<T: FromStr>(text: &str, what: &str) -> Result<T, String> {
+    text.parse().map_err(|_| format!("{text:?} is no {what}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::io::Write;
+
+    use flate2::Compression;
+    use flate2::write::GzEncoder;
+
+    use super::*;
+
+    const LINES: &str = "1804686016\t2312319091\t65535\t6789\t6\t268439552\t22\n\n0\t1\t2\t3\t255\t4294967295\t550\n";
+
+    fn wanted() -> Vec<TracedHeader> {
+        let (first, last) = (
+            FiveTuple { src: 1_804_686_016, dst: 2_312_319_091, src_port: 65535, dst_port: 6789, proto: 6 },
+            FiveTuple { src: 0, dst: 1, src_port: 2, dst_port: 3, proto: 255 },
+        );
+        vec![TracedHeader { header: first, made_from: 22 }, TracedHeader { header: last, made_from: 550 }]
+    }
+
+    #[test]
+    fn traces_are_read_plain_and_compressed() {
+        let folder = std::env::temp_dir().join(format!("maple-bench-headers-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let (plain, packed) = (folder.join("x.trace"), folder.join("x.trace.gz"));
+        fs::write(&plain, LINES).unwrap();
+        let mut encoder = GzEncoder::new(fs::File::create(&packed).unwrap(), Compression::fast());
+        encoder.write_all(LINES.as_bytes()).unwrap();
+        encoder.finish().unwrap();
+        assert_eq!(TracedHeader::read(&plain).unwrap(), wanted());
+        assert_eq!(TracedHeader::read(&packed).unwrap(), wanted());
+
+        fs::write(&plain, "1 2 3 4 5 6 7\n1 2 3 4 256 6 7\n").unwrap();
+        let error = TracedHeader::read(&plain).unwrap_err().to_string();
+        assert_eq!(error, format!("{}:2: \"256\" is no protocol", plain.display()));
+        fs::write(&plain, "\n").unwrap();
+        assert!(TracedHeader::read(&plain).unwrap_err().to_string().ends_with("the file is empty"));
+        fs::remove_dir_all(&folder).unwrap();
+        assert!(matches!(TracedHeader::read(&plain), Err(InputError::Unreadable { .. })));
+    }
+}

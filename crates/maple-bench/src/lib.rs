@@ -1,0 +1,15 @@
+//! Benchmarks of Maple as commands: what `maple bench …` runs (`docs/benchmarks.md`).
+//!
+//! Filter sets and header traces come in the formats of ClassBench. Policies are on the abstract 5-tuple, without the
+//! prerequisites that OpenFlow puts on ports, so that filters need no frames.
+
+mod input;
+
+pub mod filters;
+pub mod headers;
+
+pub mod report;
+
+pub use filters::{Filter, FilterSet, PortRange, Prefix};
+pub use headers::{FiveTuple, TracedHeader};
+pub use input::InputError;
