@@ -6,14 +6,13 @@
 
 use std::rc::Rc;
 
-use maple_wire::{Constraint, Field};
-use rustc_hash::FxHashMap;
+use maple_wire::Constraint;
 
 use super::elements::{Behind, Elements};
 use super::{LeafAction, Region};
 use crate::capabilities::Capabilities;
 use crate::trace::Cond;
-use crate::tree::{LeafId, Node, NodeId, Tree, sorted};
+use crate::tree::{LeafId, Node, NodeId, Tree, Values};
 
 /// A region that the switch can match.
 struct Area {
@@ -95,17 +94,18 @@ impl Walk<'_> {
                 }
                 LeafAction::Controller => self.complete.push(false),
             },
-            Some(Node::Value { field, mask, children }) => self.visit_value(*field, *mask, children, area),
+            Some(Node::Value(values)) => self.visit_value(values, area),
             Some(Node::Test { cond, yes, no }) => self.visit_test(cond, *yes, *no, area),
         }
     }
 
-    fn visit_value(&mut self, field: Field, mask: u128, children: &FxHashMap<u128, NodeId>, area: Rc<Area>) {
+    fn visit_value(&mut self, values: &Values, area: Rc<Area>) {
+        let Values { field, mask, .. } = *values;
         let known = area.region.constraints().iter().find(|c| c.field == field).map_or(0, |c| c.mask);
-        let values = 1u128.checked_shl((mask & !known).count_ones());
-        let all = values == Some(children.len() as u128);
-        self.tasks.push(Task::Value { children: children.len(), all });
-        for (value, node) in sorted(children).into_iter().rev() {
+        let possible = 1u128.checked_shl((mask & !known).count_ones());
+        let all = possible == Some(values.len() as u128);
+        self.tasks.push(Task::Value { children: values.len(), all });
+        for (value, node) in values.sorted().into_iter().rev() {
             let constraint = Constraint { field, value, mask };
             self.tasks.push(Task::Child { node, constraint, area: area.clone() });
         }

@@ -1,8 +1,7 @@
 //! Changing a tree: a trace comes in (Algorithm 3), a leaf goes out.
 
-use rustc_hash::FxHashMap;
-
-use super::{Branch, LeafId, Node, NodeId, Slot, Tree};
+use super::order::At;
+use super::{Branch, LeafId, Node, NodeId, Slot, Tree, Values};
 use crate::trace::Item;
 
 /// What came of adding a trace.
@@ -22,6 +21,20 @@ pub enum Augmented {
     },
 }
 
+/// What one call of [`Tree::augment`] or [`Tree::remove`] did to the nodes: at one place of the tree, what stood there
+/// was taken out (perhaps nothing), then a row of new nodes was put in (perhaps none).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Edit {
+    /// The node and the branch under which this happened; `None` at the root.
+    pub(crate) place: Option<(NodeId, Branch)>,
+    /// The nodes that are gone, each once. What [`Tree::node`] says of them is still true until the next edit, but for
+    /// their links to each other.
+    pub(crate) removed: Vec<NodeId>,
+    /// The new nodes: the first one stands at `place`, each other one is the only child of the one before, and the last
+    /// is the leaf.
+    pub(crate) added: Vec<NodeId>,
+}
+
 impl Tree {
     /// Adds a trace that ends in `leaf`. In a tree for a switch, all traces are lowered alike
     /// ([`crate::Trace::lower`]).
@@ -31,6 +44,7 @@ impl Tree {
     /// If `leaf` is in the tree: a leaf has one trace, and its number is never given out again.
     pub fn augment(&mut self, items: &[Item], leaf: LeafId) -> Augmented {
         assert!(!self.contains(leaf), "leaf {} has a trace already", leaf.0);
+        self.begin_edit();
         let (mut from, mut here) = (None, self.root);
         for (depth, item) in items.iter().enumerate() {
             match here {
@@ -55,10 +69,12 @@ impl Tree {
     /// Takes a leaf out: its place becomes `Ω`, and nodes that lead to no leaf any more go with it. Returns whether it
     /// was there.
     pub fn remove(&mut self, leaf: LeafId) -> bool {
+        self.begin_edit();
         let Some(mut at) = self.leaves.remove(&leaf) else { return false };
         loop {
-            let parent = self.slot(at).parent;
-            self.free.push(at);
+            let parent = self.parent(at);
+            self.discard(at);
+            self.edit.place = parent;
             let Some((above, branch)) = parent else {
                 self.root = None;
                 return true;
@@ -71,8 +87,22 @@ impl Tree {
         }
     }
 
+    /// What the last call of [`Tree::augment`] or [`Tree::remove`] did. Nothing if it found the trace there, or the
+    /// leaf gone.
+    #[cfg_attr(not(test), allow(dead_code, reason = "for incremental compilers"))]
+    pub(crate) fn last_edit(&self) -> &Edit {
+        &self.edit
+    }
+
+    fn begin_edit(&mut self) {
+        self.free.append(&mut self.edit.removed);
+        self.edit.added.clear();
+        self.edit.place = None;
+    }
+
     /// Hangs the rest of a trace into the unexplored place `from`.
     fn extend(&mut self, from: Option<(NodeId, Branch)>, items: &[Item], leaf: LeafId) -> Augmented {
+        self.edit.place = from;
         let mut from = from;
         for item in items {
             let node = self.insert(from, Node::asking(item));
@@ -92,49 +122,69 @@ impl Tree {
         leaf: LeafId,
     ) -> Augmented {
         let removed = self.cut(node);
+        match from {
+            None => self.root = None,
+            Some((above, branch)) => self.unlink(above, branch),
+        }
         self.extend(from, &items[depth..], leaf);
         Augmented::Replaced { removed, depth }
     }
 
-    /// Frees a subtree's nodes, leaving its parent's link as it is, and returns its leaves, ascending.
+    /// Discards a subtree's nodes, leaving its parent's link as it is, and returns its leaves, ascending.
     fn cut(&mut self, top: NodeId) -> Vec<LeafId> {
         let (mut removed, mut open) = (Vec::new(), vec![top]);
         while let Some(id) = open.pop() {
-            open.extend(self.node(id).branches().into_iter().map(|(_, child)| child));
+            open.extend(self.node(id).branches().into_iter().rev().map(|(_, child)| child));
             if let Node::Leaf(leaf) = *self.node(id) {
                 self.leaves.remove(&leaf);
                 removed.push(leaf);
             }
-            self.free.push(id);
+            self.discard(id);
         }
         removed.sort_unstable();
         removed
     }
 
-    /// Puts a node under its parent (or at the root), in place of what is linked there.
-    fn insert(&mut self, parent: Option<(NodeId, Branch)>, node: Node) -> NodeId {
-        let slot = Slot { parent, node };
+    /// Gives up a node; its number is free from the next edit on.
+    fn discard(&mut self, id: NodeId) {
+        self.order.remove(id);
+        self.wide.remove(&id);
+        self.edit.removed.push(id);
+    }
+
+    /// Puts a node into an unexplored place.
+    fn insert(&mut self, place: Option<(NodeId, Branch)>, node: Node) -> NodeId {
+        let value = match place {
+            Some((_, Branch::Value(value))) => value,
+            _ => 0,
+        };
+        let slot = Slot { parent: place.map(|(above, _)| above), value: u64::try_from(value).unwrap_or(0), node };
         let id = match self.free.pop() {
             Some(id) => {
-                self.slots[id.0 as usize] = slot;
+                self.slots[id.index()] = slot;
                 id
             }
             None => {
                 self.slots.push(slot);
-                NodeId(u32::try_from(self.slots.len() - 1).expect("a tree has fewer than 2^32 nodes"))
+                NodeId::at(self.slots.len() - 1)
             }
         };
-        match parent {
+        match place {
             None => self.root = Some(id),
             Some((above, branch)) => self.link(above, branch, id),
         }
+        self.order.insert(id, At::of(place));
+        self.edit.added.push(id);
         id
     }
 
     fn link(&mut self, parent: NodeId, branch: Branch, child: NodeId) {
-        match (&mut self.slots[parent.0 as usize].node, branch) {
-            (Node::Value { children, .. }, Branch::Value(value)) => {
-                children.insert(value, child);
+        match (&mut self.slots[parent.index()].node, branch) {
+            (Node::Value(values), Branch::Value(value)) => {
+                values.insert(value, child);
+                if !values.is_narrow() {
+                    self.wide.insert(child, value);
+                }
             }
             (Node::Test { yes, .. }, Branch::Outcome(true)) => *yes = Some(child),
             (Node::Test { no, .. }, Branch::Outcome(false)) => *no = Some(child),
@@ -143,10 +193,8 @@ impl Tree {
     }
 
     fn unlink(&mut self, parent: NodeId, branch: Branch) {
-        match (&mut self.slots[parent.0 as usize].node, branch) {
-            (Node::Value { children, .. }, Branch::Value(value)) => {
-                children.remove(&value);
-            }
+        match (&mut self.slots[parent.index()].node, branch) {
+            (Node::Value(values), Branch::Value(value)) => values.remove(value),
             (Node::Test { yes, .. }, Branch::Outcome(true)) => *yes = None,
             (Node::Test { no, .. }, Branch::Outcome(false)) => *no = None,
             _ => unreachable!("a branch is of its parent's kind"),
@@ -155,7 +203,7 @@ impl Tree {
 
     fn child(&self, node: NodeId, branch: Branch) -> Option<NodeId> {
         match (self.node(node), branch) {
-            (Node::Value { children, .. }, Branch::Value(value)) => children.get(&value).copied(),
+            (Node::Value(values), Branch::Value(value)) => values.get(value),
             (Node::Test { yes, .. }, Branch::Outcome(true)) => *yes,
             (Node::Test { no, .. }, Branch::Outcome(false)) => *no,
             _ => unreachable!("a branch is of its parent's kind"),
@@ -166,7 +214,7 @@ impl Tree {
     fn is_dead(&self, node: NodeId) -> bool {
         match self.node(node) {
             Node::Leaf(_) => false,
-            Node::Value { children, .. } => children.is_empty(),
+            Node::Value(values) => values.len() == 0,
             Node::Test { yes, no, .. } => yes.is_none() && no.is_none(),
         }
     }
@@ -174,7 +222,7 @@ impl Tree {
     /// Whether the node asks what the item answers.
     fn asks(&self, node: NodeId, item: &Item) -> bool {
         match (self.node(node), item) {
-            (Node::Value { field, mask, .. }, Item::Read(c)) => *field == c.field && *mask == c.mask,
+            (Node::Value(values), Item::Read(c)) => values.field == c.field && values.mask == c.mask,
             (Node::Test { cond, .. }, Item::Test { cond: asked, .. }) => cond == asked,
             _ => false,
         }
@@ -191,11 +239,22 @@ impl Branch {
     }
 }
 
+impl At {
+    /// Where the node of an unexplored place stands in walk order.
+    fn of(place: Option<(NodeId, Branch)>) -> At {
+        match place {
+            None => At::Alone,
+            Some((test, Branch::Outcome(true))) => At::Before(test),
+            Some((above, Branch::Outcome(false) | Branch::Value(_))) => At::Behind(above),
+        }
+    }
+}
+
 impl Node {
     /// The node that asks what the item answers, with nothing under it.
     fn asking(item: &Item) -> Node {
         match item {
-            Item::Read(c) => Node::Value { field: c.field, mask: c.mask, children: FxHashMap::default() },
+            Item::Read(c) => Node::Value(Box::new(Values::new(c.field, c.mask))),
             Item::Test { cond, .. } => Node::Test { cond: cond.clone(), yes: None, no: None },
         }
     }

@@ -18,19 +18,34 @@
 //! # Cost
 //!
 //! [`Tree::search`] and [`Tree::augment`] take one step a node on the way, a hash look-up in a `V` node of any size.
-//! [`Tree::remove`] and [`Tree::path`] take one step a node from the leaf up.
+//! [`Tree::remove`] and [`Tree::path`] take one step a node from the leaf up. A node takes 56 bytes, the condition of a
+//! test is shared with the traces that ask it, and a child of a large `V` node costs it about 20 bytes.
+//!
+//! # For compilers
+//!
+//! What an edit did to the nodes is in [`Tree::last_edit`]; which of two nodes takes precedence says [`Tree::precedes`].
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use maple_wire::Field;
+use maple_wire::Constraint;
 use rustc_hash::FxHashMap;
 
 use crate::trace::{Cond, Fields, Item};
 
 mod edit;
+mod order;
 mod render;
+mod values;
+
+#[cfg(test)]
+mod tests;
+
+use order::Order;
 
 pub use edit::Augmented;
+pub(crate) use edit::Edit;
+pub(crate) use values::Values;
 
 /// Names a leaf, for good: 40 bits, of which the upper 8 name a shard and the lower 32 count its leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -43,21 +58,28 @@ pub struct Tree {
     free: Vec<NodeId>,
     root: Option<NodeId>,
     leaves: FxHashMap<LeafId, NodeId>,
+    /// The values of children of `V` nodes, where they don't fit into their slots.
+    wide: FxHashMap<NodeId, u128>,
+    order: Order,
+    edit: Edit,
 }
 
-/// Names a node within its tree while it lives.
+/// Names a node within its tree while it lives. The number of a node that was removed is given out again, though not
+/// within the same edit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct NodeId(u32);
+pub(crate) struct NodeId(NonZeroU32);
 
 #[derive(Clone, Debug)]
 struct Slot {
-    parent: Option<(NodeId, Branch)>,
+    parent: Option<NodeId>,
+    /// Under a `V` node: the value, or 0 if it takes more than 64 bits ([`Tree::wide`]).
+    value: u64,
     node: Node,
 }
 
 /// Which child of its parent a node is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Branch {
+pub(crate) enum Branch {
     /// The child of a `V` node for this value.
     Value(u128),
     /// The child of a `T` node for this outcome.
@@ -70,9 +92,21 @@ pub(crate) enum Node {
     /// The policy's answer.
     Leaf(LeafId),
     /// A read of a field under a mask: a child for each value seen.
-    Value { field: Field, mask: u128, children: FxHashMap<u128, NodeId> },
+    Value(Box<Values>),
     /// A test.
     Test { cond: Arc<Cond>, yes: Option<NodeId>, no: Option<NodeId> },
+}
+
+impl NodeId {
+    fn at(index: usize) -> NodeId {
+        let number = u32::try_from(index + 1).ok().and_then(NonZeroU32::new);
+        NodeId(number.expect("a tree has fewer than 2^32 nodes"))
+    }
+
+    /// A number below that of all nodes that the tree ever had at once, to be the place in a vector.
+    pub(crate) fn index(self) -> usize {
+        self.0.get() as usize - 1
+    }
 }
 
 impl Tree {
@@ -87,7 +121,7 @@ impl Tree {
         loop {
             at = match self.node(at) {
                 Node::Leaf(leaf) => return Some(*leaf),
-                Node::Value { field, mask, children } => *children.get(&(packet.value(*field)? & mask))?,
+                Node::Value(values) => values.get(packet.value(values.field)?)?,
                 Node::Test { cond, yes, no } => if cond.holds(packet) { *yes } else { *no }?,
             }
         }
@@ -97,7 +131,7 @@ impl Tree {
     pub fn path(&self, leaf: LeafId) -> Option<Vec<Item>> {
         let mut at = *self.leaves.get(&leaf)?;
         let mut items = Vec::new();
-        while let Some((parent, branch)) = self.slot(at).parent {
+        while let Some((parent, branch)) = self.parent(at) {
             items.push(self.node(parent).item(branch));
             at = parent;
         }
@@ -129,7 +163,7 @@ impl Tree {
 
     /// How many nodes there are, leaves included.
     pub fn nodes(&self) -> usize {
-        self.slots.len() - self.free.len()
+        self.slots.len() - self.free.len() - self.edit.removed.len()
     }
 
     pub(crate) fn root(&self) -> Option<NodeId> {
@@ -140,8 +174,43 @@ impl Tree {
         &self.slot(id).node
     }
 
+    /// The node of a leaf.
+    #[cfg_attr(not(test), allow(dead_code, reason = "for incremental compilers"))]
+    pub(crate) fn leaf_node(&self, leaf: LeafId) -> Option<NodeId> {
+        self.leaves.get(&leaf).copied()
+    }
+
+    /// The node above, and which of its branches leads here. `None` for the root.
+    pub(crate) fn parent(&self, id: NodeId) -> Option<(NodeId, Branch)> {
+        let slot = self.slot(id);
+        let parent = slot.parent?;
+        let branch = match self.node(parent) {
+            Node::Test { yes, .. } => Branch::Outcome(*yes == Some(id)),
+            Node::Value(values) if values.is_narrow() => Branch::Value(u128::from(slot.value)),
+            Node::Value(_) => Branch::Value(self.wide[&id]),
+            Node::Leaf(_) => unreachable!("a leaf is no parent"),
+        };
+        Some((parent, branch))
+    }
+
+    /// Whether `a` comes before `b` in the order in which a walk decides: a test stands behind its yes-side and before
+    /// its no-side, a `V` node before its children. The children of a `V` node, whose packets differ, stand in no
+    /// order that means anything.
+    ///
+    /// The order of two nodes never changes while both live. Costs two loads.
+    #[cfg_attr(not(test), allow(dead_code, reason = "for incremental compilers"))]
+    pub(crate) fn precedes(&self, a: NodeId, b: NodeId) -> bool {
+        self.order.label(a) < self.order.label(b)
+    }
+
+    /// A number that orders nodes as [`Tree::precedes`] does, valid until the next augmentation.
+    #[cfg_attr(not(test), allow(dead_code, reason = "for incremental compilers"))]
+    pub(crate) fn rank(&self, node: NodeId) -> u64 {
+        self.order.label(node)
+    }
+
     fn slot(&self, id: NodeId) -> &Slot {
-        &self.slots[id.0 as usize]
+        &self.slots[id.index()]
     }
 }
 
@@ -150,8 +219,8 @@ impl Node {
     fn branches(&self) -> Vec<(Branch, NodeId)> {
         match self {
             Node::Leaf(_) => Vec::new(),
-            Node::Value { children, .. } => {
-                sorted(children).into_iter().map(|(value, child)| (Branch::Value(value), child)).collect()
+            Node::Value(values) => {
+                values.sorted().into_iter().map(|(value, child)| (Branch::Value(value), child)).collect()
             }
             Node::Test { yes, no, .. } => {
                 let side = |outcome, child: &Option<NodeId>| child.map(|child| (Branch::Outcome(outcome), child));
@@ -163,18 +232,11 @@ impl Node {
     /// The trace item that leads from this node into a branch.
     fn item(&self, branch: Branch) -> Item {
         match (self, branch) {
-            (Node::Value { field, mask, .. }, Branch::Value(value)) => {
-                Item::Read(maple_wire::Constraint { field: *field, value, mask: *mask })
+            (Node::Value(values), Branch::Value(value)) => {
+                Item::Read(Constraint { field: values.field, value, mask: values.mask })
             }
             (Node::Test { cond, .. }, Branch::Outcome(outcome)) => Item::Test { cond: cond.clone(), outcome },
             _ => unreachable!("a branch is of its parent's kind"),
         }
     }
-}
-
-/// A `V` node's children with ascending values.
-pub(crate) fn sorted(children: &FxHashMap<u128, NodeId>) -> Vec<(u128, NodeId)> {
-    let mut sorted: Vec<_> = children.iter().map(|(value, child)| (*value, *child)).collect();
-    sorted.sort_unstable();
-    sorted
 }

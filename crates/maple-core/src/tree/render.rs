@@ -33,8 +33,8 @@ impl Tree {
         match node.map(|node| self.node(node)) {
             None => "Ω".to_string(),
             Some(Node::Leaf(leaf)) => format!("L {}", leaf.0),
-            Some(Node::Value { field, mask, .. }) if *mask == field.full_mask() => format!("V {field}"),
-            Some(Node::Value { field, mask, .. }) => format!("V {field}/{mask:#x}"),
+            Some(Node::Value(values)) if values.mask == values.field.full_mask() => format!("V {}", values.field),
+            Some(Node::Value(values)) => format!("V {}/{:#x}", values.field, values.mask),
             Some(Node::Test { cond, .. }) => format!("T {cond}"),
         }
     }
@@ -42,9 +42,9 @@ impl Tree {
     fn below(&self, indent: usize, node: NodeId) -> Vec<(usize, String, Option<NodeId>)> {
         match self.node(node) {
             Node::Leaf(_) => Vec::new(),
-            Node::Value { field, .. } => {
+            Node::Value(values) => {
                 let line = |(branch, child)| match branch {
-                    Branch::Value(value) => (indent, format!("{}: ", text(*field, value)), Some(child)),
+                    Branch::Value(value) => (indent, format!("{}: ", text(values.field, value)), Some(child)),
                     Branch::Outcome(_) => unreachable!("a value node branches by value"),
                 };
                 self.node(node).branches().into_iter().map(line).collect()

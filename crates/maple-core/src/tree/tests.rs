@@ -1,0 +1,195 @@
+//! Random edits: what a tree says of them, and what it finds, against a list of traces.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use maple_wire::{Constraint, Field};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::select;
+
+use super::*;
+use crate::trace::Range;
+
+/// A packet that has these fields, whatever their prerequisites.
+#[derive(Debug)]
+struct Headers([(Field, u128); 3]);
+
+impl Fields for Headers {
+    fn value(&self, field: Field) -> Option<u128> {
+        self.0.iter().find(|(there, _)| *there == field).map(|(_, value)| *value)
+    }
+
+    fn is_captured(&self, _: Field) -> bool {
+        true
+    }
+}
+
+const FIELDS: [Field; 3] = [Field::Ipv4Src, Field::TcpDst, Field::Ipv6Src];
+
+/// Packets whose fields have one of four values, the same for all fields.
+fn packets() -> impl Strategy<Value = Headers> {
+    [0..4u128, 0..4u128, 0..4u128].prop_map(|values| Headers([0, 1, 2].map(|i| (FIELDS[i], values[i]))))
+}
+
+fn constraints() -> impl Strategy<Value = Constraint> {
+    (select(FIELDS.to_vec()), 0..4u128, 1..4u128).prop_map(|(field, value, bits)| {
+        let mask = if bits == 3 { field.full_mask() } else { bits };
+        Constraint::masked(field, value, mask)
+    })
+}
+
+fn conditions() -> impl Strategy<Value = Arc<Cond>> {
+    (vec(constraints(), 1..3), 0..3u128, 0..2u128).prop_map(|(mut all, lo, width)| {
+        all.sort_by_key(|c| c.field);
+        all.dedup_by_key(|c| c.field);
+        let field = Field::TcpDst;
+        let ranges =
+            if all.iter().any(|c| c.field == field) { vec![] } else { vec![Range { field, lo, hi: lo + width }] };
+        Arc::new(Cond { all, ranges })
+    })
+}
+
+fn items() -> impl Strategy<Value = Item> {
+    prop_oneof![
+        constraints().prop_map(Item::Read),
+        (conditions(), any::<bool>()).prop_map(|(cond, outcome)| Item::Test { cond, outcome }),
+    ]
+}
+
+/// An edit: a leaf out, or a trace in that begins as one in the tree does, up to some place.
+#[derive(Clone, Debug)]
+enum Step {
+    Remove(prop::sample::Index),
+    Augment { like: prop::sample::Index, turn: prop::sample::Index, rest: Vec<Item> },
+}
+
+fn steps() -> impl Strategy<Value = Step> {
+    use prop::sample::Index;
+    prop_oneof![
+        1 => any::<Index>().prop_map(Step::Remove),
+        3 => (any::<Index>(), any::<Index>(), vec(items(), 0..12))
+            .prop_map(|(like, turn, rest)| Step::Augment { like, turn, rest }),
+    ]
+}
+
+/// A tree with the traces that should be in it, and its nodes as the edits tell of them.
+#[derive(Default)]
+struct Grown {
+    tree: Tree,
+    traces: BTreeMap<LeafId, Vec<Item>>,
+    nodes: BTreeSet<NodeId>,
+    next: u64,
+}
+
+impl Grown {
+    fn step(&mut self, step: &Step) {
+        match step {
+            Step::Remove(which) if !self.traces.is_empty() => {
+                let leaf = *self.traces.keys().nth(which.index(self.traces.len())).unwrap();
+                assert!(self.tree.remove(leaf) && self.traces.remove(&leaf).is_some());
+            }
+            Step::Remove(_) => assert!(!self.tree.remove(LeafId(0))),
+            Step::Augment { like, turn, rest } => {
+                let old = self.traces.values().nth(like.index(self.traces.len().max(1))).cloned().unwrap_or_default();
+                self.augment(branched(old, *turn, rest));
+            }
+        }
+        self.check_edit();
+    }
+
+    fn augment(&mut self, items: Vec<Item>) {
+        self.next += 1;
+        let leaf = LeafId(self.next);
+        match self.tree.augment(&items, leaf) {
+            Augmented::Added => {}
+            Augmented::Existing(old) => return assert_eq!(self.traces[&old], items),
+            Augmented::Replaced { removed, depth } => {
+                for old in removed {
+                    assert_eq!(self.traces.remove(&old).unwrap()[..depth], items[..depth]);
+                }
+            }
+        }
+        self.traces.insert(leaf, items);
+    }
+
+    fn check_edit(&mut self) {
+        let Edit { place, removed, added } = self.tree.last_edit().clone();
+        assert!(
+            removed.iter().all(|node| self.nodes.remove(node)) && added.iter().all(|node| self.nodes.insert(*node))
+        );
+        assert_eq!(self.nodes.len(), self.tree.nodes());
+        if let Some((first, rest)) = added.split_first() {
+            assert_eq!(self.tree.parent(*first), place);
+            for (above, below) in added.iter().zip(rest) {
+                assert_eq!(
+                    self.tree.node(*above).branches().iter().map(|(_, child)| *child).collect::<Vec<_>>(),
+                    [*below]
+                );
+            }
+            assert_eq!(added.last().copied(), self.tree.leaf_node(LeafId(self.next)));
+        }
+    }
+
+    fn check(&self, packets: &[Headers]) {
+        assert!(self.tree.leaves().eq(self.traces.keys().copied()));
+        for (leaf, items) in &self.traces {
+            assert_eq!(self.tree.path(*leaf).as_ref(), Some(items));
+        }
+        for packet in packets {
+            let passes = |items: &Vec<Item>| items.iter().all(|item| item.holds(packet));
+            let wanted = self.traces.iter().find(|(_, items)| passes(items)).map(|(leaf, _)| *leaf);
+            assert_eq!(self.tree.search(packet), wanted, "{}", self.tree.render());
+        }
+        assert_eq!(in_order(&self.tree), self.nodes.len());
+    }
+}
+
+/// A trace that begins as `old` does, takes another turn at some place, and goes on with `rest`.
+fn branched(mut old: Vec<Item>, turn: prop::sample::Index, rest: &[Item]) -> Vec<Item> {
+    old.truncate(turn.index(old.len() + 1));
+    match old.last_mut() {
+        Some(Item::Read(constraint)) => constraint.value = constraint.mask & (constraint.value + 1),
+        Some(Item::Test { outcome, .. }) => *outcome = !*outcome,
+        None => {}
+    }
+    old.extend(rest.iter().cloned());
+    old
+}
+
+/// Checks that a walk meets nodes in the order that the tree says; returns how many there are.
+fn in_order(tree: &Tree) -> usize {
+    let (mut open, mut last, mut seen) = (vec![(tree.root(), false)], None, 0);
+    while let Some((node, decided)) = open.pop() {
+        let Some(node) = node else { continue };
+        if let (Node::Test { yes, no, .. }, false) = (tree.node(node), decided) {
+            open.extend([(*no, false), (Some(node), true), (*yes, false)]);
+            continue;
+        }
+        assert!(last.is_none_or(|last| tree.precedes(last, node)), "{}", tree.render());
+        (last, seen) = (Some(node), seen + 1);
+        if let Node::Value(values) = tree.node(node) {
+            // Children stand in no particular order, but each one's subtree is one stretch.
+            let mut children: Vec<NodeId> = values.sorted().into_iter().map(|(_, child)| child).collect();
+            children.sort_by_key(|child| std::cmp::Reverse(tree.rank(*child)));
+            open.extend(children.into_iter().map(|child| (Some(child), false)));
+        }
+    }
+    seen
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1000))]
+
+    #[test]
+    fn after_each_edit_a_tree_has_its_traces_in_order_and_says_what_changed(
+        steps in vec(steps(), 1..40),
+        packets in vec(packets(), 20),
+    ) {
+        let mut grown = Grown::default();
+        for step in &steps {
+            grown.step(step);
+            grown.check(&packets);
+        }
+    }
+}
