@@ -43,7 +43,7 @@ pub(super) fn tha(packet: &Packet) -> Option<u128> {
 /// Where the message begins, if this is ARP for IPv4 over Ethernet and long enough.
 pub(super) fn start(packet: &Packet) -> Option<usize> {
     let link = packet.link();
-    let is_arp = link.eth_type == Some(TYPE_ARP)
+    let is_arp = link.eth_type() == Some(TYPE_ARP)
         && packet.wire_len_from(link.end()) >= LEN
         && chunk(packet.frame, link.end()) == Some(PREAMBLE);
     is_arp.then_some(link.end())

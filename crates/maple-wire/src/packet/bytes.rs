@@ -32,8 +32,8 @@ pub(super) fn u128_at(bytes: &[u8], at: usize) -> Option<u128> {
     chunk(bytes, at).map(u128::from_be_bytes)
 }
 
-/// `N` bytes from `at` on.
+/// `N` bytes from `at` on. Offsets are those of headers, far from where the sum would overflow.
 #[inline]
 pub(super) fn chunk<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
-    bytes.get(at..)?.first_chunk().copied()
+    bytes.get(at..at + N)?.first_chunk().copied()
 }

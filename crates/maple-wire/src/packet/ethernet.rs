@@ -37,15 +37,19 @@ pub const TYPE_MIN: u16 = 0x0600;
 const SNAP: [u8; 6] = [0xaa, 0xaa, 0x03, 0, 0, 0];
 
 /// What the link layer says: the first tag, the type behind it, and where the rest begins.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Link {
-    /// As [`Packet::get`] describes it.
-    pub(crate) eth_type: Option<u16>,
-    /// Priority, drop bit and id of the first tag.
-    tci: Option<u16>,
-    /// Where the payload begins.
-    end: u32,
-}
+///
+/// One word, as [`Network`](super::Network) is: from bit 0 on the type and the tag (16 bits each), the payload's start
+/// (8), and the bits below.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Link(u64);
+
+const TCI: u32 = 16;
+const END: u32 = 32;
+
+const HAS_TYPE: u64 = 1 << 40;
+const HAS_TAG: u64 = 1 << 41;
+/// Set in every word, so that none is 0.
+const FOUND: u64 = 1 << 42;
 
 /// Whether this type announces a VLAN tag.
 #[inline]
@@ -60,80 +64,96 @@ impl Link {
         match u16_at(frame, TYPE_OFFSET) {
             Some(kind) if is_tag(kind) && wire_len >= HEADER_LEN + TAG_LEN => Link::parse_tagged(frame, wire_len),
             Some(kind) => Link::with_type(frame, wire_len, kind, HEADER_LEN),
-            None => Link { eth_type: None, tci: None, end: HEADER_LEN as u32 },
+            None => Link::ending(HEADER_LEN),
         }
     }
 
     #[inline(never)]
     fn parse_tagged(frame: &[u8], wire_len: usize) -> Link {
         let end = HEADER_LEN + TAG_LEN;
-        let tci = u16_at(frame, HEADER_LEN);
-        match u16_at(frame, end - 2) {
-            Some(kind) => Link { tci, ..Link::with_type(frame, wire_len, kind, end) },
-            None => Link { eth_type: None, tci, end: end as u32 },
+        let link = match u16_at(frame, end - 2) {
+            Some(kind) => Link::with_type(frame, wire_len, kind, end),
+            None => Link::ending(end),
+        };
+        match u16_at(frame, HEADER_LEN) {
+            Some(tci) => Link(link.0 | HAS_TAG | u64::from(tci) << TCI),
+            None => link,
         }
     }
 
     /// The link layer whose type or length field, ending at `end`, is `kind`.
     #[inline]
     fn with_type(frame: &[u8], wire_len: usize, kind: u16, end: usize) -> Link {
-        if kind >= TYPE_MIN {
-            return Link { eth_type: Some(kind), tci: None, end: end as u32 };
-        }
-        Link::with_llc(frame, wire_len, end)
+        if kind >= TYPE_MIN { Link::ending(end).of_type(kind) } else { Link::with_llc(frame, wire_len, end) }
     }
 
     #[cold]
     fn with_llc(frame: &[u8], wire_len: usize, end: usize) -> Link {
         let behind = end + SNAP.len() + 2;
-        let no_type = Link { eth_type: Some(TYPE_NONE), tci: None, end: end as u32 };
+        let no_type = Link::ending(end).of_type(TYPE_NONE);
         if wire_len < behind {
             return no_type;
         }
         match (chunk(frame, end), u16_at(frame, end + SNAP.len())) {
-            (Some(SNAP), Some(kind)) if kind >= TYPE_MIN => {
-                Link { eth_type: Some(kind), tci: None, end: behind as u32 }
-            }
+            (Some(SNAP), Some(kind)) if kind >= TYPE_MIN => Link::ending(behind).of_type(kind),
             (Some(_), Some(_)) => no_type,
             _ if !SNAP.starts_with(&frame[end..frame.len().min(end + SNAP.len())]) => no_type,
-            _ => Link { eth_type: None, ..no_type },
+            _ => Link::ending(end),
         }
     }
 
-    /// One word, not 0: from bit 0 on the type and the tag (16 bits each), the payload's start (8), whether there is
-    /// a type, whether there is a tag, and a bit that is set.
+    /// A link layer behind which the payload begins at `end`, without type and tag.
     #[inline]
-    pub(super) fn pack(self) -> u64 {
-        u64::from(self.eth_type.unwrap_or(0))
-            | u64::from(self.tci.unwrap_or(0)) << 16
-            | u64::from(self.end) << 32
-            | u64::from(self.eth_type.is_some()) << 40
-            | u64::from(self.tci.is_some()) << 41
-            | 1 << 42
+    fn ending(end: usize) -> Link {
+        Link(FOUND | (end as u64) << END)
     }
 
     #[inline]
-    pub(super) fn unpack(word: u64) -> Link {
-        let is_set = |bit: u32| word >> bit & 1 != 0;
-        Link {
-            eth_type: is_set(40).then_some(word as u16),
-            tci: is_set(41).then_some((word >> 16) as u16),
-            end: (word >> 32) as u32 & 0xff,
-        }
+    fn of_type(self, kind: u16) -> Link {
+        Link(self.0 | HAS_TYPE | u64::from(kind))
+    }
+
+    /// The link layer of this word; `None` for 0.
+    #[inline]
+    pub(super) fn from_word(word: u64) -> Option<Link> {
+        if word == 0 { None } else { Some(Link(word)) }
+    }
+
+    /// One word, not 0.
+    #[inline]
+    pub(super) fn word(self) -> u64 {
+        self.0
+    }
+
+    /// The type, as [`Packet::get`] describes it.
+    #[inline]
+    pub(crate) fn eth_type(self) -> Option<u16> {
+        if self.0 & HAS_TYPE != 0 { Some(self.0 as u16) } else { None }
+    }
+
+    /// Whether the type is known to be `kind`.
+    #[inline]
+    pub(super) fn is(self, kind: u16) -> bool {
+        self.0 & (HAS_TYPE | 0xffff) == HAS_TYPE | u64::from(kind)
     }
 
     /// Where the payload begins.
     #[inline]
-    pub(crate) fn end(&self) -> usize {
-        self.end as usize
+    pub(crate) fn end(self) -> usize {
+        (self.0 >> END & 0xff) as usize
     }
 
-    pub(super) fn vlan_vid(&self) -> u128 {
-        self.tci.map_or(0, |tci| u128::from(0x1000 | tci & 0xfff))
+    /// Priority, drop bit and id of the first tag.
+    fn tci(self) -> Option<u16> {
+        if self.0 & HAS_TAG != 0 { Some((self.0 >> TCI) as u16) } else { None }
     }
 
-    pub(super) fn vlan_pcp(&self) -> Option<u128> {
-        self.tci.map(|tci| u128::from(tci >> 13))
+    pub(super) fn vlan_vid(self) -> u128 {
+        self.tci().map_or(0, |tci| u128::from(0x1000 | tci & 0xfff))
+    }
+
+    pub(super) fn vlan_pcp(self) -> Option<u128> {
+        self.tci().map(|tci| u128::from(tci >> 13))
     }
 }
 
@@ -147,9 +167,18 @@ pub(super) fn src(packet: &Packet) -> Option<u128> {
     address(packet, 6)
 }
 
-/// A frame that is shorter than an Ethernet header has no addresses.
+/// The hardware address at `at`.
 #[inline]
 fn address(packet: &Packet, at: usize) -> Option<u128> {
+    match packet.frame.first_chunk::<HEADER_LEN>() {
+        Some(header) => u48_at(header, at).map(u128::from),
+        None => address_of_cut(packet, at),
+    }
+}
+
+/// The same where the header was captured in part; a frame that was not longer on the wire has no addresses.
+#[cold]
+fn address_of_cut(packet: &Packet, at: usize) -> Option<u128> {
     if packet.wire_len < HEADER_LEN { None } else { u48_at(packet.frame, at).map(u128::from) }
 }
 

@@ -62,7 +62,7 @@ fn discovery(packet: &Packet) -> Option<Discovery> {
     let network = packet.network();
     let is_discovery = matches!(kind, NEIGHBOR_SOLICIT | NEIGHBOR_ADVERT)
         && packet.get(Field::Icmpv6Code) == Some(0)
-        && transport::has_header(&network, OPTIONS);
+        && transport::has_header(network, OPTIONS);
     if !is_discovery {
         return None;
     }

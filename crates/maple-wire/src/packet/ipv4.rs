@@ -21,10 +21,10 @@ const MORE: u16 = 0x2000;
 
 /// Finds the header at `start`, behind which `wire_len` bytes were on the wire.
 ///
-/// `None` if its lengths contradict each other or the frame, or if they were not captured. As switches do, this
-/// believes the Ethernet type and doesn't look at the version number.
+/// [`Network::OTHER`] if its lengths contradict each other or the frame, or if they were not captured. As switches do,
+/// this believes the Ethernet type and doesn't look at the version number.
 #[inline]
-pub(super) fn parse(frame: &[u8], start: usize, wire_len: usize) -> Option<Network> {
+pub(super) fn parse(frame: &[u8], start: usize, wire_len: usize) -> Network {
     match chunk::<HEADER_LEN>(frame, start) {
         Some(h) => {
             let fragment = u16::from_be_bytes([h[FRAGMENT], h[FRAGMENT + 1]]);
@@ -36,31 +36,23 @@ pub(super) fn parse(frame: &[u8], start: usize, wire_len: usize) -> Option<Netwo
 
 /// The same for a header that was captured in part.
 #[cold]
-fn parse_cut(frame: &[u8], start: usize, wire_len: usize) -> Option<Network> {
-    let [version_ihl, _, len_high, len_low] = chunk(frame, start)?;
+fn parse_cut(frame: &[u8], start: usize, wire_len: usize) -> Network {
+    let Some([version_ihl, _, len_high, len_low]) = chunk(frame, start) else { return Network::OTHER };
     let fragment = u16_at(frame, start + FRAGMENT).unwrap_or(0);
     locate([version_ihl, len_high, len_low], start, wire_len, u8_at(frame, start + PROTO), fragment)
 }
 
 #[inline(always)]
-fn locate(lengths: [u8; 3], start: usize, wire_len: usize, proto: Option<u8>, fragment: u16) -> Option<Network> {
+fn locate(lengths: [u8; 3], start: usize, wire_len: usize, proto: Option<u8>, fragment: u16) -> Network {
     let [version_ihl, len_high, len_low] = lengths;
     let header_len = usize::from(version_ihl & 0xf) * 4;
     let total_len = usize::from(u16::from_be_bytes([len_high, len_low]));
     if header_len < HEADER_LEN || total_len < header_len || wire_len < total_len {
-        return None;
+        return Network::OTHER;
     }
-    Some(Network {
-        kind: NetworkKind::V4,
-        start: start as u32,
-        transport: (start + header_len) as u32,
-        end: (start + total_len) as u32,
-        proto,
-        fragment: fragment & (MORE | OFFSET_MASK) != 0,
-        later_fragment: fragment & OFFSET_MASK != 0,
-        broken_chain: false,
-        has_tcp: false,
-    })
+    let network = Network::v4(start, start + header_len, start + total_len);
+    let network = if let Some(proto) = proto { network.carrying(proto) } else { network };
+    if fragment & (MORE | OFFSET_MASK) == 0 { network } else { network.fragment_of(fragment & OFFSET_MASK != 0) }
 }
 
 #[inline]
@@ -80,5 +72,5 @@ pub(super) fn traffic_class(packet: &Packet) -> Option<u8> {
 #[inline]
 fn start(packet: &Packet) -> Option<usize> {
     let network = packet.network();
-    (network.kind == NetworkKind::V4).then_some(network.start())
+    (network.kind() == NetworkKind::V4).then_some(network.start())
 }

@@ -45,41 +45,35 @@ enum Step {
 }
 
 /// Finds the header at `start`, behind which `wire_len` bytes were on the wire, and walks the extension headers.
+///
+/// [`Network::OTHER`] if its length contradicts the frame, or if it was not captured.
 #[inline(never)]
-pub(super) fn parse(frame: &[u8], start: usize, wire_len: usize) -> Option<Network> {
-    let payload_len = usize::from(u16_at(frame, start + PAYLOAD_LEN)?);
-    let mut kind = u8_at(frame, start + NEXT_HEADER)?;
-    if wire_len < HEADER_LEN + payload_len {
-        return None;
-    }
-    let mut transport = start + HEADER_LEN;
-    let end = transport + payload_len;
-    let found = Network {
-        kind: NetworkKind::V6,
-        start: start as u32,
-        transport: transport as u32,
-        end: end as u32,
-        ..Network::OTHER
+pub(super) fn parse(frame: &[u8], start: usize, wire_len: usize) -> Network {
+    let (Some(payload_len), Some(mut kind)) = (u16_at(frame, start + PAYLOAD_LEN), u8_at(frame, start + NEXT_HEADER))
+    else {
+        return Network::OTHER;
     };
-    let mut fragment = false;
-    let reached = |transport: usize, fragment, proto| Network {
-        proto: Some(proto),
-        transport: transport as u32,
-        fragment,
-        ..found
+    let payload_len = usize::from(payload_len);
+    if wire_len < HEADER_LEN + payload_len {
+        return Network::OTHER;
+    }
+    let end = start + HEADER_LEN + payload_len;
+    let mut at = start + HEADER_LEN;
+    let mut is_fragment = false;
+    let reached = |at: usize, is_fragment: bool| {
+        let network = Network::v6(start, at, end);
+        if is_fragment { network.fragment_of(false) } else { network }
     };
     loop {
-        match step(frame, kind, transport, end) {
+        match step(frame, kind, at, end) {
             Step::Extension { next, len, first_fragment } => {
-                fragment |= first_fragment;
+                is_fragment |= first_fragment;
                 kind = next;
-                transport += len;
+                at += len;
             }
-            Step::LaterFragment => {
-                return Some(Network { later_fragment: true, ..reached(transport, true, FRAGMENT) });
-            }
-            Step::Last => return Some(reached(transport, fragment, kind)),
-            Step::Broken | Step::Cut => return Some(Network { broken_chain: true, fragment, ..found }),
+            Step::LaterFragment => return Network::v6(start, at, end).fragment_of(true).carrying(FRAGMENT),
+            Step::Last => return reached(at, is_fragment).carrying(kind),
+            Step::Broken | Step::Cut => return reached(start + HEADER_LEN, is_fragment).with_broken_chain(),
         }
     }
 }
@@ -125,7 +119,7 @@ pub(super) fn traffic_class(packet: &Packet) -> Option<u8> {
 /// Version, traffic class and flow label, unless the chain behind them is broken.
 fn first_word(packet: &Packet) -> Option<u32> {
     let start = start(packet)?;
-    if packet.network().broken_chain { None } else { u32_at(packet.frame, start) }
+    if packet.network().has_broken_chain() { None } else { u32_at(packet.frame, start) }
 }
 
 /// Whether a routing header says that the destination isn't the last one yet, so that checksums cover another.
@@ -148,7 +142,7 @@ pub(super) fn is_source_routed(packet: &Packet) -> bool {
 
 fn start(packet: &Packet) -> Option<usize> {
     let network = packet.network();
-    (network.kind == NetworkKind::V6).then_some(network.start())
+    (network.kind() == NetworkKind::V6).then_some(network.start())
 }
 
 const BIT_NO_NEXT: u16 = 1;

@@ -67,7 +67,7 @@ pub struct Tlvs<'a> {
 /// The entries of an LLDP frame; `None` for other frames.
 pub fn tlvs<'a>(packet: &Packet<'a>) -> Option<Tlvs<'a>> {
     let link = packet.link();
-    if link.eth_type != Some(TYPE_LLDP) {
+    if link.eth_type() != Some(TYPE_LLDP) {
         return None;
     }
     Some(Tlvs { rest: packet.frame.get(link.end()..)? })

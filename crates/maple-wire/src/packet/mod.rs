@@ -11,6 +11,7 @@
 //!   against the bytes that were captured.
 
 mod bytes;
+mod network;
 
 pub mod arp;
 pub mod ethernet;
@@ -31,6 +32,7 @@ use std::cell::Cell;
 
 use crate::field::{Field, Prerequisite};
 use ethernet::Link;
+pub(crate) use network::{Network, NetworkKind};
 
 pub use build::Frame;
 
@@ -43,114 +45,10 @@ pub struct Packet<'a> {
     wire_len: usize,
     /// Whether the first fragment of a datagram shows its ports.
     literal: bool,
-    /// A packed [`Link`], 0 until it is needed. In one word, since reading back what was just written in pieces would
-    /// stall the processor for longer than all the rest takes.
+    /// The word of a [`Link`], 0 until it is needed.
     link: Cell<u64>,
-    /// A packed [`Network`], 0 until it is needed.
+    /// The word of a [`Network`], 0 until it is needed.
     network: Cell<u64>,
-}
-
-/// Where the network layer and what it carries lie. All offsets count from the start of the frame; they are at most
-/// a few headers more than 65535, and short, so that a packet takes little room.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Network {
-    pub(crate) kind: NetworkKind,
-    /// Start of the IP header.
-    start: u32,
-    /// Start of the transport header.
-    transport: u32,
-    /// End of the IP packet, as its header declares it; may lie beyond the captured bytes.
-    end: u32,
-    /// What is carried; `None` where it can't be told.
-    pub(crate) proto: Option<u8>,
-    /// A part of a datagram.
-    pub(crate) fragment: bool,
-    /// A part that is not the first one: it has no transport header.
-    pub(crate) later_fragment: bool,
-    /// IPv6: an extension header is longer than the packet, so that a switch sees addresses but nothing else; or it
-    /// was not captured, so that this can't be told.
-    pub(crate) broken_chain: bool,
-    /// A whole TCP header follows, and its ports are those that a switch matches.
-    has_tcp: bool,
-}
-
-/// Which network layer a packet has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum NetworkKind {
-    /// Not IP, or an IP header that makes no sense.
-    Other,
-    /// IPv4.
-    V4,
-    /// IPv6.
-    V6,
-}
-
-impl Network {
-    const OTHER: Network = Network {
-        kind: NetworkKind::Other,
-        start: 0,
-        transport: 0,
-        end: 0,
-        proto: None,
-        fragment: false,
-        later_fragment: false,
-        broken_chain: false,
-        has_tcp: false,
-    };
-
-    /// One word, not 0: from bit 0 on the transport's start and the end (20 bits each), the header's start (6), the
-    /// protocol (8), whether there is one, IPv4, IPv6, fragment, later fragment, broken
-    /// chain, TCP, and a bit that is set.
-    #[inline]
-    fn pack(self) -> u64 {
-        u64::from(self.transport)
-            | u64::from(self.end) << 20
-            | u64::from(self.start) << 40
-            | u64::from(self.proto.unwrap_or(0)) << 46
-            | u64::from(self.proto.is_some()) << 54
-            | u64::from(self.kind == NetworkKind::V4) << 55
-            | u64::from(self.kind == NetworkKind::V6) << 56
-            | u64::from(self.fragment) << 57
-            | u64::from(self.later_fragment) << 58
-            | u64::from(self.broken_chain) << 59
-            | u64::from(self.has_tcp) << 60
-            | 1 << 61
-    }
-
-    #[inline]
-    fn unpack(word: u64) -> Network {
-        let is_set = |bit: u32| word >> bit & 1 != 0;
-        Network {
-            kind: match (is_set(55), is_set(56)) {
-                (true, _) => NetworkKind::V4,
-                (_, true) => NetworkKind::V6,
-                _ => NetworkKind::Other,
-            },
-            start: (word >> 40) as u32 & 0x3f,
-            transport: word as u32 & 0xf_ffff,
-            end: (word >> 20) as u32 & 0xf_ffff,
-            proto: is_set(54).then_some((word >> 46) as u8),
-            fragment: is_set(57),
-            later_fragment: is_set(58),
-            broken_chain: is_set(59),
-            has_tcp: is_set(60),
-        }
-    }
-
-    #[inline]
-    pub(crate) fn start(&self) -> usize {
-        self.start as usize
-    }
-
-    #[inline]
-    pub(crate) fn transport(&self) -> usize {
-        self.transport as usize
-    }
-
-    #[inline]
-    pub(crate) fn end(&self) -> usize {
-        self.end as usize
-    }
 }
 
 impl<'a> Packet<'a> {
@@ -206,12 +104,12 @@ impl<'a> Packet<'a> {
             Field::Metadata | Field::TunnelId => Some(0),
             Field::EthDst => ethernet::dst(self),
             Field::EthSrc => ethernet::src(self),
-            Field::EthType => self.link().eth_type.map(u128::from),
+            Field::EthType => self.link().eth_type().map(u128::from),
             Field::VlanVid => Some(self.link().vlan_vid()),
             Field::VlanPcp => self.link().vlan_pcp(),
             Field::IpDscp => self.traffic_class().map(|class| u128::from(class >> 2)),
             Field::IpEcn => self.traffic_class().map(|class| u128::from(class & 3)),
-            Field::IpProto => self.network().proto.map(u128::from),
+            Field::IpProto => self.network().proto().map(u128::from),
             Field::Ipv4Src => ipv4::src(self),
             Field::Ipv4Dst => ipv4::dst(self),
             Field::TcpSrc => transport::tcp(self, transport::SRC),
@@ -268,50 +166,45 @@ impl<'a> Packet<'a> {
 
     #[inline(always)]
     pub(crate) fn link(&self) -> Link {
-        match self.link.get() {
-            0 => Link::unpack(self.find_link()),
-            packed => Link::unpack(packed),
-        }
+        Link::from_word(self.link.get()).unwrap_or_else(|| self.find_link())
     }
 
     #[inline(always)]
     pub(crate) fn network(&self) -> Network {
-        match self.network.get() {
-            0 => Network::unpack(self.find_network()),
-            packed => Network::unpack(packed),
-        }
+        Network::from_word(self.network.get()).unwrap_or_else(|| self.find_network())
     }
 
     #[inline(never)]
-    fn find_link(&self) -> u64 {
-        let word = Link::parse(self.frame, self.wire_len).pack();
-        self.link.set(word);
-        word
+    fn find_link(&self) -> Link {
+        let link = Link::parse(self.frame, self.wire_len);
+        self.link.set(link.word());
+        link
     }
 
     #[inline(never)]
-    fn find_network(&self) -> u64 {
+    fn find_network(&self) -> Network {
         let network = self.parse_network();
-        let has_tcp = transport::has_tcp(self, &network);
-        let word = Network { has_tcp, ..network }.pack();
-        self.network.set(word);
-        word
+        let network = if transport::has_tcp(self, network) { network.with_tcp() } else { network };
+        self.network.set(network.word());
+        network
     }
 
     #[inline]
     fn parse_network(&self) -> Network {
         let link = self.link();
         let wire_len = self.wire_len_from(link.end());
-        match link.eth_type {
-            Some(ethernet::TYPE_IPV4) => ipv4::parse(self.frame, link.end(), wire_len).unwrap_or(Network::OTHER),
-            Some(ethernet::TYPE_IPV6) => ipv6::parse(self.frame, link.end(), wire_len).unwrap_or(Network::OTHER),
-            _ => Network::OTHER,
+        if link.is(ethernet::TYPE_IPV4) {
+            ipv4::parse(self.frame, link.end(), wire_len)
+        } else if link.is(ethernet::TYPE_IPV6) {
+            ipv6::parse(self.frame, link.end(), wire_len)
+        } else {
+            Network::OTHER
         }
     }
 
     /// The byte that IPv4 calls type of service and IPv6 calls traffic class.
     fn traffic_class(&self) -> Option<u8> {
-        match self.network().kind {
+        match self.network().kind() {
             NetworkKind::V4 => ipv4::traffic_class(self),
             NetworkKind::V6 => ipv6::traffic_class(self),
             NetworkKind::Other => None,

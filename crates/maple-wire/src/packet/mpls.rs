@@ -40,7 +40,7 @@ pub struct Stack<'a> {
 
 impl<'a> Stack<'a> {
     pub(super) fn new(packet: &Packet<'a>) -> Stack<'a> {
-        let rest = if is_mpls(packet.link().eth_type) { packet.frame.get(packet.link().end()..) } else { None };
+        let rest = if is_mpls(packet.link().eth_type()) { packet.frame.get(packet.link().end()..) } else { None };
         Stack { rest: rest.unwrap_or(&[]) }
     }
 }
@@ -62,13 +62,13 @@ pub(super) fn is_mpls(eth_type: Option<u16>) -> bool {
 
 /// The bits of the outermost entry.
 pub(super) fn entry(packet: &Packet) -> Option<u32> {
-    if is_mpls(packet.link().eth_type) { u32_at(packet.frame, packet.link().end()) } else { None }
+    if is_mpls(packet.link().eth_type()) { u32_at(packet.frame, packet.link().end()) } else { None }
 }
 
 /// The service id of a backbone service tag: the lower 24 bits of the word behind the type (802.1ah).
 pub(super) fn pbb_isid(packet: &Packet) -> Option<u128> {
     let link = packet.link();
-    if link.eth_type != Some(TYPE_PBB) {
+    if link.eth_type() != Some(TYPE_PBB) {
         return None;
     }
     u32_at(packet.frame, link.end()).map(|word| u128::from(word & 0xff_ffff))

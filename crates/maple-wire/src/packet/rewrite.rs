@@ -129,7 +129,7 @@ pub fn pop_mpls(frame: &mut Vec<u8>, eth_type: u16) -> Result {
 pub fn set_ttl(frame: &mut [u8], ttl: u8) -> Result {
     let packet = Packet::new(frame, 0);
     let at = ttl_place(&packet).filter(|at| *at < frame.len()).ok_or(RewriteError::NoHeader("IP"))?;
-    let covered = if packet.network().kind == NetworkKind::V4 { Covered::Ipv4Header } else { Covered::Not };
+    let covered = if packet.network().kind() == NetworkKind::V4 { Covered::Ipv4Header } else { Covered::Not };
     write(frame, Place { at, len: 1, shift: 0, mask: 0xff }, covered, u128::from(ttl), 0xff);
     Ok(())
 }
@@ -186,13 +186,13 @@ fn place(packet: &Packet, field: Field) -> std::result::Result<(Place, Covered),
     use Field::*;
     let network = packet.network();
     let start = network.start();
-    let is_v4 = network.kind == NetworkKind::V4;
+    let is_v4 = network.kind() == NetworkKind::V4;
     let is_there = match field {
         InPort | InPhyPort | Metadata | TunnelId | EthType | IpProto | MplsBos | Ipv6Exthdr => {
             return Err(RewriteError::NotSettable(field));
         }
         VlanVid => packet.get(VlanPcp).is_some(),
-        field => packet.get(field).is_some() && !(network.later_fragment && is_transport(field)),
+        field => packet.get(field).is_some() && !(network.is_later_fragment() && is_transport(field)),
     };
     if !is_there {
         return Err(RewriteError::Absent(field));
@@ -268,7 +268,7 @@ fn write(frame: &mut [u8], place: Place, covered: Covered, value: u128, mask: u1
     bytes.copy_from_slice(&number.to_be_bytes()[16 - place.len..]);
 
     let after = frame[words].to_vec();
-    let is_v4 = network.kind == NetworkKind::V4;
+    let is_v4 = network.kind() == NetworkKind::V4;
     if covered == Covered::Ipv4Header || covered == Covered::Address && is_v4 {
         adjust(frame, network.start() + ipv4::CHECKSUM, &before, &after);
     }
@@ -285,7 +285,7 @@ fn adjust_transport(
     crc_before: Option<u32>,
     (before, after): (&[u8], &[u8]),
 ) {
-    let Some(proto) = network.proto.filter(|_| !network.later_fragment) else { return };
+    let Some(proto) = network.proto().filter(|_| !network.is_later_fragment()) else { return };
     let Some(at) = transport::checksum_place(proto).map(|place| network.transport() + place) else { return };
     let has_pseudo_header = !matches!(proto, transport::ICMP | transport::SCTP);
     if covered == Covered::Address && !has_pseudo_header {
@@ -322,7 +322,7 @@ fn adjust(frame: &mut [u8], at: usize, before: &[u8], after: &[u8]) {
 
 /// The CRC of an SCTP segment, taking the checksum's place for zeros.
 fn crc(frame: &[u8], network: &Network) -> Option<u32> {
-    if network.proto != Some(transport::SCTP) {
+    if network.proto() != Some(transport::SCTP) {
         return None;
     }
     let mut segment = frame.get(network.transport()..network.end().min(frame.len()))?.to_vec();
@@ -333,7 +333,7 @@ fn crc(frame: &[u8], network: &Network) -> Option<u32> {
 /// Where time to live or hop limit stands; it may lie beyond the captured bytes.
 fn ttl_place(packet: &Packet) -> Option<usize> {
     let network = packet.network();
-    match network.kind {
+    match network.kind() {
         NetworkKind::V4 => Some(network.start() + ipv4::TTL),
         NetworkKind::V6 => Some(network.start() + ipv6::HOP_LIMIT),
         NetworkKind::Other => None,
@@ -348,7 +348,7 @@ fn mpls_place(packet: &Packet) -> std::result::Result<usize, RewriteError> {
 /// Where the link layer of a frame that has an Ethernet II type ends.
 fn ethernet_ii_end(packet: &Packet) -> std::result::Result<usize, RewriteError> {
     let end = packet.link().end();
-    match packet.link().eth_type {
+    match packet.link().eth_type() {
         Some(kind) if kind >= ethernet::TYPE_MIN && u16_at(packet.frame(), end - 2) == Some(kind) => Ok(end),
         _ => Err(RewriteError::NoHeader("Ethernet II")),
     }

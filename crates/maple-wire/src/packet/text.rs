@@ -126,7 +126,7 @@ pub fn parse_mac(text: &str) -> Option<u64> {
 pub fn summary(packet: &Packet) -> String {
     let packet = &packet.clone().literal();
     let vlans: String = packet.vlans().map(|vlan| format!("vlan {} ", vlan.vid)).collect();
-    let rest = match packet.link().eth_type {
+    let rest = match packet.link().eth_type() {
         None => format!("short frame of {} bytes", packet.frame().len()),
         Some(ethernet::TYPE_ARP) => arp_summary(packet),
         Some(ethernet::TYPE_IPV4 | ethernet::TYPE_IPV6) => ip_summary(packet),
@@ -165,10 +165,10 @@ fn ip_summary(packet: &Packet) -> String {
         format!("{name} {} > {}", end(&src), end(&dst))
     };
     let network = packet.network();
-    if network.later_fragment {
+    if network.is_later_fragment() {
         return without_ports(format!("fragment of proto {}", show(packet, IpProto)));
     }
-    match network.proto {
+    match network.proto() {
         Some(transport::TCP) => with_ports("tcp", TcpSrc, TcpDst),
         Some(transport::UDP) => with_ports("udp", UdpSrc, UdpDst),
         Some(transport::SCTP) => with_ports("sctp", SctpSrc, SctpDst),

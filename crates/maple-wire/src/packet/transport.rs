@@ -34,16 +34,16 @@ pub(super) const CODE: usize = 1;
 #[inline]
 pub(super) fn tcp(packet: &Packet, at: usize) -> Option<u128> {
     let network = packet.network();
-    if network.has_tcp {
+    if network.has_tcp() {
         return u16_at(packet.frame, network.transport() + at).map(u128::from);
     }
-    tcp_otherwise(packet, &network)
+    tcp_otherwise(packet, network)
 }
 
 /// A port where there is no TCP header to read it from.
 #[cold]
-fn tcp_otherwise(packet: &Packet, network: &Network) -> Option<u128> {
-    (network.proto == Some(TCP) && has_zero_ports(packet, network)).then_some(0)
+fn tcp_otherwise(packet: &Packet, network: Network) -> Option<u128> {
+    (network.carries(TCP) && has_zero_ports(packet, network)).then_some(0)
 }
 
 #[inline]
@@ -68,26 +68,26 @@ pub(super) fn icmpv6(packet: &Packet, at: usize) -> Option<u128> {
 #[inline]
 fn port(packet: &Packet, proto: u8, len: usize, at: usize) -> Option<u128> {
     let network = packet.network();
-    if network.proto != Some(proto) {
+    if !network.carries(proto) {
         return None;
     }
-    if has_zero_ports(packet, &network) {
+    if has_zero_ports(packet, network) {
         return Some(0);
     }
-    if has_header(&network, len) { u16_at(packet.frame, network.transport() + at).map(u128::from) } else { None }
+    if has_header(network, len) { u16_at(packet.frame, network.transport() + at).map(u128::from) } else { None }
 }
 
 /// Whether switches take ports and ICMP type for 0: in every fragment, so that all of a datagram are treated alike.
 #[inline]
-fn has_zero_ports(packet: &Packet, network: &Network) -> bool {
-    network.fragment && (network.later_fragment || !packet.literal)
+fn has_zero_ports(packet: &Packet, network: Network) -> bool {
+    network.is_fragment() && (network.is_later_fragment() || !packet.literal)
 }
 
 /// Whether a TCP header can be read whose data offset is one that it can have in this packet; switches don't take
 /// ports without.
 #[inline]
-pub(super) fn has_tcp(packet: &Packet, network: &Network) -> bool {
-    if network.proto != Some(TCP) || has_zero_ports(packet, network) {
+pub(super) fn has_tcp(packet: &Packet, network: Network) -> bool {
+    if !network.carries(TCP) || has_zero_ports(packet, network) {
         return false;
     }
     let len = u8_at(packet.frame, network.transport() + TCP_DATA_OFFSET).map(|byte| usize::from(byte >> 4) * 4);
@@ -96,13 +96,13 @@ pub(super) fn has_tcp(packet: &Packet, network: &Network) -> bool {
 
 fn icmp(packet: &Packet, proto: u8, kind: NetworkKind, at: usize) -> Option<u128> {
     let network = packet.network();
-    if network.proto != Some(proto) || network.kind != kind {
+    if !network.carries(proto) || network.kind() != kind {
         return None;
     }
-    if has_zero_ports(packet, &network) {
+    if has_zero_ports(packet, network) {
         return Some(0);
     }
-    if has_header(&network, ICMP_LEN) { u8_at(packet.frame, network.transport() + at).map(u128::from) } else { None }
+    if has_header(network, ICMP_LEN) { u8_at(packet.frame, network.transport() + at).map(u128::from) } else { None }
 }
 
 /// Where the checksum stands in the header of protocol `proto`, if it is one that this crate knows.
@@ -118,6 +118,6 @@ pub(super) fn checksum_place(proto: u8) -> Option<usize> {
 
 /// Whether the IP packet is long enough for a transport header of `len` bytes.
 #[inline]
-pub(super) fn has_header(network: &Network, len: usize) -> bool {
+pub(super) fn has_header(network: Network, len: usize) -> bool {
     network.end() - network.transport() >= len
 }

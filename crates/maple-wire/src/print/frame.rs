@@ -9,7 +9,7 @@ use crate::field::Field;
 use crate::packet::ethernet::{TAG_LEN, TYPE_OFFSET};
 use crate::packet::mpls::Entry;
 use crate::packet::transport::{ICMP, ICMPV6, SCTP, TCP, UDP};
-use crate::packet::{Network, NetworkKind, Packet};
+use crate::packet::{NetworkKind, Packet};
 
 const IGMP: u8 = 2;
 
@@ -72,7 +72,7 @@ impl Fields {
 
     fn behind_tags(&mut self, packet: &Packet) {
         let eth_type = value(packet, Field::EthType);
-        let proto = packet.network().proto;
+        let proto = packet.network().proto();
         let (word, with_proto) = shorthand(eth_type, proto.map(u128::from)).unzip();
         if let Some(word) = word {
             self.put_word(word);
@@ -107,9 +107,9 @@ impl Fields {
         self.put(format_args!("nw_ttl={}", ttl(packet)));
         self.put(format_args!("nw_frag={}", fragment(packet)));
         let network = packet.network();
-        let Some(proto) = network.proto else { return };
+        let Some(proto) = network.proto() else { return };
         let payload = payload(packet);
-        if !network.later_fragment {
+        if !network.is_later_fragment() {
             self.transport(packet, is_v6, proto, payload);
         }
         self.checksum(is_v6, proto, payload);
@@ -220,9 +220,9 @@ fn payload<'a>(packet: &Packet<'a>) -> &'a [u8] {
 
 fn ttl(packet: &Packet) -> u8 {
     let network = packet.network();
-    let at = match network.kind {
+    let at = match network.kind() {
         NetworkKind::V4 => network.start() + 8,
-        NetworkKind::V6 if !network.broken_chain => network.start() + 7,
+        NetworkKind::V6 if !network.has_broken_chain() => network.start() + 7,
         _ => return 0,
     };
     packet.frame().get(at).copied().unwrap_or(0)
@@ -231,8 +231,8 @@ fn ttl(packet: &Packet) -> u8 {
 /// Which part of a fragmented packet this is.
 fn fragment(packet: &Packet) -> &'static str {
     match packet.network() {
-        Network { later_fragment: true, .. } => "later",
-        Network { fragment: true, .. } => "first",
+        network if network.is_later_fragment() => "later",
+        network if network.is_fragment() => "first",
         _ => "no",
     }
 }

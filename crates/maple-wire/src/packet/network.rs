@@ -1,0 +1,184 @@
+//! Where the network layer of a packet lies and what it carries, in one word.
+//!
+//! A packet keeps this word once it is found. One word, since reading back what was just written in pieces would stall the
+//! processor for longer than all the rest takes; and never unpacked, since finding it is most of what the first look
+//! at an address or a port costs.
+
+use std::fmt;
+
+/// Which network layer a packet has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NetworkKind {
+    /// Not IP, or an IP header that makes no sense.
+    Other,
+    /// IPv4.
+    V4,
+    /// IPv6.
+    V6,
+}
+
+/// The network layer. All offsets count from the start of the frame; they are at most a few headers more than 65535.
+///
+/// From bit 0 on: the start of the transport header and the end of the packet (20 bits each), the start of the IP header (6),
+/// the protocol (8), and the bits below.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Network(u64);
+
+const END: u32 = 20;
+const START: u32 = 40;
+const PROTO: u32 = 46;
+
+const OFFSET_MASK: u64 = 0xf_ffff;
+const START_MASK: u64 = 0x3f;
+const PROTO_MASK: u64 = 0xff;
+
+const HAS_PROTO: u64 = 1 << 54;
+const V4: u64 = 1 << 55;
+const V6: u64 = 1 << 56;
+const FRAGMENT: u64 = 1 << 57;
+const LATER_FRAGMENT: u64 = 1 << 58;
+const BROKEN_CHAIN: u64 = 1 << 59;
+const TCP: u64 = 1 << 60;
+/// Set in every word, so that none is 0.
+const FOUND: u64 = 1 << 61;
+
+impl Network {
+    /// No network layer that we know.
+    pub(super) const OTHER: Network = Network(FOUND);
+
+    /// A packet of IPv4, not known to carry anything.
+    #[inline]
+    pub(super) fn v4(start: usize, transport: usize, end: usize) -> Network {
+        Network::at(V4, start, transport, end)
+    }
+
+    /// A packet of IPv6, not known to carry anything.
+    #[inline]
+    pub(super) fn v6(start: usize, transport: usize, end: usize) -> Network {
+        Network::at(V6, start, transport, end)
+    }
+
+    #[inline]
+    fn at(kind: u64, start: usize, transport: usize, end: usize) -> Network {
+        Network(FOUND | kind | transport as u64 | (end as u64) << END | (start as u64) << START)
+    }
+
+    /// The same, carrying `proto`.
+    #[inline]
+    pub(super) fn carrying(self, proto: u8) -> Network {
+        Network(self.0 | HAS_PROTO | u64::from(proto) << PROTO)
+    }
+
+    /// The same, as part of a datagram; `later` if there are parts before it.
+    #[inline]
+    pub(super) fn fragment_of(self, later: bool) -> Network {
+        Network(self.0 | FRAGMENT | if later { LATER_FRAGMENT } else { 0 })
+    }
+
+    /// The same, with a chain of extension headers that leads nowhere.
+    pub(super) fn with_broken_chain(self) -> Network {
+        Network(self.0 | BROKEN_CHAIN)
+    }
+
+    /// The same, with a TCP header whose ports are those that a switch matches.
+    #[inline]
+    pub(super) fn with_tcp(self) -> Network {
+        Network(self.0 | TCP)
+    }
+
+    /// The network layer of this word; `None` for 0.
+    #[inline]
+    pub(super) fn from_word(word: u64) -> Option<Network> {
+        if word == 0 { None } else { Some(Network(word)) }
+    }
+
+    /// One word, not 0.
+    #[inline]
+    pub(super) fn word(self) -> u64 {
+        self.0
+    }
+
+    #[inline]
+    pub(crate) fn kind(self) -> NetworkKind {
+        match (self.is(V4), self.is(V6)) {
+            (true, _) => NetworkKind::V4,
+            (_, true) => NetworkKind::V6,
+            _ => NetworkKind::Other,
+        }
+    }
+
+    /// Start of the IP header.
+    #[inline]
+    pub(crate) fn start(self) -> usize {
+        (self.0 >> START & START_MASK) as usize
+    }
+
+    /// Start of the transport header.
+    #[inline]
+    pub(crate) fn transport(self) -> usize {
+        (self.0 & OFFSET_MASK) as usize
+    }
+
+    /// End of the IP packet, as its header declares it; may lie beyond the captured bytes.
+    #[inline]
+    pub(crate) fn end(self) -> usize {
+        (self.0 >> END & OFFSET_MASK) as usize
+    }
+
+    /// What is carried; `None` where it can't be told.
+    #[inline]
+    pub(crate) fn proto(self) -> Option<u8> {
+        if self.is(HAS_PROTO) { Some((self.0 >> PROTO) as u8) } else { None }
+    }
+
+    /// Whether `proto` is known to be carried.
+    #[inline]
+    pub(crate) fn carries(self, proto: u8) -> bool {
+        self.0 & (HAS_PROTO | PROTO_MASK << PROTO) == HAS_PROTO | u64::from(proto) << PROTO
+    }
+
+    /// Whether this is a part of a datagram.
+    #[inline]
+    pub(crate) fn is_fragment(self) -> bool {
+        self.is(FRAGMENT)
+    }
+
+    /// Whether this is a part that is not the first one: it has no transport header.
+    #[inline]
+    pub(crate) fn is_later_fragment(self) -> bool {
+        self.is(LATER_FRAGMENT)
+    }
+
+    /// IPv6: whether an extension header is longer than the packet, so that a switch sees addresses but nothing else;
+    /// or was not captured, so that this can't be told.
+    pub(crate) fn has_broken_chain(self) -> bool {
+        self.is(BROKEN_CHAIN)
+    }
+
+    /// Whether a whole TCP header follows, and its ports are those that a switch matches.
+    #[inline]
+    pub(super) fn has_tcp(self) -> bool {
+        self.is(TCP)
+    }
+
+    #[inline]
+    fn is(self, bit: u64) -> bool {
+        self.0 & bit != 0
+    }
+}
+
+impl fmt::Debug for Network {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Network")
+            .field("kind", &self.kind())
+            .field("start", &self.start())
+            .field("transport", &self.transport())
+            .field("end", &self.end())
+            .field("proto", &self.proto())
+            .field("is_fragment", &self.is_fragment())
+            .field("is_later_fragment", &self.is_later_fragment())
+            .field("has_broken_chain", &self.has_broken_chain())
+            .field("has_tcp", &self.has_tcp())
+            .finish()
+    }
+}
