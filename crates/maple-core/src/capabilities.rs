@@ -20,6 +20,8 @@ pub struct Capabilities {
     pub prefixes: FieldSet,
     /// Those of them that it can match under any mask.
     pub maskable: FieldSet,
+    /// Whether a match on a field must state the field's prerequisites (1.3 §7.2.3.6).
+    pub prerequisites: bool,
     /// Whether it refuses numbers that its own structures have no room for: ports above 16 bits, ARP operations above 8.
     pub narrow: bool,
     /// How many tables it has, at least 1.
@@ -69,7 +71,8 @@ impl Capabilities {
         match version {
             Version::Of10 => {
                 let (fields, prefixes) = (OF10, OF10_PREFIXES);
-                Capabilities { version, fields, prefixes, maskable: FieldSet::EMPTY, narrow: false, tables }
+                let (maskable, prerequisites, narrow) = (FieldSet::EMPTY, true, false);
+                Capabilities { version, fields, prefixes, maskable, prerequisites, narrow, tables }
             }
             Version::Of13 => {
                 let (mut fields, mut maskable) = (FieldSet::EMPTY, FieldSet::EMPTY);
@@ -79,8 +82,24 @@ impl Capabilities {
                         maskable.insert(field);
                     }
                 }
-                Capabilities { version, fields, prefixes: maskable, maskable, narrow: false, tables }
+                let (prefixes, prerequisites, narrow) = (maskable, true, false);
+                Capabilities { version, fields, prefixes, maskable, prerequisites, narrow, tables }
             }
+        }
+    }
+
+    /// For policies on abstract headers, which have their fields by themselves: any mask on any field, without
+    /// prerequisites. No switch can do that; rules for it are to be counted and looked at.
+    pub fn of_abstract_headers() -> Capabilities {
+        let all = FieldSet::of(&Field::ALL);
+        Capabilities {
+            version: Version::Of13,
+            fields: all,
+            prefixes: all,
+            maskable: all,
+            prerequisites: false,
+            narrow: false,
+            tables: 1,
         }
     }
 
@@ -110,7 +129,7 @@ impl Capabilities {
     pub fn can_match(&self, constraint: &Constraint, all: &[Constraint]) -> bool {
         self.fields.contains(constraint.field)
             && self.can_mask(constraint)
-            && states_prerequisites(constraint.field, all)
+            && (!self.prerequisites || states_prerequisites(constraint.field, all))
             && (self.version != Version::Of10 || of10_can_say(constraint, all))
             && (!self.narrow || fits_narrow(constraint))
     }
@@ -237,6 +256,12 @@ mod tests {
         assert!(!of13.can_match_all(&[Constraint::exact(Field::VlanPcp, 1)]));
         let tagged = Constraint::masked(Field::VlanVid, 0x1000, 0x1000);
         assert!(of13.can_match_all(&[tagged, Constraint::exact(Field::VlanPcp, 1)]));
+    }
+
+    #[test]
+    fn abstract_headers_have_their_fields_by_themselves() {
+        let all = [Constraint::masked(Field::TcpDst, 0x16, 0x1f), Constraint::exact(Field::VlanPcp, 1)];
+        assert!(Capabilities::of_abstract_headers().can_match_all(&all));
     }
 
     #[test]

@@ -64,13 +64,27 @@ impl Recorder {
         if !self.read_presence(packet, field, &source) {
             return None;
         }
+        Some(self.read_there(packet, field, mask, source))
+    }
+
+    /// The value of a field under `mask`, 0 where the packet lacks it.
+    ///
+    /// Earlier items must state the field's prerequisites, unless packets are abstract headers, which have their fields
+    /// by themselves ([`crate::Capabilities::of_abstract_headers`]).
+    pub fn read_there<P: Fields + ?Sized>(
+        &mut self,
+        packet: &P,
+        field: Field,
+        mask: u128,
+        source: Option<Source>,
+    ) -> u128 {
         let mask = mask & field.full_mask();
         if let Some(value) = self.known.value(field, mask) {
-            return Some(value);
+            return value;
         }
         let value = self.look(packet, field) & mask;
         self.push(Item::Read(Constraint { field, value, mask }), source);
-        Some(value)
+        value
     }
 
     /// Whether the packet has `field` and `field & mask == value & mask`.
