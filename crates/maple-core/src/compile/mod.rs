@@ -55,6 +55,8 @@ mod region;
 mod table;
 mod walk;
 
+pub mod paper;
+
 pub(crate) use region::Region;
 pub use table::{Strategy, Table, Target};
 

@@ -14,6 +14,7 @@ use std::ops::RangeInclusive;
 use maple_wire::Constraint;
 use rustc_hash::FxHashMap;
 
+use super::paper::Incremental;
 use super::{Compiler, LeafAction, Rule};
 use crate::capabilities::Capabilities;
 use crate::trace::Item;
@@ -26,6 +27,8 @@ pub enum Strategy {
     /// Maple's own: levels numbered from the top down, barriers only where they protect something.
     #[default]
     Maple,
+    /// The paper's: priorities as low as can be, counted from the bottom ([`paper`](super::paper)).
+    Paper,
 }
 
 /// What a table is made for.
@@ -68,8 +71,9 @@ pub(super) trait Keeper: fmt::Debug + Send {
 impl Table {
     /// A table that knows nothing and has no rules.
     pub fn new(strategy: Strategy, target: Target) -> Table {
-        let keeper = match strategy {
+        let keeper: Box<dyn Keeper> = match strategy {
             Strategy::Maple => Box::new(Scratch::new(target)),
+            Strategy::Paper => Box::new(Incremental::new(target)),
         };
         Table { keeper }
     }

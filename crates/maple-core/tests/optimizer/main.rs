@@ -6,6 +6,7 @@ mod policy;
 
 mod compile;
 mod deep;
+mod paper;
 mod record;
 mod scripts;
 mod table;

@@ -10,6 +10,8 @@
 //! packet FIELD=VALUE …       the policy runs on this packet; fields not named are 0
 //! forget LEAF                the leaf is removed
 //! show                       writes the tree and the rules
+//! show algorithm-2           writes the rules of the paper's Algorithm 2
+//! show algorithm-5           writes the rules of the paper's Algorithm 5
 //! ```
 //!
 //! Its second part, behind a line `----`, is what the script prints. `MAPLE_BLESS=1 cargo test` writes that part anew.
@@ -18,7 +20,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
 
-use maple_core::{Augmented, Capabilities, Compiler, LeafAction, LeafId, Recorder, Tree};
+use maple_core::compile::paper::{build_ft, opt_build_ft};
+use maple_core::{Augmented, Capabilities, Compiler, LeafAction, LeafId, Recorder, Rule, Target, Tree};
 use maple_wire::{Action, Constraint, Field, Instruction, PortNo, print};
 
 use crate::compile::{of10, of13, of13_masked_ports};
@@ -144,6 +147,8 @@ impl Stage {
                 let leaf = LeafId(rest.parse().map_err(|_| format!("{rest} is no leaf"))?);
                 let _ = writeln!(self.out, "forgets {rest}: {}", self.tree.remove(leaf));
             }
+            "show" if rest == "algorithm-2" => self.show_rules(self.paper(build_ft)),
+            "show" if rest == "algorithm-5" => self.show_rules(self.paper(opt_build_ft)),
             "show" => self.show(),
             _ => return Err(format!("{verb} is no step")),
         }
@@ -176,14 +181,28 @@ impl Stage {
     }
 
     fn show(&mut self) {
-        let leaf = |leaf: LeafId| match self.answers[&leaf] {
+        let action = |leaf| self.action(leaf);
+        let (under, priorities) = (&self.under, 1..=100);
+        let rules = Compiler::new().compile(&self.tree, under, &self.capabilities, priorities, &action, &leaf_number);
+        self.out.push_str(&self.tree.render());
+        self.show_rules(rules);
+    }
+
+    /// What one of the paper's algorithms makes of the tree, with priorities from 0 as the paper counts them.
+    fn paper(&self, algorithm: impl Fn(&Tree, Target, &dyn Fn(LeafId) -> LeafAction) -> Vec<Rule>) -> Vec<Rule> {
+        let (under, capabilities) = (self.under.clone(), self.capabilities.clone());
+        let target = Target { under, capabilities, priorities: 0..=100, cookie: Box::new(leaf_number) };
+        algorithm(&self.tree, target, &|leaf| self.action(leaf))
+    }
+
+    fn action(&self, leaf: LeafId) -> LeafAction {
+        match self.answers[&leaf] {
             0 => LeafAction::Apply(Vec::new()),
             port => LeafAction::Apply(vec![Instruction::ApplyActions(vec![Action::output(PortNo(port))])]),
-        };
-        let cookie = |leaf: Option<LeafId>| leaf.map_or(0, |leaf| leaf.0);
-        let priorities = 1..=100;
-        let rules = Compiler::new().compile(&self.tree, &self.under, &self.capabilities, priorities, &leaf, &cookie);
-        self.out.push_str(&self.tree.render());
+        }
+    }
+
+    fn show_rules(&mut self, rules: Vec<Rule>) {
         for rule in rules {
             let version = self.capabilities.version;
             let matching = print::matching(version, &rule.matching);
@@ -192,6 +211,10 @@ impl Stage {
             let _ = writeln!(self.out, "{:3} {matching} {actions} ({owner})", rule.priority);
         }
     }
+}
+
+fn leaf_number(leaf: Option<LeafId>) -> u64 {
+    leaf.map_or(0, |leaf| leaf.0)
 }
 
 fn values(text: &str) -> Result<Vec<(Field, u128)>, String> {
