@@ -30,9 +30,9 @@ use check::Tally;
 use generate::Flavour;
 
 /// How many seeds each test runs, always the same ones, unless told otherwise.
-const CASES: u64 = 200;
+const CASES: u64 = 400;
 /// How many seeds it runs besides that are new each time.
-const FRESH: u64 = 50;
+const FRESH: u64 = 100;
 
 #[test]
 fn networks_obey_policies_while_the_state_changes() {

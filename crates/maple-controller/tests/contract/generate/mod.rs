@@ -1,15 +1,16 @@
 //! Random cases: topologies, policies, packets and events, all from one seed.
 
+mod steps;
+
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use maple_core::{Location, Mac, Value};
+use maple_core::Mac;
 use maple_emulator::Random;
-use maple_emulator::network::ControlFaults;
 use maple_emulator::time::{MICROSECOND, MILLISECOND, Time};
 use maple_emulator::topology::addresses;
 use maple_wire::{Dpid, Field, PortNo, Version};
 
-use crate::case::{Case, Event, Link, Step, host_mac, place};
+use crate::case::{Case, Link, host_mac, place};
 use crate::packets::{Body, PacketSpec, Transport};
 use crate::program::{Answer, Change, Operand, Program, Question, Subject, TABLES, VARS, Who, int};
 
@@ -42,7 +43,7 @@ pub fn case(seed: u64, flavour: Flavour) -> Case {
         links: Vec::new(),
         program: Program::Answer(Answer::Drop),
         packets: Vec::new(),
-        jitter: dice.span(300 * MICROSECOND),
+        jitter: dice.span(MILLISECOND),
         steps: Vec::new(),
         trace: false,
     };
@@ -258,17 +259,19 @@ impl Dice {
             5 => Change::Take { table, key: self.operand() },
             6..8 => Change::Set { name, value: Operand::Constant(int(self.below(3).into())) },
             8 => Change::Count { name },
-            9..11 => {
-                let ends: Vec<(Dpid, Dpid)> = case.links.iter().map(|link| (link.a.switch, link.b.switch)).collect();
-                let (a, b) = if ends.is_empty() { (Dpid(1), Dpid(2)) } else { self.pick(&ends) };
-                let (from, to) = self.pick(&[(a, b), (b, a)]);
-                Change::Cost { from, to, cost: self.below(4) }
-            }
+            9..11 => self.cost(case),
             _ => {
                 let field = self.field();
                 Change::Invalidate { field, value: self.value(case, field) }
             }
         }
+    }
+
+    /// What a link costs in one direction.
+    fn cost(&mut self, case: &Case) -> Change {
+        let link = self.pick(&case.links);
+        let (from, to) = self.pick(&[(link.a, link.b), (link.b, link.a)]);
+        Change::Cost { from: from.switch, to: to.switch, cost: self.pick(&[0, 1, 2, 5, 9]) }
     }
 
     fn operand(&mut self) -> Operand {
@@ -361,7 +364,7 @@ impl Dice {
         };
         let vlan = self.one_in(4).then(|| (self.pick(&[1, 2]), self.pick(&[0, 3])));
         let body = self.body(case, from);
-        let cut = self.one_in(20).then(|| 10 + self.below(40) as usize);
+        let cut = self.one_in(20).then(|| 14 + self.below(40) as usize);
         PacketSpec { from, src, dst, vlan, body, cut }
     }
 
@@ -398,111 +401,6 @@ impl Dice {
             6 => Transport::Icmp(if v6 { self.pick(&[128, 129]) } else { self.pick(&[0, 8]) }),
             _ => Transport::Proto(47),
         }
-    }
-
-    /// Packets and events, some close together and some far apart.
-    fn steps(&mut self, case: &mut Case, flavour: Flavour) {
-        let count = 6 + self.below(14);
-        let mut slow = false;
-        for _ in 0..count {
-            let burst = if self.one_in(3) { 1 + self.below(4) } else { 1 };
-            for _ in 0..burst {
-                case.steps.push(Step::Send(self.below(case.packets.len() as u64) as usize));
-            }
-            if self.one_in(3) {
-                self.volley(case);
-            }
-            if self.one_in(3) {
-                let packet = self.below(case.packets.len() as u64) as usize;
-                let (times, gap) = (2 + self.below(30), 1 + self.below(120 * MICROSECOND));
-                case.steps.push(Step::Stream { packet, times, gap });
-            }
-            let wait = match self.below(4) {
-                0 => 0,
-                1 => self.below(300 * MICROSECOND),
-                2 => self.below(20 * MILLISECOND),
-                _ => 700 * MILLISECOND,
-            };
-            case.steps.push(Step::Wait(wait));
-            if self.one_in(2) {
-                let event = if !slow && self.one_in(4) {
-                    slow = true;
-                    let (delay, jitter) = (self.below(3 * MILLISECOND), self.below(2 * MILLISECOND));
-                    let faults = ControlFaults { delay, jitter, ..ControlFaults::default() };
-                    Event::Slow(self.dpid(case), faults)
-                } else {
-                    self.event(case, flavour)
-                };
-                case.steps.push(Step::Do(event));
-                if self.one_in(3) {
-                    case.steps.push(Step::Wait(self.below(5 * MILLISECOND)));
-                }
-            }
-        }
-    }
-
-    /// Every packet once, in any order and soon after each other; often all of them new to the tables.
-    fn volley(&mut self, case: &mut Case) {
-        if !self.one_in(3) {
-            case.steps.extend([Step::Do(Event::InvalidateAll), Step::Wait(MILLISECOND + self.below(MILLISECOND))]);
-        }
-        let mut left: Vec<usize> = (0..case.packets.len()).collect();
-        while !left.is_empty() {
-            let packet = left.swap_remove(self.below(left.len() as u64) as usize);
-            case.steps.extend([Step::Send(packet), Step::Wait(self.below(300 * MICROSECOND))]);
-        }
-    }
-
-    fn event(&mut self, case: &Case, flavour: Flavour) -> Event {
-        if flavour != Flavour::Hard || self.one_in(3) {
-            return match self.below(8) {
-                0 => Event::InvalidateAll,
-                1 => Event::InvalidateHost(self.below(case.hosts.len() as u64) as usize),
-                2 => Event::InvalidatePort(Location::new(self.dpid(case), self.port())),
-                _ => Event::Write(self.outside_change(case)),
-            };
-        }
-        let dpid = self.dpid(case);
-        match self.below(13) {
-            12 => Event::Lose(dpid, self.below(20) as usize),
-            0..4 if !case.links.is_empty() => {
-                let link = self.pick(&case.links);
-                Event::Link(link.a.switch, link.b.switch, self.one_in(2))
-            }
-            4..7 => {
-                let ends: Vec<Location> =
-                    case.links.iter().flat_map(|l| [l.a, l.b]).chain(case.hosts.iter().copied()).collect();
-                Event::Port(self.pick(&ends), self.one_in(2))
-            }
-            7..9 => {
-                let to = Location::new(dpid, PortNo(20 + self.below(2) as u32));
-                Event::Move(self.below(case.hosts.len() as u64) as usize, to)
-            }
-            9 => Event::Restart(dpid),
-            10 => self.pick(&[Event::Cut(dpid), Event::Cut(dpid), Event::HalfOpen(dpid)]),
-            _ => Event::Mend(dpid),
-        }
-    }
-
-    /// A change that needs no packet.
-    fn outside_change(&mut self, case: &Case) -> Change {
-        let constant = |n: u64| Operand::Constant(int(n.into()));
-        match self.change(case) {
-            Change::Put { table, value: Operand::Field(_), .. } => {
-                Change::Put { table, key: Operand::Constant(self.key(case)), value: constant(self.below(4)) }
-            }
-            Change::Put { table, value, .. } => Change::Put { table, key: Operand::Constant(self.key(case)), value },
-            Change::Take { table, .. } => Change::Take { table, key: Operand::Constant(self.key(case)) },
-            Change::Count { name } | Change::Set { name, .. } => Change::Set { name, value: constant(self.below(3)) },
-            Change::Invalidate { .. } => Change::Set { name: VARS[0], value: constant(self.below(3)) },
-            change => change,
-        }
-    }
-
-    /// A key that packets lead to.
-    fn key(&mut self, case: &Case) -> Value {
-        let field = self.pick(&[Field::EthSrc, Field::TcpDst, Field::InPort]);
-        int(self.value(case, field))
     }
 }
 

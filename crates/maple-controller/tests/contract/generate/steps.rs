@@ -1,0 +1,124 @@
+//! What happens in a case: packets and events.
+
+use maple_core::{Location, Value};
+use maple_emulator::network::ControlFaults;
+use maple_emulator::time::{MICROSECOND, MILLISECOND};
+use maple_wire::{Field, PortNo};
+
+use super::{Dice, Flavour};
+use crate::case::{Case, Event, Step};
+use crate::program::{Change, Operand, VARS, int};
+
+impl Dice {
+    /// Packets and events, some close together and some far apart.
+    pub(super) fn steps(&mut self, case: &mut Case, flavour: Flavour) {
+        for _ in 0..self.below(6) {
+            let cost = self.cost(case);
+            case.steps.push(Step::Do(Event::Write(cost)));
+        }
+        let count = 6 + self.below(14);
+        let mut slow = false;
+        // Where everything is thrown away again and again, nothing gets old enough to be wrong.
+        let thorough = self.one_in(2);
+        for _ in 0..count {
+            let burst = if self.one_in(3) { 1 + self.below(4) } else { 1 };
+            for _ in 0..burst {
+                case.steps.push(Step::Send(self.below(case.packets.len() as u64) as usize));
+            }
+            if thorough && self.one_in(2) {
+                self.volley(case);
+            }
+            if self.one_in(3) {
+                let packet = self.below(case.packets.len() as u64) as usize;
+                let (times, gap) = (2 + self.below(30), 1 + self.below(120 * MICROSECOND));
+                case.steps.push(Step::Stream { packet, times, gap });
+            }
+            let wait = match self.below(4) {
+                0 => 0,
+                1 => self.below(300 * MICROSECOND),
+                2 => self.below(20 * MILLISECOND),
+                _ => 700 * MILLISECOND,
+            };
+            case.steps.push(Step::Wait(wait));
+            if self.one_in(2) {
+                let event = if !slow && self.one_in(4) {
+                    slow = true;
+                    let (delay, jitter) = (self.below(3 * MILLISECOND), self.below(2 * MILLISECOND));
+                    let faults = ControlFaults { delay, jitter, ..ControlFaults::default() };
+                    Event::Slow(self.dpid(case), faults)
+                } else {
+                    self.event(case, flavour)
+                };
+                case.steps.push(Step::Do(event));
+                if self.one_in(3) {
+                    case.steps.push(Step::Wait(self.below(5 * MILLISECOND)));
+                }
+            }
+        }
+    }
+
+    /// Every packet once, in any order and soon after each other, mostly all of them new to the tables.
+    fn volley(&mut self, case: &mut Case) {
+        if !self.one_in(6) {
+            case.steps.extend([Step::Do(Event::InvalidateAll), Step::Wait(MILLISECOND + self.below(MILLISECOND))]);
+        }
+        let mut left: Vec<usize> = (0..case.packets.len()).collect();
+        while !left.is_empty() {
+            let packet = left.swap_remove(self.below(left.len() as u64) as usize);
+            case.steps.extend([Step::Send(packet), Step::Wait(self.below(250 * MICROSECOND))]);
+        }
+    }
+
+    fn event(&mut self, case: &Case, flavour: Flavour) -> Event {
+        if flavour != Flavour::Hard || self.one_in(3) {
+            return match self.below(10) {
+                0 => Event::InvalidateAll,
+                8.. => Event::Write(self.cost(case)),
+                1 => Event::InvalidateHost(self.below(case.hosts.len() as u64) as usize),
+                2 => Event::InvalidatePort(Location::new(self.dpid(case), self.port())),
+                _ => Event::Write(self.outside_change(case)),
+            };
+        }
+        let dpid = self.dpid(case);
+        match self.below(13) {
+            12 => Event::Lose(dpid, self.below(20) as usize),
+            0..4 if !case.links.is_empty() => {
+                let link = self.pick(&case.links);
+                Event::Link(link.a.switch, link.b.switch, self.one_in(2))
+            }
+            4..7 => {
+                let ends: Vec<Location> =
+                    case.links.iter().flat_map(|l| [l.a, l.b]).chain(case.hosts.iter().copied()).collect();
+                Event::Port(self.pick(&ends), self.one_in(2))
+            }
+            7..9 => {
+                let to = Location::new(dpid, PortNo(20 + self.below(2) as u32));
+                Event::Move(self.below(case.hosts.len() as u64) as usize, to)
+            }
+            9 => Event::Restart(dpid),
+            10 => self.pick(&[Event::Cut(dpid), Event::Cut(dpid), Event::HalfOpen(dpid)]),
+            _ => Event::Mend(dpid),
+        }
+    }
+
+    /// A change that needs no packet.
+    fn outside_change(&mut self, case: &Case) -> Change {
+        let constant = |n: u64| Operand::Constant(int(n.into()));
+        match self.change(case) {
+            Change::Put { table, value: Operand::Field(_), .. } => {
+                Change::Put { table, key: Operand::Constant(self.key(case)), value: constant(self.below(4)) }
+            }
+            Change::Put { table, value, .. } => Change::Put { table, key: Operand::Constant(self.key(case)), value },
+            Change::Take { table, .. } => Change::Take { table, key: Operand::Constant(self.key(case)) },
+            Change::Count { name } | Change::Set { name, .. } => Change::Set { name, value: constant(self.below(3)) },
+            Change::Invalidate { .. } => Change::Set { name: VARS[0], value: constant(self.below(3)) },
+            change => change,
+        }
+    }
+
+    /// A key that packets lead to.
+    fn key(&mut self, case: &Case) -> Value {
+        let field = self.pick(&[Field::EthSrc, Field::TcpDst, Field::InPort]);
+        int(self.value(case, field))
+    }
+}
