@@ -122,6 +122,8 @@ pub(super) struct User {
     attempt: u32,
     /// Until when its packets may be under way, if it was withdrawn.
     draining: Option<Time>,
+    /// The switch refused the rule.
+    refused: bool,
     /// What decided, for showing.
     pub trace: Trace,
 }
@@ -189,7 +191,7 @@ impl Tagged {
         if there.part != install.part || there.needs != tag.needs {
             return Err(Refusal::Draining);
         }
-        let user = User { attempt: install.attempt, draining: None, trace: install.trace.clone() };
+        let user = User { attempt: install.attempt, draining: None, refused: false, trace: install.trace.clone() };
         there.users.insert(install.leaf, user);
         self.leaves.insert(install.leaf, key);
         Ok(())
@@ -202,7 +204,7 @@ impl Tagged {
 
     /// Whether a leaf's part is in, from this attempt of its owner and not on its way out.
     pub fn has(&self, leaf: LeafId, attempt: u32) -> bool {
-        self.user(leaf).is_some_and(|user| user.attempt == attempt && user.draining.is_none())
+        self.user(leaf).is_some_and(|user| user.attempt == attempt && user.draining.is_none() && !user.refused)
     }
 
     /// The attempt by which a leaf's part came in.
@@ -221,6 +223,15 @@ impl Tagged {
     /// Takes the leaf's part out if its time has come.
     pub fn drained(&mut self, leaf: LeafId, now: Time) -> bool {
         self.user(leaf).and_then(|user| user.draining).is_some_and(|until| until <= now) && self.delete(leaf)
+    }
+
+    /// Takes the rule for a leaf's packets out at once, if it serves no others. What is to be done with its packets stays
+    /// known.
+    pub fn take_rule(&mut self, leaf: LeafId) {
+        let there = self.leaves.get(&leaf).and_then(|key| self.parts.get_mut(key));
+        if let Some(user) = there.and_then(|there| there.users.get_mut(&leaf)) {
+            user.refused = true;
+        }
     }
 
     /// Takes a leaf's part out at once.
@@ -253,7 +264,7 @@ impl Tagged {
                 cookie: mark(there.users.keys().next().copied()),
             }
         };
-        self.parts.iter().map(rule).collect()
+        self.parts.iter().filter(|(_, there)| there.users.values().any(|user| !user.refused)).map(rule).collect()
     }
 
     fn user(&self, leaf: LeafId) -> Option<&User> {

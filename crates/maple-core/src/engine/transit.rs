@@ -20,6 +20,9 @@
 //! A part that was withdrawn stays until packets under way have passed. Until then a new part that contradicts it is
 //! refused (its packets go through the controller and it is tried again), unless both routes have a single egress port
 //! and the same packets: then whichever rule a packet under way meets here, it comes out once, where f says.
+//!
+//! A part whose rule the switch refused, or can't keep, loses its rule at once. Packets may be under way to it all the
+//! same, so it stays known until its owner has it removed, and such packets are answered from here.
 
 use std::collections::BTreeMap;
 
@@ -33,7 +36,7 @@ use super::location::MAX_COMPILED;
 use super::switch::{Stale, Switch, Waiter};
 use super::tags::Tagged;
 use super::timers::Timer;
-use super::{Engine, ShardId, actions};
+use super::{Engine, ShardId, Time, actions};
 use crate::capabilities::Capabilities;
 use crate::compile::{Compiler, LeafAction, Rule};
 use crate::route::Part;
@@ -74,7 +77,10 @@ pub(super) struct Passing {
     pub part: Part,
     attempt: u32,
     unicast: bool,
-    draining: bool,
+    /// Until when its packets may be under way, if it was withdrawn.
+    draining: Option<Time>,
+    /// The switch refused its rule, so it has none.
+    refused: bool,
 }
 
 impl Transit {
@@ -120,8 +126,8 @@ impl Transit {
         }
         let passing = self.groups.get_mut(&key).and_then(|group| group.parts.get_mut(&install.leaf));
         match passing {
-            Some(passing) if passing.part == install.part => {
-                (passing.attempt, passing.draining) = (install.attempt, false);
+            Some(passing) if passing.part == install.part && !passing.refused => {
+                (passing.attempt, passing.draining) = (install.attempt, None);
                 true
             }
             _ => {
@@ -135,14 +141,14 @@ impl Transit {
     /// parts of the same group have no packets in common, as one f decided them.
     fn check_others(&self, key: GroupKey, install: &Install) -> Result<(), Refusal> {
         for (other, group) in self.at_port(key.arrives) {
-            for (leaf, passing) in group.parts.iter().filter(|(_, passing)| *other != key || passing.draining) {
+            for (leaf, passing) in group.parts.iter().filter(|(_, passing)| *other != key || passing.is_going()) {
                 if passing.part.acts_like(&install.part) || are_disjoint(&passing.trace.items, &install.trace.items) {
                     continue;
                 }
-                if passing.draining && *other == key && passing.gives_way_to(install) {
+                if passing.is_going() && *other == key && passing.gives_way_to(install) {
                     continue;
                 }
-                if passing.draining {
+                if passing.is_going() {
                     return Err(Refusal::Draining);
                 }
                 let what = format!(
@@ -224,6 +230,16 @@ impl Transit {
         self.groups.get_mut(key)?.parts.get_mut(&leaf)
     }
 
+    /// Takes a part's rule out at once. What is to be done with its packets stays known.
+    fn take_rule(&mut self, leaf: LeafId) {
+        let Some(group) = self.leaves.get(&leaf).and_then(|key| self.groups.get_mut(key)) else { return };
+        group.tree.remove(leaf);
+        group.stale = true;
+        if let Some(passing) = group.parts.get_mut(&leaf) {
+            passing.refused = true;
+        }
+    }
+
     /// Takes a part out at once.
     fn delete(&mut self, leaf: LeafId) -> bool {
         let Some(key) = self.leaves.remove(&leaf) else { return false };
@@ -260,7 +276,7 @@ impl Group {
         match self.tree.augment(&items, install.leaf) {
             Augmented::Added => {}
             Augmented::Existing(old) => {
-                if !self.parts.get(&old).is_some_and(|there| there.draining && there.gives_way_to(install)) {
+                if !self.parts.get(&old).is_some_and(|there| there.is_going() && there.gives_way_to(install)) {
                     return Err(Refusal::Draining);
                 }
                 self.tree.remove(old);
@@ -280,7 +296,8 @@ impl Group {
         }
         self.stale = true;
         let Install { attempt, part, unicast, trace, .. } = install.clone();
-        self.parts.insert(install.leaf, Passing { trace, items, part, attempt, unicast, draining: false });
+        self.parts
+            .insert(install.leaf, Passing { trace, items, part, attempt, unicast, draining: None, refused: false });
         Ok(replaced)
     }
 
@@ -294,6 +311,11 @@ impl Group {
 }
 
 impl Passing {
+    /// Whether it only serves packets under way.
+    fn is_going(&self) -> bool {
+        self.draining.is_some() || self.refused
+    }
+
     /// Whether it may be replaced at once, for the same packets, though packets of it may be under way.
     fn gives_way_to(&self, install: &Install) -> bool {
         self.trace.items == install.trace.items
@@ -344,7 +366,7 @@ impl Engine {
     pub(super) fn part_installed(&mut self, dpid: Dpid, leaf: LeafId, attempt: u32) {
         let Some(switch) = self.switches.get_mut(&dpid) else { return };
         let passing = switch.transit.passing(leaf);
-        let is_in = passing.is_some_and(|passing| passing.attempt == attempt && !passing.draining);
+        let is_in = passing.is_some_and(|passing| passing.attempt == attempt && !passing.is_going());
         if is_in || switch.transit.tagged.has(leaf, attempt) {
             self.answer_owner(Answer { leaf, attempt, dpid, outcome: Ok(()) });
         }
@@ -356,7 +378,7 @@ impl Engine {
         let until = self.now + self.options.drain;
         switch.transit.tagged.drain(leaf, until);
         if let Some(passing) = switch.transit.passing(leaf) {
-            passing.draining = true;
+            passing.draining = Some(until);
         }
         self.timers.insert((until, Timer::Drained(dpid, leaf)));
     }
@@ -364,20 +386,21 @@ impl Engine {
     /// A part had its time.
     pub(super) fn drained(&mut self, dpid: Dpid, leaf: LeafId) {
         let Some(switch) = self.switches.get_mut(&dpid) else { return };
-        let passed =
-            switch.transit.passing(leaf).is_some_and(|passing| passing.draining) && switch.transit.delete(leaf);
-        if switch.transit.tagged.drained(leaf, self.now) || passed {
+        let now = self.now;
+        let until = switch.transit.passing(leaf).and_then(|passing| passing.draining);
+        let passed = until.is_some_and(|until| until <= now) && switch.transit.delete(leaf);
+        if switch.transit.tagged.drained(leaf, now) || passed {
             self.mark(dpid, Stale { transit: true, ..Stale::default() });
         }
     }
 
-    /// A part can't be in a switch.
+    /// A part can't be in a switch. Its owner will have it removed.
     pub(super) fn refuse_part(&mut self, dpid: Dpid, leaf: LeafId, why: &str) {
         let Some(switch) = self.switches.get_mut(&dpid) else { return };
         let attempt = switch.transit.passing(leaf).map(|passing| passing.attempt);
         let Some(attempt) = attempt.max(switch.transit.tagged.attempt(leaf)) else { return };
-        switch.transit.delete(leaf);
-        switch.transit.tagged.delete(leaf);
+        switch.transit.take_rule(leaf);
+        switch.transit.tagged.take_rule(leaf);
         self.mark(dpid, Stale { transit: true, ..Stale::default() });
         self.answer_owner(Answer { leaf, attempt, dpid, outcome: Err(Refusal::Impossible(why.to_owned())) });
     }
