@@ -38,20 +38,20 @@ const FRESH: u64 = 100;
 fn networks_obey_policies_while_the_state_changes() {
     let tally = run_all(Flavour::Soft);
     assert_eq!(tally.excuses(), 0, "nothing may be lost while only state changes: {tally:?}");
-    assert!(tally.exact > 10 * tally.choice, "most frames must have one answer: {tally:?}");
+    assert!(is_few() || tally.exact > 10 * tally.choice, "most frames must have one answer: {tally:?}");
 }
 
 #[test]
 fn networks_obey_policies_while_links_hosts_and_switches_come_and_go() {
     let tally = run_all(Flavour::Hard);
-    assert!(tally.exact > 3 * tally.choice, "most frames must have one answer: {tally:?}");
-    assert!(tally.exact > 30 * tally.excuses(), "too many excuses to prove anything: {tally:?}");
+    assert!(is_few() || tally.exact > 3 * tally.choice, "most frames must have one answer: {tally:?}");
+    assert!(is_few() || tally.exact > 30 * tally.excuses(), "too many excuses to prove anything: {tally:?}");
 }
 
 #[test]
 fn networks_obey_policies_though_their_tables_are_too_small() {
     let tally = run_all(Flavour::Tight);
-    assert!(tally.exact > 10 * tally.excuses(), "too many excuses to prove anything: {tally:?}");
+    assert!(is_few() || tally.exact > 10 * tally.excuses(), "too many excuses to prove anything: {tally:?}");
 }
 
 /// Runs the seeds of a test; shrinks and prints the first that fails.
@@ -75,6 +75,11 @@ fn run_all(flavour: Flavour) -> Tally {
     }
     println!("{total:?}");
     total
+}
+
+/// Whether there are too few seeds to ask what is usual among them.
+fn is_few() -> bool {
+    seeds().len() < 100
 }
 
 /// The seeds that the environment asks for, else the usual ones.

@@ -128,15 +128,22 @@ impl<'a> World<'a> {
         self.network.run_until(until);
     }
 
-    /// Where a packet met several rules of one priority, no two of them may send it on in different ways. One may send
-    /// it to the controller instead: then both are right.
+    /// Where a packet met several rules of one priority that the controller wants at the same time, no two of them may
+    /// send it on in different ways. One may send it to the controller instead: then both are right. So are an old rule
+    /// and a new one that meet half-way through an update: then the packet may be handled as before or as after it.
     fn look_for_torn_rules(&mut self) {
-        let switches = || self.dpids.iter().filter_map(|dpid| self.network.switch(*dpid));
-        let ambiguous = switches().map(|switch| switch.ambiguous_matches()).sum();
+        let switches = || self.dpids.iter().filter_map(|dpid| Some((*dpid, self.network.switch(*dpid)?)));
+        let ambiguous = switches().map(|(_, switch)| switch.ambiguous_matches()).sum();
         if ambiguous > self.ambiguous {
             self.ambiguous = ambiguous;
             let now = self.network.now();
-            let mut torn = switches().flat_map(|switch| switch.tables()).filter_map(|table| torn_rules(table.rules()));
+            let tables = switches().flat_map(|(dpid, switch)| switch.tables().iter().map(move |table| (dpid, table)));
+            let mut torn = tables.filter_map(|(dpid, table)| {
+                torn_rules(table.rules(), &|a, b| {
+                    let wanted = self.controller.rules(dpid);
+                    [a, b].iter().all(|it| wanted.iter().any(|w| is_entry(it, &w.rule)))
+                })
+            });
             self.torn = self.torn.take().or(torn.next().map(|rules| format!("at {now} ns {rules}")));
         }
     }
@@ -360,8 +367,14 @@ impl<'a> World<'a> {
     }
 }
 
-/// Two rules that overlap at one priority and send packets on in different ways.
-fn torn_rules(rules: &[Rule]) -> Option<String> {
+/// Whether the switch's rule is what the controller wants, not an older rule.
+fn is_entry(rule: &Rule, wanted: &maple_core::compile::Rule) -> bool {
+    (rule.priority, rule.cookie, &rule.matching, &rule.instructions)
+        == (wanted.priority, wanted.cookie, &wanted.matching, &wanted.instructions)
+}
+
+/// Two rules that overlap at one priority and send packets on in different ways, and are wanted both.
+fn torn_rules(rules: &[Rule], wanted: &dyn Fn(&Rule, &Rule) -> bool) -> Option<String> {
     let asks = |rule: &Rule| rule.instructions == [Instruction::ApplyActions(vec![Action::to_controller()])];
     let meet = |a: &Rule, b: &Rule| {
         let apart =
@@ -379,7 +392,10 @@ fn torn_rules(rules: &[Rule]) -> Option<String> {
     };
     let said: Vec<&Rule> = rules.iter().filter(|rule| !asks(rule)).collect();
     let pairs = said.iter().enumerate().flat_map(|(at, a)| said[at + 1..].iter().map(move |b| (a, b)));
-    pairs.into_iter().find(|(a, b)| meet(a, b) && !shielded(a, b)).map(|(a, b)| format!("{a:?}\nand {b:?}"))
+    pairs
+        .into_iter()
+        .find(|(a, b)| meet(a, b) && !shielded(a, b) && wanted(a, b))
+        .map(|(a, b)| format!("{a:?}\nand {b:?}"))
 }
 
 /// A change from outside, as the engine takes it.
