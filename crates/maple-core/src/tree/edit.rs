@@ -27,7 +27,7 @@ pub enum Augmented {
 pub(crate) struct Edit {
     /// The node and the branch under which this happened; `None` at the root.
     pub(crate) place: Option<(NodeId, Branch)>,
-    /// The nodes that are gone, each once. What [`Tree::node`] says of them is still true until the next edit, but for
+    /// The nodes that are gone, each before the one above it. What [`Tree::node`] says of them is still true until the next edit, but for
     /// their links to each other.
     pub(crate) removed: Vec<NodeId>,
     /// The new nodes: the first one stands at `place`, each other one is the only child of the one before, and the last
@@ -132,21 +132,23 @@ impl Tree {
 
     /// Discards a subtree's nodes, leaving its parent's link as it is, and returns its leaves, ascending.
     fn cut(&mut self, top: NodeId) -> Vec<LeafId> {
-        let (mut removed, mut open) = (Vec::new(), vec![top]);
+        let (mut removed, mut open, mut gone) = (Vec::new(), vec![top], Vec::new());
         while let Some(id) = open.pop() {
-            open.extend(self.node(id).branches().into_iter().rev().map(|(_, child)| child));
+            open.extend(self.node(id).branches().into_iter().map(|(_, child)| child));
             if let Node::Leaf(leaf) = *self.node(id) {
                 self.leaves.remove(&leaf);
                 removed.push(leaf);
             }
-            self.discard(id);
+            gone.push(id);
         }
+        gone.into_iter().rev().for_each(|id| self.discard(id));
         removed.sort_unstable();
         removed
     }
 
-    /// Gives up a node; its number is free from the next edit on.
+    /// Gives up a node, all below it being gone; its number is free from the next edit on.
     fn discard(&mut self, id: NodeId) {
+        self.leave_chain(id);
         self.order.remove(id);
         self.wide.remove(&id);
         self.edit.removed.push(id);
@@ -158,7 +160,9 @@ impl Tree {
             Some((_, Branch::Value(value))) => value,
             _ => 0,
         };
-        let slot = Slot { parent: place.map(|(above, _)| above), value: u64::try_from(value).unwrap_or(0), node };
+        let (parent, value) = (place.map(|(above, _)| above), u64::try_from(value).unwrap_or(0));
+        let is_test = matches!(node, Node::Test { .. });
+        let slot = Slot { parent, chain: None, value, node };
         let id = match self.free.pop() {
             Some(id) => {
                 self.slots[id.index()] = slot;
@@ -174,6 +178,9 @@ impl Tree {
             Some((above, branch)) => self.link(above, branch, id),
         }
         self.order.insert(id, At::of(place));
+        if is_test {
+            self.enter_chain(id);
+        }
         self.edit.added.push(id);
         id
     }
@@ -201,7 +208,7 @@ impl Tree {
         }
     }
 
-    fn child(&self, node: NodeId, branch: Branch) -> Option<NodeId> {
+    pub(super) fn child(&self, node: NodeId, branch: Branch) -> Option<NodeId> {
         match (self.node(node), branch) {
             (Node::Value(values), Branch::Value(value)) => values.get(value),
             (Node::Test { yes, .. }, Branch::Outcome(true)) => *yes,

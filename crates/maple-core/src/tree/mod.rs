@@ -17,7 +17,8 @@
 //!
 //! # Cost
 //!
-//! [`Tree::search`] and [`Tree::augment`] take one step a node on the way, a hash look-up in a `V` node of any size.
+//! [`Tree::augment`] takes one step a node on the way, a hash look-up in a `V` node of any size; [`Tree::search`] takes
+//! one step for all tests of a long chain (`index.rs`).
 //! [`Tree::remove`] and [`Tree::path`] take one step a node from the leaf up. A node takes 56 bytes, the condition of a
 //! test is shared with the traces that ask it, and a child of a large `V` node costs it about 20 bytes.
 //!
@@ -33,7 +34,9 @@ use rustc_hash::FxHashMap;
 
 use crate::trace::{Cond, Fields, Item};
 
+mod chain;
 mod edit;
+mod index;
 mod order;
 mod render;
 mod values;
@@ -41,6 +44,7 @@ mod values;
 #[cfg(test)]
 mod tests;
 
+use chain::{ChainId, Chains};
 use order::Order;
 
 pub use edit::Augmented;
@@ -61,6 +65,7 @@ pub struct Tree {
     /// The values of children of `V` nodes, where they don't fit into their slots.
     wide: FxHashMap<NodeId, u128>,
     order: Order,
+    chains: Chains,
     edit: Edit,
 }
 
@@ -72,6 +77,8 @@ pub(crate) struct NodeId(NonZeroU32);
 #[derive(Clone, Debug)]
 struct Slot {
     parent: Option<NodeId>,
+    /// Of a test: its chain, if that is long.
+    chain: Option<ChainId>,
     /// Under a `V` node: the value, or 0 if it takes more than 64 bits ([`Tree::wide`]).
     value: u64,
     node: Node,
@@ -116,7 +123,28 @@ impl Tree {
     }
 
     /// The leaf that the packet gets to, or `None` where the tree does not know (Algorithm 1).
+    ///
+    /// In long chains of tests it looks at more fields than the walk would, though at none of which the chain's tests
+    /// have not shown that the packet has it.
     pub fn search<P: Fields + ?Sized>(&self, packet: &P) -> Option<LeafId> {
+        let mut at = self.root?;
+        loop {
+            let slot = self.slot(at);
+            if let Some(chain) = slot.chain {
+                let (test, outcome) = self.chains.first(chain, packet)?;
+                at = self.child(test, Branch::Outcome(outcome))?;
+                continue;
+            }
+            at = match &slot.node {
+                Node::Leaf(leaf) => return Some(*leaf),
+                Node::Value(values) => values.get(packet.value(values.field)?)?,
+                Node::Test { cond, yes, no } => if cond.holds(packet) { *yes } else { *no }?,
+            }
+        }
+    }
+
+    /// What [`Tree::search`] does, test by test: its oracle.
+    pub fn walk<P: Fields + ?Sized>(&self, packet: &P) -> Option<LeafId> {
         let mut at = self.root?;
         loop {
             at = match self.node(at) {

@@ -57,6 +57,15 @@ fn items() -> impl Strategy<Value = Item> {
     ]
 }
 
+/// Tests that fail, and one that holds.
+fn chains() -> impl Strategy<Value = Vec<Item>> {
+    vec(conditions(), 1..24).prop_map(|conds| {
+        let last = conds.len() - 1;
+        let test = |(i, cond)| Item::Test { cond, outcome: i == last };
+        conds.into_iter().enumerate().map(test).collect()
+    })
+}
+
 /// An edit: a leaf out, or a trace in that begins as one in the tree does, up to some place.
 #[derive(Clone, Debug)]
 enum Step {
@@ -68,7 +77,9 @@ fn steps() -> impl Strategy<Value = Step> {
     use prop::sample::Index;
     prop_oneof![
         1 => any::<Index>().prop_map(Step::Remove),
-        3 => (any::<Index>(), any::<Index>(), vec(items(), 0..12))
+        2 => (any::<Index>(), any::<Index>(), vec(items(), 0..6))
+            .prop_map(|(like, turn, rest)| Step::Augment { like, turn, rest }),
+        2 => (any::<Index>(), any::<Index>(), chains())
             .prop_map(|(like, turn, rest)| Step::Augment { like, turn, rest }),
     ]
 }
@@ -140,6 +151,7 @@ impl Grown {
             let passes = |items: &Vec<Item>| items.iter().all(|item| item.holds(packet));
             let wanted = self.traces.iter().find(|(_, items)| passes(items)).map(|(leaf, _)| *leaf);
             assert_eq!(self.tree.search(packet), wanted, "{}", self.tree.render());
+            assert_eq!(self.tree.walk(packet), wanted);
         }
         assert_eq!(in_order(&self.tree), self.nodes.len());
     }

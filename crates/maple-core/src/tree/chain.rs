@@ -1,0 +1,105 @@
+//! Chains: tests of which each is the no-side of the one before, with an index once they are long.
+//!
+//! A chain only ever changes at its lower end. New nodes come in where nothing was: behind the last test, or in yes-sides,
+//! which are no part of the chain. And a test goes only when nothing is left below it, or with all that is below it.
+
+use std::num::NonZeroU32;
+
+use super::index::Index;
+use super::{Branch, Node, NodeId, Tree};
+use crate::trace::Fields;
+
+/// From how many tests on a chain has an index. Fewer are walked as fast.
+const LONG: usize = 8;
+
+/// With how many tests left it loses it again.
+const SHORT: usize = 4;
+
+/// Names a chain within its tree while it lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ChainId(NonZeroU32);
+
+/// The chains that have an index.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Chains {
+    chains: Vec<Chain>,
+    free: Vec<ChainId>,
+}
+
+/// A whole run of tests, from the one that is no other's no-side on.
+#[derive(Clone, Debug, Default)]
+struct Chain {
+    nodes: Vec<NodeId>,
+    index: Index,
+}
+
+impl ChainId {
+    fn index(self) -> usize {
+        self.0.get() as usize - 1
+    }
+}
+
+impl Chains {
+    /// The first test of the chain that the packet fits; or the last test, and `false`.
+    pub(super) fn first<P: Fields + ?Sized>(&self, chain: ChainId, packet: &P) -> Option<(NodeId, bool)> {
+        let Chain { nodes, index } = &self.chains[chain.index()];
+        match index.first(packet) {
+            Some(at) => Some((nodes[at], true)),
+            None => nodes.last().map(|last| (*last, false)),
+        }
+    }
+
+    fn create(&mut self) -> ChainId {
+        self.free.pop().unwrap_or_else(|| {
+            self.chains.push(Chain::default());
+            let number = u32::try_from(self.chains.len()).ok().and_then(NonZeroU32::new);
+            ChainId(number.expect("a tree has fewer chains than nodes"))
+        })
+    }
+
+    fn drop(&mut self, chain: ChainId) -> Vec<NodeId> {
+        self.free.push(chain);
+        std::mem::take(&mut self.chains[chain.index()]).nodes
+    }
+}
+
+impl Tree {
+    /// Takes note of a new test, which has no children yet.
+    pub(super) fn enter_chain(&mut self, test: NodeId) {
+        let Some((above, Branch::Outcome(false))) = self.parent(test) else { return };
+        if let Some(chain) = self.slot(above).chain {
+            return self.push_to_chain(chain, test);
+        }
+        let mut run = vec![test, above];
+        while let Some((above, Branch::Outcome(false))) = self.parent(run[run.len() - 1]) {
+            run.push(above);
+        }
+        if run.len() >= LONG {
+            let chain = self.chains.create();
+            run.into_iter().rev().for_each(|test| self.push_to_chain(chain, test));
+        }
+    }
+
+    fn push_to_chain(&mut self, chain: ChainId, test: NodeId) {
+        let Node::Test { cond, .. } = self.node(test) else { return };
+        let cond = cond.clone();
+        let Chain { nodes, index } = &mut self.chains.chains[chain.index()];
+        nodes.push(test);
+        index.push(cond);
+        self.slots[test.index()].chain = Some(chain);
+    }
+
+    /// Takes note that a node goes. What is below it is gone.
+    pub(super) fn leave_chain(&mut self, node: NodeId) {
+        let Some(chain) = self.slots[node.index()].chain.take() else { return };
+        let Chain { nodes, index } = &mut self.chains.chains[chain.index()];
+        debug_assert_eq!(nodes.last(), Some(&node), "a chain ends where its last test is");
+        nodes.pop();
+        index.pop();
+        if nodes.len() < SHORT {
+            for node in self.chains.drop(chain) {
+                self.slots[node.index()].chain = None;
+            }
+        }
+    }
+}
