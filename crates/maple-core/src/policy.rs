@@ -7,6 +7,8 @@ use std::sync::Arc;
 use crate::network::Mac;
 use crate::route::{Route, RouteError};
 use crate::run::Run;
+use crate::state::Name;
+use crate::trace::Source;
 
 pub use crate::run::{Net, PacketHandle};
 
@@ -58,16 +60,42 @@ pub enum PolicyError {
     /// f failed: the text with traceback, as its language prints it.
     #[error("{0}")]
     Exception(Arc<str>),
-    /// f returned something that is no route: what it was.
-    #[error("the policy returned {0}, which is no route")]
+    /// f returned something that is no route: what it was and where, and what it may return, in its language's words.
+    #[error("{0}")]
     WrongReturn(Arc<str>),
     /// f ran longer than it may.
     #[error("the policy ran longer than {0} ms")]
     TimeLimit(u64),
     /// f returned a route that can't be taken.
-    #[error(transparent)]
-    Route(#[from] RouteError),
+    #[error("{}{error}", line(.made_at.as_ref()))]
+    Route {
+        /// What is wrong with it.
+        error: RouteError,
+        /// The line that made it, where that is known.
+        made_at: Option<Source>,
+    },
+    /// f asked for a path by costs that no link has.
+    #[error("net.path(weight={name:?}): links have no costs of this name; {}", names(.known))]
+    NoSuchWeight {
+        /// The name.
+        name: Name,
+        /// The names that there are.
+        known: Vec<Name>,
+    },
     /// f asked where a host is, but hosts are not tracked.
     #[error("net.locate({0}) needs host tracking, which is off (track_hosts=False)")]
     HostsNotTracked(Mac),
+}
+
+/// The line that an error is about, as its beginning.
+fn line(at: Option<&Source>) -> String {
+    at.map(|at| format!("{at}: ")).unwrap_or_default()
+}
+
+/// The names that links have costs by, as the end of an error.
+fn names(known: &[Name]) -> String {
+    let known: Vec<String> = known.iter().map(|name| format!("{name:?}")).collect();
+    let known =
+        if known.is_empty() { "they have none of any name".into() } else { format!("known: {}", known.join(", ")) };
+    format!("{known} (weights() in the policy, `--weights FILE` and links of an emulated topology give costs names)")
 }

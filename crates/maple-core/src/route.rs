@@ -5,20 +5,25 @@
 //! of the run, so a link or port that goes takes the leaf with it.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::panic::Location as Caller;
 
 use maple_wire::{Dpid, Field, FieldSet, PortNo, Version};
 
 use crate::network::{Hop, Location, PortKind};
+use crate::run::caller;
 use crate::state::{Cell, CellValue, Txn};
+use crate::trace::Source;
 
 /// f's answer: drop, or a tree of hops from the ingress to one or more egress ports, with header rewrites, queue and
 /// meter. Build with [`Route::drop`], [`Route::flood`], [`Route::to`], [`Route::hops`], [`Route::union`] or the
 /// queries of [`crate::policy::Net`].
-#[derive(Clone, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Route {
     branches: Vec<Branch>,
     unreachable: bool,
     meter: Option<u32>,
+    /// The line of f that made it. Equal routes may come from different lines.
+    made_at: Option<Source>,
 }
 
 /// Places to send the packet to, all with the same treatment.
@@ -47,8 +52,8 @@ pub enum RouteError {
     NotAtIngress { ingress: Dpid },
     #[error("hop {0:?}: the switch is not reached from the ingress by the hops before it")]
     NotConnected(Hop),
-    #[error("hop {0:?}: there is no such port")]
-    NoSuchPort(Hop),
+    #[error("hop {hop:?}: there is no such port; {}", listed(.hop.switch, .ports))]
+    NoSuchPort { hop: Hop, ports: Vec<PortNo> },
     #[error(
         "hop {hop:?} is a link to switch {next}, but the route has no hop there; \
          a route ends at edge ports (use net.shortest_path, or give the whole list of hops)"
@@ -65,6 +70,26 @@ pub enum RouteError {
     #[error("routes with different rewrites or queues leave by the same switch {0}")]
     MixedTreatment(Dpid),
 }
+
+/// The ports of a switch, as the end of an error.
+fn listed(switch: Dpid, ports: &[PortNo]) -> String {
+    match ports {
+        [] => format!("there is no switch {switch}"),
+        _ => {
+            let ports: Vec<String> = ports.iter().map(ToString::to_string).collect();
+            format!("switch {switch} has the ports {}", ports.join(", "))
+        }
+    }
+}
+
+impl PartialEq for Route {
+    fn eq(&self, other: &Route) -> bool {
+        let all = |route: &Route| (route.unreachable, route.meter);
+        self.branches == other.branches && all(self) == all(other)
+    }
+}
+
+impl Eq for Route {}
 
 /// A checked route: what each switch does with the packet.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
@@ -113,8 +138,9 @@ impl Resolved {
 
 impl Route {
     /// Sends the packet nowhere.
+    #[track_caller]
     pub fn drop() -> Route {
-        Route::default()
+        Route::default().from_line(caller(Caller::caller()))
     }
 
     /// Sends the packet nowhere because there is no way; what path queries answer then. Falsy in Python.
@@ -123,24 +149,30 @@ impl Route {
     }
 
     /// Sends the packet out of every edge port of the network but the one it came in by, along the spanning tree.
+    #[track_caller]
     pub fn flood() -> Route {
-        Route::of(Branch { flood: true, ..Branch::default() })
+        Route::of(Branch { flood: true, ..Branch::default() }).from_line(caller(Caller::caller()))
     }
 
     /// Sends the packet out of these edge ports of the ingress switch.
+    #[track_caller]
     pub fn to(ports: impl IntoIterator<Item = PortNo>) -> Route {
-        Route::of(Branch { ports: ports.into_iter().collect(), ..Branch::default() })
+        let ports = ports.into_iter().collect();
+        Route::of(Branch { ports, ..Branch::default() }).from_line(caller(Caller::caller()))
     }
 
     /// Sends the packet along these hops, in any order: each link port leads to a switch that has a hop too.
+    #[track_caller]
     pub fn hops(hops: impl IntoIterator<Item = Hop>) -> Route {
-        Route::of(Branch { hops: hops.into_iter().collect(), ..Branch::default() })
+        let hops = hops.into_iter().collect();
+        Route::of(Branch { hops, ..Branch::default() }).from_line(caller(Caller::caller()))
     }
 
     /// Sends the packet along all of these routes, over each hop once: a multicast tree. It is unreachable only if
     /// all of them are. The first meter given counts.
+    #[track_caller]
     pub fn union(routes: impl IntoIterator<Item = Route>) -> Route {
-        let mut all = Route::default();
+        let mut all = Route::drop().from_line(caller(Caller::caller()));
         let (mut count, mut unreachable) = (0, 0);
         for route in routes {
             count += 1;
@@ -174,6 +206,18 @@ impl Route {
     pub fn meter(mut self, meter: u32) -> Route {
         self.meter = Some(meter);
         self
+    }
+
+    /// The same route, made at this line of f, for bindings that know their own source lines.
+    #[must_use]
+    pub fn from_line(mut self, made_at: Option<Source>) -> Route {
+        self.made_at = made_at;
+        self
+    }
+
+    /// The line of f that made it, where that is known.
+    pub fn made_at(&self) -> Option<&Source> {
+        self.made_at.as_ref()
     }
 
     /// Whether there was no way.
@@ -280,7 +324,10 @@ fn look(hop: Hop, from_flood: bool, txn: &mut Txn) -> Result<Behind, RouteError>
     if from_flood && txn.peek().peer(at).is_none() {
         return Ok(Behind::Hosts);
     }
-    let CellValue::Port(Some(info)) = txn.read(Cell::Port(at)) else { return Err(RouteError::NoSuchPort(hop)) };
+    let CellValue::Port(Some(info)) = txn.read(Cell::Port(at)) else {
+        let ports = txn.peek().ports_of(hop.switch).map(|(port, _)| port).collect();
+        return Err(RouteError::NoSuchPort { hop, ports });
+    };
     match info.kind {
         PortKind::New => Ok(Behind::Nothing),
         PortKind::Edge => Ok(Behind::Hosts),

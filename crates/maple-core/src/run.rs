@@ -15,7 +15,7 @@ use maple_wire::{Dpid, Field, Packet, PortNo};
 use crate::engine::Selection;
 use crate::network::{Hop, LinkName, Location, Mac};
 use crate::policy::PolicyError;
-use crate::route::{Resolved, Route, RouteError};
+use crate::route::{Resolved, Route};
 use crate::state::{Cell, CellValue, Name, Txn, Value, Write};
 use crate::trace::{Recorder, Source, Trace};
 
@@ -102,14 +102,15 @@ impl Run {
     }
 
     /// Checks f's answer against packet and network; what that looks at belongs to trace and dependencies.
-    pub(crate) fn resolve(&self, route: &Route) -> Result<Resolved, RouteError> {
+    pub(crate) fn resolve(&self, route: &Route) -> Result<Resolved, PolicyError> {
         let mut state = self.state();
         let RunState { frame, total_len, ingress, recorder, txn, .. } = &mut *state;
         let packet = Packet::with_wire_len(frame, ingress.port.0, *total_len);
         // Reads, not tests: a rule that rewrites a field must state the field's prerequisites in its match (1.3 §7.2.5), and
         // that they follow from failed tests is no statement.
         let mut ask = |field, value, mask| recorder.read(&packet, field, mask, None) == Some(value & mask);
-        route.resolve(ingress.switch, txn, &mut ask)
+        let resolved = route.resolve(ingress.switch, txn, &mut ask);
+        resolved.map_err(|error| PolicyError::Route { error, made_at: route.made_at().cloned() })
     }
 
     /// Ends the run. `None` if it was ended before.
@@ -126,7 +127,7 @@ impl Run {
 }
 
 /// The line of Rust code that called a handle.
-fn caller(at: &Caller<'_>) -> Option<Source> {
+pub(crate) fn caller(at: &Caller<'_>) -> Option<Source> {
     Some(Source { file: at.file().into(), line: at.line() })
 }
 
@@ -177,6 +178,11 @@ impl PacketHandle {
     #[track_caller]
     pub fn in_port(&self) -> PortNo {
         PortNo(self.get(Field::InPort).unwrap_or_default() as u32)
+    }
+
+    /// The line that f asked its latest recorded question from, where that is known.
+    pub fn last_source(&self) -> Option<Source> {
+        self.0.state().recorder.last_source()
     }
 
     /// The field's value under a mask, for bindings that know their own source lines.
@@ -278,17 +284,50 @@ impl Net {
     }
 
     /// The path with the fewest hops from `a`'s switch out of `b`, or an unreachable route.
+    #[track_caller]
     pub fn shortest_path(&self, a: Location, b: Location) -> Route {
-        self.route(a, b, None)
+        let at = caller(Caller::caller());
+        let route = self.route(Cell::Path { from: a.switch, to: b.switch, weight: None }, b);
+        route.unwrap_or_else(Route::unreachable).from_line(at)
     }
 
     /// The path of least cost from `a`'s switch out of `b`, or an unreachable route. `weight` names the link attribute
-    /// that says what a link costs (1 where it says nothing).
+    /// that says what a link costs (1 where it says nothing). Without costs of that name this makes the run fail.
+    #[track_caller]
     pub fn path(&self, a: Location, b: Location, weight: &str) -> Route {
-        self.route(a, b, Some(weight.into()))
+        let at = caller(Caller::caller());
+        self.try_path(a, b, weight)
+            .unwrap_or_else(|error| {
+                let error = match &at {
+                    Some(line) => PolicyError::Exception(format!("{line}: {error}").into()),
+                    None => error,
+                };
+                self.0.state().error.get_or_insert(error);
+                Route::unreachable()
+            })
+            .from_line(at)
+    }
+
+    /// The same as [`Net::path`], for callers that have an answer to a name that is not there.
+    ///
+    /// # Errors
+    /// [`PolicyError::NoSuchWeight`] if links have no costs by that name. That is a dependency like any answer, and the
+    /// run may go on.
+    pub fn try_path(&self, a: Location, b: Location, weight: &str) -> Result<Route, PolicyError> {
+        let cell = Cell::Path { from: a.switch, to: b.switch, weight: Some(weight.into()) };
+        self.route(cell, b).ok_or_else(|| PolicyError::NoSuchWeight { name: weight.into(), known: self.weights() })
+    }
+
+    /// The names that links have costs by, in order.
+    pub fn weights(&self) -> Vec<Name> {
+        match self.read(Cell::Weights) {
+            CellValue::Names(names) => names,
+            _ => Vec::new(),
+        }
     }
 
     /// The network's spanning tree and all edge ports.
+    #[track_caller]
     pub fn flood(&self) -> Route {
         Route::flood()
     }
@@ -374,10 +413,12 @@ impl Net {
         }
     }
 
-    fn route(&self, a: Location, b: Location, weight: Option<Name>) -> Route {
-        match self.read(Cell::Path { from: a.switch, to: b.switch, weight }) {
-            CellValue::Hops(Some(hops)) => Route::hops(hops.iter().copied().chain([Hop::new(b.switch, b.port)])),
-            _ => Route::unreachable(),
+    /// What a path query answers, `b` being where the route ends; `None` where links have no costs by its name.
+    fn route(&self, path: Cell, b: Location) -> Option<Route> {
+        match self.read(path) {
+            CellValue::Hops(Some(hops)) => Some(Route::hops(hops.iter().copied().chain([Hop::new(b.switch, b.port)]))),
+            CellValue::NoSuchWeight => None,
+            _ => Some(Route::unreachable()),
         }
     }
 

@@ -5,9 +5,10 @@
 //! kind, and if that run writes nothing its trace is cached.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use super::leaf::{Arrived, Leaf, LeafState, Watched, source_lines};
-use super::{Engine, Selection};
+use super::{Engine, MAX_REPORTED, Selection};
 use crate::network::{Mac, PortKind};
 use crate::policy::PolicyError;
 use crate::report::Report;
@@ -240,8 +241,13 @@ impl Engine {
     fn policy_failed(&mut self, error: &PolicyError, arrived: &Arrived) {
         self.stats.policy_errors += 1;
         let text = error.to_string();
-        let report = Report::PolicyFailed { error: text.as_str().into(), at: arrived.at };
-        self.report_once(report, &text);
+        if let Some(count) = self.failures.get_mut(text.as_str()) {
+            *count += 1;
+        } else if self.failures.len() < MAX_REPORTED {
+            let error: Arc<str> = text.into();
+            self.failures.insert(error.clone(), 1);
+            self.report(Report::PolicyFailed { error, at: arrived.at });
+        }
     }
 
     /// Withdraws what a selection says of this shard's leaves.
@@ -257,14 +263,16 @@ impl Engine {
 
 /// f's answer, checked.
 fn outcome(run: &Run, answer: Result<Route, PolicyError>) -> Outcome {
-    let resolved = answer.and_then(|route| run.resolve(&route).map_err(PolicyError::from));
+    let resolved = answer.map(|route| run.resolve(&route));
     let Some(finished) = run.finish() else {
         return Outcome::Failed(PolicyError::Exception("the policy ended its own run".into()));
     };
     match (resolved, &finished.error) {
+        // What f says of its failure knows more of the place than what was noted for it.
+        (Err(error), _) => Outcome::Failed(error),
         (_, Some(error)) => Outcome::Failed(error.clone()),
-        (Err(error), None) => Outcome::Failed(error),
-        (Ok(route), None) => Outcome::Answer(route, Box::new(finished)),
+        (Ok(Err(error)), None) => Outcome::Failed(error),
+        (Ok(Ok(route)), None) => Outcome::Answer(route, Box::new(finished)),
     }
 }
 

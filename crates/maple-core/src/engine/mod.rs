@@ -79,6 +79,8 @@ pub struct Engine {
     /// Hosts at our ports that were asked whether they are there, and for whom.
     asked: BTreeMap<Mac, (Location, ShardId)>,
     reported: BTreeSet<String>,
+    /// How often f failed, by error, as far as errors were reported.
+    failures: BTreeMap<Arc<str>, u64>,
 
     // What a batch leaves for its end.
     /// Letters of this shard to itself.
@@ -111,6 +113,7 @@ impl Engine {
             moves: BTreeMap::new(),
             asked: BTreeMap::new(),
             reported: BTreeSet::new(),
+            failures: BTreeMap::new(),
             inbox: VecDeque::new(),
             misses: Vec::new(),
             dirty: BTreeSet::new(),

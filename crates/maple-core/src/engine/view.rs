@@ -1,5 +1,7 @@
 //! Views for people: what is in the switches and why.
 
+use std::sync::Arc;
+
 use maple_wire::{Dpid, Field};
 
 use super::leaf::{are_disjoint, leaf_of, source_lines};
@@ -25,6 +27,11 @@ impl Engine {
             .collect();
         rules.sort_by_key(|r| (r.table_id, std::cmp::Reverse(r.rule.priority)));
         rules
+    }
+
+    /// The errors of f that were reported, each with the number of packets that were dropped because of it.
+    pub fn failures(&self) -> Vec<(Arc<str>, u64)> {
+        self.failures.iter().map(|(error, count)| (error.clone(), *count)).collect()
     }
 
     /// The trace tree of a switch as text; empty for one that this shard does not serve.

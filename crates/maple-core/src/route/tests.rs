@@ -5,9 +5,10 @@ use std::sync::Arc;
 use maple_wire::packet::build::Frame;
 use maple_wire::{Dpid, Field, PortNo, Version};
 
-use super::{Resolved, Route, RouteError};
+use super::{Resolved, Route};
 use crate::engine::ShardId;
 use crate::network::{Hop, Location, PortInfo, PortKind};
+use crate::policy::PolicyError;
 use crate::run::Run;
 use crate::state::{Snapshot, Store, SwitchInfo, Txn, Write};
 
@@ -47,11 +48,11 @@ fn store() -> Arc<Store> {
 }
 
 /// A route of a UDP packet that entered at switch 1.
-fn resolve(route: &Route) -> Result<Resolved, RouteError> {
+fn resolve(route: &Route) -> Result<Resolved, PolicyError> {
     resolve_on(network(), route)
 }
 
-fn resolve_on(network: Arc<Snapshot>, route: &Route) -> Result<Resolved, RouteError> {
+fn resolve_on(network: Arc<Snapshot>, route: &Route) -> Result<Resolved, PolicyError> {
     let frame = Frame::ethernet([0, 0, 0, 0, 0, 2], [0, 0, 0, 0, 0, 1]).ipv4([10, 0, 0, 1], [10, 0, 0, 2]).udp(1, 2);
     let frame = frame.payload(&[]);
     let run = Run::new(frame.clone().into(), frame.len(), at(1, 3), Txn::new(network), true);

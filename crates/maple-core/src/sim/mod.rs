@@ -17,7 +17,7 @@ use crate::engine::{Effect, Engine, Event, InstalledFlow, Options, PROBE_MAC, Sh
 use crate::network::{Location, Mac};
 use crate::policy::Policy;
 use crate::report::Report;
-use crate::state::{Snapshot, Store};
+use crate::state::{Snapshot, Store, Write};
 
 mod switch;
 
@@ -126,6 +126,7 @@ impl Sim {
     /// A controller of so many shards, without any switch.
     pub fn new(policy: Arc<dyn Policy>, shards: u8, options: &Options, seed: u64) -> Sim {
         let store = Store::new();
+        store.update(|_| vec![Write::Weight("cost".into())]);
         let engine = |shard| Engine::new(ShardId(shard), store.clone(), policy.clone(), options.clone());
         let engines = (0..shards.max(1)).map(engine).collect();
         Sim {

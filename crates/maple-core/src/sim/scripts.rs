@@ -7,7 +7,7 @@ use maple_wire::packet::build::Frame;
 use maple_wire::{Dpid, Field, PortNo, Version};
 
 use super::{Delivery, Sim};
-use crate::engine::{Event, Options, Selection, Stats, TagBlock};
+use crate::engine::{Engine, Event, Options, Selection, Stats, TagBlock};
 use crate::network::{Location, Mac};
 use crate::policy::{Net, PacketHandle, Policy, PolicyError};
 use crate::report::Report;
@@ -240,6 +240,32 @@ fn a_policy_that_fails_drops_the_packet_and_is_reported_once() {
     assert_eq!(errors.len(), 2, "{errors:?}");
     assert!(errors[0].contains("no web") && errors[1].contains("can't set tcp_dst"), "{errors:?}");
     assert_eq!(stats(&sim).policy_errors, 6);
+}
+
+#[test]
+fn a_route_that_cannot_be_and_a_name_that_is_not_there_are_told_with_their_lines_and_counted() {
+    let policy = |pkt: &PacketHandle, net: &Net| match pkt.get(Field::UdpDst) {
+        Some(80) => Route::to([PortNo(77)]),
+        Some(81) => net.path(at(1, 3), at(2, 3), "secrue"),
+        Some(82) => net.try_path(at(1, 3), at(2, 3), "secrue").unwrap_or_else(|_| Route::drop()),
+        _ => Route::flood(),
+    };
+    let mut sim = ring(Arc::new(policy), 2, 1, Version::Of13);
+    for port in [80, 81, 82, 81] {
+        assert_eq!(send(&mut sim, at(1, 3), udp(A, B, port)), []);
+    }
+    let failures: Vec<(String, u64)> =
+        sim.engines.iter().flat_map(Engine::failures).map(|(error, count)| (error.to_string(), count)).collect();
+    let [(port, 1), (name, 2)] = &failures[..] else { panic!("{failures:?}") };
+    assert!(port.contains("sim/scripts.rs:"), "{port}");
+    assert!(
+        port.contains("hop 0000000000000001:77: there is no such port; switch 0000000000000001 has the ports 1, 2")
+    );
+    assert!(name.contains("sim/scripts.rs:"), "{name}");
+    assert!(
+        name.contains("net.path(weight=\"secrue\"): links have no costs of this name; known: \"cost\" ("),
+        "{name}"
+    );
 }
 
 #[test]

@@ -45,6 +45,8 @@ pub enum Cell {
         /// Name of the attribute; each link costs 1 where it says nothing, or where there is no name.
         weight: Option<Name>,
     },
+    /// The names that links have costs by.
+    Weights,
     /// The hops of a flood that starts at this switch: the network's spanning tree, and all edge ports on it.
     Flood(Dpid),
 }
@@ -76,6 +78,10 @@ pub enum CellValue {
     Port(Option<PortInfo>),
     /// Of [`Cell::Path`] (`None`: there is none) and [`Cell::Flood`].
     Hops(Option<Arc<[Hop]>>),
+    /// Of [`Cell::Path`], where links have no costs by that name.
+    NoSuchWeight,
+    /// Of [`Cell::Weights`].
+    Names(Vec<Name>),
 }
 
 impl Cell {
@@ -100,6 +106,8 @@ impl Cell {
                 state.ports_of(*dpid).filter(|(_, p)| p.up && p.kind == PortKind::Edge).map(|(n, _)| n).collect(),
             ),
             Cell::Port(at) => CellValue::Port(state.port(*at)),
+            Cell::Path { weight: Some(name), .. } if !state.has_weight(name) => CellValue::NoSuchWeight,
+            Cell::Weights => CellValue::Names(state.weights().cloned().collect()),
             Cell::Path { from, to, weight } => {
                 CellValue::Hops(graph::path(state, *from, *to, weight.as_ref()).map(Arc::from))
             }

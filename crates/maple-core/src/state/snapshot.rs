@@ -51,7 +51,9 @@ pub enum Write {
         /// The value; `None` deletes.
         value: Option<Value>,
     },
-    /// Sets what a link costs by an attribute.
+    /// Says that links have costs by this name: 1, where nothing else is said. A name stays once it is there.
+    Weight(Name),
+    /// Sets what a link costs by an attribute, whose name is there from then on.
     Cost {
         /// The attribute.
         name: Name,
@@ -104,6 +106,16 @@ impl Snapshot {
         let Some(costs) = self.costs.get(name) else { return 1 };
         let by_port = costs.get(&LinkName::Port(from));
         *by_port.or_else(|| costs.get(&LinkName::Switches(from.switch, to))).unwrap_or(&1)
+    }
+
+    /// Whether links have costs by this name.
+    pub fn has_weight(&self, name: &str) -> bool {
+        self.costs.contains_key(name)
+    }
+
+    /// The names that links have costs by, in order.
+    pub fn weights(&self) -> impl Iterator<Item = &Name> + '_ {
+        self.costs.keys()
     }
 
     /// The shard that serves a switch.
@@ -172,7 +184,8 @@ impl Snapshot {
         match write {
             Write::Table { table, key, value } => put_nested(&mut self.tables, table, key, value.clone()),
             Write::Var { name, value } => put(&mut self.vars, name, value.clone()),
-            Write::Cost { name, link, cost } => put_nested(&mut self.costs, name, link, *cost),
+            Write::Weight(name) => drop(self.costs.entry(name.clone()).or_default()),
+            Write::Cost { name, link, cost } => put(self.costs.entry(name.clone()).or_default(), link, *cost),
             Write::Switch { dpid, info } => put(&mut self.switches, dpid, *info),
             Write::Port { at, info } => put(&mut self.ports, at, *info),
             Write::Host { mac, info } => self.apply_host(*mac, info.clone()),

@@ -208,7 +208,7 @@ impl Readers {
                     Cell::TableLen(table.clone()),
                 ]),
                 Write::Var { name, .. } => suspects.extend([Cell::Var(name.clone())]),
-                Write::Host { .. } | Write::Cost { .. } | Write::Switch { .. } | Write::Port { .. } => network = true,
+                _ => network = true,
             }
         }
         if network {
@@ -237,7 +237,11 @@ fn concerns(write: &Write, cell: &Cell) -> bool {
             Cell::HostByIp(_) | Cell::Hosts => true,
             _ => false,
         },
-        Write::Cost { name, .. } => matches!(cell, Cell::Path { weight: Some(weight), .. } if weight == name),
+        Write::Cost { name, .. } | Write::Weight(name) => match cell {
+            Cell::Path { weight, .. } => weight.as_ref() == Some(name),
+            Cell::Weights => true,
+            _ => false,
+        },
         Write::Switch { .. } => {
             matches!(cell, Cell::Switches | Cell::Links | Cell::Path { .. } | Cell::Flood(_) | Cell::Port(_))
         }

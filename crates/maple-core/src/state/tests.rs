@@ -146,6 +146,7 @@ fn a_link_that_fails_withdraws_only_paths_that_change() {
 #[test]
 fn a_cost_withdraws_only_the_weighted_paths_that_change() {
     let store = triangle();
+    store.update(|_| vec![Write::Weight("cost".into()), Write::Weight("delay".into())]);
     subscribe(&store, 1, &[path(1, 2, None)]);
     subscribe(&store, 2, &[path(1, 2, Some("cost"))]);
     subscribe(&store, 3, &[path(1, 2, Some("delay"))]);
@@ -154,6 +155,22 @@ fn a_cost_withdraws_only_the_weighted_paths_that_change() {
     assert_eq!(withdrawn(&store, vec![cost(3)]), [2]);
     let CellValue::Hops(Some(hops)) = store.begin().read(path(1, 2, Some("cost"))) else { panic!("no path") };
     assert_eq!(format!("{hops:?}"), "[0000000000000001:2, 0000000000000003:1]");
+}
+
+#[test]
+fn a_path_by_costs_of_an_unknown_name_is_an_answer_of_its_own_until_the_name_is_there() {
+    let store = triangle();
+    subscribe(&store, 1, &[path(1, 2, Some("cost"))]);
+    subscribe(&store, 2, &[Cell::Weights]);
+    assert_eq!(store.begin().read(path(1, 2, Some("cost"))), CellValue::NoSuchWeight);
+    assert_eq!(withdrawn(&store, vec![Write::Weight("delay".into())]), [2]);
+    assert_eq!(withdrawn(&store, vec![Write::Weight("cost".into())]), [1]);
+    assert_eq!(store.begin().read(path(1, 2, Some("cost"))), store.begin().read(path(1, 2, None)));
+    assert_eq!(store.begin().read(Cell::Weights), CellValue::Names(vec!["cost".into(), "delay".into()]));
+    // A name stays, whatever becomes of the costs.
+    let cost = |cost| Write::Cost { name: "cost".into(), link: LinkName::Port(at(1, 1)), cost };
+    store.update(|_| vec![cost(Some(7)), cost(None)]);
+    assert!(store.snapshot().has_weight("cost"));
 }
 
 #[test]

@@ -51,6 +51,11 @@ impl Recorder {
         Recorder::default()
     }
 
+    /// Where the latest item comes from, if there is one and that is known.
+    pub fn last_source(&self) -> Option<Source> {
+        self.trace.sources.last().cloned().flatten()
+    }
+
     /// The value of `field` under `mask`, or `None` where the packet has no such field.
     ///
     /// With a mask of 0 the answer is `Some(0)` if the field is there; its presence is proved by reads.
