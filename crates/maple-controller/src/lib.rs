@@ -31,7 +31,7 @@ pub mod notice;
 mod controller;
 mod random;
 
-pub use control::Handle;
+pub use control::{Handle, Trouble};
 pub use controller::{Controller, ControllerOptions, StartError};
 pub use counters::Counters;
 pub use notice::Notice;

@@ -115,7 +115,7 @@ impl std::fmt::Display for Notice {
 #[derive(Clone, Debug)]
 pub(crate) struct Notices {
     sender: Sender<Notice>,
-    recent: Arc<Mutex<VecDeque<String>>>,
+    recent: Arc<Mutex<VecDeque<Notice>>>,
 }
 
 impl Notices {
@@ -133,7 +133,7 @@ impl Notices {
             if recent.len() == RECENT {
                 recent.pop_front();
             }
-            recent.push_back(notice.to_string());
+            recent.push_back(notice.clone());
         } else {
             tracing::info!("{notice}");
         }
@@ -142,7 +142,7 @@ impl Notices {
     }
 
     /// What went wrong lately, oldest first.
-    pub fn recent(&self) -> Vec<String> {
+    pub fn recent(&self) -> Vec<Notice> {
         self.recent.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
     }
 }

@@ -9,7 +9,7 @@ use maple_wire::{Dpid, PortNo, Version};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::{Handle, Stats, SwitchStatus};
+use super::{Handle, Stats, SwitchStatus, Trouble};
 
 /// What other programs may ask: one JSON object a line, `{"show": "rules", "switch": "1"}`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -70,7 +70,7 @@ fn answer_to(handle: &Handle, request: &Request) -> Result<Value, String> {
         Request::Show(Show::Links) => handle.links().iter().map(|(a, b)| json!([location(*a), location(*b)])).collect(),
         Request::Show(Show::Hosts) => handle.hosts().iter().map(|(mac, info)| host(*mac, info)).collect(),
         Request::Show(Show::Stats) => stats(&handle.stats()),
-        Request::Show(Show::Errors) => json!(handle.errors()),
+        Request::Show(Show::Errors) => handle.errors().iter().map(trouble).collect(),
         Request::Invalidate(what) => json!(handle.invalidate(selection(what)?)),
     })
 }
@@ -175,6 +175,13 @@ fn stats(stats: &Stats) -> Value {
         "controller": counters,
         "engine": engine,
     })
+}
+
+fn trouble(trouble: &Trouble) -> Value {
+    match trouble.packets {
+        Some(packets) => json!({ "text": trouble.text, "packets": packets }),
+        None => json!({ "text": trouble.text }),
+    }
 }
 
 fn location(at: Location) -> Value {

@@ -6,6 +6,7 @@
 mod json;
 pub mod socket;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -13,6 +14,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, Sender, bounded};
 use maple_core::engine::{self, Event, Selection, ShardId, TableRule};
 use maple_core::network::{HostInfo, Location, Mac};
+use maple_core::report::Report;
 use maple_core::state::{Commit, Snapshot, Store, Write};
 use maple_wire::{Dpid, PortNo, Version};
 
@@ -94,6 +96,15 @@ pub struct SwitchPort {
     pub up: bool,
 }
 
+/// Something that went wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trouble {
+    /// What, in words.
+    pub text: String,
+    /// How many packets were dropped because of it so far, if it is an error of the policy.
+    pub packets: Option<u64>,
+}
+
 impl Handle {
     pub(crate) fn new(shared: Shared) -> Handle {
         Handle { shared: Arc::new(shared) }
@@ -155,9 +166,33 @@ impl Handle {
         &self.shared.receiver
     }
 
-    /// What went wrong lately, oldest first.
-    pub fn errors(&self) -> Vec<String> {
-        self.shared.notices.recent()
+    /// What went wrong lately, oldest first. Errors of the policy are there once each.
+    pub fn errors(&self) -> Vec<Trouble> {
+        let failures = self.policy_errors();
+        let mut told = BTreeSet::new();
+        let trouble = |notice: Notice| {
+            let failed = match &notice {
+                Notice::Engine(Report::PolicyFailed { error, .. }) => Some(error.clone()),
+                _ => None,
+            };
+            if let Some(error) = &failed
+                && !told.insert(error.clone())
+            {
+                return None;
+            }
+            let packets = failed.map(|error| failures.get(&error).copied().unwrap_or(1));
+            Some(Trouble { text: notice.to_string(), packets })
+        };
+        self.shared.notices.recent().into_iter().filter_map(trouble).collect()
+    }
+
+    /// The policy's errors that were reported, each with the number of packets dropped because of it.
+    pub fn policy_errors(&self) -> BTreeMap<Arc<str>, u64> {
+        let mut sum = BTreeMap::new();
+        for (error, count) in self.ask_all(Question::Failures).into_iter().flatten() {
+            *sum.entry(error).or_default() += count;
+        }
+        sum
     }
 
     /// Withdraws the leaves that this selects, on all shards. `false` if the controller has stopped.

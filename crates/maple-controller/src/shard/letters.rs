@@ -71,6 +71,7 @@ impl Shard {
         match question {
             Question::Rules(dpid, to) => to.send(self.engine.rules(dpid)).is_ok(),
             Question::Stats(to) => to.send(ShardStats { counters: self.counters, engine: self.engine.stats() }).is_ok(),
+            Question::Failures(to) => to.send(self.engine.failures()).is_ok(),
             Question::Switches(to) => to.send(self.connections.iter().filter_map(status).collect()).is_ok(),
         };
     }

@@ -63,6 +63,8 @@ pub(crate) enum Question {
     Rules(Dpid, Sender<Vec<TableRule>>),
     /// All counts.
     Stats(Sender<ShardStats>),
+    /// The policy's errors, each with the number of packets dropped because of it.
+    Failures(Sender<Vec<(Arc<str>, u64)>>),
     /// The switches.
     Switches(Sender<Vec<SwitchStatus>>),
 }

@@ -13,11 +13,14 @@ use maple_controller::discovery::{Discovery, Found, Handled, Key, Tell, Timing, 
 use maple_controller::session::{Output, Session, apply_port_status};
 use maple_core::engine::{Effect, Engine, Event, Mail, Options, ShardId, Stats, TableRule, Time};
 use maple_core::network::{Location, PortKind};
+use maple_core::state::Write;
 use maple_core::{Policy, Report, Store};
 use maple_emulator::network::ControlEvent;
 use maple_emulator::{Network, Random};
 use maple_wire::msg::{NO_BUFFER, PacketOut};
 use maple_wire::{Action, Dpid, Header, Message, Port, PortNo};
+
+use crate::program::WEIGHT;
 
 /// How many turns may follow each other without time passing.
 const MAX_TURNS: usize = 10_000;
@@ -99,6 +102,7 @@ impl Controller {
     /// A controller without switches.
     pub fn new(shards: u8, policy: Arc<dyn Policy>, options: Options, pace: Pace, seed: u64) -> Controller {
         let store = Store::new();
+        store.update(|_| vec![Write::Weight(WEIGHT.into())]);
         let shard = |id| Shard {
             engine: Engine::new(ShardId(id), store.clone(), policy.clone(), options.clone()),
             discovery: Discovery::new(Key(*b"whole networks!!"), Timing::default(), u64::from(id)),
