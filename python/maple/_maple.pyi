@@ -427,7 +427,10 @@ class Net:
         """The way with the fewest hops. False where there is none, also where a place is ``None``."""
 
     def path(self, src: _Place | None, dst: _Place | None, weight: str) -> Route:
-        """The way of least cost by these weights (see :func:`weights`). False where there is none."""
+        """The way of least cost by these weights (see :func:`weights`). False where there is none.
+
+        A ``LookupError`` where links have no costs by that name.
+        """
 
     def invalidate(
         self,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -125,10 +126,21 @@ def test_policies_are_named_and_options_checked() -> None:
         done = maple(*arguments)
         assert done.returncode == 1
         assert message in done.stderr
-    for wrong in [["run", "builtin:flood", "--traffic", "soon"], ["fly"], ["run", "builtin:flood", "--of", "1.4"]]:
+    for wrong in [
+        ["run", "builtin:flood", "--traffic", "soon"],
+        ["fly"],
+        ["run", "builtin:flood", "--of", "1.4"],
+        ["run", "builtin:flood", "--of", "1.0"],
+        ["run", "builtin:flood", "--emulate", "ring:4", "--path-tags", "5-7"],
+    ]:
         assert maple(*wrong).returncode == 2
     assert maple("--version").stdout.startswith("maple ")
 
+
+ROUTES = (
+    "routes are drop(), flood(), to(port), hops([…]), multicast([…]), "
+    "net.shortest_path(src, dst) and net.path(src, dst, weight=…)"
+)
 
 FAULTY = """
     from maple import policy, flood
@@ -152,11 +164,38 @@ def test_a_failing_policy_is_told_of_once_and_stops_nothing(tmp_path: Path) -> N
     path.write_text(textwrap.dedent(FAULTY))
     done = maple("run", str(path), "--emulate", "linear:3", "--traffic", "3s", "--policy-time-limit", "50ms")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.count("ValueError: no ssh from port") == 1
-    assert done.stdout.count("maple.PolicyTimeout: the policy ran longer than 50 ms") == 1
-    assert done.stdout.count("the policy returned 5 (int), which is no route") == 1
-    assert f'File "{path}", line 7, in faulty' in done.stdout
-    assert "dropped because f failed" in done.stdout
+    told, _, summary = done.stdout.partition("\nsummary\n")
+    assert told.count("ValueError: no ssh from port") == 1
+    assert told.count("maple.PolicyTimeout: the policy ran longer than 50 ms") == 1
+    wrong = f'File "{path}", line 4, in faulty: the policy returned 5 (int) behind line 11, which is no route'
+    assert told.count(wrong) == 1
+    assert f'File "{path}", line 7, in faulty' in told
+    counted = re.findall(r"^ +(\d+) x (.*)", summary, re.MULTILINE)
+    assert sorted(re.sub(r"from port \d+|line (9|10)", "", what) for _, what in counted) == [
+        f'File "{path}", , in faulty: maple.PolicyTimeout: the policy ran longer than 50 ms',
+        f"{wrong}; {ROUTES}",
+        f'File "{path}", line 7, in faulty: ValueError: no ssh ',
+    ]
+    (total,) = re.findall(r"dropped because f failed +(\d+)", summary)
+    assert sum(int(count) for count, _ in counted) == int(total)
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        ('net.path((1, 1), (2, 1), weight="secrue")', 'net.path(weight="secrue"): links have no costs of this name; '),
+        ("to(77)", ":5: hop 0000000000000001:77: there is no such port; switch 0000000000000001 has the ports "),
+    ],
+)
+def test_a_policy_that_fails_on_every_packet_is_a_failure(tmp_path: Path, answer: str, message: str) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(f"from maple import *\n@policy\ndef mine(pkt, net):\n    pkt.switch\n    return {answer}\n")
+    done = maple("run", str(path), "--emulate", "linear:2", "--traffic", "1s")
+    assert done.returncode == 1, done.stdout
+    assert done.stderr == "maple: the policy failed on every packet\n"
+    assert message in done.stdout
+    assert f"{path}" in done.stdout
+    assert "delivered as f says" in done.stdout
 
 
 WATCHED = """

@@ -32,6 +32,32 @@ def test_weights_choose_between_paths(bench: Bench) -> None:
     )
 
 
+def test_a_weight_that_nobody_gave_is_an_error_that_lists_those_there_are(bench: Bench) -> None:
+    def by(weight: str) -> Any:
+        return lambda pkt, net: net.path((1, 1), (2, 1), weight=weight)
+
+    nobody = bench.decide(by("secrue"), PATH)
+    assert nobody.route is None and nobody.error is not None
+    assert 'LookupError: net.path(weight="secrue"): links have no costs of this name; they have none' in nobody.error
+    weights("secure", {(1, 2): 10})
+    weights("cheap", {})
+    misspelt = bench.decide(by("secrue"), PATH)
+    assert misspelt.error is not None and 'known: "cheap", "secure" (' in misspelt.error
+    assert 'test_routes.py", line' in misspelt.error
+    shortest = bench.decide(lambda pkt, net: net.shortest_path((1, 1), (2, 1)), PATH)
+    assert bench.decide(by("cheap"), PATH).route == shortest.route
+
+    def careful(pkt: Any, net: Any) -> Any:
+        try:
+            return net.path((1, 1), (2, 1), weight="fast")
+        except LookupError:
+            return drop()
+
+    decision = bench.decide(careful, PATH)
+    assert decision.error is None and decision.route == drop()
+    assert "Weights" in decision.reads
+
+
 def test_there_may_be_no_way(bench: Bench) -> None:
     bench.switch(9, [1])
     for places in [((1, 1), (9, 1)), (None, (1, 1)), ((1, 1), None)]:

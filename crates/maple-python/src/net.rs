@@ -4,7 +4,7 @@ use maple_core::engine::Selection;
 use maple_core::network::{Location, Mac as CoreMac};
 use maple_core::route::Route;
 use maple_wire::{Constraint, Dpid, PortNo};
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyLookupError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -27,12 +27,13 @@ impl PyNet {
     }
 
     fn path_between(&self, src: &Bound<'_, PyAny>, dst: &Bound<'_, PyAny>, weight: Option<&str>) -> PyResult<PyRoute> {
+        let py = src.py();
         let (Some(src), Some(dst)) = (place(src)?, place(dst)?) else { return Ok(PyRoute(Route::unreachable())) };
         let route = current::with_net(self.ticket, |net| match weight {
-            Some(weight) => net.path(src, dst, weight),
-            None => net.shortest_path(src, dst),
+            Some(weight) => net.try_path(src, dst, weight),
+            None => Ok(net.shortest_path(src, dst)),
         })?;
-        Ok(PyRoute(route))
+        Ok(PyRoute::here(py, route.map_err(|error| PyLookupError::new_err(error.to_string()))?))
     }
 }
 

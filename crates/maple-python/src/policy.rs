@@ -43,7 +43,7 @@ impl PythonPolicy {
         match self.call(py, pkt, net) {
             Ok(answer) => match answer.cast::<PyRoute>() {
                 Ok(route) => Ok(route.get().0.clone()),
-                Err(_) => Err(PolicyError::WrongReturn(described(&answer).into())),
+                Err(_) => Err(PolicyError::WrongReturn(self.wrong_return(&answer, pkt).into())),
             },
             Err(error) => Err(PolicyError::Exception(self.told(py, &error))),
         }
@@ -57,6 +57,22 @@ impl PythonPolicy {
         let answer = self.function.bind(py).call1(arguments);
         drop(watched);
         answer
+    }
+
+    /// What was returned instead of a route, and where: in the function, behind the last line that looked at the packet.
+    fn wrong_return(&self, answer: &Bound<'_, PyAny>, pkt: &PacketHandle) -> String {
+        let place = || -> PyResult<String> {
+            let code = self.function.bind(answer.py()).getattr("__code__")?;
+            let (file, line) = (code.getattr("co_filename")?, code.getattr("co_firstlineno")?);
+            Ok(format!("File \"{file}\", line {line}, in {}: ", code.getattr("co_name")?))
+        };
+        let behind = pkt.last_source().map(|source| format!(" behind line {}", source.line)).unwrap_or_default();
+        format!(
+            "{}the policy returned {}{behind}, which is no route; routes are drop(), flood(), to(port), hops([…]), \
+             multicast([…]), net.shortest_path(src, dst) and net.path(src, dst, weight=…)",
+            place().unwrap_or_default(),
+            described(answer),
+        )
     }
 
     /// The error with its traceback, in the words of the first one from the same place.

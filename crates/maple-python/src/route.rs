@@ -9,10 +9,18 @@ use pyo3::types::{PyDict, PyInt, PyTuple};
 
 use crate::field::FieldRef;
 use crate::kind::{described, named, operand, to_raw};
+use crate::source;
 
 /// What a policy answers.
 #[pyclass(frozen, name = "Route", module = "maple")]
 pub struct PyRoute(pub Route);
+
+impl PyRoute {
+    /// A route that the running line of Python made.
+    pub fn here(py: Python<'_>, route: Route) -> PyRoute {
+        PyRoute(route.from_line(source::here(py)))
+    }
+}
 
 /// A port of a switch: where a host is, or one end of a link.
 #[pyclass(frozen, name = "Location", module = "maple", eq, ord, hash, from_py_object)]
@@ -130,14 +138,14 @@ impl PyRoute {
 
 /// Sends the packet nowhere.
 #[pyfunction]
-pub fn drop() -> PyRoute {
-    PyRoute(Route::drop())
+pub fn drop(py: Python<'_>) -> PyRoute {
+    PyRoute::here(py, Route::drop())
 }
 
 /// Sends the packet out of every edge port of the network but the one it came in by.
 #[pyfunction]
-pub fn flood() -> PyRoute {
-    PyRoute(Route::flood())
+pub fn flood(py: Python<'_>) -> PyRoute {
+    PyRoute::here(py, Route::flood())
 }
 
 /// Sends the packet out of these edge ports of the switch where it came in.
@@ -147,17 +155,19 @@ pub fn to(ports: &Bound<'_, PyTuple>) -> PyResult<PyRoute> {
     if ports.is_empty() {
         return Err(PyTypeError::new_err("to() needs at least one port; drop() sends the packet nowhere"));
     }
-    Ok(PyRoute(Route::to(ports.iter().map(|object| port(&object)).collect::<PyResult<Vec<_>>>()?)))
+    let route = Route::to(ports.iter().map(|object| port(&object)).collect::<PyResult<Vec<_>>>()?);
+    Ok(PyRoute::here(ports.py(), route))
 }
 
 /// Sends the packet along these hops, pairs of switch and port.
 #[pyfunction]
 pub fn hops(hops: &Bound<'_, PyAny>) -> PyResult<PyRoute> {
+    let py = hops.py();
     let hops = hops
         .try_iter()?
         .map(|hop| PyLocation::from_object(&hop?).map(|at| Hop::new(at.switch, at.port)))
         .collect::<PyResult<Vec<_>>>()?;
-    Ok(PyRoute(Route::hops(hops)))
+    Ok(PyRoute::here(py, Route::hops(hops)))
 }
 
 /// Sends the packet along all of these routes, over each hop once.
@@ -171,7 +181,7 @@ pub fn multicast(routes: &Bound<'_, PyAny>) -> PyResult<PyRoute> {
         };
         all.push(route.get().0.clone());
     }
-    Ok(PyRoute(Route::union(all)))
+    Ok(PyRoute::here(routes.py(), Route::union(all)))
 }
 
 /// The plain value of a field, or the object itself.

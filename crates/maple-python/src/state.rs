@@ -232,7 +232,7 @@ impl Var {
 /// Says what links cost by an attribute; the rest of the links costs 1.
 #[pyfunction]
 pub fn weights(py: Python<'_>, name: &str, costs: &Bound<'_, PyDict>) -> PyResult<()> {
-    let mut writes = Vec::new();
+    let mut writes = vec![Write::Weight(name.into())];
     for (link, cost) in costs.iter() {
         let cost: u64 = cost.extract().ok().filter(|cost| *cost > 0).ok_or_else(|| {
             PyValueError::new_err(format!(
