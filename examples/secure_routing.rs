@@ -1,8 +1,6 @@
 //! Secure routing (section 2 of the Maple paper): ssh takes the secure path, everything else the shortest one.
-//!
-//! What links cost in terms of security is the link attribute `secure`: of the emulated network, or by `--weights`.
 
-use maple::{Field, Net, PacketHandle, Route};
+use maple::{App, Field, Net, PacketHandle, Route};
 
 fn secure_routing(pkt: &PacketHandle, net: &Net) -> Route {
     let (Some(src), Some(dst)) = (net.locate(pkt.eth_src()), net.locate(pkt.eth_dst())) else {
@@ -12,5 +10,7 @@ fn secure_routing(pkt: &PacketHandle, net: &Net) -> Route {
 }
 
 fn main() -> std::process::ExitCode {
-    maple::run(secure_routing)
+    // What a link costs in terms of security; links that are not named cost 1. The direct link between switches 1 and 2
+    // is not to be trusted with ssh.
+    App::new(secure_routing).weight("secure", 1, 2, 10).run()
 }

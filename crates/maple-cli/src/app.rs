@@ -79,6 +79,9 @@ impl App {
             Ok(alone) => alone.options,
             Err(error) => return usage(&error).into(),
         };
+        if let Some(error) = options.refusal() {
+            return usage(&error).into();
+        }
         let loaded = LoadedPolicy { policy: self.policy, store: self.store, track_hosts: self.track_hosts };
         finish(run::with(options, loaded, self.started)).into()
     }

@@ -4,7 +4,9 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use maple_core::engine::TagBlock;
 use maple_wire::{Dpid, Version};
 
 use crate::decode::DecodeArgs;
@@ -58,6 +60,10 @@ pub struct RunOptions {
     /// Learn where hosts are and check it; off, net.locate is an error [default: what the policy says]
     #[arg(long, value_name = "on|off")]
     pub track_hosts: Option<Switch>,
+    /// VLAN ids that tell routes apart where their headers don't, such as 0xf00-0xfff: as many as a power of two, the
+    /// first a multiple of that. `off`: the packets of such routes go through the controller [default: 0xf00-0xfff]
+    #[arg(long, value_name = "FIRST-LAST|off", value_parser = path_tags)]
+    pub path_tags: Option<PathTags>,
     /// JSON file with link costs by name: {"secure": [{"a": "1", "b": "2", "cost": 10}]}, with datapath ids in hex
     #[arg(long, value_name = "FILE")]
     pub weights: Option<PathBuf>,
@@ -70,9 +76,9 @@ pub struct RunOptions {
     pub emulate: Option<String>,
     #[command(flatten)]
     pub emulation: EmulationArgs,
-    /// Compare every delivery on the emulated network with the policy's answer
-    #[arg(long, value_name = "on|off", default_value = "on", requires = "emulate")]
-    pub check: Switch,
+    /// Compare every delivery on the emulated network with the policy's answer [default: on]
+    #[arg(long, value_name = "on|off")]
+    pub check: Option<Switch>,
     /// Print more: what sessions and shards do
     #[arg(long, short)]
     pub verbose: bool,
@@ -81,18 +87,53 @@ pub struct RunOptions {
 /// How an emulated network behaves.
 #[derive(Clone, Debug, Args)]
 pub struct EmulationArgs {
-    /// OpenFlow version of the emulated switches
-    #[arg(long, value_name = "1.0|1.3", default_value = "1.3", value_parser = version)]
-    pub of: Version,
+    /// OpenFlow version of the emulated switches [default: 1.3]
+    #[arg(long, value_name = "1.0|1.3", value_parser = version)]
+    pub of: Option<Version>,
     /// Let hosts talk to each other for so long, then stop [default: with `run --emulate` 20s, else no traffic]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub traffic: Option<Duration>,
-    /// Flows that hosts open per second, all together
-    #[arg(long, value_name = "N", default_value_t = 20)]
-    pub rate: u32,
-    /// Decides who talks to whom
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    pub seed: u64,
+    /// Flows that hosts open per second, all together [default: 20]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub rate: Option<u32>,
+    /// Decides who talks to whom [default: 1]
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+}
+
+impl RunOptions {
+    /// What is wrong with the options together: those of an emulated network do nothing without one.
+    pub fn refusal(&self) -> Option<clap::Error> {
+        let EmulationArgs { of, traffic, rate, seed } = &self.emulation;
+        let given = [
+            ("--of", of.is_some()),
+            ("--traffic", traffic.is_some()),
+            ("--rate", rate.is_some()),
+            ("--seed", seed.is_some()),
+            ("--check", self.check.is_some()),
+        ];
+        let (name, _) = given.into_iter().find(|(_, is_given)| *is_given && self.emulate.is_none())?;
+        Some(refused(format!(
+            "{name} needs --emulate TOPOLOGY: only an emulated network has switches and hosts of ours"
+        )))
+    }
+}
+
+impl EmulationArgs {
+    /// The version that the emulated switches speak.
+    pub fn version(&self) -> Version {
+        self.of.unwrap_or(Version::Of13)
+    }
+
+    /// Flows that hosts open per second, all together.
+    pub fn rate(&self) -> u32 {
+        self.rate.unwrap_or(20)
+    }
+
+    /// Decides who talks to whom.
+    pub fn seed(&self) -> u64 {
+        self.seed.unwrap_or(1)
+    }
 }
 
 /// `maple emulate`.
@@ -105,6 +146,18 @@ pub struct EmulateArgs {
     pub controller: SocketAddr,
     #[command(flatten)]
     pub emulation: EmulationArgs,
+}
+
+impl EmulateArgs {
+    /// What is wrong with the options together: a rate of nothing.
+    pub fn refusal(&self) -> Option<clap::Error> {
+        let does_nothing = self.emulation.rate.is_some() && self.emulation.traffic.is_none();
+        does_nothing.then(|| refused("--rate needs --traffic TIME: without it hosts open no flows".into()))
+    }
+}
+
+fn refused(what: String) -> clap::Error {
+    clap::Error::raw(ErrorKind::MissingRequiredArgument, format!("{what}\n"))
 }
 
 /// `maple show`.
@@ -140,6 +193,10 @@ pub enum ShowWhat {
     /// What went wrong lately
     Errors,
 }
+
+/// The VLAN ids kept for path tags, if any.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PathTags(pub Option<TagBlock>);
 
 /// On or off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -194,6 +251,21 @@ fn address(text: &str) -> Result<SocketAddr, String> {
     }
 }
 
+/// Two numbers, decimal or hex behind `0x`, with a dash between, or `off`.
+fn path_tags(text: &str) -> Result<PathTags, String> {
+    if text == "off" {
+        return Ok(PathTags(None));
+    }
+    let wrong = || format!("{text:?} is not a range of VLAN ids such as 0xf00-0xfff, and not off");
+    let number = |text: &str| match text.strip_prefix("0x") {
+        Some(digits) => u16::from_str_radix(digits, 16).map_err(|_| wrong()),
+        None => text.parse().map_err(|_| wrong()),
+    };
+    let (first, last) = text.split_once('-').ok_or_else(wrong)?;
+    let block = TagBlock::new(number(first)?..=number(last)?).map_err(|error| error.to_string())?;
+    Ok(PathTags(Some(block)))
+}
+
 fn version(text: &str) -> Result<Version, String> {
     match text {
         "1.0" => Ok(Version::Of10),
@@ -221,6 +293,42 @@ mod tests {
         for wrong in ["", "s", "-1s", "0s", "5 parsecs", "nan"] {
             assert!(duration(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn path_tags_are_a_block_or_off() {
+        assert_eq!(path_tags("off"), Ok(PathTags(None)));
+        assert_eq!(path_tags("0xf00-0xfff"), Ok(PathTags(Some(TagBlock::UPPER))));
+        assert_eq!(path_tags("3840-4095"), Ok(PathTags(Some(TagBlock::UPPER))));
+        for (wrong, why) in [
+            ("", "not a range of VLAN ids"),
+            ("0xf00", "not a range of VLAN ids"),
+            ("0xf00-70000", "not a range of VLAN ids"),
+            ("100-200", "takes a power of two"),
+            ("0xfff-0xf00", "takes a power of two"),
+            ("0-15", "takes a power of two"),
+        ] {
+            assert!(path_tags(wrong).is_err_and(|error| error.contains(why)), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn options_that_would_do_nothing_are_refused() {
+        let refusal = |text: &str| match CommandLine::try_parse_from(text.split(' ')).map(|line| line.command) {
+            Ok(Command::Run(args)) => args.options.refusal(),
+            Ok(Command::Emulate(args)) => args.refusal(),
+            other => panic!("{text}: {other:?}"),
+        };
+        for option in ["--of 1.0", "--traffic 1s", "--rate 5", "--seed 2", "--check off"] {
+            let error = refusal(&format!("maple run builtin:flood {option}")).expect(option);
+            assert_eq!(error.exit_code(), 2);
+            let name = option.split(' ').next().expect("it has a name");
+            assert!(error.to_string().contains(&format!("{name} needs --emulate TOPOLOGY")), "{error}");
+            assert!(refusal(&format!("maple run builtin:flood --emulate ring:4 {option}")).is_none());
+        }
+        assert!(refusal("maple run builtin:flood").is_none());
+        assert!(refusal("maple emulate ring:4 --rate 5").is_some());
+        assert!(refusal("maple emulate ring:4 --rate 5 --traffic 1s").is_none());
     }
 
     #[test]

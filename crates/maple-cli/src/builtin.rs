@@ -6,6 +6,9 @@ use maple_core::policy::{Net, PacketHandle, Policy};
 use maple_core::route::Route;
 use maple_wire::Field;
 
+/// The link attribute that `builtin:secure-routing` goes by.
+pub const WEIGHT: &str = "secure";
+
 /// The built-in policy of this name.
 pub fn named(name: &str) -> anyhow::Result<Arc<dyn Policy>> {
     Ok(match name {
@@ -35,7 +38,7 @@ fn shortest_path(pkt: &PacketHandle, net: &Net) -> Route {
 /// ssh along the path that the link attribute `secure` says, everything else along the shortest.
 fn secure_routing(pkt: &PacketHandle, net: &Net) -> Route {
     match (net.locate(pkt.eth_src()), net.locate(pkt.eth_dst())) {
-        (Some(src), Some(dst)) if pkt.is(Field::TcpDst, 22) => net.path(src, dst, "secure"),
+        (Some(src), Some(dst)) if pkt.is(Field::TcpDst, 22) => net.path(src, dst, WEIGHT),
         (Some(src), Some(dst)) => net.shortest_path(src, dst),
         _ => Route::flood(),
     }

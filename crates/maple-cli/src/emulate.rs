@@ -22,7 +22,7 @@ pub fn main(args: EmulateArgs) -> anyhow::Result<u8> {
         "{}: {} switches (OpenFlow {}), {} hosts, towards {}",
         args.topology,
         topology.switches.len(),
-        args.emulation.of,
+        args.emulation.version(),
         topology.hosts.len(),
         args.controller
     ));
@@ -53,17 +53,17 @@ pub fn main(args: EmulateArgs) -> anyhow::Result<u8> {
 
 /// How the network behaves.
 pub fn options(topology: Topology, controller: SocketAddr, args: &EmulationArgs) -> EmulationOptions {
-    let mut options = EmulationOptions::new(topology, controller, args.of);
-    options.network.seed = args.seed;
+    let mut options = EmulationOptions::new(topology, controller, args.version());
+    options.network.seed = args.seed();
     options
 }
 
 /// What its hosts talk about.
 pub fn traffic(args: &EmulationArgs, duration: Duration) -> TrafficOptions {
     TrafficOptions {
-        flows_per_second: args.rate,
+        flows_per_second: args.rate(),
         duration: duration.as_nanos() as u64,
-        seed: args.seed,
+        seed: args.seed(),
         ..TrafficOptions::default()
     }
 }

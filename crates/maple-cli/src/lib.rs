@@ -11,11 +11,11 @@
 //! }
 //!
 //! fn main() -> std::process::ExitCode {
-//!     maple::run(secure_routing)
+//!     maple::App::new(secure_routing).weight("secure", 1, 2, 10).run()
 //! }
 //! ```
 //!
-//! The program then takes the options of `maple run`. The Python wheel calls [`main_with`] with a [`PolicyLoader`];
+//! The program then takes the options of `maple run`. One that needs nothing around it says `maple::run(policy)`. The Python wheel calls [`main_with`] with a [`PolicyLoader`];
 //! the Rust-only binary calls it without one.
 
 mod args;
@@ -85,6 +85,14 @@ pub fn main_with(arguments: impl IntoIterator<Item = OsString>, loader: Option<&
         Ok(command_line) => command_line,
         Err(error) => return usage(&error),
     };
+    let refusal = match &command_line.command {
+        Command::Run(args) => args.options.refusal(),
+        Command::Emulate(args) => args.refusal(),
+        Command::Decode(_) | Command::Show(_) => None,
+    };
+    if let Some(error) = refusal {
+        return usage(&error);
+    }
     finish(match command_line.command {
         Command::Run(args) => run::main(args, loader),
         Command::Emulate(args) => emulate::main(args),

@@ -43,7 +43,7 @@ fn text(what: &ShowWhat, answer: &Value) -> String {
         ShowWhat::Links => each(|link| format!("{} - {}\n", location(&link[0]), location(&link[1]))),
         ShowWhat::Hosts => each(host),
         ShowWhat::Stats => stats(answer),
-        ShowWhat::Errors => each(|error| format!("{}\n", plain(error))),
+        ShowWhat::Errors => each(error),
     }
 }
 
@@ -84,6 +84,15 @@ fn switch(switch: &Value) -> String {
 fn host(host: &Value) -> String {
     let addresses: Vec<String> = items(&host["ipv4"]).chain(items(&host["ipv6"])).map(plain).collect();
     format!("{} at {} {}\n", plain(&host["mac"]), location(&host["at"]), addresses.join(" ")).replace(" \n", "\n")
+}
+
+/// What went wrong, with the number of packets that the policy failed on for that reason.
+fn error(error: &Value) -> String {
+    let text = plain(&error["text"]);
+    match error["packets"].as_u64() {
+        Some(packets) => format!("{text}\n  ({packets} {} dropped)\n", if packets == 1 { "packet" } else { "packets" }),
+        None => format!("{text}\n"),
+    }
 }
 
 /// Counts that are not zero, by part.

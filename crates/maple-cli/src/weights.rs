@@ -8,7 +8,7 @@
 //! directions; with `"one_way": true` only from `a` to `b`. `switch` and `port` name the link that leaves by this port,
 //! in that direction. Datapath ids are hex digits. Links that are not named cost 1.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use anyhow::Context;
@@ -46,6 +46,7 @@ fn parse(text: &str) -> anyhow::Result<Vec<Write>> {
     let all: BTreeMap<String, Vec<serde_json::Value>> = serde_json::from_str(text)?;
     let mut writes = Vec::new();
     for (name, entries) in all {
+        writes.push(Write::Weight(name.as_str().into()));
         for (index, value) in entries.into_iter().enumerate() {
             let context = || format!("{name}[{index}]: {value}");
             let entry = Entry::deserialize(&value)
@@ -88,9 +89,12 @@ fn dpid(text: &str) -> anyhow::Result<Dpid> {
 
 /// The costs that a topology's link attributes say, rounded up to whole numbers, where the state says none yet.
 pub fn of(topology: &Topology, state: &Snapshot) -> Vec<Write> {
-    let mut writes = Vec::new();
+    let (mut names, mut writes) = (BTreeSet::new(), Vec::new());
     for link in &topology.links {
         for (name, value) in &link.attributes {
+            if !state.has_weight(name) {
+                names.insert(name.as_str().into());
+            }
             let cost = value.ceil().max(1.0) as u64;
             for ((from, port), (to, _)) in [(link.a, link.b), (link.b, link.a)] {
                 if cost != 1 && state.cost(name, Location::new(from, port), to) == 1 {
@@ -100,7 +104,7 @@ pub fn of(topology: &Topology, state: &Snapshot) -> Vec<Write> {
             }
         }
     }
-    writes
+    names.into_iter().map(Write::Weight).chain(writes).collect()
 }
 
 #[cfg(test)]
@@ -110,6 +114,7 @@ mod tests {
 
     fn shown(writes: &[Write]) -> Vec<String> {
         let show = |write: &Write| match write {
+            Write::Weight(name) => name.to_string(),
             Write::Cost { name, link, cost: Some(cost) } => format!("{name} {link:?} {cost}"),
             other => panic!("{other:?}"),
         };
@@ -122,7 +127,8 @@ mod tests {
             "one_way": true}, {"switch": "ab", "port": 1, "cost": 5}]}"#;
         let switches = |a, b, cost| format!("w Switches({}, {}) {cost}", Dpid(a), Dpid(b));
         let port = format!("w Port({}:1) 5", Dpid(0xab));
-        assert_eq!(shown(&parse(text).unwrap()), [switches(1, 2, 10), switches(2, 1, 10), switches(3, 4, 2), port]);
+        let costs = [switches(1, 2, 10), switches(2, 1, 10), switches(3, 4, 2), port];
+        assert_eq!(shown(&parse(text).unwrap()), [vec!["w".into()], costs.into()].concat());
     }
 
     #[test]
@@ -139,7 +145,8 @@ mod tests {
         let store = Store::new();
         let ring = Topology::parse("ring:3").unwrap();
         let costs = of(&ring, &store.snapshot());
-        assert_eq!(costs.len(), 2);
+        assert_eq!(shown(&costs[..1]), ["secure"]);
+        assert_eq!(costs.len(), 3);
         store.update(|_| costs);
         assert_eq!(of(&ring, &store.snapshot()), []);
     }

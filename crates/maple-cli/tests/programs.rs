@@ -122,9 +122,13 @@ fn wrong_command_lines_end_with_2_and_help_with_0() {
 
 #[test]
 fn options_that_would_do_nothing_are_refused() {
-    let output = maple(&["run", "builtin:flood", "--traffic", "5s"]);
-    assert_eq!(output.status.code(), Some(1));
-    assert!(text(&output.stderr).contains("--traffic needs --emulate"), "{}", text(&output.stderr));
+    for output in [maple(&["run", "builtin:flood", "--rate", "5"]), run(example("shortest_path"), &["--rate", "5"])] {
+        assert_eq!(output.status.code(), Some(2));
+        assert_eq!(
+            text(&output.stderr),
+            "error: --rate needs --emulate TOPOLOGY: only an emulated network has switches and hosts of ours\n"
+        );
+    }
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use anyhow::bail;
 use maple_controller::Handle;
 use maple_emulator::driver::Stats;
 use maple_emulator::{Emulation, EmulationOptions, Topology};
@@ -38,13 +39,17 @@ struct Second {
 }
 
 impl Emulated<'_> {
-    /// Runs it; the exit status is 1 if something was lost or delivered otherwise than f says.
-    pub fn run(self, controller: &Handle, stop: &AtomicBool) -> anyhow::Result<u8> {
+    /// Runs it.
+    ///
+    /// # Errors
+    /// What went wrong with the run as a whole: something was lost or delivered otherwise than f says, or f failed on
+    /// every packet.
+    pub fn run(self, controller: &Handle, stop: &AtomicBool) -> anyhow::Result<()> {
         let traffic = self.options.emulation.traffic.unwrap_or(TRAFFIC);
         let mut lines = Lines::with_bar(traffic);
         lines.say(&self.headline(traffic));
         let emulation = Emulation::start(self.emulation_options(controller, traffic))?;
-        let checker = (self.options.check == Switch::On)
+        let checker = (self.options.check != Some(Switch::Off))
             .then(|| Checker::new(self.loaded.policy.clone(), self.loaded.store.clone(), self.track_hosts));
         let mut watch = Watch { lines, controller, began: None, second: Second::default() };
         let checker = watch.until_over(&emulation, checker, traffic, stop)?;
@@ -55,8 +60,14 @@ impl Emulated<'_> {
         say(format_args!("\n{}", rules::of_all(controller)));
         summary::of_network(controller, &network, verdicts.as_ref());
         emulation.stop()?;
-        let failed = verdicts.is_some_and(|v| v.wrong.count + v.lost.count > 0);
-        Ok(u8::from(failed))
+        let is_stopped = stop.load(Ordering::SeqCst) || controller.failure().is_some();
+        if !network.traffic_started && !is_stopped {
+            bail!("hosts never began to talk: not all switches were known after {} s", (traffic + PATIENCE).as_secs());
+        }
+        match summary::failure(controller, verdicts.as_ref()) {
+            Some(failure) => bail!(failure),
+            None => Ok(()),
+        }
     }
 
     fn headline(&self, traffic: Duration) -> String {
@@ -65,10 +76,10 @@ impl Emulated<'_> {
             "{}: {} switches (OpenFlow {}), {} links, {} hosts; {} flows a second for {} s",
             self.options.emulate.as_deref().unwrap_or_default(),
             switches.len(),
-            self.options.emulation.of,
+            self.options.emulation.version(),
             links.len(),
             hosts.len(),
-            self.options.emulation.rate,
+            self.options.emulation.rate(),
             traffic.as_secs_f64(),
         )
     }

@@ -15,10 +15,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use maple_controller::{Controller, ControllerOptions, Handle};
-use maple_core::state::Store;
+use maple_core::state::{Store, Write};
 use maple_emulator::Topology;
 
-use crate::args::{RunArgs, RunOptions, Switch, default_control};
+use crate::args::{PathTags, RunArgs, RunOptions, Switch, default_control};
 use crate::{LoadedPolicy, PolicyLoader, builtin, signal, weights};
 use progress::Lines;
 
@@ -69,9 +69,6 @@ pub fn main(args: RunArgs, loader: Option<&dyn PolicyLoader>) -> anyhow::Result<
 pub fn with(options: RunOptions, loaded: LoadedPolicy, started: Started<'_>) -> anyhow::Result<u8> {
     log_to_stderr(options.verbose);
     let stop = signal::stop_flag()?;
-    if options.emulate.is_none() && options.emulation.traffic.is_some() {
-        bail!("--traffic needs --emulate: only emulated hosts talk");
-    }
     let topology = options.emulate.as_deref().map(Topology::parse).transpose()?;
     if let Some(topology) = &topology {
         let costs = weights::of(topology, &loaded.store.snapshot());
@@ -85,10 +82,10 @@ pub fn with(options: RunOptions, loaded: LoadedPolicy, started: Started<'_>) -> 
     let controller = Controller::start(controller_options(&options, &loaded, track_hosts))?;
     let handle = controller.handle();
     started(handle.clone());
-    let status = match topology {
+    match topology {
         Some(topology) => {
             let network = emulated::Emulated { topology, options: &options, loaded: &loaded, track_hosts };
-            network.run(&handle, &stop)?
+            network.run(&handle, &stop)?;
         }
         None => {
             let mut lines = Lines::new();
@@ -100,19 +97,22 @@ pub fn with(options: RunOptions, loaded: LoadedPolicy, started: Started<'_>) -> 
                 }
                 failures.tell(&handle, &mut lines);
             }
-            summary::of_controller(&handle)
+            summary::of_controller(&handle);
         }
-    };
+    }
     if let Some(failure) = handle.failure() {
         bail!("{failure}");
     }
     controller.stop();
-    Ok(status)
+    Ok(0)
 }
 
 fn load(args: &RunArgs, loader: Option<&dyn PolicyLoader>) -> anyhow::Result<LoadedPolicy> {
     if let Some(name) = args.policy.strip_prefix("builtin:") {
-        return Ok(LoadedPolicy { policy: builtin::named(name)?, store: Store::new(), track_hosts: true });
+        let store = Store::new();
+        // Links that nobody gave costs to cost 1.
+        store.update(|_| vec![Write::Weight(builtin::WEIGHT.into())]);
+        return Ok(LoadedPolicy { policy: builtin::named(name)?, store, track_hosts: true });
     }
     let (file, name) = match args.policy.rsplit_once(".py:") {
         Some((stem, name)) => (PathBuf::from(format!("{stem}.py")), Some(name)),
@@ -133,6 +133,9 @@ fn controller_options(options: &RunOptions, loaded: &LoadedPolicy, track_hosts: 
     let mut chosen = ControllerOptions::new(Arc::clone(&loaded.policy));
     chosen.store = Arc::clone(&loaded.store);
     chosen.engine.track_hosts = track_hosts;
+    if let Some(PathTags(block)) = options.path_tags {
+        chosen.engine.path_tags = block;
+    }
     chosen.workers = options.workers.map_or(0, usize::from);
     if !options.listen.is_empty() {
         chosen.listen = options.listen.clone();

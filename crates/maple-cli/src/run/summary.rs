@@ -6,8 +6,8 @@ use maple_emulator::driver::Stats;
 use super::check::Verdicts;
 use crate::say;
 
-/// Prints what a controller without an emulated network has done; its exit status.
-pub fn of_controller(handle: &Handle) -> u8 {
+/// Prints what a controller without an emulated network has done.
+pub fn of_controller(handle: &Handle) {
     let engine = handle.stats().total.engine;
     say(format_args!(
         "{} packet-ins, {} decided by the policy, {} flow-mods",
@@ -15,8 +15,8 @@ pub fn of_controller(handle: &Handle) -> u8 {
     ));
     if engine.policy_errors > 0 {
         say(format_args!("the policy failed on {} packets; they were dropped", engine.policy_errors));
+        errors(handle);
     }
-    0
 }
 
 /// Prints what became of the traffic on an emulated network.
@@ -43,10 +43,58 @@ pub fn of_network(handle: &Handle, network: &Stats, verdicts: Option<&Verdicts>)
     line("  ended well", network.total.done);
     if engine.policy_errors > 0 {
         line("dropped because f failed", engine.policy_errors);
+        errors(handle);
     }
     for (what, tally) in verdicts.iter().flat_map(|v| [("lost", &v.lost), ("wrong", &v.wrong)]) {
         for example in &tally.examples {
             say(format_args!("{what}: {example}"));
         }
+    }
+}
+
+/// Prints how often f failed in which way.
+fn errors(handle: &Handle) {
+    for (error, count) in handle.policy_errors() {
+        say(format_args!("  {count:>7} x {}", brief(&error)));
+    }
+}
+
+/// An error in a line: of a traceback the last line, which says what, behind the place before it.
+fn brief(error: &str) -> String {
+    let lines = || error.lines().map(str::trim).filter(|line| !line.is_empty());
+    let last = lines().next_back().unwrap_or_default();
+    match lines().rev().skip(1).find(|line| line.starts_with("File ")) {
+        Some(place) => format!("{place}: {last}"),
+        None => last.to_string(),
+    }
+}
+
+/// Why a run on an emulated network failed as a whole.
+pub fn failure(handle: &Handle, verdicts: Option<&Verdicts>) -> Option<String> {
+    let engine = handle.stats().total.engine;
+    if engine.policy_errors > 0 && engine.leaves_installed + engine.sent_by_controller == 0 {
+        return Some("the policy failed on every packet".into());
+    }
+    let Verdicts { lost, wrong, .. } = verdicts?;
+    let count = |count, what| format!("{count} {} {what}", if count == 1 { "packet was" } else { "packets were" });
+    match (lost.count, wrong.count) {
+        (0, 0) => None,
+        (lost, 0) => Some(count(lost, "lost")),
+        (0, wrong) => Some(count(wrong, "delivered otherwise than f says")),
+        (lost, wrong) => Some(format!("{}, {wrong} delivered otherwise than f says", count(lost, "lost"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::brief;
+
+    #[test]
+    fn an_error_in_a_line_says_where_and_what() {
+        let traceback = "Traceback (most recent call last):\n  File \"a.py\", line 1, in f\n    g()\n  File \"b.py\", \
+                         line 7, in g\n    raise ValueError(1)\nValueError: 1\n";
+        assert_eq!(brief(traceback), "File \"b.py\", line 7, in g: ValueError: 1");
+        assert_eq!(brief("a.rs:3: there is no such port"), "a.rs:3: there is no such port");
+        assert_eq!(brief(""), "");
     }
 }
