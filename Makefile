@@ -46,9 +46,11 @@ test-rust:
 test-python: build
 	$(BIN)/python -m pytest tests/python
 
+# The examples in Rust are those that `cargo test` builds.
 test-system: build
 	@if [ "$$(id -u)" = 0 ]; then \
 	    $(MAKE) --no-print-directory system-packages && \
+	    cargo test --workspace --exclude maple-python --no-run --quiet && \
 	    MAPLE=$(BIN)/maple $(SYSTEM_PYTHON) -m pytest tests/system; \
 	elif [ "$$CI" = true ]; then \
 	    echo 'make: the tests on Open vSwitch and Mininet need root, and may not be skipped in CI' >&2; exit 1; \

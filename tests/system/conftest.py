@@ -5,6 +5,7 @@ They need root, Open vSwitch, Mininet and the interpreter that Mininet's module 
 controller's log and the switches' rules are printed. Figures that tests measure are printed at the end.
 """
 
+import itertools
 import os
 import shutil
 import subprocess
@@ -44,7 +45,7 @@ def pytest_runtest_makereport(item, call):
     for one in getattr(item.funcargs.get("controller"), "started", []):
         report.sections.append((f"log of {one.log.parent.name}", one.text()))
     for one in getattr(item.funcargs.get("lab"), "built", []):
-        for switch in one.net.switches if one.net else []:
+        for switch in one.switches if one.net else []:
             dump = subprocess.run(
                 ["ovs-ofctl", "-O", one.protocol, "dump-flows", switch.name],
                 capture_output=True,
@@ -81,10 +82,12 @@ def openvswitch():
 def controller(openvswitch, tmp_path):
     """A function that starts `maple run POLICY ARGUMENTS...`; what it started ends with the test."""
 
+    numbers = itertools.count()
+
     def start(policy, *arguments, **options):
-        folder = tmp_path / f"controller-{len(start.started)}"
-        start.started.append(Controller(policy, arguments, folder, **options))
-        return start.started[-1]
+        one = Controller(policy, arguments, tmp_path / f"controller-{next(numbers)}", **options)
+        start.started.append(one)
+        return one
 
     start.started = []
     yield start

@@ -1,6 +1,7 @@
 """What system tests are made of: Open vSwitch's daemons, a controller process, and waiting for what must come true."""
 
 import fcntl
+import functools
 import json
 import os
 import signal
@@ -29,6 +30,17 @@ def sh(*command, check=True):
 def vsctl(*arguments):
     """Output of `ovs-vsctl`, which waits for the switch to have done it."""
     return sh("ovs-vsctl", "--timeout=20", *arguments)
+
+
+@functools.cache
+def rust_example(name):
+    """The program of an example in Rust, as `cargo test` has built it."""
+    about = subprocess.run(
+        ["cargo", "metadata", "--no-deps", "--format-version=1"], capture_output=True, check=True, cwd=ROOT
+    )
+    program = Path(json.loads(about.stdout)["target_directory"], "debug/examples", name)
+    assert program.exists(), f"{program} is not there: `cargo test -p maple-cli --no-run` builds it"
+    return program
 
 
 def start_openvswitch():

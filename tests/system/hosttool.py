@@ -4,6 +4,7 @@ count INTERFACE MARK         counts the frames that come in with MARK in them; e
 serve PORT...                echoes what TCP clients send
 tcp ADDRESS PORT TIMEOUT     says hello to such a server and prints the echo, or what went wrong
 udp ADDRESS PORT FROM TEXT   sends one datagram, to one host, a group or everybody
+frame INTERFACE TO FROM TEXT sends one Ethernet frame, whoever it says that it comes from
 """
 
 import select
@@ -12,6 +13,7 @@ import sys
 
 ALL_PROTOCOLS = 3
 OUTGOING = 4
+EXPERIMENTAL = b"\x88\xb5"
 
 
 def count(interface, mark):
@@ -66,5 +68,12 @@ def udp(address, port, own, text):
         sender.sendto(text.encode(), (address, int(port)))
 
 
+def frame(interface, to, own, text):
+    with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as sender:
+        sender.bind((interface, 0))
+        addresses = bytes.fromhex((to + own).replace(":", ""))
+        sender.send(addresses + EXPERIMENTAL + text.encode().ljust(46))
+
+
 if __name__ == "__main__":
-    {"count": count, "serve": serve, "tcp": tcp, "udp": udp}[sys.argv[1]](*sys.argv[2:])
+    {"count": count, "serve": serve, "tcp": tcp, "udp": udp, "frame": frame}[sys.argv[1]](*sys.argv[2:])

@@ -37,7 +37,7 @@ class Remote(RemoteController):
 
 
 class Lab:
-    """A running network. `port` is where its controller listens."""
+    """A running network. `port` is where its controller listens, if it has one."""
 
     def __init__(self, topology, port, protocols=None, quiet=True):
         options = {"datapath": "user"} | ({"protocols": protocols} if protocols else {})
@@ -47,18 +47,31 @@ class Lab:
             topo=topology,
             host=QuietHost if quiet else Host,
             switch=functools.partial(OVSSwitch, **options),
-            controller=lambda name: Remote(name, ip="127.0.0.1", port=port),
+            controller=(lambda name: Remote(name, ip="127.0.0.1", port=port)) if port else None,
             autoSetMacs=True,
         )
 
+    @property
+    def switches(self):
+        return self.net.switches
+
+    @property
+    def hosts(self):
+        return self.net.hosts
+
+    @property
+    def links(self):
+        return self.net.links
+
     def start(self):
         self.net.start()
-        for host in self.net.hosts:
-            # A user-space switch sees the checksums that the host leaves to its (virtual) hardware.
-            sh("nsenter", f"--net=/proc/{host.pid}/ns/net", "ethtool", "-K", host.defaultIntf().name, "tx", "off")
+        for host in self.hosts:
+            for interface in host.intfList():
+                # A user-space switch sees the checksums that the host leaves to its (virtual) hardware.
+                sh("nsenter", f"--net=/proc/{host.pid}/ns/net", "ethtool", "-K", interface.name, "tx", "off")
 
     def stop(self):
-        names = [switch.name for switch in self.net.switches]
+        names = [switch.name for switch in self.switches]
         try:
             self.net.stop()
         finally:
@@ -72,9 +85,10 @@ class Lab:
 
     def wait_known(self, controller, down=0):
         """Waits until the controller knows all switches, all links but `down` of them, and the hosts' ports."""
-        names = {switch.name for switch in self.net.switches}
-        between = [link for link in self.net.links if {link.intf1.node.name, link.intf2.node.name} <= names]
-        wanted = {"switches": len(names), "links": len(between) - down, "edge ports": len(self.net.hosts)}
+        names = {switch.name for switch in self.switches}
+        between = [link for link in self.links if {link.intf1.node.name, link.intf2.node.name} <= names]
+        edges = len(self.links) - len(between)
+        wanted = {"switches": len(names), "links": len(between) - down, "edge ports": edges}
 
         def seen():
             switches = controller.show("switches")
@@ -85,24 +99,24 @@ class Lab:
 
     def wait_agreement(self, controller):
         """Waits until every switch has exactly the rules that the controller believes it has."""
-        for switch in self.net.switches:
+        for switch in self.switches:
             number = int(switch.dpid, 16)
 
-            def agrees(name=switch.name, number=number):
-                return self.flows(name) == controller.rules(number)
+            def agrees(bridge=switch.name, number=number):
+                return self.dump(bridge) == controller.rules(number)
 
             try:
                 wait_for("agreement", agrees, timeout=8)
             except AssertionError:
-                assert self.flows(switch.name) == controller.rules(number)
+                assert self.dump(switch.name) == controller.rules(number)
 
     # What hosts see.
 
     def ping_all(self):
         """Every host pings every other once: how many of how many were lost, and the median time in ms."""
         times, lost = [], 0
-        for a in self.net.hosts:
-            for b in self.net.hosts:
+        for a in self.hosts:
+            for b in self.hosts:
                 if a is not b:
                     text = a.cmd(f"ping -n -c 1 -W 2 {b.IP()}")
                     found = re.search(r"time=([\d.]+) ms", text)
@@ -155,27 +169,70 @@ class Lab:
 
     def flows(self, switch):
         """The rules on a switch as Open vSwitch prints them, sorted."""
-        text = sh("ovs-ofctl", "-O", self.protocol, "dump-flows", "--no-stats", switch)
+        return self.dump(self[switch].name)
+
+    def dump(self, bridge):
+        text = sh("ovs-ofctl", "-O", self.protocol, "dump-flows", "--no-stats", bridge)
         return sorted(line.strip() for line in text.splitlines() if "actions=" in line)
 
     def flow_packets(self, switch, *containing):
         """Packets counted by the switch's rules whose text contains all of `containing`."""
-        text = sh("ovs-ofctl", "-O", self.protocol, "dump-flows", switch)
+        text = sh("ovs-ofctl", "-O", self.protocol, "dump-flows", self[switch].name)
         lines = [line for line in text.splitlines() if all(part in line for part in containing)]
         return sum(int(re.search(r"n_packets=(\d+)", line).group(1)) for line in lines)
 
     def port_packets(self, switch, port):
         """Packets that a switch sent out of a port."""
-        text = sh("ovs-ofctl", "-O", self.protocol, "dump-ports", switch, str(port))
+        text = sh("ovs-ofctl", "-O", self.protocol, "dump-ports", self[switch].name, str(port))
         return int(re.search(r"tx pkts=(\d+)", text).group(1))
 
     def port_towards(self, a, b):
         """The OpenFlow port of switch a that leads to b."""
-        for link in self.net.links:
-            ends = {link.intf1.node.name: link.intf1, link.intf2.node.name: link.intf2}
-            if set(ends) == {a, b}:
-                return self[a].ports[ends[a]]
+        for link in self.links:
+            ends = {link.intf1.node: link.intf1, link.intf2.node: link.intf2}
+            if set(ends) == {self[a], self[b]}:
+                return self[a].ports[ends[self[a]]]
         raise KeyError(f"no link {a}-{b}")
+
+
+class Part(Lab):
+    """One of several networks in one Mininet: the nodes whose names begin with a prefix, which its tests leave out.
+
+    Its switches have no controller but that which `follow` gives them.
+    """
+
+    def __init__(self, whole, prefix, protocols):
+        self.net, self.prefix = whole.net, prefix
+        self.protocol = protocols or "OpenFlow13"
+
+    @property
+    def switches(self):
+        return [switch for switch in self.net.switches if switch.name.startswith(self.prefix)]
+
+    @property
+    def hosts(self):
+        return [host for host in self.net.hosts if host.name.startswith(self.prefix)]
+
+    @property
+    def links(self):
+        return [link for link in self.net.links if link.intf1.node.name.startswith(self.prefix)]
+
+    def __getitem__(self, name):
+        return self.net.get(self.prefix + name)
+
+    def follow(self, controller):
+        """Forgets everything, and waits until this controller knows the network."""
+        for host in self.hosts:
+            host.cmd("ip neigh flush all")
+        for switch in self.switches:
+            sh("ovs-ofctl", "-O", self.protocol, "del-flows", switch.name)
+            vsctl("set-controller", switch.name, f"tcp:127.0.0.1:{controller.port}")
+        self.wait_known(controller)
+
+    def stop(self):
+        """Follows no controller any more; the nodes stay."""
+        for switch in self.switches:
+            vsctl("del-controller", switch.name)
 
 
 class Ears:

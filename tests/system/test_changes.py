@@ -9,7 +9,7 @@ from harness import EXAMPLES, free_port, sh, vsctl, wait_for
 pytest.importorskip("mininet", reason="system tests need Mininet")
 from lab import Ears, Pinger
 from mininet.topo import LinearTopo
-from topologies import Ring
+from topologies import Ring, TwoHomes
 
 POLICY = EXAMPLES / "secure_routing.py"
 BOTH = pytest.mark.parametrize("protocols", ["OpenFlow10", "OpenFlow13"])
@@ -51,6 +51,47 @@ def test_a_host_that_moves_is_reached_again_at_once(controller, lab, figure, pro
     onwards = [line for line in net.flows("s2") if to_h1 in line and "CONTROLLER" not in line]
     assert onwards
     assert all(line.endswith(f"output:{net.port_towards('s2', 's3')}") for line in onwards), onwards
+
+
+@BOTH
+def test_a_host_that_moves_while_its_old_port_stays_up_is_believed_and_one_that_answers_there_is_not(
+    controller, lab, figure, protocols
+):
+    maple = controller(POLICY)
+    net = lab(TwoHomes(), maple, protocols)
+    h1, old, new = net["h1"], "h1-eth0", "h1-eth1"
+    mac, other_mac = h1.MAC(), "02:00:00:00:00:01"
+    # An interface answers for its own address only.
+    h1.cmd("sysctl -qw net.ipv4.conf.all.arp_ignore=1")
+    assert net.ping_all()[0] == 0
+    assert maple.hosts()[mac] == (1, 1)
+
+    # The host moves, and its old port stays up.
+    with Pinger(net, "h2", "h1") as pings:
+        start = time.time()
+        h1.cmd(
+            f"ip address flush dev {old}; ip link set {old} address {other_mac};"
+            f"ip link set {new} address {mac}; ip address add {h1.IP()}/8 dev {new}"
+        )
+        net.ping("h1", "h3")
+        wait_for("h1 behind s3", lambda: maple.hosts()[mac][0] == 3, timeout=10)
+        gap = pings.gap(start)
+    figure(f"a host moves and its old port stays up, {protocols}: answers stay away for {gap:.2f} s")
+    assert gap < 3
+    assert re.search(f"{mac} moved from 0+1:1 to 0+3:\\d: it does not answer at its old port", maple.text())
+    assert net.ping_all()[0] == 0
+    net.wait_agreement(maple)
+    assert not [line for line in net.flows("s1") if f"dl_dst={mac}" in line and line.endswith("output:1")]
+
+    # Somebody at the old port says that he is h1, which answers where it is now.
+    at_s3 = maple.hosts()[mac]
+    with Ears(net, ["h2"], "who-am-i") as ears:
+        net.tool("h1", "frame", old, net["h2"].MAC(), mac, "who-am-i")
+        lie = f"packets from {mac} at 0000000000000001:1 dropped: the host answers at 0000000000000003:{at_s3[1]}"
+        wait_for("the report", lambda: lie in maple.text())
+        assert ears.heard() == {"h2": 0}
+    assert maple.hosts()[mac] == at_s3
+    assert net.ping("h2", "h1", count=3) == 3
 
 
 @BOTH
