@@ -46,6 +46,13 @@ impl TracedHeader {
     pub fn read(path: &Path) -> Result<Vec<TracedHeader>, InputError> {
         read_lines(path, str::parse)
     }
+
+    /// The line of a trace, where the filter from which the header was made has these flags: value and mask.
+    pub fn line(&self, flags: (u16, u16)) -> String {
+        let FiveTuple { src, dst, src_port, dst_port, proto } = self.header;
+        let flags = u32::from(flags.0) << 16 | u32::from(flags.1);
+        format!("{src}\t{dst}\t{src_port}\t{dst_port}\t{proto}\t{flags}\t{}", self.made_from)
+    }
 }
 
 impl FromStr for TracedHeader {

@@ -7,9 +7,13 @@ mod input;
 
 pub mod filters;
 pub mod headers;
+pub mod statistics;
+
+pub mod generate;
 
 pub mod report;
 
 pub use filters::{Filter, FilterSet, PortRange, Prefix};
 pub use headers::{FiveTuple, TracedHeader};
 pub use input::InputError;
+pub use statistics::Statistics;

@@ -9,6 +9,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use maple_core::engine::TagBlock;
 use maple_wire::{Dpid, Version};
 
+use crate::bench::BenchArgs;
 use crate::decode::DecodeArgs;
 
 /// Port that OpenFlow switches connect to.
@@ -34,6 +35,8 @@ pub enum Command {
     Decode(DecodeArgs),
     /// Ask a running controller
     Show(ShowArgs),
+    /// Measure Maple
+    Bench(BenchArgs),
 }
 
 /// `maple run`.

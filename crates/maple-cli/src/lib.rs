@@ -22,6 +22,7 @@ mod args;
 
 mod run;
 
+mod bench;
 mod builtin;
 mod emulate;
 mod show;
@@ -98,6 +99,7 @@ pub fn main_with(arguments: impl IntoIterator<Item = OsString>, loader: Option<&
         Command::Emulate(args) => emulate::main(args),
         Command::Decode(args) => decoded(args),
         Command::Show(args) => show::main(args),
+        Command::Bench(args) => bench::main(args),
     })
 }
 

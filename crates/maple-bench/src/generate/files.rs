@@ -1,0 +1,71 @@
+//! Writing generated sets and traces, as ClassBench's files are laid out.
+
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+
+use crate::filters::FilterSet;
+use crate::headers::TracedHeader;
+
+/// Where a set's files are: `NAME.rules`, `NAME.trace`, `long/NAME.trace.gz`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Files {
+    /// The filters.
+    pub rules: PathBuf,
+    /// The trace of one header a filter.
+    pub trace: PathBuf,
+    /// The long trace, compressed.
+    pub long: PathBuf,
+}
+
+/// A file that can't be written.
+#[derive(Debug, thiserror::Error)]
+#[error("{}: {source}", path.display())]
+pub struct GenerateError {
+    /// The file or folder.
+    pub path: PathBuf,
+    /// Why not.
+    pub source: io::Error,
+}
+
+impl Files {
+    /// The files of the set called `name` in a folder.
+    pub fn of(folder: &Path, name: &str) -> Files {
+        Files {
+            rules: folder.join(format!("{name}.rules")),
+            trace: folder.join(format!("{name}.trace")),
+            long: folder.join("long").join(format!("{name}.trace.gz")),
+        }
+    }
+
+    /// Writes a set and its traces; folders are made where they are absent.
+    ///
+    /// # Errors
+    /// [`GenerateError`] where something can't be written.
+    pub fn write(&self, set: &FilterSet, trace: &[TracedHeader], long: &[TracedHeader]) -> Result<(), GenerateError> {
+        write(&self.rules, |file| set.filters.iter().try_for_each(|filter| writeln!(file, "{filter}")))?;
+        write(&self.trace, |file| headers(file, set, trace))?;
+        write(&self.long, |file| {
+            let mut packed = GzEncoder::new(file, Compression::default());
+            headers(&mut packed, set, long)?;
+            packed.finish()?.flush()
+        })
+    }
+}
+
+fn headers(file: &mut dyn Write, set: &FilterSet, trace: &[TracedHeader]) -> io::Result<()> {
+    trace.iter().try_for_each(|traced| writeln!(file, "{}", traced.line(set.filters[traced.made_from as usize].flags)))
+}
+
+fn write(path: &Path, content: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), GenerateError> {
+    let written = || {
+        path.parent().map_or(Ok(()), fs::create_dir_all)?;
+        let mut file = BufWriter::new(File::create(path)?);
+        content(&mut file)?;
+        file.flush()
+    };
+    written().map_err(|source| GenerateError { path: path.to_path_buf(), source })
+}

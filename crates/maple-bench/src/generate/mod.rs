@@ -1,0 +1,189 @@
+//! Filter sets and header traces out of a seed, so that benchmarks run without outside data.
+//!
+//! # How filters are drawn
+//!
+//! After the model of ClassBench (Taylor and Turner, INFOCOM 2005), in fewer words. A filter's prefix lengths, protocol and
+//! classes of ports are drawn by the style's weights. Its addresses come from two random tries, one a side, so that short
+//! prefixes are those that long ones lie under: what makes filters overlap. A trie is never built. Whether a node has one
+//! child or two, and which of them is the fuller one, follows from a hash of the seed and of the path to the node.
+//!
+//! No line stands twice (filters that differ only in their flags may), and the more bits a filter fixes, the earlier it
+//! stands, so that no filter lies wholly under an earlier one that is wider. Among filters that fix equally many, those of
+//! one kind stand together, which keeps chains of overlapping filters short.
+//!
+//! # How headers are drawn
+//!
+//! As ClassBench does it: a filter, then a random corner of it (each field the lowest or the highest value that fits), then
+//! how many times the header comes, Pareto-distributed: `burst / u` with `u` uniform in (0, 1], rounded up. With `burst`
+//! 0 every header comes once, with 0.1 nine of ten do and a few come hundreds of times.
+
+mod files;
+mod style;
+mod trie;
+
+use std::cmp::Reverse;
+
+use maple_emulator::Random;
+use rustc_hash::FxHashSet;
+
+use crate::filters::{Filter, FilterSet, PortRange};
+use crate::headers::{FiveTuple, TracedHeader};
+use style::{Ports, Shape, Weighted};
+use trie::Trie;
+
+pub use files::{Files, GenerateError};
+pub use style::Style;
+
+/// How many draws a filter may take. Beyond, the networks of a style are used up.
+const DRAWS_PER_FILTER: usize = 50;
+
+/// The longest burst of equal headers.
+const LONGEST_BURST: usize = 1000;
+
+/// Services, the common ones first (IANA's registry of service names).
+const SERVICES: [u16; 40] = [
+    80, 443, 25, 53, 22, 21, 110, 23, 123, 161, 1521, 143, 139, 135, 445, 69, 162, 1433, 389, 8080, 3306, 514, 137,
+    138, 119, 179, 113, 1723, 500, 993, 995, 3389, 5060, 1812, 2049, 6000, 1434, 5432, 636, 20,
+];
+
+/// The set of this style and seed: `filters` filters, or fewer where the style's networks have no more.
+pub fn filter_set(style: Style, filters: usize, seed: u64) -> FilterSet {
+    let mut draw = Draw::new(style, seed);
+    let mut seen = FxHashSet::default();
+    let mut set = Vec::with_capacity(filters);
+    for _ in 0..filters.saturating_mul(DRAWS_PER_FILTER) {
+        if set.len() == filters {
+            break;
+        }
+        let filter = draw.filter();
+        if seen.insert(filter) {
+            set.push(filter);
+        }
+    }
+    set.sort_by_key(|filter| Reverse(precedence(filter)));
+    FilterSet { name: format!("{style}-{seed}"), filters: set }
+}
+
+/// At least `headers` headers for a set; see the module for `burst`, which is not below 0. An empty set has no headers.
+pub fn trace(set: &FilterSet, headers: usize, burst: f64, seed: u64) -> Vec<TracedHeader> {
+    let mut random = Random::new(seed ^ 0x7472_6163_6500);
+    let mut trace = Vec::with_capacity(headers);
+    while trace.len() < headers && !set.filters.is_empty() {
+        let number = random.below(set.filters.len() as u64) as usize;
+        let header = corner(&set.filters[number], &mut random);
+        let times = ((burst / open_unit(&mut random)).ceil() as usize).clamp(1, LONGEST_BURST);
+        trace.extend(std::iter::repeat_n(TracedHeader { header, made_from: number as u32 }, times));
+    }
+    trace
+}
+
+/// A header whose every field is the lowest or the highest that fits.
+fn corner(filter: &Filter, random: &mut Random) -> FiveTuple {
+    let mut either = |lo: u32, hi: u32| if random.chance(0.5) { lo } else { hi };
+    let Filter { src, dst, src_ports, dst_ports, proto, .. } = filter;
+    FiveTuple {
+        src: either(src.address, src.address | !src.mask()),
+        dst: either(dst.address, dst.address | !dst.mask()),
+        src_port: either(src_ports.lo.into(), src_ports.hi.into()) as u16,
+        dst_port: either(dst_ports.lo.into(), dst_ports.hi.into()) as u16,
+        proto: proto.unwrap_or_else(|| either(0, 255) as u8),
+    }
+}
+
+/// A number above 0 and up to 1.
+fn open_unit(random: &mut Random) -> f64 {
+    ((random.number() >> 11) + 1) as f64 / (1u64 << 53) as f64
+}
+
+/// How many bits a filter fixes, and for filters that fix equally many, where: filters of one kind stand together.
+fn precedence(filter: &Filter) -> (u32, [u32; 4]) {
+    let ports = |range: PortRange| 16 - (u32::from(range.hi - range.lo) + 1).ilog2();
+    let proto = if filter.proto.is_some() { 8 } else { 0 };
+    let kind = [filter.src.length.into(), filter.dst.length.into(), ports(filter.src_ports), ports(filter.dst_ports)];
+    (kind.iter().sum::<u32>() + proto, kind)
+}
+
+/// What filters are drawn from.
+struct Draw {
+    shape: &'static Shape,
+    random: Random,
+    src: Trie,
+    dst: Trie,
+    /// The ranges of a few ports that this set uses.
+    ranges: Vec<PortRange>,
+}
+
+impl Draw {
+    fn new(style: Style, seed: u64) -> Draw {
+        let shape = style.shape();
+        let mut random = Random::new(seed.wrapping_mul(0x1_0000_01b3) ^ style as u64);
+        let (src, dst) = (Trie::new(random.number(), shape.src_space), Trie::new(random.number(), shape.dst_space));
+        let ranges = (0..24).map(|_| few_ports(&mut random)).collect();
+        Draw { shape, random, src, dst, ranges }
+    }
+
+    fn filter(&mut self) -> Filter {
+        let Shape { classes, src_lengths, dst_lengths, services, flags, .. } = self.shape;
+        let rows: Vec<Weighted<usize>> = classes.iter().enumerate().map(|(i, row)| (row.iter().sum(), i)).collect();
+        let row = weighted(&rows, &mut self.random);
+        let columns: Vec<Weighted<usize>> = classes[row].iter().enumerate().map(|(i, weight)| (*weight, i)).collect();
+        let column = weighted(&columns, &mut self.random);
+        let src_length = weighted(src_lengths[row], &mut self.random);
+        let dst_length = weighted(dst_lengths[column], &mut self.random);
+        let (proto, src_ports, dst_ports) = weighted(services, &mut self.random);
+        let has_flags = proto == Some(6) && self.random.below(100) < u64::from(*flags);
+        Filter {
+            src: self.src.prefix(src_length, &mut self.random),
+            dst: self.dst.prefix(dst_length, &mut self.random),
+            src_ports: self.ports(src_ports),
+            dst_ports: self.ports(dst_ports),
+            proto,
+            flags: if has_flags { tcp_flags(&mut self.random) } else { (0, 0) },
+        }
+    }
+
+    fn ports(&mut self, class: Ports) -> PortRange {
+        match class {
+            Ports::All => PortRange::ALL,
+            Ports::High => PortRange { lo: 1024, hi: u16::MAX },
+            Ports::One => {
+                let port = SERVICES[early(SERVICES.len(), &mut self.random)];
+                PortRange { lo: port, hi: port }
+            }
+            Ports::Some => self.ranges[early(self.ranges.len(), &mut self.random)],
+        }
+    }
+}
+
+/// One of several, by weight; not all weights are 0.
+fn weighted<T: Copy>(choices: &[Weighted<T>], random: &mut Random) -> T {
+    let mut at = random.below(choices.iter().map(|(weight, _)| u64::from(*weight)).sum());
+    for (weight, choice) in choices {
+        match at.checked_sub(u64::from(*weight)) {
+            Some(rest) => at = rest,
+            None => return *choice,
+        }
+    }
+    unreachable!("the weights before sum up to more than what was drawn")
+}
+
+/// A place in a list, early ones more often: the square of a uniform number.
+fn early(len: usize, random: &mut Random) -> usize {
+    let unit = random.below(1 << 20) as f64 / (1u64 << 20) as f64;
+    (unit * unit * len as f64) as usize
+}
+
+/// A range such as 1645 to 1646 or 33434 to 33534.
+fn few_ports(random: &mut Random) -> PortRange {
+    let lo = if random.chance(0.3) { random.below(1024) } else { 1024 + random.below(60_000) };
+    let width = 1 + early(100, random) as u64;
+    PortRange { lo: lo as u16, hi: (lo + width) as u16 }
+}
+
+/// Established, start of a connection, or no connection's start.
+fn tcp_flags(random: &mut Random) -> (u16, u16) {
+    [(0x1000, 0x1000), (0x0200, 0x1200), (0x0000, 0x0200)][random.below(3) as usize]
+}
+
+#[cfg(test)]
+mod tests;
