@@ -89,7 +89,7 @@ pub fn main_with(arguments: impl IntoIterator<Item = OsString>, loader: Option<&
     let refusal = match &command_line.command {
         Command::Run(args) => args.options.refusal(),
         Command::Emulate(args) => args.refusal(),
-        Command::Decode(_) | Command::Show(_) => None,
+        Command::Decode(_) | Command::Show(_) | Command::Bench(_) => None,
     };
     if let Some(error) = refusal {
         return usage(&error);
