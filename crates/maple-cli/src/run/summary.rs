@@ -1,10 +1,16 @@
 //! What came of a run, in numbers.
 
+use std::cmp::Reverse;
+use std::sync::Arc;
+
 use maple_controller::Handle;
 use maple_emulator::driver::Stats;
 
 use super::check::Verdicts;
 use crate::say;
+
+/// Errors of f that are listed.
+const ERRORS: usize = 20;
 
 /// Prints what a controller without an emulated network has done.
 pub fn of_controller(handle: &Handle) {
@@ -52,10 +58,15 @@ pub fn of_network(handle: &Handle, network: &Stats, verdicts: Option<&Verdicts>)
     }
 }
 
-/// Prints how often f failed in which way.
+/// Prints how often f failed in which way, the most frequent first.
 fn errors(handle: &Handle) {
-    for (error, count) in handle.policy_errors() {
-        say(format_args!("  {count:>7} x {}", brief(&error)));
+    let mut all: Vec<(Arc<str>, u64)> = handle.policy_errors().into_iter().collect();
+    all.sort_by_key(|(_, count)| Reverse(*count));
+    for (error, count) in all.iter().take(ERRORS) {
+        say(format_args!("  {count:>7} x {}", brief(error)));
+    }
+    if let Some(more) = all.len().checked_sub(ERRORS).filter(|more| *more > 0) {
+        say(format_args!("  and {more} other errors, less often"));
     }
 }
 
