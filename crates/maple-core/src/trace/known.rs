@@ -4,9 +4,12 @@
 //!
 //! For each field: bits that are known, and values that are ruled out. Ruled-out values are kept as disjoint intervals,
 //! in which everything ordered meets: an exact value, a prefix and a range that failed are one interval each; a prefix
-//! or range that held rules out what is below and above it. Masks that are no prefix have sets of their own. A failed
-//! conjunction of which more than one part is open rules out nothing in any one field; it is kept under its last part
-//! with the other parts as *guards*, and counts once the guards hold.
+//! or range that held rules out what is below and above it. Masks that are no prefix have sets of their own.
+//!
+//! A failed conjunction of which more than one part is open rules out nothing in any one field. It is remembered as a
+//! whole, under the sum of its parts' hashes, not counting parts on fields that are prerequisites of others (unless it
+//! has no other parts). A condition that has these parts, perhaps with more, and implies or is known to have the
+//! prerequisites, fails too; it is looked for under the sums of all subsets of its parts.
 //!
 //! # Why it is correct
 //!
@@ -16,11 +19,13 @@
 //!
 //! # Cost
 //!
-//! Look-ups are logarithmic in the number of intervals of one field, so a run of ten thousand tests is not quadratic.
+//! Look-ups are logarithmic in the number of intervals of one field, so a run of ten thousand tests is not quadratic. A
+//! conjunction on fields of which nothing is known costs a hash a part, and a sum and a bit (whether a failed conjunction
+//! can have these parts) a subset of parts. Conditions from practice have at most four parts that count.
 
 use std::collections::BTreeMap;
 
-use maple_wire::field::Prerequisite;
+use maple_wire::field::{FieldSet, Prerequisite};
 use maple_wire::{Constraint, Field};
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -38,19 +43,58 @@ pub(crate) enum Verdict {
     Open,
 }
 
-/// What is known of the packets that pass a list of items.
+/// A list of items, and what is known of the packets that pass them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Known {
-    fields: FxHashMap<Field, FieldKnown>,
-    /// Failed conjunctions: the last part, and for each time it failed the other parts.
-    guarded: FxHashMap<Part, Vec<Vec<Part>>>,
+    items: Vec<Item>,
+    /// Of which fields something is known.
+    about: FieldSet,
+    fields: Vec<(Field, FieldKnown)>,
+    failed: Failed,
+}
+
+/// Failed conjunctions of several open parts.
+#[derive(Clone, Debug, Default)]
+struct Failed {
+    list: Vec<Failure>,
+    /// The newest one for each sum of hashes.
+    newest: FxHashMap<u64, u32>,
+    /// A bit for each sum in `newest`, by its upper bits: most sums that are asked for are of no failed conjunction.
+    seen: Vec<u64>,
+    /// Whether one has no other parts than such on prerequisites.
+    any_bare: bool,
+}
+
+/// A failed conjunction.
+#[derive(Clone, Copy, Debug)]
+struct Failure {
+    /// Its item.
+    item: u32,
+    /// The next older one under the same sum.
+    older: Option<u32>,
 }
 
 /// One part of a conjunction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Part {
-    Masked(Constraint),
-    Range(Range),
+#[derive(Clone, Copy, Debug)]
+enum Part<'a> {
+    Masked(&'a Constraint),
+    Range(&'a Range),
+}
+
+/// How many upper bits of a sum choose a bit of [`Failed::seen`].
+const SEEN_BITS: u32 = 13;
+
+/// Fields on whose values the presence of others depends ([`Field::prerequisites`]).
+const PREREQUISITES: FieldSet = FieldSet::of(&[Field::EthType, Field::VlanVid, Field::IpProto, Field::Icmpv6Type]);
+
+/// Of how many parts all subsets are looked for. Of more, only the whole.
+const MAX_SUBSETS: usize = 5;
+
+/// The hashes of some of a condition's parts: of more than there is room for, the sum of all.
+#[derive(Default)]
+struct Hashes {
+    hashes: [u64; MAX_SUBSETS],
+    len: usize,
 }
 
 /// What is known of one field.
@@ -75,7 +119,7 @@ impl Known {
         if mask == 0 {
             return Some(0);
         }
-        let known = self.fields.get(&field)?;
+        let known = self.of(field)?;
         (known.mask & mask == mask).then_some(known.value & mask)
     }
 
@@ -100,38 +144,72 @@ impl Known {
 
     /// Whether packets that pass fit `cond`.
     pub(crate) fn cond(&self, cond: &Cond) -> Verdict {
-        let mut all_hold = true;
-        for part in parts(cond) {
-            match self.part(part) {
-                Verdict::Fails => return Verdict::Fails,
-                Verdict::Open => all_hold = false,
-                Verdict::Holds => continue,
+        if self.is_about(cond) {
+            let mut all_hold = true;
+            for part in parts(cond) {
+                match self.part(part) {
+                    Verdict::Fails => return Verdict::Fails,
+                    Verdict::Open => all_hold = false,
+                    Verdict::Holds => {}
+                }
             }
-            let implied =
-                |guard: &Part| self.part(*guard) == Verdict::Holds || parts(cond).any(|part| implies(&part, guard));
-            if self.guarded.get(&part).is_some_and(|failures| failures.iter().any(|all| all.iter().all(implied))) {
-                return Verdict::Fails;
+            if all_hold {
+                return Verdict::Holds;
             }
+        } else if cond.is_always() {
+            return Verdict::Holds;
         }
-        if all_hold { Verdict::Holds } else { Verdict::Open }
+        if self.has_failed(cond) { Verdict::Fails } else { Verdict::Open }
+    }
+
+    /// Whether anything is known of a field in the condition.
+    fn is_about(&self, cond: &Cond) -> bool {
+        let known = cond.all.iter().filter(|c| self.about.contains(c.field)).count();
+        known > 0 || cond.ranges.iter().any(|r| self.about.contains(r.field))
+    }
+
+    /// Whether the condition implies one that failed.
+    fn has_failed(&self, cond: &Cond) -> bool {
+        if self.failed.list.is_empty() {
+            return false;
+        }
+        let found = |hashes: Hashes| {
+            hashes.any_sum(|sum| self.failed.newest(sum).is_some_and(|newest| self.implies_failed(cond, newest)))
+        };
+        found(Hashes::of(cond, false)) || self.failed.any_bare && found(Hashes::of(cond, true))
+    }
+
+    /// Whether the condition implies a failed one or one of those that are older under the same sum.
+    fn implies_failed(&self, cond: &Cond, newest: u32) -> bool {
+        let implied =
+            |wanted: Part| parts(cond).any(|part: Part| part.implies(wanted)) || self.part(wanted) == Verdict::Holds;
+        let mut next = Some(newest);
+        while let Some(at) = next {
+            let failure = self.failed.list[at as usize];
+            if matches!(&self.items[failure.item as usize], Item::Test { cond, .. } if parts(cond).all(implied)) {
+                return true;
+            }
+            next = failure.older;
+        }
+        false
     }
 
     /// Whether the items state a part of the condition already.
     pub(crate) fn states_any(&self, cond: &Cond) -> bool {
-        cond.all.iter().any(|c| self.states(c))
-            || cond.ranges.iter().any(|r| self.part(Part::Range(*r)) == Verdict::Holds)
+        self.is_about(cond) && cond.all.iter().any(|c| self.states(c))
+            || cond.ranges.iter().any(|r| self.part(Part::Range(r)) == Verdict::Holds)
     }
 
     /// The condition without the parts that the items state already.
     pub(crate) fn reduce(&self, mut cond: Cond) -> Cond {
         cond.all.retain(|c| !self.states(c));
-        cond.ranges.retain(|r| self.part(Part::Range(*r)) != Verdict::Holds);
+        cond.ranges.retain(|r| self.part(Part::Range(r)) != Verdict::Holds);
         cond
     }
 
     /// Takes in an item that packets now pass. Its condition must be reduced.
-    pub(crate) fn learn(&mut self, item: &Item) {
-        match item {
+    pub(crate) fn learn(&mut self, item: Item) {
+        match &item {
             Item::Read(constraint) => self.field(constraint.field).confine(constraint),
             Item::Test { cond, outcome: true } => {
                 for constraint in &cond.all {
@@ -143,6 +221,17 @@ impl Known {
             }
             Item::Test { cond, outcome: false } => self.learn_failure(cond),
         }
+        self.items.push(item);
+    }
+
+    /// The items so far.
+    pub(crate) fn items(&self) -> &[Item] {
+        &self.items
+    }
+
+    /// The items.
+    pub(crate) fn into_items(self) -> Vec<Item> {
+        self.items
     }
 
     /// Whether all bits of the constraint are known, and as it says.
@@ -150,18 +239,38 @@ impl Known {
         self.value(c.field, c.mask) == Some(c.value)
     }
 
+    /// To be called before the item is in the list.
     fn learn_failure(&mut self, cond: &Cond) {
-        let mut guards: Vec<Part> = parts(cond).collect();
-        let Some(last) = guards.pop() else { return };
-        match last {
-            _ if !guards.is_empty() => self.guarded.entry(last).or_default().push(guards),
-            Part::Masked(constraint) => self.field(constraint.field).exclude(&constraint),
-            Part::Range(range) => self.field(range.field).excluded.insert(range.lo, range.hi),
+        let mut all = parts(cond);
+        match (all.next(), all.next()) {
+            (None, _) => {}
+            (Some(Part::Masked(constraint)), None) => self.field(constraint.field).exclude(constraint),
+            (Some(Part::Range(range)), None) => self.field(range.field).excluded.insert(range.lo, range.hi),
+            (Some(_), Some(_)) => {
+                let telling = Hashes::of(cond, false);
+                let bare = telling.len == 0;
+                let sum = if bare { Hashes::of(cond, true).sum() } else { telling.sum() };
+                self.failed.any_bare |= bare;
+                self.failed.insert(sum, self.items.len() as u32);
+            }
         }
     }
 
+    fn of(&self, field: Field) -> Option<&FieldKnown> {
+        if !self.about.contains(field) {
+            return None;
+        }
+        self.fields.iter().find(|(there, _)| *there == field).map(|(_, known)| known)
+    }
+
     fn field(&mut self, field: Field) -> &mut FieldKnown {
-        self.fields.entry(field).or_default()
+        let at = self.fields.iter().position(|(there, _)| *there == field);
+        let at = at.unwrap_or_else(|| {
+            self.about.insert(field);
+            self.fields.push((field, FieldKnown::default()));
+            self.fields.len() - 1
+        });
+        &mut self.fields[at].1
     }
 
     fn alternative(&self, all: &[Prerequisite]) -> Verdict {
@@ -170,13 +279,39 @@ impl Known {
 
     fn part(&self, part: Part) -> Verdict {
         match part {
-            Part::Masked(c) => self.fields.get(&c.field).map_or(Verdict::Open, |known| known.masked(&c)),
+            Part::Masked(c) => self.of(c.field).map_or(Verdict::Open, |known| known.masked(c)),
             Part::Range(r) => {
-                let known = self.fields.get(&r.field);
-                known.map_or(Verdict::Open, |known| known.range(r.lo, r.hi, r.field.full_mask()))
+                self.of(r.field).map_or(Verdict::Open, |known| known.range(r.lo, r.hi, r.field.full_mask()))
             }
         }
     }
+}
+
+impl Failed {
+    #[inline]
+    fn newest(&self, sum: u64) -> Option<u32> {
+        let (word, bit) = place(sum);
+        if self.seen[word] & bit == 0 {
+            return None;
+        }
+        self.newest.get(&sum).copied()
+    }
+
+    fn insert(&mut self, sum: u64, item: u32) {
+        if self.seen.is_empty() {
+            self.seen.resize(1 << (SEEN_BITS - 6), 0);
+        }
+        let (word, bit) = place(sum);
+        self.seen[word] |= bit;
+        let older = self.newest.insert(sum, self.list.len() as u32);
+        self.list.push(Failure { item, older });
+    }
+}
+
+/// The word and the bit of a sum in [`Failed::seen`].
+fn place(sum: u64) -> (usize, u64) {
+    let at = sum >> (64 - SEEN_BITS);
+    ((at >> 6) as usize, 1 << (at & 63))
 }
 
 impl FieldKnown {
@@ -263,21 +398,84 @@ impl Intervals {
     }
 }
 
-fn parts(cond: &Cond) -> impl Iterator<Item = Part> {
-    cond.all.iter().copied().map(Part::Masked).chain(cond.ranges.iter().copied().map(Part::Range))
+fn parts(cond: &Cond) -> impl Iterator<Item = Part<'_>> {
+    cond.all.iter().map(Part::Masked).chain(cond.ranges.iter().map(Part::Range))
 }
 
-/// Whether every value that fits `a` fits `b`. `false` where that takes more than a look at both.
-fn implies(a: &Part, b: &Part) -> bool {
-    match (a, b) {
-        (Part::Masked(a), Part::Masked(b)) => {
-            a.field == b.field && a.mask & b.mask == b.mask && a.value & b.mask == b.value
+impl Hashes {
+    /// Those of parts on prerequisites of other fields, or those of the others.
+    #[inline]
+    fn of(cond: &Cond, prerequisites: bool) -> Hashes {
+        let mut hashes = Hashes::default();
+        for c in &cond.all {
+            if PREREQUISITES.contains(c.field) == prerequisites {
+                hashes.add(hash(c.field as u64, c.mask, c.value));
+            }
         }
-        (Part::Masked(a), Part::Range(b)) => {
-            let last = a.value | (a.field.full_mask() & !a.mask);
-            a.field == b.field && b.lo <= a.value && last <= b.hi
+        for r in &cond.ranges {
+            if !prerequisites {
+                hashes.add(hash(r.field as u64 | 0x80, r.lo, r.hi));
+            }
         }
-        (Part::Range(a), Part::Range(b)) => a.field == b.field && b.lo <= a.lo && a.hi <= b.hi,
-        (Part::Range(_), Part::Masked(_)) => false,
+        hashes
+    }
+
+    #[inline]
+    fn add(&mut self, hash: u64) {
+        match self.hashes.get_mut(self.len) {
+            Some(place) => {
+                *place = hash;
+                self.len += 1;
+            }
+            None => self.hashes = [self.sum().wrapping_add(hash), 0, 0, 0, 0],
+        }
+    }
+
+    #[inline]
+    fn sum(&self) -> u64 {
+        self.hashes[..self.len].iter().fold(0, |sum, hash| sum.wrapping_add(*hash))
+    }
+
+    /// Whether `found` says so of the sum of some of the hashes. They are gone through in the order of Gray's code, so
+    /// that each sum differs from the one before by one hash.
+    #[inline]
+    fn any_sum(&self, found: impl Fn(u64) -> bool) -> bool {
+        let (mut sum, mut subset) = (0u64, 0usize);
+        for step in 1..1usize << self.len {
+            let at = step.trailing_zeros() as usize;
+            subset ^= 1 << at;
+            let there = subset >> at & 1 == 1;
+            sum = if there { sum.wrapping_add(self.hashes[at]) } else { sum.wrapping_sub(self.hashes[at]) };
+            if found(sum) {
+                return true;
+            }
+        }
+        false
+    }
+}
+
+/// A hash of one part: the same for equal parts.
+#[inline]
+fn hash(kind: u64, a: u128, b: u128) -> u64 {
+    let fold = |x: u128| x as u64 ^ ((x >> 64) as u64).rotate_left(29);
+    let mixed =
+        ((fold(a) ^ kind << 48).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ fold(b)).wrapping_mul(0xff51_afd7_ed55_8ccd);
+    mixed ^ mixed >> 32
+}
+
+impl Part<'_> {
+    /// Whether every value that fits this part fits `other`. `false` where that takes more than a look at both.
+    fn implies(self, other: Part) -> bool {
+        match (self, other) {
+            (Part::Masked(a), Part::Masked(b)) => {
+                a.field == b.field && a.mask & b.mask == b.mask && a.value & b.mask == b.value
+            }
+            (Part::Masked(a), Part::Range(b)) => {
+                let last = a.value | (a.field.full_mask() & !a.mask);
+                a.field == b.field && b.lo <= a.value && last <= b.hi
+            }
+            (Part::Range(a), Part::Range(b)) => a.field == b.field && b.lo <= a.lo && a.hi <= b.hi,
+            (Part::Range(_), Part::Masked(_)) => false,
+        }
     }
 }

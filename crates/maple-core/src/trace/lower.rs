@@ -31,8 +31,8 @@ impl Trace {
     ///
     /// Every trace of a tree must be lowered for the same capabilities.
     pub fn lower<P: Fields + ?Sized>(&self, packet: &P, capabilities: &Capabilities) -> Trace {
-        let out = Trace { read_switch: self.read_switch, short: self.short, ..Trace::default() };
-        let mut lowering = Lowering { packet, capabilities, out, known: Known::default(), region: Region::any() };
+        let mut lowering =
+            Lowering { packet, capabilities, known: Known::default(), sources: Vec::new(), region: Region::any() };
         for (i, item) in self.items.iter().enumerate() {
             let source = self.sources.get(i).unwrap_or(&None);
             match item {
@@ -40,15 +40,17 @@ impl Trace {
                 Item::Test { cond, .. } => lowering.test(cond, source),
             }
         }
-        lowering.out
+        let Lowering { known, sources, .. } = lowering;
+        Trace { items: known.into_items(), sources, read_switch: self.read_switch, short: self.short }
     }
 }
 
 struct Lowering<'a, P: ?Sized> {
     packet: &'a P,
     capabilities: &'a Capabilities,
-    out: Trace,
+    /// The new items, and what follows from them.
     known: Known,
+    sources: Vec<Option<Source>>,
     /// What the items so far say that a match can say.
     region: Region,
 }
@@ -143,8 +145,7 @@ impl<P: Fields + ?Sized> Lowering<'_, P> {
             Item::Test { outcome: false, .. } => None,
         };
         self.region = region.unwrap_or(std::mem::take(&mut self.region));
-        self.known.learn(&item);
-        self.out.items.push(item);
-        self.out.sources.push(source.clone());
+        self.known.learn(item);
+        self.sources.push(source.clone());
     }
 }

@@ -71,9 +71,8 @@ pub struct Cond {
 impl Cond {
     /// Whether a packet fits.
     pub fn holds<P: Fields + ?Sized>(&self, packet: &P) -> bool {
-        let fits = |field, test: &dyn Fn(u128) -> bool| packet.value(field).is_some_and(test);
-        self.all.iter().all(|c| fits(c.field, &|value| c.holds(value)))
-            && self.ranges.iter().all(|r| fits(r.field, &|value| r.holds(value)))
+        self.all.iter().all(|c| packet.value(c.field).is_some_and(|value| c.holds(value)))
+            && self.ranges.iter().all(|r| packet.value(r.field).is_some_and(|value| r.holds(value)))
     }
 
     /// Whether every packet fits.

@@ -41,8 +41,11 @@ use super::{Cond, Fields, Item, Range, Source, Trace};
 /// Answers one run's questions about its packet and records them. All questions must be about the same packet.
 #[derive(Debug, Default)]
 pub struct Recorder {
-    trace: Trace,
+    /// The items, and what follows from them.
     known: Known,
+    sources: Vec<Option<Source>>,
+    read_switch: bool,
+    short: bool,
 }
 
 impl Recorder {
@@ -53,7 +56,7 @@ impl Recorder {
 
     /// Where the latest item comes from, if there is one and that is known.
     pub fn last_source(&self) -> Option<Source> {
-        self.trace.sources.last().cloned().flatten()
+        self.sources.last().cloned().flatten()
     }
 
     /// The value of `field` under `mask`, or `None` where the packet has no such field.
@@ -158,17 +161,18 @@ impl Recorder {
 
     /// Notes that the run asked for the switch.
     pub fn read_switch(&mut self) {
-        self.trace.read_switch = true;
+        self.read_switch = true;
     }
 
-    /// The trace so far.
-    pub fn trace(&self) -> &Trace {
-        &self.trace
+    /// The items so far.
+    pub fn items(&self) -> &[Item] {
+        self.known.items()
     }
 
     /// The whole trace.
     pub fn finish(self) -> Trace {
-        self.trace
+        let Recorder { known, sources, read_switch, short } = self;
+        Trace { items: known.into_items(), sources, read_switch, short }
     }
 
     /// Whether the packet has `field`, settled by reading the fields of its prerequisites.
@@ -214,14 +218,13 @@ impl Recorder {
 
     /// The value of a field whose prerequisites hold.
     fn look<P: Fields + ?Sized>(&mut self, packet: &P, field: Field) -> u128 {
-        self.trace.short |= !packet.is_captured(field);
+        self.short |= !packet.is_captured(field);
         packet.value(field).unwrap_or(0)
     }
 
     fn push(&mut self, item: Item, source: Option<Source>) {
-        self.known.learn(&item);
-        self.trace.items.push(item);
-        self.trace.sources.push(source);
+        self.known.learn(item);
+        self.sources.push(source);
     }
 }
 
@@ -313,7 +316,7 @@ mod tests {
         assert!(recorder.in_range(&packet, Field::InPort, 0, u128::MAX, None), "every packet has a port");
         assert!(!is(&mut recorder, &frame, Field::InPort, 1 << 40), "no port is that wide");
         assert!(!recorder.in_range(&packet, Field::InPort, 5, 4, None), "nothing lies in an empty range");
-        assert!(recorder.trace().items.is_empty());
+        assert!(recorder.items().is_empty());
         assert!(recorder.equals(&packet, Field::TcpDst, 7, 0, None), "no bit counts, but the field is there");
         assert!(recorder.in_range(&packet, Field::TcpDst, 22, 22, None));
         assert!(recorder.in_range(&packet, Field::TcpSrc, 512, 1023, None));
@@ -326,7 +329,7 @@ mod tests {
         let frame = &ssh()[..34];
         let mut recorder = Recorder::new();
         assert_eq!(read(&mut recorder, frame, Field::Ipv4Src), Some(0x0a000001));
-        assert!(!recorder.trace().short);
+        assert!(!recorder.short);
         assert_eq!(read(&mut recorder, frame, Field::TcpDst), Some(0));
         assert!(recorder.finish().short);
     }

@@ -162,14 +162,16 @@ impl Tree {
         };
         let (parent, value) = (place.map(|(above, _)| above), u64::try_from(value).unwrap_or(0));
         let is_test = matches!(node, Node::Test { .. });
-        let slot = Slot { parent, chain: None, value, node };
+        let slot = Slot { parent, chain: None, value };
         let id = match self.free.pop() {
             Some(id) => {
                 self.slots[id.index()] = slot;
+                self.nodes[id.index()] = node;
                 id
             }
             None => {
                 self.slots.push(slot);
+                self.nodes.push(node);
                 NodeId::at(self.slots.len() - 1)
             }
         };
@@ -186,7 +188,7 @@ impl Tree {
     }
 
     fn link(&mut self, parent: NodeId, branch: Branch, child: NodeId) {
-        match (&mut self.slots[parent.index()].node, branch) {
+        match (&mut self.nodes[parent.index()], branch) {
             (Node::Value(values), Branch::Value(value)) => {
                 values.insert(value, child);
                 if !values.is_narrow() {
@@ -200,7 +202,7 @@ impl Tree {
     }
 
     fn unlink(&mut self, parent: NodeId, branch: Branch) {
-        match (&mut self.slots[parent.index()].node, branch) {
+        match (&mut self.nodes[parent.index()], branch) {
             (Node::Value(values), Branch::Value(value)) => values.remove(value),
             (Node::Test { yes, .. }, Branch::Outcome(true)) => *yes = None,
             (Node::Test { no, .. }, Branch::Outcome(false)) => *no = None,

@@ -58,6 +58,8 @@ pub struct LeafId(pub u64);
 /// The trace tree of one switch.
 #[derive(Clone, Debug, Default)]
 pub struct Tree {
+    /// What look-ups need of the nodes, and the rest.
+    nodes: Vec<Node>,
     slots: Vec<Slot>,
     free: Vec<NodeId>,
     root: Option<NodeId>,
@@ -81,7 +83,6 @@ struct Slot {
     chain: Option<ChainId>,
     /// Under a `V` node: the value, or 0 if it takes more than 64 bits ([`Tree::wide`]).
     value: u64,
-    node: Node,
 }
 
 /// Which child of its parent a node is.
@@ -129,16 +130,16 @@ impl Tree {
     pub fn search<P: Fields + ?Sized>(&self, packet: &P) -> Option<LeafId> {
         let mut at = self.root?;
         loop {
-            let slot = self.slot(at);
-            if let Some(chain) = slot.chain {
-                let (test, outcome) = self.chains.first(chain, packet)?;
-                at = self.child(test, Branch::Outcome(outcome))?;
-                continue;
-            }
-            at = match &slot.node {
+            at = match self.node(at) {
                 Node::Leaf(leaf) => return Some(*leaf),
                 Node::Value(values) => values.get(packet.value(values.field)?)?,
-                Node::Test { cond, yes, no } => if cond.holds(packet) { *yes } else { *no }?,
+                Node::Test { cond, yes, no } => match self.slot(at).chain {
+                    None => if cond.holds(packet) { *yes } else { *no }?,
+                    Some(chain) => {
+                        let (test, outcome) = self.chains.first(chain, packet)?;
+                        self.child(test, Branch::Outcome(outcome))?
+                    }
+                },
             }
         }
     }
@@ -199,7 +200,7 @@ impl Tree {
     }
 
     pub(crate) fn node(&self, id: NodeId) -> &Node {
-        &self.slot(id).node
+        &self.nodes[id.index()]
     }
 
     /// The node of a leaf.

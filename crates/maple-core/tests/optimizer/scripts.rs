@@ -163,7 +163,7 @@ impl Stage {
         for constraint in &self.under {
             get(&mut recorder, &packet, constraint.field);
         }
-        let given = recorder.trace().items.len();
+        let given = recorder.items().len();
         let answer = (self.policy)(&mut recorder, &packet);
         let items = recorder.finish().lower(&packet, &self.capabilities).items.split_off(given);
         let leaf = LeafId(self.answers.len() as u64 + 1);
