@@ -33,6 +33,11 @@ impl PortNo {
         self.0 != 0 && self.0 <= Self::MAX.0
     }
 
+    /// Whether packets can come in by it and be sent out of it: an ordinary port, or the switch's own host's.
+    pub const fn is_ordinary_or_local(self) -> bool {
+        self.is_physical() || self.0 == Self::LOCAL.0
+    }
+
     /// The port that OpenFlow 1.0 calls `number`.
     pub const fn from_of10(number: u16) -> PortNo {
         if number >= 0xff00 { PortNo(0xffff_0000 | number as u32) } else { PortNo(number as u32) }

@@ -302,7 +302,7 @@ impl Discovery {
     }
 
     fn port_up(&mut self, now: Time, dpid: Dpid, port: &Port, out: &mut Vec<Found>) {
-        if !port.number.is_physical() || !port.is_up() {
+        if !port.number.is_ordinary_or_local() || !port.is_up() {
             return;
         }
         let at = Location::new(dpid, port.number);
