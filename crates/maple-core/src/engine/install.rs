@@ -85,6 +85,10 @@ impl Engine {
             }
             Err(refusal) => refusal,
         };
+        if !matches!(leaf.state, LeafState::Installing { .. } | LeafState::Active) {
+            // Another switch of this attempt was the first to refuse, and one attempt fails once.
+            return;
+        }
         if let Refusal::Ambiguous(what) = &refusal {
             self.stats.ambiguous += 1;
             if self.install_tagged(answer.leaf, answer.dpid, what) {
@@ -92,10 +96,6 @@ impl Engine {
             }
         }
         let Some(leaf) = self.leaves.get(&answer.leaf) else { return };
-        if !matches!(leaf.state, LeafState::Installing { .. } | LeafState::Active) {
-            // Another switch of this attempt was the first to refuse, and one attempt fails once.
-            return;
-        }
         let doubled = 1u32 << leaf.failures.min(6);
         let retry = match &refusal {
             Refusal::Draining => Some(self.options.drain * doubled.min(16)),

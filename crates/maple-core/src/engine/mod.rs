@@ -7,7 +7,8 @@
 //! ```text
 //! packet-in ─ packet_in ─┬─ hosts (learn, move) ─ lookup ── hit ──────────────────┐
 //!                        │                          └ miss ─ decide (f, commit)   │
-//!                        └─ link_port                          └ leaf ─ install ──┤
+//!                        ├─ link_port                          └ leaf ─ install ──┤
+//!                        └─ new_port: wait until it is known which of the two      │
 //! port, link, switch ─ topology ─ store ─ leaves that depended on it ─ withdraw   │
 //!                                                    mail ⇄ transit               │
 //! end of batch ─ switch (compile, diff, flow-mods, barrier) ─ location            │
@@ -33,6 +34,7 @@ mod options;
 mod decide;
 mod hosts;
 mod link_port;
+mod new_port;
 mod packet_in;
 mod topology;
 
@@ -230,9 +232,10 @@ impl Engine {
         }
     }
 
-    /// The classifier of a switch may have to change.
+    /// Ports or hosts of a switch have changed: its classifier may have to change, and packets may be waiting for that.
     fn refresh(&mut self, dpid: Dpid) {
         self.mark(dpid, switch::Stale { classifier: true, ..switch::Stale::default() });
+        self.admit_undecided(dpid);
     }
 
     /// Sends a letter to a shard.

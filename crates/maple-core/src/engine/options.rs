@@ -18,13 +18,18 @@ pub struct Options {
     pub epoch: u16,
     /// The lowest transaction id that engines use; they wrap around to it.
     pub first_xid: u32,
-    /// How many packets wait for one leaf's installation, and at one switch for others' rules; of further ones the
-    /// former go through the controller at once, the latter are dropped.
+    /// How many packets wait for one leaf's installation, at one switch for others' rules, and at one switch because
+    /// their ports are new; of further ones the first go through the controller at once, the others are dropped.
     pub held_packets: usize,
+    /// How many bytes of packets from new ports wait at one switch; further ones are dropped.
+    pub held_bytes: usize,
     /// How long an installation may take before it is given up.
     pub install_timeout: Duration,
     /// How long a packet may wait for rules under way at a later switch.
     pub hold: Duration,
+    /// How long a packet may wait until it is known what is behind its port. Longer than discovery takes for a port that
+    /// came up.
+    pub new_port_hold: Duration,
     /// How long rules stay at later switches after the ingress rule is gone, for packets under way. Longer than the
     /// network's longest delay.
     pub drain: Duration,
@@ -44,8 +49,10 @@ impl Default for Options {
             epoch: 1,
             first_xid: 0x8000_0000,
             held_packets: 64,
+            held_bytes: 256 * 1024,
             install_timeout: Duration::from_secs(2),
             hold: Duration::from_millis(100),
+            new_port_hold: Duration::from_secs(1),
             drain: Duration::from_millis(50),
             probe_timeout: Duration::from_millis(500),
             silence: Duration::from_secs(10),
@@ -89,7 +96,7 @@ pub struct Stats {
     pub link_packet_ins: u64,
     /// Of these, dropped because nothing was known of them.
     pub link_drops: u64,
-    /// Packets dropped because their port was neither edge nor link yet.
+    /// Packets dropped because it did not turn out, or too late, that their port is an edge port.
     pub new_port_drops: u64,
     /// Packets dropped because their source is a host that is elsewhere.
     pub spoofed_drops: u64,

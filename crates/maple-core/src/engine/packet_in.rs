@@ -26,13 +26,17 @@ impl Engine {
         match self.store.snapshot().port(at).map(|port| port.kind) {
             None => self.stats.bad_packet_ins += 1,
             Some(_) if arrived.packet().switch_value(Field::EthType) == Some(LLDP_TYPE) => {}
-            Some(PortKind::New) => self.stats.new_port_drops += 1,
+            Some(PortKind::New) => self.new_port_packet_in(arrived),
             Some(PortKind::Link(_)) => self.link_packet_in(arrived),
-            Some(PortKind::Edge) => self.edge_packet_in(arrived),
+            Some(PortKind::Edge) => {
+                self.admit_undecided(dpid);
+                self.edge_packet_in(arrived);
+            }
         }
     }
 
-    fn edge_packet_in(&mut self, arrived: Arrived) {
+    /// A packet enters the network.
+    pub(super) fn edge_packet_in(&mut self, arrived: Arrived) {
         if self.options.track_hosts {
             let address = |field| Mac::from_bits(arrived.packet().switch_value(field).unwrap_or_default());
             let is_probe_answer = address(Field::EthDst) == PROBE_MAC;

@@ -20,6 +20,7 @@ use rustc_hash::FxHashMap;
 
 use super::leaf::{Arrived, LeafState, cookie, has_three_tables, is_ours, leaf_of};
 use super::location::{MAX_COMPILED, classifier, retain_guarded, table_miss};
+use super::new_port::Undecided;
 use super::tags::untagged;
 use super::timers::Timer;
 use super::transit::Transit;
@@ -69,6 +70,8 @@ pub(super) struct Switch {
     pub blocked: BTreeSet<LeafId>,
     /// Packets from other switches that wait for rules under way.
     pub held: Vec<(Time, Arrived)>,
+    /// Packets that wait until it is known what is behind their ports.
+    pub undecided: Undecided,
     /// The switch is full: until then nothing new is put in.
     pub full_until: Option<Time>,
     /// How often in a row it refused something.
@@ -126,6 +129,7 @@ impl Switch {
             leaving: BTreeSet::new(),
             blocked: BTreeSet::new(),
             held: Vec::new(),
+            undecided: Undecided::default(),
             full_until: None,
             full_count: 0,
             refused: Vec::new(),

@@ -19,6 +19,8 @@ pub(super) enum Timer {
     Probe(Mac),
     /// Packets from other switches that wait for rules.
     Held(Dpid),
+    /// Packets that wait until it is known what is behind their ports.
+    NewPorts(Dpid),
     /// A switch that was full.
     Full(Dpid),
 }
@@ -41,6 +43,7 @@ impl Engine {
                 Timer::Tag(id) => self.tag_timer(id),
                 Timer::Probe(mac) => self.probe_timer(mac),
                 Timer::Held(dpid) => self.expire_held(dpid),
+                Timer::NewPorts(dpid) => self.expire_undecided(dpid),
                 Timer::Full(dpid) => self.full_timer(dpid),
             }
         }

@@ -23,7 +23,9 @@ impl Engine {
         let commit = self.store.update(|state| {
             let mut writes = without_switch(state, dpid);
             writes.push(Write::Switch { dpid, info: Some(SwitchInfo { shard, version }) });
-            writes.extend(ports.iter().filter(|port| port.number.is_physical()).map(|port| new_port(dpid, port)));
+            writes.extend(
+                ports.iter().filter(|port| port.number.is_ordinary_or_local()).map(|port| new_port(dpid, port)),
+            );
             writes
         });
         self.apply(commit);
@@ -35,6 +37,7 @@ impl Engine {
     pub(super) fn switch_down(&mut self, dpid: Dpid) {
         let Some(switch) = self.switches.remove(&dpid) else { return };
         self.dirty.remove(&dpid);
+        self.stats.new_port_drops += switch.undecided.len() as u64;
         let lost: Vec<LeafId> =
             self.leaves.iter().filter(|(_, leaf)| leaf.ingress() == dpid).map(|(id, _)| *id).collect();
         lost.into_iter().for_each(|leaf| self.withdraw(leaf));
@@ -49,13 +52,16 @@ impl Engine {
     }
 
     pub(super) fn port_status(&mut self, dpid: Dpid, status: &PortStatus) {
-        if !self.switches.contains_key(&dpid) || !status.port.number.is_physical() {
+        if !self.switches.contains_key(&dpid) || !status.port.number.is_ordinary_or_local() {
             return;
         }
         let at = Location::new(dpid, status.port.number);
         let deleted = status.reason == PortReason::Delete;
         let peer = self.store.snapshot().peer(at);
         let hosts = if deleted { self.lost_hosts(|there| there == at) } else { Vec::new() };
+        if deleted || self.store.snapshot().port(at).is_some_and(|port| port.up != status.port.is_up()) {
+            self.forget_undecided(at);
+        }
         let up = status.port.is_up();
         let commit = self.store.update(|state| {
             let old = state.port(at);

@@ -31,7 +31,7 @@ use maple_wire::{Dpid, PortNo};
 use rustc_hash::FxHashSet;
 
 use super::event::{Answer, Install, Letter, Refusal};
-use super::leaf::{Arrived, Watched, are_disjoint, from_port};
+use super::leaf::{Arrived, Watched, are_disjoint, from_port, source_lines};
 use super::location::MAX_COMPILED;
 use super::switch::{Stale, Switch, Waiter};
 use super::tags::Tagged;
@@ -141,7 +141,7 @@ impl Transit {
     /// parts of the same group have no packets in common, as one f decided them.
     fn check_others(&self, key: GroupKey, install: &Install) -> Result<(), Refusal> {
         for (other, group) in self.at_port(key.arrives) {
-            for (leaf, passing) in group.parts.iter().filter(|(_, passing)| *other != key || passing.is_going()) {
+            for passing in group.parts.values().filter(|passing| *other != key || passing.is_going()) {
                 if passing.part.acts_like(&install.part) || are_disjoint(&passing.trace.items, &install.trace.items) {
                     continue;
                 }
@@ -152,8 +152,10 @@ impl Transit {
                     return Err(Refusal::Draining);
                 }
                 let what = format!(
-                    "leaf {} from switch {} and leaf {} from switch {} arrive at port {}",
-                    install.leaf.0, key.ingress, leaf.0, other.ingress, key.arrives
+                    "{} and {} arrive by port {} with equal headers, and go on in different ways",
+                    entered(key.ingress, &install.trace),
+                    entered(other.ingress, &passing.trace),
+                    key.arrives
                 );
                 return Err(Refusal::Ambiguous(what));
             }
@@ -265,6 +267,14 @@ impl Transit {
     }
 }
 
+/// A route's packets, in words for people: where they enter, and the policy's lines that decided.
+fn entered(ingress: Dpid, trace: &Trace) -> String {
+    match source_lines(trace) {
+        lines if lines.is_empty() => format!("packets that enter at switch {ingress}"),
+        lines => format!("packets that enter at switch {ingress} (decided at {lines})"),
+    }
+}
+
 impl Group {
     fn new() -> Group {
         Group { tree: Tree::new(), compiler: Compiler::new(), rules: Vec::new(), stale: true, parts: BTreeMap::new() }
@@ -346,7 +356,7 @@ impl Engine {
                 Err(Refusal::Impossible(format!("switch {dpid} is full")))
             }
             Some(switch) if install.tag.is_some() && !switch.three_tables => {
-                Err(Refusal::Ambiguous(format!("switch {dpid} can't match path tags")))
+                Err(Refusal::Ambiguous(format!("switch {dpid} has fewer than the three tables that path tags take")))
             }
             Some(switch) => switch.transit.place(install, &switch.capabilities),
         };

@@ -13,9 +13,9 @@ use std::sync::Arc;
 use maple_wire::{Dpid, PortNo};
 
 use super::generate::{
-    PORTS_EACH, Shape, Step, Tree, greeting, hosts, line_shape, policy, policy_by_ingress, shape, steps,
+    LINK_PORTS, Shape, Step, Tree, greeting, hosts, line_shape, policy, policy_by_ingress, shape, steps,
 };
-use super::{Delivery, Random, Sim, apply};
+use super::{Delivery, Random, Sim, SimSwitch, apply};
 use crate::engine::{Engine, Event, Options, Selection, TagBlock};
 use crate::network::{Location, Mac, PortKind};
 use crate::policy::Policy;
@@ -29,6 +29,7 @@ struct Case {
     shape: Shape,
     policy: Tree,
     path_tags: Option<TagBlock>,
+    track_hosts: bool,
     steps: Vec<Step>,
 }
 
@@ -48,7 +49,8 @@ impl Case {
         let count = 6 + random.below(20);
         let steps = steps(&mut random, &shape, count);
         let path_tags = path_tags(&mut random);
-        Case { seed, shape, policy, path_tags, steps }
+        let track_hosts = !random.chance(10);
+        Case { seed, shape, policy, path_tags, track_hosts, steps }
     }
 
     /// A case in which routes meet that only a path tag tells apart.
@@ -63,7 +65,8 @@ impl Case {
         first.push(Step::Rest);
         let steps = [first, steps(&mut random, &shape, count)].concat();
         let path_tags = path_tags(&mut random);
-        Case { seed, shape, policy, path_tags, steps }
+        let track_hosts = !random.chance(10);
+        Case { seed, shape, policy, path_tags, track_hosts, steps }
     }
 
     /// Plays the case; an error says what is wrong.
@@ -155,10 +158,16 @@ impl std::ops::AddAssign for Tally {
 impl<'a> Play<'a> {
     fn new(case: &'a Case) -> Play<'a> {
         let policy = Arc::new(case.policy.clone());
-        let options = Options { path_tags: case.path_tags, ..Options::default() };
+        let options = Options { path_tags: case.path_tags, track_hosts: case.track_hosts, ..Options::default() };
         let mut sim = Sim::new(policy, case.shape.shards, &options, case.seed);
-        for dpid in 1..=case.shape.switches {
-            sim.add_switch(Dpid(dpid), case.shape.versions[dpid as usize - 1], PORTS_EACH);
+        let ports = [PortNo(4), case.shape.last_port];
+        for ((dpid, version), tables) in (1..).map(Dpid).zip(&case.shape.versions).zip(&case.shape.tables) {
+            let mut switch = SimSwitch::new(dpid, *version);
+            switch.tables = *tables;
+            if let Some(capture) = case.shape.capture {
+                (switch.send_len, switch.buffers) = capture;
+            }
+            sim.connect(switch, (1..=LINK_PORTS).map(PortNo).chain(ports));
         }
         sim.run();
         for (a, b) in &case.shape.links {
@@ -167,7 +176,6 @@ impl<'a> Play<'a> {
         sim.run();
         sim.settle_ports();
         sim.run();
-        let ports = [PortNo(4), PortNo(5)];
         let edges: Vec<Location> =
             (1..=case.shape.switches).flat_map(|dpid| ports.map(|port| Location::new(Dpid(dpid), port))).collect();
         let mut truth = BTreeMap::new();
@@ -205,6 +213,16 @@ impl<'a> Play<'a> {
                     self.send(mac, at, &frame.0);
                 }
             }
+            Step::Flap { host, frame } => {
+                self.lossy = true;
+                let mac = hosts()[*host];
+                let at = self.truth[&mac];
+                self.sim.set_port(at, false);
+                self.sim.set_port(at, true);
+                self.send(mac, at, &frame.0);
+                self.sim.run_for(std::time::Duration::from_millis(5));
+                self.sim.rediscover(at);
+            }
             Step::LinkDown(index) => {
                 self.lossy = true;
                 self.sim.set_port(self.case.shape.links[*index].0, false);
@@ -229,8 +247,7 @@ impl<'a> Play<'a> {
                 let dpid = Dpid(*dpid);
                 self.sim.restart(dpid);
                 self.sim.run_for(std::time::Duration::from_millis(5));
-                let ports = 1..=PORTS_EACH;
-                ports.for_each(|port| self.sim.rediscover(Location::new(dpid, PortNo(port))));
+                self.sim.ports_of(dpid).into_iter().for_each(|at| self.sim.rediscover(at));
             }
             Step::LoseRule(dpid, index) => {
                 // A rule that is gone may have shielded another, and nothing can be done about that.
@@ -276,14 +293,19 @@ impl<'a> Play<'a> {
                 rest.into_iter().partition(|d| d.frame.ends_with(mark));
             rest = others;
             got.sort_unstable();
-            let may_lose = lossy || !packet.true_place;
+            // A path tag makes it longer.
+            let cut = self.case.shape.capture.map(|(len, _)| len).filter(|len| packet.frame.len() + 4 > *len);
+            let may_lose = lossy || !packet.true_place || cut.is_some();
             *(if may_lose { &mut self.tally.lossy } else { &mut self.tally.exact }) += 1;
-            let fits = states.iter().any(|state| {
-                let want = self.expected(packet, state);
+            // Where f looked at bytes that the controller did not get, it decided without them.
+            let seen = [Some(packet.frame.len()), cut.map(|len| len.min(packet.frame.len()))];
+            let all = || states.iter().flat_map(|state| seen.into_iter().flatten().map(move |len| (state, len)));
+            let fits = all().any(|(state, len)| {
+                let want = self.expected(packet, len, state);
                 if may_lose { contains_all(&want, &got) } else { want.iter().eq(got.iter().copied()) }
             });
             if !fits {
-                let wanted: Vec<_> = states.iter().map(|state| self.expected(packet, state)).collect();
+                let wanted: Vec<_> = all().map(|(state, len)| self.expected(packet, len, state)).collect();
                 return Err(format!(
                     "packet {} at {}: came out {got:?}, wanted one of {wanted:?} (may lose: {may_lose})",
                     maple_wire::packet::text::summary(&maple_wire::Packet::new(&packet.frame, packet.at.port.0)),
@@ -297,14 +319,20 @@ impl<'a> Play<'a> {
         self.check_tables()
     }
 
-    /// Where f, run from scratch, sends the packet in a state; sorted.
-    fn expected(&self, packet: &Sent, state: &Arc<Snapshot>) -> Vec<Delivery> {
+    /// Where f, run from scratch on the first `len` bytes, sends the packet in a state; sorted.
+    fn expected(&self, packet: &Sent, len: usize, state: &Arc<Snapshot>) -> Vec<Delivery> {
         if state.port(packet.at).is_none_or(|port| port.kind != PortKind::Edge) {
             return Vec::new();
         }
-        let run = Run::new(packet.frame.clone().into(), packet.frame.len(), packet.at, Txn::new(state.clone()), true);
+        let captured = packet.frame[..len].into();
+        let txn = Txn::new(state.clone());
+        let run = Run::new(captured, packet.frame.len(), packet.at, txn, self.case.track_hosts);
         let Ok(route) = self.case.policy.decide(&run.packet(), &run.net()) else { return Vec::new() };
         let Ok(resolved) = run.resolve(&route) else { return Vec::new() };
+        // It may have asked what it can't be told, and gone on.
+        if run.finish().is_none_or(|finished| finished.error.is_some()) {
+            return Vec::new();
+        }
         let mut out = Vec::new();
         for (dpid, part) in &resolved.parts {
             let mut frame = packet.frame.clone();
@@ -388,8 +416,9 @@ fn play_all(cases: u64, generate: impl Fn(u64) -> Case) -> Tally {
                 let small = case.shrunk();
                 let error = small.play().err().unwrap_or(error);
                 let steps: Vec<String> = small.steps.iter().map(|step| format!("  {step:?}\n")).collect();
-                let Case { shape, policy, path_tags, .. } = &small;
-                panic!("seed {seed}: {error}\n{shape:?}\n{policy:#?}\n{path_tags:?}\n{}", steps.concat());
+                let Case { shape, policy, path_tags, track_hosts, .. } = &small;
+                let options = format!("{path_tags:?}, hosts tracked: {track_hosts}");
+                panic!("seed {seed}: {error}\n{shape:?}\n{policy:#?}\n{options}\n{}", steps.concat());
             }
         }
     }

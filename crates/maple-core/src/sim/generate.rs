@@ -283,11 +283,17 @@ pub struct Shape {
     pub switches: u64,
     pub links: Vec<(Location, Location)>,
     pub versions: Vec<Version>,
+    /// How many tables each switch has.
+    pub tables: Vec<u8>,
     pub shards: u8,
+    /// The second host port of each switch: port 5, or the switch's own host's.
+    pub last_port: PortNo,
+    /// How much of a packet switches send to the controller, and whether they keep the rest.
+    pub capture: Option<(usize, bool)>,
 }
 
-/// Ports of every switch: 1 to 3 for links, 4 and 5 for hosts.
-pub const PORTS_EACH: u32 = 5;
+/// Ports of every switch: 1 to 3 for links, 4 and 5 for hosts; in place of 5 perhaps its own host's.
+pub const LINK_PORTS: u32 = 3;
 
 /// A connected network of two to four switches.
 pub fn shape(random: &mut Random) -> Shape {
@@ -305,8 +311,34 @@ pub fn shape(random: &mut Random) -> Shape {
         _ => None,
     };
     let mut version = || only.unwrap_or(if random.chance(50) { Version::Of10 } else { Version::Of13 });
-    let versions = (0..switches).map(|_| version()).collect();
-    Shape { switches, links: links.all, versions, shards: 1 + random.below(2) as u8 }
+    let versions: Vec<Version> = (0..switches).map(|_| version()).collect();
+    odd_switches(random, Shape { switches, links: links.all, versions, ..plain() })
+}
+
+/// Everything but the network itself.
+fn plain() -> Shape {
+    Shape {
+        switches: 0,
+        links: Vec::new(),
+        versions: Vec::new(),
+        tables: Vec::new(),
+        shards: 1,
+        last_port: PortNo(5),
+        capture: None,
+    }
+}
+
+/// Some switches have few tables, or hosts of their own, or send parts of packets. One or two shards serve them.
+fn odd_switches(random: &mut Random, shape: Shape) -> Shape {
+    let tables = |version: &Version| match version {
+        Version::Of10 => 1,
+        Version::Of13 if random.chance(12) => 1 + random.below(2) as u8,
+        Version::Of13 => 254,
+    };
+    let tables = shape.versions.iter().map(tables).collect();
+    let last_port = if random.chance(15) { PortNo::LOCAL } else { PortNo(5) };
+    let capture = random.chance(8).then(|| (20 + random.below(50), random.chance(50)));
+    Shape { tables, shards: 1 + random.below(2) as u8, last_port, capture, ..shape }
 }
 
 /// Four switches in a line or ring, mostly of version 1.3.
@@ -316,8 +348,8 @@ pub fn line_shape(random: &mut Random) -> Shape {
     if random.chance(30) {
         links.join(4, 1);
     }
-    let versions = (0..4).map(|_| if random.chance(5) { Version::Of10 } else { Version::Of13 }).collect();
-    Shape { switches: 4, links: links.all, versions, shards: 1 + random.below(2) as u8 }
+    let versions: Vec<Version> = (0..4).map(|_| if random.chance(5) { Version::Of10 } else { Version::Of13 }).collect();
+    odd_switches(random, Shape { switches: 4, links: links.all, versions, ..plain() })
 }
 
 /// Links, made one after the other.
@@ -357,6 +389,8 @@ pub enum Step {
     Send { host: usize, frame: Bytes },
     /// Somebody sends with a host's address from another port.
     Forge { host: usize, from: usize, frame: Bytes },
+    /// A host's port goes down and up again, and the host sends before it is known what is behind the port.
+    Flap { host: usize, frame: Bytes },
     /// A link goes down.
     LinkDown(usize),
     /// It comes up again.
@@ -412,7 +446,8 @@ pub fn steps(random: &mut Random, shape: &Shape, count: usize) -> Vec<Step> {
             67..76 => Step::Write(write(random, shape)),
             76..80 => Step::Invalidate,
             80 => Step::Restart(dpid),
-            81..83 => Step::LoseRule(dpid, random.below(8)),
+            81 => Step::Flap { host, frame: packet() },
+            82 => Step::LoseRule(dpid, random.below(8)),
             83 => Step::Shrink(dpid, 6 + random.below(8)),
             _ => Step::Rest,
         };

@@ -26,6 +26,8 @@ mod contract;
 #[cfg(test)]
 mod generate;
 #[cfg(test)]
+mod ports;
+#[cfg(test)]
 mod scripts;
 
 pub use switch::{Out, SimSwitch, apply};
@@ -76,6 +78,9 @@ impl std::fmt::Debug for Delivery {
     }
 }
 
+/// How many steps a network may take until it is at rest; the largest case needs a few thousand.
+const MAX_STEPS: usize = 100_000;
+
 /// Two parties between whom order is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Channel {
@@ -87,6 +92,7 @@ enum Channel {
     Link(Location),
 }
 
+#[derive(Debug)]
 enum Happening {
     Event(ShardId, Box<Event>),
     Message(Dpid, u32, Box<Message>),
@@ -152,12 +158,16 @@ impl Sim {
 
     /// Connects a switch with ports 1 to `ports`.
     pub fn add_switch(&mut self, dpid: Dpid, version: Version, ports: u32) {
+        self.connect(SimSwitch::new(dpid, version), (1..=ports).map(PortNo));
+    }
+
+    /// Connects a switch with these ports.
+    pub fn connect(&mut self, switch: SimSwitch, ports: impl IntoIterator<Item = PortNo>) {
+        let dpid = switch.dpid;
         let shard = ShardId((dpid.0 % self.engines.len() as u64) as u8);
         self.shards.insert(dpid, shard);
-        self.switches.insert(dpid, SimSwitch::new(dpid, version));
-        for port in 1..=ports {
-            self.ports.insert(Location::new(dpid, PortNo(port)), true);
-        }
+        self.switches.insert(dpid, switch);
+        self.ports.extend(ports.into_iter().map(|port| (Location::new(dpid, port), true)));
         self.announce(dpid);
     }
 
@@ -186,6 +196,11 @@ impl Sim {
     /// The links, each once.
     pub fn links(&self) -> Vec<(Location, Location)> {
         self.links.iter().filter(|(a, b)| a < b).map(|(a, b)| (*a, *b)).collect()
+    }
+
+    /// The ports of a switch.
+    pub fn ports_of(&self, dpid: Dpid) -> Vec<Location> {
+        self.ports.keys().filter(|at| at.switch == dpid).copied().collect()
     }
 
     /// The ports without a link.
@@ -286,8 +301,11 @@ impl Sim {
     /// Lets time pass until nothing moves any more, and no timer runs out within a minute from the start.
     pub fn run(&mut self) {
         let end = self.now + Duration::from_secs(60);
+        let mut left = MAX_STEPS;
         while let Some(next) = self.next_time().filter(|next| *next <= end || !self.queue.is_empty()) {
             self.step_to(next);
+            left -= 1;
+            assert!(left > 0, "never at rest; first of what moves: {:?}", self.queue.values().next());
         }
     }
 
@@ -373,7 +391,7 @@ impl Sim {
         if self.ports.get(&at) != Some(&true) {
             return;
         }
-        if let Some(switch) = self.switches.get(&at.switch) {
+        if let Some(switch) = self.switches.get_mut(&at.switch) {
             let out = switch.receive(frame, at.port);
             self.leave(at.switch, out);
         }
@@ -419,24 +437,17 @@ impl Sim {
     }
 
     fn announce(&mut self, dpid: Dpid) {
-        let version = self.switches[&dpid].version;
+        let (version, n_tables) = (self.switches[&dpid].version, self.switches[&dpid].tables);
         let ports: Vec<Port> = self
             .ports
-            .range(Location::new(dpid, PortNo(0))..=Location::new(dpid, PortNo::MAX))
+            .range(Location::new(dpid, PortNo(0))..=Location::new(dpid, PortNo::LOCAL))
             .map(|(at, up)| {
                 let state = if *up { 0 } else { Port::STATE_LINK_DOWN };
                 Port { state, ..Port::new(at.port, [0; 6], "port") }
             })
             .collect();
-        let features = Features {
-            dpid,
-            n_buffers: 0,
-            n_tables: if version == Version::Of13 { 254 } else { 1 },
-            auxiliary_id: 0,
-            capabilities: 0,
-            actions: 0,
-            ports: Vec::new(),
-        };
+        let features =
+            Features { dpid, n_buffers: 0, n_tables, auxiliary_id: 0, capabilities: 0, actions: 0, ports: Vec::new() };
         // Some are strict, some take what Open vSwitch takes.
         let description = match dpid.0 % 2 {
             0 => Desc { manufacturer: "Nicira, Inc.".into(), hardware: "Open vSwitch".into(), ..Desc::default() },

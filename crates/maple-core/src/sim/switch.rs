@@ -3,6 +3,8 @@
 //! It shares nothing with the engine but the messages, which pass through the codec of the switch's version, so what
 //! that version can't say does not get here.
 
+use std::collections::BTreeMap;
+
 use maple_wire::msg::{ErrorMsg, FlowMod, FlowModCommand, NO_BUFFER, PacketIn, PacketInReason, PacketOut};
 use maple_wire::packet::rewrite;
 use maple_wire::{Action, Constraint, Dpid, Field, Instruction, Match, MatchField, Packet, PortNo, Version};
@@ -15,8 +17,16 @@ pub struct SimSwitch {
     pub dpid: Dpid,
     /// The version it speaks.
     pub version: Version,
+    /// How many tables it has.
+    pub tables: u8,
     /// How many rules fit in.
     pub capacity: usize,
+    /// How much of a packet it sends to the controller, in bytes.
+    pub send_len: usize,
+    /// Whether it keeps packets that it sends a part of, until the controller says what to do with them.
+    pub buffers: bool,
+    kept: BTreeMap<u32, Vec<u8>>,
+    last_kept: u32,
     /// Its rules.
     pub flows: Vec<InstalledFlow>,
 }
@@ -31,9 +41,19 @@ pub enum Out {
 }
 
 impl SimSwitch {
-    /// A switch without rules.
+    /// A switch without rules, with room for all, that sends whole packets.
     pub fn new(dpid: Dpid, version: Version) -> SimSwitch {
-        SimSwitch { dpid, version, capacity: usize::MAX, flows: Vec::new() }
+        SimSwitch {
+            dpid,
+            version,
+            tables: if version == Version::Of13 { 254 } else { 1 },
+            capacity: usize::MAX,
+            send_len: usize::MAX,
+            buffers: false,
+            kept: BTreeMap::new(),
+            last_kept: 0,
+            flows: Vec::new(),
+        }
     }
 
     /// Changes the tables. Returns the rules that were deleted.
@@ -49,6 +69,9 @@ impl SimSwitch {
             FlowModCommand::Add => {
                 if self.version == Version::Of10 && request.table_id != 0 {
                     return Err(ErrorMsg { kind: 3, code: 5, data: Vec::new() });
+                }
+                if request.table_id >= self.tables {
+                    return Err(ErrorMsg { kind: 5, code: 2, data: Vec::new() });
                 }
                 let replaced = self.flows.iter().any(same);
                 if !replaced && self.flows.len() >= self.capacity {
@@ -71,12 +94,12 @@ impl SimSwitch {
     }
 
     /// A frame came in by a port.
-    pub fn receive(&self, frame: &[u8], in_port: PortNo) -> Vec<Out> {
+    pub fn receive(&mut self, frame: &[u8], in_port: PortNo) -> Vec<Out> {
         let mut out = Vec::new();
         let mut frame = frame.to_vec();
         let mut table = 0;
         loop {
-            let Some(flow) = self.look_up(table, &frame, in_port) else {
+            let Some(flow) = self.look_up(table, &frame, in_port).cloned() else {
                 // 1.0 asks the controller where nothing matches; 1.3 drops.
                 if self.version == Version::Of10 {
                     out.push(self.packet_in(&frame, in_port, table, u64::MAX));
@@ -102,9 +125,15 @@ impl SimSwitch {
     }
 
     /// The controller sends a packet.
-    pub fn packet_out(&self, request: &PacketOut) -> Vec<Out> {
+    pub fn packet_out(&mut self, request: &PacketOut) -> Vec<Out> {
         let mut out = Vec::new();
-        let mut frame = request.data.clone();
+        let mut frame = match request.buffer_id {
+            NO_BUFFER => request.data.clone(),
+            id => match self.kept.remove(&id) {
+                Some(frame) => frame,
+                None => return out,
+            },
+        };
         self.act(&request.actions, &mut frame, request.in_port, 0, u64::MAX, &mut out);
         out
     }
@@ -118,7 +147,7 @@ impl SimSwitch {
     }
 
     fn act(
-        &self,
+        &mut self,
         actions: &[Action],
         frame: &mut Vec<u8>,
         in_port: PortNo,
@@ -141,15 +170,22 @@ impl SimSwitch {
         }
     }
 
-    fn packet_in(&self, frame: &[u8], in_port: PortNo, table_id: u8, cookie: u64) -> Out {
+    fn packet_in(&mut self, frame: &[u8], in_port: PortNo, table_id: u8, cookie: u64) -> Out {
+        let captured = frame.len().min(self.send_len);
+        let mut buffer_id = NO_BUFFER;
+        if captured < frame.len() && self.buffers {
+            self.last_kept += 1;
+            buffer_id = self.last_kept;
+            self.kept.insert(buffer_id, frame.to_vec());
+        }
         Out::Controller(Box::new(PacketIn {
-            buffer_id: NO_BUFFER,
+            buffer_id,
             total_len: frame.len() as u16,
             reason: PacketInReason::NoMatch,
             table_id,
             cookie,
             pipeline: Match::any().exact(Field::InPort, u128::from(in_port.0)),
-            data: frame.to_vec(),
+            data: frame[..captured].to_vec(),
         }))
     }
 }
