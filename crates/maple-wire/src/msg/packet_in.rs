@@ -10,6 +10,7 @@ use crate::flow::{Match, MatchField};
 use crate::port::PortNo;
 
 mod offset {
+    pub const XID: usize = 4;
     pub const BUFFER_ID: usize = 8;
     pub const TOTAL_LEN: usize = 12;
 }
@@ -84,6 +85,11 @@ impl<'a> PacketInView<'a> {
         };
         at_least("packet-in", bytes, data)?;
         Ok(PacketInView { version, bytes, data })
+    }
+
+    /// The message's transaction id.
+    pub fn xid(&self) -> u32 {
+        u32_at(self.bytes, offset::XID)
     }
 
     /// Where the switch keeps the packet, or [`super::NO_BUFFER`].
@@ -255,6 +261,6 @@ mod tests {
         let view = PacketInView::new_checked(Version::Of13, &bytes).unwrap();
         assert_eq!(view.in_port(), Some(PortNo(7)));
         assert_eq!(view.data(), &bytes[42..]);
-        assert_eq!((view.table_id(), view.cookie(), view.total_len()), (2, 0xab, 60));
+        assert_eq!((view.table_id(), view.cookie(), view.total_len(), view.xid()), (2, 0xab, 60, 1));
     }
 }
