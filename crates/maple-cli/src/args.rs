@@ -42,7 +42,8 @@ pub enum Command {
 /// `maple run`.
 #[derive(Debug, Args)]
 pub struct RunArgs {
-    /// The policy: FILE.py, FILE.py:NAME, or one of builtin:flood, builtin:shortest-path, builtin:secure-routing
+    /// The policy: FILE.py, FILE.py:NAME, or one of builtin:flood, builtin:shortest-path, builtin:secure-routing; or one
+    /// of the handlers builtin:learning-switch, builtin:hub
     pub policy: String,
     /// How long a run of a Python policy may take before it is stopped and its packet dropped
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = duration)]
@@ -60,6 +61,9 @@ pub struct RunOptions {
     /// Worker threads, each with its own switches [default: one for each core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..))]
     pub workers: Option<u8>,
+    /// Cores that the workers stay on, in turn: 0,2,… [default: all that this process may use]
+    #[arg(long, value_name = "N,…", value_delimiter = ',')]
+    pub cores: Vec<usize>,
     /// Learn where hosts are and check it; off, net.locate is an error [default: what the policy says]
     #[arg(long, value_name = "on|off")]
     pub track_hosts: Option<Switch>,

@@ -1,7 +1,10 @@
-//! The built-in policies: `builtin:NAME`.
+//! The built-in policies and handlers: `builtin:NAME`.
 
 use std::sync::Arc;
 
+use maple_controller::HandlerFactory;
+use maple_controller::handler::{Hub, LearningSwitch};
+use maple_controller::session::SwitchInfo;
 use maple_core::policy::{Net, PacketHandle, Policy};
 use maple_core::route::Route;
 use maple_wire::Field;
@@ -17,9 +20,18 @@ pub fn named(name: &str) -> anyhow::Result<Arc<dyn Policy>> {
         "secure-routing" => Arc::new(secure_routing),
         _ => anyhow::bail!(
             "there is no built-in policy {name:?}; there are builtin:flood, builtin:shortest-path, \
-             builtin:secure-routing"
+             builtin:secure-routing, and the handlers builtin:learning-switch and builtin:hub"
         ),
     })
+}
+
+/// The built-in handlers of this name, if it is one of theirs.
+pub fn handlers(name: &str) -> Option<Arc<dyn HandlerFactory>> {
+    match name {
+        "learning-switch" => Some(Arc::new(|_: &SwitchInfo| LearningSwitch::new())),
+        "hub" => Some(Arc::new(|_: &SwitchInfo| Hub)),
+        _ => None,
+    }
 }
 
 /// Every packet to everyone.

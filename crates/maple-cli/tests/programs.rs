@@ -149,3 +149,13 @@ fn output_that_nobody_reads_is_no_failure() {
     assert!(output.status.success(), "{}", text(&output.stderr));
     assert_eq!(text(&output.stderr), "");
 }
+
+#[test]
+fn handlers_refuse_options_of_policies_and_cores_that_are_not_there() {
+    let output = maple(&["run", "builtin:learning-switch", "--emulate", "ring:3"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("--emulate is for policies"), "{}", text(&output.stderr));
+    let output = maple(&["run", "builtin:hub", "--listen", "127.0.0.1:0", "--control", "none", "--cores", "9999"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("no core 9999"), "{}", text(&output.stderr));
+}

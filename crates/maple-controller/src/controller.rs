@@ -9,7 +9,8 @@ use std::thread::JoinHandle;
 
 use core_affinity::CoreId;
 use maple_core::engine::{Engine, Options, ShardId};
-use maple_core::policy::Policy;
+use maple_core::policy::{Net, PacketHandle, Policy};
+use maple_core::route::Route;
 use maple_core::state::Store;
 use mio::net::TcpListener;
 use mio::{Poll, Waker};
@@ -17,6 +18,7 @@ use mio::{Poll, Waker};
 use crate::control::socket::ControlSocket;
 use crate::control::{Handle, Shared};
 use crate::discovery::{Discovery, Key, Timing};
+use crate::handler::HandlerFactory;
 use crate::notice::Notices;
 use crate::random::random;
 use crate::session::Deadlines;
@@ -41,8 +43,13 @@ pub struct ControllerOptions {
     pub workers: usize,
     /// Whether each shard stays on a core of its own.
     pub pin: bool,
+    /// The cores that shards stay on, the first shard on the first of them and so on around; empty is all that this
+    /// process may use. Needs `pin`.
+    pub cores: Vec<usize>,
     /// The user's f.
     pub policy: Arc<dyn Policy>,
+    /// What serves the switches instead of the policy.
+    pub handlers: Option<Arc<dyn HandlerFactory>>,
     /// The state that it works on; what was written to it before the start holds from the start.
     pub store: Arc<Store>,
     /// The engine's options. Its epoch is drawn anew at the start.
@@ -64,7 +71,9 @@ impl ControllerOptions {
             listen: vec![SocketAddr::from(([0, 0, 0, 0], OPENFLOW_PORT))],
             workers: 0,
             pin: true,
+            cores: Vec::new(),
             policy,
+            handlers: None,
             store: Store::new(),
             engine: Options::default(),
             deadlines: Deadlines::default(),
@@ -72,6 +81,12 @@ impl ControllerOptions {
             timing: Timing::default(),
             control: None,
         }
+    }
+
+    /// The defaults for handlers: switches are served by what this factory makes, and by no policy.
+    pub fn for_handlers(factory: Arc<dyn HandlerFactory>) -> ControllerOptions {
+        let nothing = |_: &PacketHandle, _: &Net| Route::drop();
+        ControllerOptions { handlers: Some(factory), ..ControllerOptions::new(Arc::new(nothing)) }
     }
 }
 
@@ -97,6 +112,9 @@ pub enum StartError {
     /// More shards than there can be.
     #[error("{0} workers are more than {MAX_WORKERS}")]
     TooManyWorkers(usize),
+    /// A core that this process may not use.
+    #[error("there is no core {0} for a worker to stay on; there are {1:?}")]
+    NoCore(usize, Vec<usize>),
     /// The system refused something else.
     #[error("can't start: {0}")]
     System(#[from] io::Error),
@@ -119,6 +137,9 @@ impl Controller {
         let workers = if options.workers == 0 { cores().len().clamp(1, MAX_WORKERS) } else { options.workers };
         if workers > MAX_WORKERS {
             return Err(StartError::TooManyWorkers(workers));
+        }
+        if let Some(missing) = options.cores.iter().find(|id| !cores().iter().any(|core| core.id == **id)) {
+            return Err(StartError::NoCore(*missing, cores().iter().map(|core| core.id).collect()));
         }
         let listeners = options.listen.iter().map(|address| listen(*address)).collect::<Result<Vec<_>, _>>()?;
         let addresses = listeners.iter().map(TcpListener::local_addr).collect::<io::Result<Vec<_>>>()?;
@@ -221,6 +242,7 @@ impl Ground {
             post,
             discovery: Discovery::new(self.key, options.timing, u64::from_le_bytes(random()?)),
             notices: self.notices.clone(),
+            handlers: options.handlers.clone(),
         })
     }
 }
@@ -229,7 +251,9 @@ impl Ground {
 /// too: a controller that serves some of its switches would look alive.
 fn spawn(options: &ControllerOptions, handle: Handle, parts: Parts) -> io::Result<JoinHandle<()>> {
     let id = parts.id;
-    let core = if options.pin { cores().into_iter().cycle().nth(usize::from(id.0)) } else { None };
+    let chosen =
+        if options.cores.is_empty() { cores() } else { options.cores.iter().map(|id| CoreId { id: *id }).collect() };
+    let core = if options.pin { chosen.into_iter().cycle().nth(usize::from(id.0)) } else { None };
     let (store, policy, options) = (Arc::clone(handle.store()), Arc::clone(&options.policy), options.engine.clone());
     std::thread::Builder::new().name(format!("shard-{}", id.0)).spawn(move || {
         if let Some(core) = core

@@ -58,8 +58,19 @@ impl Framer {
         self.partial.len()
     }
 
-    /// Moves bytes from `chunk` until the message begun is whole; `None` if they do not suffice.
-    fn complete(&mut self, chunk: &mut &[u8]) -> Result<Option<Header>, Error> {
+    /// What is there of the message begun; all of it once [`Framer::complete`] has given its header.
+    pub fn begun(&self) -> &[u8] {
+        &self.partial
+    }
+
+    /// Forgets the message begun.
+    pub fn clear(&mut self) {
+        self.partial.clear();
+    }
+
+    /// Moves bytes from `chunk` until the message begun is whole; `None` if they do not suffice. Fails on a header whose
+    /// length can't be one.
+    pub fn complete(&mut self, chunk: &mut &[u8]) -> Result<Option<Header>, Error> {
         self.take_up_to(HEADER, chunk);
         let Some(header) = Header::peek(&self.partial)? else { return Ok(None) };
         self.take_up_to(usize::from(header.length), chunk);
@@ -74,8 +85,8 @@ impl Framer {
         *chunk = rest;
     }
 
-    /// Puts the start of the next message aside.
-    fn keep(&mut self, rest: &[u8]) {
+    /// Puts the start of the next message aside, where none is begun.
+    pub fn keep(&mut self, rest: &[u8]) {
         if rest.is_empty() && self.partial.capacity() > KEEP {
             self.partial = Vec::new();
         }

@@ -10,6 +10,7 @@
 //!
 //! * [`session`]: one connection as a state machine without I/O.
 //! * [`discovery`]: links and edge ports by LLDP, likewise.
+//! * [`handler`]: programs of one switch, beside policies, which hear and say OpenFlow itself.
 //! * `shard`: the event loops, which own every socket.
 //! * [`control`]: questions from outside: [`Handle`] in the process, a Unix socket for other programs.
 //!
@@ -21,6 +22,8 @@ pub mod framing;
 pub mod session;
 
 pub mod discovery;
+
+pub mod handler;
 
 mod shard;
 
@@ -34,6 +37,7 @@ mod random;
 pub use control::{Handle, Trouble};
 pub use controller::{Controller, ControllerOptions, StartError};
 pub use counters::Counters;
+pub use handler::{Handler, HandlerFactory, Replies};
 pub use notice::Notice;
 pub use session::{CloseReason, Deadlines};
 pub use shard::QueueLimits;

@@ -1,6 +1,7 @@
 //! `maple run`: a policy as a controller for real switches, or on an emulated network.
 
 mod emulated;
+mod handlers;
 
 mod check;
 mod progress;
@@ -56,6 +57,9 @@ const TURN: Duration = Duration::from_millis(50);
 
 /// `maple run POLICY`.
 pub fn main(args: RunArgs, loader: Option<&dyn PolicyLoader>) -> anyhow::Result<u8> {
+    if let Some(factory) = args.policy.strip_prefix("builtin:").and_then(builtin::handlers) {
+        return handlers::run(&args.options, factory);
+    }
     let loaded = load(&args, loader)?;
     let started = move |controller: Handle| {
         if let Some(loader) = loader {
@@ -136,7 +140,13 @@ fn controller_options(options: &RunOptions, loaded: &LoadedPolicy, track_hosts: 
     if let Some(PathTags(block)) = options.path_tags {
         chosen.engine.path_tags = block;
     }
-    chosen.workers = options.workers.map_or(0, usize::from);
+    placed(options, chosen)
+}
+
+/// Where it listens, on which cores it runs, where it is asked.
+fn placed(options: &RunOptions, mut chosen: ControllerOptions) -> ControllerOptions {
+    chosen.workers = options.workers.map_or(options.cores.len(), usize::from);
+    chosen.cores = options.cores.clone();
     if !options.listen.is_empty() {
         chosen.listen = options.listen.clone();
     } else if options.emulate.is_some() {

@@ -170,8 +170,13 @@ impl Session {
     /// Notes that this message of the engine's was sent, so that its answer can be waited for.
     pub fn on_sent(&mut self, now: Time, xid: u32, message: &Message) {
         if matches!(message, Message::BarrierRequest | Message::StatsRequest(_)) {
-            self.keepalive.expect(xid, after(now, self.deadlines.request));
+            self.expect(now, xid);
         }
+    }
+
+    /// Notes that a request with this id was sent, so that its answer can be waited for.
+    pub fn expect(&mut self, now: Time, xid: u32) {
+        self.keepalive.expect(xid, after(now, self.deadlines.request));
     }
 
     /// The claim is granted: asks the switch for the rest.
@@ -181,7 +186,7 @@ impl Session {
         self.phase = Phase::Describe(describe);
     }
 
-    /// The switch took bytes that were waiting for it: it lives, though it may have had no time to answer.
+    /// The switch took bytes that were waiting for it, or sent some: it lives, though it may have had no time to answer.
     pub fn on_progress(&mut self, now: Time) {
         self.keepalive.heard(now);
     }

@@ -12,6 +12,7 @@ use mio::net::TcpStream;
 use super::outbox::Outbox;
 use super::registry::ConnectionId;
 use crate::framing::Framer;
+use crate::handler::Handler;
 use crate::session::{CloseReason, Output, Session};
 
 /// How long a connection that was ended stays open so that the last message reaches the switch.
@@ -26,6 +27,10 @@ pub(super) struct Connection {
     pub life: Life,
     /// The switch at the other end, once its claim to the datapath id was granted.
     pub dpid: Option<Dpid>,
+    /// What serves the switch where no policy does.
+    pub handler: Option<Box<dyn Handler>>,
+    /// When the handler wants to be woken.
+    pub wake: Option<Time>,
     /// Known since the handshake.
     pub about: Option<About>,
     /// Bytes read in all.
@@ -95,6 +100,8 @@ impl Connection {
             outbox: Outbox::default(),
             life: Life::Open { session, framer: Framer::default() },
             dpid: None,
+            handler: None,
+            wake: None,
             about: None,
             bytes_in: 0,
             readable: true,
@@ -118,26 +125,33 @@ impl Connection {
     /// When something is due.
     pub fn deadline(&self) -> Option<Time> {
         match &self.life {
-            Life::Open { session, .. } => session.deadline(),
+            Life::Open { session, .. } => session.deadline().into_iter().chain(self.wake).min(),
             Life::Lingering(until) => Some(*until),
         }
     }
 
-    /// Reads once into `buffer` and hands what came in to the session. An end of the stream is an error here.
-    pub fn read(&mut self, now: Time, buffer: &mut [u8], out: &mut Vec<Output>) -> io::Result<ReadResult> {
+    /// Reads once into `buffer`, and gives how many bytes came in; `None` if there are none now. An end of the stream is an
+    /// error here.
+    pub fn fill(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         let read = match self.socket.read(buffer) {
             Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
             Ok(read) => read,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 self.readable = false;
-                return Ok(ReadResult::Nothing);
+                return Ok(None);
             }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(ReadResult::Nothing),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(None),
             Err(error) => return Err(error),
         };
         // A read that did not fill the buffer emptied the socket, unless the end of the stream is behind it.
         self.readable = read == buffer.len() || self.read_closed;
         self.bytes_in += read as u64;
+        Ok(Some(read))
+    }
+
+    /// Reads once into `buffer` and hands what came in to the session. An end of the stream is an error here.
+    pub fn read(&mut self, now: Time, buffer: &mut [u8], out: &mut Vec<Output>) -> io::Result<ReadResult> {
+        let Some(read) = self.fill(buffer)? else { return Ok(ReadResult::Nothing) };
         let messages = match &mut self.life {
             Life::Open { session, framer } => take_in(session, framer, now, &buffer[..read], out),
             Life::Lingering(_) => 0,

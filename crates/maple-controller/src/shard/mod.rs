@@ -20,11 +20,14 @@
 //! Memory: a connection between messages holds no read buffer, and its write buffer is given back when large. Nothing
 //! here allocates a message; decoding an event into its owned form does, as the engine keeps frames.
 //!
+//! Switches that a handler serves, instead of a policy, take a shorter road with a batch a socket: `handled`.
+//!
 //! Only the shard's own thread touches it. Others reach it through its [`post::Mailbox`]; the [`registry::Registry`] is
 //! shared, and locked when switches come and go.
 
 mod connection;
 mod effects;
+mod handled;
 mod letters;
 mod outbox;
 pub(crate) mod post;
@@ -48,6 +51,7 @@ use rustc_hash::FxHashMap;
 
 use crate::counters::Counters;
 use crate::discovery::{Discovery, Found};
+use crate::handler::{HandlerFactory, Replies};
 use crate::notice::{Notices, Repeats};
 use crate::session::{Deadlines, Output};
 use crate::time::{Clock, until};
@@ -84,6 +88,7 @@ pub(crate) struct Parts {
     pub post: Post,
     pub discovery: Discovery,
     pub notices: Notices,
+    pub handlers: Option<Arc<dyn HandlerFactory>>,
 }
 
 /// One shard.
@@ -98,6 +103,12 @@ pub(crate) struct Shard {
     inbox: Receiver<Vec<Letter>>,
     post: Post,
     engine: Engine,
+    /// Makes what serves the switches, where no policy does. Engine and discovery know nothing of such switches.
+    handlers: Option<Arc<dyn HandlerFactory>>,
+    /// Lent to the handler that is called.
+    replies: Replies,
+    /// A write buffer that no connection has now.
+    spare: Vec<u8>,
     discovery: Discovery,
     notices: Notices,
     repeats: Repeats,
@@ -138,6 +149,9 @@ impl Shard {
             inbox: parts.inbox,
             post: parts.post,
             engine,
+            handlers: parts.handlers,
+            replies: Replies::default(),
+            spare: Vec::new(),
             discovery: parts.discovery,
             notices: parts.notices,
             repeats: Repeats::default(),

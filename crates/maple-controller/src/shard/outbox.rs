@@ -35,6 +35,28 @@ impl Outbox {
         message.encode(version, xid, &mut self.bytes)
     }
 
+    /// Where to append whole messages that are encoded already.
+    pub fn buffer(&mut self) -> &mut Vec<u8> {
+        &mut self.bytes
+    }
+
+    /// Takes the memory of `spare`, if it has none of its own.
+    pub fn borrow(&mut self, spare: &mut Vec<u8>) {
+        if self.bytes.capacity() == 0 {
+            std::mem::swap(&mut self.bytes, spare);
+        }
+    }
+
+    /// Parts with its memory, if nothing waits in it; `spare` becomes the larger of the two.
+    pub fn give_back(&mut self, spare: &mut Vec<u8>) {
+        if self.bytes.is_empty() {
+            let bytes = std::mem::take(&mut self.bytes);
+            if bytes.capacity() > spare.capacity() {
+                *spare = bytes;
+            }
+        }
+    }
+
     /// How many bytes wait.
     pub fn len(&self) -> usize {
         self.bytes.len() - self.written

@@ -144,6 +144,9 @@ impl Shard {
         if connection.paused || !connection.readable {
             return;
         }
+        if self.handlers.is_some() {
+            return self.read_in_place(now, slot);
+        }
         match connection.read(now, &mut self.buffer[..self.read_share], &mut self.outputs) {
             Ok(ReadResult::Some { bytes, messages }) => {
                 self.counters.of_bytes_in += bytes as u64;
@@ -159,6 +162,26 @@ impl Shard {
         self.want_read(slot);
     }
 
+    /// Reads one socket, and handles what came in where it lies.
+    fn read_in_place(&mut self, now: Time, slot: usize) {
+        let Some(connection) = self.connections.get(slot) else { return };
+        // The buffer is out of the shard meanwhile, so that messages may stay in it while the shard acts on them.
+        let mut buffer = std::mem::take(&mut self.buffer);
+        match connection.fill(&mut buffer) {
+            Ok(Some(bytes)) => {
+                self.counters.of_bytes_in += bytes as u64;
+                self.serve(now, slot, &buffer[..bytes]);
+                self.want_read(slot);
+            }
+            Ok(None) => {}
+            Err(error) => {
+                let reason = connection.reason(&error);
+                self.gone(now, slot, reason);
+            }
+        }
+        self.buffer = buffer;
+    }
+
     /// Writes what waits for each socket, once.
     pub(super) fn write_sockets(&mut self, now: Time) {
         let mut slots = std::mem::take(&mut self.to_write);
@@ -170,7 +193,8 @@ impl Shard {
         self.to_write = slots;
     }
 
-    fn write(&mut self, now: Time, slot: usize) {
+    /// Writes what waits for one socket, once.
+    pub(super) fn write(&mut self, now: Time, slot: usize) {
         let Some(connection) = self.connections.get(slot) else { return };
         connection.queued_to_write = false;
         let waited = connection.outbox.len();
@@ -184,6 +208,9 @@ impl Shard {
             Life::Lingering(_) if waited > 0 && connection.outbox.is_empty() => connection.close_writing(),
             _ => {}
         }
+        if self.handlers.is_some() {
+            connection.outbox.give_back(&mut self.spare);
+        }
         self.limit(now, slot);
     }
 
@@ -194,10 +221,12 @@ impl Shard {
         if waiting > self.limits.cut_off {
             return self.gone(now, slot, CloseReason::NotReading(waiting));
         }
-        if !connection.paused && waiting > self.limits.pause {
+        // The answers of a handler that a socket did not take at once wait until it has.
+        let pause = if connection.handler.is_some() { 0 } else { self.limits.pause };
+        if !connection.paused && waiting > pause {
             connection.paused = true;
             self.counters.of_paused += 1;
-        } else if connection.paused && waiting <= self.limits.pause / 2 {
+        } else if connection.paused && waiting <= pause / 2 {
             connection.paused = false;
             self.want_read(slot);
         }
@@ -260,6 +289,8 @@ impl Shard {
             Life::Open { session, .. } => {
                 session.on_timer(now, &mut self.outputs);
                 self.act(now, slot);
+                self.wake_handler(now, slot);
+                self.arm(slot);
             }
             Life::Lingering(until) if *until <= now => self.remove(slot),
             Life::Lingering(_) => self.arm(slot),

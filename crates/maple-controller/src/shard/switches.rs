@@ -35,7 +35,7 @@ impl Shard {
             Output::Deliver { xid, message } => self.deliver(now, slot, xid, message),
             Output::Send { xid, message } => self.send(slot, xid, &message),
             Output::Claim(dpid) => self.claim(now, slot, dpid),
-            Output::Up(info) => self.up(slot, *info),
+            Output::Up(info) => self.up(now, slot, *info),
             Output::Flows(flows) => self.flows(now, slot, flows),
             Output::Alive => self.verdict(slot, true),
             Output::Note { note, first } => self.note(slot, note, first),
@@ -64,6 +64,9 @@ impl Shard {
     fn deliver(&mut self, now: Time, slot: usize, xid: u32, message: Message) {
         let Some(connection) = self.connections.get(slot) else { return };
         let Some(dpid) = connection.dpid else { return };
+        if connection.handler.is_some() {
+            return self.tell_handler(now, slot, xid, message);
+        }
         let event = match message {
             Message::PacketIn(packet_in) => {
                 self.counters.of_packet_ins += 1;
@@ -119,7 +122,7 @@ impl Shard {
     }
 
     /// The handshake is done.
-    fn up(&mut self, slot: usize, info: SwitchInfo) {
+    fn up(&mut self, now: Time, slot: usize, info: SwitchInfo) {
         let Some(connection) = self.connections.get(slot) else { return };
         let dpid = info.features.dpid;
         self.by_dpid.insert(dpid, slot);
@@ -137,6 +140,9 @@ impl Shard {
             version: info.version,
             description: info.text(),
         });
+        if self.handlers.is_some() {
+            return self.up_with_handler(now, slot, &info);
+        }
         let SwitchInfo { version, features, ports, description } = info;
         self.events.push(Event::SwitchUp { dpid, version, features, description, ports });
     }
@@ -185,6 +191,7 @@ impl Shard {
             return;
         }
         let (id, peer, up) = (connection.id, connection.peer, connection.about.take().is_some());
+        let handler = connection.handler.take();
         let claimed = !connection.claimants.is_empty();
         let waiting = connection.outbox.len();
         let reason = match (reason, connection.dpid) {
@@ -199,8 +206,13 @@ impl Shard {
             self.verdict(slot, false);
             if up {
                 self.by_dpid.remove(&dpid);
-                self.discovery.switch_down(now, dpid, &mut self.found);
-                self.events.push(Event::SwitchDown { dpid });
+                match handler {
+                    Some(mut handler) => handler.switch_down(),
+                    None => {
+                        self.discovery.switch_down(now, dpid, &mut self.found);
+                        self.events.push(Event::SwitchDown { dpid });
+                    }
+                }
             }
         }
         self.count_end(&reason, up);

@@ -1,0 +1,50 @@
+//! `maple run builtin:learning-switch`, `builtin:hub`: handlers instead of a policy.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use anyhow::bail;
+use maple_controller::{Controller, ControllerOptions, HandlerFactory};
+
+use super::progress::Lines;
+use super::{TURN, joined, log_to_stderr, placed};
+use crate::args::RunOptions;
+use crate::{say, signal};
+
+/// Serves switches until it is told to stop.
+pub fn run(options: &RunOptions, factory: Arc<dyn HandlerFactory>) -> anyhow::Result<u8> {
+    for (given, option) in [
+        (options.emulate.is_some(), "--emulate"),
+        (options.emulation.traffic.is_some(), "--traffic"),
+        (options.weights.is_some(), "--weights"),
+        (options.track_hosts.is_some(), "--track-hosts"),
+        (options.path_tags.is_some(), "--path-tags"),
+    ] {
+        if given {
+            bail!(
+                "{option} is for policies, and this is a handler: `maple emulate` in another terminal gives it switches"
+            );
+        }
+    }
+    log_to_stderr(options.verbose);
+    let stop = signal::stop_flag()?;
+    let controller = Controller::start(placed(options, ControllerOptions::for_handlers(factory)))?;
+    let handle = controller.handle();
+    let mut lines = Lines::new();
+    lines.say(&format!("listening on {}", joined(handle.addresses())));
+    while !stop.load(Ordering::SeqCst) && handle.failure().is_none() {
+        if let Ok(notice) = handle.notices().recv_timeout(TURN) {
+            lines.notice(&notice);
+        }
+    }
+    let counters = handle.stats().total.counters;
+    say(format_args!(
+        "{} packet-ins, {} flow-mods, {} packet-outs",
+        counters.of_packet_ins, counters.of_flow_mods, counters.of_packet_outs
+    ));
+    if let Some(failure) = handle.failure() {
+        bail!("{failure}");
+    }
+    controller.stop();
+    Ok(0)
+}
