@@ -3,6 +3,7 @@
 //! Filter sets and header traces come in the formats of ClassBench. Policies are on the abstract 5-tuple, without the
 //! prerequisites that OpenFlow puts on ports, so that filters need no frames.
 
+mod command;
 mod input;
 
 pub mod filters;
@@ -11,8 +12,12 @@ pub mod statistics;
 
 pub mod generate;
 
+pub mod misses;
+pub mod mt_route;
+
 pub mod report;
 
+pub use command::{Bench, BenchArgs, BenchError, Output, main};
 pub use filters::{Filter, FilterSet, PortRange, Prefix};
 pub use headers::{FiveTuple, TracedHeader};
 pub use input::InputError;

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use maple_bench::BenchArgs;
 use maple_core::engine::TagBlock;
 use maple_wire::{Dpid, Version};
 
-use crate::bench::BenchArgs;
 use crate::decode::DecodeArgs;
 
 /// Port that OpenFlow switches connect to.
@@ -35,7 +35,7 @@ pub enum Command {
     Decode(DecodeArgs),
     /// Ask a running controller
     Show(ShowArgs),
-    /// Measure Maple
+    /// Measure the optimizer
     Bench(BenchArgs),
 }
 

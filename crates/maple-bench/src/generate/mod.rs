@@ -17,6 +17,8 @@
 //! how many times the header comes, Pareto-distributed: `burst / u` with `u` uniform in (0, 1], rounded up. With `burst`
 //! 0 every header comes once, with 0.1 nine of ten do and a few come hundreds of times.
 
+pub mod command;
+
 mod files;
 mod style;
 mod trie;

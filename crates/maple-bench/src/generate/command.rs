@@ -3,29 +3,30 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
 use clap::Args;
-use maple_bench::generate::{self, Files, Style};
-use maple_bench::report::Progress;
-use maple_bench::{FilterSet, Statistics, TracedHeader, statistics};
 
-use super::Output;
-use crate::say;
+use super::{Files, Style, filter_set, trace};
+use crate::command::{BenchError, Output, say};
+use crate::filters::FilterSet;
+use crate::headers::TracedHeader;
+use crate::input::InputError;
+use crate::report::Progress;
+use crate::statistics::{self, Statistics};
 
 /// `maple bench generate`.
 #[derive(Debug, Args)]
 pub struct GenerateArgs {
     /// acl, fw or ipc
-    style: Style,
+    pub style: Style,
     /// How many filters to make; fewer where the style's networks have no more
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
-    filters: u32,
+    pub filters: u32,
     /// Decides everything else
     #[arg(long, value_name = "N", default_value_t = 1)]
-    seed: u64,
+    pub seed: u64,
     /// Folder for NAME.rules, NAME.trace and long/NAME.trace.gz
     #[arg(long, value_name = "DIR", default_value = ".")]
-    out: PathBuf,
+    pub out: PathBuf,
 }
 
 /// `maple bench statistics`.
@@ -33,32 +34,32 @@ pub struct GenerateArgs {
 pub struct StatisticsArgs {
     /// Filter files, or folders with such files; a trace beside a filter file says what share of the filters it triggers
     #[arg(required = true)]
-    sets: Vec<PathBuf>,
+    pub sets: Vec<PathBuf>,
+    /// How to tell it.
     #[command(flatten)]
-    output: Output,
+    pub output: Output,
 }
 
 /// Makes a set with a trace of one header a filter, and a long one of ten with bursts.
-pub fn main(args: GenerateArgs) -> anyhow::Result<u8> {
-    let progress = Progress::new(3);
+pub(crate) fn generate(args: &GenerateArgs) -> Result<(), BenchError> {
+    let progress = Progress::new(2);
     progress.say("filters");
-    let set = generate::filter_set(args.style, args.filters as usize, args.seed);
+    let set = filter_set(args.style, args.filters as usize, args.seed);
     progress.step();
     progress.say("traces");
-    let trace = generate::trace(&set, set.filters.len(), 0.0, args.seed);
-    let long = generate::trace(&set, 10 * set.filters.len(), 0.1, args.seed.wrapping_add(100));
-    progress.step();
+    let short = trace(&set, set.filters.len(), 0.0, args.seed);
+    let long = trace(&set, 10 * set.filters.len(), 0.1, args.seed.wrapping_add(100));
     let files = Files::of(&args.out, &set.name);
-    files.write(&set, &trace, &long)?;
+    files.write(&set, &short, &long)?;
     drop(progress);
-    for (path, lines) in [(files.rules, set.filters.len()), (files.trace, trace.len()), (files.long, long.len())] {
+    for (path, lines) in [(files.rules, set.filters.len()), (files.trace, short.len()), (files.long, long.len())] {
         say(format_args!("{}: {lines} lines", path.display()));
     }
-    Ok(0)
+    Ok(())
 }
 
 /// Prints figures of filter sets.
-pub fn statistics(args: StatisticsArgs) -> anyhow::Result<u8> {
+pub(crate) fn statistics(args: &StatisticsArgs) -> Result<(), BenchError> {
     let mut paths = Vec::new();
     for path in &args.sets {
         if path.is_dir() { paths.extend(filter_files(path)?) } else { paths.push(path.clone()) }
@@ -75,16 +76,20 @@ pub fn statistics(args: StatisticsArgs) -> anyhow::Result<u8> {
         progress.step();
     }
     drop(progress);
-    args.output.tell(&figures, &statistics::table(&figures), &[statistics::chart(&sets)])?;
-    Ok(0)
+    args.output.tell(&figures, || statistics::table(&figures).to_string(), || vec![statistics::chart(&sets)])
 }
 
 /// The filter files in a folder, by name.
-fn filter_files(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
-    let entries = fs::read_dir(folder).with_context(|| folder.display().to_string())?;
-    let mut found: Vec<PathBuf> = entries.map(|entry| Ok(entry?.path())).collect::<std::io::Result<_>>()?;
+fn filter_files(folder: &Path) -> Result<Vec<PathBuf>, BenchError> {
+    let unreadable = |source| InputError::Unreadable { path: folder.to_path_buf(), source };
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).map_err(unreadable)? {
+        found.push(entry.map_err(unreadable)?.path());
+    }
     found.retain(|path| path.extension().is_some_and(|extension| extension == "rules"));
     found.sort();
-    anyhow::ensure!(!found.is_empty(), "{}: there are no .rules files", folder.display());
+    if found.is_empty() {
+        return Err(BenchError::Usage(format!("{}: there is no .rules file", folder.display())));
+    }
     Ok(found)
 }

@@ -1,0 +1,163 @@
+//! One engine and one switch in simulated time: frames in, and what of them went to the controller.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use maple_core::engine::{Effect, Engine, Event, Options, ShardId, Time};
+use maple_core::state::Store;
+use maple_core::{Location, Policy};
+use maple_emulator::switch::SwitchOptions;
+use maple_emulator::{Outgoing, Switch};
+use maple_wire::msg::stats::Desc;
+use maple_wire::msg::{Features, Hello, Message};
+use maple_wire::{Dpid, PortNo, Version};
+
+use crate::command::BenchError;
+
+const DPID: Dpid = Dpid(1);
+
+/// What happens at a moment.
+enum Happening {
+    Frame(PortNo, Vec<u8>),
+    Event(Box<Event>),
+    Message(u32, Box<Message>),
+}
+
+/// The engine, its switch, and what is under way between them.
+pub(super) struct World {
+    now: Time,
+    queue: BTreeMap<(Time, u64), Happening>,
+    queued: u64,
+    engine: Engine,
+    switch: Switch,
+    /// How long a message takes between switch and controller, either way.
+    delay: Duration,
+    /// Frames that left the switch, by port.
+    pub(super) left: BTreeMap<PortNo, Vec<Vec<u8>>>,
+}
+
+impl World {
+    /// A switch with ports 1 to `ports`, whose rules stand and whose hosts have said nothing yet.
+    pub(super) fn new(policy: Arc<dyn Policy>, ports: u32, delay: Duration) -> Result<World, BenchError> {
+        let options = Options { track_hosts: false, ..Options::default() };
+        let engine = Engine::new(ShardId(0), Store::new(), policy, options);
+        let mut switch = Switch::new(DPID, Version::Of13, SwitchOptions::default());
+        for port in 1..=ports {
+            switch.add_port(0, PortNo(port));
+        }
+        switch.connect();
+        let left = BTreeMap::new();
+        let mut world = World { now: Time(0), queue: BTreeMap::new(), queued: 0, engine, switch, delay, left };
+        world.greet()?;
+        world.run()?;
+        Ok(world)
+    }
+
+    /// A frame will come to a port.
+    pub(super) fn send(&mut self, after: Duration, port: PortNo, frame: Vec<u8>) {
+        self.at(self.now + after, Happening::Frame(port, frame));
+    }
+
+    /// How many packets went to the controller so far.
+    pub(super) fn misses(&self) -> u64 {
+        self.switch.counters().packet_ins
+    }
+
+    /// How many rules the switch has.
+    pub(super) fn rules(&self) -> usize {
+        self.switch.tables().iter().map(|table| table.rules().len()).sum()
+    }
+
+    /// Lets time pass until nothing is under way.
+    pub(super) fn run(&mut self) -> Result<(), BenchError> {
+        while let Some(((at, _), happening)) = self.queue.pop_first() {
+            while let Some(deadline) = self.engine.next_deadline().filter(|deadline| *deadline <= at) {
+                self.now = self.now.max(deadline);
+                self.wake(Event::Tick);
+            }
+            self.now = self.now.max(at);
+            match happening {
+                Happening::Frame(port, frame) => {
+                    let out = self.switch.receive(self.now.0, port, &frame);
+                    self.went_out(out)?;
+                }
+                Happening::Event(event) => self.wake(*event),
+                Happening::Message(xid, message) => self.obey(xid, &message)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn greet(&mut self) -> Result<(), BenchError> {
+        self.obey(1, &Message::Hello(Hello::offering(Version::Of13 as u8, &[Version::Of13 as u8])))?;
+        let ports: Vec<_> = self.switch.ports().values().map(|port| port.description.clone()).collect();
+        let edges: Vec<_> = ports.iter().map(|port| Location::new(DPID, port.number)).collect();
+        let features = Features {
+            dpid: DPID,
+            n_buffers: 0,
+            n_tables: SwitchOptions::default().n_tables,
+            auxiliary_id: 0,
+            capabilities: 0,
+            actions: 0,
+            ports: Vec::new(),
+        };
+        let description = Desc::default();
+        self.tell(Event::SwitchUp { dpid: DPID, version: Version::Of13, features, description, ports });
+        edges.into_iter().for_each(|port| self.tell(Event::PortIsEdge { port }));
+        Ok(())
+    }
+
+    fn tell(&mut self, event: Event) {
+        self.at(self.now + self.delay, Happening::Event(Box::new(event)));
+    }
+
+    fn at(&mut self, time: Time, happening: Happening) {
+        self.queued += 1;
+        self.queue.insert((time, self.queued), happening);
+    }
+
+    fn wake(&mut self, event: Event) {
+        let mut effects = Vec::new();
+        self.engine.handle(self.now, &mut vec![event], &mut effects);
+        for effect in effects {
+            match effect {
+                Effect::Send { xid, message, .. } => {
+                    self.at(self.now + self.delay, Happening::Message(xid, Box::new(message)));
+                }
+                // A switch that has just come up has no rules.
+                Effect::ReadFlows { dpid } => self.tell(Event::FlowsRead { dpid, flows: Vec::new() }),
+                // There is one shard, and nobody reads reports.
+                Effect::Mail { .. } | Effect::Report(_) => {}
+            }
+        }
+    }
+
+    /// The switch obeys a message, through the codec.
+    fn obey(&mut self, xid: u32, message: &Message) -> Result<(), BenchError> {
+        let mut bytes = Vec::new();
+        let encoded = message.encode(Version::Of13, xid, &mut bytes);
+        encoded.map_err(|error| BenchError::Wrong(format!("{error}: {message:?}")))?;
+        let out = self.switch.receive_bytes(self.now.0, &bytes);
+        self.went_out(out)
+    }
+
+    fn went_out(&mut self, out: Vec<Outgoing>) -> Result<(), BenchError> {
+        for out in out {
+            match out {
+                Outgoing::Frame { port, frame, .. } => self.left.entry(port).or_default().push(frame),
+                Outgoing::Message { xid, message } => match message {
+                    Message::PacketIn(packet_in) => self.tell(Event::PacketIn { dpid: DPID, packet_in }),
+                    Message::BarrierReply => self.tell(Event::BarrierReply { dpid: DPID, xid }),
+                    Message::FlowRemoved(removed) => self.tell(Event::FlowRemoved { dpid: DPID, removed }),
+                    Message::Error(error) => {
+                        return Err(BenchError::Wrong(format!("the switch refused a message: {error:?}")));
+                    }
+                    _ => {}
+                },
+                Outgoing::Close => return Err(BenchError::Wrong("the switch hung up".into())),
+            }
+        }
+        Ok(())
+    }
+}

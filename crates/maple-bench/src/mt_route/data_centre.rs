@@ -1,0 +1,163 @@
+//! A data centre: racks under a fat tree, tenants, and the policy `mt-route` on it (paper §6.1).
+//!
+//! Every rack is a /24 subnet of one tenant, and each tenant weighs the links as it likes. Within a tenant a packet takes
+//! the tenant's shortest path. Between tenants it takes the destination's shortest path by way of the tenant's first
+//! rack, where its firewall stands, or none where the two don't deal with each other.
+
+use maple_core::{Fields, Recorder};
+use maple_emulator::Random;
+use maple_wire::Field;
+
+/// A port of a switch, numbered through the whole network.
+pub(super) type Port = u32;
+
+/// The mask of a rack's subnet.
+pub(super) const RACK_MASK: u32 = 0xffff_ff00;
+
+/// Where the first rack's addresses begin: 10.0.0.0.
+const FIRST: u32 = 0x0a00_0000;
+
+/// The heaviest a link can be.
+const HEAVIEST: u64 = 100;
+
+/// Racks that share a tenant's name divided by this don't deal with others of another remainder: a third of all pairs.
+const CIRCLES: usize = 3;
+
+/// The network with its tenants.
+pub(super) struct DataCentre {
+    /// Ports of a switch; `half * half * 2` racks.
+    half: usize,
+    tenants: usize,
+    /// For each tenant the weight of each link from a rack to the aggregation switches of its pod: `racks * half`.
+    up: Vec<Vec<u32>>,
+    /// For each tenant the weight of each link from an aggregation switch to its core switches: `pods * half * half`.
+    core: Vec<Vec<u32>>,
+}
+
+/// What `mt-route` answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Route {
+    /// The ports that the packet leaves switches by, in order; none if it is dropped.
+    pub(super) ports: Vec<Port>,
+}
+
+impl DataCentre {
+    /// A fat tree of switches with `ports` ports (even), with weights out of a seed.
+    pub(super) fn new(ports: usize, tenants: usize, seed: u64) -> DataCentre {
+        let half = ports / 2;
+        let mut random = Random::new(seed);
+        let mut weights = |links: usize| -> Vec<Vec<u32>> {
+            let mut one = || (0..links).map(|_| 1 + random.below(HEAVIEST) as u32).collect();
+            (0..tenants).map(|_| one()).collect()
+        };
+        let pods = 2 * half;
+        DataCentre { half, tenants, up: weights(pods * half * half), core: weights(pods * half * half) }
+    }
+
+    /// How many racks there are.
+    pub(super) fn racks(&self) -> usize {
+        2 * self.half * self.half
+    }
+
+    /// The address of a host, 0 to 255, in a rack.
+    pub(super) fn address(&self, rack: usize, host: u32) -> u32 {
+        FIRST + rack as u32 * 256 + host
+    }
+
+    /// `mt-route`: reads the two /24 prefixes and decides by them alone.
+    pub(super) fn decide<P: Fields + ?Sized>(&self, packet: &P, recorder: &mut Recorder) -> Route {
+        let mut subnet = |field| recorder.read_there(packet, field, RACK_MASK.into(), None) as u32;
+        let (src, dst) = (subnet(Field::Ipv4Src), subnet(Field::Ipv4Dst));
+        match (self.rack(src), self.rack(dst)) {
+            (Some(src), Some(dst)) => self.route(src, dst),
+            _ => Route { ports: Vec::new() },
+        }
+    }
+
+    fn rack(&self, address: u32) -> Option<usize> {
+        let rack = address.checked_sub(FIRST)? as usize / 256;
+        (rack < self.racks()).then_some(rack)
+    }
+
+    fn route(&self, src: usize, dst: usize) -> Route {
+        let (from, to) = (src % self.tenants, dst % self.tenants);
+        let mut ports = Vec::with_capacity(12);
+        if from == to {
+            self.path(to, src, dst, &mut ports);
+        } else if from % CIRCLES == to % CIRCLES || (from + to) % CIRCLES != 0 {
+            // The tenant's first rack has the number of the tenant.
+            self.path(to, src, to, &mut ports);
+            self.path(to, to, dst, &mut ports);
+        }
+        Route { ports }
+    }
+
+    /// Adds the ports of the tenant's shortest path. All paths between two racks that go down once have equally many
+    /// links, so that the lightest is found among those through each aggregation and core switch.
+    fn path(&self, tenant: usize, src: usize, dst: usize, ports: &mut Vec<Port>) {
+        let half = self.half;
+        let (up, core) = (&self.up[tenant], &self.core[tenant]);
+        let (from, to) = (src / half, dst / half);
+        let ends = |aggregation: usize| up[src * half + aggregation] + up[dst * half + aggregation];
+        let switch = |pod: usize, aggregation: usize| pod * half + aggregation;
+        if src != dst && from == to {
+            let best = (0..half).min_by_key(|a| ends(*a)).unwrap_or(0);
+            ports.push(self.port(src, half + best));
+            ports.push(self.port(self.racks() + switch(from, best), dst % half));
+        } else if from != to {
+            let all = (0..half).flat_map(|a| (0..half).map(move |c| (a, c)));
+            let over = |a: usize, c: usize| core[switch(from, a) * half + c] + core[switch(to, a) * half + c];
+            let (a, c) = all.min_by_key(|(a, c)| ends(*a) + over(*a, *c)).unwrap_or((0, 0));
+            ports.push(self.port(src, half + a));
+            ports.push(self.port(self.racks() + switch(from, a), half + c));
+            ports.push(self.port(2 * self.racks() + a * half + c, to));
+            ports.push(self.port(self.racks() + switch(to, a), dst % half));
+        }
+        ports.push(self.port(dst, 0));
+    }
+
+    /// The port of a switch: racks' switches come first, then aggregation, then core switches.
+    fn port(&self, switch: usize, port: usize) -> Port {
+        (switch * 2 * self.half + port) as Port
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::headers::FiveTuple;
+
+    fn header(src: u32, dst: u32) -> FiveTuple {
+        FiveTuple { src, dst, src_port: 1, dst_port: 2, proto: 6 }
+    }
+
+    #[test]
+    fn a_path_goes_up_and_down_once_and_is_its_tenants_lightest() {
+        let centre = DataCentre::new(4, 1, 1);
+        let mut ports = Vec::new();
+        centre.path(0, 0, 7, &mut ports);
+        let switches: Vec<u32> = ports.iter().map(|port| port / 4).collect();
+        assert_eq!(switches.len(), 5, "rack, aggregation, core, aggregation, rack");
+        assert!(switches[0] == 0 && switches[4] == 7 && (16..20).contains(&switches[2]));
+        let weight = |a: usize, c: usize| {
+            let ends = centre.up[0][a] + centre.up[0][7 * 2 + a];
+            ends + centre.core[0][a * 2 + c] + centre.core[0][(3 * 2 + a) * 2 + c]
+        };
+        let taken = (switches[1] as usize - 8, (switches[2] as usize - 16) % 2);
+        let lightest = (0..2).flat_map(|a| (0..2).map(move |c| (a, c))).map(|(a, c)| weight(a, c)).min();
+        assert_eq!(Some(weight(taken.0, taken.1)), lightest);
+    }
+
+    #[test]
+    fn the_policy_looks_at_two_prefixes_and_nothing_else() {
+        let centre = DataCentre::new(4, 3, 1);
+        let mut recorder = Recorder::new();
+        let packet = header(centre.address(0, 9), centre.address(3, 200));
+        let route = centre.decide(&packet, &mut recorder);
+        assert!(!route.ports.is_empty(), "racks 0 and 3 belong to one tenant");
+        let items: Vec<String> = recorder.finish().items.iter().map(ToString::to_string).collect();
+        assert_eq!(items, ["read ipv4_src=10.0.0.0/24", "read ipv4_dst=10.0.3.0/24"]);
+        let elsewhere = header(0x0b00_0000, packet.dst);
+        assert!(centre.decide(&elsewhere, &mut Recorder::new()).ports.is_empty());
+    }
+}

@@ -1,0 +1,454 @@
+//! `maple bench mt-route`: multi-tenant routing in a data centre (paper §6.1 and §6.3, first rows of Tables 1 and 2).
+//!
+//! Traffic between hosts of 392 racks comes to one table until f has decided so many pairs of racks. Then every header is
+//! looked up again, and hosts and ports are invalidated one after the other. All rules stand for pairs of /24 prefixes at
+//! one priority, which is checked, so that a hash table says what the switch does with a header.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use clap::{Args, ValueEnum};
+use maple_core::{Augmented, Capabilities, Change, LeafAction, LeafId, Recorder, Rule, Strategy, Table, Target};
+use maple_emulator::Random;
+use maple_wire::{Action, Field, Instruction, PortNo};
+use serde::Serialize;
+
+use crate::command::{BenchError, Output, with_note};
+use crate::headers::FiveTuple;
+use crate::report::{Chart, Progress, Series, TextTable};
+
+mod data_centre;
+
+use data_centre::{DataCentre, Port, RACK_MASK};
+
+/// `maple bench mt-route`.
+#[derive(Debug, Args)]
+pub struct MtRouteArgs {
+    /// How many pairs of racks must have talked; the paper's table has as many rules
+    #[arg(long, value_name = "N", default_value_t = 73_563, value_parser = clap::value_parser!(u32).range(1..=140_000))]
+    pub pairs: u32,
+    /// How many tenants share the racks
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=392))]
+    pub tenants: u16,
+    /// Decides who talks to whom, and the tenants' weights
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Which compiler makes the rules
+    #[arg(long, value_enum, default_value_t = Compiler::Both)]
+    pub compiler: Compiler,
+    /// How to tell it.
+    #[command(flatten)]
+    pub output: Output,
+}
+
+/// A choice of compilers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Compiler {
+    /// Ours
+    Maple,
+    /// The paper's
+    Paper,
+    /// One after the other
+    Both,
+}
+
+/// The figures of a run. As JSON the fields are the keys, in this order.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Measured {
+    /// Which compiler.
+    pub compiler: &'static str,
+    /// Rules after the traffic.
+    pub rules: usize,
+    /// Distinct priorities of the rules.
+    pub levels: usize,
+    /// Changes in all while the rules came about.
+    pub flow_mods: usize,
+    /// `flow_mods` for each of `rules`.
+    pub mods_per_rule: f64,
+    /// Traces added in a second, the runs of f included.
+    pub augments_per_s: f64,
+    /// Headers that the tree answered in a second.
+    pub lookups_per_s: f64,
+    /// Hosts of the traffic whose leaves were removed, in a second.
+    pub host_invalidations_per_s: f64,
+    /// Ports on routes whose leaves were removed, in a second.
+    pub port_invalidations_per_s: f64,
+    /// A run of f, recorder included, in microseconds.
+    pub f_us: f64,
+    /// From the end of f's run to the changes, in microseconds.
+    pub augment_us: f64,
+    /// Headers of the traffic.
+    pub headers: usize,
+    /// Hosts of the traffic.
+    pub hosts: usize,
+    /// Ports on routes.
+    pub ports: usize,
+    /// Headers with a wrong answer, of tree or table, at any of the checks.
+    pub wrong: usize,
+}
+
+/// The paper's first rows of Tables 1 and 2.
+const PUBLISHED: [&str; 8] = ["the paper", "73563", "1", "1.00", "58720", "555937", "156284", "13215"];
+
+/// Ports of a switch of the fat tree: 392 racks.
+const SWITCH_PORTS: usize = 28;
+
+/// How long look-ups are measured.
+const LOOKUPS: Duration = Duration::from_secs(1);
+
+/// Pairs of racks: what a rule stands for.
+type Pair = (u32, u32);
+
+/// Runs the benchmark.
+pub(crate) fn main(args: &MtRouteArgs) -> Result<(), BenchError> {
+    let strategies: &[_] = match args.compiler {
+        Compiler::Maple => &[("maple", Strategy::Maple)],
+        Compiler::Paper => &[("paper", Strategy::Paper)],
+        Compiler::Both => &[("maple", Strategy::Maple), ("paper", Strategy::Paper)],
+    };
+    let centre = DataCentre::new(SWITCH_PORTS, args.tenants.into(), args.seed);
+    let traffic = traffic(&centre, args.pairs as usize, args.seed);
+    let progress = Progress::new(4 * strategies.len() as u64);
+    let mut results = Vec::new();
+    for (name, strategy) in strategies {
+        results.push(measure(name, *strategy, &centre, &traffic, &progress)?);
+    }
+    drop(progress);
+    let note = "rates are per second; us are microseconds of f and of an augment after it";
+    args.output.tell(&results, || with_note(&table(&results), note), || vec![chart(&results)])
+}
+
+/// Headers until so many pairs of racks have talked. Racks send alike, but some are asked far more often than others, and
+/// half of what a rack sends goes to its own tenant.
+fn traffic(centre: &DataCentre, pairs: usize, seed: u64) -> Vec<FiveTuple> {
+    let mut random = Random::new(seed ^ 0x6d74);
+    let racks = centre.racks();
+    let (mut seen, mut headers) = (BTreeSet::new(), Vec::new());
+    while seen.len() < pairs {
+        let src = random.below(racks as u64) as usize;
+        // The larger of two would favour late racks; the smaller one favours early ones, mildly.
+        let dst = random.below(racks as u64).min(random.below(racks as u64)) as usize;
+        let dst = if random.chance(0.5) { dst } else { random.below(racks as u64) as usize };
+        if src == dst {
+            continue;
+        }
+        seen.insert((src, dst));
+        let mut host = |rack| centre.address(rack, 1 + random.below(254) as u32);
+        let (src, dst) = (host(src), host(dst));
+        let src_port = 32_768 + random.below(28_000) as u16;
+        headers.push(FiveTuple { src, dst, src_port, dst_port: 80, proto: 6 });
+    }
+    headers
+}
+
+/// A controller and its switch.
+struct Play<'a> {
+    centre: &'a DataCentre,
+    table: Table,
+    switch: Switch,
+    /// The leaves of each rack, as source or destination, by subnet.
+    by_rack: HashMap<u32, Vec<LeafId>>,
+    /// The leaves whose routes use each port.
+    by_port: BTreeMap<Port, Vec<LeafId>>,
+    /// What each leaf does.
+    ports: Vec<Option<Port>>,
+    flow_mods: usize,
+    in_f: Duration,
+    in_augment: Duration,
+    wrong: usize,
+}
+
+impl<'a> Play<'a> {
+    fn new(strategy: Strategy, centre: &'a DataCentre) -> Play<'a> {
+        let cookie = Box::new(|leaf: Option<LeafId>| leaf.map_or(u64::MAX, |leaf| leaf.0));
+        let capabilities = Capabilities::of_abstract_headers();
+        let target = Target { under: Vec::new(), capabilities, priorities: 1..=u16::MAX, cookie };
+        Play {
+            centre,
+            table: Table::new(strategy, target),
+            switch: Switch::default(),
+            by_rack: HashMap::new(),
+            by_port: BTreeMap::new(),
+            ports: Vec::new(),
+            flow_mods: 0,
+            in_f: Duration::ZERO,
+            in_augment: Duration::ZERO,
+            wrong: 0,
+        }
+    }
+
+    /// A header comes to the switch.
+    fn header(&mut self, header: &FiveTuple) -> Result<(), BenchError> {
+        if self.switch.rules.contains_key(&pair(header)) {
+            return Ok(());
+        }
+        let begin = Instant::now();
+        let mut recorder = Recorder::new();
+        let route = self.centre.decide(header, &mut recorder);
+        let trace = recorder.finish();
+        let ran = Instant::now();
+        let leaf = LeafId(self.ports.len() as u64);
+        let port = route.ports.first().copied();
+        let outcome = self.table.augment(&trace.items, leaf, action(port));
+        let changes = self.table.take_changes();
+        let done = Instant::now();
+        self.in_f += ran - begin;
+        self.in_augment += done - ran;
+        if outcome != Augmented::Added {
+            return Err(BenchError::Wrong(format!("{header:?}: the tree knew the trace, the switch did not")));
+        }
+        self.ports.push(port);
+        for subnet in [header.src & RACK_MASK, header.dst & RACK_MASK] {
+            self.by_rack.entry(subnet).or_default().push(leaf);
+        }
+        for port in route.ports.into_iter().collect::<BTreeSet<_>>() {
+            self.by_port.entry(port).or_default().push(leaf);
+        }
+        self.change(&changes)
+    }
+
+    fn change(&mut self, changes: &[Change]) -> Result<(), BenchError> {
+        self.flow_mods += changes.len();
+        changes.iter().try_for_each(|change| self.switch.apply(change)).map_err(BenchError::Wrong)
+    }
+
+    /// Counts headers that tree or switch answer otherwise than f; those that go to the controller are right.
+    fn check(&mut self, headers: &[FiveTuple]) {
+        for header in headers {
+            let wanted = self.centre.decide(header, &mut Recorder::new()).ports.first().copied();
+            let by_switch = self.switch.rules.get(&pair(header)).is_none_or(|rule| rule.port == wanted);
+            let by_tree = self.table.tree().search(header).is_none_or(|leaf| self.ports[leaf.0 as usize] == wanted);
+            self.wrong += usize::from(!by_switch || !by_tree);
+        }
+    }
+
+    /// Removes leaves group by group, and gives the groups a second.
+    fn invalidate(
+        &mut self,
+        groups: impl ExactSizeIterator<Item = Vec<LeafId>>,
+        headers: &[FiveTuple],
+    ) -> Result<f64, BenchError> {
+        let (number, mut time) = (groups.len(), Duration::ZERO);
+        for (at, group) in groups.enumerate() {
+            let begin = Instant::now();
+            for leaf in group {
+                self.table.remove(leaf);
+            }
+            let changes = self.table.take_changes();
+            time += begin.elapsed();
+            self.change(&changes)?;
+            if at == number / 2 {
+                self.check(headers);
+            }
+        }
+        self.check(headers);
+        Ok(number as f64 / time.as_secs_f64())
+    }
+}
+
+fn measure(
+    name: &'static str,
+    strategy: Strategy,
+    centre: &DataCentre,
+    traffic: &[FiveTuple],
+    progress: &Progress,
+) -> Result<Measured, BenchError> {
+    progress.say(format!("{name}: augments"));
+    let mut play = grown(strategy, centre, traffic)?;
+    play.check(traffic);
+    let (rules, levels, flow_mods) = (play.switch.rules.len(), play.switch.levels(), play.flow_mods);
+    let per_augment = |time: Duration| time.as_secs_f64() * 1e6 / play.ports.len().max(1) as f64;
+    let (f_us, augment_us) = (per_augment(play.in_f), per_augment(play.in_augment));
+    progress.step();
+    progress.say(format!("{name}: look-ups"));
+    let lookups_per_s = lookups(&play.table, traffic);
+    progress.step();
+    progress.say(format!("{name}: host invalidations"));
+    let hosts: BTreeSet<u32> = traffic.iter().flat_map(|header| [header.src, header.dst]).collect();
+    let mut by_rack = std::mem::take(&mut play.by_rack);
+    let groups = hosts.iter().map(|host| by_rack.remove(&(host & RACK_MASK)).unwrap_or_default());
+    let host_invalidations_per_s = play.invalidate(groups, traffic)?;
+    progress.step();
+    progress.say(format!("{name}: port invalidations"));
+    let mut again = grown(strategy, centre, traffic)?;
+    let groups = std::mem::take(&mut again.by_port);
+    let ports = groups.len();
+    let port_invalidations_per_s = again.invalidate(groups.into_values(), traffic)?;
+    progress.step();
+    let wrong = play.wrong + again.wrong;
+    if wrong > 0 {
+        return Err(BenchError::Wrong(format!("{name}: {wrong} headers had a wrong answer")));
+    }
+    Ok(Measured {
+        compiler: name,
+        rules,
+        levels,
+        flow_mods,
+        mods_per_rule: flow_mods as f64 / rules.max(1) as f64,
+        augments_per_s: 1e6 / (f_us + augment_us),
+        lookups_per_s,
+        host_invalidations_per_s,
+        port_invalidations_per_s,
+        f_us,
+        augment_us,
+        headers: traffic.len(),
+        hosts: hosts.len(),
+        ports,
+        wrong,
+    })
+}
+
+fn grown<'a>(strategy: Strategy, centre: &'a DataCentre, traffic: &[FiveTuple]) -> Result<Play<'a>, BenchError> {
+    let mut play = Play::new(strategy, centre);
+    traffic.iter().try_for_each(|header| play.header(header))?;
+    Ok(play)
+}
+
+/// Headers that the tree answers in a second.
+fn lookups(table: &Table, traffic: &[FiveTuple]) -> f64 {
+    let (begin, mut done) = (Instant::now(), 0);
+    while begin.elapsed() < LOOKUPS {
+        for header in traffic {
+            black_box(table.tree().search(black_box(header)));
+        }
+        done += traffic.len();
+    }
+    done as f64 / begin.elapsed().as_secs_f64()
+}
+
+/// The rules of a switch, each for a pair of racks.
+#[derive(Default)]
+struct Switch {
+    rules: HashMap<Pair, SwitchRule>,
+}
+
+#[derive(PartialEq, Eq)]
+struct SwitchRule {
+    priority: u16,
+    /// Where packets leave by; `None` drops them.
+    port: Option<Port>,
+}
+
+impl Switch {
+    fn apply(&mut self, change: &Change) -> Result<(), String> {
+        let rule = change.rule();
+        let pair = pair_of(rule)?;
+        let new = SwitchRule { priority: rule.priority, port: port_of(rule)? };
+        match change {
+            // A rule may be added at its new priority before it is deleted at the old one.
+            Change::Add(_) | Change::Modify(_) => drop(self.rules.insert(pair, new)),
+            Change::Delete(_) => {
+                if self.rules.get(&pair).is_some_and(|there| there.priority == new.priority) {
+                    self.rules.remove(&pair);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// How many different priorities the rules have.
+    fn levels(&self) -> usize {
+        self.rules.values().map(|rule| rule.priority).collect::<BTreeSet<_>>().len()
+    }
+}
+
+fn pair(header: &FiveTuple) -> Pair {
+    (header.src & RACK_MASK, header.dst & RACK_MASK)
+}
+
+fn pair_of(rule: &Rule) -> Result<Pair, String> {
+    let constraints: Vec<_> = rule.matching.constraints().collect();
+    match constraints[..] {
+        [src, dst] if src.field == Field::Ipv4Src && dst.field == Field::Ipv4Dst && src.mask == dst.mask => {
+            if src.mask == u128::from(RACK_MASK) { Ok((src.value as u32, dst.value as u32)) } else { Err(()) }
+        }
+        _ => Err(()),
+    }
+    .map_err(|()| format!("a rule is not for two racks: {rule:?}"))
+}
+
+fn port_of(rule: &Rule) -> Result<Option<Port>, String> {
+    match &rule.instructions[..] {
+        [] => Ok(None),
+        [Instruction::ApplyActions(actions)] => match actions[..] {
+            [Action::Output { port, .. }] if port != PortNo::CONTROLLER => Ok(Some(port.0 - 1)),
+            _ => Err(format!("{rule:?} does what no route of f does")),
+        },
+        _ => Err(format!("{rule:?} does what no route of f does")),
+    }
+}
+
+fn action(port: Option<Port>) -> LeafAction {
+    let output = |port| Instruction::ApplyActions(vec![Action::output(PortNo(port + 1))]);
+    LeafAction::Apply(port.map(output).into_iter().collect())
+}
+
+fn table(results: &[Measured]) -> TextTable {
+    let heads = [
+        "compiler",
+        "rules",
+        "levels",
+        "mods/rule",
+        "augments",
+        "lookups",
+        "host inval.",
+        "port inval.",
+        "f us",
+        "augment us",
+    ];
+    let mut table = TextTable::new(heads);
+    for m in results {
+        let rates = [m.augments_per_s, m.lookups_per_s, m.host_invalidations_per_s, m.port_invalidations_per_s];
+        let mut cells = vec![m.compiler.to_string(), m.rules.to_string(), m.levels.to_string()];
+        cells.push(format!("{:.2}", m.mods_per_rule));
+        cells.extend(rates.map(|rate| format!("{rate:.0}")));
+        cells.extend([m.f_us, m.augment_us].map(|us| format!("{us:.2}")));
+        table.row(cells);
+    }
+    table.row(PUBLISHED);
+    table
+}
+
+fn chart(results: &[Measured]) -> Chart {
+    let line = |m: &Measured| {
+        let rates = [m.augments_per_s, m.lookups_per_s, m.host_invalidations_per_s, m.port_invalidations_per_s];
+        let points = rates.iter().enumerate().map(|(i, rate)| ((i + 1) as f64, *rate)).collect();
+        Series { name: m.compiler.into(), points }
+    };
+    let published = [58_720.0, 555_937.0, 156_284.0, 13_215.0];
+    let points = published.iter().enumerate().map(|(i, rate)| ((i + 1) as f64, *rate)).collect();
+    let published = Series { name: "the paper's figures".into(), points };
+    Chart {
+        title: "mt-route".into(),
+        x: "1 augments, 2 look-ups, 3 host invalidations, 4 port invalidations".into(),
+        y: "a second".into(),
+        log_x: false,
+        log_y: true,
+        series: results.iter().map(line).chain([published]).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_compilers_make_one_rule_a_pair_at_one_priority_and_answer_as_f_does() {
+        let centre = DataCentre::new(4, 3, 1);
+        let traffic = traffic(&centre, 40, 1);
+        for (name, strategy) in [("maple", Strategy::Maple), ("paper", Strategy::Paper)] {
+            let measured = measure(name, strategy, &centre, &traffic, &Progress::hidden()).unwrap();
+            assert_eq!((measured.rules, measured.levels, measured.flow_mods, measured.wrong), (40, 1, 40, 0));
+        }
+    }
+
+    #[test]
+    fn one_seed_is_one_traffic_of_as_many_pairs_as_asked() {
+        let centre = DataCentre::new(6, 2, 1);
+        let headers = traffic(&centre, 100, 7);
+        assert_eq!(headers, traffic(&centre, 100, 7));
+        assert_ne!(headers, traffic(&centre, 100, 8));
+        assert_eq!(headers.iter().map(pair).collect::<BTreeSet<_>>().len(), 100);
+    }
+}
