@@ -11,6 +11,8 @@ use crate::input::InputError;
 use crate::misses::{self, MissesArgs};
 use crate::mt_route::{self, MtRouteArgs};
 use crate::report::{Chart, PlotError, TextTable};
+use crate::rules::policy::OtherLanguage;
+use crate::rules::{self, RulesArgs};
 
 /// `maple bench`.
 #[derive(Debug, Args)]
@@ -23,6 +25,8 @@ pub struct BenchArgs {
 /// The benchmarks.
 #[derive(Debug, Subcommand)]
 pub enum Bench {
+    /// Rules, priorities, changes and speed of policies that interpret filter sets (the paper's Tables 1 and 2)
+    Rules(RulesArgs),
     /// Rules, changes and speed of multi-tenant routing in a data centre (the first rows of the paper's Tables 1 and 2)
     MtRoute(MtRouteArgs),
     /// How many packets of a switch go to the controller, against exact-match rules (the paper's Figure 6a)
@@ -51,6 +55,9 @@ pub enum BenchError {
     /// There is something that must not be.
     #[error("{0}")]
     Wrong(String),
+    /// A policy in another language failed.
+    #[error("the policy failed: {0}")]
+    Policy(Box<dyn std::error::Error + Send + Sync>),
 }
 
 /// How results are told.
@@ -64,12 +71,13 @@ pub struct Output {
     pub plot: Option<PathBuf>,
 }
 
-/// Runs a benchmark, and prints what it measures on standard output.
+/// Runs a benchmark, and prints what it measures on standard output. Policies in Python are made by `python`.
 ///
 /// # Errors
 /// [`BenchError`], also where an answer is wrong: then what was measured means nothing.
-pub fn main(args: BenchArgs) -> Result<(), BenchError> {
+pub fn main(args: BenchArgs, python: Option<&dyn OtherLanguage>) -> Result<(), BenchError> {
     match args.what {
+        Bench::Rules(args) => rules::main(&args, python),
         Bench::MtRoute(args) => mt_route::main(&args),
         Bench::Misses(args) => misses::main(&args),
         Bench::Generate(args) => sets::generate(&args),

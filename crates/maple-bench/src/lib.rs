@@ -5,9 +5,14 @@
 
 mod command;
 mod input;
+mod memory;
+mod switch;
+
+pub mod rules;
 
 pub mod filters;
 pub mod headers;
+
 pub mod statistics;
 
 pub mod generate;
@@ -21,4 +26,5 @@ pub use command::{Bench, BenchArgs, BenchError, Output, main};
 pub use filters::{Filter, FilterSet, PortRange, Prefix};
 pub use headers::{FiveTuple, TracedHeader};
 pub use input::InputError;
+pub use rules::policy::{Answered, FilterPolicy, OtherLanguage, Ranges};
 pub use statistics::Statistics;

@@ -107,6 +107,7 @@ pub fn chart(sets: &[FilterSet]) -> Chart {
         y: "filters with as many or fewer (%)".into(),
         log_x: false,
         log_y: false,
+        labels: Vec::new(),
         series: sets.iter().map(line).collect(),
     }
 }

@@ -98,7 +98,7 @@ pub fn main_with(arguments: impl IntoIterator<Item = OsString>, loader: Option<&
         Command::Emulate(args) => emulate::main(args),
         Command::Decode(args) => decoded(args),
         Command::Show(args) => show::main(args),
-        Command::Bench(args) => maple_bench::main(args).map(|()| 0).map_err(Into::into),
+        Command::Bench(args) => maple_bench::main(args, None).map(|()| 0).map_err(Into::into),
     })
 }
 

@@ -243,6 +243,7 @@ fn chart(results: &[Measured]) -> Chart {
         y: "packets that go to the controller (%)".into(),
         log_x: false,
         log_y: false,
+        labels: Vec::new(),
         series: vec![
             line("mt-route", |m| m.maple_percent),
             line("exact match", |m| m.exact_percent),

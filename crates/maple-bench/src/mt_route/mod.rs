@@ -425,6 +425,7 @@ fn chart(results: &[Measured]) -> Chart {
         y: "a second".into(),
         log_x: false,
         log_y: true,
+        labels: Vec::new(),
         series: results.iter().map(line).chain([published]).collect(),
     }
 }

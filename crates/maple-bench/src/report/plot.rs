@@ -20,6 +20,8 @@ pub struct Chart {
     pub log_x: bool,
     /// Whether the vertical axis is logarithmic.
     pub log_y: bool,
+    /// What stands at 0, 1, 2, … of a plain horizontal axis in place of numbers.
+    pub labels: Vec<String>,
     /// The lines.
     pub series: Vec<Series>,
 }
@@ -109,8 +111,13 @@ impl Chart {
             .y_label_area_size(84)
             .build_cartesian_2d(x, y)?;
         let axes = |value: &f64| short(*value);
+        let words = |value: &f64| self.label(*value);
         let mut mesh = chart.configure_mesh();
-        mesh.x_desc(&self.x).y_desc(&self.y).x_label_formatter(&axes).y_label_formatter(&axes);
+        mesh.x_desc(&self.x)
+            .y_desc(&self.y)
+            .x_labels(self.labels.len().max(12))
+            .x_label_formatter(&words)
+            .y_label_formatter(&axes);
         mesh.light_line_style(WHITE.mix(0.0)).label_style(("sans-serif", 14)).draw()?;
         for (series, colour) in self.series.iter().zip(COLOURS.iter().cycle()) {
             let line = LineSeries::new(series.points.iter().copied(), colour.stroke_width(2)).point_size(3);
@@ -120,6 +127,14 @@ impl Chart {
         let mut key = chart.configure_series_labels();
         key.background_style(WHITE.mix(0.8)).border_style(BLACK.mix(0.3)).label_font(("sans-serif", 14)).draw()?;
         area.present()
+    }
+
+    fn label(&self, value: f64) -> String {
+        if self.labels.is_empty() {
+            return short(value);
+        }
+        let label = self.labels.get(value.round() as usize).filter(|_| value.fract().abs() < 1e-6);
+        label.cloned().unwrap_or_default()
     }
 
     /// From the least to the greatest value; from 0 on a plain axis.
@@ -181,7 +196,7 @@ mod tests {
                 Series { name: "theirs".into(), points: vec![(1.0, 50.0), (10.0, 100_000.0)] },
             ];
             let title = format!("Cost & size ({log_x}, {log_y})");
-            let chart = Chart { title, x: "rules".into(), y: "µs".into(), log_x, log_y, series };
+            let chart = Chart { title, x: "rules".into(), y: "µs".into(), log_x, log_y, labels: vec![], series };
             let path = chart.write(&folder).unwrap();
             assert_eq!(path, folder.join(format!("cost-size-{log_x}-{log_y}.svg")));
             let svg = std::fs::read_to_string(path).unwrap();
@@ -202,6 +217,7 @@ mod tests {
             y: String::new(),
             log_x: true,
             log_y: true,
+            labels: vec![],
             series: vec![],
         };
         assert!(chart.write(&folder).is_ok());

@@ -1,0 +1,226 @@
+//! One filter set under one compiler: what is played, in which order, and what is timed.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use maple_core::{Change, LeafId, Strategy, Table};
+
+use super::measured::Measured;
+use super::play::{Counts, Expected, Hosts, Learned, Play, action, table};
+use super::policy::{FilterPolicy, Ranges};
+use crate::command::BenchError;
+use crate::filters::FilterSet;
+use crate::memory::heap_in_use;
+use crate::report::Progress;
+
+/// For how long look-ups are timed, at least.
+const LOOKUPS: Duration = Duration::from_millis(300);
+
+/// For how long augments are timed at most, before the last pass; and how many passes there are at most.
+const AUGMENTS: Duration = Duration::from_millis(1500);
+const PASSES: usize = 7;
+
+/// What is to be measured.
+pub(super) struct Task<'a> {
+    pub(super) set: &'a FilterSet,
+    pub(super) trace: &'a [Expected],
+    pub(super) then: Option<&'a [Expected]>,
+    pub(super) strategy: Strategy,
+    pub(super) ranges: Ranges,
+}
+
+/// The figures, and how the table grew: after each header, rules and flow-mods.
+pub(super) struct Outcome {
+    pub(super) measured: Measured,
+    pub(super) growth: Vec<(usize, usize)>,
+    pub(super) first_wrong: Option<String>,
+    /// Headers of the trace that the switch does not know though the controller does.
+    pub(super) unanswered: usize,
+}
+
+/// Time of a pass over the trace.
+#[derive(Clone, Copy)]
+struct Pass {
+    in_f: Duration,
+    in_augment: Duration,
+    augments: usize,
+}
+
+/// What came of invalidating one after the other.
+struct Invalidated {
+    per_s: f64,
+    /// Wrong answers half-way and at the end, and the first of them.
+    wrong: usize,
+    first_wrong: Option<String>,
+}
+
+impl Task<'_> {
+    pub(super) fn run(&self, policy: &mut dyn FilterPolicy, progress: &Progress) -> Result<Outcome, BenchError> {
+        let name = &self.set.name;
+        progress.say(format!("{name}: playing the trace"));
+        let mut play = Play::new(self.strategy, self.ranges);
+        let mut growth = Vec::new();
+        for expected in self.trace {
+            play.header(policy, expected)?;
+            growth.push((play.switch.len(), play.counts.flow_mods));
+        }
+        let unanswered = play.check(self.trace)?;
+        play.check_rules()?;
+        let counts = play.counts.clone();
+        let (rules, barriers, levels) = (play.switch.len(), play.switch.barriers(), play.switch.levels());
+        progress.say(format!("{name}: augments and look-ups"));
+        let pass = self.timed_pass(policy, Pass::of(&play))?;
+        let lookups_per_s = self.lookups(play.table.tree());
+        progress.say(format!("{name}: memory and invalidations"));
+        let learned = play.learned.clone();
+        let (grown, bytes) = grown(self.strategy, &learned);
+        let hosts = self.host_invalidations(grown, &learned)?;
+        let ports = self.port_invalidations(grown_quietly(self.strategy, &learned), &learned)?;
+        progress.say(format!("{name}: the second trace"));
+        let misses_then = self.then.map(|then| self.play_on(&mut play, policy, then)).transpose()?;
+        let first_wrong = play.counts.first_wrong.clone().or(hosts.first_wrong).or(ports.first_wrong);
+        let per_augment = |time: Duration| time.as_secs_f64() * 1e6 / pass.augments.max(1) as f64;
+        let measured = Measured {
+            filters: self.set.filters.len(),
+            matched: self.trace.iter().filter_map(|(_, filter)| *filter).collect::<BTreeSet<_>>().len(),
+            rules,
+            barriers,
+            levels,
+            flow_mods: counts.flow_mods,
+            reprioritised: counts.reprioritised,
+            mods_per_rule: counts.flow_mods as f64 / rules.max(1) as f64,
+            misses_then,
+            augments_per_s: 1e6 / (per_augment(pass.in_f) + per_augment(pass.in_augment)),
+            lookups_per_s,
+            host_invalidations_per_s: hosts.per_s,
+            port_invalidations_per_s: ports.per_s,
+            f_us: per_augment(pass.in_f),
+            augment_us: per_augment(pass.in_augment),
+            bytes_per_trace: bytes.map(|bytes| bytes as f64 / learned.len().max(1) as f64),
+            headers: self.trace.len(),
+            wrong: play.counts.wrong + hosts.wrong + ports.wrong,
+        };
+        Ok(Outcome { measured, growth, first_wrong, unanswered })
+    }
+
+    /// The median of some passes over the trace, each from nothing; of the first alone where passes take long.
+    fn timed_pass(&self, policy: &mut dyn FilterPolicy, first: Pass) -> Result<Pass, BenchError> {
+        let begin = Instant::now();
+        let mut passes = vec![first];
+        while passes.len() < PASSES && begin.elapsed() + first.in_f + first.in_augment < AUGMENTS {
+            let mut play = Play::new(self.strategy, self.ranges);
+            for expected in self.trace {
+                play.header(policy, expected)?;
+            }
+            passes.push(Pass::of(&play));
+        }
+        passes.sort_by_key(|pass| pass.in_f + pass.in_augment);
+        Ok(passes[passes.len() / 2])
+    }
+
+    /// Headers that the tree answers in a second.
+    fn lookups(&self, tree: &maple_core::Tree) -> f64 {
+        let begin = Instant::now();
+        let mut done = 0;
+        while begin.elapsed() < LOOKUPS {
+            for (header, _) in self.trace {
+                black_box(tree.search(black_box(header)));
+            }
+            done += self.trace.len();
+        }
+        done as f64 / begin.elapsed().as_secs_f64()
+    }
+
+    /// Plays another trace, and gives how many of its headers went to the controller.
+    fn play_on(&self, play: &mut Play, policy: &mut dyn FilterPolicy, then: &[Expected]) -> Result<usize, BenchError> {
+        let before = play.counts.misses;
+        for expected in then {
+            play.header(policy, expected)?;
+        }
+        let misses = play.counts.misses - before;
+        play.check(then)?;
+        play.check(self.trace)?;
+        play.check_rules()?;
+        Ok(misses)
+    }
+
+    /// Invalidates every host of the trace, one after the other.
+    fn host_invalidations(&self, table: Table, learned: &[Learned]) -> Result<Invalidated, BenchError> {
+        let hosts: BTreeSet<u32> = self.trace.iter().flat_map(|(header, _)| [header.src, header.dst]).collect();
+        let mut alive: Vec<(LeafId, Hosts)> = learned.iter().map(|l| (l.leaf, Hosts::of(&l.items))).collect();
+        self.invalidations(table, learned, hosts.into_iter(), |host| {
+            let mut leaves = Vec::new();
+            alive.retain(|(leaf, hosts)| {
+                let goes = hosts.may_be(*host);
+                leaves.extend(goes.then_some(*leaf));
+                !goes
+            });
+            leaves
+        })
+    }
+
+    /// Invalidates every port that routes use, one after the other.
+    fn port_invalidations(&self, table: Table, learned: &[Learned]) -> Result<Invalidated, BenchError> {
+        let mut by_port: BTreeMap<Option<usize>, Vec<LeafId>> = BTreeMap::new();
+        for Learned { leaf, filter, .. } in learned {
+            by_port.entry(*filter).or_default().push(*leaf);
+        }
+        let ports: Vec<_> = by_port.keys().copied().collect();
+        self.invalidations(table, learned, ports.into_iter(), |port| by_port.remove(port).unwrap_or_default())
+    }
+
+    fn invalidations<T>(
+        &self,
+        table: Table,
+        learned: &[Learned],
+        all: impl ExactSizeIterator<Item = T>,
+        mut leaves: impl FnMut(&T) -> Vec<LeafId>,
+    ) -> Result<Invalidated, BenchError> {
+        let mut play = Play::new(self.strategy, self.ranges);
+        (play.table, play.learned) = (table, learned.to_vec());
+        let there: Vec<Change> = play.table.rules().into_iter().map(Change::Add).collect();
+        play.change(&there)?;
+        let (number, mut time) = (all.len(), Duration::ZERO);
+        for (at, selected) in all.enumerate() {
+            let begin = Instant::now();
+            for leaf in leaves(&selected) {
+                play.table.remove(leaf);
+            }
+            let changes = play.table.take_changes();
+            time += begin.elapsed();
+            play.change(&changes)?;
+            if at == number / 2 {
+                play.check(self.trace)?;
+            }
+        }
+        play.check(self.trace)?;
+        play.check_rules()?;
+        let Counts { wrong, first_wrong, .. } = play.counts;
+        Ok(Invalidated { per_s: number as f64 / time.as_secs_f64(), wrong, first_wrong })
+    }
+}
+
+impl Pass {
+    fn of(play: &Play) -> Pass {
+        let counts = &play.counts;
+        Pass { in_f: counts.in_f, in_augment: counts.in_augment, augments: counts.augments }
+    }
+}
+
+/// A table with these traces, and the bytes that it takes.
+fn grown(strategy: Strategy, learned: &[Learned]) -> (Table, Option<usize>) {
+    let before = heap_in_use();
+    let table = grown_quietly(strategy, learned);
+    let bytes = before.and_then(|before| Some(heap_in_use()?.saturating_sub(before)));
+    (table, bytes)
+}
+
+fn grown_quietly(strategy: Strategy, learned: &[Learned]) -> Table {
+    let mut table = table(strategy);
+    for Learned { leaf, items, filter } in learned {
+        table.augment(items, *leaf, action(*filter));
+        table.take_changes();
+    }
+    table
+}

@@ -1,0 +1,215 @@
+//! `maple bench rules`: policies that interpret filter sets (paper §6.1 and §6.3, Tables 1 and 2).
+//!
+//! A header of the trace comes to a switch that is a list of rules. Where these send it to the controller, the
+//! controller looks into its tree, or else runs f, adds the trace and changes the switch's rules. Every answer is
+//! compared with a linear scan of the filters: at once, again when the trace is over, and while hosts and ports are
+//! invalidated. A difference is an error.
+
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueEnum};
+use maple_core::Strategy;
+
+use crate::command::{BenchError, say};
+use crate::filters::FilterSet;
+use crate::headers::TracedHeader;
+use crate::input::InputError;
+use crate::report::Progress;
+
+pub mod measured;
+pub mod policy;
+pub mod published;
+
+mod measure;
+mod play;
+
+mod output;
+
+use measure::{Outcome, Task};
+use measured::Measured;
+use play::{Expected, expected};
+use policy::{FilterPolicy, Interpreter, OtherLanguage, Ranges};
+use published::PUBLISHED;
+
+/// `maple bench rules`.
+#[derive(Debug, Args)]
+pub struct RulesArgs {
+    /// The filter set
+    #[arg(long, value_name = "F.rules", required_unless_present = "all", conflicts_with = "all")]
+    pub filters: Option<PathBuf>,
+    /// The trace to play, plain or .gz
+    #[arg(long, value_name = "F.trace", required_unless_present = "all", conflicts_with = "all")]
+    pub trace: Option<PathBuf>,
+    /// A second trace to play after it; its misses are counted [with --all: long/SET.trace.gz where it is there]
+    #[arg(long, value_name = "LONG.trace", conflicts_with = "all")]
+    pub then: Option<PathBuf>,
+    /// Measure every set of a folder (SET.rules, SET.trace) and print the paper's Tables 1 and 2
+    #[arg(long, value_name = "DIR")]
+    pub all: Option<PathBuf>,
+    /// The language that f is written in
+    #[arg(long, value_enum, default_value_t = Lang::Rust)]
+    pub lang: Lang,
+    /// Which compiler makes the rules [default: maple; with --all both]
+    #[arg(long, value_enum)]
+    pub compiler: Option<Compiler>,
+    /// How f asks for a range of ports [default: auto, with the paper's compiler exact]
+    #[arg(long, value_enum)]
+    pub ranges: Option<Ranges>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Write plots (SVG) into this folder
+    #[arg(long, value_name = "DIR")]
+    pub plot: Option<PathBuf>,
+}
+
+/// A language for f.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Lang {
+    /// The interpreter in this program
+    Rust,
+    /// The interpreter of the Python package
+    Python,
+}
+
+/// A compiler, as the command line names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Compiler {
+    /// Maple's own
+    Maple,
+    /// The paper's (Algorithms 2 and 5, incremental)
+    Paper,
+}
+
+/// A filter set with its traces.
+struct Subject {
+    set: FilterSet,
+    trace: Vec<Expected>,
+    then: Option<Vec<Expected>>,
+}
+
+/// What was measured of a set under a compiler.
+pub struct Finding {
+    /// The set's name.
+    pub set: String,
+    /// The compiler.
+    pub compiler: Compiler,
+    /// The figures.
+    pub measured: Measured,
+    /// The first wrong answer, where there is one.
+    pub first_wrong: Option<String>,
+    /// Headers of the trace that the controller knows and the switch does not.
+    pub unanswered: usize,
+    /// Rules, and flow-mods so far, after each header of the trace.
+    pub growth: Vec<(usize, usize)>,
+}
+
+/// Runs the command, and prints. Policies in Python are made by `python`.
+///
+/// # Errors
+/// [`BenchError`]: wrong input, or a wrong answer.
+pub fn main(args: &RulesArgs, python: Option<&dyn OtherLanguage>) -> Result<(), BenchError> {
+    let findings = measure(args, python)?;
+    say(if args.json { output::json(&findings, args.all.is_some()) } else { output::text(&findings) });
+    if let Some(folder) = &args.plot {
+        for path in output::plot(&findings, folder)? {
+            // Standard output may be JSON for a machine.
+            eprintln!("maple: wrote {}", path.display());
+        }
+    }
+    let wrong = findings.iter().find_map(|finding| Some((finding, finding.first_wrong.as_ref()?)));
+    match wrong {
+        Some((finding, what)) => Err(BenchError::Wrong(format!("{}: a wrong answer: {what}", finding.set))),
+        None => Ok(()),
+    }
+}
+
+/// Measures what the command line says, set by set.
+///
+/// # Errors
+/// [`BenchError`]: wrong input, or rules that no switch would take. Wrong answers are counted.
+pub fn measure(args: &RulesArgs, python: Option<&dyn OtherLanguage>) -> Result<Vec<Finding>, BenchError> {
+    let compilers = match (args.compiler, &args.all) {
+        (Some(compiler), _) => vec![compiler],
+        (None, Some(_)) => vec![Compiler::Maple, Compiler::Paper],
+        (None, None) => vec![Compiler::Maple],
+    };
+    let files = match (&args.all, &args.filters, &args.trace) {
+        (Some(folder), ..) => sets_in(folder)?,
+        (None, Some(filters), Some(trace)) => vec![(filters.clone(), trace.clone(), args.then.clone())],
+        _ => return Err(BenchError::Usage("--filters and --trace, or --all, are needed".into())),
+    };
+    let progress = Progress::new((files.len() * compilers.len()) as u64);
+    let mut findings = Vec::new();
+    for (filters, trace, then) in &files {
+        let subject = Subject::read(filters, trace, then.as_deref())?;
+        for compiler in &compilers {
+            findings.push(subject.measure(*compiler, args, python, &progress)?);
+            progress.step();
+        }
+    }
+    Ok(findings)
+}
+
+/// The sets of a folder: those of the paper in its order, then others by name.
+fn sets_in(folder: &Path) -> Result<Vec<(PathBuf, PathBuf, Option<PathBuf>)>, BenchError> {
+    let unreadable = |source| InputError::Unreadable { path: folder.to_path_buf(), source };
+    let mut sets = Vec::new();
+    for entry in std::fs::read_dir(folder).map_err(unreadable)? {
+        let path = entry.map_err(unreadable)?.path();
+        if path.extension().is_some_and(|extension| extension == "rules") {
+            sets.push(path);
+        }
+    }
+    if sets.is_empty() {
+        return Err(BenchError::Usage(format!("{}: there is no .rules file", folder.display())));
+    }
+    let place = |path: &PathBuf| {
+        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        (PUBLISHED.iter().position(|row| row.set == name).unwrap_or(PUBLISHED.len()), name)
+    };
+    sets.sort_by_key(place);
+    let with_traces = |path: PathBuf| {
+        let (_, name) = place(&path);
+        let long = folder.join("long").join(format!("{name}.trace.gz"));
+        (path.clone(), path.with_extension("trace"), long.exists().then_some(long))
+    };
+    Ok(sets.into_iter().map(with_traces).collect())
+}
+
+impl Subject {
+    fn read(filters: &Path, trace: &Path, then: Option<&Path>) -> Result<Subject, BenchError> {
+        let set = FilterSet::read(filters)?;
+        let headers = |path: &Path| -> Result<Vec<Expected>, BenchError> {
+            Ok(expected(&set, TracedHeader::read(path)?.into_iter().map(|line| line.header)))
+        };
+        let (trace, then) = (headers(trace)?, then.map(headers).transpose()?);
+        Ok(Subject { set, trace, then })
+    }
+
+    fn measure(
+        &self,
+        compiler: Compiler,
+        args: &RulesArgs,
+        python: Option<&dyn OtherLanguage>,
+        progress: &Progress,
+    ) -> Result<Finding, BenchError> {
+        let (strategy, usual) = match compiler {
+            Compiler::Maple => (Strategy::Maple, Ranges::Auto),
+            Compiler::Paper => (Strategy::Paper, Ranges::Exact),
+        };
+        let ranges = args.ranges.unwrap_or(usual);
+        let mut policy: Box<dyn FilterPolicy> = match (args.lang, python) {
+            (Lang::Rust, _) => Box::new(Interpreter::new(&self.set, ranges)),
+            (Lang::Python, Some(python)) => python.filter_policy(&self.set, ranges).map_err(BenchError::Policy)?,
+            (Lang::Python, None) => {
+                let what = "this program has no Python: --lang python is for the maple that comes with the package";
+                return Err(BenchError::Usage(what.into()));
+            }
+        };
+        let then = self.then.as_deref();
+        let task = Task { set: &self.set, trace: &self.trace, then, strategy, ranges };
+        let Outcome { measured, growth, first_wrong, unanswered } = task.run(&mut *policy, progress)?;
+        Ok(Finding { set: self.set.name.clone(), compiler, measured, first_wrong, unanswered, growth })
+    }
+}

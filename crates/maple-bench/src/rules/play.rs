@@ -1,0 +1,224 @@
+//! Playing a trace: what the switch does not know goes to the controller, which runs f and changes the switch's rules.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use maple_core::{Augmented, Capabilities, Change, Item, LeafAction, LeafId, Rule, Strategy, Table, Target};
+use maple_wire::{Action, Field, Instruction, PortNo};
+
+use super::policy::{FilterPolicy, Ranges};
+use crate::command::BenchError;
+use crate::filters::FilterSet;
+use crate::headers::FiveTuple;
+use crate::switch::{Switch, Verdict};
+
+/// A header and the filter that it meets first, by the linear scan.
+pub(crate) type Expected = (FiveTuple, Option<usize>);
+
+/// A controller and its switch.
+pub(super) struct Play {
+    pub(super) table: Table,
+    pub(super) switch: Switch,
+    ranges: Ranges,
+    pub(super) learned: Vec<Learned>,
+    pub(super) counts: Counts,
+}
+
+/// A trace that was added.
+#[derive(Clone)]
+pub(super) struct Learned {
+    pub(super) leaf: LeafId,
+    pub(super) items: Vec<Item>,
+    pub(super) filter: Option<usize>,
+}
+
+/// What happened.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Counts {
+    pub(super) flow_mods: usize,
+    pub(super) reprioritised: usize,
+    /// Headers that went to the controller.
+    pub(super) misses: usize,
+    pub(super) wrong: usize,
+    /// What the first wrong answer was.
+    pub(super) first_wrong: Option<String>,
+    /// Time in f, and from there to the changes.
+    pub(super) in_f: Duration,
+    pub(super) in_augment: Duration,
+    /// Traces that were added.
+    pub(super) augments: usize,
+}
+
+impl Play {
+    pub(super) fn new(strategy: Strategy, ranges: Ranges) -> Play {
+        let table = table(strategy);
+        Play { table, switch: Switch::default(), ranges, learned: Vec::new(), counts: Counts::default() }
+    }
+
+    /// Lets a header come to the switch.
+    pub(super) fn header(&mut self, policy: &mut dyn FilterPolicy, expected: &Expected) -> Result<(), BenchError> {
+        let (header, wanted) = expected;
+        let verdict = self.switch.treat(header).map_err(BenchError::Wrong)?;
+        if verdict != Verdict::Controller {
+            self.judge(header, verdict, *wanted);
+            return Ok(());
+        }
+        self.counts.misses += 1;
+        match self.table.tree().search(header) {
+            Some(leaf) => {
+                let verdict = verdict_of(self.learned[leaf.0 as usize].filter);
+                self.judge(header, verdict, *wanted);
+                Ok(())
+            }
+            None => self.learn(policy, header, *wanted),
+        }
+    }
+
+    /// Counts what happens to headers that should all be known, and gives how many of them go to the controller.
+    pub(super) fn check(&mut self, headers: &[Expected]) -> Result<usize, BenchError> {
+        let mut unknown = 0;
+        for (header, wanted) in headers {
+            match self.switch.treat(header).map_err(BenchError::Wrong)? {
+                Verdict::Controller => unknown += 1,
+                verdict => self.judge(header, verdict, *wanted),
+            }
+            if let Some(leaf) = self.table.tree().search(header) {
+                let verdict = verdict_of(self.learned[leaf.0 as usize].filter);
+                self.judge(header, verdict, *wanted);
+            }
+        }
+        Ok(unknown)
+    }
+
+    /// Whether the switch has the rules that it should have.
+    pub(super) fn check_rules(&self) -> Result<(), BenchError> {
+        let sorted = |rules: &mut Vec<&Rule>| {
+            rules.sort_by_key(|rule| (rule.priority, rule.cookie, format!("{:?}", rule.matching)))
+        };
+        let wanted = self.table.rules();
+        let (mut wanted, mut there): (Vec<&Rule>, Vec<&Rule>) =
+            (wanted.iter().collect(), self.switch.rules().collect());
+        sorted(&mut wanted);
+        sorted(&mut there);
+        let agree = wanted == there;
+        if agree { Ok(()) } else { Err(BenchError::Wrong("the changes do not lead to the table's rules".into())) }
+    }
+
+    fn learn(
+        &mut self,
+        policy: &mut dyn FilterPolicy,
+        header: &FiveTuple,
+        wanted: Option<usize>,
+    ) -> Result<(), BenchError> {
+        let begin = Instant::now();
+        let answered = policy.run(header).map_err(BenchError::Policy)?;
+        let ran = Instant::now();
+        let leaf = LeafId(self.learned.len() as u64);
+        let items = match self.ranges {
+            Ranges::Auto => answered.trace.lower(header, &Capabilities::of_abstract_headers()).items,
+            Ranges::Exact => answered.trace.items,
+        };
+        let outcome = self.table.augment(&items, leaf, action(answered.filter));
+        let changes = self.table.take_changes();
+        let done = Instant::now();
+        self.counts.in_f += ran - begin;
+        self.counts.in_augment += done - ran;
+        self.counts.augments += 1;
+        if outcome != Augmented::Added {
+            let what = "f is not a function of what it observed, or a trace went to the wrong place";
+            return Err(BenchError::Wrong(format!("{header:?}: {what}: {outcome:?}")));
+        }
+        self.judge(header, verdict_of(answered.filter), wanted);
+        self.learned.push(Learned { leaf, items, filter: answered.filter });
+        self.change(&changes)
+    }
+
+    /// Has the switch make changes, and counts them.
+    pub(super) fn change(&mut self, changes: &[Change]) -> Result<(), BenchError> {
+        self.counts.flow_mods += changes.len();
+        self.counts.reprioritised += reprioritised(changes);
+        changes.iter().try_for_each(|change| self.switch.apply(change)).map_err(BenchError::Wrong)
+    }
+
+    fn judge(&mut self, header: &FiveTuple, verdict: Verdict, wanted: Option<usize>) {
+        if verdict != verdict_of(wanted) {
+            self.counts.wrong += 1;
+            self.counts.first_wrong.get_or_insert(format!("{header:?} has filter {wanted:?}, but gets {verdict:?}"));
+        }
+    }
+}
+
+/// What the linear scan says of each header.
+pub(super) fn expected(set: &FilterSet, headers: impl Iterator<Item = FiveTuple>) -> Vec<Expected> {
+    headers.map(|header| (header, set.first_match(&header))).collect()
+}
+
+/// A table for headers, without rules.
+pub(super) fn table(strategy: Strategy) -> Table {
+    let cookie = Box::new(|leaf: Option<LeafId>| leaf.map_or(u64::MAX, |leaf| leaf.0));
+    let capabilities = Capabilities::of_abstract_headers();
+    Table::new(strategy, Target { under: Vec::new(), capabilities, priorities: 1..=u16::MAX, cookie })
+}
+
+/// What f's answer does: each filter has a port of its own.
+pub(super) fn action(filter: Option<usize>) -> LeafAction {
+    match verdict_of(filter) {
+        Verdict::Output(port) => LeafAction::Apply(vec![Instruction::ApplyActions(vec![Action::output(PortNo(port))])]),
+        Verdict::Drop | Verdict::Controller => LeafAction::Apply(Vec::new()),
+    }
+}
+
+fn verdict_of(filter: Option<usize>) -> Verdict {
+    filter.map_or(Verdict::Drop, |filter| Verdict::Output(filter as u32 + 1))
+}
+
+/// Rules that are deleted at one priority and added at another.
+fn reprioritised(changes: &[Change]) -> usize {
+    let mut deleted: HashMap<_, usize> = HashMap::new();
+    let key = |rule: &Rule| (rule.matching.clone(), rule.instructions.clone());
+    for change in changes {
+        if let Change::Delete(rule) = change {
+            *deleted.entry(key(rule)).or_default() += 1;
+        }
+    }
+    let comes_again = |change: &&Change| {
+        let Change::Add(rule) = change else { return false };
+        !deleted.is_empty() && deleted.get_mut(&key(rule)).filter(|left| **left > 0).map(|left| *left -= 1).is_some()
+    };
+    changes.iter().filter(comes_again).count()
+}
+
+/// Which hosts a leaf's packets can come from or go to: what its trace states of both addresses.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Hosts {
+    src: (u32, u32),
+    dst: (u32, u32),
+}
+
+impl Hosts {
+    pub(super) fn of(items: &[Item]) -> Hosts {
+        let mut hosts = Hosts { src: (0, 0), dst: (0, 0) };
+        for item in items {
+            let stated = match item {
+                Item::Read(constraint) => std::slice::from_ref(constraint),
+                Item::Test { cond, outcome: true } => &cond.all,
+                Item::Test { outcome: false, .. } => &[],
+            };
+            for constraint in stated {
+                let (value, mask) = match constraint.field {
+                    Field::Ipv4Src => (&mut hosts.src.0, &mut hosts.src.1),
+                    Field::Ipv4Dst => (&mut hosts.dst.0, &mut hosts.dst.1),
+                    _ => continue,
+                };
+                *value |= constraint.value as u32;
+                *mask |= constraint.mask as u32;
+            }
+        }
+        hosts
+    }
+
+    /// Whether packets may come from or go to this address.
+    pub(super) fn may_be(&self, address: u32) -> bool {
+        address & self.src.1 == self.src.0 || address & self.dst.1 == self.dst.0
+    }
+}

@@ -1,0 +1,160 @@
+//! f: a policy that interprets a filter set (paper §6.1).
+//!
+//! It asks of a packet for one filter after the other whether it fits, and answers with the number of the first that
+//! does: each filter has an answer of its own, so that no two rules agree by luck. A filter is one assertion of
+//! several conditions. Its ports are part of it, or read: see [`Ranges`].
+
+use std::error::Error;
+use std::sync::Arc;
+
+use clap::ValueEnum;
+use maple_core::{Cond, Range, Recorder, Trace};
+use maple_wire::{Constraint, Field};
+
+use crate::filters::{Filter, FilterSet, PortRange};
+use crate::headers::FiveTuple;
+
+/// What f says of a header, and what it looked at.
+pub struct Answered {
+    /// The first filter that the header fits, if any.
+    pub filter: Option<usize>,
+    /// What f observed.
+    pub trace: Trace,
+}
+
+/// A policy that interprets a filter set.
+pub trait FilterPolicy {
+    /// Runs f on a header.
+    ///
+    /// # Errors
+    /// Where f fails, in its language's words.
+    fn run(&mut self, header: &FiveTuple) -> Result<Answered, Box<dyn Error + Send + Sync>>;
+}
+
+/// Makes policies in another language than Rust.
+pub trait OtherLanguage {
+    /// The policy that interprets a filter set.
+    ///
+    /// # Errors
+    /// Where it can't be made.
+    fn filter_policy(
+        &self,
+        set: &FilterSet,
+        ranges: Ranges,
+    ) -> Result<Box<dyn FilterPolicy>, Box<dyn Error + Send + Sync>>;
+}
+
+/// How f asks for a range of ports that is neither one port nor all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Ranges {
+    /// Part of the filter's one test; the compiler finds a form for it
+    Auto,
+    /// As in the paper: where all else fits, read the port and compare
+    Exact,
+}
+
+/// The policy in Rust.
+pub struct Interpreter {
+    tests: Vec<FilterTest>,
+}
+
+/// A filter as f asks for it.
+struct FilterTest {
+    /// Asked as one.
+    assertion: Arc<Cond>,
+    /// Read where the assertion holds.
+    reads: Vec<(Field, PortRange)>,
+}
+
+impl Interpreter {
+    /// The policy for a filter set.
+    pub fn new(set: &FilterSet, ranges: Ranges) -> Interpreter {
+        Interpreter { tests: set.filters.iter().map(|filter| FilterTest::new(filter, ranges)).collect() }
+    }
+}
+
+impl FilterPolicy for Interpreter {
+    fn run(&mut self, header: &FiveTuple) -> Result<Answered, Box<dyn Error + Send + Sync>> {
+        let mut recorder = Recorder::new();
+        let filter = self.tests.iter().position(|test| test.fits(&mut recorder, header));
+        Ok(Answered { filter, trace: recorder.finish() })
+    }
+}
+
+impl FilterTest {
+    fn new(filter: &Filter, ranges: Ranges) -> FilterTest {
+        let mut assertion = Cond::default();
+        let mut reads = Vec::new();
+        if let Some(proto) = filter.proto {
+            assertion.all.push(Constraint::exact(Field::IpProto, proto.into()));
+        }
+        for (field, prefix) in [(Field::Ipv4Src, filter.src), (Field::Ipv4Dst, filter.dst)] {
+            if prefix.length > 0 {
+                assertion.all.push(Constraint::masked(field, prefix.address.into(), prefix.mask().into()));
+            }
+        }
+        for (field, ports) in [(Field::TcpSrc, filter.src_ports), (Field::TcpDst, filter.dst_ports)] {
+            let (lo, hi) = (ports.lo.into(), ports.hi.into());
+            match ranges {
+                _ if ports.is_all() => {}
+                _ if lo == hi => assertion.all.push(Constraint::exact(field, lo)),
+                Ranges::Auto => assertion.ranges.push(Range { field, lo, hi }),
+                Ranges::Exact => reads.push((field, ports)),
+            }
+        }
+        FilterTest { assertion: Arc::new(assertion), reads }
+    }
+
+    fn fits(&self, recorder: &mut Recorder, header: &FiveTuple) -> bool {
+        recorder.fits(header, &self.assertion, None)
+            && self.reads.iter().all(|(field, ports)| {
+                let port = recorder.read_there(header, *field, field.full_mask(), None);
+                ports.holds(port as u16)
+            })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(lines: &[&str]) -> FilterSet {
+        FilterSet { name: "x".into(), filters: lines.iter().map(|line| line.parse().unwrap()).collect() }
+    }
+
+    fn items(answered: &Answered) -> Vec<String> {
+        answered.trace.items.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn ranges_are_part_of_the_test_or_read() {
+        let set = set(&[
+            "@10.0.0.0/8 0.0.0.0/0 0 : 65535 20 : 21 0x06/0xFF 0x0000/0x0000",
+            "@0.0.0.0/0 1.2.3.4/32 53 : 53 1024 : 65535 0x00/0x00 0x0000/0x0000",
+        ]);
+        let header = FiveTuple { src: 0x0a00_0001, dst: 0x0102_0304, src_port: 53, dst_port: 5000, proto: 6 };
+        let auto = Interpreter::new(&set, Ranges::Auto).run(&header).unwrap();
+        assert_eq!(auto.filter, Some(1));
+        assert_eq!(
+            items(&auto),
+            [
+                "test ip_proto=6, ipv4_src=10.0.0.0/8, tcp_dst=20..21: no",
+                "test ipv4_dst=1.2.3.4, tcp_src=53, tcp_dst=1024..65535: yes"
+            ]
+        );
+        let exact = Interpreter::new(&set, Ranges::Exact).run(&header).unwrap();
+        assert_eq!(exact.filter, Some(1));
+        assert_eq!(
+            items(&exact),
+            [
+                "test ip_proto=6, ipv4_src=10.0.0.0/8: yes",
+                "read tcp_dst=5000",
+                "test ipv4_dst=1.2.3.4, tcp_src=53: yes"
+            ]
+        );
+        let other = FiveTuple { src: 1, dst: 2, ..header };
+        for ranges in [Ranges::Auto, Ranges::Exact] {
+            assert_eq!(Interpreter::new(&set, ranges).run(&other).unwrap().filter, None);
+        }
+    }
+}

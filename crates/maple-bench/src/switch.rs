@@ -1,0 +1,176 @@
+//! A switch as a list of rules: it applies changes, and finds a header's rule by looking at one after another.
+//!
+//! Knows nothing of how rules come about, so that it can tell whether they are right.
+
+use maple_core::{Change, Rule};
+use maple_wire::{Action, Field, Instruction, PortNo};
+
+use crate::headers::FiveTuple;
+
+/// The rules of a switch, by falling priority.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Switch {
+    rules: Vec<Entry>,
+}
+
+#[derive(Clone, Debug)]
+struct Entry {
+    rule: Rule,
+    /// Which bits of a header count, and how they are.
+    mask: u128,
+    value: u128,
+    verdict: Verdict,
+}
+
+/// What a switch does with a header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// It goes out of this port.
+    Output(u32),
+    /// It is dropped.
+    Drop,
+    /// It goes to the controller, by a rule or because there is none.
+    Controller,
+}
+
+/// Where the fields of a header stand in 128 bits: the field, its lowest bit.
+const PLACES: [(Field, u32); 5] =
+    [(Field::IpProto, 0), (Field::TcpDst, 8), (Field::TcpSrc, 24), (Field::Ipv4Dst, 40), (Field::Ipv4Src, 72)];
+
+impl Switch {
+    /// Makes a change.
+    ///
+    /// # Errors
+    /// What is wrong with the change: a rule added twice, changed or deleted where there is none, or one that 5-tuples
+    /// can't tell.
+    pub(crate) fn apply(&mut self, change: &Change) -> Result<(), String> {
+        let rule = change.rule();
+        let first = self.rules.partition_point(|entry| entry.rule.priority > rule.priority);
+        let same = self.rules[first..].iter().take_while(|entry| entry.rule.priority == rule.priority);
+        let at = same.into_iter().position(|entry| entry.rule.matching == rule.matching).map(|at| first + at);
+        match (change, at) {
+            (Change::Add(rule), None) => self.rules.insert(first, Entry::of(rule)?),
+            (Change::Modify(rule), Some(at)) => self.rules[at] = Entry::of(rule)?,
+            (Change::Delete(_), Some(at)) => drop(self.rules.remove(at)),
+            (Change::Add(_), Some(_)) => return Err(format!("a rule is added that is there: {rule:?}")),
+            (_, None) => return Err(format!("a rule is changed that is not there: {rule:?}")),
+        }
+        Ok(())
+    }
+
+    /// What happens to a header. All rules of the highest priority that it fits must agree.
+    ///
+    /// # Errors
+    /// Where they don't.
+    pub(crate) fn treat(&self, header: &FiveTuple) -> Result<Verdict, String> {
+        let bits = bits(header);
+        let Some(at) = self.rules.iter().position(|entry| entry.fits(bits)) else { return Ok(Verdict::Controller) };
+        let first = &self.rules[at];
+        let mut equals = self.rules[at + 1..].iter().take_while(|entry| entry.rule.priority == first.rule.priority);
+        match equals.find(|entry| entry.fits(bits) && entry.rule.instructions != first.rule.instructions) {
+            None => Ok(first.verdict),
+            Some(other) => Err(format!("{header:?} fits two rules: {:?} and {:?}", first.rule, other.rule)),
+        }
+    }
+
+    /// The rules, by falling priority.
+    pub(crate) fn rules(&self) -> impl Iterator<Item = &Rule> {
+        self.rules.iter().map(|entry| &entry.rule)
+    }
+
+    /// How many rules there are.
+    pub(crate) fn len(&self) -> usize {
+        self.rules.len()
+    }
+
+    /// How many of them send to the controller.
+    pub(crate) fn barriers(&self) -> usize {
+        self.rules.iter().filter(|entry| entry.verdict == Verdict::Controller).count()
+    }
+
+    /// How many different priorities they have.
+    pub(crate) fn levels(&self) -> usize {
+        self.rules.chunk_by(|a, b| a.rule.priority == b.rule.priority).count()
+    }
+}
+
+impl Entry {
+    fn of(rule: &Rule) -> Result<Entry, String> {
+        let (mut mask, mut value) = (0, 0);
+        for constraint in rule.matching.constraints() {
+            let place = PLACES.iter().find(|(field, _)| *field == constraint.field);
+            let Some((_, shift)) = place else {
+                return Err(format!("5-tuples have no {}: {rule:?}", constraint.field));
+            };
+            mask |= constraint.mask << shift;
+            value |= constraint.value << shift;
+        }
+        Ok(Entry { rule: rule.clone(), mask, value, verdict: verdict(&rule.instructions)? })
+    }
+
+    fn fits(&self, bits: u128) -> bool {
+        bits & self.mask == self.value
+    }
+}
+
+fn bits(header: &FiveTuple) -> u128 {
+    use maple_core::Fields as _;
+
+    PLACES.iter().fold(0, |bits, (field, shift)| bits | header.value(*field).unwrap_or(0) << shift)
+}
+
+fn verdict(instructions: &[Instruction]) -> Result<Verdict, String> {
+    match instructions {
+        [] => Ok(Verdict::Drop),
+        [Instruction::ApplyActions(actions)] => match actions[..] {
+            [Action::Output { port: PortNo::CONTROLLER, .. }] => Ok(Verdict::Controller),
+            [Action::Output { port, .. }] => Ok(Verdict::Output(port.0)),
+            _ => Err(format!("no benchmark does {actions:?}")),
+        },
+        _ => Err(format!("no benchmark does {instructions:?}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use maple_wire::{Constraint, Match};
+
+    use super::*;
+
+    fn rule(priority: u16, constraint: Constraint, port: u32) -> Rule {
+        let instructions = vec![Instruction::ApplyActions(vec![Action::output(PortNo(port))])];
+        Rule { priority, matching: Match::from_constraints([constraint]), instructions, cookie: 0 }
+    }
+
+    fn tcp(port: u32, priority: u16) -> Rule {
+        rule(priority, Constraint::exact(Field::IpProto, 6), port)
+    }
+
+    #[test]
+    fn the_highest_rule_that_fits_counts() {
+        let header = FiveTuple { src: 0x0a00_0001, dst: 2, src_port: 3, dst_port: 4, proto: 6 };
+        let mut switch = Switch::default();
+        assert_eq!(switch.treat(&header), Ok(Verdict::Controller));
+        let net = rule(5, Constraint::masked(Field::Ipv4Src, 0x0a00_0000, 0xff00_0000), 7);
+        for rule in [tcp(1, 4), net.clone()] {
+            switch.apply(&Change::Add(rule)).unwrap();
+        }
+        assert_eq!(switch.treat(&header), Ok(Verdict::Output(7)));
+        assert_eq!(switch.treat(&FiveTuple { src: 1, ..header }), Ok(Verdict::Output(1)));
+        assert_eq!((switch.len(), switch.levels(), switch.barriers()), (2, 2, 0));
+        switch.apply(&Change::Delete(net)).unwrap();
+        assert_eq!(switch.treat(&header), Ok(Verdict::Output(1)));
+    }
+
+    #[test]
+    fn what_no_switch_would_take_is_an_error() {
+        let header = FiveTuple { src: 1, dst: 2, src_port: 3, dst_port: 4, proto: 6 };
+        let mut switch = Switch::default();
+        switch.apply(&Change::Add(tcp(1, 4))).unwrap();
+        assert!(switch.apply(&Change::Add(tcp(2, 4))).unwrap_err().contains("is there"));
+        assert!(switch.apply(&Change::Delete(tcp(1, 5))).unwrap_err().contains("not there"));
+        switch.apply(&Change::Add(rule(4, Constraint::exact(Field::TcpDst, 4), 9))).unwrap();
+        assert!(switch.treat(&header).unwrap_err().contains("two rules"));
+        assert!(switch.apply(&Change::Add(rule(4, Constraint::exact(Field::VlanPcp, 1), 9))).is_err());
+    }
+}
