@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use crate::generate::GenerateError;
 use crate::generate::command::{self as sets, GenerateArgs, StatisticsArgs};
+use crate::growth::{self, GrowthArgs};
 use crate::input::InputError;
 use crate::misses::{self, MissesArgs};
 use crate::mt_route::{self, MtRouteArgs};
@@ -27,6 +28,8 @@ pub struct BenchArgs {
 pub enum Bench {
     /// Rules, priorities, changes and speed of policies that interpret filter sets (the paper's Tables 1 and 2)
     Rules(RulesArgs),
+    /// What adding and removing a trace costs, against the size of the table
+    Growth(GrowthArgs),
     /// Rules, changes and speed of multi-tenant routing in a data centre (the first rows of the paper's Tables 1 and 2)
     MtRoute(MtRouteArgs),
     /// How many packets of a switch go to the controller, against exact-match rules (the paper's Figure 6a)
@@ -78,6 +81,7 @@ pub struct Output {
 pub fn main(args: BenchArgs, python: Option<&dyn OtherLanguage>) -> Result<(), BenchError> {
     match args.what {
         Bench::Rules(args) => rules::main(&args, python),
+        Bench::Growth(args) => growth::main(&args),
         Bench::MtRoute(args) => mt_route::main(&args),
         Bench::Misses(args) => misses::main(&args),
         Bench::Generate(args) => sets::generate(&args),

@@ -10,6 +10,8 @@ mod switch;
 
 pub mod rules;
 
+pub mod growth;
+
 pub mod filters;
 pub mod headers;
 

@@ -21,7 +21,7 @@ pub mod policy;
 pub mod published;
 
 mod measure;
-mod play;
+pub(crate) mod play;
 
 mod output;
 
@@ -79,6 +79,24 @@ pub enum Compiler {
     Maple,
     /// The paper's (Algorithms 2 and 5, incremental)
     Paper,
+}
+
+impl Compiler {
+    /// The compiler itself.
+    pub(crate) fn strategy(self) -> Strategy {
+        match self {
+            Compiler::Maple => Strategy::Maple,
+            Compiler::Paper => Strategy::Paper,
+        }
+    }
+
+    /// As the command line says it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Compiler::Maple => "maple",
+            Compiler::Paper => "paper",
+        }
+    }
 }
 
 /// A filter set with its traces.
@@ -194,9 +212,10 @@ impl Subject {
         python: Option<&dyn OtherLanguage>,
         progress: &Progress,
     ) -> Result<Finding, BenchError> {
-        let (strategy, usual) = match compiler {
-            Compiler::Maple => (Strategy::Maple, Ranges::Auto),
-            Compiler::Paper => (Strategy::Paper, Ranges::Exact),
+        let strategy = compiler.strategy();
+        let usual = match compiler {
+            Compiler::Maple => Ranges::Auto,
+            Compiler::Paper => Ranges::Exact,
         };
         let ranges = args.ranges.unwrap_or(usual);
         let mut policy: Box<dyn FilterPolicy> = match (args.lang, python) {

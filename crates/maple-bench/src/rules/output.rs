@@ -222,15 +222,6 @@ fn published_after(findings: &[Finding], at: usize) -> Option<&'static Published
     if is_last { published(&findings[at].set) } else { None }
 }
 
-impl Compiler {
-    fn name(self) -> &'static str {
-        match self {
-            Compiler::Maple => "maple",
-            Compiler::Paper => "paper",
-        }
-    }
-}
-
 /// Rules for each filter of the set.
 fn compactness(m: &Measured) -> f64 {
     m.rules as f64 / m.filters as f64

@@ -154,14 +154,14 @@ pub(super) fn expected(set: &FilterSet, headers: impl Iterator<Item = FiveTuple>
 }
 
 /// A table for headers, without rules.
-pub(super) fn table(strategy: Strategy) -> Table {
+pub(crate) fn table(strategy: Strategy) -> Table {
     let cookie = Box::new(|leaf: Option<LeafId>| leaf.map_or(u64::MAX, |leaf| leaf.0));
     let capabilities = Capabilities::of_abstract_headers();
     Table::new(strategy, Target { under: Vec::new(), capabilities, priorities: 1..=u16::MAX, cookie })
 }
 
 /// What f's answer does: each filter has a port of its own.
-pub(super) fn action(filter: Option<usize>) -> LeafAction {
+pub(crate) fn action(filter: Option<usize>) -> LeafAction {
     match verdict_of(filter) {
         Verdict::Output(port) => LeafAction::Apply(vec![Instruction::ApplyActions(vec![Action::output(PortNo(port))])]),
         Verdict::Drop | Verdict::Controller => LeafAction::Apply(Vec::new()),
