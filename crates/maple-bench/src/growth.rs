@@ -102,7 +102,7 @@ impl Subject {
             let src = Constraint::masked(Field::Ipv4Src, (10 << 24) + ((number as u128) << 20), 0xfff0_0000);
             // Every other test is on a port instead, and so overlaps all of them.
             let port = Constraint::exact(Field::TcpDst, 1000 + number as u128);
-            Arc::new(Cond { all: vec![if number % 2 == 0 { src } else { port }], ranges: Vec::new() })
+            Arc::new(Cond { all: vec![if number.is_multiple_of(2) { src } else { port }], ranges: Vec::new() })
         };
         // A number that has no factor in common with the step at which headers are taken.
         let headers = headers.next_multiple_of(TESTS + 1).next_power_of_two();
