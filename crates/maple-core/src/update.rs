@@ -30,6 +30,7 @@
 //!
 //! Sorting: `n log n` comparisons.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use maple_wire::msg::{FlowMod, FlowModCommand};
@@ -87,6 +88,51 @@ pub fn changes(installed: &[Rule], wanted: &[Rule]) -> Vec<Change> {
     let modifications = modified.map(|(_, rule)| Change::Modify((*rule).clone()));
     let deletes = deleted.map(|(_, rule)| Change::Delete((*rule).clone()));
     adds.chain(modifications).chain(deletes).collect()
+}
+
+/// The rules that a table of a switch has, by falling priority.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Installed(BTreeMap<OwnedEntry, Rule>);
+
+/// Like [`Entry`], in an order of its own: the highest priority first.
+type OwnedEntry = (Reverse<u16>, Vec<Constraint>, Vec<(u32, Vec<u8>)>);
+
+impl Installed {
+    /// All of them.
+    pub(crate) fn rules(&self) -> impl Iterator<Item = &Rule> {
+        self.0.values()
+    }
+
+    /// Notes that the switch has a rule, in place of one with the same priority and match.
+    pub(crate) fn insert(&mut self, rule: Rule) {
+        self.0.insert(owned(&rule), rule);
+    }
+
+    /// Notes that the switch makes a change.
+    pub(crate) fn apply(&mut self, change: &Change) {
+        match change {
+            Change::Add(rule) | Change::Modify(rule) => self.insert(rule.clone()),
+            Change::Delete(rule) => drop(self.0.remove(&owned(rule))),
+        }
+    }
+
+    /// Forgets the rules that are not to be kept; returns how many.
+    pub(crate) fn retain(&mut self, keep: impl Fn(&Rule) -> bool) -> usize {
+        let before = self.0.len();
+        self.0.retain(|_, rule| keep(rule));
+        before - self.0.len()
+    }
+
+    /// The changes from here to `wanted`.
+    pub(crate) fn changes(&self, wanted: &[Rule]) -> Vec<Change> {
+        let installed: Vec<Rule> = self.rules().cloned().collect();
+        changes(&installed, wanted)
+    }
+}
+
+fn owned(rule: &Rule) -> OwnedEntry {
+    let (priority, known, unknown) = entry(rule);
+    (Reverse(priority), known, unknown.into_iter().map(|(header, body)| (header, body.to_vec())).collect())
 }
 
 /// Whether a switch takes the two for the same match: the same entries in any order.

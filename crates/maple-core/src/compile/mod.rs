@@ -1,5 +1,9 @@
 //! From a trace tree to prioritised rules (paper §4.1 and §4.3, design §6).
 //!
+//! [`Table`] is what drives switches. It follows its tree edit by edit (`live.rs`, `pieces/`, `docs/algorithm.md`), or as
+//! the paper does it ([`paper`]). The rest of this page is about [`Compiler`], which starts from scratch each time: what
+//! tables are tested against.
+//!
 //! # What
 //!
 //! A walk of the tree, from what takes precedence to what yields: at a test, the yes-side before the no-side. The walk
@@ -50,7 +54,9 @@ use crate::capabilities::Capabilities;
 use crate::tree::{LeafId, Tree};
 
 mod elements;
+mod live;
 mod overlap;
+mod pieces;
 mod region;
 mod table;
 mod walk;
@@ -84,7 +90,7 @@ pub enum LeafAction {
     Controller,
 }
 
-/// Compiles trees to rules.
+/// Compiles trees to rules from scratch: the oracle of [`Table`].
 #[derive(Debug, Default)]
 pub struct Compiler {}
 

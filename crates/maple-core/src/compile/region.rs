@@ -72,6 +72,22 @@ impl Region {
         matches.iter().all(|all| capabilities.can_match_all(all)).then_some(matches)
     }
 
+    /// The smallest region that can be matched and holds all packets of this one that fit `cond`, as far as parts of
+    /// `cond` can be stated; `None` where it would be all of this one.
+    pub(crate) fn widened(&self, cond: &Cond, capabilities: &Capabilities) -> Option<Region> {
+        let all = cond.all.iter().map(|c| Cond { all: vec![*c], ranges: Vec::new() });
+        let ranges = cond.ranges.iter().map(|range| Cond { all: Vec::new(), ranges: vec![*range] });
+        let mut wide: Option<Region> = None;
+        for part in all.chain(ranges) {
+            let within = wide.as_ref().unwrap_or(self);
+            let narrower = within.and(&part).filter(|region| region != within);
+            if let Some(region) = narrower.filter(|region| region.matches(capabilities).is_some()) {
+                wide = Some(region);
+            }
+        }
+        wide
+    }
+
     fn constrain(&mut self, constraint: &Constraint) -> Option<()> {
         self.all = merged(&self.all, constraint)?;
         let at = self.ranges.iter().position(|range| range.field == constraint.field);

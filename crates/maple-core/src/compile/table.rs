@@ -12,14 +12,14 @@ use std::fmt;
 use std::ops::RangeInclusive;
 
 use maple_wire::Constraint;
-use rustc_hash::FxHashMap;
 
+use super::live::Live;
 use super::paper::Incremental;
-use super::{Compiler, LeafAction, Rule};
+use super::{LeafAction, Rule};
 use crate::capabilities::Capabilities;
 use crate::trace::Item;
 use crate::tree::{Augmented, LeafId, Tree};
-use crate::update::{Change, changes};
+use crate::update::Change;
 
 /// Which compiler makes the rules.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -66,13 +66,17 @@ pub(super) trait Keeper: fmt::Debug + Send {
     fn rules(&self) -> Vec<Rule>;
     /// See [`Table::take_changes`].
     fn take_changes(&mut self) -> Vec<Change>;
+    /// See [`Table::visited`].
+    fn visited(&self) -> u64 {
+        0
+    }
 }
 
 impl Table {
     /// A table that knows nothing and has no rules.
     pub fn new(strategy: Strategy, target: Target) -> Table {
         let keeper: Box<dyn Keeper> = match strategy {
-            Strategy::Maple => Box::new(Scratch::new(target)),
+            Strategy::Maple => Box::new(Live::new(target)),
             Strategy::Paper => Box::new(Incremental::new(target)),
         };
         Table { keeper }
@@ -113,70 +117,17 @@ impl Table {
     pub fn take_changes(&mut self) -> Vec<Change> {
         self.keeper.take_changes()
     }
+
+    /// How many pieces of the table were looked at so far, each time counted: a measure of the work that edits took. The
+    /// paper's compiler does not count and says 0.
+    pub fn visited(&self) -> u64 {
+        self.keeper.visited()
+    }
 }
 
 impl fmt::Debug for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Target { under, priorities, .. } = self;
         f.debug_struct("Target").field("under", under).field("priorities", priorities).finish_non_exhaustive()
-    }
-}
-
-/// Compiles from scratch and compares: the simplest keeper.
-#[derive(Debug)]
-struct Scratch {
-    target: Target,
-    tree: Tree,
-    actions: FxHashMap<LeafId, LeafAction>,
-    /// What was wanted when changes were last taken.
-    taken: Vec<Rule>,
-}
-
-impl Scratch {
-    fn new(target: Target) -> Scratch {
-        Scratch { target, tree: Tree::new(), actions: FxHashMap::default(), taken: Vec::new() }
-    }
-}
-
-impl Keeper for Scratch {
-    fn tree(&self) -> &Tree {
-        &self.tree
-    }
-
-    fn augment(&mut self, items: &[Item], leaf: LeafId, action: LeafAction) -> Augmented {
-        let outcome = self.tree.augment(items, leaf);
-        match &outcome {
-            Augmented::Existing(_) => return outcome,
-            Augmented::Added => {}
-            Augmented::Replaced { removed, .. } => removed.iter().for_each(|old| {
-                self.actions.remove(old);
-            }),
-        }
-        self.actions.insert(leaf, action);
-        outcome
-    }
-
-    fn remove(&mut self, leaf: LeafId) -> bool {
-        self.actions.remove(&leaf);
-        self.tree.remove(leaf)
-    }
-
-    fn act(&mut self, leaf: LeafId, action: LeafAction) {
-        if let Some(there) = self.actions.get_mut(&leaf) {
-            *there = action;
-        }
-    }
-
-    fn rules(&self) -> Vec<Rule> {
-        let Target { under, capabilities, priorities, cookie } = &self.target;
-        let action = |leaf: LeafId| self.actions.get(&leaf).cloned().unwrap_or(LeafAction::Controller);
-        Compiler::new().compile(&self.tree, under, capabilities, priorities.clone(), &action, cookie)
-    }
-
-    fn take_changes(&mut self) -> Vec<Change> {
-        let wanted = self.rules();
-        let changes = changes(&self.taken, &wanted);
-        self.taken = wanted;
-        changes
     }
 }

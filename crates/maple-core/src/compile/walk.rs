@@ -127,7 +127,7 @@ impl Walk<'_> {
                 self.tasks.push(Task::Yes { start, yes, area: area.clone(), no, rest });
                 self.tasks.push(Task::Visit { node: yes, area });
             }
-            None => match self.widened(&rest, cond) {
+            None => match rest.region.widened(cond, self.capabilities).and_then(|wide| self.area(wide)) {
                 Some(wide) => {
                     self.elements.barrier(&wide.matches, start, Behind::Partial);
                     self.tasks.push(Task::Visit { node: no, area: rest });
@@ -161,20 +161,5 @@ impl Walk<'_> {
     fn area(&self, region: Region) -> Option<Area> {
         let matches = region.matches(self.capabilities)?;
         Some(Area { region, matches })
-    }
-
-    /// The smallest area within `rest` that holds all packets that fit `cond`, as far as parts of `cond` can be stated;
-    /// `None` where it would be all of `rest`.
-    fn widened(&self, rest: &Area, cond: &Cond) -> Option<Area> {
-        let parts = cond.all.iter().map(|c| Cond { all: vec![*c], ranges: Vec::new() });
-        let mut wide = None;
-        for part in parts.chain(cond.ranges.iter().map(|range| Cond { all: Vec::new(), ranges: vec![*range] })) {
-            let within: &Area = wide.as_ref().unwrap_or(rest);
-            let narrower = within.region.and(&part).filter(|region| *region != within.region);
-            if let Some(area) = narrower.and_then(|region| self.area(region)) {
-                wide = Some(area);
-            }
-        }
-        wide
     }
 }

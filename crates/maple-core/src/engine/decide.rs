@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use super::leaf::{Arrived, Leaf, LeafState, Watched, source_lines};
 use super::{Engine, MAX_REPORTED, Selection};
+use crate::compile::LeafAction;
 use crate::network::{Mac, PortKind};
 use crate::policy::PolicyError;
 use crate::report::Report;
@@ -62,7 +63,7 @@ impl Engine {
     pub(super) fn lookup(&self, arrived: &Arrived) -> Option<LeafId> {
         let switch = self.switches.get(&arrived.at.switch)?;
         let watched = Watched::new(arrived);
-        let leaf = switch.tree.search(&watched);
+        let leaf = switch.table.tree().search(&watched);
         leaf.filter(|_| !watched.short.get())
     }
 
@@ -198,7 +199,7 @@ impl Engine {
             return id;
         };
         let items = leaf.trace.lower(&leaf.representative.packet(), &switch.capabilities).items;
-        match switch.tree.augment(&items, id) {
+        match switch.table.augment(&items, id, LeafAction::Controller) {
             Augmented::Added => {}
             Augmented::Existing(old) => {
                 let current = self.store.is_current(old);
@@ -211,7 +212,7 @@ impl Engine {
                 }
                 self.withdraw(old);
                 if let Some(switch) = self.switches.get_mut(&ingress) {
-                    switch.tree.augment(&items, id);
+                    switch.table.augment(&items, id, LeafAction::Controller);
                 }
             }
             Augmented::Replaced { removed, .. } => {

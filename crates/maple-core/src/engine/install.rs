@@ -22,8 +22,6 @@ use crate::report::Report;
 use crate::route::Resolved;
 use crate::tree::LeafId;
 
-const INGRESS_STALE: Stale = Stale { classifier: false, ingress: true, transit: false };
-
 impl Engine {
     /// A leaf that is in its tree wants to get into the network.
     pub(super) fn begin(&mut self, id: LeafId) {
@@ -120,8 +118,9 @@ impl Engine {
         self.stats.tagged += u64::from(tagged);
         if let Some(switch) = self.switches.get_mut(&ingress) {
             switch.waiting.push(Waiter::Fresh(vec![id]));
+            switch.acting.insert(id);
         }
-        self.mark(ingress, INGRESS_STALE);
+        self.mark(ingress, Stale::default());
         held.iter().for_each(|packet| self.forward(id, packet));
     }
 
@@ -142,7 +141,10 @@ impl Engine {
             self.timers.insert((at, Timer::Leaf(id)));
         }
         self.stats.aborts += 1;
-        self.mark(ingress, INGRESS_STALE);
+        if let Some(switch) = self.switches.get_mut(&ingress) {
+            switch.acting.insert(id);
+        }
+        self.mark(ingress, Stale::default());
         held.iter().for_each(|packet| self.send_direct(&route, packet));
     }
 
@@ -155,7 +157,8 @@ impl Engine {
                 Some(switch) => {
                     switch.leaving.insert(id);
                     switch.waiting.push(Waiter::Left { leaf: id, others });
-                    self.mark(ingress, INGRESS_STALE);
+                    switch.acting.insert(id);
+                    self.mark(ingress, Stale::default());
                 }
                 None => self.remove_parts(id, &others),
             },
@@ -203,8 +206,8 @@ impl Engine {
         self.stats.leaves_withdrawn += 1;
         let ingress = leaf.ingress();
         if let Some(switch) = self.switches.get_mut(&ingress) {
-            switch.tree.remove(id);
-            self.mark(ingress, INGRESS_STALE);
+            switch.table.remove(id);
+            self.mark(ingress, Stale::default());
         }
         self.misses.extend(leaf.held);
     }

@@ -2,8 +2,9 @@
 //!
 //! # What
 //!
-//! [`Engine::flush`] compiles the parts of a switch's tables that changed in this batch, compares them with what the
-//! switch has, and sends the difference with one barrier request behind it. Everything that waits for rules to arrive
+//! [`Engine::flush`] brings a switch's tables up to date with one barrier request behind the changes. The ingress table
+//! says itself what changed ([`Table::take_changes`]); the others, and all of a switch of which we only just learned what
+//! it has, are compared with what it has. Everything that waits for rules to arrive
 //! or leave waits for that barrier's reply.
 //!
 //! # What the switch has
@@ -15,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use maple_wire::msg::{ErrorMsg, FlowMod, FlowRemoved, Message};
-use maple_wire::{Dpid, Field, Match, Version};
+use maple_wire::{Constraint, Dpid, Field, Match, Version};
 use rustc_hash::FxHashMap;
 
 use super::leaf::{Arrived, LeafState, cookie, has_three_tables, is_ours, leaf_of};
@@ -26,10 +27,10 @@ use super::timers::Timer;
 use super::transit::Transit;
 use super::{Effect, Engine, InstalledFlow, Time, actions};
 use crate::capabilities::Capabilities;
-use crate::compile::{Compiler, LeafAction, Rule};
+use crate::compile::{LeafAction, Rule, Strategy, Table, Target};
 use crate::report::Report;
-use crate::tree::{LeafId, Tree};
-use crate::update::{Change, changes, is_same_match};
+use crate::tree::LeafId;
+use crate::update::{Change, Installed, is_same_match};
 
 /// The table of the classifier, and the only one of switches without three.
 pub(super) const CLASSIFIER: u8 = 0;
@@ -46,14 +47,15 @@ pub(super) struct Switch {
     pub dpid: Dpid,
     pub capabilities: Capabilities,
     pub three_tables: bool,
-    /// The traces of the packets that enter here.
-    pub tree: Tree,
-    compiler: Compiler,
-    /// The rules of `tree`, as last compiled.
-    ingress_rules: Vec<Rule>,
+    /// The traces of the packets that enter here, and their rules.
+    pub table: Table,
+    /// The leaves of `table` that may have to be treated otherwise since the last flush.
+    pub acting: BTreeSet<LeafId>,
     pub transit: Transit,
     /// By table.
-    installed: BTreeMap<u8, Vec<Rule>>,
+    installed: BTreeMap<u8, Installed>,
+    /// Whether `installed` has what `table` wanted when its changes were last taken.
+    in_step: bool,
     /// Whether `installed` is known; nothing is sent before.
     ready: bool,
     pub stale: Stale,
@@ -84,12 +86,11 @@ pub(super) struct Switch {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Stale {
     pub classifier: bool,
-    pub ingress: bool,
     pub transit: bool,
 }
 
 impl Stale {
-    pub const ALL: Stale = Stale { classifier: true, ingress: true, transit: true };
+    pub const ALL: Stale = Stale { classifier: true, transit: true };
 }
 
 enum Sent {
@@ -109,17 +110,17 @@ pub(super) enum Waiter {
 }
 
 impl Switch {
-    pub fn new(dpid: Dpid, capabilities: Capabilities, first_xid: u32) -> Switch {
+    pub fn new(dpid: Dpid, capabilities: Capabilities, first_xid: u32, epoch: u16) -> Switch {
         let three_tables = has_three_tables(capabilities.version, capabilities.tables);
         Switch {
             dpid,
+            table: table(Vec::new(), &capabilities, epoch),
             capabilities,
             three_tables,
-            tree: Tree::new(),
-            compiler: Compiler::new(),
-            ingress_rules: Vec::new(),
+            acting: BTreeSet::new(),
             transit: Transit::default(),
             installed: BTreeMap::new(),
+            in_step: false,
             ready: false,
             stale: Stale::ALL,
             next_xid: first_xid,
@@ -141,7 +142,7 @@ impl Switch {
     }
 
     pub fn installed(&self) -> impl Iterator<Item = (u8, &Rule)> {
-        self.installed.iter().flat_map(|(table, rules)| rules.iter().map(|rule| (*table, rule)))
+        self.installed.iter().flat_map(|(table, installed)| installed.rules().map(|rule| (*table, rule)))
     }
 
     /// The leaves whose rules were on their way out, and the switches that have their other parts.
@@ -189,9 +190,14 @@ impl Engine {
         // Later tables first, so that nothing is sent on before its rules are there.
         let tables: BTreeSet<u8> = tables.into_iter().collect();
         for table in tables.into_iter().rev() {
-            let want = wanted.get(&table).map_or(&[][..], Vec::as_slice);
-            let have = switch.installed.get(&table).map_or(&[][..], Vec::as_slice);
-            for change in changes(have, want) {
+            let have = switch.installed.entry(table).or_default();
+            let changes = match wanted.get(&table) {
+                Some(wanted) => have.changes(wanted),
+                None if table == INGRESS && switch.in_step => switch.table.take_changes(),
+                None => have.changes(&[]),
+            };
+            for change in changes {
+                switch.installed.entry(table).or_default().apply(&change);
                 let mut flow_mod = change.flow_mod(table);
                 if !matches!(change, Change::Delete(_)) {
                     flow_mod.flags |= FlowMod::SEND_FLOW_REM;
@@ -206,7 +212,7 @@ impl Engine {
                 changed = true;
             }
         }
-        switch.installed = wanted;
+        switch.in_step = true;
         self.refuse_unmatchable(switch);
         if changed || !switch.waiting.is_empty() {
             let xid = switch.take_xid(first);
@@ -216,20 +222,24 @@ impl Engine {
         }
     }
 
-    /// What the switch's tables should hold, compiling what is stale.
+    /// What the switch's tables should hold; without those of which is known what changes.
     fn wanted(&self, switch: &mut Switch) -> BTreeMap<u8, Vec<Rule>> {
         let epoch = self.options.epoch;
         let own = cookie(epoch, None);
         let mark = |leaf: Option<LeafId>| cookie(epoch, leaf);
-        if switch.stale.ingress {
-            let action = |leaf: LeafId| self.ingress_action(leaf, switch.capabilities.version);
-            switch.ingress_rules =
-                switch.compiler.compile(&switch.tree, &[], &switch.capabilities, 1..=MAX_COMPILED, &action, &mark);
+        for leaf in std::mem::take(&mut switch.acting) {
+            switch.table.act(leaf, self.ingress_action(leaf, switch.capabilities.version));
         }
         if switch.stale.transit {
-            switch.transit.compile(&switch.capabilities, &mark);
+            switch.transit.compile(switch.version(), &mark);
         }
         switch.stale = Stale::default();
+        // What is compared with what the switch has is no longer news.
+        let whole = !switch.in_step || !switch.three_tables;
+        let ingress = whole.then(|| {
+            switch.table.take_changes();
+            switch.table.rules()
+        });
         let state = self.store.snapshot();
         let mut first = classifier(switch, &state, &self.options, own);
         // Packets without a classifier rule come to the controller: slow, never wrong.
@@ -242,11 +252,13 @@ impl Engine {
         first.push(table_miss(own));
         if switch.three_tables {
             let with_miss = |rules: Vec<Rule>| [rules, vec![table_miss(own)]].concat();
-            let (ingress, mut transit) = (switch.ingress_rules.clone(), switch.transit.rules());
+            let mut transit = switch.transit.rules();
             transit.extend(unknown_tag);
-            BTreeMap::from([(CLASSIFIER, first), (INGRESS, with_miss(ingress)), (TRANSIT, with_miss(transit))])
+            let mut wanted = BTreeMap::from([(CLASSIFIER, first), (TRANSIT, with_miss(transit))]);
+            wanted.extend(ingress.map(|rules| (INGRESS, with_miss(rules))));
+            wanted
         } else {
-            let mut all = [switch.ingress_rules.clone(), switch.transit.rules(), first].concat();
+            let mut all = [ingress.unwrap_or_default(), switch.transit.rules(), first].concat();
             if switch.version() == Version::Of10 {
                 raise_exact(&mut all);
             }
@@ -354,7 +366,7 @@ impl Engine {
 
     fn all_leaves_at(&self, dpid: Dpid) -> BTreeSet<LeafId> {
         let Some(switch) = self.switches.get(&dpid) else { return BTreeSet::new() };
-        switch.tree.leaves().chain(switch.transit.leaves()).collect()
+        switch.table.tree().leaves().chain(switch.transit.leaves()).collect()
     }
 
     /// Asks the switch what it has; until it answers, nothing is sent.
@@ -373,9 +385,9 @@ impl Engine {
         for flow in flows.into_iter().filter(|flow| is_ours(flow.cookie)) {
             let InstalledFlow { table_id, priority, cookie, matching, instructions } = flow;
             let rule = Rule { priority, matching, instructions, cookie };
-            switch.installed.entry(table_id).or_default().push(rule);
+            switch.installed.entry(table_id).or_default().insert(rule);
         }
-        switch.ready = true;
+        (switch.ready, switch.in_step) = (true, false);
         self.mark(dpid, Stale::default());
     }
 
@@ -398,11 +410,10 @@ impl Engine {
         if !switch.ready {
             return;
         }
-        let Some(rules) = switch.installed.get_mut(&removed.table_id) else { return };
-        let before = rules.len();
-        rules.retain(|rule| !is_it(rule));
-        let count = before - rules.len();
+        let Some(installed) = switch.installed.get_mut(&removed.table_id) else { return };
+        let count = installed.retain(|rule| !is_it(rule));
         if count > 0 {
+            switch.in_step = false;
             self.report_once(Report::RulesLost { switch: dpid, count }, &format!("lost {dpid}"));
             self.mark(dpid, Stale::default());
         }
@@ -412,7 +423,6 @@ impl Engine {
     pub(super) fn mark(&mut self, dpid: Dpid, stale: Stale) {
         if let Some(switch) = self.switches.get_mut(&dpid) {
             switch.stale.classifier |= stale.classifier;
-            switch.stale.ingress |= stale.ingress;
             switch.stale.transit |= stale.transit;
             self.dirty.insert(dpid);
         }
@@ -431,6 +441,13 @@ impl Engine {
             self.mark(dpid, Stale { classifier: true, ..Stale::default() });
         }
     }
+}
+
+/// An empty table for packets that fit `under`.
+pub(super) fn table(under: Vec<Constraint>, capabilities: &Capabilities, epoch: u16) -> Table {
+    let cookie = Box::new(move |leaf| cookie(epoch, leaf));
+    let target = Target { under, capabilities: capabilities.clone(), priorities: 1..=MAX_COMPILED, cookie };
+    Table::new(Strategy::Maple, target)
 }
 
 /// Gives rules without any wildcard the highest priority, as OpenFlow 1.0 (§3.4) says they have, so that we know them by

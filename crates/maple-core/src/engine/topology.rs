@@ -18,7 +18,7 @@ impl Engine {
             self.switch_down(dpid);
         }
         let version = capabilities.version;
-        self.switches.insert(dpid, Switch::new(dpid, capabilities, self.options.first_xid));
+        self.switches.insert(dpid, Switch::new(dpid, capabilities, self.options.first_xid, self.options.epoch));
         let shard = self.shard;
         let commit = self.store.update(|state| {
             let mut writes = without_switch(state, dpid);

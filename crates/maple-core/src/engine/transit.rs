@@ -27,21 +27,20 @@
 use std::collections::BTreeMap;
 
 use maple_wire::msg::Message;
-use maple_wire::{Dpid, PortNo};
+use maple_wire::{Dpid, PortNo, Version};
 use rustc_hash::FxHashSet;
 
 use super::event::{Answer, Install, Letter, Refusal};
 use super::leaf::{Arrived, Watched, are_disjoint, from_port, source_lines};
-use super::location::MAX_COMPILED;
-use super::switch::{Stale, Switch, Waiter};
+use super::switch::{Stale, Switch, Waiter, table};
 use super::tags::Tagged;
 use super::timers::Timer;
 use super::{Engine, ShardId, Time, actions};
 use crate::capabilities::Capabilities;
-use crate::compile::{Compiler, LeafAction, Rule};
+use crate::compile::{LeafAction, Rule, Table};
 use crate::route::Part;
 use crate::trace::{Item, Trace};
-use crate::tree::{Augmented, LeafId, Tree};
+use crate::tree::{Augmented, LeafId};
 
 /// Everything that passes a switch from other switches.
 #[derive(Default)]
@@ -61,8 +60,7 @@ struct GroupKey {
 }
 
 struct Group {
-    tree: Tree,
-    compiler: Compiler,
+    table: Table,
     rules: Vec<Rule>,
     stale: bool,
     parts: BTreeMap<LeafId, Passing>,
@@ -85,7 +83,7 @@ pub(super) struct Passing {
 
 impl Transit {
     /// Puts a part in, or says why it can't be.
-    pub fn place(&mut self, install: &Install, capabilities: &Capabilities) -> Result<(), Refusal> {
+    pub fn place(&mut self, install: &Install, capabilities: &Capabilities, epoch: u16) -> Result<(), Refusal> {
         let Some(arrives) = install.part.arrives else {
             return Err(Refusal::Impossible("it does not arrive by a link".to_owned()));
         };
@@ -99,8 +97,8 @@ impl Transit {
         let at = Arrived::of(install, arrives);
         let items = install.trace.lower(&at.packet(), capabilities).items;
         self.check_others(key, install)?;
-        let group = self.groups.entry(key).or_insert_with(Group::new);
-        let outcome = group.insert(install, items);
+        let group = self.groups.entry(key).or_insert_with(|| Group::new(arrives, capabilities, epoch));
+        let outcome = group.insert(install, items, capabilities.version);
         match outcome {
             Ok(replaced) => {
                 replaced.iter().for_each(|old| {
@@ -187,21 +185,13 @@ impl Transit {
         Some(answers)
     }
 
-    /// Compiles the groups that changed.
-    pub fn compile(&mut self, capabilities: &Capabilities, mark: &dyn Fn(Option<LeafId>) -> u64) {
-        for (key, group) in self.groups.iter_mut().filter(|(_, group)| group.stale) {
-            let parts = &group.parts;
-            let action = |leaf: LeafId| match parts.get(&leaf) {
-                Some(passing) => {
-                    LeafAction::Apply(actions::instructions(capabilities.version, &passing.part, None, None))
-                }
-                None => LeafAction::Controller,
-            };
-            let under = [from_port(key.arrives)];
-            group.rules = group.compiler.compile(&group.tree, &under, capabilities, 1..=MAX_COMPILED, &action, mark);
+    /// Takes over the rules of the groups that changed.
+    pub fn compile(&mut self, version: Version, mark: &dyn Fn(Option<LeafId>) -> u64) {
+        for group in self.groups.values_mut().filter(|group| group.stale) {
+            group.rules = group.table.rules();
             group.stale = false;
         }
-        self.tag_rules = self.tagged.rules(capabilities.version, mark);
+        self.tag_rules = self.tagged.rules(version, mark);
     }
 
     /// The rules of all groups. Where groups have the same priority and match, one stands for all: the first that
@@ -235,7 +225,7 @@ impl Transit {
     /// Takes a part's rule out at once. What is to be done with its packets stays known.
     fn take_rule(&mut self, leaf: LeafId) {
         let Some(group) = self.leaves.get(&leaf).and_then(|key| self.groups.get_mut(key)) else { return };
-        group.tree.remove(leaf);
+        group.table.remove(leaf);
         group.stale = true;
         if let Some(passing) = group.parts.get_mut(&leaf) {
             passing.refused = true;
@@ -246,7 +236,7 @@ impl Transit {
     fn delete(&mut self, leaf: LeafId) -> bool {
         let Some(key) = self.leaves.remove(&leaf) else { return false };
         if let Some(group) = self.groups.get_mut(&key) {
-            group.tree.remove(leaf);
+            group.table.remove(leaf);
             group.parts.remove(&leaf);
             group.stale = true;
             if group.parts.is_empty() {
@@ -276,29 +266,31 @@ fn entered(ingress: Dpid, trace: &Trace) -> String {
 }
 
 impl Group {
-    fn new() -> Group {
-        Group { tree: Tree::new(), compiler: Compiler::new(), rules: Vec::new(), stale: true, parts: BTreeMap::new() }
+    fn new(arrives: PortNo, capabilities: &Capabilities, epoch: u16) -> Group {
+        let table = table(vec![from_port(arrives)], capabilities, epoch);
+        Group { table, rules: Vec::new(), stale: true, parts: BTreeMap::new() }
     }
 
     /// Puts a part into the tree; returns the draining ones that it stands for now.
-    fn insert(&mut self, install: &Install, items: Vec<Item>) -> Result<Vec<LeafId>, Refusal> {
+    fn insert(&mut self, install: &Install, items: Vec<Item>, version: Version) -> Result<Vec<LeafId>, Refusal> {
+        let action = |part: &Part| LeafAction::Apply(actions::instructions(version, part, None, None));
         let mut replaced = Vec::new();
-        match self.tree.augment(&items, install.leaf) {
+        match self.table.augment(&items, install.leaf, action(&install.part)) {
             Augmented::Added => {}
             Augmented::Existing(old) => {
                 if !self.parts.get(&old).is_some_and(|there| there.is_going() && there.gives_way_to(install)) {
                     return Err(Refusal::Draining);
                 }
-                self.tree.remove(old);
+                self.table.remove(old);
                 self.parts.remove(&old);
-                self.tree.augment(&items, install.leaf);
+                self.table.augment(&items, install.leaf, action(&install.part));
                 replaced.push(old);
             }
             Augmented::Replaced { removed, .. } => {
-                self.tree.remove(install.leaf);
+                self.table.remove(install.leaf);
                 for old in removed {
                     if let Some(passing) = self.parts.get(&old) {
-                        self.tree.augment(&passing.items, old);
+                        self.table.augment(&passing.items, old, action(&passing.part));
                     }
                 }
                 return Err(Refusal::Draining);
@@ -313,7 +305,7 @@ impl Group {
 
     /// What the group knows of a packet.
     fn find(&self, packet: &Watched<'_>) -> Option<&Passing> {
-        let at_once = self.tree.search(packet).and_then(|leaf| self.parts.get(&leaf));
+        let at_once = self.table.tree().search(packet).and_then(|leaf| self.parts.get(&leaf));
         // Where the switch can't match all of a trace, the tree has less than may arrive.
         let fits = |passing: &&Passing| passing.trace.items.iter().all(|item| item.holds(packet));
         at_once.or_else(|| self.parts.values().find(fits))
@@ -349,7 +341,7 @@ impl Engine {
     /// Another switch's leaf wants a part in a switch of ours.
     pub(super) fn install(&mut self, install: &Install) {
         let (dpid, leaf, attempt) = (install.dpid, install.leaf, install.attempt);
-        let now = self.now;
+        let (now, epoch) = (self.now, self.options.epoch);
         let outcome = match self.switches.get_mut(&dpid) {
             None => Err(Refusal::Impossible(format!("switch {dpid} is not there"))),
             Some(switch) if switch.full_until.is_some_and(|until| until > now) => {
@@ -358,7 +350,7 @@ impl Engine {
             Some(switch) if install.tag.is_some() && !switch.three_tables => {
                 Err(Refusal::Ambiguous(format!("switch {dpid} has fewer than the three tables that path tags take")))
             }
-            Some(switch) => switch.transit.place(install, &switch.capabilities),
+            Some(switch) => switch.transit.place(install, &switch.capabilities, epoch),
         };
         match outcome {
             Ok(()) => {

@@ -36,7 +36,7 @@ impl Engine {
 
     /// The trace tree of a switch as text; empty for one that this shard does not serve.
     pub fn tree(&self, dpid: Dpid) -> String {
-        self.switches.get(&dpid).map(|switch| switch.tree.render()).unwrap_or_default()
+        self.switches.get(&dpid).map(|switch| switch.table.tree().render()).unwrap_or_default()
     }
 
     fn why(&self, dpid: Dpid, rule: &Rule, leaf: Option<LeafId>) -> String {

@@ -2,9 +2,9 @@
 //!
 //! # What
 //!
-//! A masked read of a field that takes no such mask becomes a read of the whole field. A test with a part that can't
-//! be stated (a mask, a range of too many blocks) is taken to pieces: the parts before it as a test, then a whole read
-//! of the part's field, which says whether the part holds. Items that have become redundant are left out. Fields that
+//! A masked read of a field that takes no such mask becomes a read of the whole field. A test with a mask that can't be
+//! stated, or with ranges of too many blocks, is taken to pieces: the parts before as a test, then reads of the part's
+//! field, which say whether the part holds. Items that have become redundant are left out. Fields that
 //! the switch can't match at all stay as they are: the compiler leaves everything under them to the controller.
 //!
 //! # Why it is correct
@@ -15,8 +15,10 @@
 //!
 //! # Which form
 //!
-//! A range stays a range while the rules for the region so far and the range are few ([`Region::matches`] says), whole
-//! as blocks. Else the exact read is the only sound form that does not multiply rules.
+//! A range of one or two blocks stays a range, whole as blocks. Of another the packet's field is read bit by bit from
+//! the highest, until it is decided whether it lies within: so the block that the packet is in, of the range or of what
+//! is around it, is a value that the policy read, one rule, as in the paper the exact port is. Where the field takes no
+//! such masks, the exact value is read. `docs/algorithm.md` has the count of rules for this and other forms.
 
 use maple_wire::Constraint;
 
@@ -44,6 +46,9 @@ impl Trace {
         Trace { items: known.into_items(), sources, read_switch: self.read_switch, short: self.short }
     }
 }
+
+/// Of how many matches a test's region may consist, if it has ranges.
+const FEW: usize = 2;
 
 struct Lowering<'a, P: ?Sized> {
     packet: &'a P,
@@ -83,7 +88,7 @@ impl<P: Fields + ?Sized> Lowering<'_, P> {
                 return;
             }
         }
-        if !self.is_too_wide(cond) {
+        if !self.has_too_many_blocks(cond) {
             self.ask(Cond { all: before, ranges: cond.ranges.clone() }, source);
         } else if self.holds(before, source) {
             // Fields are read as far as the packet fits: the first that does not is the last that was looked at.
@@ -91,10 +96,14 @@ impl<P: Fields + ?Sized> Lowering<'_, P> {
         }
     }
 
-    /// Whether the condition could be stated but for its ranges.
-    fn is_too_wide(&self, cond: &Cond) -> bool {
-        let stated = |cond: &Cond| self.region.and(cond).is_some_and(|r| r.matches(self.capabilities).is_some());
-        !stated(cond) && stated(&Cond { all: cond.all.clone(), ranges: Vec::new() })
+    /// Whether the condition could be stated in few matches but for its ranges.
+    fn has_too_many_blocks(&self, cond: &Cond) -> bool {
+        if cond.ranges.is_empty() {
+            return false;
+        }
+        let matches = |cond: &Cond| self.region.and(cond).and_then(|region| region.matches(self.capabilities));
+        matches(cond).is_none_or(|matches| matches.len() > FEW)
+            && matches(&Cond { all: cond.all.clone(), ranges: Vec::new() }).is_some()
     }
 
     /// Asks for a conjunction.
@@ -131,10 +140,19 @@ impl<P: Fields + ?Sized> Lowering<'_, P> {
         constraint.holds(value)
     }
 
-    /// Reads the whole field that a range is about, and says whether it fits.
+    /// Reads as many leading bits of the field that a range is about as it takes to say whether it fits.
     fn reads_within(&mut self, range: &Range, source: &Option<Source>) -> bool {
-        let value = self.packet.value(range.field).unwrap_or(0);
-        self.read(&Constraint::exact(range.field, value), source);
+        let Range { field, .. } = *range;
+        let value = self.packet.value(field).unwrap_or(0);
+        let asked = Cond { all: Vec::new(), ranges: vec![*range] };
+        for length in 1..=field.bits() {
+            if self.known.cond(&asked) != Verdict::Open {
+                break;
+            }
+            // Where the field takes no such mask, this reads all of it.
+            let mask = field.full_mask() & !field.full_mask().checked_shr(length).unwrap_or(0);
+            self.read(&Constraint::masked(field, value, mask), source);
+        }
         range.holds(value)
     }
 

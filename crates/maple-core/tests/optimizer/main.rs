@@ -4,6 +4,7 @@
 
 mod policy;
 
+mod classbench;
 mod compile;
 mod deep;
 mod paper;

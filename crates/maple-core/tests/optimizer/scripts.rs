@@ -21,7 +21,7 @@ use std::fmt::Write;
 use std::path::Path;
 
 use maple_core::compile::paper::{build_ft, opt_build_ft};
-use maple_core::{Augmented, Capabilities, Compiler, LeafAction, LeafId, Recorder, Rule, Target, Tree};
+use maple_core::{Augmented, Capabilities, LeafAction, LeafId, Recorder, Rule, Strategy, Table, Target, Tree};
 use maple_wire::{Action, Constraint, Field, Instruction, PortNo, print};
 
 use crate::compile::{of10, of13, of13_masked_ports};
@@ -120,7 +120,7 @@ struct Stage {
     policy: Policy,
     capabilities: Capabilities,
     under: Vec<Constraint>,
-    tree: Tree,
+    table: Table,
     answers: BTreeMap<LeafId, u32>,
     out: String,
 }
@@ -139,13 +139,17 @@ impl Stage {
                     "1.3 masked-ports" => of13_masked_ports(),
                     "1.0" => of10(),
                     _ => return Err(format!("no switch is called {rest}")),
-                }
+                };
+                self.table = table(&self.capabilities, &self.under);
             }
-            "under" => self.under = values(rest)?.into_iter().map(|(f, v)| Constraint::exact(f, v)).collect(),
+            "under" => {
+                self.under = values(rest)?.into_iter().map(|(f, v)| Constraint::exact(f, v)).collect();
+                self.table = table(&self.capabilities, &self.under);
+            }
             "packet" => self.learn(&Headers(values(rest)?.into_iter().collect())),
             "forget" => {
                 let leaf = LeafId(rest.parse().map_err(|_| format!("{rest} is no leaf"))?);
-                let _ = writeln!(self.out, "forgets {rest}: {}", self.tree.remove(leaf));
+                let _ = writeln!(self.out, "forgets {rest}: {}", self.table.remove(leaf));
             }
             "show" if rest == "algorithm-2" => self.show_rules(self.paper(build_ft)),
             "show" if rest == "algorithm-5" => self.show_rules(self.paper(opt_build_ft)),
@@ -169,7 +173,8 @@ impl Stage {
         let leaf = LeafId(self.answers.len() as u64 + 1);
         self.answers.insert(leaf, answer);
         let list: Vec<String> = items.iter().map(|item| item.to_string()).collect();
-        let came = match self.tree.augment(&items, leaf) {
+        let action = self.action(leaf);
+        let came = match self.table.augment(&items, leaf, action) {
             Augmented::Added => format!("leaf {}", leaf.0),
             Augmented::Existing(there) => format!("leaf {} again", there.0),
             Augmented::Replaced { removed, depth } => {
@@ -181,18 +186,15 @@ impl Stage {
     }
 
     fn show(&mut self) {
-        let action = |leaf| self.action(leaf);
-        let (under, priorities) = (&self.under, 1..=100);
-        let rules = Compiler::new().compile(&self.tree, under, &self.capabilities, priorities, &action, &leaf_number);
-        self.out.push_str(&self.tree.render());
-        self.show_rules(rules);
+        self.out.push_str(&self.table.tree().render());
+        self.show_rules(self.table.rules());
     }
 
     /// What one of the paper's algorithms makes of the tree, with priorities from 0 as the paper counts them.
     fn paper(&self, algorithm: impl Fn(&Tree, Target, &dyn Fn(LeafId) -> LeafAction) -> Vec<Rule>) -> Vec<Rule> {
         let (under, capabilities) = (self.under.clone(), self.capabilities.clone());
         let target = Target { under, capabilities, priorities: 0..=100, cookie: Box::new(leaf_number) };
-        algorithm(&self.tree, target, &|leaf| self.action(leaf))
+        algorithm(self.table.tree(), target, &|leaf| self.action(leaf))
     }
 
     fn action(&self, leaf: LeafId) -> LeafAction {
@@ -231,12 +233,17 @@ fn values(text: &str) -> Result<Vec<(Field, u128)>, String> {
     text.split_whitespace().map(|word| value(word).ok_or(format!("{word} is no FIELD=VALUE"))).collect()
 }
 
+fn table(capabilities: &Capabilities, under: &[Constraint]) -> Table {
+    let (under, capabilities) = (under.to_vec(), capabilities.clone());
+    Table::new(Strategy::Maple, Target { under, capabilities, priorities: 1..=100, cookie: Box::new(leaf_number) })
+}
+
 fn play(script: &str) -> Result<String, String> {
     let mut stage = Stage {
         policy: figure_2,
         capabilities: of13(),
         under: Vec::new(),
-        tree: Tree::new(),
+        table: table(&of13(), &[]),
         answers: BTreeMap::new(),
         out: String::new(),
     };

@@ -1,6 +1,9 @@
 //! Tables kept in step with their trees: the changes they report lead to the rules they should have.
 
-use maple_core::{Augmented, LeafId, Rule, Strategy, Table, Target};
+use std::collections::BTreeMap;
+
+use maple_core::{Augmented, Capabilities, Change, Compiler, LeafId, Rule, Strategy, Table, Target};
+use maple_wire::Field;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -8,7 +11,7 @@ use crate::compile::{of10, of13_masked_ports};
 use crate::policy::{CONTROLLER, Headers, action, packets, programs, scan};
 use crate::update::Installed;
 
-fn table(capabilities: maple_core::Capabilities) -> Table {
+fn table(capabilities: Capabilities) -> Table {
     let cookie = Box::new(|leaf: Option<LeafId>| leaf.map_or(0, |leaf| leaf.0 + 1));
     Table::new(Strategy::Maple, Target { under: Vec::new(), capabilities, priorities: 1..=u16::MAX, cookie })
 }
@@ -28,8 +31,118 @@ fn follow(table: &mut Table, installed: &mut Installed, probes: &[Headers]) {
     assert_eq!(table.take_changes(), Vec::new(), "changes are taken once");
 }
 
+/// Compiles the tree from scratch.
+fn scratch(table: &Table, answers: &BTreeMap<LeafId, u32>, capabilities: &Capabilities) -> Vec<Rule> {
+    let leaf = |leaf| action(answers[&leaf]);
+    Compiler::new().compile(table.tree(), &[], capabilities, 1..=u16::MAX, &leaf, &|leaf| leaf.map_or(0, |l| l.0 + 1))
+}
+
+/// Checks that no rule is covered by one above it, and that the table treats packets as one made from scratch.
+fn compare(table: &Table, answers: &BTreeMap<LeafId, u32>, capabilities: &Capabilities, probes: &[&Headers]) {
+    let (rules, oracle) = (table.rules(), scratch(table, answers, capabilities));
+    for packet in probes {
+        assert_eq!(scan(&rules, packet), scan(&oracle, packet), "{packet:?}\n{}", table.tree().render());
+    }
+    for (at, rule) in rules.iter().enumerate() {
+        let above = rules[..at].iter().filter(|above| above.priority > rule.priority);
+        for above in above {
+            assert!(!covers(above, rule), "{above:?} hides {rule:?}");
+        }
+    }
+}
+
+/// Whether one rule takes all packets of another.
+fn covers(above: &Rule, rule: &Rule) -> bool {
+    above.matching.constraints().all(|a| {
+        let there = rule.matching.get(a.field);
+        there.is_some_and(|c| a.mask & c.mask == a.mask && (a.value ^ c.value) & a.mask == 0)
+    })
+}
+
+/// Asks whether the source is one host after the other, up to the packet's own or the last.
+fn ask_all(packet: &Headers, hosts: u128) -> Vec<maple_core::Item> {
+    let mut recorder = maple_core::Recorder::new();
+    let mask = Field::EthSrc.full_mask();
+    (1..=hosts).find(|host| recorder.equals(packet, Field::EthSrc, *host, mask, None));
+    recorder.finish().items
+}
+
+#[test]
+fn an_unrelated_trace_costs_one_rule_and_the_same_work_in_a_table_of_any_size() {
+    let packet = |eth_src| Headers(BTreeMap::from([(Field::EthSrc, eth_src)]));
+    let work = [100, 5000].map(|hosts| {
+        let mut table = table(of13_masked_ports());
+        for host in (1..hosts).step_by(3) {
+            table.augment(&ask_all(&packet(host), hosts), LeafId(host as u64), action(1));
+        }
+        table.take_changes();
+        let before = table.visited();
+        let new = LeafId(u64::MAX >> 24);
+        table.augment(&ask_all(&packet(hosts / 3 * 3), hosts), new, action(2));
+        assert!(matches!(table.take_changes().as_slice(), [Change::Add(rule)] if rule.cookie == new.0 + 1));
+        assert!(table.remove(new));
+        assert!(matches!(table.take_changes().as_slice(), [Change::Delete(rule)] if rule.cookie == new.0 + 1));
+        table.visited() - before
+    });
+    assert!(work.iter().all(|pieces| *pieces < 20), "{work:?}");
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(150))]
+    #![proptest_config(ProptestConfig::with_cases(5000))]
+
+    #[test]
+    fn a_table_that_grew_and_shrank_acts_as_one_made_from_scratch(
+        program in programs(),
+        training in vec(packets(), 8),
+        removals in vec(any::<prop::sample::Index>(), 0..3),
+        controlled in any::<prop::sample::Index>(),
+    ) {
+        for (capabilities, priorities) in [(of13_masked_ports(), 1..=u16::MAX), (of10(), 1..=20)] {
+            let cookie = Box::new(|leaf: Option<LeafId>| leaf.map_or(0, |leaf| leaf.0 + 1));
+            let (under, caps) = (Vec::new(), capabilities.clone());
+            let target = Target { under, capabilities: caps, priorities: priorities.clone(), cookie };
+            let mut table = Table::new(Strategy::Maple, target);
+            let (mut answers, probes) = (BTreeMap::new(), training.iter().collect::<Vec<_>>());
+            let check = |table: &mut Table, answers: &BTreeMap<LeafId, u32>| {
+                if *priorities.end() == u16::MAX {
+                    compare(table, answers, &capabilities, &probes);
+                }
+            };
+            for (number, packet) in training.iter().enumerate() {
+                let (answer, trace) = program.run(packet);
+                let leaf = LeafId(number as u64);
+                answers.insert(leaf, answer);
+                table.augment(&trace.lower(packet, &capabilities).items, leaf, action(answer));
+            }
+            check(&mut table, &answers);
+            for index in &removals {
+                let leaves: Vec<LeafId> = table.tree().leaves().collect();
+                if !leaves.is_empty() {
+                    table.remove(leaves[index.index(leaves.len())]);
+                }
+            }
+            check(&mut table, &answers);
+            let leaves: Vec<LeafId> = table.tree().leaves().collect();
+            if !leaves.is_empty() {
+                let leaf = leaves[controlled.index(leaves.len())];
+                for answer in [CONTROLLER, 1] {
+                    answers.insert(leaf, answer);
+                    table.act(leaf, action(answer));
+                    check(&mut table, &answers);
+                }
+            }
+            let rules = table.rules();
+            for packet in &training {
+                let known = table.tree().search(packet).map_or(CONTROLLER, |leaf| answers[&leaf]);
+                let got = scan(&rules, packet);
+                prop_assert!(got == known || got == CONTROLLER);
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(100))]
 
     #[test]
     fn a_table_follows_its_tree(
