@@ -102,8 +102,8 @@ impl Pieces {
             }
             let level = self.piece(id).level;
             overrun |= !self.levels.has(level);
-            let too_high = later.into_iter().filter(|other| self.piece(*other).level <= level);
-            open.extend(too_high.map(|other| (self.rank(tree, other), other)));
+            let too_high = later.into_iter().filter(|(other, gap)| self.piece(*other).level < level + gap);
+            open.extend(too_high.map(|(other, _)| (self.rank(tree, other), other)));
         }
         let pieces = self.pieces.len() - self.free.len();
         if overrun && self.levels.too_many.is_none_or(|many| pieces < many / 2) {
@@ -129,20 +129,22 @@ impl Pieces {
         }
     }
 
-    /// The first level that a piece may have, the first below that it should not have, and what is to lie below it.
-    fn bounds(&self, tree: &Tree, id: PieceId, rank: u64, around: &[PieceId]) -> (u32, u32, Vec<PieceId>) {
+    /// The first level that a piece may have, the first below that it should not have, and what is to lie how far below
+    /// it.
+    fn bounds(&self, tree: &Tree, id: PieceId, rank: u64, around: &[PieceId]) -> (u32, u32, Vec<(PieceId, u32)>) {
         let (mut from, mut until, mut later) = (0, u32::MAX - 1, Vec::new());
         let piece = self.piece(id);
         for other in around {
             let there = self.piece(*other);
-            if there.level == UNPLACED || there.node == piece.node || !there.says.needs_order(&piece.says) {
+            if there.level == UNPLACED || there.node == piece.node {
                 continue;
             }
+            let Some(gap) = there.says.gap(&piece.says) else { continue };
             if self.rank(tree, *other) < rank {
-                from = from.max(there.level + 1);
+                from = from.max(there.level + gap);
             } else {
-                until = until.min(there.level);
-                later.push(*other);
+                until = until.min(there.level + 1 - gap);
+                later.push((*other, gap));
             }
         }
         (from, until, later)

@@ -6,8 +6,8 @@
 //! yes-side that is unexplored, or known in part. Pieces take precedence as their nodes do ([`Tree::rank`]). A piece
 //! that earlier ones cover altogether is *shadowed*, and counts for nothing.
 //!
-//! * *Levels* (`levels.rs`): of two pieces that overlap and need an order, the earlier one has the smaller number. Need
-//!   none: two answers that do the same; two barriers over explored yes-sides.
+//! * *Levels* (`levels.rs`): of two pieces that overlap, the earlier one has the smaller number. Two answers that do the
+//!   same may share one; two barriers over explored yes-sides need no order.
 //! * *Rules* (`needs.rs`): every answer is a rule. A barrier is one where it is *needed*: where a packet of it finds
 //!   behind it an answer as the very next piece that takes it, and before it no answer at all. So of several barriers
 //!   over a packet the last one stands for all, and a wide one for the narrow ones before it.
@@ -77,7 +77,7 @@ struct Piece {
     shadowed: bool,
     need: Option<Need>,
     /// The rule that stood for it when changes were last taken.
-    taken: Option<Arc<Rule>>,
+    taken: Option<Rule>,
 }
 
 /// Why a barrier is a rule.
@@ -109,7 +109,7 @@ pub(super) struct Pieces {
     /// Pieces whose rules may have changed since changes were last taken.
     changed: BTreeSet<PieceId>,
     /// Rules of pieces that are gone.
-    gone: Vec<Arc<Rule>>,
+    gone: Vec<Rule>,
     /// The pieces around those that were looked at, as long as none comes or goes.
     around: FxHashMap<PieceId, Arc<[PieceId]>>,
     /// How many pieces were looked at.
@@ -219,17 +219,16 @@ impl Pieces {
 
     /// What has changed since this was last asked, in an order whose every prefix is safe.
     pub(super) fn take_changes(&mut self, cookie: &dyn Fn(Option<LeafId>) -> u64) -> Vec<Change> {
-        let mut old: Vec<Rule> = self.gone.drain(..).map(Arc::unwrap_or_clone).collect();
+        let mut old = std::mem::take(&mut self.gone);
         let mut new = Vec::new();
         for id in std::mem::take(&mut self.changed) {
             let rule = self.rule(id, cookie);
             let piece = self.piece_mut(id);
-            if piece.taken.as_deref() == rule.as_ref() {
+            if piece.taken == rule {
                 continue;
             }
             new.extend(rule.clone());
-            let before = std::mem::replace(&mut piece.taken, rule.map(Arc::new));
-            old.extend(before.map(Arc::unwrap_or_clone));
+            old.extend(std::mem::replace(&mut piece.taken, rule));
         }
         changes(&old, &new)
     }
@@ -338,12 +337,13 @@ impl Pieces {
 }
 
 impl Says {
-    /// Whether pieces that overlap must stand in order.
-    fn needs_order(&self, other: &Says) -> bool {
+    /// By how many levels the later of two pieces that overlap must at least lie below the earlier. Where both do the
+    /// same it may not lie above, or it might hide the other.
+    fn gap(&self, other: &Says) -> Option<u32> {
         match (self, other) {
-            (Says::Partial, Says::Partial) => false,
-            (Says::Answer(a), Says::Answer(b)) => !Arc::ptr_eq(a, b) && a != b,
-            _ => true,
+            (Says::Partial, Says::Partial) => None,
+            (Says::Answer(a), Says::Answer(b)) => Some(u32::from(!Arc::ptr_eq(a, b) && a != b)),
+            _ => Some(1),
         }
     }
 }
