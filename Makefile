@@ -9,12 +9,13 @@ TOOLS := $(VENV)/.tools
 export CARGO_TERM_COLOR ?= auto
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: help demo build test test-rust test-python test-system system-packages lint clean
+.PHONY: help demo build test test-rust test-python test-system system-packages bench-http bench-packages lint clean
 
 help:
 	@echo 'make demo   build into .venv and run a policy on an emulated ring of four switches (no root needed)'
 	@echo 'make build  build into .venv: .venv/bin/maple, and the package maple'
 	@echo 'make test   all tests: Rust, Python, and as root those on Open vSwitch and Mininet'
+	@echo 'make bench-http  HTTP connection time on Open vSwitch under three controllers (root; docs/benchmarks.md)'
 	@echo 'make lint   rustfmt, clippy, ruff, mypy, stubtest'
 
 demo: build
@@ -63,6 +64,17 @@ system-packages:
 	@if ! $(SYSTEM_PYTHON) -c 'import mininet, pytest' 2>/dev/null || ! which ovs-vswitchd mn ethtool ping ip >/dev/null; then \
 	    apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends \
 	        openvswitch-switch mininet python3-pytest ethtool iputils-ping iproute2; \
+	fi
+
+# ARGS="--rates 1,100 --json" and the like; bench/http/run.py --help has all.
+bench-http: build bench-packages
+	MAPLE=$(BIN)/maple $(SYSTEM_PYTHON) bench/http/run.py --plot target/bench $(ARGS)
+
+# What the benchmark on Open vSwitch and Mininet needs besides what the tests do.
+bench-packages: system-packages
+	@if ! $(SYSTEM_PYTHON) -c 'import matplotlib' 2>/dev/null || ! which httperf >/dev/null; then \
+	    apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends \
+	        httperf python3-matplotlib; \
 	fi
 
 lint: $(TOOLS)
