@@ -31,6 +31,8 @@ pub enum Command {
     Run(RunArgs),
     /// Emulate a network of OpenFlow switches and hosts, for any controller
     Emulate(EmulateArgs),
+    /// Send a controller packets from many switches, and time its answers
+    Load(LoadArgs),
     /// Print OpenFlow messages
     Decode(DecodeArgs),
     /// Ask a running controller
@@ -165,6 +167,52 @@ impl EmulateArgs {
 
 fn refused(what: String) -> clap::Error {
     clap::Error::raw(ErrorKind::MissingRequiredArgument, format!("{what}\n"))
+}
+
+/// `maple load`.
+#[derive(Debug, Args)]
+pub struct LoadArgs {
+    /// The controller's address
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:6653", value_parser = address)]
+    pub connect: SocketAddr,
+    /// Switches
+    #[arg(long, value_name = "N", default_value_t = 16)]
+    pub switches: u32,
+    /// Source addresses of each switch
+    #[arg(long, value_name = "M", default_value_t = 100_000)]
+    pub macs: u32,
+    /// As many packets as are answered, one at a time for each switch, or so many a second
+    #[arg(long, value_enum, default_value_t = LoadMode::Throughput)]
+    pub mode: LoadMode,
+    /// Packets of one switch without an answer, at most [default: 512; with --mode latency 1, with --mode rate 4096]
+    #[arg(long, value_name = "W")]
+    pub window: Option<u32>,
+    /// Packets a second of all switches together, with --mode rate
+    #[arg(long, value_name = "R", required_if_eq("mode", "rate"))]
+    pub rate: Option<f64>,
+    /// OpenFlow version of the switches
+    #[arg(long, value_name = "1.0|1.3", default_value = "1.0", value_parser = version)]
+    pub of: Version,
+    /// How long to measure
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = duration)]
+    pub duration: Duration,
+    /// How long to send before that
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = duration)]
+    pub warmup: Duration,
+    /// Print the report as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// How `maple load` sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LoadMode {
+    /// As many packets as are answered.
+    Throughput,
+    /// One packet at a time for each switch.
+    Latency,
+    /// So many packets a second, whatever is answered.
+    Rate,
 }
 
 /// `maple show`.

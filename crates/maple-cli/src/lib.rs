@@ -24,6 +24,7 @@ mod run;
 
 mod builtin;
 mod emulate;
+mod load;
 mod show;
 mod weights;
 
@@ -88,7 +89,7 @@ pub fn main_with(arguments: impl IntoIterator<Item = OsString>, loader: Option<&
     let refusal = match &command_line.command {
         Command::Run(args) => args.options.refusal(),
         Command::Emulate(args) => args.refusal(),
-        Command::Decode(_) | Command::Show(_) | Command::Bench(_) => None,
+        Command::Decode(_) | Command::Show(_) | Command::Load(_) | Command::Bench(_) => None,
     };
     if let Some(error) = refusal {
         return usage(&error);
@@ -96,6 +97,7 @@ pub fn main_with(arguments: impl IntoIterator<Item = OsString>, loader: Option<&
     finish(match command_line.command {
         Command::Run(args) => run::main(args, loader),
         Command::Emulate(args) => emulate::main(args),
+        Command::Load(args) => load::main(&args),
         Command::Decode(args) => decoded(args),
         Command::Show(args) => show::main(args),
         Command::Bench(args) => maple_bench::main(args, None).map(|()| 0).map_err(Into::into),

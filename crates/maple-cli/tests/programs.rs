@@ -159,3 +159,18 @@ fn handlers_refuse_options_of_policies_and_cores_that_are_not_there() {
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stderr).contains("no core 9999"), "{}", text(&output.stderr));
 }
+
+#[test]
+fn a_load_says_what_is_wrong_with_its_options_and_that_nobody_listens() {
+    for (arguments, says) in [
+        (&["load", "--rate", "10"][..], "--rate needs --mode rate"),
+        (&["load", "--mode", "latency", "--window", "2"], "--mode latency is a window of 1"),
+        (&["load", "--connect", "127.0.0.1:1", "--switches", "0"], "there must be a switch"),
+        (&["load", "--connect", "127.0.0.1:1"], "switch 1 can't connect to 127.0.0.1:1"),
+    ] {
+        let output = maple(arguments);
+        assert_eq!(output.status.code(), Some(1));
+        assert!(text(&output.stderr).contains(says), "{arguments:?}: {}", text(&output.stderr));
+    }
+    assert_eq!(maple(&["load", "--mode", "rate"]).status.code(), Some(2));
+}

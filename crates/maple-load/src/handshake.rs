@@ -1,0 +1,56 @@
+//! What a switch answers to the questions of a controller.
+
+use maple_wire::msg::stats::Desc;
+use maple_wire::msg::{ErrorMsg, Features, Hello, ReplyBody, RequestBody, Role, StatsReply, SwitchConfig};
+use maple_wire::{Dpid, Message, Port, PortNo, Version};
+
+/// Ports of each switch.
+const PORTS: u32 = 4;
+/// Packets that a switch says it keeps.
+const BUFFERS: u32 = 1 << 20;
+/// `OFPET_BAD_REQUEST` with `OFPBRC_BAD_EXPERIMENTER`.
+const BAD_EXPERIMENTER: (u16, u16) = (1, 3);
+
+/// The hello of a switch that speaks this version and no other.
+pub(crate) fn hello(version: Version) -> Message {
+    Message::Hello(Hello { version: version as u8, elements: Vec::new() })
+}
+
+/// The answer to a message, if it has one.
+pub(crate) fn answer(version: Version, switch: u64, message: &Message) -> Option<Message> {
+    Some(match message {
+        Message::FeaturesRequest => Message::FeaturesReply(features(version, switch)),
+        Message::EchoRequest(data) => Message::EchoReply(data.clone()),
+        Message::GetConfigRequest => Message::GetConfigReply(SwitchConfig { flags: 0, miss_send_len: 128 }),
+        Message::BarrierRequest => Message::BarrierReply,
+        Message::RoleRequest(role) => Message::RoleReply(Role { ..*role }),
+        Message::StatsRequest(request) => Message::StatsReply(StatsReply::new(match request.body {
+            RequestBody::Desc => ReplyBody::Desc(Desc { manufacturer: "maple load".into(), ..Desc::default() }),
+            RequestBody::PortDesc => ReplyBody::PortDesc(ports(switch)),
+            RequestBody::Flow(_) => ReplyBody::Flow(Vec::new()),
+            _ => return None,
+        })),
+        Message::Experimenter(_) => {
+            let (kind, code) = BAD_EXPERIMENTER;
+            Message::Error(ErrorMsg { kind, code, data: Vec::new() })
+        }
+        _ => return None,
+    })
+}
+
+fn features(version: Version, switch: u64) -> Features {
+    Features {
+        dpid: Dpid(switch),
+        n_buffers: BUFFERS,
+        n_tables: 1,
+        auxiliary_id: 0,
+        capabilities: 0,
+        actions: 0xfff,
+        ports: if version == Version::Of10 { ports(switch) } else { Vec::new() },
+    }
+}
+
+fn ports(switch: u64) -> Vec<Port> {
+    let [.., a, b, c] = switch.to_be_bytes();
+    (1..=PORTS).map(|n| Port::new(PortNo(n), [0x0a, a, b, c, 0, n as u8], &format!("p{n}"))).collect()
+}

@@ -1,0 +1,33 @@
+//! Load for an OpenFlow controller: many switches in one thread, which send packet-ins and time the answers.
+//!
+//! ```text
+//!  connect ─ handshake ─ teach a destination ─ warm up ─ measure ─► Report
+//!                                               │  ▲
+//!                                    packet-ins ▼  │ flow-mods, packet-outs
+//!                                              controller
+//! ```
+//!
+//! Every packet-in has a buffer id of its own, and what lets that packet go is its answer: a flow-mod or a packet-out with
+//! this buffer id, or a packet-out with the packet in it. So a flow-mod and a packet-out for one packet are one answer, and
+//! each answer is timed by its own question. A flow-mod without a buffer id is counted and answers nothing.
+//!
+//! A number is only a result if the controller made it so. The generator watches itself, and [`Report::doubts`] says
+//! why a figure is none: its own core was full, it had to wait for it, or it fell behind its own schedule.
+
+mod options;
+
+mod histogram;
+mod pending;
+
+mod handshake;
+mod packets;
+mod switch;
+
+mod cpu;
+mod report;
+mod run;
+
+pub use histogram::Histogram;
+pub use options::{LoadError, LoadOptions, Mode};
+pub use report::{Latency, Report};
+pub use run::run;

@@ -1,0 +1,124 @@
+//! What load to make.
+
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use maple_wire::Version;
+
+/// How packet-ins are sent.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Mode {
+    /// Each switch has up to so many packet-ins without an answer.
+    Throughput {
+        /// At least 1.
+        window: u32,
+    },
+    /// All switches together send so many packet-ins a second, whatever comes back.
+    Rate {
+        /// Packet-ins a second.
+        per_second: f64,
+        /// Most packet-ins of one switch without an answer; what would be more is not sent, and told.
+        window: u32,
+    },
+}
+
+/// What load to make.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LoadOptions {
+    /// The controller.
+    pub connect: SocketAddr,
+    /// How many switches.
+    pub switches: u32,
+    /// How many source addresses each switch has; they come in turn.
+    pub macs: u32,
+    /// How packet-ins are sent.
+    pub mode: Mode,
+    /// The version that the switches speak.
+    pub version: Version,
+    /// How long to measure.
+    pub duration: Duration,
+    /// How long to send before that.
+    pub warmup: Duration,
+    /// How long to leave a controller alone between the handshakes and the first packet.
+    pub settle: Duration,
+}
+
+impl LoadOptions {
+    /// 16 switches with 100,000 addresses each that speak OpenFlow 1.0 and have 512 packet-ins under way, for 5 seconds
+    /// after 2 of warm-up.
+    pub fn new(connect: SocketAddr) -> LoadOptions {
+        LoadOptions {
+            connect,
+            switches: 16,
+            macs: 100_000,
+            mode: Mode::Throughput { window: 512 },
+            version: Version::Of10,
+            duration: Duration::from_secs(5),
+            warmup: Duration::from_secs(2),
+            settle: Duration::from_millis(500),
+        }
+    }
+
+    /// Fails if a number makes no sense.
+    pub(crate) fn check(&self) -> Result<(), LoadError> {
+        let (Mode::Throughput { window } | Mode::Rate { window, .. }) = self.mode;
+        let rate = if let Mode::Rate { per_second, .. } = self.mode { per_second } else { 1.0 };
+        match () {
+            () if self.switches == 0 => Err(LoadError::Wrong("there must be a switch")),
+            () if self.switches > 65_535 => Err(LoadError::Wrong("there may be 65535 switches at most")),
+            () if self.macs == 0 => Err(LoadError::Wrong("a switch must have a source address")),
+            () if window == 0 || window > 1 << 20 => Err(LoadError::Wrong("the window is 1 to 1048576")),
+            () if !(rate > 0.0 && rate.is_finite()) => Err(LoadError::Wrong("the rate is more than 0")),
+            () if self.duration.is_zero() => Err(LoadError::Wrong("the duration is more than 0")),
+            () => Ok(()),
+        }
+    }
+}
+
+/// Why there is no report.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// An option that makes no sense.
+    #[error("{0}")]
+    Wrong(&'static str),
+    /// The controller can't be reached.
+    #[error("switch {switch} can't connect to {address}: {error}")]
+    Connect {
+        /// Which switch, from 1.
+        switch: u32,
+        /// The controller.
+        address: SocketAddr,
+        /// Why.
+        error: io::Error,
+    },
+    /// Some switches never finished their handshake.
+    #[error("{missing} of {switches} switches were not asked for their features within {within:?}")]
+    Handshake {
+        /// How many.
+        missing: usize,
+        /// Of how many.
+        switches: u32,
+        /// How long they waited.
+        within: Duration,
+    },
+    /// The controller closed a connection.
+    #[error("the controller closed the connection of switch {switch}: {why}")]
+    Closed {
+        /// Which switch, from 1.
+        switch: u64,
+        /// What was seen of it.
+        why: String,
+    },
+    /// The controller sent what is no OpenFlow.
+    #[error("switch {switch} got a message that does not hold together: {error}")]
+    Malformed {
+        /// Which switch, from 1.
+        switch: u64,
+        /// What is wrong.
+        error: maple_wire::Error,
+    },
+    /// The system refused something.
+    #[error(transparent)]
+    System(#[from] io::Error),
+}

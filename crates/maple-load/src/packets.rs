@@ -1,0 +1,115 @@
+//! The packet-ins that a switch sends, from a template.
+
+use maple_wire::msg::{PacketIn, PacketInReason};
+use maple_wire::packet::build::Frame;
+use maple_wire::{Field, Match, Message, Version};
+
+/// The port that packets come in by.
+pub(crate) const NEAR: u32 = 1;
+/// The port that their destination is behind.
+pub(crate) const FAR: u32 = 2;
+/// Bytes of a frame: the shortest of Ethernet, so that a packet-in has 82 bytes in 1.0 like those of `cbench`.
+const FRAME: usize = 64;
+const XID: usize = 4;
+const BUFFER_ID: usize = 8;
+/// Where the source address stands in a frame.
+const SOURCE: usize = 6;
+
+/// A packet-in to copy.
+#[derive(Debug)]
+pub(crate) struct Template {
+    bytes: Vec<u8>,
+    /// Where the frame starts.
+    frame: usize,
+}
+
+/// The address of the destination behind a switch's far port.
+pub(crate) fn destination(switch: u64) -> [u8; 6] {
+    let [.., a, b, c] = switch.to_be_bytes();
+    [0x06, 0, 0, a, b, c]
+}
+
+/// A source address of a switch.
+fn source(switch: u64, number: u32) -> [u8; 6] {
+    let [.., low] = switch.to_be_bytes();
+    let [a, b, c, d] = number.to_be_bytes();
+    [0x02, low, a, b, c, d]
+}
+
+impl Template {
+    /// The packet-ins of this switch (its datapath id, below 2^24).
+    pub fn new(version: Version, switch: u64) -> Template {
+        let [.., high, low] = switch.to_be_bytes();
+        let ethernet = Frame::ethernet(destination(switch), source(switch, 0));
+        let headers = 14 + 20 + 8;
+        let frame = ethernet
+            .ipv4([10, 1, high, low], [10, 2, high, low])
+            .udp(31_256, 22_635)
+            .payload(&[0x55; FRAME - 14 - 20 - 8]);
+        debug_assert_eq!(frame.len(), headers + FRAME - headers);
+        let bytes = packet_in(version, NEAR, &frame);
+        Template { frame: bytes.len() - frame.len(), bytes }
+    }
+
+    /// Appends the packet-in from the source address with this number.
+    #[inline]
+    pub fn append(&self, switch: u64, number: u32, buffer_id: u32, out: &mut Vec<u8>) {
+        let start = out.len();
+        out.extend_from_slice(&self.bytes);
+        let message = &mut out[start..];
+        message[XID..XID + 4].copy_from_slice(&buffer_id.to_be_bytes());
+        message[BUFFER_ID..BUFFER_ID + 4].copy_from_slice(&buffer_id.to_be_bytes());
+        let at = self.frame + SOURCE;
+        message[at..at + 6].copy_from_slice(&source(switch, number));
+    }
+
+    /// Bytes of one packet-in.
+    pub fn len(&self) -> usize {
+        self.bytes.len()
+    }
+}
+
+/// The packet-in that teaches a controller where the switch's destination is: a broadcast from its far port.
+pub(crate) fn teaching(version: Version, switch: u64) -> Vec<u8> {
+    let [.., high, low] = switch.to_be_bytes();
+    let frame = Frame::ethernet([0xff; 6], destination(switch)).arp_request([10, 2, high, low], [10, 2, high, low]);
+    packet_in(version, FAR, &frame)
+}
+
+fn packet_in(version: Version, in_port: u32, frame: &[u8]) -> Vec<u8> {
+    let message = Message::PacketIn(PacketIn {
+        buffer_id: 0x8000_0000,
+        total_len: frame.len() as u16,
+        reason: PacketInReason::NoMatch,
+        table_id: 0,
+        cookie: u64::MAX,
+        pipeline: Match::any().exact(Field::InPort, in_port.into()),
+        data: frame.to_vec(),
+    });
+    let mut bytes = Vec::new();
+    message.encode(version, 0, &mut bytes).expect("both versions have packet-ins with a port alone");
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use maple_wire::packet::Packet;
+
+    #[test]
+    fn a_packet_in_of_1_0_has_82_bytes_and_what_was_asked_for() {
+        for (version, length) in [(Version::Of10, 82), (Version::Of13, 106)] {
+            let template = Template::new(version, 0x1234);
+            let mut out = Vec::new();
+            template.append(0x1234, 7, 9, &mut out);
+            assert_eq!((out.len(), template.len()), (length, length));
+            let (header, Message::PacketIn(packet_in)) = Message::decode(&out).unwrap() else { panic!() };
+            assert_eq!((header.xid, packet_in.buffer_id, packet_in.total_len), (9, 9, 64));
+            assert_eq!(packet_in.in_port().map(|port| port.0), Some(NEAR));
+            let packet = Packet::new(&packet_in.data, NEAR);
+            assert_eq!(packet.get(Field::EthSrc), Some(0x0234_0000_0007));
+            assert_eq!(packet.get(Field::EthDst), Some(0x0600_0000_1234));
+            assert_eq!(packet.get(Field::UdpDst), Some(22_635));
+        }
+    }
+}

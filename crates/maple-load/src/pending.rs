@@ -1,0 +1,138 @@
+//! The packet-ins of one switch that have no answer yet, by buffer id.
+
+/// A time that stands for "answered".
+const ANSWERED: u64 = u64::MAX;
+
+/// A ring of the packet-ins under way. Buffer ids count up; an id's place is its remainder by the ring's length.
+#[derive(Debug)]
+pub(crate) struct Pending {
+    /// When the packet-in with the id of this place was sent (or was due), in nanoseconds.
+    sent: Vec<u64>,
+    /// The oldest id that may have no answer.
+    oldest: u32,
+    /// The next id.
+    next: u32,
+    open: u32,
+}
+
+impl Pending {
+    /// Room for this many packet-ins, and no more.
+    pub fn new(window: u32) -> Pending {
+        Pending { sent: vec![ANSWERED; window.next_power_of_two() as usize], oldest: 0, next: 0, open: 0 }
+    }
+
+    /// How many have no answer.
+    pub fn open(&self) -> u32 {
+        self.open
+    }
+
+    /// Whether one more has a place.
+    pub fn has_room(&self) -> bool {
+        (self.next.wrapping_sub(self.oldest) as usize) < self.sent.len()
+    }
+
+    /// How many more have a place.
+    pub fn room(&self) -> u32 {
+        self.sent.len() as u32 - self.next.wrapping_sub(self.oldest)
+    }
+
+    /// Notes one more, and gives its buffer id. There must be room.
+    pub fn push(&mut self, time: u64) -> u32 {
+        debug_assert!(self.has_room());
+        let id = self.next;
+        let place = self.place(id);
+        self.sent[place] = time;
+        self.next = id.wrapping_add(1) & 0x7fff_ffff;
+        self.open += 1;
+        if self.next == 0 {
+            // Ids never reach the one that means "no buffer". The ring starts over when the numbers do.
+            self.wrapped();
+        }
+        id
+    }
+
+    /// The answer to this one: when it was sent. `None` if it is not under way.
+    pub fn answer(&mut self, id: u32) -> Option<u64> {
+        if id.wrapping_sub(self.oldest) >= self.next.wrapping_sub(self.oldest) {
+            return None;
+        }
+        let place = self.place(id);
+        let sent = std::mem::replace(&mut self.sent[place], ANSWERED);
+        if sent == ANSWERED {
+            return None;
+        }
+        self.open -= 1;
+        self.advance();
+        Some(sent)
+    }
+
+    /// The answer to the oldest: when it was sent.
+    pub fn answer_oldest(&mut self) -> Option<u64> {
+        if self.open == 0 { None } else { self.answer(self.oldest) }
+    }
+
+    fn place(&self, id: u32) -> usize {
+        id as usize & (self.sent.len() - 1)
+    }
+
+    fn advance(&mut self) {
+        while self.oldest != self.next && self.sent[self.place(self.oldest)] == ANSWERED {
+            self.oldest += 1;
+        }
+    }
+
+    /// Forgets what is under way; its answers will not be known.
+    fn wrapped(&mut self) {
+        self.sent.fill(ANSWERED);
+        (self.oldest, self.open) = (0, 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Push(u64),
+        Answer(u32),
+        Oldest,
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            4 => (0u64..1000).prop_map(Step::Push),
+            4 => (0u32..60).prop_map(Step::Answer),
+            1 => Just(Step::Oldest),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn it_is_a_map_from_ids_to_times(window in 1u32..20, steps in prop::collection::vec(step(), 0..200)) {
+            let (mut pending, mut map, mut next) = (Pending::new(window), BTreeMap::new(), 0);
+            for step in steps {
+                match step {
+                    Step::Push(time) if pending.has_room() => {
+                        prop_assert_eq!(pending.push(time), next);
+                        map.insert(next, time);
+                        next += 1;
+                    }
+                    Step::Push(_) => prop_assert!(next - map.keys().next().copied().unwrap_or(next) >= window),
+                    Step::Answer(id) => prop_assert_eq!(pending.answer(id), map.remove(&id)),
+                    Step::Oldest => prop_assert_eq!(pending.answer_oldest(), map.pop_first().map(|(_, time)| time)),
+                }
+                prop_assert_eq!(pending.open() as usize, map.len());
+            }
+        }
+    }
+
+    #[test]
+    fn ids_start_over_before_the_one_that_means_no_buffer() {
+        let mut pending = Pending { next: 0x7fff_ffff, oldest: 0x7fff_ffff, ..Pending::new(4) };
+        assert_eq!((pending.push(1), pending.open()), (0x7fff_ffff, 0));
+        assert_eq!((pending.push(2), pending.answer(0)), (0, Some(2)));
+    }
+}

@@ -1,0 +1,260 @@
+//! What came of a load, and whether the figures mean anything.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::cpu::Cpu;
+use crate::histogram::Histogram;
+use crate::options::{LoadOptions, Mode};
+use crate::switch::Tally;
+
+/// The generator was the bottleneck if it used more of its core.
+const BUSY: f64 = 90.0;
+/// The generator was kept from working if it waited for its core for more.
+const STARVED: f64 = 10.0;
+/// The share of an offered rate that must have been sent.
+const OFFERED: f64 = 0.99;
+/// How late 99 of 100 packet-ins may be in rate mode.
+const LATE: Duration = Duration::from_millis(1);
+
+/// What the loop has seen while it measured.
+pub(crate) struct Measured {
+    pub elapsed: Duration,
+    pub cpu: Cpu,
+    pub tallies: Vec<Tally>,
+    pub latency: Histogram,
+    pub lateness: Histogram,
+    pub held_back: u64,
+}
+
+/// Times from a packet-in to its answer, in microseconds. In rate mode they count from when it was due.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[allow(missing_docs)] // the names say it
+pub struct Latency {
+    pub p50: f64,
+    pub p95: f64,
+    pub p99: f64,
+    pub p99_9: f64,
+    pub max: f64,
+}
+
+/// What came of a load.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Report {
+    /// OpenFlow version of the switches.
+    pub of: String,
+    /// How many switches.
+    pub switches: u32,
+    /// Source addresses a switch.
+    pub macs: u32,
+    /// Most packet-ins of one switch without an answer.
+    pub window: u32,
+    /// Packet-ins a second that were to be sent, in rate mode.
+    pub offered: Option<f64>,
+    /// How long was measured, in seconds.
+    pub seconds: f64,
+    /// Packet-ins sent a second.
+    pub packet_ins: f64,
+    /// Of these, answered a second.
+    pub answers: f64,
+    /// Flow-mods a second.
+    pub flow_mods: f64,
+    /// Packet-outs a second.
+    pub packet_outs: f64,
+    /// Answers to nothing that was asked.
+    pub strange: u64,
+    /// From packet-in to answer.
+    pub latency: Latency,
+    /// Answers a second of the switch that got fewest.
+    pub slowest_switch: f64,
+    /// Answers a second of the switch that got most.
+    pub fastest_switch: f64,
+    /// Switches that got no answer at all.
+    pub silent_switches: usize,
+    /// Percent of its core that the generator used.
+    pub generator_cpu: f64,
+    /// Percent of the time that the generator waited for its core.
+    pub generator_waited: f64,
+    /// Why the figures say more about the generator than about the controller; empty if they are a result.
+    pub doubts: Vec<String>,
+}
+
+impl Report {
+    pub(crate) fn of(options: &LoadOptions, measured: &Measured) -> Report {
+        let seconds = measured.elapsed.as_secs_f64();
+        let sum = |count: fn(&Tally) -> u64| measured.tallies.iter().map(count).sum::<u64>();
+        let a_second = |count: u64| count as f64 / seconds;
+        let percent = |nanoseconds: u64| nanoseconds as f64 / 1e7 / seconds;
+        let answers = || measured.tallies.iter().map(|tally| tally.answers);
+        let (window, offered) = match options.mode {
+            Mode::Throughput { window } => (window, None),
+            Mode::Rate { window, per_second } => (window, Some(per_second)),
+        };
+        let mut report = Report {
+            of: options.version.to_string(),
+            switches: options.switches,
+            macs: options.macs,
+            window,
+            offered,
+            seconds,
+            packet_ins: a_second(sum(|tally| tally.sent)),
+            answers: a_second(sum(|tally| tally.answers)),
+            flow_mods: a_second(sum(|tally| tally.flow_mods)),
+            packet_outs: a_second(sum(|tally| tally.packet_outs)),
+            strange: sum(|tally| tally.strange),
+            latency: Latency::of(&measured.latency),
+            slowest_switch: a_second(answers().min().unwrap_or(0)),
+            fastest_switch: a_second(answers().max().unwrap_or(0)),
+            silent_switches: answers().filter(|answers| *answers == 0).count(),
+            generator_cpu: percent(measured.cpu.ran),
+            generator_waited: percent(measured.cpu.waited),
+            doubts: Vec::new(),
+        };
+        report.doubts = report.doubts_of(measured);
+        report
+    }
+
+    /// Whether the figures are the controller's.
+    pub fn is_result(&self) -> bool {
+        self.doubts.is_empty()
+    }
+
+    fn doubts_of(&self, measured: &Measured) -> Vec<String> {
+        let mut doubts = Vec::new();
+        if self.answers == 0.0 {
+            doubts.push("no packet-in was answered".to_owned());
+        }
+        if self.generator_waited > STARVED {
+            let waited = self.generator_waited;
+            doubts.push(format!("the generator waited {waited:.0} % of the time for its core: others use it too"));
+        }
+        match self.offered {
+            None if self.generator_cpu > BUSY => {
+                let cpu = self.generator_cpu;
+                doubts.push(format!("the generator used {cpu:.0} % of its core: the controller may be faster than it"));
+            }
+            None => {}
+            Some(offered) => {
+                let late = Duration::from_nanos(measured.lateness.quantile(0.99));
+                if late > LATE {
+                    doubts.push(format!("one in a hundred packet-ins was sent {late:.1?} late or more"));
+                }
+                if self.packet_ins < offered * OFFERED {
+                    let (sent, held) = (self.packet_ins, measured.held_back);
+                    doubts.push(format!(
+                        "{sent:.0} of {offered:.0} packet-ins a second were sent; {held} found the window full"
+                    ));
+                }
+            }
+        }
+        doubts
+    }
+}
+
+impl Latency {
+    fn of(histogram: &Histogram) -> Latency {
+        let at = |share| histogram.quantile(share) as f64 / 1e3;
+        Latency { p50: at(0.5), p95: at(0.95), p99: at(0.99), p99_9: at(0.999), max: histogram.max() as f64 / 1e3 }
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Report { of, switches, macs, window, seconds, .. } = self;
+        writeln!(f, "{switches} switches, OpenFlow {of}, {macs} addresses each, window {window}, {seconds:.1} s")?;
+        if let Some(offered) = self.offered {
+            writeln!(f, "  offered                 {offered:>12.0} /s")?;
+        }
+        for (what, value) in [
+            ("packet-ins sent", self.packet_ins),
+            ("answered", self.answers),
+            ("flow-mods", self.flow_mods),
+            ("packet-outs", self.packet_outs),
+            ("slowest switch", self.slowest_switch),
+            ("fastest switch", self.fastest_switch),
+        ] {
+            writeln!(f, "  {what:<24}{value:>12.0} /s")?;
+        }
+        if self.silent_switches > 0 {
+            writeln!(f, "  switches without answer {:>12}", self.silent_switches)?;
+        }
+        if self.strange > 0 {
+            writeln!(f, "  answers to no question  {:>12}", self.strange)?;
+        }
+        let Latency { p50, p95, p99, p99_9, max } = self.latency;
+        writeln!(
+            f,
+            "  latency µs              p50 {p50:.1}  p95 {p95:.1}  p99 {p99:.1}  p99.9 {p99_9:.1}  max {max:.1}"
+        )?;
+        let (cpu, waited) = (self.generator_cpu, self.generator_waited);
+        write!(f, "  generator               {cpu:>12.0} % of its core, waited for it {waited:.0} %")?;
+        for doubt in &self.doubts {
+            write!(f, "\nNO RESULT: {doubt}")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::SocketAddr;
+
+    fn options(mode: Mode) -> LoadOptions {
+        LoadOptions { mode, switches: 2, ..LoadOptions::new(SocketAddr::from(([127, 0, 0, 1], 1))) }
+    }
+
+    /// Two seconds in which both switches sent 2000 packet-ins; one got an answer to each, the other to half.
+    fn measured(cpu_percent: u64, waited_percent: u64) -> Measured {
+        let tally = |answers| Tally { sent: 2000, answers, flow_mods: answers, ..Tally::default() };
+        let mut latency = Histogram::default();
+        (1..=100).for_each(|n| latency.add(n * 10_000));
+        Measured {
+            elapsed: Duration::from_secs(2),
+            cpu: Cpu { ran: cpu_percent * 20_000_000, waited: waited_percent * 20_000_000 },
+            tallies: vec![tally(2000), tally(1000)],
+            latency,
+            lateness: Histogram::default(),
+            held_back: 0,
+        }
+    }
+
+    #[test]
+    fn figures_are_by_the_second_and_by_the_switch() {
+        let report = Report::of(&options(Mode::Throughput { window: 4 }), &measured(50, 1));
+        assert_eq!((report.packet_ins, report.answers, report.flow_mods), (2000.0, 1500.0, 1500.0));
+        assert_eq!((report.slowest_switch, report.fastest_switch, report.silent_switches), (500.0, 1000.0, 0));
+        assert!((report.latency.p50 - 500.0).abs() < 8.0, "{:?}", report.latency);
+        assert!(report.is_result(), "{:?}", report.doubts);
+    }
+
+    #[test]
+    fn a_generator_without_spare_time_gives_no_result() {
+        for (cpu, waited, says) in [(95, 0, "used 95 % of its core"), (50, 30, "waited 30 %")] {
+            let report = Report::of(&options(Mode::Throughput { window: 4 }), &measured(cpu, waited));
+            assert!(!report.is_result() && report.to_string().contains("NO RESULT"));
+            assert!(report.doubts[0].contains(says), "{:?}", report.doubts);
+        }
+    }
+
+    #[test]
+    fn a_rate_that_was_not_kept_gives_no_result() {
+        let offered = |per_second| options(Mode::Rate { per_second, window: 8 });
+        assert!(Report::of(&offered(2000.0), &measured(100, 0)).is_result(), "it polls all the time");
+        let short = Report::of(&offered(3000.0), &measured(100, 0));
+        assert!(short.doubts[0].contains("2000 of 3000 packet-ins a second"), "{:?}", short.doubts);
+        let mut late = measured(100, 0);
+        (0..100).for_each(|_| late.lateness.add(5_000_000));
+        assert!(Report::of(&offered(2000.0), &late).doubts[0].contains("5.0ms late"));
+    }
+
+    #[test]
+    fn silence_is_no_result() {
+        let mut silent = measured(10, 0);
+        silent.tallies.iter_mut().for_each(|tally| tally.answers = 0);
+        let report = Report::of(&options(Mode::Throughput { window: 4 }), &silent);
+        assert_eq!((report.silent_switches, &report.doubts[..]), (2, &["no packet-in was answered".to_owned()][..]));
+    }
+}

@@ -1,0 +1,271 @@
+//! One switch: its connection, what it has sent, what came back.
+
+use std::io::{self, Read, Write};
+use std::net::SocketAddr;
+
+use maple_wire::msg::{Frames, Header, NO_BUFFER, kind};
+use maple_wire::{Message, Version};
+use mio::net::TcpStream;
+
+use crate::handshake::{answer, hello};
+use crate::options::LoadError;
+use crate::packets::{Template, teaching};
+use crate::pending::Pending;
+
+/// Where a flow-mod has its command and buffer id, and a packet-out its buffer id.
+const COMMAND10: usize = 57;
+const BUFFER10: usize = 64;
+const COMMAND13: usize = 25;
+const BUFFER13: usize = 32;
+const BUFFER_OUT: usize = 8;
+/// `OFPFC_DELETE`: commands from here on delete.
+const DELETE: u8 = 3;
+
+/// What a switch has sent and got.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tally {
+    pub sent: u64,
+    pub answers: u64,
+    pub flow_mods: u64,
+    pub packet_outs: u64,
+    /// Answers to packet-ins that are not under way.
+    pub strange: u64,
+}
+
+impl std::ops::Sub for Tally {
+    type Output = Tally;
+
+    fn sub(self, before: Tally) -> Tally {
+        Tally {
+            sent: self.sent - before.sent,
+            answers: self.answers - before.answers,
+            flow_mods: self.flow_mods - before.flow_mods,
+            packet_outs: self.packet_outs - before.packet_outs,
+            strange: self.strange - before.strange,
+        }
+    }
+}
+
+/// One switch.
+pub(crate) struct Switch {
+    pub id: u64,
+    pub socket: TcpStream,
+    pub tally: Tally,
+    /// Whether the controller asked for the features.
+    pub is_known: bool,
+    /// Whether the socket may have more to read.
+    pub readable: bool,
+    version: Version,
+    template: Template,
+    pending: Pending,
+    macs: u32,
+    next_mac: u32,
+    /// The start of a message that has not come in whole.
+    partial: Vec<u8>,
+    /// What the socket did not take.
+    waiting: Vec<u8>,
+}
+
+/// What one message is to a switch.
+enum Said {
+    /// It lets the packet with this buffer id go.
+    Answer(u32),
+    /// It lets a packet go that it carries.
+    Oldest,
+    /// It answers nothing.
+    Nothing,
+    /// It is a question, or part of the handshake.
+    Other,
+}
+
+impl Switch {
+    /// Connects a switch with this number (from 1) and says hello.
+    pub fn connect(
+        address: SocketAddr,
+        id: u32,
+        version: Version,
+        macs: u32,
+        window: u32,
+    ) -> Result<Switch, LoadError> {
+        let connected = std::net::TcpStream::connect(address).and_then(|socket| {
+            socket.set_nodelay(true)?;
+            socket.set_nonblocking(true)?;
+            Ok(TcpStream::from_std(socket))
+        });
+        let socket = connected.map_err(|error| LoadError::Connect { switch: id, address, error })?;
+        let id = u64::from(id);
+        let mut switch = Switch {
+            id,
+            socket,
+            tally: Tally::default(),
+            is_known: false,
+            readable: true,
+            version,
+            template: Template::new(version, id),
+            pending: Pending::new(window),
+            macs,
+            next_mac: 0,
+            partial: Vec::new(),
+            waiting: Vec::new(),
+        };
+        switch.say(0, &hello(version));
+        switch.flush()?;
+        Ok(switch)
+    }
+
+    /// Packet-ins without an answer.
+    pub fn open(&self) -> u32 {
+        self.pending.open()
+    }
+
+    /// How many more packet-ins can be noted.
+    pub fn room(&self) -> u32 {
+        self.pending.room()
+    }
+
+    /// Whether the socket has not taken everything yet.
+    pub fn is_behind(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// Teaches the controller where the destination is.
+    pub fn teach(&mut self) -> Result<(), LoadError> {
+        self.waiting.extend(teaching(self.version, self.id));
+        self.flush()
+    }
+
+    /// Sends so many packet-ins, which count as sent at `time`; there must be room. `scratch` is empty before and after.
+    pub fn send(&mut self, count: u32, time: u64, scratch: &mut Vec<u8>) -> Result<(), LoadError> {
+        scratch.reserve(count as usize * self.template.len());
+        for _ in 0..count {
+            let id = self.pending.push(time);
+            self.template.append(self.id, self.next_mac, id, scratch);
+            self.next_mac = if self.next_mac + 1 == self.macs { 0 } else { self.next_mac + 1 };
+        }
+        self.tally.sent += u64::from(count);
+        let taken = if self.waiting.is_empty() { self.write(scratch)? } else { 0 };
+        self.waiting.extend_from_slice(&scratch[taken..]);
+        scratch.clear();
+        Ok(())
+    }
+
+    /// Writes what waits, as far as the socket takes it.
+    pub fn flush(&mut self) -> Result<(), LoadError> {
+        let waiting = std::mem::take(&mut self.waiting);
+        let taken = self.write(&waiting)?;
+        self.waiting = waiting;
+        self.waiting.drain(..taken);
+        Ok(())
+    }
+
+    /// Reads once, and gives the sending time of each packet-in that was answered to `answered`.
+    pub fn receive(&mut self, buffer: &mut [u8], mut answered: impl FnMut(u64)) -> Result<(), LoadError> {
+        let held = self.partial.len();
+        buffer[..held].copy_from_slice(&self.partial);
+        let read = match self.socket.read(&mut buffer[held..]) {
+            Ok(0) => return Err(self.closed("end of the stream")),
+            Ok(read) => read,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                self.readable = false;
+                return Ok(());
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(()),
+            Err(error) => return Err(self.closed(&error.to_string())),
+        };
+        self.readable = held + read == buffer.len();
+        let mut frames = Frames::new(&buffer[..held + read]);
+        for frame in frames.by_ref() {
+            let (header, message) = frame.map_err(|error| self.malformed(error))?;
+            self.take(header, message, &mut answered)?;
+        }
+        self.partial.clear();
+        self.partial.extend_from_slice(frames.rest());
+        if self.waiting.is_empty() { Ok(()) } else { self.flush() }
+    }
+
+    fn take(&mut self, header: Header, message: &[u8], answered: &mut impl FnMut(u64)) -> Result<(), LoadError> {
+        let sent = match self.said(header, message)? {
+            Said::Answer(id) if id > 0x7fff_ffff => return Ok(()),
+            Said::Answer(id) => self.pending.answer(id),
+            Said::Oldest => self.pending.answer_oldest(),
+            Said::Nothing => return Ok(()),
+            Said::Other => return self.converse(message),
+        };
+        match sent {
+            Some(sent) => {
+                self.tally.answers += 1;
+                answered(sent);
+            }
+            None => self.tally.strange += 1,
+        }
+        Ok(())
+    }
+
+    /// What a message is; counts it.
+    fn said(&mut self, header: Header, message: &[u8]) -> Result<Said, LoadError> {
+        let short = || maple_wire::Error::Truncated { what: "message", need: 72, have: message.len() };
+        let (command, buffer_id) = match (header.kind, self.version) {
+            (kind::PACKET_OUT, _) => {
+                self.tally.packet_outs += 1;
+                let id = number(message, BUFFER_OUT).ok_or_else(|| self.malformed(short()))?;
+                return Ok(if id == NO_BUFFER { Said::Oldest } else { Said::Answer(id) });
+            }
+            (kind::FLOW_MOD, Version::Of10) => (message.get(COMMAND10), number(message, BUFFER10)),
+            (kind::FLOW_MOD, Version::Of13) => (message.get(COMMAND13), number(message, BUFFER13)),
+            _ => return Ok(Said::Other),
+        };
+        let (Some(command), Some(id)) = (command, buffer_id) else { return Err(self.malformed(short())) };
+        self.tally.flow_mods += 1;
+        Ok(if *command >= DELETE || id == NO_BUFFER { Said::Nothing } else { Said::Answer(id) })
+    }
+
+    /// Answers a question.
+    fn converse(&mut self, message: &[u8]) -> Result<(), LoadError> {
+        let (header, message) = Message::decode(message).map_err(|error| self.malformed(error))?;
+        self.is_known |= message == Message::FeaturesRequest;
+        if let Message::Error(error) = &message
+            && !self.is_known
+        {
+            return Err(self.closed(&format!("error type {} code {}", error.kind, error.code)));
+        }
+        if let Some(reply) = answer(self.version, self.id, &message) {
+            self.say(header.xid, &reply);
+        }
+        Ok(())
+    }
+
+    /// Puts a message behind what waits.
+    fn say(&mut self, xid: u32, message: &Message) {
+        // Nothing that `handshake` makes is beyond the version that it was asked in.
+        let said = message.encode(self.version, xid, &mut self.waiting);
+        debug_assert!(said.is_ok(), "{message:?}");
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Result<usize, LoadError> {
+        let mut taken = 0;
+        while taken < bytes.len() {
+            match self.socket.write(&bytes[taken..]) {
+                Ok(0) => return Err(self.closed("it takes nothing")),
+                Ok(more) => taken += more,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(self.closed(&error.to_string())),
+            }
+        }
+        Ok(taken)
+    }
+
+    fn closed(&self, why: &str) -> LoadError {
+        LoadError::Closed { switch: self.id, why: why.to_owned() }
+    }
+
+    fn malformed(&self, error: maple_wire::Error) -> LoadError {
+        LoadError::Malformed { switch: self.id, error }
+    }
+}
+
+/// The 32-bit number that stands there.
+#[inline]
+fn number(message: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_be_bytes(*message.get(at..at + 4)?.first_chunk()?))
+}
