@@ -28,13 +28,19 @@ mod tests {
 
     #[test]
     fn what_is_kept_is_counted() {
-        let before = heap_in_use().unwrap();
-        let kept: Vec<Box<[u8; 1000]>> = (0..1000).map(|_| Box::new([1; 1000])).collect();
-        let large = vec![1u8; 10_000_000];
-        let grown = heap_in_use().unwrap().abs_diff(before);
-        // Other tests run beside this one.
-        assert!((10_900_000..12_000_000).contains(&grown), "{grown}");
-        drop((kept, large));
-        assert!(heap_in_use().unwrap().abs_diff(before) < 1_000_000);
+        let is_counted = || {
+            let before = heap_in_use().unwrap();
+            let kept: Vec<Box<[u8; 1000]>> = (0..1000).map(|_| Box::new([1; 1000])).collect();
+            let large = vec![1u8; 10_000_000];
+            let grown = heap_in_use().unwrap().abs_diff(before);
+            drop((kept, large));
+            (10_900_000..12_000_000).contains(&grown) && heap_in_use().unwrap().abs_diff(before) < 1_000_000
+        };
+        // Other tests run beside this one: it waits for a moment in which they keep nothing new.
+        let mut tries = 0..200;
+        assert!(tries.any(|_| is_counted() || {
+            std::thread::sleep(std::time::Duration::from_millis(50));
+            false
+        }));
     }
 }
