@@ -27,6 +27,11 @@ pub fn after(time: Time, duration: Duration) -> Time {
     Time(time.0.saturating_add(duration.as_nanos() as u64))
 }
 
+/// The time this long before `time`.
+pub fn before(time: Time, duration: Duration) -> Time {
+    Time(time.0.saturating_sub(duration.as_nanos() as u64))
+}
+
 /// How long it is from `now` to `time`; zero if that is past.
 pub fn until(now: Time, time: Time) -> Duration {
     Duration::from_nanos(time.0.saturating_sub(now.0))

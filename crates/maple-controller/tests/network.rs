@@ -3,6 +3,7 @@
 mod common;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use common::{LONG, Maple, Peer, eventually};
@@ -114,6 +115,39 @@ fn a_link_vanishes_at_once_when_its_port_goes_down_and_comes_back() {
         eventually("the link is back", || maple.handle.links().len() == 4);
     }
     assert_eq!(maple.count("lldp_replayed"), 0);
+}
+
+#[test]
+fn links_stay_while_a_slow_policy_holds_up_their_shards() {
+    // Longer than a finding holds (1.4 s) and than a probe can be under way.
+    const SLOW: Duration = Duration::from_millis(1600);
+    for workers in [1, 2] {
+        let calls = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&calls);
+        let maple = Maple::with(|options| {
+            options.workers = workers;
+            options.timing.interval = Duration::from_millis(400);
+            options.timing.flight = Duration::from_secs(1);
+            options.policy = Arc::new(move |pkt: &PacketHandle, net: &Net| {
+                counted.fetch_add(1, Ordering::Relaxed);
+                std::thread::sleep(SLOW);
+                shortest_path(pkt, net)
+            });
+        });
+        let topology = Topology::parse("ring:3").unwrap();
+        let emulation = Emulation::start(EmulationOptions::new(topology, maple.address, Version::Of13)).unwrap();
+        eventually("all links are found", || maple.handle.links().len() == 3 && edge_ports(&maple) == 3);
+        for host in ["h1", "h2", "h3"] {
+            emulation.with_network(move |network| network.announce(host)).unwrap().unwrap();
+        }
+        eventually("the policy ran for each host", || calls.load(Ordering::Relaxed) >= 3);
+        // The question waits until the shards have time, and so does this.
+        assert_eq!(maple.count("lldp_replayed"), 0, "{workers} workers");
+        std::thread::sleep(Duration::from_secs(1));
+        let notices = maple.notices();
+        let lost = notices.iter().filter(|notice| notice.starts_with("link") && notice.ends_with("down"));
+        assert_eq!((lost.count(), maple.handle.links().len()), (0, 3), "{workers} workers: {notices:?}");
+    }
 }
 
 #[test]

@@ -6,13 +6,17 @@
 //! owns the sender is told ([`Tell::Heard`]), so it knows whom *its* port reaches. When both directions agree the port is
 //! a *link port*. A port that knows one direction only is neither: nothing is learned from it, nothing sent by it.
 //!
-//! Both ends of a link come to these conclusions by themselves. A link goes when either end was silent for some rounds,
-//! and at once when either end's port or switch goes down ([`Tell::Gone`]). While a link is alive, nothing that claims
-//! another peer is believed.
+//! Both ends of a link come to these conclusions by themselves. A link goes at once when either end's port or switch goes
+//! down ([`Tell::Gone`]). While a link is alive, nothing that claims another peer is believed.
+//!
+//! A link also goes when several probes in turn did not come in at its other end, but never because this controller was
+//! late. The sender counts probes that have left, not time, so a shard that a slow policy holds up misses nothing. And
+//! then it asks the other end ([`Tell::Unanswered`]), whose shard hands the question on only when it has read all that
+//! the switch had sent. Letters between two shards stay in order, so an answer that was on its way comes first.
 //!
 //! What hosts can do: a probe carries an authentication code and its time of sending ([`frame`]). One that was changed or
-//! made up is counted and ignored, whatever port it comes in by; so is one that is older than [`Timing::flight`], and the sender's discovery accepts
-//! each probe once. A host that is attached twice and passes everything on in both directions at once is a wire, and
+//! made up is counted and ignored, whatever port it comes in by; so is one that was older than [`Timing::flight`] when it
+//! came in, and the sender's discovery accepts each probe once. A host that is attached twice and passes everything on in both directions at once is a wire, and
 //! looks like one.
 //!
 //! Cost: a heap of one entry a port, O(log ports) a probe sent or heard.
@@ -46,7 +50,7 @@ pub struct Timing {
     pub fast_probes: u32,
     /// Between probes afterwards; each time up to a tenth longer or shorter, so that they spread.
     pub interval: Duration,
-    /// How many rounds may be missed before a link is given up.
+    /// How many probes in turn may stay unanswered before the other end is asked whether the link is to be given up.
     pub missed: u32,
     /// How long a probe can be under way.
     pub flight: Duration,
@@ -79,12 +83,10 @@ impl Timing {
 /// One thing that the owner of a discovery has to do. In order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Found {
-    /// Send this frame out of this port.
+    /// Send a probe out of this port: [`Discovery::frame`] makes it when it leaves.
     Send {
         /// The port.
         at: Location,
-        /// The frame.
-        frame: Vec<u8>,
     },
     /// Pass this on to the discovery that owns the switch `to.switch`.
     Tell {
@@ -129,6 +131,14 @@ pub enum Tell {
         peer: Location,
         /// When. What was heard from it since is about its next life.
         when: Time,
+    },
+    /// No probe sent after this one was reported: unless you heard one, our link is given up. To be passed on once
+    /// everything that came in from the switch until now was read.
+    Unanswered {
+        /// The port that asks.
+        peer: Location,
+        /// When its last probe that was reported left.
+        sent: Time,
     },
 }
 
@@ -222,15 +232,15 @@ impl Discovery {
         }
     }
 
-    /// An LLDP frame came in.
-    pub fn on_lldp(&mut self, now: Time, at: Location, frame: &[u8], out: &mut Vec<Found>) -> Handled {
+    /// An LLDP frame came in. It may have waited for us, but no longer than since `since`.
+    pub fn on_lldp(&mut self, now: Time, since: Time, at: Location, frame: &[u8], out: &mut Vec<Found>) -> Handled {
         let reading = Probe::read(self.key, frame);
         if reading == Reading::Foreign {
             return Handled::Foreign;
         }
         if let Some(port) = self.ports.get_mut(&at) {
             match reading {
-                Reading::Ours(probe) => self.heard(now, at, probe, out),
+                Reading::Ours(probe) => self.heard(now, since, at, probe, out),
                 _ => port.odd(at, Odd::Forged, out),
             }
         }
@@ -238,12 +248,12 @@ impl Discovery {
     }
 
     /// A probe of ours came in.
-    fn heard(&mut self, now: Time, at: Location, probe: Probe, out: &mut Vec<Found>) {
+    fn heard(&mut self, now: Time, since: Time, at: Location, probe: Probe, out: &mut Vec<Found>) {
         let Some(port) = self.ports.get_mut(&at) else { return };
         if probe.from == at {
             return port.odd(at, Odd::Reflected, out);
         }
-        if after(probe.sent, self.timing.flight) < now || port.heard_before(probe) {
+        if after(probe.sent, self.timing.flight) < since.min(now) || port.heard_before(probe) {
             return port.odd(at, Odd::Replayed, out);
         }
         if !port.hears(now, probe, &self.timing) {
@@ -259,17 +269,38 @@ impl Discovery {
 
     /// The other end of a link says something about the port `at` of ours.
     pub fn on_tell(&mut self, now: Time, at: Location, tell: Tell, out: &mut Vec<Found>) {
-        let Some(port) = self.ports.get_mut(&at) else { return };
+        let Some(port) = self.ports.get_mut(&at) else {
+            if let Tell::Unanswered { peer, .. } = tell {
+                out.push(Found::Tell { to: peer, tell: Tell::Gone { peer: at, when: now } });
+            }
+            return;
+        };
         match tell {
             Tell::Heard { by, sent } => {
                 if port.is_from_before(sent) {
                     return;
                 }
-                if !port.accepts(sent) || after(sent, self.timing.flight) < now {
-                    return port.odd(at, Odd::Replayed, out);
+                if !port.accepts(sent) {
+                    // An older one came in in time, but its report or we were late, and it is forgotten.
+                    if now <= after(sent, self.timing.flight) {
+                        port.odd(at, Odd::Replayed, out);
+                    }
+                    return;
                 }
-                if !port.reaches(now, by, &self.timing) {
+                if !port.reaches(now, by, sent, &self.timing) {
                     return port.odd(at, Odd::OtherPeer, out);
+                }
+            }
+            Tell::Unanswered { peer, sent } => {
+                if port.heard_after(peer, sent) {
+                    return;
+                }
+                // Who leaves a link says so by itself.
+                if port.kind != PortKind::Link(peer) {
+                    out.push(Found::Tell { to: peer, tell: Tell::Gone { peer: at, when: now } });
+                }
+                if !port.forget(peer, now) {
+                    return;
                 }
             }
             Tell::Gone { peer, when } => {
@@ -296,9 +327,26 @@ impl Discovery {
             self.agenda.pop();
             if self.ports.get(&at).is_some_and(|port| port.next == time) {
                 self.settle(now, at, out);
+                self.ask(now, at, out);
                 self.probe(now, at, out);
             }
         }
+    }
+
+    /// Asks the other end of a link whether it hears this one, after too many probes without an answer.
+    fn ask(&self, now: Time, at: Location, out: &mut Vec<Found>) {
+        let Some(port) = self.ports.get(&at) else { return };
+        if let Some((peer, sent)) = port.is_unanswered(now, &self.timing) {
+            out.push(Found::Tell { to: peer, tell: Tell::Unanswered { peer: at, sent } });
+        }
+    }
+
+    /// The probe that leaves by this port now; `None` if the port is gone.
+    pub fn frame(&mut self, now: Time, at: Location) -> Option<Vec<u8>> {
+        let port = self.ports.get_mut(&at)?;
+        let probe = Probe { from: at, sent: port.stamp(now) };
+        port.wait_until(after(now, self.timing.fast));
+        Some(probe.frame(self.key, port.hw_addr, self.timing.hold()))
     }
 
     fn port_up(&mut self, now: Time, dpid: Dpid, port: &Port, out: &mut Vec<Found>) {
@@ -325,17 +373,16 @@ impl Discovery {
         }
     }
 
-    /// Sends a probe and puts the next one on the agenda.
+    /// Has a probe sent and puts the next one on the agenda.
     fn probe(&mut self, now: Time, at: Location, out: &mut Vec<Found>) {
         let pause = self.pause();
         let Some(port) = self.ports.get_mut(&at) else { return };
-        let probe = Probe { from: at, sent: port.stamp(now) };
-        let frame = probe.frame(self.key, port.hw_addr, self.timing.hold());
+        port.latest = port.latest.max(now);
         port.probes = port.probes.saturating_add(1);
         port.next =
             if port.probes <= self.timing.fast_probes { after(now, self.timing.fast) } else { after(now, pause) };
         self.agenda.push(Reverse((port.next, at)));
-        out.push(Found::Send { at, frame });
+        out.push(Found::Send { at });
     }
 
     /// Draws the conclusion from what the port knows now, and says so if it is new.

@@ -24,14 +24,16 @@ pub(super) struct PortState {
     chance_until: Time,
     /// Whose probe came in here, when it came, and when it was sent.
     heard: Option<(Location, Time, Time)>,
-    /// Where our probe came in, and when we were told.
-    reached: Option<(Location, Time)>,
+    /// Where our probe came in, when we were told, and when it was sent.
+    reached: Option<(Location, Time, Time)>,
+    /// How many probes have left since.
+    unanswered: u32,
     /// Since when one direction has been known without the other.
     one_way_since: Option<Time>,
     /// The times of the latest probes that nobody has reported yet.
     under_way: [Option<Time>; UNDER_WAY],
-    /// When the latest probe was sent.
-    latest: Time,
+    /// When the latest probe was sent, or was to be sent.
+    pub(super) latest: Time,
     /// One bit for each kind of odd thing that was noted.
     odd: u8,
 }
@@ -47,6 +49,7 @@ impl PortState {
             chance_until,
             heard: None,
             reached: None,
+            unanswered: 0,
             one_way_since: None,
             under_way: [None; UNDER_WAY],
             latest: Time(0),
@@ -60,6 +63,7 @@ impl PortState {
         self.latest = sent;
         self.under_way.rotate_right(1);
         self.under_way[0] = Some(sent);
+        self.unanswered = self.unanswered.saturating_add(1);
         sent
     }
 
@@ -81,34 +85,47 @@ impl PortState {
     /// Takes a probe that came in; `false` if the port has a live link with somebody else.
     pub(super) fn hears(&mut self, now: Time, probe: Probe, timing: &Timing) -> bool {
         let known = self.fresh_heard(now, timing);
-        if known.is_some_and(|peer| peer != probe.from) && matches!(self.kind, PortKind::Link(_)) {
+        if known.is_some_and(|peer| peer != probe.from) && self.is_link() {
             return false;
         }
         self.heard = Some((probe.from, now, probe.sent));
         true
     }
 
-    /// Takes the news that a probe of this port came in at `by`; `false` if the port has a live link elsewhere.
-    pub(super) fn reaches(&mut self, now: Time, by: Location, timing: &Timing) -> bool {
+    /// Whether a later probe of this peer than the one sent at `sent` came in here.
+    pub(super) fn heard_after(&self, peer: Location, sent: Time) -> bool {
+        self.heard.is_some_and(|(from, _, latest)| from == peer && latest > sent)
+    }
+
+    /// The peer of a link that has reported too few probes for too long, and when the last one that it did was sent.
+    pub(super) fn is_unanswered(&self, now: Time, timing: &Timing) -> Option<(Location, Time)> {
+        let (by, when, sent) = self.reached?;
+        let silent = self.unanswered >= timing.missed && after(when, timing.hold()) < now;
+        (silent && self.is_link()).then_some((by, sent))
+    }
+
+    /// Takes the news that the probe sent at `sent` came in at `by`; `false` if the port has a live link elsewhere.
+    pub(super) fn reaches(&mut self, now: Time, by: Location, sent: Time, timing: &Timing) -> bool {
         let known = self.fresh_reached(now, timing);
-        if known.is_some_and(|peer| peer != by) && matches!(self.kind, PortKind::Link(_)) {
+        if known.is_some_and(|peer| peer != by) && self.is_link() {
             return false;
         }
-        self.reached = Some((by, now));
+        self.reached = Some((by, now, sent));
+        self.unanswered = 0;
         true
     }
 
     /// Forgets what is known of this peer, which went at `when`; whether there was anything.
     pub(super) fn forget(&mut self, peer: Location, when: Time) -> bool {
         let heard = self.heard.take_if(|(from, _, sent)| *from == peer && *sent <= when).is_some();
-        let reached = self.reached.take_if(|(by, _)| *by == peer).is_some();
+        let reached = self.reached.take_if(|(by, ..)| *by == peer).is_some();
         heard || reached
     }
 
     /// The other ends that may believe in a link with this port.
     pub(super) fn peers(&self) -> Vec<Location> {
         let heard = self.heard.map(|(from, ..)| from);
-        let reached = self.reached.map(|(by, _)| by).filter(|by| Some(*by) != heard);
+        let reached = self.reached.map(|(by, ..)| by).filter(|by| Some(*by) != heard);
         heard.into_iter().chain(reached).collect()
     }
 
@@ -126,7 +143,7 @@ impl PortState {
             }
             (None, None) => {
                 self.one_way_since = None;
-                if matches!(self.kind, PortKind::Link(_)) {
+                if self.is_link() {
                     PortKind::New
                 } else if self.chance_until <= now {
                     PortKind::Edge
@@ -161,11 +178,20 @@ impl PortState {
         }
     }
 
+    fn is_link(&self) -> bool {
+        matches!(self.kind, PortKind::Link(_))
+    }
+
     fn fresh_heard(&self, now: Time, timing: &Timing) -> Option<Location> {
-        self.heard.filter(|(_, when, _)| now <= after(*when, timing.hold())).map(|(from, ..)| from)
+        self.heard.filter(|(_, when, _)| self.holds(now, *when, timing)).map(|(from, ..)| from)
     }
 
     fn fresh_reached(&self, now: Time, timing: &Timing) -> Option<Location> {
-        self.reached.filter(|(_, when)| now <= after(*when, timing.hold())).map(|(by, _)| by)
+        self.reached.filter(|(_, when, _)| self.holds(now, *when, timing)).map(|(by, ..)| by)
+    }
+
+    /// Whether a finding of this time still holds. Those of a link do until its other end is gone or says otherwise.
+    fn holds(&self, now: Time, when: Time, timing: &Timing) -> bool {
+        self.is_link() || now <= after(when, timing.hold())
     }
 }

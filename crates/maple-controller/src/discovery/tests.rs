@@ -22,6 +22,12 @@ struct World {
     odd: Vec<(Location, Odd)>,
     /// When which probe left.
     sent: Vec<(Time, Location)>,
+    /// A shard that is held up: it reads nothing and does nothing.
+    busy: Option<usize>,
+    /// Frames that wait for it.
+    unread: Vec<(Location, Vec<u8>)>,
+    /// What it was told meanwhile.
+    mail: Vec<(Location, Tell)>,
 }
 
 impl World {
@@ -36,6 +42,9 @@ impl World {
             kinds: BTreeMap::new(),
             odd: Vec::new(),
             sent: Vec::new(),
+            busy: None,
+            unread: Vec::new(),
+            mail: Vec::new(),
         }
     }
 
@@ -83,10 +92,43 @@ impl World {
     }
 
     fn comes_in(&mut self, at: Location, frame: &[u8]) {
+        if self.is_busy(self.shard(at.switch)) {
+            return self.unread.push((at, frame.to_vec()));
+        }
+        self.read(self.now, at, frame);
+    }
+
+    /// A frame that came in since this time is read.
+    fn read(&mut self, since: Time, at: Location, frame: &[u8]) {
         let (now, shard) = (self.now, self.shard(at.switch));
         self.with(shard, |discovery, out| {
-            discovery.on_lldp(now, at, frame, out);
+            discovery.on_lldp(now, since, at, frame, out);
         });
+    }
+
+    fn is_busy(&self, shard: usize) -> bool {
+        self.busy == Some(shard)
+    }
+
+    /// A shard is busy with something else for so long. Then it reads letters and frames, as a turn of a shard does.
+    fn is_held_up(&mut self, shard: usize, duration: Duration) {
+        let since = self.now;
+        self.busy = Some(shard);
+        self.run(duration);
+        self.busy = None;
+        let (asked, told): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.mail).into_iter().partition(|(_, tell)| matches!(tell, Tell::Unanswered { .. }));
+        let now = self.now;
+        for (to, tell) in told {
+            self.with(shard, |discovery, out| discovery.on_tell(now, to, tell, out));
+        }
+        for (at, frame) in std::mem::take(&mut self.unread) {
+            self.read(since, at, &frame);
+        }
+        for (to, tell) in asked {
+            self.with(shard, |discovery, out| discovery.on_tell(now, to, tell, out));
+        }
+        self.run(Duration::ZERO);
     }
 
     /// Lets a discovery do something, and does what it and those it tells things want.
@@ -102,15 +144,21 @@ impl World {
 
     fn follow(&mut self, found: Found, todo: &mut Vec<Found>) {
         match found {
-            Found::Send { at, frame } => {
+            Found::Send { at } => {
                 self.sent.push((self.now, at));
+                let shard = self.shard(at.switch);
+                let frame = self.shards[shard].frame(self.now, at).unwrap();
                 if let Some(to) = self.wires.get(&at) {
                     self.flying.push((later(self.now, self.delay), *to, frame));
                 }
             }
             Found::Tell { to, tell } => {
                 let shard = self.shard(to.switch);
-                self.shards[shard].on_tell(self.now, to, tell, todo);
+                if self.is_busy(shard) {
+                    self.mail.push((to, tell));
+                } else {
+                    self.shards[shard].on_tell(self.now, to, tell, todo);
+                }
             }
             Found::Kind { at, kind, before } => {
                 assert_eq!(self.kinds.insert(at, kind).unwrap_or(PortKind::New), before);
@@ -124,7 +172,8 @@ impl World {
         let end = later(self.now, duration);
         loop {
             let frame = self.flying.iter().map(|(time, ..)| *time).min();
-            let timer = self.shards.iter().filter_map(Discovery::deadline).min();
+            let awake = (0..self.shards.len()).filter(|shard| !self.is_busy(*shard));
+            let timer = awake.filter_map(|shard| self.shards[shard].deadline()).min();
             let Some(next) = frame.into_iter().chain(timer).min().filter(|next| *next <= end) else { break };
             self.now = self.now.max(next);
             if frame == Some(next) {
@@ -133,7 +182,7 @@ impl World {
                 self.comes_in(at, &frame);
             } else {
                 let now = self.now;
-                for shard in 0..self.shards.len() {
+                for shard in (0..self.shards.len()).filter(|shard| !self.is_busy(*shard)).collect::<Vec<_>>() {
                     self.with(shard, |discovery, out| discovery.on_timer(now, out));
                 }
             }
@@ -224,6 +273,55 @@ fn a_link_ages_out_at_both_ends_when_its_probes_are_lost() {
     assert_eq!((world.kind(at(1, 1)), world.kind(at(2, 1))), (PortKind::New, PortKind::New));
     world.run(Duration::from_secs(40));
     assert_eq!((world.kind(at(1, 1)), world.kind(at(2, 1))), (PortKind::Edge, PortKind::Edge));
+}
+
+#[test]
+fn a_link_stays_while_the_shard_of_either_end_or_of_both_is_held_up_for_minutes() {
+    for shards in [1, 2] {
+        for shard in 0..shards {
+            let mut world = World::new(shards);
+            world.wire(at(1, 1), at(2, 1));
+            world.up(1, 1);
+            world.up(2, 1);
+            world.run(Duration::from_secs(1));
+            let before = world.kinds.clone();
+            assert_eq!(before.len(), 2);
+            for seconds in [3, 1, 18, 2, 30, 120] {
+                world.is_held_up(shard, Duration::from_secs(seconds));
+                assert_eq!(world.kinds, before, "{seconds} s, shard {shard} of {shards}");
+                world.run(100 * MS);
+                assert_eq!(world.kinds, before, "after {seconds} s, shard {shard} of {shards}");
+            }
+            world.run(Duration::from_secs(60));
+            assert_eq!((&world.kinds, &world.odd[..]), (&before, &[][..]), "shard {shard} of {shards}");
+        }
+    }
+}
+
+#[test]
+fn a_link_that_is_cut_goes_also_when_a_shard_is_held_up_again_and_again() {
+    let mut world = World::linked();
+    world.cut(at(1, 1), at(2, 1));
+    for _ in 0..12 {
+        world.is_held_up(0, Duration::from_secs(3));
+        world.run(100 * MS);
+    }
+    assert_eq!((world.kind(at(1, 1)), world.kind(at(2, 1))), (PortKind::New, PortKind::New));
+}
+
+#[test]
+fn a_probe_that_waited_for_us_is_no_replay_and_one_that_came_late_is() {
+    let mut world = World::linked();
+    let probe = world.probe(at(2, 2));
+    let sent = world.now;
+    world.run(Duration::from_secs(3));
+    world.read(later(sent, 1999 * MS), at(1, 2), &probe);
+    assert_eq!(world.odd, []);
+    let probe = world.probe(at(2, 2));
+    let sent = world.now;
+    world.run(Duration::from_secs(3));
+    world.read(later(sent, 2001 * MS), at(1, 2), &probe);
+    assert_eq!(world.odd, [(at(1, 2), Odd::Replayed)]);
 }
 
 #[test]
@@ -369,7 +467,7 @@ fn other_devices_lldp_is_left_to_the_policy() {
     let foreign = maple_wire::packet::build::Frame::ethernet(maple_wire::packet::lldp::MULTICAST, [2; 6])
         .lldp(&[maple_wire::packet::lldp::Tlv::Ttl(120)]);
     let mut out = Vec::new();
-    assert_eq!(world.shards[1].on_lldp(world.now, at(1, 2), &foreign, &mut out), Handled::Foreign);
+    assert_eq!(world.shards[1].on_lldp(world.now, world.now, at(1, 2), &foreign, &mut out), Handled::Foreign);
     assert_eq!(out, []);
 }
 
@@ -379,7 +477,7 @@ fn the_port_of_the_switchs_own_host_is_probed_and_becomes_an_edge_port() {
     let at = Location::new(Dpid(1), PortNo::LOCAL);
     let mut out = Vec::new();
     discovery.switch_up(Time(0), Dpid(1), &[Port { number: PortNo::LOCAL, ..port(1) }], &mut out);
-    assert!(matches!(out.as_slice(), [Found::Send { at: from, .. }] if *from == at));
+    assert!(matches!(out.as_slice(), [Found::Send { at: from }] if *from == at));
     out.clear();
     while let Some(due) = discovery.deadline().filter(|due| *due < Time(1_000_000_000)) {
         discovery.on_timer(due, &mut out);

@@ -37,6 +37,8 @@ pub(super) struct Connection {
     pub bytes_in: u64,
     /// Whether the socket may have more to read.
     pub readable: bool,
+    /// What it has to read came in since then; `None` if there was nothing left.
+    pub waiting_since: Option<Time>,
     /// Whether the peer has closed its side, so that reads must go on to the end.
     pub read_closed: bool,
     /// Whether it stands in the list of those to read.
@@ -105,6 +107,7 @@ impl Connection {
             about: None,
             bytes_in: 0,
             readable: true,
+            waiting_since: None,
             read_closed: false,
             queued_to_read: false,
             queued_to_write: false,

@@ -10,7 +10,7 @@ use maple_wire::{Action, Dpid, Message, PortNo};
 use super::connection::Life;
 use super::post::Letter;
 use super::{READ_SHARE, Shard};
-use crate::discovery::{Found, Odd};
+use crate::discovery::{Found, Odd, Tell};
 use crate::notice::Notice;
 use crate::time::until;
 
@@ -34,9 +34,11 @@ impl Shard {
 
     fn follow(&mut self, now: Time, finding: Found) {
         match finding {
-            Found::Send { at, frame } => self.probes.push((at, frame)),
+            Found::Send { at } => self.probes.push(at),
             Found::Tell { to, tell } => match self.registry.shard_of(to.switch) {
-                Some(shard) if shard == self.id => self.discovery.on_tell(now, to, tell, &mut self.found),
+                Some(shard) if shard == self.id && !matches!(tell, Tell::Unanswered { .. }) => {
+                    self.discovery.on_tell(now, to, tell, &mut self.found)
+                }
                 Some(shard) => self.post.send(shard, Letter::Tell(to, tell)),
                 None => {}
             },
@@ -109,10 +111,17 @@ impl Shard {
     /// Sends the probes of this turn.
     pub(super) fn send_probes(&mut self, now: Time) {
         self.follow_findings(now);
+        if self.probes.is_empty() {
+            return;
+        }
+        // The engine may have taken long.
+        let now = self.clock.now();
         let mut probes = std::mem::take(&mut self.probes);
-        for (at, frame) in probes.drain(..) {
-            self.counters.lldp_probes += 1;
-            self.packet_out(at, frame);
+        for at in probes.drain(..) {
+            if let Some(frame) = self.discovery.frame(now, at) {
+                self.counters.lldp_probes += 1;
+                self.packet_out(at, frame);
+            }
         }
         self.probes = probes;
     }

@@ -8,6 +8,7 @@ use super::connection::{Connection, Life};
 use super::post::{Letter, Question};
 use super::registry::ConnectionId;
 use crate::control::{ShardStats, SwitchPort, SwitchStatus};
+use crate::discovery::Tell;
 use crate::session::CloseReason;
 
 impl Shard {
@@ -29,11 +30,25 @@ impl Shard {
             Letter::Connection(socket, peer) => self.adopt(now, socket, peer),
             Letter::Mail(mail) => self.events.push(Event::Mail(mail)),
             Letter::Event(event) => self.events.push(*event),
+            Letter::Tell(at, tell @ Tell::Unanswered { .. }) => self.asked.push((at, tell)),
             Letter::Tell(at, tell) => self.discovery.on_tell(now, at, tell, &mut self.found),
             Letter::Challenge { dpid, owner, claimant } => self.challenged(now, dpid, owner, claimant),
             Letter::Verdict { dpid, claimant, alive } => self.judged(now, dpid, claimant, alive),
             Letter::Ask(question) => self.answer(question),
             Letter::Stop => self.stopping = true,
+        }
+    }
+
+    /// Hands on what discovery is asked about switches of which everything was read.
+    pub(super) fn answer_asked(&mut self, now: Time) {
+        for (at, tell) in std::mem::take(&mut self.asked) {
+            let slot = self.by_dpid.get(&at.switch).copied();
+            let connection = slot.and_then(|slot| self.connections.get(slot));
+            if connection.is_some_and(|connection| connection.waiting_since.is_some()) {
+                self.asked.push((at, tell));
+            } else {
+                self.discovery.on_tell(now, at, tell, &mut self.found);
+            }
         }
     }
 

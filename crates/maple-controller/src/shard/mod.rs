@@ -50,11 +50,11 @@ use mio::{Events, Poll, Token};
 use rustc_hash::FxHashMap;
 
 use crate::counters::Counters;
-use crate::discovery::{Discovery, Found};
+use crate::discovery::{Discovery, Found, Tell};
 use crate::handler::{HandlerFactory, Replies};
 use crate::notice::{Notices, Repeats};
 use crate::session::{Deadlines, Output};
-use crate::time::{Clock, until};
+use crate::time::{Clock, before, until};
 pub use outbox::QueueLimits;
 use post::{Letter, Post};
 use registry::Registry;
@@ -129,8 +129,15 @@ pub(crate) struct Shard {
     effects: Vec<Effect>,
     outputs: Vec<Output>,
     found: Vec<Found>,
-    /// Probes of this turn: they go out behind the engine's rules, so that a switch knows LLDP before it sees any.
-    probes: Vec<(Location, Vec<u8>)>,
+    /// Where probes of this turn go out: behind the engine's rules, so that a switch knows LLDP before it sees any.
+    probes: Vec<Location>,
+    /// What discovery is asked about switches; answered when all that they had sent is read.
+    asked: Vec<(Location, Tell)>,
+    /// When the turn began.
+    began: Time,
+    /// What the poll reported in this turn came in since then. As the poll returns at the first sign of something, that
+    /// is as long ago as the turn before took.
+    comes_in_since: Time,
     stopping: bool,
 }
 
@@ -168,6 +175,9 @@ impl Shard {
             outputs: Vec::new(),
             found: Vec::new(),
             probes: Vec::new(),
+            asked: Vec::new(),
+            began: Time(0),
+            comes_in_since: Time(0),
             stopping: false,
         })
     }
@@ -185,18 +195,27 @@ impl Shard {
     /// One turn.
     fn turn(&mut self, ready: &mut Events) -> io::Result<()> {
         let timeout = self.timeout();
+        let took = until(self.began, self.clock.now());
         match self.poll.poll(ready, timeout) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(()),
             result => result?,
         }
         self.counters.turns += 1;
         let now = self.clock.now();
+        self.began = now;
+        self.comes_in_since = before(now, took);
+        let mut noted = 0;
         for event in ready.iter() {
             self.note_ready(event);
+            noted += 1;
         }
         self.take_letters(now);
         self.accept(now);
         self.read_sockets(now);
+        // A full report of the poll may not be all of it.
+        if noted < POLL_EVENTS {
+            self.answer_asked(now);
+        }
         self.run_timers(now);
         self.follow_findings(now);
         self.run_engine(now);

@@ -74,6 +74,7 @@ impl Shard {
         let Some(connection) = self.connections.get(slot) else { return };
         if event.is_readable() || event.is_read_closed() || event.is_error() {
             connection.readable = true;
+            connection.waiting_since.get_or_insert(self.comes_in_since);
             connection.read_closed |= event.is_read_closed() || event.is_error();
             self.want_read(slot);
         }
@@ -159,6 +160,11 @@ impl Shard {
             }
         }
         self.act(now, slot);
+        if let Some(connection) = self.connections.get(slot)
+            && !connection.readable
+        {
+            connection.waiting_since = None;
+        }
         self.want_read(slot);
     }
 

@@ -70,7 +70,7 @@ impl Shard {
         let event = match message {
             Message::PacketIn(packet_in) => {
                 self.counters.of_packet_ins += 1;
-                if is_lldp(&packet_in.data) && self.lldp(now, dpid, &packet_in) {
+                if is_lldp(&packet_in.data) && self.lldp(now, slot, dpid, &packet_in) {
                     return;
                 }
                 Event::PacketIn { dpid, packet_in }
@@ -100,10 +100,11 @@ impl Shard {
     }
 
     /// An LLDP frame: discovery's, unless another device made it.
-    fn lldp(&mut self, now: Time, dpid: Dpid, packet_in: &PacketIn) -> bool {
+    fn lldp(&mut self, now: Time, slot: usize, dpid: Dpid, packet_in: &PacketIn) -> bool {
         let Some(port) = packet_in.in_port() else { return false };
+        let since = self.connections.get(slot).and_then(|connection| connection.waiting_since).unwrap_or(now);
         let at = Location::new(dpid, port);
-        self.discovery.on_lldp(now, at, &packet_in.data, &mut self.found) == Handled::Ours
+        self.discovery.on_lldp(now, since, at, &packet_in.data, &mut self.found) == Handled::Ours
     }
 
     /// A connection says which switch it is: the registry decides, or the connection that has the switch now.

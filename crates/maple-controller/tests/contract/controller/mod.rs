@@ -312,7 +312,7 @@ impl Controller {
             Message::PacketIn(packet_in) => {
                 if is_lldp(&packet_in.data)
                     && let Some(port) = packet_in.in_port()
-                    && discovery.on_lldp(now, Location::new(dpid, port), &packet_in.data, found) == Handled::Ours
+                    && discovery.on_lldp(now, now, Location::new(dpid, port), &packet_in.data, found) == Handled::Ours
                 {
                     return;
                 }
@@ -337,7 +337,10 @@ impl Controller {
         while !self.shards[shard].found.is_empty() {
             for finding in std::mem::take(&mut self.shards[shard].found) {
                 match finding {
-                    Found::Send { at, frame } => self.shards[shard].probes.push((at, frame)),
+                    Found::Send { at } => {
+                        let Shard { discovery, probes, .. } = &mut self.shards[shard];
+                        probes.extend(discovery.frame(now, at).map(|frame| (at, frame)));
+                    }
                     Found::Kind { at, kind, before } => {
                         let event = match (kind, before) {
                             (PortKind::Edge, _) => Event::PortIsEdge { port: at },
