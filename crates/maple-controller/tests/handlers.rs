@@ -64,6 +64,20 @@ fn the_learning_switch_floods_then_installs() {
 }
 
 #[test]
+fn packets_that_come_during_the_handshake_are_learned_from_and_answered_after_it() {
+    let maple = serving(LearningSwitch::new);
+    for (dpid, version) in (1..).zip(BOTH) {
+        let mut peer = Peer::begin(maple.address, version, dpid);
+        peer.send(1, &packet_in(2, frame(0xb, 0xff)));
+        peer.send(2, &packet_in(1, frame(0xa, 0xb)));
+        let Message::PacketOut(flood) = answer(&mut peer) else { panic!("a broadcast is flooded") };
+        assert_eq!(flood.in_port, PortNo(2));
+        assert!(matches!(answer(&mut peer), Message::FlowMod(_)), "it was learned from");
+    }
+    assert_eq!((maple.count("of_packet_ins"), maple.count("of_early_packet_ins")), (4, 0));
+}
+
+#[test]
 fn switches_of_one_shard_learn_each_for_itself() {
     let maple = serving(LearningSwitch::new);
     let (mut one, mut two) = (up(&maple, Version::Of10, 1), up(&maple, Version::Of10, 2));

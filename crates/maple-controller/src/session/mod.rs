@@ -142,6 +142,11 @@ impl Session {
         matches!(self.phase, Phase::Up)
     }
 
+    /// Whether a version is agreed on, and the handshake is still to be finished.
+    pub fn is_introducing(&self) -> bool {
+        matches!(self.phase, Phase::Features(_) | Phase::Claimed(_) | Phase::Describe(_))
+    }
+
     /// Takes the header of a message whose other bytes are still to come, so that garbage is not waited for.
     pub fn on_header(&mut self, header: Header, out: &mut Vec<Output>) {
         match self.check_header(header) {

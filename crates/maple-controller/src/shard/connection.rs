@@ -29,6 +29,8 @@ pub(super) struct Connection {
     pub dpid: Option<Dpid>,
     /// What serves the switch where no policy does.
     pub handler: Option<Box<dyn Handler>>,
+    /// Whole packet-ins that came before there was a handler, for it to see first.
+    pub early: Vec<u8>,
     /// When the handler wants to be woken.
     pub wake: Option<Time>,
     /// Known since the handshake.
@@ -103,6 +105,7 @@ impl Connection {
             life: Life::Open { session, framer: Framer::default() },
             dpid: None,
             handler: None,
+            early: Vec::new(),
             wake: None,
             about: None,
             bytes_in: 0,

@@ -16,7 +16,7 @@
 
 use arrayvec::ArrayVec;
 use maple_core::engine::Time;
-use maple_wire::msg::{Header, PacketInView, kind};
+use maple_wire::msg::{Frames, Header, PacketInView, kind};
 use maple_wire::{Message, Version};
 
 use super::Shard;
@@ -25,6 +25,9 @@ use crate::counters::Counters;
 use crate::framing::Framer;
 use crate::handler::{BATCH, Handler, Replies};
 use crate::session::{Output, Session, SwitchInfo, apply_port_status};
+
+/// Bytes of packet-ins that a connection may hold until its handshake is done. Some switches (and `cbench`) do not wait.
+const EARLY: usize = 16 * 1024;
 
 /// What a shard lends to the connection that it serves.
 pub(super) struct Desk<'a> {
@@ -107,15 +110,22 @@ impl Connection {
     /// Handles messages from the front of `rest` up to the first that makes the session say something, which the owner
     /// must act on before the next. `true` once all bytes are dealt with.
     fn take_in_place(&mut self, rest: &mut &[u8], mut desk: Desk<'_>) -> bool {
-        let Connection { life: Life::Open { session, framer }, handler, outbox, wake, .. } = self else { return true };
+        let Connection { life: Life::Open { session, framer }, handler, early, outbox, wake, .. } = self else {
+            return true;
+        };
         let before = desk.counters.of_messages_in;
         let version = handler.as_ref().map(|_| session.version());
         desk.replies.begin(session.version(), desk.now, outbox.buffer());
+        if let Some(handler) = handler.as_deref_mut()
+            && !early.is_empty()
+        {
+            catch_up(&std::mem::take(early), session.version(), handler, &mut desk);
+        }
         let done = match finish_begun(rest, framer, session, handler.as_deref_mut(), &mut desk) {
             Some(done) => done,
             None => match handler.as_deref_mut().zip(version) {
                 Some((handler, version)) => in_place(rest, framer, session, (handler, version), &mut desk),
-                None => one_by_one(rest, framer, session, &mut desk),
+                None => one_by_one(rest, framer, session, early, &mut desk),
             },
         };
         if desk.counters.of_messages_in != before {
@@ -198,12 +208,35 @@ fn in_place(
     }
 }
 
-/// Messages of a connection that is not a switch's yet.
-fn one_by_one(rest: &mut &[u8], framer: &mut Framer, session: &mut Session, desk: &mut Desk<'_>) -> bool {
+/// Gives the handler the packet-ins that came before it.
+fn catch_up(early: &[u8], version: Version, handler: &mut dyn Handler, desk: &mut Desk<'_>) {
+    let mut batch = ArrayVec::new();
+    for (header, message) in Frames::new(early).map_while(Result::ok) {
+        batch.extend(packet_in(version, header, message));
+        if batch.is_full() {
+            hand_over(&mut batch, handler, desk);
+        }
+    }
+    hand_over(&mut batch, handler, desk);
+}
+
+/// Messages of a connection that is not a switch's yet. Packet-ins among them wait, as far as there is room.
+fn one_by_one(
+    rest: &mut &[u8],
+    framer: &mut Framer,
+    session: &mut Session,
+    early: &mut Vec<u8>,
+    desk: &mut Desk<'_>,
+) -> bool {
     loop {
         match next(rest) {
             Ok(Some((header, message))) => {
                 desk.counters.of_messages_in += 1;
+                let is_early = session.is_introducing() && packet_in(session.version(), header, message).is_some();
+                if is_early && early.len() + message.len() <= EARLY {
+                    early.extend_from_slice(message);
+                    continue;
+                }
                 session.on_message(desk.now, header, message, desk.outputs);
                 if !desk.outputs.is_empty() {
                     return false;
