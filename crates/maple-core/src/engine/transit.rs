@@ -24,6 +24,9 @@
 //! A part whose rule the switch refused, or can't keep, loses its rule at once. Packets may be under way to it all the
 //! same, so it stays known until its owner has it removed, and such packets are answered from here.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::BTreeMap;
 
 use maple_wire::msg::Message;
