@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use maple_wire::msg::{ErrorMsg, FlowMod, FlowRemoved, Message};
-use maple_wire::{Constraint, Dpid, Field, Match, Version};
+use maple_wire::{Constraint, Dpid, Field, Match, Version, print};
 use rustc_hash::FxHashMap;
 
 use super::leaf::{Arrived, LeafState, cookie, has_three_tables, is_ours, leaf_of};
@@ -94,7 +94,7 @@ impl Stale {
 }
 
 enum Sent {
-    FlowMod { rule: Rule },
+    FlowMod { table: u8, rule: Rule },
     Barrier(Vec<Waiter>),
 }
 
@@ -203,7 +203,7 @@ impl Engine {
                     flow_mod.flags |= FlowMod::SEND_FLOW_REM;
                 }
                 let xid = switch.take_xid(first);
-                switch.unconfirmed.push_back((xid, Sent::FlowMod { rule: change.rule().clone() }));
+                switch.unconfirmed.push_back((xid, Sent::FlowMod { table, rule: change.rule().clone() }));
                 if let Change::Delete(rule) = change {
                     switch.deleted.push_back((self.now, table, rule));
                 }
@@ -314,10 +314,11 @@ impl Engine {
     /// before, stands for itself.
     pub(super) fn switch_error(&mut self, dpid: Dpid, xid: u32, error: &ErrorMsg) {
         let Some(switch) = self.switches.get_mut(&dpid) else { return };
-        let Some((_, Sent::FlowMod { rule, .. })) = switch.unconfirmed.iter().find(|(id, _)| *id == xid) else {
+        let Some((_, Sent::FlowMod { table, rule })) = switch.unconfirmed.iter().find(|(id, _)| *id == xid) else {
             return;
         };
-        let rule = rule.clone();
+        let (table, rule) = (*table, rule.clone());
+        let what = refusal(switch.version(), table, &rule, error);
         let full = is_table_full(error, switch.version());
         switch.refused.push((rule.priority, rule.matching.clone()));
         switch.full_count += 1;
@@ -329,7 +330,6 @@ impl Engine {
         }
         self.timers.insert((until, Timer::Full(dpid)));
         self.stats.refused_rules += 1;
-        let what = format!("{rule:?}: error type {} code {}", error.kind, error.code);
         self.report_once(Report::RuleRefused { switch: dpid, what: what.into() }, &format!("refused {dpid}"));
         let culprit = leaf_of(self.options.epoch, rule.cookie);
         let suspects = if hopeless { self.all_leaves_at(dpid) } else { self.unconfirmed_leaves_at(dpid) };
@@ -479,6 +479,13 @@ fn backoff(count: u32) -> std::time::Duration {
 }
 
 /// Whether an error says that there is no room (1.0: `OFPFMFC_ALL_TABLES_FULL`; 1.3: `OFPFMFC_TABLE_FULL`).
+/// What a switch said of which rule, in words for people.
+fn refusal(version: Version, table: u8, rule: &Rule, error: &ErrorMsg) -> String {
+    let Rule { priority, matching, instructions, cookie } = rule;
+    let line = print::flow_line(version, table, *priority, *cookie, matching, instructions);
+    format!("{}, error {}", line.trim_start(), print::error_name(version, error))
+}
+
 fn is_table_full(error: &ErrorMsg, version: Version) -> bool {
     match version {
         Version::Of10 => (error.kind, error.code) == (3, 0),

@@ -326,7 +326,12 @@ fn a_full_switch_falls_back_to_the_controller_and_is_never_lost() {
         assert_eq!(send(&mut sim, at(1, 3), udp(A, B, port))[0].at, at(2, 3), "port {port}");
     }
     assert!(stats(&sim).refused_rules > 0);
-    assert!(sim.reports.iter().any(|r| matches!(r, Report::RuleRefused { .. })));
+    let refused: Vec<_> = sim.reports.iter().filter(|r| matches!(r, Report::RuleRefused { .. })).collect();
+    let [report] = refused[..] else { panic!("said once for a switch: {refused:?}") };
+    let text = report.to_string();
+    assert!(text.starts_with("switch 0000000000000002 refused a rule: cookie=0x"), "{text}");
+    assert!(text.contains("table=2, priority=") && text.contains("tp_dst="), "{text}");
+    assert!(text.ends_with(" actions=output:3, error OFPFMFC_TABLE_FULL"), "{text}");
 }
 
 #[test]

@@ -38,6 +38,7 @@ pub use flow::{FlowLine, flow_line};
 pub use frame::frame;
 pub use matching::matching;
 pub use message::{header, message};
+pub use session::error_name;
 
 #[cfg(doc)]
 use crate::msg::Version;

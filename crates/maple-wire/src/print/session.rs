@@ -62,6 +62,13 @@ pub(super) fn error_unquoted(out: &mut String, version: Version, error: &ErrorMs
     write!(out, "\n{}", HexDump(data))
 }
 
+/// The error's name, such as `OFPFMFC_TABLE_FULL`; its type and code where it has none.
+pub fn error_name(version: Version, error: &ErrorMsg) -> String {
+    let mut out = String::new();
+    error_head(&mut out, version, error).expect("writing to a string does not fail");
+    out.trim_start().to_owned()
+}
+
 /// Writes the error's name, or its numbers where it has none, and gives the request behind it.
 fn error_head<'a>(out: &mut String, version: Version, error: &'a ErrorMsg) -> Result<&'a [u8], fmt::Error> {
     if let Some((experimenter, name, request)) = experimenter_error(version, error) {
