@@ -20,14 +20,14 @@
 //! # Cost
 //!
 //! Look-ups are logarithmic in the number of intervals of one field, so a run of ten thousand tests is not quadratic. A
-//! conjunction on fields of which nothing is known costs a hash a part, and a sum and a bit (whether a failed conjunction
-//! can have these parts) a subset of parts. Conditions from practice have at most four parts that count.
+//! conjunction on fields of which nothing is known costs a hash a part, and a sum and a load (that says whether a failed
+//! conjunction can have these parts) a subset of parts. Conditions from practice have at most four parts that count.
 
 use std::collections::BTreeMap;
 
 use maple_wire::field::{FieldSet, Prerequisite};
 use maple_wire::{Constraint, Field};
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashSet;
 
 use super::recorder::constraint_of;
 use super::{Cond, Item, Range, prefix_length};
@@ -53,14 +53,13 @@ pub(crate) struct Known {
     failed: Failed,
 }
 
-/// Failed conjunctions of several open parts.
+/// Failed conjunctions of several open parts: a hash table from sums of hashes.
 #[derive(Clone, Debug, Default)]
 struct Failed {
     list: Vec<Failure>,
-    /// The newest one for each sum of hashes.
-    newest: FxHashMap<u64, u32>,
-    /// A bit for each sum in `newest`, by its upper bits: most sums that are asked for are of no failed conjunction.
-    seen: Vec<u64>,
+    /// The newest one for each value of a sum's upper bits, as its place in `list` and 1. A power of two, and so many
+    /// that most places are 0: most sums that are asked for are of no failed conjunction.
+    newest: Vec<u32>,
     /// Whether one has no other parts than such on prerequisites.
     any_bare: bool,
 }
@@ -68,10 +67,11 @@ struct Failed {
 /// A failed conjunction.
 #[derive(Clone, Copy, Debug)]
 struct Failure {
+    sum: u64,
     /// Its item.
     item: u32,
-    /// The next older one under the same sum.
-    older: Option<u32>,
+    /// The next older one in the same place, as in [`Failed::newest`].
+    older: u32,
 }
 
 /// One part of a conjunction.
@@ -81,8 +81,9 @@ enum Part<'a> {
     Range(&'a Range),
 }
 
-/// How many upper bits of a sum choose a bit of [`Failed::seen`].
-const SEEN_BITS: u32 = 13;
+/// How many places of [`Failed::newest`] there are at first, and at least for each failed conjunction.
+const FIRST_PLACES: usize = 64;
+const PLACES: usize = 8;
 
 /// Fields on whose values the presence of others depends ([`Field::prerequisites`]).
 const PREREQUISITES: FieldSet = FieldSet::of(&[Field::EthType, Field::VlanVid, Field::IpProto, Field::Icmpv6Type]);
@@ -173,25 +174,17 @@ impl Known {
         if self.failed.list.is_empty() {
             return false;
         }
-        let found = |hashes: Hashes| {
-            hashes.any_sum(|sum| self.failed.newest(sum).is_some_and(|newest| self.implies_failed(cond, newest)))
-        };
+        let found = |hashes: Hashes| hashes.any_sum(|sum| self.failed.may_have(sum) && self.implies_failed(cond, sum));
         found(Hashes::of(cond, false)) || self.failed.any_bare && found(Hashes::of(cond, true))
     }
 
-    /// Whether the condition implies a failed one or one of those that are older under the same sum.
-    fn implies_failed(&self, cond: &Cond, newest: u32) -> bool {
+    /// Whether the condition implies a failed one that has this sum.
+    fn implies_failed(&self, cond: &Cond, sum: u64) -> bool {
         let implied =
             |wanted: Part| parts(cond).any(|part: Part| part.implies(wanted)) || self.part(wanted) == Verdict::Holds;
-        let mut next = Some(newest);
-        while let Some(at) = next {
-            let failure = self.failed.list[at as usize];
-            if matches!(&self.items[failure.item as usize], Item::Test { cond, .. } if parts(cond).all(implied)) {
-                return true;
-            }
-            next = failure.older;
-        }
-        false
+        self.failed
+            .under(sum)
+            .any(|item| matches!(&self.items[item as usize], Item::Test { cond, .. } if parts(cond).all(implied)))
     }
 
     /// Whether the items state a part of the condition already.
@@ -288,30 +281,38 @@ impl Known {
 }
 
 impl Failed {
+    /// Whether there may be one under a sum.
     #[inline]
-    fn newest(&self, sum: u64) -> Option<u32> {
-        let (word, bit) = place(sum);
-        if self.seen[word] & bit == 0 {
-            return None;
-        }
-        self.newest.get(&sum).copied()
+    fn may_have(&self, sum: u64) -> bool {
+        self.newest[self.place(sum)] != 0
+    }
+
+    /// The items of those under a sum, newest first.
+    fn under(&self, sum: u64) -> impl Iterator<Item = u32> {
+        let get = |at: u32| Some(at).filter(|at| *at != 0).map(|at| self.list[at as usize - 1]);
+        let all = std::iter::successors(get(self.newest[self.place(sum)]), move |failure| get(failure.older));
+        all.filter(move |failure| failure.sum == sum).map(|failure| failure.item)
     }
 
     fn insert(&mut self, sum: u64, item: u32) {
-        if self.seen.is_empty() {
-            self.seen.resize(1 << (SEEN_BITS - 6), 0);
+        self.list.push(Failure { sum, item, older: 0 });
+        if self.list.len() * PLACES > self.newest.len() {
+            self.newest = vec![0; FIRST_PLACES.max(self.newest.len() * 4)];
+            (0..self.list.len()).for_each(|at| self.link(at));
+        } else {
+            self.link(self.list.len() - 1);
         }
-        let (word, bit) = place(sum);
-        self.seen[word] |= bit;
-        let older = self.newest.insert(sum, self.list.len() as u32);
-        self.list.push(Failure { item, older });
     }
-}
 
-/// The word and the bit of a sum in [`Failed::seen`].
-fn place(sum: u64) -> (usize, u64) {
-    let at = sum >> (64 - SEEN_BITS);
-    ((at >> 6) as usize, 1 << (at & 63))
+    fn link(&mut self, at: usize) {
+        let place = self.place(self.list[at].sum);
+        self.list[at].older = std::mem::replace(&mut self.newest[place], at as u32 + 1);
+    }
+
+    #[inline]
+    fn place(&self, sum: u64) -> usize {
+        (sum >> (64 - self.newest.len().trailing_zeros())) as usize
+    }
 }
 
 impl FieldKnown {

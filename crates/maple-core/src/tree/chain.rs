@@ -49,6 +49,11 @@ impl Chains {
         }
     }
 
+    pub(super) fn bytes(&self) -> usize {
+        let chain = |chain: &Chain| size_of_val(chain) + size_of_val(&chain.nodes[..]) + chain.index.bytes();
+        self.chains.iter().map(chain).sum()
+    }
+
     fn create(&mut self) -> ChainId {
         self.free.pop().unwrap_or_else(|| {
             self.chains.push(Chain::default());

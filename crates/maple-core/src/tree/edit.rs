@@ -1,5 +1,7 @@
 //! Changing a tree: a trace comes in (Algorithm 3), a leaf goes out.
 
+use std::cell::Cell;
+
 use super::order::At;
 use super::{Branch, LeafId, Node, NodeId, Slot, Tree, Values};
 use crate::trace::Item;
@@ -45,6 +47,14 @@ impl Tree {
     pub fn augment(&mut self, items: &[Item], leaf: LeafId) -> Augmented {
         assert!(!self.contains(leaf), "leaf {} has a trace already", leaf.0);
         self.begin_edit();
+        let outcome = self.put(items, leaf);
+        if !matches!(outcome, Augmented::Existing(_)) {
+            self.touch(items, leaf);
+        }
+        outcome
+    }
+
+    fn put(&mut self, items: &[Item], leaf: LeafId) -> Augmented {
         let (mut from, mut here) = (None, self.root);
         for (depth, item) in items.iter().enumerate() {
             match here {
@@ -110,6 +120,7 @@ impl Tree {
         }
         let at = self.insert(from, Node::Leaf(leaf));
         self.leaves.insert(leaf, at);
+        self.use_leaf(at);
         Augmented::Added
     }
 
@@ -171,6 +182,7 @@ impl Tree {
             }
             None => {
                 self.slots.push(slot);
+                self.used.push(Cell::new(0));
                 self.nodes.push(node);
                 NodeId::at(self.slots.len() - 1)
             }

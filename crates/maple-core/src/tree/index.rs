@@ -152,6 +152,11 @@ impl Index {
         }
     }
 
+    /// How many bytes it takes, about, without the conditions.
+    pub(super) fn bytes(&self) -> usize {
+        self.segments.iter().map(Segment::bytes).sum()
+    }
+
     /// The place of the first condition that the packet fits.
     pub(super) fn first<P: Fields + ?Sized>(&self, packet: &P) -> Option<usize> {
         self.segments.iter().find_map(|segment| Some(segment.start + segment.first(packet)?))
@@ -235,6 +240,18 @@ impl Segment {
             .map(move |bits| word * WORD + bits.trailing_zeros() as usize)
         });
         bits.map_while(|at| Some((at as u16, self.tuples.get(at)?)))
+    }
+
+    fn bytes(&self) -> usize {
+        let rows = |mask: &Mask| size_of_val(mask) + mask.rows.capacity() * (size_of::<(u64, Row)>() + 1);
+        let filter = |filter: &Filter| size_of_val(filter) + filter.masks.iter().map(rows).sum::<usize>();
+        let shapes = self.tuples.iter().map(|tuple| 2 * (size_of_val(tuple) + size_of_val(&tuple.shape[..])));
+        size_of_val(self)
+            + size_of_val(&self.entries[..])
+            + size_of_val(&self.sets[..])
+            + self.members.capacity() * (size_of::<(u64, Ends)>() + 1)
+            + self.filters.iter().map(filter).sum::<usize>()
+            + shapes.sum::<usize>()
     }
 
     fn push(&mut self, cond: Arc<Cond>) {

@@ -134,6 +134,10 @@ impl Order {
         }
     }
 
+    pub(super) fn bytes(&self) -> usize {
+        size_of_val(&self.places[..])
+    }
+
     fn place(&self, node: NodeId) -> &Place {
         &self.places[node.index()]
     }

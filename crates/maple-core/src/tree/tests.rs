@@ -153,7 +153,43 @@ impl Grown {
             assert_eq!(self.tree.search(packet), wanted, "{}", self.tree.render());
             assert_eq!(self.tree.walk(packet), wanted);
         }
+        packets.iter().take(2).for_each(|packet| self.check_touching(packet));
         assert_eq!(in_order(&self.tree), self.nodes.len());
+    }
+}
+
+/// What a trace's reads and passed tests say of a field.
+fn stated(items: &[Item], field: Field) -> Vec<Constraint> {
+    let of = |item: &Item| match item {
+        Item::Read(c) => vec![*c],
+        Item::Test { cond, outcome: true } => cond.all.clone(),
+        Item::Test { outcome: false, .. } => vec![],
+    };
+    items.iter().flat_map(of).filter(|c| c.field == field).collect()
+}
+
+fn contradict(a: &Constraint, b: &Constraint) -> bool {
+    (a.value ^ b.value) & a.mask & b.mask != 0
+}
+
+impl Grown {
+    /// Those leaves are named whose traces don't contradict what is asked for. Traces that contradict themselves, which
+    /// no packet passes, may or may not be named.
+    fn check_touching(&self, packet: &Headers) {
+        for (field, value) in packet.0 {
+            for mask in [field.full_mask(), 2] {
+                let asked = Constraint::masked(field, value, mask);
+                let named = self.tree.touching(&asked);
+                assert!(named.is_sorted_by(|a, b| a < b));
+                for (leaf, items) in &self.traces {
+                    let all = stated(items, field);
+                    let possible = all.iter().all(|a| all.iter().all(|b| !contradict(a, b)));
+                    let fits = all.iter().all(|c| !contradict(c, &asked));
+                    assert!(!possible || named.contains(leaf) == fits, "{asked:?} {}", self.tree.render());
+                }
+                assert!(named.iter().all(|leaf| self.traces.contains_key(leaf)));
+            }
+        }
     }
 }
 
@@ -204,4 +240,22 @@ proptest! {
             grown.check(&packets);
         }
     }
+}
+
+#[test]
+fn the_coldest_leaves_are_those_that_no_look_up_has_found_for_longest() {
+    let mut tree = Tree::new();
+    let packet = |value| Headers([(FIELDS[0], value), (FIELDS[1], 0), (FIELDS[2], 0)]);
+    for value in 0..10 {
+        let items = [Item::Read(Constraint::exact(FIELDS[0], value))];
+        assert_eq!(tree.augment(&items, LeafId(value as u64)), Augmented::Added);
+    }
+    tree.begin_period();
+    (0..8).for_each(|value| assert_eq!(tree.search(&packet(value)), Some(LeafId(value as u64))));
+    tree.begin_period();
+    tree.search(&packet(0));
+    tree.mark_used(LeafId(9));
+    assert_eq!(tree.coldest(3), [LeafId(8), LeafId(1), LeafId(2)]);
+    assert_eq!(tree.coldest(20).last(), Some(&LeafId(9)));
+    assert_eq!(tree.coldest(0), []);
 }

@@ -175,6 +175,17 @@ impl Values {
         }
     }
 
+    /// How many bytes it takes.
+    pub(super) fn bytes(&self) -> usize {
+        size_of_val(self)
+            + match &self.children {
+                Children::Few(list) => size_of_val(&list[..]),
+                Children::Short(table) => size_of_val(&table.entries[..]),
+                Children::Long(table) => size_of_val(&table.entries[..]),
+                Children::Wide(table) => size_of_val(&table.entries[..]),
+            }
+    }
+
     /// Whether every value fits into 64 bits.
     pub(super) fn is_narrow(&self) -> bool {
         u64::try_from(self.mask).is_ok()

@@ -1,0 +1,58 @@
+//! How long leaves have not been used, and how much memory a tree takes: what keeps a tree bounded.
+//!
+//! Time is counted in periods, which the owner of the tree begins. A leaf remembers the last one in which a look-up
+//! found it: one store to an array of 4 bytes a node, some nanoseconds where that is not in the cache. Whoever knows
+//! otherwise that a leaf's packets were seen (by a switch's counters, say) may say so.
+
+use super::{LeafId, Node, NodeId, Tree};
+
+impl Tree {
+    /// Begins a new period: leaves that are used from now on are warmer than all others.
+    pub fn begin_period(&mut self) {
+        self.period = self.period.saturating_add(1);
+    }
+
+    /// Takes note that packets of a leaf were seen. A leaf that is not there is passed over.
+    pub fn mark_used(&self, leaf: LeafId) {
+        if let Some(node) = self.leaves.get(&leaf) {
+            self.use_leaf(*node);
+        }
+    }
+
+    /// The `count` leaves (or all, if there are fewer) that have not been used for the longest time, the coldest first,
+    /// older ones before newer ones. Costs a step a leaf: ask for many at once.
+    pub fn coldest(&self, count: usize) -> Vec<LeafId> {
+        let mut all: Vec<(u32, LeafId)> =
+            self.leaves.iter().map(|(leaf, node)| (self.used[node.index()].get(), *leaf)).collect();
+        if count < all.len() {
+            all.select_nth_unstable(count);
+            all.truncate(count);
+        }
+        all.sort_unstable();
+        all.into_iter().map(|(_, leaf)| leaf).collect()
+    }
+
+    /// How many bytes the tree takes, about: what it has allocated, whether in use or kept for later. The conditions of
+    /// tests, which traces share, are counted once a test; lists for invalidations are not counted.
+    pub fn bytes(&self) -> usize {
+        let Tree { nodes, slots, used, free, leaves, wide, .. } = self;
+        let arrays =
+            size_of_val(&nodes[..]) + size_of_val(&slots[..]) + size_of_val(&used[..]) + size_of_val(&free[..]);
+        let maps = leaves.capacity() * (size_of::<(LeafId, NodeId)>() + 1) + wide.capacity() * 33;
+        let below = nodes.iter().map(|node| match node {
+            Node::Leaf(_) => 0,
+            Node::Value(values) => values.bytes(),
+            Node::Test { cond, .. } => {
+                2 * size_of::<usize>()
+                    + size_of_val(&**cond)
+                    + size_of_val(&cond.all[..])
+                    + size_of_val(&cond.ranges[..])
+            }
+        });
+        arrays + maps + below.sum::<usize>() + self.order.bytes() + self.chains.bytes()
+    }
+
+    pub(super) fn use_leaf(&self, node: NodeId) {
+        self.used[node.index()].set(self.period);
+    }
+}

@@ -1,0 +1,154 @@
+//! From a value of a field to the leaves whose packets can have it: what an invalidation asks for.
+//!
+//! # What
+//!
+//! A trace *states* bits of a field with its reads and with the tests that held. For each field that was ever asked for,
+//! the leaves stand in lists by the bits that their traces state and the values of these, or in one list if they state
+//! none. Packets of a leaf can have a value if what its trace states does not contradict it. That a test that failed may
+//! rule the value out is not looked at, so some leaves too many may be named.
+//!
+//! # Cost
+//!
+//! A question costs a look-up a mask of the field, and the leaves that it finds. A field is taken up when it is first
+//! asked for, by one walk of the tree; from then on a new leaf costs a step an item of its trace. Leaves that go are not
+//! looked for: lists drop them when they are next read, and all lists are made anew when half of what they hold is gone.
+
+use maple_wire::{Constraint, Field};
+use rustc_hash::FxHashMap;
+
+use super::{LeafId, Node, NodeId, Tree};
+use crate::trace::Item;
+
+/// The fields that were asked for.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Touched {
+    fields: Vec<Stated>,
+}
+
+/// The leaves by what they state of one field.
+#[derive(Clone, Debug)]
+struct Stated {
+    field: Field,
+    masks: Vec<(u128, Lists)>,
+    /// How many leaves stand in lists.
+    held: usize,
+}
+
+/// Leaves by the value that they state.
+type Lists = FxHashMap<u128, Vec<LeafId>>;
+
+/// Bits of a field: mask and value.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Bits {
+    mask: u128,
+    value: u128,
+}
+
+impl Bits {
+    fn and(self, c: &Constraint) -> Bits {
+        Bits { mask: self.mask | c.mask, value: self.value | c.value }
+    }
+}
+
+impl Tree {
+    /// The leaves whose packets can fit the constraint, ascending: those whose traces' reads and passed tests don't
+    /// contradict it. It may name leaves whose packets can't fit it since they failed a test.
+    ///
+    /// The first question about a field walks the whole tree, and makes augmentations a little dearer; each other one
+    /// costs a look-up a mask that traces have on the field, and the leaves found.
+    pub fn touching(&self, constraint: &Constraint) -> Vec<LeafId> {
+        let mut touched = self.touched.borrow_mut();
+        let at = match touched.fields.iter().position(|stated| stated.field == constraint.field) {
+            Some(at) if touched.fields[at].held <= 2 * self.len() + 64 => at,
+            Some(at) => {
+                touched.fields[at] = Stated::of(self, constraint.field);
+                at
+            }
+            None => {
+                touched.fields.push(Stated::of(self, constraint.field));
+                touched.fields.len() - 1
+            }
+        };
+        let mut leaves = touched.fields[at].find(constraint, |leaf| self.contains(leaf));
+        leaves.sort_unstable();
+        leaves
+    }
+
+    /// Takes note of a new leaf.
+    pub(super) fn touch(&mut self, items: &[Item], leaf: LeafId) {
+        for stated in &mut self.touched.get_mut().fields {
+            stated.insert(bits(items, stated.field), leaf);
+        }
+    }
+}
+
+/// What a trace states of a field.
+fn bits(items: &[Item], field: Field) -> Bits {
+    items.iter().fold(Bits::default(), |bits, item| match item {
+        Item::Read(constraint) if constraint.field == field => bits.and(constraint),
+        Item::Test { cond, outcome: true } => {
+            cond.all.iter().filter(|c| c.field == field).fold(bits, |bits, c| bits.and(c))
+        }
+        Item::Read(_) | Item::Test { .. } => bits,
+    })
+}
+
+impl Stated {
+    /// What all leaves of a tree state.
+    fn of(tree: &Tree, field: Field) -> Stated {
+        let mut stated = Stated { field, masks: Vec::new(), held: 0 };
+        let mut open: Vec<(NodeId, Bits)> = tree.root().map(|root| (root, Bits::default())).into_iter().collect();
+        while let Some((node, bits)) = open.pop() {
+            match tree.node(node) {
+                Node::Leaf(leaf) => stated.insert(bits, *leaf),
+                Node::Value(values) => open.extend(values.sorted().into_iter().map(|(value, child)| {
+                    let read = Constraint { field: values.field, value, mask: values.mask };
+                    (child, if values.field == field { bits.and(&read) } else { bits })
+                })),
+                Node::Test { cond, yes, no } => {
+                    open.extend(no.map(|no| (no, bits)));
+                    let passed = cond.all.iter().filter(|c| c.field == field).fold(bits, |bits, c| bits.and(c));
+                    open.extend(yes.map(|yes| (yes, passed)));
+                }
+            }
+        }
+        stated
+    }
+
+    fn insert(&mut self, bits: Bits, leaf: LeafId) {
+        let at = self.masks.iter().position(|(mask, _)| *mask == bits.mask);
+        let at = at.unwrap_or_else(|| {
+            self.masks.push((bits.mask, Lists::default()));
+            self.masks.len() - 1
+        });
+        self.masks[at].1.entry(bits.value).or_default().push(leaf);
+        self.held += 1;
+    }
+
+    /// The leaves that don't contradict a constraint, in no order; forgets those that are gone.
+    fn find(&mut self, asked: &Constraint, is_there: impl Fn(LeafId) -> bool) -> Vec<LeafId> {
+        let mut found = Vec::new();
+        let mut read = |list: &mut Vec<LeafId>| {
+            let before = list.len();
+            list.retain(|leaf| is_there(*leaf));
+            found.extend_from_slice(list);
+            before - list.len()
+        };
+        for (mask, lists) in &mut self.masks {
+            let common = *mask & asked.mask;
+            if common == *mask {
+                if let Some(list) = lists.get_mut(&(asked.value & common)) {
+                    self.held -= read(list);
+                    if list.is_empty() {
+                        lists.remove(&(asked.value & common));
+                    }
+                }
+            } else {
+                let fit = lists.iter_mut().filter(|(value, _)| (**value ^ asked.value) & common == 0);
+                self.held -= fit.map(|(_, list)| read(list)).sum::<usize>();
+                lists.retain(|_, list| !list.is_empty());
+            }
+        }
+        found
+    }
+}
