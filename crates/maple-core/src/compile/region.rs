@@ -72,6 +72,25 @@ impl Region {
         matches.iter().all(|all| capabilities.can_match_all(all)).then_some(matches)
     }
 
+    /// Into how many matches a range cuts the region; `None` where that takes a closer look, as at [`Region::matches`].
+    pub(crate) fn cuts(&self, range: &Range, capabilities: &Capabilities) -> Option<usize> {
+        let Range { field, mut lo, mut hi } = *range;
+        if self.ranges.iter().any(|range| range.field == field) {
+            return None;
+        }
+        if let Some(c) = self.all.iter().find(|c| c.field == field) {
+            prefix_length(field, c.mask)?;
+            (lo, hi) = (lo.max(c.value), hi.min(c.value | (field.full_mask() & !c.mask)));
+        }
+        if lo > hi {
+            None
+        } else if capabilities.prefixes.contains(field) {
+            Some(Prefixes { field, next: Some(lo), hi }.count())
+        } else {
+            usize::try_from(hi - lo).ok()?.checked_add(1)
+        }
+    }
+
     /// The smallest region that can be matched and holds all packets of this one that fit `cond`, as far as parts of
     /// `cond` can be stated; `None` where it would be all of this one.
     pub(crate) fn widened(&self, cond: &Cond, capabilities: &Capabilities) -> Option<Region> {
@@ -164,27 +183,33 @@ fn merged(all: &[Constraint], constraint: &Constraint) -> Option<Vec<Constraint>
 fn blocks(range: &Range, capabilities: &Capabilities) -> Option<Vec<Constraint>> {
     let Range { field, lo, hi } = *range;
     if capabilities.prefixes.contains(field) {
-        return Some(prefixes(field, lo, hi));
+        return Some(Prefixes { field, next: Some(lo), hi }.collect());
     }
     (hi - lo < MAX_VALUES).then(|| (lo..=hi).map(|value| Constraint::exact(field, value)).collect())
 }
 
-/// The fewest prefixes that together are the range, ascending.
-fn prefixes(field: Field, lo: u128, hi: u128) -> Vec<Constraint> {
-    let mut blocks = Vec::new();
-    let mut first = lo;
-    loop {
+/// The fewest prefixes that together are a range, ascending.
+struct Prefixes {
+    field: Field,
+    /// Where the next one starts.
+    next: Option<u128>,
+    hi: u128,
+}
+
+impl Iterator for Prefixes {
+    type Item = Constraint;
+
+    fn next(&mut self) -> Option<Constraint> {
+        let first = self.next?;
         // The largest block that starts here and does not pass the end.
-        let mut size_bits = first.trailing_zeros().min(field.bits());
-        while size_bits > 0 && hi - first < u128::MAX >> (128 - size_bits) {
-            size_bits -= 1;
-        }
-        let rest = if size_bits == 0 { 0 } else { u128::MAX >> (128 - size_bits) };
-        blocks.push(Constraint { field, value: first, mask: field.full_mask() & !rest });
-        match (first | rest).checked_add(1) {
-            Some(next) if next <= hi => first = next,
-            _ => return blocks,
-        }
+        let room = match (self.hi - first).checked_add(1) {
+            Some(values) => values.ilog2(),
+            None => u128::BITS,
+        };
+        let size_bits = first.trailing_zeros().min(self.field.bits()).min(room);
+        let rest = u128::MAX.checked_shr(u128::BITS - size_bits).unwrap_or(0);
+        self.next = (first | rest).checked_add(1).filter(|next| *next <= self.hi);
+        Some(Constraint { field: self.field, value: first, mask: self.field.full_mask() & !rest })
     }
 }
 
@@ -215,6 +240,10 @@ mod tests {
     fn tcp() -> Region {
         let all = vec![Constraint::exact(Field::EthType, 0x800), Constraint::exact(Field::IpProto, 6)];
         Region::any().and(&Cond { all, ranges: Vec::new() }).unwrap()
+    }
+
+    fn prefixes(field: Field, lo: u128, hi: u128) -> Vec<Constraint> {
+        Prefixes { field, next: Some(lo), hi }.collect()
     }
 
     #[test]

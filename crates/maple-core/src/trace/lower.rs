@@ -102,7 +102,9 @@ impl<P: Fields + ?Sized> Lowering<'_, P> {
             return false;
         }
         let matches = |cond: &Cond| self.region.and(cond).and_then(|region| region.matches(self.capabilities));
-        matches(cond).is_none_or(|matches| matches.len() > FEW)
+        let mut cuts = cond.ranges.iter().map(|range| self.region.cuts(range, self.capabilities));
+        let many = cuts.try_fold(1, |all: usize, cuts| Some(all.saturating_mul(cuts?))).is_some_and(|all| all > FEW);
+        (many || matches(cond).is_none_or(|matches| matches.len() > FEW))
             && matches(&Cond { all: cond.all.clone(), ranges: Vec::new() }).is_some()
     }
 
