@@ -35,5 +35,5 @@ pub use route::Route;
 pub use run::Run;
 pub use state::{Snapshot, Store, Txn, Value};
 pub use trace::{Cond, Fields, Item, Range, Recorder, Source, Trace};
-pub use tree::{Augmented, LeafId, Tree};
+pub use tree::{Augmented, Followed, Follower, LeafId, Tree};
 pub use update::{Change, changes};

@@ -58,8 +58,10 @@ impl Tree {
         let (mut from, mut here) = (None, self.root);
         for (depth, item) in items.iter().enumerate() {
             match here {
-                None => return self.extend(from, &items[depth..], leaf),
-                Some(node) if !self.asks(node, item) => return self.replace(from, node, items, depth, leaf),
+                None => return self.put_at(from, here, &items[depth..], depth, leaf),
+                Some(node) if !self.asks(node, item) => {
+                    return self.put_at(from, here, &items[depth..], depth, leaf);
+                }
                 Some(node) => {
                     let branch = Branch::of(item);
                     here = self.child(node, branch);
@@ -67,12 +69,22 @@ impl Tree {
                 }
             }
         }
-        match here {
-            None => self.extend(from, &[], leaf),
-            Some(node) => match self.node(node) {
-                Node::Leaf(there) => Augmented::Existing(*there),
-                _ => self.replace(from, node, items, items.len(), leaf),
-            },
+        self.put_at(from, here, &[], items.len(), leaf)
+    }
+
+    /// Puts in the rest of a trace, whose first `depth` items lead to `here`, under `from`.
+    pub(super) fn put_at(
+        &mut self,
+        from: Option<(NodeId, Branch)>,
+        here: Option<NodeId>,
+        rest: &[Item],
+        depth: usize,
+        leaf: LeafId,
+    ) -> Augmented {
+        match here.map(|node| (node, self.node(node))) {
+            None => self.extend(from, rest, leaf),
+            Some((_, Node::Leaf(there))) if rest.is_empty() => Augmented::Existing(*there),
+            Some((node, _)) => self.replace(from, node, rest, depth, leaf),
         }
     }
 
@@ -80,7 +92,9 @@ impl Tree {
     /// was there.
     pub fn remove(&mut self, leaf: LeafId) -> bool {
         self.begin_edit();
-        let Some(mut at) = self.leaves.remove(&leaf) else { return false };
+        let Some(mut at) = self.leaves.remove(&leaf) else {
+            return false;
+        };
         loop {
             let parent = self.parent(at);
             self.discard(at);
@@ -104,7 +118,8 @@ impl Tree {
         &self.edit
     }
 
-    fn begin_edit(&mut self) {
+    pub(super) fn begin_edit(&mut self) {
+        self.edits += 1;
         self.free.append(&mut self.edit.removed);
         self.edit.added.clear();
         self.edit.place = None;
@@ -128,7 +143,7 @@ impl Tree {
         &mut self,
         from: Option<(NodeId, Branch)>,
         node: NodeId,
-        items: &[Item],
+        rest: &[Item],
         depth: usize,
         leaf: LeafId,
     ) -> Augmented {
@@ -137,7 +152,7 @@ impl Tree {
             None => self.root = None,
             Some((above, branch)) => self.unlink(above, branch),
         }
-        self.extend(from, &items[depth..], leaf);
+        self.extend(from, rest, leaf);
         Augmented::Replaced { removed, depth }
     }
 
@@ -162,6 +177,7 @@ impl Tree {
         self.leave_chain(id);
         self.order.remove(id);
         self.wide.remove(&id);
+        self.decided.remove(&id);
         self.edit.removed.push(id);
     }
 
@@ -241,7 +257,7 @@ impl Tree {
     }
 
     /// Whether the node asks what the item answers.
-    fn asks(&self, node: NodeId, item: &Item) -> bool {
+    pub(super) fn asks(&self, node: NodeId, item: &Item) -> bool {
         match (self.node(node), item) {
             (Node::Value(values), Item::Read(c)) => values.field == c.field && values.mask == c.mask,
             (Node::Test { cond, .. }, Item::Test { cond: asked, .. }) => cond == asked,
@@ -252,7 +268,7 @@ impl Tree {
 
 impl Branch {
     /// The branch that a packet with this item takes.
-    fn of(item: &Item) -> Branch {
+    pub(super) fn of(item: &Item) -> Branch {
         match item {
             Item::Read(constraint) => Branch::Value(constraint.value),
             Item::Test { outcome, .. } => Branch::Outcome(*outcome),

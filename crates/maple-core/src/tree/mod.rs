@@ -44,6 +44,7 @@ use crate::trace::{Cond, Fields, Item};
 mod chain;
 mod cold;
 mod edit;
+mod follow;
 mod index;
 mod order;
 mod render;
@@ -54,11 +55,13 @@ mod values;
 mod tests;
 
 use chain::{ChainId, Chains};
+use follow::Decided;
 use order::Order;
 use touch::Touched;
 
 pub use edit::Augmented;
 pub(crate) use edit::Edit;
+pub use follow::{Followed, Follower};
 pub(crate) use values::Values;
 
 /// Names a leaf, for good: 40 bits, of which the upper 8 name a shard and the lower 32 count its leaves.
@@ -83,6 +86,10 @@ pub struct Tree {
     chains: Chains,
     touched: RefCell<Touched>,
     edit: Edit,
+    /// How many there were.
+    edits: u64,
+    /// Questions that runs asked right in front of a node, and what became of them.
+    decided: FxHashMap<NodeId, Vec<(Arc<Cond>, Decided)>>,
 }
 
 /// Names a node within its tree while it lives. The number of a node that was removed is given out again, though not
@@ -175,14 +182,17 @@ impl Tree {
 
     /// The items on the way from the root to the leaf: its trace. `None` where the leaf is not in the tree.
     pub fn path(&self, leaf: LeafId) -> Option<Vec<Item>> {
-        let mut at = *self.leaves.get(&leaf)?;
-        let mut items = Vec::new();
-        while let Some((parent, branch)) = self.parent(at) {
-            items.push(self.node(parent).item(branch));
-            at = parent;
-        }
+        let leaf = *self.leaves.get(&leaf)?;
+        Some(self.items_to(self.parent(leaf)))
+    }
+
+    /// The items on the way from the root to a branch of a node, or to the root.
+    fn items_to(&self, place: Option<(NodeId, Branch)>) -> Vec<Item> {
+        let above = |(node, _): &(NodeId, Branch)| self.parent(*node);
+        let mut items: Vec<Item> =
+            std::iter::successors(place, above).map(|(node, branch)| self.node(node).item(branch)).collect();
         items.reverse();
-        Some(items)
+        items
     }
 
     /// Whether the leaf is in the tree.

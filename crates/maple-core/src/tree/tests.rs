@@ -259,3 +259,87 @@ fn the_coldest_leaves_are_those_that_no_look_up_has_found_for_longest() {
     assert_eq!(tree.coldest(20).last(), Some(&LeafId(9)));
     assert_eq!(tree.coldest(0), []);
 }
+
+/// What a policy asks next: a condition whose answer ends the run if it is yes, or may not, or a value.
+#[derive(Clone, Debug)]
+enum Question {
+    Fits { cond: Arc<Cond>, ends: bool },
+    Read(Constraint),
+}
+
+fn questions() -> impl Strategy<Value = Vec<Question>> {
+    let question = prop_oneof![
+        4 => (conditions(), any::<bool>()).prop_map(|(cond, ends)| Question::Fits { cond, ends }),
+        1 => constraints().prop_map(Question::Read),
+    ];
+    vec(question, 1..30)
+}
+
+/// Whatever records a run.
+trait Ask {
+    fn fits(&mut self, packet: &Headers, cond: &Arc<Cond>) -> bool;
+    fn read(&mut self, packet: &Headers, field: Field, mask: u128) -> u128;
+}
+
+impl Ask for crate::trace::Recorder {
+    fn fits(&mut self, packet: &Headers, cond: &Arc<Cond>) -> bool {
+        self.fits(packet, cond, None)
+    }
+
+    fn read(&mut self, packet: &Headers, field: Field, mask: u128) -> u128 {
+        self.read_there(packet, field, mask, None)
+    }
+}
+
+impl Ask for Follower<'_> {
+    fn fits(&mut self, packet: &Headers, cond: &Arc<Cond>) -> bool {
+        self.fits(packet, cond)
+    }
+
+    fn read(&mut self, packet: &Headers, field: Field, mask: u128) -> u128 {
+        self.read_there(packet, field, mask)
+    }
+}
+
+/// Runs a policy; returns its answers.
+fn run(questions: &[Question], packet: &Headers, ask: &mut impl Ask) -> Vec<u128> {
+    let mut answers = Vec::new();
+    for question in questions {
+        match question {
+            Question::Fits { cond, ends } => {
+                let fits = ask.fits(packet, cond);
+                answers.push(u128::from(fits));
+                if fits && *ends {
+                    break;
+                }
+            }
+            Question::Read(c) => answers.push(ask.read(packet, c.field, c.mask)),
+        }
+    }
+    answers
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1000))]
+
+    /// Also where the policy is another one now and then.
+    #[test]
+    fn a_run_that_is_followed_gets_the_answers_and_makes_the_tree_that_recording_it_does(
+        policies in vec(questions(), 1..3),
+        runs in vec((any::<prop::sample::Index>(), packets(), any::<prop::sample::Index>(), 0..8), 1..40),
+    ) {
+        let (mut recorded, mut followed) = (Tree::new(), Tree::new());
+        for (number, (policy, packet, gone, removes)) in runs.iter().enumerate() {
+            let (policy, leaf) = (&policies[policy.index(policies.len())], LeafId(number as u64));
+            let (mut recorder, mut follower) = (crate::trace::Recorder::new(), followed.follow());
+            prop_assert_eq!(run(policy, packet, &mut recorder), run(policy, packet, &mut follower));
+            let planted = follower.finish();
+            prop_assert_eq!(followed.plant(planted, leaf), recorded.augment(&recorder.finish().items, leaf));
+            prop_assert_eq!(followed.render(), recorded.render());
+            if *removes == 0 && !recorded.is_empty() {
+                let leaf = recorded.leaves().nth(gone.index(recorded.len())).unwrap();
+                prop_assert_eq!(followed.remove(leaf), recorded.remove(leaf));
+            }
+        }
+    }
+}

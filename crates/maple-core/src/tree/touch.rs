@@ -44,6 +44,13 @@ struct Bits {
     value: u128,
 }
 
+impl Touched {
+    /// Whether any field was asked for.
+    pub(super) fn is_asked(&self) -> bool {
+        !self.fields.is_empty()
+    }
+}
+
 impl Bits {
     fn and(self, c: &Constraint) -> Bits {
         Bits { mask: self.mask | c.mask, value: self.value | c.value }
