@@ -33,7 +33,7 @@ use super::pieces::{PieceId, Pieces, Says};
 use super::table::Keeper;
 use super::{LeafAction, Region, Rule, Target};
 use crate::trace::{Cond, Item};
-use crate::tree::{Augmented, Branch, Edit, LeafId, Node, NodeId, Tree};
+use crate::tree::{Augmented, Branch, Edit, Followed, LeafId, Node, NodeId, Tree};
 use crate::update::Change;
 
 /// A tree and its table.
@@ -103,6 +103,20 @@ impl Live {
             runs: vec![untold],
             free: Vec::new(),
         }
+    }
+
+    /// Takes in a trace that the tree has taken in.
+    fn take_in(&mut self, outcome: Augmented, leaf: LeafId, action: LeafAction) -> Augmented {
+        match &outcome {
+            Augmented::Existing(_) => return outcome,
+            Augmented::Added => {}
+            Augmented::Replaced { removed, .. } => removed.iter().for_each(|old| {
+                self.actions.remove(old);
+            }),
+        }
+        self.actions.insert(leaf, action);
+        self.follow();
+        outcome
     }
 
     /// Takes in what an edit of the tree did.
@@ -345,16 +359,12 @@ impl Keeper for Live {
 
     fn augment(&mut self, items: &[Item], leaf: LeafId, action: LeafAction) -> Augmented {
         let outcome = self.tree.augment(items, leaf);
-        match &outcome {
-            Augmented::Existing(_) => return outcome,
-            Augmented::Added => {}
-            Augmented::Replaced { removed, .. } => removed.iter().for_each(|old| {
-                self.actions.remove(old);
-            }),
-        }
-        self.actions.insert(leaf, action);
-        self.follow();
-        outcome
+        self.take_in(outcome, leaf, action)
+    }
+
+    fn plant(&mut self, run: Followed, leaf: LeafId, action: LeafAction) -> Augmented {
+        let outcome = self.tree.plant(run, leaf);
+        self.take_in(outcome, leaf, action)
     }
 
     fn remove(&mut self, leaf: LeafId) -> bool {

@@ -18,7 +18,7 @@ use super::paper::Incremental;
 use super::{LeafAction, Rule};
 use crate::capabilities::Capabilities;
 use crate::trace::Item;
-use crate::tree::{Augmented, LeafId, Tree};
+use crate::tree::{Augmented, Followed, Follower, LeafId, Tree};
 use crate::update::Change;
 
 /// Which compiler makes the rules.
@@ -58,6 +58,8 @@ pub(super) trait Keeper: fmt::Debug + Send {
     fn tree(&self) -> &Tree;
     /// See [`Table::augment`].
     fn augment(&mut self, items: &[Item], leaf: LeafId, action: LeafAction) -> Augmented;
+    /// See [`Table::plant`].
+    fn plant(&mut self, run: Followed, leaf: LeafId, action: LeafAction) -> Augmented;
     /// See [`Table::remove`].
     fn remove(&mut self, leaf: LeafId) -> bool;
     /// See [`Table::act`].
@@ -96,6 +98,20 @@ impl Table {
     /// If `leaf` is in the tree: a leaf has one trace, and its number is never given out again.
     pub fn augment(&mut self, items: &[Item], leaf: LeafId, action: LeafAction) -> Augmented {
         self.keeper.augment(items, leaf, action)
+    }
+
+    /// Begins to follow a run along the tree: what the tree knows of the run's questions is not recorded again.
+    pub fn follow(&self) -> Follower<'_> {
+        self.tree().follow()
+    }
+
+    /// Adds the trace of a run that was followed: [`Table::augment`] without the items.
+    ///
+    /// # Panics
+    ///
+    /// If the tree has changed since the run was followed, or `leaf` is in it.
+    pub fn plant(&mut self, run: Followed, leaf: LeafId, action: LeafAction) -> Augmented {
+        self.keeper.plant(run, leaf, action)
     }
 
     /// Takes a leaf out; returns whether it was there.

@@ -41,7 +41,7 @@
 use crate::compile::table::Keeper;
 use crate::compile::{LeafAction, Rule, Target};
 use crate::trace::Item;
-use crate::tree::{Augmented, LeafId, Tree};
+use crate::tree::{Augmented, Followed, LeafId, Tree};
 use crate::update::Change;
 
 mod basic;
@@ -90,15 +90,9 @@ impl Incremental {
     pub(super) fn new(target: Target) -> Incremental {
         Incremental { tree: Tree::new(), graph: Graph::new(target) }
     }
-}
 
-impl Keeper for Incremental {
-    fn tree(&self) -> &Tree {
-        &self.tree
-    }
-
-    fn augment(&mut self, items: &[Item], leaf: LeafId, action: LeafAction) -> Augmented {
-        let outcome = self.tree.augment(items, leaf);
+    /// Takes in a trace that the tree has taken in.
+    fn take_in(&mut self, outcome: Augmented, items: &[Item], leaf: LeafId, action: LeafAction) -> Augmented {
         match &outcome {
             Augmented::Existing(_) => return outcome,
             Augmented::Added => {}
@@ -108,6 +102,23 @@ impl Keeper for Incremental {
         }
         self.graph.augment(items, leaf, action);
         outcome
+    }
+}
+
+impl Keeper for Incremental {
+    fn tree(&self) -> &Tree {
+        &self.tree
+    }
+
+    fn augment(&mut self, items: &[Item], leaf: LeafId, action: LeafAction) -> Augmented {
+        let outcome = self.tree.augment(items, leaf);
+        self.take_in(outcome, items, leaf, action)
+    }
+
+    fn plant(&mut self, run: Followed, leaf: LeafId, action: LeafAction) -> Augmented {
+        let outcome = self.tree.plant(run, leaf);
+        let items = self.tree.path(leaf).unwrap_or_default();
+        self.take_in(outcome, &items, leaf, action)
     }
 
     fn remove(&mut self, leaf: LeafId) -> bool {
