@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use maple_bench::BenchArgs;
+use maple_core::Strategy;
 use maple_core::engine::TagBlock;
 use maple_wire::{Dpid, Version};
 
@@ -73,6 +74,9 @@ pub struct RunOptions {
     /// first a multiple of that. `off`: the packets of such routes go through the controller [default: 0xf00-0xfff]
     #[arg(long, value_name = "FIRST-LAST|off", value_parser = path_tags)]
     pub path_tags: Option<PathTags>,
+    /// What makes rules of the policy's answers: Maple's own compiler, or the paper's [default: maple]
+    #[arg(long, value_enum, value_name = "maple|paper")]
+    pub compiler: Option<Compiler>,
     /// JSON file with link costs by name: {"secure": [{"a": "1", "b": "2", "cost": 10}]}, with datapath ids in hex
     #[arg(long, value_name = "FILE")]
     pub weights: Option<PathBuf>,
@@ -252,6 +256,24 @@ pub enum ShowWhat {
 /// The VLAN ids kept for path tags, if any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PathTags(pub Option<TagBlock>);
+
+/// A compiler, as the command line names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Compiler {
+    /// Maple's own.
+    Maple,
+    /// The paper's (Algorithms 2 and 5, incremental).
+    Paper,
+}
+
+impl From<Compiler> for Strategy {
+    fn from(compiler: Compiler) -> Strategy {
+        match compiler {
+            Compiler::Maple => Strategy::Maple,
+            Compiler::Paper => Strategy::Paper,
+        }
+    }
+}
 
 /// On or off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -19,6 +19,7 @@ pub fn run(options: &RunOptions, factory: Arc<dyn HandlerFactory>) -> anyhow::Re
         (options.weights.is_some(), "--weights"),
         (options.track_hosts.is_some(), "--track-hosts"),
         (options.path_tags.is_some(), "--path-tags"),
+        (options.compiler.is_some(), "--compiler"),
     ] {
         if given {
             bail!(

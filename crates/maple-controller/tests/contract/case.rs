@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use maple_core::{Location, Mac};
+use maple_core::{Location, Mac, Strategy};
 use maple_emulator::network::ControlFaults;
 use maple_emulator::time::{MILLISECOND, Time};
 use maple_emulator::topology::{HostSpec, LinkSpec, SwitchSpec, Topology, addresses};
@@ -24,6 +24,8 @@ pub struct Case {
     pub shards: u8,
     /// Whether the controller tracks hosts.
     pub track_hosts: bool,
+    /// What makes rules.
+    pub compiler: Strategy,
     /// How long a shard may take until it does what came in.
     pub busy: Time,
     /// How long a letter between shards may take.
@@ -161,13 +163,14 @@ impl fmt::Display for Case {
         let short = |at: &Location| format!("{}:{}", at.switch.0, at.port);
         writeln!(
             f,
-            "OpenFlow {}{}, {} table(s) of {}, {} shard(s), hosts {}tracked, busy {} ns, mail {} ns, jitter {} ns, seed {}",
+            "OpenFlow {}{}, {} table(s) of {}, {} shard(s), hosts {}tracked, compiler {:?}, busy {} ns, mail {} ns, jitter {} ns, seed {}",
             self.version,
             if self.open_vswitch { " as Open vSwitch" } else { "" },
             self.tables.0,
             self.tables.1,
             self.shards,
             if self.track_hosts { "" } else { "not " },
+            self.compiler,
             self.busy,
             self.mail,
             self.jitter,

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::leaf::{Arrived, Leaf, LeafState, Watched, source_lines};
-use super::{Engine, MAX_REPORTED, Selection};
+use super::{Engine, MAX_REPORTED};
 use crate::compile::LeafAction;
 use crate::network::{Mac, PortKind};
 use crate::policy::PolicyError;
@@ -249,16 +249,6 @@ impl Engine {
             self.failures.insert(error.clone(), 1);
             self.report(Report::PolicyFailed { error, at: arrived.at });
         }
-    }
-
-    /// Withdraws what a selection says of this shard's leaves.
-    pub(super) fn withdraw_selected(&mut self, selection: &Selection) {
-        let chosen: Vec<LeafId> = match selection {
-            Selection::Leaves(leaves) => leaves.iter().copied().collect(),
-            Selection::Cell(cell) => self.store.readers_of(cell).into_iter().filter(|leaf| self.owns(*leaf)).collect(),
-            _ => self.leaves.iter().filter(|(_, leaf)| leaf.is_selected(selection)).map(|(id, _)| *id).collect(),
-        };
-        chosen.into_iter().for_each(|leaf| self.withdraw(leaf));
     }
 }
 

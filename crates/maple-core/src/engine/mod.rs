@@ -33,6 +33,7 @@ mod options;
 
 mod decide;
 mod hosts;
+mod invalidate;
 mod link_port;
 mod new_port;
 mod packet_in;

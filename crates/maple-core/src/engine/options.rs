@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::tags::TagBlock;
-use crate::compile::Rule;
+use crate::compile::{Rule, Strategy};
 use crate::tree::LeafId;
 
 /// What can be chosen.
@@ -14,6 +14,8 @@ pub struct Options {
     /// VLAN ids that tell routes apart which meet with equal headers; hosts' packets with such ids go through the
     /// controller. `None`: the packets of such routes do.
     pub path_tags: Option<TagBlock>,
+    /// What makes rules of trees.
+    pub compiler: Strategy,
     /// Marks the rules of this run of the controller apart from those of an earlier one: 16 bits of the cookie.
     pub epoch: u16,
     /// The lowest transaction id that engines use; they wrap around to it.
@@ -46,6 +48,7 @@ impl Default for Options {
         Options {
             track_hosts: true,
             path_tags: Some(TagBlock::UPPER),
+            compiler: Strategy::default(),
             epoch: 1,
             first_xid: 0x8000_0000,
             held_packets: 64,
@@ -84,6 +87,8 @@ pub struct Stats {
     pub leaves_installed: u64,
     /// Leaves withdrawn.
     pub leaves_withdrawn: u64,
+    /// Leaves looked at to find those that an invalidation means.
+    pub leaves_examined: u64,
     /// Installations given up.
     pub aborts: u64,
     /// Installations refused because routes meet with equal headers.
@@ -130,6 +135,7 @@ impl Stats {
             ("short_captures", self.short_captures),
             ("leaves_installed", self.leaves_installed),
             ("leaves_withdrawn", self.leaves_withdrawn),
+            ("leaves_examined", self.leaves_examined),
             ("aborts", self.aborts),
             ("ambiguous", self.ambiguous),
             ("tagged", self.tagged),
@@ -164,6 +170,7 @@ impl std::ops::AddAssign for Stats {
             short_captures,
             leaves_installed,
             leaves_withdrawn,
+            leaves_examined,
             aborts,
             ambiguous,
             tagged,
@@ -190,6 +197,7 @@ impl std::ops::AddAssign for Stats {
         self.short_captures += short_captures;
         self.leaves_installed += leaves_installed;
         self.leaves_withdrawn += leaves_withdrawn;
+        self.leaves_examined += leaves_examined;
         self.aborts += aborts;
         self.ambiguous += ambiguous;
         self.tagged += tagged;

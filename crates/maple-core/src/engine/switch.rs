@@ -25,9 +25,9 @@ use super::new_port::Undecided;
 use super::tags::untagged;
 use super::timers::Timer;
 use super::transit::Transit;
-use super::{Effect, Engine, InstalledFlow, Time, actions};
+use super::{Effect, Engine, InstalledFlow, Options, Time, actions};
 use crate::capabilities::Capabilities;
-use crate::compile::{LeafAction, Rule, Strategy, Table, Target};
+use crate::compile::{LeafAction, Rule, Table, Target};
 use crate::report::Report;
 use crate::tree::LeafId;
 use crate::update::{Change, Installed, is_same_match};
@@ -110,11 +110,11 @@ pub(super) enum Waiter {
 }
 
 impl Switch {
-    pub fn new(dpid: Dpid, capabilities: Capabilities, first_xid: u32, epoch: u16) -> Switch {
+    pub fn new(dpid: Dpid, capabilities: Capabilities, options: &Options) -> Switch {
         let three_tables = has_three_tables(capabilities.version, capabilities.tables);
         Switch {
             dpid,
-            table: table(Vec::new(), &capabilities, epoch),
+            table: table(Vec::new(), &capabilities, options),
             capabilities,
             three_tables,
             acting: BTreeSet::new(),
@@ -123,7 +123,7 @@ impl Switch {
             in_step: false,
             ready: false,
             stale: Stale::ALL,
-            next_xid: first_xid,
+            next_xid: options.first_xid,
             unconfirmed: VecDeque::new(),
             deleted: VecDeque::new(),
             waiting: Vec::new(),
@@ -444,10 +444,11 @@ impl Engine {
 }
 
 /// An empty table for packets that fit `under`.
-pub(super) fn table(under: Vec<Constraint>, capabilities: &Capabilities, epoch: u16) -> Table {
+pub(super) fn table(under: Vec<Constraint>, capabilities: &Capabilities, options: &Options) -> Table {
+    let epoch = options.epoch;
     let cookie = Box::new(move |leaf| cookie(epoch, leaf));
     let target = Target { under, capabilities: capabilities.clone(), priorities: 1..=MAX_COMPILED, cookie };
-    Table::new(Strategy::Maple, target)
+    Table::new(options.compiler, target)
 }
 
 /// Gives rules without any wildcard the highest priority, as OpenFlow 1.0 (§3.4) says they have, so that we know them by

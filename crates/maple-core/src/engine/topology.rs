@@ -1,6 +1,8 @@
 //! Switches, ports and links come and go: events become writes of tracked state, and everything else follows from
 //! that by dependency.
 
+use std::collections::BTreeMap;
+
 use maple_wire::msg::{PortReason, PortStatus};
 use maple_wire::{Dpid, Port};
 
@@ -18,7 +20,7 @@ impl Engine {
             self.switch_down(dpid);
         }
         let version = capabilities.version;
-        self.switches.insert(dpid, Switch::new(dpid, capabilities, self.options.first_xid, self.options.epoch));
+        self.switches.insert(dpid, Switch::new(dpid, capabilities, &self.options));
         let shard = self.shard;
         let commit = self.store.update(|state| {
             let mut writes = without_switch(state, dpid);
@@ -38,13 +40,12 @@ impl Engine {
         let Some(switch) = self.switches.remove(&dpid) else { return };
         self.dirty.remove(&dpid);
         self.stats.new_port_drops += switch.undecided.len() as u64;
-        let lost: Vec<LeafId> =
-            self.leaves.iter().filter(|(_, leaf)| leaf.ingress() == dpid).map(|(id, _)| *id).collect();
+        let lost: Vec<LeafId> = switch.table.tree().leaves().collect();
         lost.into_iter().for_each(|leaf| self.withdraw(leaf));
         // Barriers that were to tell when rules had left it will not be answered.
         switch.leavings().for_each(|(leaf, others)| self.remove_parts(leaf, others));
         self.misses.retain(|arrived| arrived.at.switch != dpid);
-        let hosts = self.lost_hosts(|at| at.switch == dpid);
+        let hosts = self.lost_hosts(self.ports_of(dpid));
         let commit = self.store.update(|state| without_switch(state, dpid));
         self.apply(commit);
         self.report(Report::SwitchDown(dpid));
@@ -58,7 +59,7 @@ impl Engine {
         let at = Location::new(dpid, status.port.number);
         let deleted = status.reason == PortReason::Delete;
         let peer = self.store.snapshot().peer(at);
-        let hosts = if deleted { self.lost_hosts(|there| there == at) } else { Vec::new() };
+        let hosts = if deleted { self.lost_hosts([at]) } else { Vec::new() };
         if deleted || self.store.snapshot().port(at).is_some_and(|port| port.up != status.port.is_up()) {
             self.forget_undecided(at);
         }
@@ -88,7 +89,7 @@ impl Engine {
         if a == b || self.store.snapshot().peer(a) == Some(b) {
             return;
         }
-        let hosts = self.lost_hosts(|at| at == a || at == b);
+        let hosts = self.lost_hosts([a, b]);
         let mut linked = false;
         let commit = self.store.update(|state| {
             let is_up = |at| state.port(at).is_some_and(|port| port.up);
@@ -138,7 +139,7 @@ impl Engine {
     }
 
     pub(super) fn port_is_new(&mut self, at: Location) {
-        let hosts = self.lost_hosts(|there| there == at);
+        let hosts = self.lost_hosts([at]);
         let mut changed = false;
         let commit = self.store.update(|state| match state.port(at) {
             Some(PortInfo { up, kind: PortKind::Edge }) => {
@@ -154,11 +155,16 @@ impl Engine {
         }
     }
 
-    /// Reports for the hosts at the ports that `gone` says.
-    fn lost_hosts(&self, gone: impl Fn(Location) -> bool) -> Vec<Report> {
+    /// Reports for the hosts at these ports, by address.
+    fn lost_hosts(&self, gone: impl IntoIterator<Item = Location>) -> Vec<Report> {
         let state = self.store.snapshot();
-        let lost = state.hosts().filter(|(_, host)| gone(host.location));
-        lost.map(|(mac, host)| Report::HostLost { mac: *mac, at: host.location }).collect()
+        let at_port = |at: Location| state.hosts_at(at).map(move |mac| (mac, at)).collect::<Vec<_>>();
+        let lost: BTreeMap<Mac, Location> = gone.into_iter().flat_map(at_port).collect();
+        lost.into_iter().map(|(mac, at)| Report::HostLost { mac, at }).collect()
+    }
+
+    fn ports_of(&self, dpid: Dpid) -> Vec<Location> {
+        self.store.snapshot().ports_of(dpid).map(|(port, _)| Location::new(dpid, port)).collect()
     }
 }
 

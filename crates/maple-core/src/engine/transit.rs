@@ -38,7 +38,7 @@ use super::leaf::{Arrived, Watched, are_disjoint, from_port, source_lines};
 use super::switch::{Stale, Switch, Waiter, table};
 use super::tags::Tagged;
 use super::timers::Timer;
-use super::{Engine, ShardId, Time, actions};
+use super::{Engine, Options, ShardId, Time, actions};
 use crate::capabilities::Capabilities;
 use crate::compile::{LeafAction, Rule, Table};
 use crate::route::Part;
@@ -86,7 +86,7 @@ pub(super) struct Passing {
 
 impl Transit {
     /// Puts a part in, or says why it can't be.
-    pub fn place(&mut self, install: &Install, capabilities: &Capabilities, epoch: u16) -> Result<(), Refusal> {
+    pub fn place(&mut self, install: &Install, capabilities: &Capabilities, options: &Options) -> Result<(), Refusal> {
         let Some(arrives) = install.part.arrives else {
             return Err(Refusal::Impossible("it does not arrive by a link".to_owned()));
         };
@@ -100,7 +100,7 @@ impl Transit {
         let at = Arrived::of(install, arrives);
         let items = install.trace.lower(&at.packet(), capabilities).items;
         self.check_others(key, install)?;
-        let group = self.groups.entry(key).or_insert_with(|| Group::new(arrives, capabilities, epoch));
+        let group = self.groups.entry(key).or_insert_with(|| Group::new(arrives, capabilities, options));
         let outcome = group.insert(install, items, capabilities.version);
         match outcome {
             Ok(replaced) => {
@@ -269,8 +269,8 @@ fn entered(ingress: Dpid, trace: &Trace) -> String {
 }
 
 impl Group {
-    fn new(arrives: PortNo, capabilities: &Capabilities, epoch: u16) -> Group {
-        let table = table(vec![from_port(arrives)], capabilities, epoch);
+    fn new(arrives: PortNo, capabilities: &Capabilities, options: &Options) -> Group {
+        let table = table(vec![from_port(arrives)], capabilities, options);
         Group { table, rules: Vec::new(), stale: true, parts: BTreeMap::new() }
     }
 
@@ -344,7 +344,7 @@ impl Engine {
     /// Another switch's leaf wants a part in a switch of ours.
     pub(super) fn install(&mut self, install: &Install) {
         let (dpid, leaf, attempt) = (install.dpid, install.leaf, install.attempt);
-        let (now, epoch) = (self.now, self.options.epoch);
+        let now = self.now;
         let outcome = match self.switches.get_mut(&dpid) {
             None => Err(Refusal::Impossible(format!("switch {dpid} is not there"))),
             Some(switch) if switch.full_until.is_some_and(|until| until > now) => {
@@ -353,7 +353,7 @@ impl Engine {
             Some(switch) if install.tag.is_some() && !switch.three_tables => {
                 Err(Refusal::Ambiguous(format!("switch {dpid} has fewer than the three tables that path tags take")))
             }
-            Some(switch) => switch.transit.place(install, &switch.capabilities, epoch),
+            Some(switch) => switch.transit.place(install, &switch.capabilities, &self.options),
         };
         match outcome {
             Ok(()) => {

@@ -2,17 +2,14 @@
 
 use std::sync::Arc;
 
-use maple_wire::{Dpid, Field};
+use maple_wire::Dpid;
 
-use super::leaf::{are_disjoint, leaf_of, source_lines};
+use super::leaf::{leaf_of, source_lines};
 use super::location::reason;
-use super::{Engine, Selection, TableRule};
+use super::{Engine, TableRule};
 use crate::compile::Rule;
-use crate::network::Location;
-use crate::trace::{Item, Trace};
+use crate::trace::Trace;
 use crate::tree::LeafId;
-
-use super::leaf::Leaf;
 
 impl Engine {
     /// The rules of a switch, by table and falling priority; empty for one that this shard does not serve.
@@ -60,35 +57,4 @@ fn with_tag(trace: &Trace, tag: Option<u16>) -> String {
     let tag = tag.map(|tag| format!("path tag {tag:#x}"));
     let lines = Some(source_lines(trace)).filter(|lines| !lines.is_empty());
     lines.into_iter().chain(tag).collect::<Vec<_>>().join(", ")
-}
-
-impl Leaf {
-    /// Whether a selection (of fields, host or port) means this leaf.
-    pub(super) fn is_selected(&self, selection: &Selection) -> bool {
-        let can_have = |constraints: &[maple_wire::Constraint]| {
-            let items: Vec<Item> = constraints.iter().map(|c| Item::Read(*c)).collect();
-            !are_disjoint(&self.trace.items, &items)
-        };
-        match selection {
-            Selection::All => true,
-            Selection::Fields(constraints) => can_have(constraints),
-            Selection::Host(mac) => [Field::EthSrc, Field::EthDst]
-                .into_iter()
-                .any(|field| can_have(&[maple_wire::Constraint::exact(field, mac.bits())])),
-            Selection::Port(at) => self.uses(*at),
-            Selection::Cell(_) | Selection::Leaves(_) => false,
-        }
-    }
-
-    fn uses(&self, at: Location) -> bool {
-        let passes = self.route.parts.get(&at.switch).is_some_and(|part| {
-            part.arrives == Some(at.port) || part.links.contains(&at.port) || part.edges.contains(&at.port)
-        });
-        passes || self.ingress() == at.switch && self.enters_by(at)
-    }
-
-    fn enters_by(&self, at: Location) -> bool {
-        let item = [Item::Read(super::leaf::from_port(at.port))];
-        !are_disjoint(&self.trace.items, &item)
-    }
 }

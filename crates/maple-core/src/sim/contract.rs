@@ -16,6 +16,7 @@ use super::generate::{
     LINK_PORTS, Shape, Step, Tree, greeting, hosts, line_shape, policy, policy_by_ingress, shape, steps,
 };
 use super::{Delivery, Random, Sim, SimSwitch, apply};
+use crate::compile::Strategy;
 use crate::engine::{Engine, Event, Options, Selection, TagBlock};
 use crate::network::{Location, Mac, PortKind};
 use crate::policy::Policy;
@@ -30,6 +31,7 @@ struct Case {
     policy: Tree,
     path_tags: Option<TagBlock>,
     track_hosts: bool,
+    compiler: Strategy,
     steps: Vec<Step>,
 }
 
@@ -50,7 +52,8 @@ impl Case {
         let steps = steps(&mut random, &shape, count);
         let path_tags = path_tags(&mut random);
         let track_hosts = !random.chance(10);
-        Case { seed, shape, policy, path_tags, track_hosts, steps }
+        let compiler = compiler(&mut random);
+        Case { seed, shape, policy, path_tags, track_hosts, compiler, steps }
     }
 
     /// A case in which routes meet that only a path tag tells apart.
@@ -66,7 +69,8 @@ impl Case {
         let steps = [first, steps(&mut random, &shape, count)].concat();
         let path_tags = path_tags(&mut random);
         let track_hosts = !random.chance(10);
-        Case { seed, shape, policy, path_tags, track_hosts, steps }
+        let compiler = compiler(&mut random);
+        Case { seed, shape, policy, path_tags, track_hosts, compiler, steps }
     }
 
     /// Plays the case; an error says what is wrong.
@@ -102,6 +106,11 @@ impl Case {
         }
         self
     }
+}
+
+/// Mostly ours.
+fn compiler(random: &mut Random) -> Strategy {
+    if random.chance(20) { Strategy::Paper } else { Strategy::Maple }
 }
 
 /// Enough tags, one for all, or none.
@@ -158,7 +167,8 @@ impl std::ops::AddAssign for Tally {
 impl<'a> Play<'a> {
     fn new(case: &'a Case) -> Play<'a> {
         let policy = Arc::new(case.policy.clone());
-        let options = Options { path_tags: case.path_tags, track_hosts: case.track_hosts, ..Options::default() };
+        let Case { path_tags, track_hosts, compiler, .. } = *case;
+        let options = Options { path_tags, track_hosts, compiler, ..Options::default() };
         let mut sim = Sim::new(policy, case.shape.shards, &options, case.seed);
         let ports = [PortNo(4), case.shape.last_port];
         for ((dpid, version), tables) in (1..).map(Dpid).zip(&case.shape.versions).zip(&case.shape.tables) {
@@ -416,8 +426,8 @@ fn play_all(cases: u64, generate: impl Fn(u64) -> Case) -> Tally {
                 let small = case.shrunk();
                 let error = small.play().err().unwrap_or(error);
                 let steps: Vec<String> = small.steps.iter().map(|step| format!("  {step:?}\n")).collect();
-                let Case { shape, policy, path_tags, track_hosts, .. } = &small;
-                let options = format!("{path_tags:?}, hosts tracked: {track_hosts}");
+                let Case { shape, policy, path_tags, track_hosts, compiler, .. } = &small;
+                let options = format!("{path_tags:?}, hosts tracked: {track_hosts}, compiler {compiler:?}");
                 panic!("seed {seed}: {error}\n{shape:?}\n{policy:#?}\n{options}\n{}", steps.concat());
             }
         }

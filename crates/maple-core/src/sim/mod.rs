@@ -26,6 +26,8 @@ mod contract;
 #[cfg(test)]
 mod generate;
 #[cfg(test)]
+mod invalidation;
+#[cfg(test)]
 mod ports;
 #[cfg(test)]
 mod scripts;

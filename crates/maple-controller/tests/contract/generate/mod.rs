@@ -4,7 +4,7 @@ mod steps;
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use maple_core::Mac;
+use maple_core::{Mac, Strategy};
 use maple_emulator::Random;
 use maple_emulator::time::{MICROSECOND, MILLISECOND, Time};
 use maple_emulator::topology::addresses;
@@ -35,6 +35,7 @@ pub fn case(seed: u64, flavour: Flavour) -> Case {
         open_vswitch: dice.one_in(2),
         shards: 1 + dice.below(3) as u8,
         track_hosts: !dice.one_in(10),
+        compiler: Strategy::Maple,
         busy: dice.span(200 * MICROSECOND),
         mail: dice.span(300 * MICROSECOND),
         seed: dice.random.number(),
@@ -56,6 +57,9 @@ pub fn case(seed: u64, flavour: Flavour) -> Case {
         case.packets.push(packet);
     }
     dice.steps(&mut case, flavour);
+    if dice.one_in(5) {
+        case.compiler = Strategy::Paper;
+    }
     case
 }
 

@@ -1,0 +1,91 @@
+//! Which leaves a selection means, found without a look at all the others.
+//!
+//! By fields: the switches' trees know which leaves can have a value ([`crate::Tree::touching`]). By port: a route that
+//! uses a port depends on that port's cell, or on the flood that led there, and so the store knows its leaf; and packets
+//! that can enter by the port are a question of a field again. What is found so is a little too much, so each leaf is
+//! asked itself. The cost is a step a leaf found; [`super::Stats::leaves_examined`] counts them.
+
+use std::collections::BTreeSet;
+
+use maple_wire::{Constraint, Field};
+
+use super::leaf::{Leaf, are_disjoint, from_port};
+use super::{Engine, Selection};
+use crate::network::{Location, Mac};
+use crate::state::Cell;
+use crate::trace::Item;
+use crate::tree::LeafId;
+
+impl Engine {
+    /// Withdraws what a selection says of this shard's leaves.
+    pub(super) fn withdraw_selected(&mut self, selection: &Selection) {
+        let found: BTreeSet<LeafId> = match selection {
+            Selection::All => self.leaves.keys().copied().collect(),
+            Selection::Leaves(leaves) => leaves.clone(),
+            Selection::Cell(cell) => self.owned_readers(cell),
+            Selection::Fields(all) => self.leaves_with_all(all),
+            Selection::Host(mac) => self.leaves_of_host(*mac),
+            Selection::Port(at) => self.leaves_at_port(*at),
+        };
+        self.stats.leaves_examined += found.len() as u64;
+        let is_meant = |id: &LeafId| self.leaves.get(id).is_some_and(|leaf| leaf.is_selected(selection));
+        let chosen: Vec<LeafId> = found.into_iter().filter(is_meant).collect();
+        chosen.into_iter().for_each(|leaf| self.withdraw(leaf));
+    }
+
+    fn owned_readers(&self, cell: &Cell) -> BTreeSet<LeafId> {
+        self.store.readers_of(cell).into_iter().filter(|leaf| self.owns(*leaf)).collect()
+    }
+
+    /// The leaves that can have a value, at all switches.
+    fn leaves_with(&self, constraint: &Constraint) -> BTreeSet<LeafId> {
+        self.switches.values().flat_map(|switch| switch.table.tree().touching(constraint)).collect()
+    }
+
+    /// Those of the constraint that the fewest leaves can fit.
+    fn leaves_with_all(&self, constraints: &[Constraint]) -> BTreeSet<LeafId> {
+        let each = constraints.iter().map(|constraint| self.leaves_with(constraint));
+        each.min_by_key(BTreeSet::len).unwrap_or_else(|| self.leaves.keys().copied().collect())
+    }
+
+    fn leaves_of_host(&self, mac: Mac) -> BTreeSet<LeafId> {
+        let with = |field| self.leaves_with(&Constraint::exact(field, mac.bits()));
+        with(Field::EthSrc).into_iter().chain(with(Field::EthDst)).collect()
+    }
+
+    fn leaves_at_port(&self, at: Location) -> BTreeSet<LeafId> {
+        let floods = self.switches.keys().flat_map(|ingress| self.store.readers_of(&Cell::Flood(*ingress)));
+        let mut found: BTreeSet<LeafId> = floods.filter(|leaf| self.owns(*leaf)).collect();
+        found.extend(self.owned_readers(&Cell::Port(at)));
+        if let Some(switch) = self.switches.get(&at.switch) {
+            found.extend(switch.table.tree().touching(&from_port(at.port)));
+        }
+        found
+    }
+}
+
+impl Leaf {
+    /// Whether a selection means this leaf. One that names leaves or a cell has been asked already.
+    fn is_selected(&self, selection: &Selection) -> bool {
+        let can_have = |constraints: &[Constraint]| {
+            let items: Vec<Item> = constraints.iter().map(|c| Item::Read(*c)).collect();
+            !are_disjoint(&self.trace.items, &items)
+        };
+        match selection {
+            Selection::All | Selection::Cell(_) | Selection::Leaves(_) => true,
+            Selection::Fields(constraints) => can_have(constraints),
+            Selection::Host(mac) => [Field::EthSrc, Field::EthDst]
+                .into_iter()
+                .any(|field| can_have(&[Constraint::exact(field, mac.bits())])),
+            Selection::Port(at) => self.uses(*at),
+        }
+    }
+
+    fn uses(&self, at: Location) -> bool {
+        let passes = self.route.parts.get(&at.switch).is_some_and(|part| {
+            part.arrives == Some(at.port) || part.links.contains(&at.port) || part.edges.contains(&at.port)
+        });
+        let enters = || !are_disjoint(&self.trace.items, &[Item::Read(from_port(at.port))]);
+        passes || self.ingress() == at.switch && enters()
+    }
+}
