@@ -12,6 +12,7 @@ use maple_core::engine::TagBlock;
 use maple_wire::{Dpid, Version};
 
 use crate::decode::DecodeArgs;
+use crate::state::StateArgs;
 
 /// Port that OpenFlow switches connect to.
 const OPENFLOW_PORT: u16 = 6653;
@@ -38,6 +39,8 @@ pub enum Command {
     Decode(DecodeArgs),
     /// Ask a running controller
     Show(ShowArgs),
+    /// Read, change or watch tracked state of a running controller
+    State(StateArgs),
     /// Measure the optimizer
     Bench(BenchArgs),
 }

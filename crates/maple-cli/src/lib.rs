@@ -26,6 +26,7 @@ mod builtin;
 mod emulate;
 mod load;
 mod show;
+mod state;
 mod weights;
 
 pub mod decode;
@@ -44,10 +45,11 @@ use clap::Parser;
 
 pub use app::App;
 pub use maple_controller::Handle;
+pub use maple_controller::control::transactions::{ChangeError, Waiting};
 pub use maple_core::network::{Hop, LinkName, Location, Mac};
 pub use maple_core::policy::{Net, PacketHandle, Policy, PolicyError};
 pub use maple_core::route::Route;
-pub use maple_core::state::{Store, Value, Write};
+pub use maple_core::state::{Access, Counter, Read, Stop, Store, Table, Tx, Value, Var, Write};
 pub use maple_wire::{Dpid, Field, PortNo};
 
 use args::{Command, CommandLine};
@@ -89,7 +91,7 @@ pub fn main_with(arguments: impl IntoIterator<Item = OsString>, loader: Option<&
     let refusal = match &command_line.command {
         Command::Run(args) => args.options.refusal(),
         Command::Emulate(args) => args.refusal(),
-        Command::Decode(_) | Command::Show(_) | Command::Load(_) | Command::Bench(_) => None,
+        Command::Decode(_) | Command::Show(_) | Command::State(_) | Command::Load(_) | Command::Bench(_) => None,
     };
     if let Some(error) = refusal {
         return usage(&error);
@@ -100,6 +102,7 @@ pub fn main_with(arguments: impl IntoIterator<Item = OsString>, loader: Option<&
         Command::Load(args) => load::main(&args),
         Command::Decode(args) => decoded(args),
         Command::Show(args) => show::main(args),
+        Command::State(args) => state::main(args),
         Command::Bench(args) => maple_bench::main(args, None).map(|()| 0).map_err(Into::into),
     })
 }

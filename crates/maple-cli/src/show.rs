@@ -26,7 +26,7 @@ pub fn main(args: ShowArgs) -> anyhow::Result<u8> {
 }
 
 /// Says where controllers that can't be asked may be.
-fn hint(error: AskError) -> anyhow::Error {
+pub fn hint(error: AskError) -> anyhow::Error {
     match error {
         AskError::NotThere { .. } => anyhow::anyhow!(
             "{error}; is `maple run` running, as the same user? (with --emulate only `--control PATH` makes a socket)"

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::network::Mac;
 use crate::route::{Route, RouteError};
 use crate::run::Run;
-use crate::state::Name;
+use crate::state::{Name, Stop};
 use crate::trace::Source;
 
 pub use crate::run::{Net, PacketHandle};
@@ -63,6 +63,9 @@ pub enum PolicyError {
     /// f returned something that is no route: what it was and where, and what it may return, in its language's words.
     #[error("{0}")]
     WrongReturn(Arc<str>),
+    /// f can't answer before something that it read has changed.
+    #[error("the packet waits until something that the policy read changes")]
+    Retry,
     /// f ran longer than it may.
     #[error("the policy ran longer than {0} ms")]
     TimeLimit(u64),
@@ -85,6 +88,15 @@ pub enum PolicyError {
     /// f asked where a host is, but hosts are not tracked.
     #[error("net.locate({0}) needs host tracking, which is off (track_hosts=False)")]
     HostsNotTracked(Mac),
+}
+
+impl From<Stop> for PolicyError {
+    fn from(stop: Stop) -> PolicyError {
+        match stop {
+            Stop::Retry => PolicyError::Retry,
+            Stop::Cancel => PolicyError::Exception("the policy cancelled its transaction".into()),
+        }
+    }
 }
 
 /// The line that an error is about, as its beginning.

@@ -16,7 +16,7 @@ use crate::engine::Selection;
 use crate::network::{Hop, LinkName, Location, Mac};
 use crate::policy::PolicyError;
 use crate::route::{Resolved, Route};
-use crate::state::{Cell, CellValue, Name, Txn, Value, Write};
+use crate::state::{Access, Cell, CellValue, Name, Read, Savepoint, Stop, Txn, Value, Write};
 use crate::trace::{Recorder, Source, Trace};
 
 /// One run of f.
@@ -387,6 +387,27 @@ impl Net {
         self.write(Write::Cost { name: weight.into(), link, cost: Some(cost) }, caller(Caller::caller()));
     }
 
+    /// Does what `f` does, or nothing of it. The run is one transaction anyway; this is for the part of it that may turn
+    /// out to be impossible, and for code that serves background threads too.
+    ///
+    /// # Errors
+    /// What `f` says. [`PolicyError::Retry`], or [`Net::retry`], then has the packet wait.
+    pub fn atomically<T>(&self, f: impl FnOnce(&Net) -> Result<T, Stop>) -> Result<T, Stop> {
+        let before = self.savepoint();
+        let done = f(self);
+        if done.is_err() {
+            self.roll_back(before);
+        }
+        done
+    }
+
+    /// The answer that there is none now: the packet waits until something that the run read has changed, and the run
+    /// has no effect.
+    pub fn retry(&self) -> Route {
+        self.0.state().error.get_or_insert(PolicyError::Retry);
+        Route::unreachable()
+    }
+
     /// Withdraws rules when the run commits (the paper's explicit API; tracked state needs none of it).
     pub fn invalidate(&self, selection: Selection) {
         self.0.state().txn.invalidate(selection);
@@ -430,5 +451,30 @@ impl Net {
         let error = PolicyError::HostsNotTracked(mac);
         state.error.get_or_insert_with(|| error.clone());
         Err(error)
+    }
+}
+
+impl Read for Net {
+    fn cell(&self, cell: Cell) -> CellValue {
+        self.read(cell)
+    }
+}
+
+impl Access for Net {
+    #[track_caller]
+    fn put(&self, write: Write) {
+        self.write(write, caller(Caller::caller()));
+    }
+
+    fn savepoint(&self) -> Savepoint {
+        self.0.state().txn.savepoint()
+    }
+
+    fn roll_back(&self, to: Savepoint) {
+        let mut state = self.0.state();
+        state.txn.roll_back(to);
+        if !state.txn.wrote() {
+            state.wrote_at = None;
+        }
     }
 }

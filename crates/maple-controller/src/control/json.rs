@@ -9,6 +9,7 @@ use maple_wire::{Dpid, PortNo, Version};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::state::{self, State};
 use super::{Handle, Stats, SwitchStatus, Trouble};
 
 /// What other programs may ask: one JSON object a line, `{"show": "rules", "switch": "1"}`.
@@ -19,6 +20,8 @@ pub enum Request {
     Show(Show),
     /// Withdraw leaves.
     Invalidate(Invalidate),
+    /// Read or write tracked state.
+    State(State),
 }
 
 /// What to show.
@@ -71,6 +74,7 @@ fn answer_to(handle: &Handle, request: &Request) -> Result<Value, String> {
         Request::Show(Show::Hosts) => handle.hosts().iter().map(|(mac, info)| host(*mac, info)).collect(),
         Request::Show(Show::Stats) => stats(&handle.stats()),
         Request::Show(Show::Errors) => handle.errors().iter().map(trouble).collect(),
+        Request::State(request) => state::answer(handle, request)?,
         Request::Invalidate(what) => json!(handle.invalidate(selection(what)?)),
     })
 }
@@ -193,7 +197,7 @@ fn number(port: PortNo) -> Value {
     if port.is_physical() { Value::from(port.0) } else { Value::from(port.to_string()) }
 }
 
-fn dpid(text: &str) -> Result<Dpid, String> {
+pub(super) fn dpid(text: &str) -> Result<Dpid, String> {
     text.parse().map_err(|_| format!("{text:?} is no datapath id (hex digits, such as 1 or 00000000000000ab)"))
 }
 

@@ -3,8 +3,11 @@
 //! Network state is read from the store's newest snapshot. What belongs to a shard (rules, counts, connections) is asked
 //! of it by letter, so that asking costs the packet road nothing.
 
+pub mod transactions;
+
 mod json;
 pub mod socket;
+mod state;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -200,14 +203,14 @@ impl Handle {
         self.tell(Event::Invalidate(selection))
     }
 
-    /// Writes tracked state. `false` if the controller has stopped.
+    /// Writes tracked state, and does not wait. `false` if the controller has stopped.
     pub fn write(&self, writes: Vec<Write>) -> bool {
         self.tell(Event::Write(writes))
     }
 
     /// Follows up a commit on [`Handle::store`]. `false` if the controller has stopped.
     pub fn committed(&self, commit: Commit) -> bool {
-        self.tell(Event::Committed(commit))
+        self.follow(commit)
     }
 
     /// Makes all shards close their connections and end, and does not wait for it.

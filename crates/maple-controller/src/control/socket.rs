@@ -1,6 +1,6 @@
-//! The Unix socket of `maple show`: one JSON request a line in, one JSON answer a line out.
+//! The Unix socket of `maple show` and `maple state`: one JSON request a line in, one JSON answer a line out.
 //!
-//! An answer is `{"ok": …}` or `{"error": "…"}`. The socket is readable and writable for its owner only. One thread
+//! An answer is `{"ok": …}` or `{"error": "…"}`; to a watch there is one after the other. The socket is readable and writable for its owner only. One thread
 //! accepts, and each client has one of a few more; none of them is a shard, so a slow client delays nobody's packets.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -12,11 +12,13 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::Handle;
 use super::json::answer;
 pub use super::json::{Invalidate, Request, Show};
+use super::state;
+pub use super::state::{Place, State};
 
 /// Most clients at a time.
 const CLIENTS: usize = 16;
@@ -52,14 +54,40 @@ pub enum AskError {
 /// # Errors
 /// [`AskError`] if there is no controller, or it refuses the request.
 pub fn ask(path: &Path, request: &Request) -> Result<Value, AskError> {
-    let mut stream = UnixStream::connect(path).map_err(|error| AskError::NotThere { path: path.to_owned(), error })?;
+    let stream = send(path, request)?;
     stream.set_read_timeout(Some(PATIENCE))?;
+    let mut text = String::new();
+    BufReader::new(stream).read_line(&mut text)?;
+    understood(&text)
+}
+
+/// Asks for something that has many answers, and hands out each as it comes, until the controller stops or `each` says
+/// that it is enough.
+///
+/// # Errors
+/// [`AskError`] if there is no controller, or it refuses the request.
+pub fn follow(path: &Path, request: &Request, mut each: impl FnMut(Value) -> bool) -> Result<(), AskError> {
+    let mut reader = BufReader::new(send(path, request)?);
+    let mut text = String::new();
+    while reader.read_line(&mut text)? > 0 {
+        if !each(understood(&text)?) {
+            break;
+        }
+        text.clear();
+    }
+    Ok(())
+}
+
+fn send(path: &Path, request: &Request) -> Result<UnixStream, AskError> {
+    let mut stream = UnixStream::connect(path).map_err(|error| AskError::NotThere { path: path.to_owned(), error })?;
     let mut line = serde_json::to_string(request)?;
     line.push('\n');
     stream.write_all(line.as_bytes())?;
-    let mut text = String::new();
-    BufReader::new(stream).read_line(&mut text)?;
-    let mut answer: Value = serde_json::from_str(&text)?;
+    Ok(stream)
+}
+
+fn understood(text: &str) -> Result<Value, AskError> {
+    let mut answer: Value = serde_json::from_str(text)?;
     match answer.get("error").and_then(Value::as_str) {
         Some(error) => Err(AskError::Refused(error.to_owned())),
         None => Ok(answer["ok"].take()),
@@ -156,8 +184,41 @@ fn converse(handle: &Handle, stream: UnixStream) -> io::Result<()> {
         if !line.ends_with('\n') {
             return Ok(());
         }
-        let mut text = answer(handle, &line).to_string();
-        text.push('\n');
-        writer.write_all(text.as_bytes())?;
+        if let Ok(Request::State(State::Watch(place))) = serde_json::from_str(&line) {
+            return watch(handle, &place, &mut writer);
+        }
+        write_line(&mut writer, &answer(handle, &line))?;
     }
+}
+
+/// Tells one client of each change until it closes.
+fn watch(handle: &Handle, place: &Place, writer: &mut UnixStream) -> io::Result<()> {
+    let mut failure = Ok(());
+    let watched = state::watch(handle, place, |value| {
+        failure = match value {
+            Some(value) => write_line(writer, &json!({ "ok": value })),
+            None => still_there(writer),
+        };
+        failure.is_ok()
+    });
+    match watched {
+        Ok(()) => failure,
+        Err(error) => write_line(writer, &json!({ "error": error })),
+    }
+}
+
+/// An error if the client has closed.
+fn still_there(stream: &mut UnixStream) -> io::Result<()> {
+    stream.set_nonblocking(true)?;
+    let read = stream.read(&mut [0; 64]);
+    stream.set_nonblocking(false)?;
+    match read {
+        Ok(0) => Err(io::ErrorKind::ConnectionAborted.into()),
+        Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(error),
+        _ => Ok(()),
+    }
+}
+
+fn write_line(writer: &mut UnixStream, answer: &Value) -> io::Result<()> {
+    writer.write_all(format!("{answer}\n").as_bytes())
 }

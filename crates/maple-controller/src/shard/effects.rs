@@ -88,6 +88,7 @@ impl Shard {
                 self.act(now, slot);
             }
             Effect::Mail { to, mail } => self.post.send(to, Letter::Mail(mail)),
+            Effect::Settled(token) => self.fences.extend(self.settling.remove(&token)),
             Effect::Report(report) => self.notices.tell(Notice::Engine(report)),
         }
     }

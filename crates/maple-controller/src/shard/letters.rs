@@ -35,6 +35,12 @@ impl Shard {
             Letter::Challenge { dpid, owner, claimant } => self.challenged(now, dpid, owner, claimant),
             Letter::Verdict { dpid, claimant, alive } => self.judged(now, dpid, claimant, alive),
             Letter::Ask(question) => self.answer(question),
+            Letter::Fence(to) => self.fences.push(to),
+            Letter::Settle(to) => {
+                self.settlings += 1;
+                self.settling.insert(self.settlings, to);
+                self.events.push(Event::Settle(self.settlings));
+            }
             Letter::Stop => self.stopping = true,
         }
     }
@@ -78,6 +84,17 @@ impl Shard {
             self.claim(now, claimant.slot, dpid);
         }
         self.act(now, claimant.slot);
+    }
+
+    /// Answers those who wanted to know that a turn has ended, once nothing of it waits here.
+    pub(super) fn answer_fences(&mut self) {
+        if self.post.is_congested() {
+            return;
+        }
+        for to in self.fences.drain(..) {
+            // Whoever asked may have given up waiting.
+            let _ = to.send(());
+        }
     }
 
     /// Answers a question.

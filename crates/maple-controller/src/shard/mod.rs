@@ -42,7 +42,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crossbeam_channel::Receiver;
+use crossbeam_channel::{Receiver, Sender};
 use maple_core::engine::{Effect, Engine, Event, ShardId, Time};
 use maple_core::network::Location;
 use maple_wire::Dpid;
@@ -133,6 +133,11 @@ pub(crate) struct Shard {
     probes: Vec<Location>,
     /// What discovery is asked about switches; answered when all that they had sent is read.
     asked: Vec<(Location, Tell)>,
+    /// Who wants to know that this turn has ended.
+    fences: Vec<Sender<()>>,
+    /// Who wants to know that rules on their way out are gone, by the engine's token.
+    settling: FxHashMap<u64, Sender<()>>,
+    settlings: u64,
     /// When the turn began.
     began: Time,
     /// What the poll reported in this turn came in since then. As the poll returns at the first sign of something, that
@@ -176,6 +181,9 @@ impl Shard {
             found: Vec::new(),
             probes: Vec::new(),
             asked: Vec::new(),
+            fences: Vec::new(),
+            settling: FxHashMap::default(),
+            settlings: 0,
             began: Time(0),
             comes_in_since: Time(0),
             stopping: false,
@@ -222,6 +230,7 @@ impl Shard {
         self.send_probes(now);
         self.write_sockets(now);
         self.post.flush();
+        self.answer_fences();
         Ok(())
     }
 

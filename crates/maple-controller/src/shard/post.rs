@@ -53,6 +53,10 @@ pub(crate) enum Letter {
     },
     /// Answer these questions.
     Ask(Question),
+    /// Say so when this turn has ended and all that it sends to other shards is on its way.
+    Fence(Sender<()>),
+    /// Say so when all rules that are on their way out of your switches are gone.
+    Settle(Sender<()>),
     /// Close everything and end.
     Stop,
 }

@@ -7,6 +7,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use maple_wire::Dpid;
+
 use super::leaf::{Arrived, Leaf, LeafState, Watched, source_lines};
 use super::{Engine, MAX_REPORTED};
 use crate::compile::LeafAction;
@@ -15,13 +17,15 @@ use crate::policy::PolicyError;
 use crate::report::Report;
 use crate::route::{Resolved, Route};
 use crate::run::{Finished, Run};
-use crate::state::{Snapshot, Txn};
+use crate::state::{Commit, Conflict, Snapshot, Turn, Txn};
 use crate::tree::{Augmented, LeafId};
 
 /// What a run came to.
 enum Outcome {
     /// f's answer, and what it observed.
     Answer(Resolved, Box<Finished>),
+    /// f has no answer before something that it read changes.
+    Waits(Box<Finished>),
     Failed(PolicyError),
 }
 
@@ -115,25 +119,32 @@ impl Engine {
         is_edge && !(self.options.track_hosts && elsewhere())
     }
 
-    /// A run has ended: commits it, repeating it while the state changes under it, and does what it says.
-    fn settle(&mut self, mut run: Run, mut answer: Result<Route, PolicyError>, arrived: Arrived) {
-        for _ in 0..=self.options.max_reruns {
-            let (route, finished) = match outcome(&run, answer) {
-                Outcome::Answer(route, finished) => (route, *finished),
+    /// A run has ended: commits it, repeating it while the state changes under it, and does what it says. One that loses
+    /// too often is repeated while nobody else commits.
+    fn settle(&mut self, run: Run, answer: Result<Route, PolicyError>, arrived: Arrived) {
+        let (mut lost, mut ended) = (0, Some((run, answer)));
+        let store = Arc::clone(&self.store);
+        loop {
+            let turn = (lost >= self.options.max_reruns).then(|| store.turn());
+            let (run, answer) = match ended.take() {
+                Some(ended) => ended,
+                None => {
+                    let Some(run) = self.new_run(&arrived) else { return };
+                    let answer = self.run_once(&run);
+                    (run, answer)
+                }
+            };
+            let done = match outcome(&run, answer) {
+                Outcome::Answer(route, finished) => self.commit(route, *finished, &arrived, turn),
+                Outcome::Waits(finished) => self.park(*finished, &arrived, turn),
                 Outcome::Failed(error) => return self.policy_failed(&error, &arrived),
             };
-            if self.commit(route, finished, &arrived) {
+            if done {
                 return;
             }
             self.stats.conflicts += 1;
-            match self.new_run(&arrived) {
-                Some(next) => run = next,
-                None => return,
-            }
-            answer = self.run_once(&run);
+            lost += 1;
         }
-        let error = PolicyError::Exception("the state changed under every one of many runs".into());
-        self.policy_failed(&error, &arrived);
     }
 
     fn run_once(&mut self, run: &Run) -> Result<Route, PolicyError> {
@@ -143,14 +154,14 @@ impl Engine {
     }
 
     /// Commits a run and has its packet answered. `false`: a conflict, nothing happened.
-    fn commit(&mut self, route: Resolved, finished: Finished, arrived: &Arrived) -> bool {
+    fn commit(&mut self, route: Resolved, finished: Finished, arrived: &Arrived, turn: Option<Turn<'_>>) -> bool {
         let Finished { trace, txn, wrote_at, .. } = finished;
         let wrote = txn.wrote();
         let full = self.switches.get(&arrived.at.switch).is_none_or(|switch| switch.full_until.is_some());
         let cacheable = !wrote && !trace.short && !full;
         let id = cacheable.then(|| self.new_leaf_id());
         let writes = if wrote { format!("{:?}", txn.writes()) } else { String::new() };
-        let Ok(commit) = self.store.commit(txn, id) else { return false };
+        let Ok(commit) = self.commit_run(txn, id, turn) else { return false };
         self.apply(commit);
         if trace.short {
             self.stats.short_captures += 1;
@@ -170,6 +181,43 @@ impl Engine {
             }
         }
         true
+    }
+
+    /// Commits what a run did, and ends its turn.
+    fn commit_run(&self, txn: Txn, id: Option<LeafId>, turn: Option<Turn<'_>>) -> Result<Commit, Conflict> {
+        match turn {
+            Some(turn) => turn.commit(txn, id),
+            None => self.store.commit(txn, id),
+        }
+    }
+
+    /// Keeps a packet until something that its run read has changed: it stands where a leaf would, and when that is
+    /// withdrawn it is decided again. `false`: something has changed already.
+    fn park(&mut self, finished: Finished, arrived: &Arrived, turn: Option<Turn<'_>>) -> bool {
+        let id = self.new_leaf_id();
+        if self.commit_run(finished.txn.without_writes(), Some(id), turn).is_err() {
+            return false;
+        }
+        self.stats.waits += 1;
+        if self.parked.len() >= self.options.parked_packets
+            && let Some((oldest, _)) = self.parked.pop_first()
+        {
+            self.store.forget(oldest);
+            self.stats.wait_drops += 1;
+        }
+        self.parked.insert(id, arrived.clone());
+        true
+    }
+
+    /// Forgets the packets of a switch that wait for a change.
+    pub(super) fn unpark(&mut self, dpid: Dpid) {
+        let gone: Vec<LeafId> =
+            self.parked.iter().filter(|(_, packet)| packet.at.switch == dpid).map(|(id, _)| *id).collect();
+        for id in gone {
+            self.parked.remove(&id);
+            self.store.forget(id);
+            self.stats.wait_drops += 1;
+        }
     }
 
     /// After a run that wrote: what would f do with the next packet of the kind?
@@ -259,6 +307,7 @@ fn outcome(run: &Run, answer: Result<Route, PolicyError>) -> Outcome {
         return Outcome::Failed(PolicyError::Exception("the policy ended its own run".into()));
     };
     match (resolved, &finished.error) {
+        (Err(PolicyError::Retry), _) | (Ok(_), Some(PolicyError::Retry)) => Outcome::Waits(Box::new(finished)),
         // What f says of its failure knows more of the place than what was noted for it.
         (Err(error), _) => Outcome::Failed(error),
         (_, Some(error)) => Outcome::Failed(error.clone()),

@@ -140,6 +140,8 @@ pub enum Event {
     /// What a commit on the store made necessary, for whoever commits a transaction from outside of f. To any one
     /// shard.
     Committed(Commit),
+    /// Say [`Effect::Settled`] with this token when all that is on its way out of the switches of this shard is gone.
+    Settle(u64),
     /// Nothing but time passed.
     Tick,
 }
@@ -202,6 +204,8 @@ pub enum Effect {
         /// The message.
         mail: Mail,
     },
+    /// The answer to [`Event::Settle`].
+    Settled(u64),
     /// Tell people.
     Report(Report),
 }

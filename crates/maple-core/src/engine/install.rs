@@ -198,6 +198,7 @@ impl Engine {
     /// A leaf is no longer what f would answer. Packets that wait for it are decided again.
     pub(super) fn withdraw(&mut self, id: LeafId) {
         self.store.forget(id);
+        self.misses.extend(self.parked.remove(&id));
         if !self.leaves.contains_key(&id) {
             return;
         }

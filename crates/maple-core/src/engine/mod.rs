@@ -46,6 +46,7 @@ mod tags;
 mod transit;
 
 mod location;
+mod settle;
 mod switch;
 mod timers;
 mod view;
@@ -53,6 +54,7 @@ mod view;
 pub use event::{Effect, Event, InstalledFlow, Mail, Selection, ShardId, Time};
 pub use hosts::PROBE_MAC;
 pub use options::{Options, Stats, TableRule};
+pub use settle::SETTLING_ROUNDS;
 pub use tags::{TagBlock, TagBlockError};
 
 use event::Letter;
@@ -84,6 +86,10 @@ pub struct Engine {
     reported: BTreeSet<String>,
     /// How often f failed, by error, as far as errors were reported.
     failures: BTreeMap<Arc<str>, u64>,
+
+    /// Packets that wait until something that f read has changed, by what stands for them in the store.
+    parked: BTreeMap<LeafId, Arrived>,
+    settling: Vec<settle::Settling>,
 
     // What a batch leaves for its end.
     /// Letters of this shard to itself.
@@ -117,6 +123,8 @@ impl Engine {
             asked: BTreeMap::new(),
             reported: BTreeSet::new(),
             failures: BTreeMap::new(),
+            parked: BTreeMap::new(),
+            settling: Vec::new(),
             inbox: VecDeque::new(),
             misses: Vec::new(),
             dirty: BTreeSet::new(),
@@ -179,6 +187,7 @@ impl Engine {
                 self.apply(commit);
             }
             Event::Committed(commit) => self.apply(commit),
+            Event::Settle(token) => self.settle_all(token),
             Event::Tick => {}
         }
     }

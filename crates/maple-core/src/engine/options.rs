@@ -23,6 +23,8 @@ pub struct Options {
     /// How many packets wait for one leaf's installation, at one switch for others' rules, and at one switch because
     /// their ports are new; of further ones the first go through the controller at once, the others are dropped.
     pub held_packets: usize,
+    /// How many packets of a shard may wait for a change of what f read (`retry`); the oldest makes room.
+    pub parked_packets: usize,
     /// How many bytes of packets from new ports wait at one switch; further ones are dropped.
     pub held_bytes: usize,
     /// How long an installation may take before it is given up.
@@ -52,6 +54,7 @@ impl Default for Options {
             epoch: 1,
             first_xid: 0x8000_0000,
             held_packets: 64,
+            parked_packets: 1024,
             held_bytes: 256 * 1024,
             install_timeout: Duration::from_secs(2),
             hold: Duration::from_millis(100),
@@ -79,6 +82,10 @@ pub struct Stats {
     pub conflicts: u64,
     /// Packets dropped because f failed on them.
     pub policy_errors: u64,
+    /// Runs after which the packet waits until something that f read has changed.
+    pub waits: u64,
+    /// Packets dropped while they waited so, because too many did or their switch went.
+    pub wait_drops: u64,
     /// Decisions not cached because f writes state whenever it sees such a packet.
     pub writing_runs: u64,
     /// Decisions not cached because f looked at bytes that were not captured.
@@ -131,6 +138,8 @@ impl Stats {
             ("runs", self.runs),
             ("conflicts", self.conflicts),
             ("policy_errors", self.policy_errors),
+            ("waits", self.waits),
+            ("wait_drops", self.wait_drops),
             ("writing_runs", self.writing_runs),
             ("short_captures", self.short_captures),
             ("leaves_installed", self.leaves_installed),
@@ -166,6 +175,8 @@ impl std::ops::AddAssign for Stats {
             runs,
             conflicts,
             policy_errors,
+            waits,
+            wait_drops,
             writing_runs,
             short_captures,
             leaves_installed,
@@ -193,6 +204,8 @@ impl std::ops::AddAssign for Stats {
         self.runs += runs;
         self.conflicts += conflicts;
         self.policy_errors += policy_errors;
+        self.waits += waits;
+        self.wait_drops += wait_drops;
         self.writing_runs += writing_runs;
         self.short_captures += short_captures;
         self.leaves_installed += leaves_installed;

@@ -107,6 +107,8 @@ pub(super) enum Waiter {
     Left { leaf: LeafId, others: Vec<Dpid> },
     /// Ingress rules came in.
     Fresh(Vec<LeafId>),
+    /// Somebody wants to know that all before is done.
+    Settled(u64),
 }
 
 impl Switch {
@@ -153,8 +155,13 @@ impl Switch {
         });
         sent.flatten().chain(&self.waiting).filter_map(|waiter| match waiter {
             Waiter::Left { leaf, others } => Some((*leaf, others.as_slice())),
-            Waiter::Part { .. } | Waiter::Fresh(_) => None,
+            Waiter::Part { .. } | Waiter::Fresh(_) | Waiter::Settled(_) => None,
         })
+    }
+
+    /// Whether something was sent, or is to be, that the switch has not confirmed.
+    pub fn is_unconfirmed(&self) -> bool {
+        !self.unconfirmed.is_empty() || !self.waiting.is_empty() || !self.ready
     }
 
     /// The id for the next message.
@@ -300,6 +307,7 @@ impl Engine {
         match waiter {
             Waiter::Part { leaf, attempt } => self.part_installed(dpid, leaf, attempt),
             Waiter::Left { leaf, others } => self.ingress_left(dpid, leaf, &others),
+            Waiter::Settled(token) => self.confirmed(dpid, token),
             Waiter::Fresh(_) => {
                 if let Some(switch) = self.switches.get_mut(&dpid)
                     && switch.full_until.is_none()
@@ -358,7 +366,7 @@ impl Engine {
             match waiter {
                 Waiter::Fresh(fresh) => leaves.extend(fresh.iter().copied()),
                 Waiter::Part { leaf, .. } => leaves.extend([*leaf]),
-                Waiter::Left { .. } => {}
+                Waiter::Left { .. } | Waiter::Settled(_) => {}
             }
         }
         leaves

@@ -128,6 +128,13 @@ pub(super) struct User {
     pub trace: Trace,
 }
 
+impl User {
+    /// Whether it was withdrawn.
+    pub fn is_draining(&self) -> bool {
+        self.draining.is_some()
+    }
+}
+
 impl TagBlock {
     /// The ids 0xf00 to 0xfff.
     pub const UPPER: TagBlock = TagBlock { first: 0xf00, last: 0xfff };

@@ -42,8 +42,10 @@ impl Engine {
         self.stats.new_port_drops += switch.undecided.len() as u64;
         let lost: Vec<LeafId> = switch.table.tree().leaves().collect();
         lost.into_iter().for_each(|leaf| self.withdraw(leaf));
+        self.unsettle(dpid);
         // Barriers that were to tell when rules had left it will not be answered.
         switch.leavings().for_each(|(leaf, others)| self.remove_parts(leaf, others));
+        self.unpark(dpid);
         self.misses.retain(|arrived| arrived.at.switch != dpid);
         let hosts = self.lost_hosts(self.ports_of(dpid));
         let commit = self.store.update(|state| without_switch(state, dpid));

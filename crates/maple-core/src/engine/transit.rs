@@ -254,6 +254,12 @@ impl Transit {
         self.leaves.keys().copied().chain(self.tagged.users().map(|(leaf, ..)| leaf))
     }
 
+    /// The leaves whose parts serve packets under way only.
+    pub fn draining(&self) -> impl Iterator<Item = LeafId> {
+        let parts = self.parts().filter(|(_, passing)| passing.draining.is_some()).map(|(leaf, _)| leaf);
+        parts.chain(self.tagged.users().filter(|(_, _, user)| user.is_draining()).map(|(leaf, ..)| leaf))
+    }
+
     /// All parts without a path tag, for showing.
     pub fn parts(&self) -> impl Iterator<Item = (LeafId, &Passing)> {
         self.groups.values().flat_map(|group| group.parts.iter().map(|(leaf, passing)| (*leaf, passing)))
@@ -397,6 +403,7 @@ impl Engine {
         if switch.transit.tagged.drained(leaf, now) || passed {
             self.mark(dpid, Stale { transit: true, ..Stale::default() });
         }
+        self.part_going(dpid, leaf);
     }
 
     /// A part can't be in a switch. Its owner will have it removed.

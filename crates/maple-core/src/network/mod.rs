@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use maple_wire::{Dpid, PortNo};
 
@@ -124,6 +124,13 @@ pub struct HostInfo {
     pub ipv4: BTreeSet<Ipv4Addr>,
     /// The IPv6 addresses it was seen to use.
     pub ipv6: BTreeSet<Ipv6Addr>,
+}
+
+impl HostInfo {
+    /// All its IP addresses.
+    pub fn addresses(&self) -> impl Iterator<Item = IpAddr> + '_ {
+        self.ipv4.iter().copied().map(IpAddr::V4).chain(self.ipv6.iter().copied().map(IpAddr::V6))
+    }
 }
 
 /// One hop of a route: leave `switch` by `port`.

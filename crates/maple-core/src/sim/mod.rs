@@ -13,7 +13,7 @@ use maple_wire::msg::{Features, FlowRemoved, Message, PortReason, PortStatus};
 use maple_wire::packet::build::Frame;
 use maple_wire::{Dpid, Field, Match, Packet, Port, PortNo, Version};
 
-use crate::engine::{Effect, Engine, Event, InstalledFlow, Options, PROBE_MAC, ShardId, Time};
+use crate::engine::{Effect, Engine, Event, InstalledFlow, Options, PROBE_MAC, SETTLING_ROUNDS, ShardId, Time};
 use crate::network::{Location, Mac};
 use crate::policy::Policy;
 use crate::report::Report;
@@ -118,6 +118,7 @@ pub struct Sim {
     pub max_delay: Duration,
     /// Flow-mods seen.
     pub flow_mods: u64,
+    settled: Vec<(ShardId, u64)>,
     engines: Vec<Engine>,
     shards: BTreeMap<Dpid, ShardId>,
     switches: BTreeMap<Dpid, SimSwitch>,
@@ -145,6 +146,7 @@ impl Sim {
             reports: Vec::new(),
             max_delay: Duration::from_millis(2),
             flow_mods: 0,
+            settled: Vec::new(),
             engines,
             shards: BTreeMap::new(),
             switches: BTreeMap::new(),
@@ -311,6 +313,25 @@ impl Sim {
         }
     }
 
+    /// Writes from outside, and runs until that is settled and no longer.
+    pub fn write_and_settle(&mut self, writes: Vec<Write>) {
+        let commit = self.store.update(|_| writes);
+        let shards: Vec<ShardId> = (0..self.engines.len()).map(|shard| ShardId(shard as u8)).collect();
+        for (shard, commit) in commit.by_shard(&self.store.snapshot()) {
+            self.schedule(Channel::Outside(shard), Happening::Event(shard, Box::new(Event::Committed(commit))));
+        }
+        for round in 1..=SETTLING_ROUNDS {
+            for shard in &shards {
+                self.schedule(Channel::Outside(*shard), Happening::Event(*shard, Box::new(Event::Settle(round))));
+            }
+            while !shards.iter().all(|shard| self.settled.contains(&(*shard, round))) {
+                let next = self.next_time().expect("a shard will answer");
+                self.step_to(next);
+            }
+        }
+        self.settled.clear();
+    }
+
     /// Lets this much time pass.
     pub fn run_for(&mut self, span: Duration) {
         let end = self.now + span;
@@ -365,6 +386,7 @@ impl Sim {
                     self.schedule(Channel::Mail(shard, to), event);
                 }
                 Effect::Report(report) => self.reports.push(report),
+                Effect::Settled(token) => self.settled.push((shard, token)),
             }
         }
     }

@@ -12,7 +12,7 @@ use crate::network::{Location, Mac};
 use crate::policy::{Net, PacketHandle, Policy, PolicyError};
 use crate::report::Report;
 use crate::route::Route;
-use crate::state::{Value, Write};
+use crate::state::{Counter, Stop, Value, Var, Write};
 
 const A: Mac = Mac([0, 0, 0, 0, 0, 0xa]);
 const B: Mac = Mac([0, 0, 0, 0, 0, 0xb]);
@@ -564,4 +564,61 @@ fn a_rule_that_is_deleted_and_sent_again_is_not_taken_for_lost() {
         send(&mut sim, at(1, 3), udp(A, B, 80));
     }
     assert!(!sim.reports.iter().any(|report| matches!(report, Report::RulesLost { .. })));
+}
+
+#[test]
+fn a_settled_write_has_left_nothing_in_any_switch() {
+    let rules = |sim: &mut Sim| (1..=4).map(|n| sim.switch(Dpid(n)).map(|s| s.flows.len())).collect::<Vec<_>>();
+    for seed in 0..20 {
+        let mut sim = ring(Arc::new(blocklist), 4, 1 + seed % 3, Version::Of13);
+        send(&mut sim, at(1, 3), udp(A, B, 80));
+        send(&mut sim, at(3, 3), udp(B, A, 80));
+        send(&mut sim, at(1, 3), udp(A, B, 80));
+        sim.run_for(std::time::Duration::from_millis(10 * u64::from(seed)));
+        let before = rules(&mut sim);
+        sim.write_and_settle(vec![Write::Table {
+            table: "blocked".into(),
+            key: Value::Mac(A),
+            value: Some(Value::from(true)),
+        }]);
+        let settled = rules(&mut sim);
+        sim.run();
+        assert_eq!((settled.clone(), settled != before), (rules(&mut sim), true), "nothing was left to be taken out");
+        assert_eq!(send(&mut sim, at(1, 3), udp(A, B, 80)), []);
+    }
+}
+
+#[test]
+fn a_packet_waits_for_a_change_of_what_its_run_read_and_is_answered_then() {
+    let admitted = Counter::new("admitted");
+    let policy = move |_: &PacketHandle, net: &Net| {
+        let free = Var::new("free", 0i64);
+        let take = |net: &Net| {
+            let left = free.get(net) - 1;
+            free.set(net, &left);
+            admitted.add(net, 1);
+            Stop::unless(left >= 0)
+        };
+        match net.atomically(take) {
+            Ok(()) => Route::flood(),
+            Err(_) => net.retry(),
+        }
+    };
+    let mut sim = ring(Arc::new(policy), 2, 2, Version::Of13);
+    assert_eq!(send(&mut sim, at(1, 3), udp(A, B, 80)), []);
+    assert_eq!(send(&mut sim, at(2, 3), udp(B, A, 80)), []);
+    let set = |name: &str, value: i64| vec![Write::Var { name: name.into(), value: Some(Value::from(value)) }];
+    sim.tell(Event::Write(set("unrelated", 1)));
+    sim.run();
+    let waits = |sim: &Sim| sim.engines().iter().map(|engine| engine.stats().waits).sum::<u64>();
+    assert_eq!((sim.delivered.len(), waits(&sim)), (0, 2), "the write changed nothing that was read");
+    sim.tell(Event::Write(set("free", 1)));
+    sim.run();
+    assert_eq!(std::mem::take(&mut sim.delivered).len(), 5, "one of the packets is flooded, the other waits on");
+    sim.tell(Event::Write(set("free", 5)));
+    sim.run();
+    assert_eq!(std::mem::take(&mut sim.delivered).len(), 5);
+    assert_eq!(sim.store.snapshot().var("free"), Some(&Value::Int(4)));
+    assert_eq!(sim.store.snapshot().var("admitted"), Some(&Value::Int(2)), "runs that waited had no effect");
+    assert_eq!(sim.store.subscriptions(), (0, 0));
 }

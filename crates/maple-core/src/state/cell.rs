@@ -115,8 +115,21 @@ impl Cell {
         }
     }
 
-    /// Whether the cell looks at nothing but the policy's own tables and variables.
-    pub(super) fn is_stored(&self) -> bool {
-        matches!(self, Cell::Table(..) | Cell::TableAll(_) | Cell::TableLen(_) | Cell::Var(_))
+    /// The table that the cell is about.
+    pub(super) fn table(&self) -> Option<&Name> {
+        match self {
+            Cell::Table(table, _) | Cell::TableAll(table) | Cell::TableLen(table) => Some(table),
+            _ => None,
+        }
+    }
+
+    /// Whether any link or edge port may matter to it.
+    pub(super) fn is_topology(&self) -> bool {
+        matches!(self, Cell::Links | Cell::Path { .. } | Cell::Flood(_))
+    }
+
+    /// Whether it is a path by costs of this name.
+    pub(super) fn is_path_by(&self, name: &Name) -> bool {
+        matches!(self, Cell::Path { weight, .. } if weight.as_ref() == Some(name))
     }
 }

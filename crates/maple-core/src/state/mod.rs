@@ -16,27 +16,48 @@
 //! * *Cut-off*: when a write may have changed a cell, the cell is evaluated again, and only if its *value* differs are
 //!   its readers withdrawn. Paths and trees are cells like any other.
 //!
+//! * *Strict serialisability*: commits are serialised by one lock, and validated under it; so a transaction is as if it
+//!   had run whole at the moment of its commit, and one that only reads at the moment that it took its snapshot.
+//!
+//! # Order
+//!
+//! A write is *committed* when the new snapshot is published: each run that reads from then on sees it, and each leaf
+//! that depended on the old value is no longer current, so no shard answers another packet from it. It is
+//! *acknowledged* when every shard has ended the turn that it was in then: no packet that was answered from the old
+//! value is still to be sent. It is *settled* when every switch that lost a rule by it has said so (barrier replies).
+//!
 //! # Cost
 //!
 //! Snapshots are persistent maps: taking one is a pointer copy, a write is O(log n). A commit costs one comparison a
 //! cell read if anything was written meanwhile, else nothing but the registration. A change of the topology evaluates
 //! each *distinct* subscribed topology cell once.
 //!
-//! Any thread may call the store; commits are serialised by one short lock.
+//! Any thread may call the store.
+
+mod atomically;
+mod typed;
 
 mod cell;
 mod snapshot;
-mod store;
 mod txn;
 mod value;
 
+mod readers;
+mod store;
+mod sync;
+
+#[cfg(test)]
+mod schedules;
 #[cfg(test)]
 mod tests;
 
+pub use atomically::{Access, Attempt, Patience, Read, Stop, Stopped, Turn, Tx, View};
 pub use cell::{Cell, CellValue};
+pub use readers::WaiterId;
 pub use snapshot::{Snapshot, SwitchInfo, Write};
 pub use store::{Commit, Conflict, Store};
-pub use txn::Txn;
+pub use txn::{Savepoint, Txn};
+pub use typed::{Counter, Stored, Table, Var, WrongType};
 pub use value::{Float, Value};
 
 /// The name of a table, a variable or a link attribute.

@@ -51,6 +51,14 @@ pub enum Write {
         /// The value; `None` deletes.
         value: Option<Value>,
     },
+    /// Adds to a variable that holds an integer; one that holds none counts as 0. Sums stay within 127 bits. What was
+    /// there before need not be read, so writes of this kind are never in each other's way.
+    Add {
+        /// The variable.
+        name: Name,
+        /// What is added.
+        amount: i128,
+    },
     /// Says that links have costs by this name: 1, where nothing else is said. A name stays once it is there.
     Weight(Name),
     /// Sets what a link costs by an attribute, whose name is there from then on.
@@ -184,6 +192,10 @@ impl Snapshot {
         match write {
             Write::Table { table, key, value } => put_nested(&mut self.tables, table, key, value.clone()),
             Write::Var { name, value } => put(&mut self.vars, name, value.clone()),
+            Write::Add { name, amount } => {
+                let before = self.vars.get(name).and_then(Value::as_int).unwrap_or_default();
+                self.vars.insert(name.clone(), Value::Int(before.saturating_add(*amount)));
+            }
             Write::Weight(name) => drop(self.costs.entry(name.clone()).or_default()),
             Write::Cost { name, link, cost } => put(self.costs.entry(name.clone()).or_default(), link, *cost),
             Write::Switch { dpid, info } => put(&mut self.switches, dpid, *info),
@@ -194,7 +206,7 @@ impl Snapshot {
 
     fn apply_host(&mut self, mac: Mac, info: Option<HostInfo>) {
         if let Some(old) = self.hosts.get(&mac).cloned() {
-            for ip in addresses(&old) {
+            for ip in old.addresses() {
                 if self.by_ip.get(&ip) == Some(&mac) {
                     self.by_ip.remove(&ip);
                 }
@@ -208,18 +220,11 @@ impl Snapshot {
             there.insert(mac);
             self.by_port.insert(new.location, there);
         }
-        for ip in info.iter().flat_map(addresses) {
+        for ip in info.iter().flat_map(HostInfo::addresses) {
             self.by_ip.insert(ip, mac);
         }
         put(&mut self.hosts, &mac, info);
     }
-}
-
-/// All IP addresses of a host.
-fn addresses(host: &HostInfo) -> impl Iterator<Item = IpAddr> + use<> {
-    let v6: Vec<IpAddr> = host.ipv6.iter().map(|ip| IpAddr::V6(*ip)).collect();
-    let v4: Vec<IpAddr> = host.ipv4.iter().map(|ip| IpAddr::V4(*ip)).collect();
-    v4.into_iter().chain(v6)
 }
 
 fn put<K: Ord + Clone, V: Clone>(map: &mut OrdMap<K, V>, key: &K, value: Option<V>) {
@@ -236,7 +241,12 @@ fn put_nested<N: Ord + Clone, K: Ord + Clone, V: Clone>(
     key: &K,
     value: Option<V>,
 ) {
-    let mut inner = map.get(name).cloned().unwrap_or_default();
-    put(&mut inner, key, value);
-    put(map, name, (!inner.is_empty()).then_some(inner));
+    let Some(inner) = map.get_mut(name) else {
+        map.extend(value.map(|value| (name.clone(), OrdMap::unit(key.clone(), value))));
+        return;
+    };
+    put(inner, key, value);
+    if inner.is_empty() {
+        map.remove(name);
+    }
 }

@@ -1,30 +1,29 @@
 //! The store: the newest snapshot, and which leaves depend on which cells.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, RwLock};
+use std::task::Waker;
 
+use arc_swap::ArcSwap;
 use maple_wire::Dpid;
 
-use super::{Cell, CellValue, Snapshot, Txn, Write};
-use crate::engine::Selection;
+use super::readers::{Readers, Touched, WaiterId};
+use super::{Cell, CellValue, Snapshot, Txn, Write, sync};
+use crate::engine::{Selection, ShardId};
 use crate::tree::LeafId;
 
 /// All tracked state, shared by the shards.
 #[derive(Debug, Default)]
 pub struct Store {
-    current: RwLock<Arc<Snapshot>>,
+    /// Read without a lock; replaced under the lock of `readers`.
+    pub(super) current: ArcSwap<Snapshot>,
     readers: Mutex<Readers>,
+    /// Held alone by a transaction that nobody may overtake, and by everybody else's commits together.
+    pub(super) turnstile: RwLock<()>,
     tags: Mutex<TagPool>,
     /// Every snapshot since it was last asked for, for tests that compare with what was true at any moment.
     #[cfg(any(test, feature = "testing"))]
     trail: Mutex<Vec<Arc<Snapshot>>>,
-}
-
-/// Who depends on what. Leaves come here when their run commits and go when they are withdrawn or forgotten.
-#[derive(Debug, Default)]
-struct Readers {
-    cells: BTreeMap<Cell, Subscription>,
-    leaves: BTreeMap<LeafId, Vec<Cell>>,
 }
 
 /// Which path tags leaves of any shard have.
@@ -35,14 +34,9 @@ struct TagPool {
     last: u16,
 }
 
-#[derive(Debug)]
-struct Subscription {
-    /// The cell's value in the newest snapshot.
-    value: CellValue,
-    leaves: BTreeSet<LeafId>,
-}
-
 /// What a commit did.
+///
+/// Whoever gets it gives it to an engine of the store as [`crate::Event::Committed`], or rules stay that should not.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Commit {
     /// The leaves of all shards that must be withdrawn, because a cell they read has another value now. They are no
@@ -59,6 +53,26 @@ pub struct Commit {
 #[error("{0:?} changed during the run")]
 pub struct Conflict(pub Cell);
 
+impl Commit {
+    /// What concerns each shard. Whoever has more to tell the shards than the commit uses this and keeps the order.
+    pub fn by_shard(self, state: &Snapshot) -> BTreeMap<ShardId, Commit> {
+        let mut shards: BTreeMap<ShardId, Commit> = BTreeMap::new();
+        for leaf in self.withdraw {
+            shards.entry(ShardId::of(leaf)).or_default().withdraw.insert(leaf);
+        }
+        for dpid in self.refresh {
+            if let Some(shard) = state.shard_of(dpid) {
+                shards.entry(shard).or_default().refresh.insert(dpid);
+            }
+        }
+        if !self.invalidate.is_empty() {
+            // Any shard tells all others.
+            shards.entry(ShardId(0)).or_default().invalidate = self.invalidate;
+        }
+        shards
+    }
+}
+
 impl Store {
     /// A store that knows nothing.
     pub fn new() -> Arc<Store> {
@@ -67,7 +81,8 @@ impl Store {
 
     /// The newest snapshot.
     pub fn snapshot(&self) -> Arc<Snapshot> {
-        Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
+        sync::step();
+        self.current.load_full()
     }
 
     /// Begins a transaction over the newest snapshot.
@@ -82,43 +97,66 @@ impl Store {
     /// # Errors
     /// [`Conflict`] if something it read has another value by now; nothing happened then.
     pub fn commit(&self, txn: Txn, reader: Option<LeafId>) -> Result<Commit, Conflict> {
-        let mut readers = self.lock();
-        let newest = self.snapshot();
-        if newest.version != txn.base.version {
-            let changed = txn.reads.iter().find(|(cell, seen)| cell.evaluate(&newest) != **seen);
-            if let Some((cell, _)) = changed {
-                return Err(Conflict(cell.clone()));
-            }
-        }
-        let mut commit = self.publish(&mut readers, &newest, &txn.writes);
-        commit.invalidate = txn.invalidations;
-        if let Some(leaf) = reader.filter(|_| txn.writes.is_empty()) {
-            readers.subscribe(leaf, txn.reads);
-        }
-        Ok(commit)
+        let pass = sync::read(&self.turnstile);
+        let done = self.commit_past_turnstile(txn, reader);
+        drop(pass);
+        done
     }
 
     /// Changes the state by what `decide` makes of the newest snapshot; nothing can come between.
     pub fn update(&self, decide: impl FnOnce(&Snapshot) -> Vec<Write>) -> Commit {
+        let _pass = sync::read(&self.turnstile);
         let mut readers = self.lock();
         let newest = self.snapshot();
         let writes = decide(&newest);
-        self.publish(&mut readers, &newest, &writes)
+        let (commit, wake) = self.publish(&mut readers, &newest, &writes);
+        drop(readers);
+        wake.into_iter().for_each(Waker::wake);
+        commit
+    }
+
+    pub(super) fn commit_past_turnstile(&self, txn: Txn, reader: Option<LeafId>) -> Result<Commit, Conflict> {
+        let mut readers = self.lock();
+        let newest = self.snapshot();
+        if let Some(cell) = changed_since(&txn.reads, txn.base.version, &newest) {
+            return Err(Conflict(cell));
+        }
+        let (mut commit, wake) = self.publish(&mut readers, &newest, &txn.writes);
+        commit.invalidate = txn.invalidations;
+        if let Some(leaf) = reader.filter(|_| txn.writes.is_empty()) {
+            readers.subscribe(leaf, txn.reads);
+        }
+        drop(readers);
+        wake.into_iter().for_each(Waker::wake);
+        Ok(commit)
+    }
+
+    /// Has `waker` woken once when one of the cells that the transaction read has another value than it saw. `None`
+    /// if one has already.
+    pub fn watch(&self, txn: &Txn, waker: Waker) -> Option<WaiterId> {
+        let mut readers = self.lock();
+        let changed = changed_since(&txn.reads, txn.base.version, &self.snapshot());
+        changed.is_none().then(|| readers.watch(&txn.reads, waker))
+    }
+
+    /// Ends a [`Store::watch`].
+    pub fn unwatch(&self, waiter: WaiterId) {
+        self.lock().unwatch(waiter);
     }
 
     /// Whether the leaf is subscribed: its run is what f would do now.
     pub fn is_current(&self, leaf: LeafId) -> bool {
-        self.lock().leaves.contains_key(&leaf)
+        self.lock().has(leaf)
     }
 
     /// The leaves that depend on a cell.
     pub fn readers_of(&self, cell: &Cell) -> BTreeSet<LeafId> {
-        self.lock().cells.get(cell).map(|subscription| subscription.leaves.clone()).unwrap_or_default()
+        self.lock().of(cell)
     }
 
     /// Takes a path tag that nobody has.
     pub(crate) fn take_tag(&self, ids: std::ops::RangeInclusive<u16>) -> Option<u16> {
-        let mut pool = self.tags.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pool = sync::lock(&self.tags);
         let (behind, before): (Vec<u16>, Vec<u16>) = ids.partition(|id| *id > pool.last);
         let free = behind.into_iter().chain(before).find(|id| !pool.taken.contains(id))?;
         pool.taken.insert(free);
@@ -128,7 +166,7 @@ impl Store {
 
     /// Gives a path tag back.
     pub(crate) fn give_tag_back(&self, id: u16) {
-        self.tags.lock().unwrap_or_else(PoisonError::into_inner).taken.remove(&id);
+        sync::lock(&self.tags).taken.remove(&id);
     }
 
     /// Ends a leaf's subscriptions.
@@ -138,14 +176,13 @@ impl Store {
 
     /// How many leaves are subscribed, and to how many distinct cells.
     pub fn subscriptions(&self) -> (usize, usize) {
-        let readers = self.lock();
-        (readers.leaves.len(), readers.cells.len())
+        self.lock().count()
     }
 
-    fn publish(&self, readers: &mut Readers, newest: &Snapshot, writes: &[Write]) -> Commit {
+    fn publish(&self, readers: &mut Readers, newest: &Snapshot, writes: &[Write]) -> (Commit, Vec<Waker>) {
         let mut commit = Commit::default();
         if writes.is_empty() {
-            return commit;
+            return (commit, Vec::new());
         }
         let mut next = newest.clone();
         next.version += 1;
@@ -153,106 +190,33 @@ impl Store {
             commit.refresh.extend(touched(write, newest));
             next.apply(write);
         }
-        commit.withdraw = readers.changed(writes, &next);
+        let Touched { withdraw, wake } = readers.changed(writes, newest, &next);
+        commit.withdraw = withdraw;
         let next = Arc::new(next);
         #[cfg(any(test, feature = "testing"))]
-        self.trail.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&next));
-        *self.current.write().unwrap_or_else(PoisonError::into_inner) = next;
-        commit
+        sync::lock(&self.trail).push(Arc::clone(&next));
+        self.current.store(next);
+        sync::step();
+        (commit, wake)
     }
 
     /// Every snapshot that was published since this was last asked.
     #[cfg(any(test, feature = "testing"))]
     pub fn take_trail(&self) -> Vec<Arc<Snapshot>> {
-        std::mem::take(&mut self.trail.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut sync::lock(&self.trail))
     }
 
     fn lock(&self) -> MutexGuard<'_, Readers> {
-        self.readers.lock().unwrap_or_else(PoisonError::into_inner)
+        sync::lock(&self.readers)
     }
 }
 
-impl Readers {
-    fn subscribe(&mut self, leaf: LeafId, reads: BTreeMap<Cell, CellValue>) {
-        self.forget(leaf);
-        self.leaves.insert(leaf, reads.keys().cloned().collect());
-        for (cell, value) in reads {
-            self.cells
-                .entry(cell)
-                .or_insert_with(|| Subscription { value, leaves: BTreeSet::new() })
-                .leaves
-                .insert(leaf);
-        }
+/// A cell that has another value than was read at `version`.
+fn changed_since(reads: &BTreeMap<Cell, CellValue>, version: u64, newest: &Snapshot) -> Option<Cell> {
+    if newest.version == version {
+        return None;
     }
-
-    fn forget(&mut self, leaf: LeafId) {
-        for cell in self.leaves.remove(&leaf).unwrap_or_default() {
-            if let Some(subscription) = self.cells.get_mut(&cell) {
-                subscription.leaves.remove(&leaf);
-                if subscription.leaves.is_empty() {
-                    self.cells.remove(&cell);
-                }
-            }
-        }
-    }
-
-    /// Evaluates the subscribed cells that `writes` may have changed and ends the subscriptions of those that did.
-    fn changed(&mut self, writes: &[Write], next: &Snapshot) -> BTreeSet<LeafId> {
-        let mut suspects = BTreeSet::new();
-        let mut network = false;
-        for write in writes {
-            match write {
-                Write::Table { table, key, .. } => suspects.extend([
-                    Cell::Table(table.clone(), key.clone()),
-                    Cell::TableAll(table.clone()),
-                    Cell::TableLen(table.clone()),
-                ]),
-                Write::Var { name, .. } => suspects.extend([Cell::Var(name.clone())]),
-                _ => network = true,
-            }
-        }
-        if network {
-            suspects.extend(self.cells.keys().filter(|c| writes.iter().any(|w| concerns(w, c))).cloned());
-        }
-        let mut withdrawn = BTreeSet::new();
-        for cell in suspects {
-            let Some(subscription) = self.cells.get(&cell) else { continue };
-            if cell.evaluate(next) != subscription.value {
-                withdrawn.extend(subscription.leaves.iter().copied());
-            }
-        }
-        withdrawn.iter().for_each(|leaf| self.forget(*leaf));
-        withdrawn
-    }
-}
-
-/// Whether a write of network state can change the value of a cell.
-fn concerns(write: &Write, cell: &Cell) -> bool {
-    if cell.is_stored() {
-        return false;
-    }
-    match write {
-        Write::Host { mac, .. } => match cell {
-            Cell::HostAt(m) | Cell::HostAddresses(m) => m == mac,
-            Cell::HostByIp(_) | Cell::Hosts => true,
-            _ => false,
-        },
-        Write::Cost { name, .. } | Write::Weight(name) => match cell {
-            Cell::Path { weight, .. } => weight.as_ref() == Some(name),
-            Cell::Weights => true,
-            _ => false,
-        },
-        Write::Switch { .. } => {
-            matches!(cell, Cell::Switches | Cell::Links | Cell::Path { .. } | Cell::Flood(_) | Cell::Port(_))
-        }
-        Write::Port { at, .. } => match cell {
-            Cell::Port(port) => port == at,
-            Cell::EdgePorts(dpid) => *dpid == at.switch,
-            Cell::Links | Cell::Path { .. } | Cell::Flood(_) => true,
-            _ => false,
-        },
-        Write::Table { .. } | Write::Var { .. } => false,
-    }
+    reads.iter().find(|(cell, seen)| cell.evaluate(newest) != **seen).map(|(cell, _)| cell.clone())
 }
 
 /// The switches whose classifier a write may change.

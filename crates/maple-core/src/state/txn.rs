@@ -11,17 +11,25 @@ use crate::engine::Selection;
 #[derive(Clone, Debug)]
 pub struct Txn {
     pub(super) base: Arc<Snapshot>,
-    working: Snapshot,
+    /// The base with the own writes, once there are any.
+    working: Option<Box<Snapshot>>,
     pub(super) reads: BTreeMap<Cell, CellValue>,
     pub(super) writes: Vec<Write>,
     pub(super) invalidations: Vec<Selection>,
 }
 
+/// A moment of a transaction, to which its writes can be taken back.
+#[derive(Debug)]
+pub struct Savepoint {
+    working: Option<Box<Snapshot>>,
+    writes: usize,
+    invalidations: usize,
+}
+
 impl Txn {
     /// A transaction over this snapshot.
     pub fn new(base: Arc<Snapshot>) -> Txn {
-        let working = Snapshot::clone(&base);
-        Txn { base, working, reads: BTreeMap::new(), writes: Vec::new(), invalidations: Vec::new() }
+        Txn { base, working: None, reads: BTreeMap::new(), writes: Vec::new(), invalidations: Vec::new() }
     }
 
     /// The value of `cell`, own writes included. The cell becomes a dependency.
@@ -31,7 +39,7 @@ impl Txn {
         {
             return value.clone();
         }
-        let value = cell.evaluate(&self.working);
+        let value = cell.evaluate(self.peek());
         if !self.reads.contains_key(&cell) {
             // What must still hold at commit is what the snapshot says, without the own writes.
             let seen = if self.writes.is_empty() { value.clone() } else { cell.evaluate(&self.base) };
@@ -42,8 +50,25 @@ impl Txn {
 
     /// Writes; later reads of this transaction see it.
     pub fn write(&mut self, write: Write) {
-        self.working.apply(&write);
+        self.working.get_or_insert_with(|| Box::new(Snapshot::clone(&self.base))).apply(&write);
         self.writes.push(write);
+    }
+
+    /// This moment, for [`Txn::roll_back`].
+    pub fn savepoint(&self) -> Savepoint {
+        Savepoint { working: self.working.clone(), writes: self.writes.len(), invalidations: self.invalidations.len() }
+    }
+
+    /// Takes back what was written since. What was read stays read: that it was rolled back depends on it.
+    pub fn roll_back(&mut self, to: Savepoint) {
+        self.working = to.working;
+        self.writes.truncate(to.writes);
+        self.invalidations.truncate(to.invalidations);
+    }
+
+    /// The same reads without any writes.
+    pub fn without_writes(self) -> Txn {
+        Txn { working: None, writes: Vec::new(), invalidations: Vec::new(), ..self }
     }
 
     /// Withdraws what `selection` says when the transaction commits.
@@ -64,7 +89,7 @@ impl Txn {
     /// The state as the transaction sees it, without noting anything. For showing, and for decisions that are
     /// validated in another way.
     pub fn peek(&self) -> &Snapshot {
-        &self.working
+        self.working.as_deref().unwrap_or(&self.base)
     }
 
     /// The cells read so far, in order.

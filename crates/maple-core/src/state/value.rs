@@ -61,6 +61,16 @@ impl Float {
     }
 }
 
+impl Value {
+    /// The integer, if it is one.
+    pub fn as_int(&self) -> Option<i128> {
+        match self {
+            Value::Int(number) => Some(*number),
+            _ => None,
+        }
+    }
+}
+
 impl PartialOrd for Float {
     fn partial_cmp(&self, other: &Float) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))

@@ -393,6 +393,7 @@ impl Controller {
                 }
                 Effect::Mail { to, mail } => self.post(now, shard, usize::from(to.0), Letter::Mail(mail)),
                 Effect::Report(report) => self.reports.push((now, report)),
+                Effect::Settled(_) => panic!("nobody asked what is settled"),
             }
         }
     }

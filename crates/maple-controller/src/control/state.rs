@@ -1,0 +1,246 @@
+//! `maple state`: tracked state for other programs, as JSON.
+//!
+//! Values are `null`, truth values, numbers, text and arrays as JSON has them. What JSON has not is an object with one
+//! member: `{"mac": "00:…"}`, `{"ip": "10.0.0.1"}`, `{"switch": "1"}`, `{"location": ["1", 3]}`, `{"bytes": "00ff"}`,
+//! `{"map": [[key, value], …]}`, `{"float": "NaN"}`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use maple_core::network::Location;
+use maple_core::state::{Cell, CellValue, Float, Patience, Read, Value as Stored, Write};
+use maple_wire::PortNo;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::Handle;
+use super::json::dpid;
+use super::transactions::Waiting;
+
+/// How long the switches may take where whoever asks waits for them.
+const SETTLING: Duration = Duration::from_secs(20);
+/// How often a watcher looks whether its client is still there.
+const LOOK_UP: Duration = Duration::from_millis(500);
+
+/// What to do with tracked state.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase", deny_unknown_fields)]
+pub enum State {
+    /// The value of a place; of a whole table an array of pairs.
+    Get(Place),
+    /// Sets a place. The answer comes when no packet is answered from the old value any more.
+    Set {
+        /// Which.
+        place: Place,
+        /// To what.
+        value: Value,
+        /// Whether the answer is to come when, besides, every rule that depended on the old value is gone.
+        #[serde(default)]
+        settled: bool,
+    },
+    /// Takes a place away. As `Set`.
+    Delete {
+        /// Which.
+        place: Place,
+        /// As in `Set`.
+        #[serde(default)]
+        settled: bool,
+    },
+    /// The value of a place now, and again whenever it has changed: one answer a line, until the client closes.
+    Watch(Place),
+}
+
+/// A place in tracked state.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Place {
+    /// A variable, by its name.
+    Var(String),
+    /// A whole table.
+    Table(String),
+    /// A key of a table.
+    Key(String, Value),
+}
+
+/// The answer to a request that has one answer.
+pub(super) fn answer(handle: &Handle, request: &State) -> Result<Value, String> {
+    match request {
+        State::Get(place) | State::Watch(place) => Ok(show(&handle.store().view().cell(cell(place)?))),
+        State::Set { place, value, settled } => change(handle, place, Some(stored(value)?), *settled),
+        State::Delete { place, settled } => change(handle, place, None, *settled),
+    }
+}
+
+fn change(handle: &Handle, place: &Place, value: Option<Stored>, settled: bool) -> Result<Value, String> {
+    let write = match place {
+        Place::Var(name) => Write::Var { name: name.as_str().into(), value },
+        Place::Key(table, key) => Write::Table { table: table.as_str().into(), key: stored(key)?, value },
+        Place::Table(name) => return Err(format!("a key of {name} is changed, not the whole table")),
+    };
+    handle.change(vec![write]).map_err(|error| error.to_string())?;
+    if settled && !handle.settled(SETTLING) {
+        return Err("the state is changed, but not all switches have confirmed that its old rules are gone".into());
+    }
+    Ok(json!({ "settled": settled }))
+}
+
+/// Tells a place's value, and again whenever it has changed, as long as `tell` says that somebody listens.
+pub(super) fn watch(handle: &Handle, place: &Place, mut tell: impl FnMut(Option<Value>) -> bool) -> Result<(), String> {
+    let cell = cell(place)?;
+    let mut told = None;
+    loop {
+        let mut txn = handle.store().begin();
+        let value = txn.read(cell.clone());
+        if told.as_ref() != Some(&value) {
+            if !tell(Some(show(&value))) {
+                return Ok(());
+            }
+            told = Some(value);
+        }
+        let waiting = Waiting::here(Some(LOOK_UP));
+        if let Some(waiter) = handle.store().watch(&txn, waiting.waker()) {
+            let changed = waiting.wait();
+            handle.store().unwatch(waiter);
+            if !changed && !tell(None) {
+                return Ok(());
+            }
+        }
+    }
+}
+
+fn cell(place: &Place) -> Result<Cell, String> {
+    Ok(match place {
+        Place::Var(name) => Cell::Var(name.as_str().into()),
+        Place::Table(name) => Cell::TableAll(name.as_str().into()),
+        Place::Key(table, key) => Cell::Table(table.as_str().into(), stored(key)?),
+    })
+}
+
+fn show(value: &CellValue) -> Value {
+    match value {
+        CellValue::Value(value) => value.as_ref().map_or(Value::Null, shown),
+        CellValue::Table(table) => table.iter().map(|(key, value)| json!([shown(key), shown(value)])).collect(),
+        _ => Value::Null,
+    }
+}
+
+/// A stored value as JSON.
+pub fn shown(value: &Stored) -> Value {
+    match value {
+        Stored::None => Value::Null,
+        Stored::Bool(truth) => json!(truth),
+        Stored::Int(number) => {
+            serde_json::Number::from_i128(*number).map_or_else(|| json!({ "int": number.to_string() }), Value::Number)
+        }
+        Stored::Float(number) => serde_json::Number::from_f64(number.get())
+            .map_or_else(|| json!({ "float": number.get().to_string() }), Value::Number),
+        Stored::Str(text) => Value::from(&**text),
+        Stored::Bytes(bytes) => json!({ "bytes": bytes.iter().map(|b| format!("{b:02x}")).collect::<String>() }),
+        Stored::Mac(mac) => json!({ "mac": mac.to_string() }),
+        Stored::Ipv4(ip) => json!({ "ip": ip }),
+        Stored::Ipv6(ip) => json!({ "ip": ip }),
+        Stored::Switch(dpid) => json!({ "switch": dpid.to_string() }),
+        Stored::Location(at) => json!({ "location": [at.switch.to_string(), at.port.0] }),
+        Stored::Tuple(items) => items.iter().map(shown).collect(),
+        Stored::Map(map) => {
+            json!({ "map": map.iter().map(|(key, value)| json!([shown(key), shown(value)])).collect::<Value>() })
+        }
+    }
+}
+
+/// The stored value that JSON means.
+pub fn stored(value: &Value) -> Result<Stored, String> {
+    Ok(match value {
+        Value::Null => Stored::None,
+        Value::Bool(truth) => Stored::Bool(*truth),
+        Value::Number(number) => match number.as_i128() {
+            Some(number) => Stored::Int(number),
+            None => Stored::Float(Float::new(number.as_f64().ok_or_else(|| format!("{number} is too large"))?)),
+        },
+        Value::String(text) => Stored::from(text.as_str()),
+        Value::Array(items) => Stored::Tuple(items.iter().map(stored).collect::<Result<_, _>>()?),
+        Value::Object(members) => match members.iter().next().filter(|_| members.len() == 1) {
+            Some((kind, inner)) => {
+                tagged(kind, inner).ok_or_else(|| format!("{value} is no value of tracked state"))?
+            }
+            None => return Err(format!("{value} is no value of tracked state: it has not exactly one member")),
+        },
+    })
+}
+
+fn tagged(kind: &str, inner: &Value) -> Option<Stored> {
+    let text = inner.as_str();
+    Some(match kind {
+        "int" => Stored::Int(text?.parse().ok()?),
+        "float" => Stored::Float(Float::new(text?.parse().ok()?)),
+        "mac" => Stored::Mac(text?.parse().ok()?),
+        "ip" => match text?.parse().ok()? {
+            std::net::IpAddr::V4(ip) => Stored::Ipv4(ip),
+            std::net::IpAddr::V6(ip) => Stored::Ipv6(ip),
+        },
+        "switch" => Stored::Switch(dpid(text?).ok()?),
+        "location" => match inner.as_array()?.as_slice() {
+            [switch, port] => {
+                let port = u32::try_from(port.as_u64()?).ok()?;
+                Stored::Location(Location::new(dpid(switch.as_str()?).ok()?, PortNo(port)))
+            }
+            _ => return None,
+        },
+        "bytes" => Stored::Bytes(bytes(text?)?),
+        "map" => {
+            let pair = |pair: &Value| match pair.as_array()?.as_slice() {
+                [key, value] => Some((stored(key).ok()?, stored(value).ok()?)),
+                _ => None,
+            };
+            Stored::Map(Arc::new(inner.as_array()?.iter().map(pair).collect::<Option<_>>()?))
+        }
+        _ => return None,
+    })
+}
+
+/// Bytes from hex digits.
+fn bytes(text: &str) -> Option<Arc<[u8]>> {
+    if !text.len().is_multiple_of(2) || !text.is_ascii() {
+        return None;
+    }
+    (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_what_they_were_behind_their_json() {
+        let all = [
+            Stored::None,
+            Stored::Bool(true),
+            Stored::Int(-5),
+            Stored::Int(i128::MAX),
+            Stored::Float(Float::new(1.5)),
+            Stored::Float(Float::new(f64::NAN)),
+            Stored::from("text"),
+            Stored::Bytes([0, 255].into()),
+            Stored::Mac("00:00:00:00:00:0a".parse().expect("an address")),
+            Stored::Ipv4([10, 0, 0, 1].into()),
+            Stored::Ipv6("fe80::1".parse().expect("an address")),
+            Stored::Switch(maple_wire::Dpid(0xab)),
+            Stored::Location(Location::new(maple_wire::Dpid(1), PortNo(3))),
+            Stored::Tuple([Stored::Int(1), Stored::None].into()),
+            Stored::Map(Arc::new([(Stored::Int(1), Stored::from("x"))].into())),
+        ];
+        for value in all {
+            let text = shown(&value).to_string();
+            assert_eq!(stored(&serde_json::from_str(&text).expect("JSON")), Ok(value), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_value_is_refused_with_its_text() {
+        for wrong in [r#"{"mac":"x"}"#, r#"{"a":1,"b":2}"#, r#"{"bytes":"0"}"#, r#"{"location":["1"]}"#, r#"{"ip":3}"#]
+        {
+            let error = stored(&serde_json::from_str(wrong).expect("JSON")).expect_err(wrong);
+            assert!(error.contains(wrong), "{error}");
+        }
+    }
+}

@@ -1,0 +1,286 @@
+//! Transactions from outside of f: [`Store::atomically`], [`Stop::Retry`], [`Access::or_else`].
+//!
+//! # What
+//!
+//! A transaction is a function of a [`Tx`] that may run several times and takes effect once, as if it had run alone.
+//! Each run sees one snapshot and its own writes. At commit what it read must still hold; if not, it runs again. One
+//! that ends with [`Stop::Retry`] has no effect, and runs again when something that it read has changed. Who only
+//! reads takes a [`View`]: one snapshot, which needs neither log nor commit.
+//!
+//! # Why long transactions end
+//!
+//! A run fails only because another transaction committed, so some transaction always gets on. One that has lost
+//! [`Store::PATIENT`] times goes through the turnstile alone: until it has committed, others' commits wait. It then runs
+//! once, as nothing can change under it.
+//!
+//! # Who may call
+//!
+//! Any thread, but not from within a transaction (which would have to wait for itself; it panics where it can tell). Core
+//! does not block: how to wait is the caller's [`Patience`].
+
+use std::cell::{Cell as Slot, RefCell};
+use std::sync::{Arc, RwLockWriteGuard};
+use std::task::Waker;
+
+use arc_swap::Guard;
+
+use super::{Cell, CellValue, Commit, Conflict, Name, Savepoint, Snapshot, Store, Txn, Value, Write, sync};
+use crate::tree::LeafId;
+
+/// Whoever can read tracked state.
+pub trait Read {
+    /// The value of a cell.
+    fn cell(&self, cell: Cell) -> CellValue;
+
+    /// The value at a key of a table.
+    fn at(&self, table: &Name, key: &Value) -> Option<Value> {
+        match self.cell(Cell::Table(table.clone(), key.clone())) {
+            CellValue::Value(value) => value,
+            _ => None,
+        }
+    }
+}
+
+/// A transaction: a [`Tx`], or the [`crate::Net`] of a run of f.
+pub trait Access: Read {
+    /// Writes; later reads of this transaction see it.
+    #[track_caller]
+    fn put(&self, write: Write);
+
+    /// This moment, for [`Access::roll_back`].
+    fn savepoint(&self) -> Savepoint;
+
+    /// Takes back what was written since.
+    fn roll_back(&self, to: Savepoint);
+
+    /// What `first` does; where that would wait, what `second` does instead, and nothing of `first`.
+    ///
+    /// # Errors
+    /// What the one that counts says. If both would wait, the transaction waits for whatever either of them read.
+    fn or_else<T>(
+        &self,
+        first: impl FnOnce(&Self) -> Result<T, Stop>,
+        second: impl FnOnce(&Self) -> Result<T, Stop>,
+    ) -> Result<T, Stop> {
+        let before = self.savepoint();
+        match first(self) {
+            Err(Stop::Retry) => {
+                self.roll_back(before);
+                second(self)
+            }
+            done => done,
+        }
+    }
+}
+
+/// Why a transaction has no effect.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Stop {
+    /// It can't be done now: to be run again when something that it read has changed.
+    #[error("it waits until something that it read changes")]
+    Retry,
+    /// It is not to be done.
+    #[error("it was cancelled")]
+    Cancel,
+}
+
+impl Stop {
+    /// Goes on if `possible`, and waits otherwise.
+    ///
+    /// # Errors
+    /// [`Stop::Retry`] where it is not possible.
+    pub fn unless(possible: bool) -> Result<(), Stop> {
+        if possible { Ok(()) } else { Err(Stop::Retry) }
+    }
+}
+
+/// One run of a transaction.
+#[derive(Debug)]
+pub struct Tx(RefCell<Txn>);
+
+/// One consistent state, for reading.
+pub struct View(Guard<Arc<Snapshot>>);
+
+/// While this lives, nobody else commits.
+pub struct Turn<'a> {
+    store: &'a Store,
+    _turnstile: RwLockWriteGuard<'a, ()>,
+}
+
+impl Turn<'_> {
+    /// As [`Store::commit`].
+    ///
+    /// # Errors
+    /// [`Conflict`] if the transaction was begun before the turn, and something it read has changed.
+    pub fn commit(&self, txn: Txn, reader: Option<LeafId>) -> Result<Commit, Conflict> {
+        self.store.commit_past_turnstile(txn, reader)
+    }
+}
+
+/// What one run came to.
+#[derive(Debug)]
+pub enum Attempt<T> {
+    /// It committed.
+    Done(T, Commit),
+    /// Another transaction changed what it had read; nothing happened.
+    Conflict,
+    /// It wants to be run again when something that this read has changed.
+    Retry(Txn),
+    /// It cancelled itself.
+    Cancelled,
+}
+
+/// How a thread waits. One value serves one thread.
+pub trait Patience {
+    /// A little, after a transaction lost for the nth time in a row.
+    fn back_off(&self, lost: u32);
+
+    /// What ends [`Patience::wait`].
+    fn waker(&self) -> Waker;
+
+    /// Until the waker was used, also if that was before. `false` if that takes longer than this patience.
+    fn wait(&self) -> bool;
+}
+
+/// Why a transaction was given up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Stopped {
+    /// It cancelled itself.
+    #[error("the transaction was cancelled")]
+    Cancelled,
+    /// What it waited for did not come in time.
+    #[error("what the transaction waited for did not come in time")]
+    TimedOut,
+}
+
+impl Store {
+    /// How often a transaction may lose against others before they must wait for it.
+    pub const PATIENT: u32 = 16;
+
+    /// The newest state, for reading. Costs a few nanoseconds on any number of threads.
+    pub fn view(&self) -> View {
+        sync::step();
+        View(self.current.load())
+    }
+
+    /// Runs `f` until it takes effect or says that it is not to.
+    ///
+    /// # Errors
+    /// [`Stopped`] if it cancelled itself, or waited longer than `patience`; it had no effect then.
+    pub fn atomically<T>(
+        &self,
+        patience: &impl Patience,
+        mut f: impl FnMut(&Tx) -> Result<T, Stop>,
+    ) -> Result<(T, Commit), Stopped> {
+        let mut lost = 0;
+        loop {
+            let attempt = if lost < Store::PATIENT { self.attempt(&mut f) } else { self.attempt_alone(&mut f) };
+            match attempt {
+                Attempt::Done(value, commit) => return Ok((value, commit)),
+                Attempt::Cancelled => return Err(Stopped::Cancelled),
+                Attempt::Conflict => {
+                    lost += 1;
+                    patience.back_off(lost);
+                }
+                Attempt::Retry(txn) => {
+                    lost = 0;
+                    let Some(waiter) = self.watch(&txn, patience.waker()) else { continue };
+                    let in_time = patience.wait();
+                    self.unwatch(waiter);
+                    if !in_time {
+                        return Err(Stopped::TimedOut);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Runs `f` once, and commits what it did if that is possible.
+    pub fn attempt<T>(&self, f: impl FnOnce(&Tx) -> Result<T, Stop>) -> Attempt<T> {
+        assert!(!ALONE.get(), "a transaction was begun within a transaction of the same thread");
+        self.run(f, |txn| self.commit(txn, None).ok())
+    }
+
+    /// The same while nobody else can commit.
+    fn attempt_alone<T>(&self, f: impl FnOnce(&Tx) -> Result<T, Stop>) -> Attempt<T> {
+        let turn = self.turn();
+        let _alone = Alone::enter();
+        self.run(f, |txn| turn.commit(txn, None).ok())
+    }
+
+    /// Waits until all commits under way are done, and then has all others wait. What is read and committed by the turn
+    /// can't conflict. Whoever holds it must not commit otherwise.
+    pub fn turn(&self) -> Turn<'_> {
+        Turn { store: self, _turnstile: sync::write(&self.turnstile) }
+    }
+
+    fn run<T>(&self, f: impl FnOnce(&Tx) -> Result<T, Stop>, commit: impl FnOnce(Txn) -> Option<Commit>) -> Attempt<T> {
+        let tx = Tx(RefCell::new(self.begin()));
+        let ended = f(&tx);
+        let txn = tx.0.into_inner();
+        match ended {
+            Ok(value) => commit(txn).map_or(Attempt::Conflict, |commit| Attempt::Done(value, commit)),
+            Err(Stop::Retry) => Attempt::Retry(txn),
+            Err(Stop::Cancel) => Attempt::Cancelled,
+        }
+    }
+}
+
+thread_local! {
+    /// Whether this thread is in a transaction that the others wait for.
+    static ALONE: Slot<bool> = const { Slot::new(false) };
+}
+
+/// While this lives, this thread must begin no other transaction.
+struct Alone;
+
+impl Alone {
+    fn enter() -> Alone {
+        // Simulated threads share what belongs to the thread of the system.
+        ALONE.set(!sync::is_simulated());
+        Alone
+    }
+}
+
+impl Drop for Alone {
+    fn drop(&mut self) {
+        ALONE.set(false);
+    }
+}
+
+impl Read for Tx {
+    fn cell(&self, cell: Cell) -> CellValue {
+        self.0.borrow_mut().read(cell)
+    }
+}
+
+impl Access for Tx {
+    fn put(&self, write: Write) {
+        self.0.borrow_mut().write(write);
+    }
+
+    fn savepoint(&self) -> Savepoint {
+        self.0.borrow().savepoint()
+    }
+
+    fn roll_back(&self, to: Savepoint) {
+        self.0.borrow_mut().roll_back(to);
+    }
+}
+
+impl View {
+    /// The snapshot.
+    pub fn snapshot(&self) -> &Snapshot {
+        &self.0
+    }
+}
+
+impl Read for View {
+    fn cell(&self, cell: Cell) -> CellValue {
+        cell.evaluate(&self.0)
+    }
+
+    fn at(&self, table: &Name, key: &Value) -> Option<Value> {
+        self.0.table(table)?.get(key).cloned()
+    }
+}

@@ -1,0 +1,296 @@
+//! Tables, variables and counters with Rust types, for policies, handlers and background threads alike.
+
+use std::marker::PhantomData;
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
+
+use maple_wire::Dpid;
+
+use super::{Access, Cell, CellValue, Name, Read, Value, Write};
+use crate::network::{Location, Mac};
+
+/// What tables and variables can hold.
+pub trait Stored: Sized {
+    /// As it is kept.
+    fn to_value(&self) -> Value;
+
+    /// From what is kept; `None` if that is something else.
+    fn from_value(value: &Value) -> Option<Self>;
+}
+
+/// A table of tracked state. Names are global: two tables of one name are one.
+#[derive(Debug)]
+pub struct Table<K, V> {
+    name: Name,
+    types: PhantomData<fn(K) -> V>,
+}
+
+/// A variable of tracked state.
+#[derive(Debug)]
+pub struct Var<V> {
+    name: Name,
+    initial: V,
+}
+
+/// A variable that is added to. Additions need not know the sum, so they are in nobody's way.
+#[derive(Clone, Debug)]
+pub struct Counter {
+    name: Name,
+}
+
+/// A cell holds something that its table or variable can't.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{place} holds {value}, which is no {wanted}")]
+pub struct WrongType {
+    /// The table with the key, or the variable.
+    pub place: String,
+    /// What is there.
+    pub value: Value,
+    /// The Rust type that was asked for.
+    pub wanted: &'static str,
+}
+
+impl<K: Stored, V: Stored> Table<K, V> {
+    /// The table of this name.
+    pub fn new(name: &str) -> Table<K, V> {
+        Table { name: name.into(), types: PhantomData }
+    }
+
+    /// The value at `key`.
+    ///
+    /// # Panics
+    /// If that is no `V`, as others can write tables too. In a policy that is an error of this packet;
+    /// [`Table::try_get`] does without.
+    pub fn get(&self, state: &impl Read, key: &K) -> Option<V> {
+        self.try_get(state, key).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// The value at `key`.
+    ///
+    /// # Errors
+    /// [`WrongType`] if it is no `V`.
+    pub fn try_get(&self, state: &impl Read, key: &K) -> Result<Option<V>, WrongType> {
+        let key = key.to_value();
+        let Some(value) = state.at(&self.name, &key) else { return Ok(None) };
+        V::from_value(&value).map(Some).ok_or_else(|| wrong::<V>(format!("{}[{key}]", self.name), value))
+    }
+
+    /// Whether there is a value at `key`.
+    pub fn contains(&self, state: &impl Read, key: &K) -> bool {
+        state.at(&self.name, &key.to_value()).is_some()
+    }
+
+    /// How many keys there are.
+    pub fn len(&self, state: &impl Read) -> usize {
+        match state.cell(Cell::TableLen(self.name.clone())) {
+            CellValue::Len(len) => len,
+            _ => 0,
+        }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self, state: &impl Read) -> bool {
+        self.len(state) == 0
+    }
+
+    /// All keys and values by key: a dependency on the whole table.
+    ///
+    /// # Panics
+    /// If there is something that is no `K` or `V`.
+    pub fn entries(&self, state: &impl Read) -> Vec<(K, V)> {
+        let CellValue::Table(all) = state.cell(Cell::TableAll(self.name.clone())) else { return Vec::new() };
+        let key = |key: &Value| K::from_value(key).ok_or_else(|| wrong::<K>(self.name.to_string(), key.clone()));
+        let value =
+            |value: &Value| V::from_value(value).ok_or_else(|| wrong::<V>(self.name.to_string(), value.clone()));
+        let entry = |(k, v)| Ok((key(k)?, value(v)?));
+        all.iter().map(entry).collect::<Result<_, WrongType>>().unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// Puts a value at `key`.
+    #[track_caller]
+    pub fn set(&self, state: &impl Access, key: &K, value: &V) {
+        state.put(Write::Table { table: self.name.clone(), key: key.to_value(), value: Some(value.to_value()) });
+    }
+
+    /// Takes `key` away.
+    #[track_caller]
+    pub fn delete(&self, state: &impl Access, key: &K) {
+        state.put(Write::Table { table: self.name.clone(), key: key.to_value(), value: None });
+    }
+}
+
+impl<V: Stored + Clone> Var<V> {
+    /// The variable of this name, which is `initial` until it was set.
+    pub fn new(name: &str, initial: V) -> Var<V> {
+        Var { name: name.into(), initial }
+    }
+
+    /// The value.
+    ///
+    /// # Panics
+    /// If what is there is no `V`.
+    pub fn get(&self, state: &impl Read) -> V {
+        match state.cell(Cell::Var(self.name.clone())) {
+            CellValue::Value(Some(value)) => {
+                V::from_value(&value).unwrap_or_else(|| panic!("{}", wrong::<V>(self.name.to_string(), value)))
+            }
+            _ => self.initial.clone(),
+        }
+    }
+
+    /// Sets it.
+    #[track_caller]
+    pub fn set(&self, state: &impl Access, value: &V) {
+        state.put(Write::Var { name: self.name.clone(), value: Some(value.to_value()) });
+    }
+}
+
+impl Counter {
+    /// The counter of this name, from 0.
+    pub fn new(name: &str) -> Counter {
+        Counter { name: name.into() }
+    }
+
+    /// Adds to it, without learning what it is.
+    #[track_caller]
+    pub fn add(&self, state: &impl Access, amount: i128) {
+        state.put(Write::Add { name: self.name.clone(), amount });
+    }
+
+    /// What it is: a dependency, which each addition changes.
+    pub fn get(&self, state: &impl Read) -> i128 {
+        match state.cell(Cell::Var(self.name.clone())) {
+            CellValue::Value(Some(value)) => value.as_int().unwrap_or_default(),
+            _ => 0,
+        }
+    }
+}
+
+impl<K, V> Clone for Table<K, V> {
+    fn clone(&self) -> Table<K, V> {
+        Table { name: self.name.clone(), types: PhantomData }
+    }
+}
+
+fn wrong<T>(place: String, value: Value) -> WrongType {
+    WrongType { place, value, wanted: std::any::type_name::<T>() }
+}
+
+macro_rules! stored {
+    ($($type:ty => $variant:ident),* $(,)?) => {
+        $(impl Stored for $type {
+            fn to_value(&self) -> Value {
+                Value::from(self.clone())
+            }
+
+            fn from_value(value: &Value) -> Option<$type> {
+                match value {
+                    Value::$variant(inner) => inner.clone().try_into().ok(),
+                    _ => None,
+                }
+            }
+        })*
+    };
+}
+
+stored! {
+    bool => Bool,
+    i128 => Int,
+    i64 => Int,
+    i32 => Int,
+    u64 => Int,
+    u32 => Int,
+    Mac => Mac,
+    Ipv4Addr => Ipv4,
+    Ipv6Addr => Ipv6,
+    Dpid => Switch,
+    Location => Location,
+}
+
+impl Stored for Value {
+    fn to_value(&self) -> Value {
+        self.clone()
+    }
+
+    fn from_value(value: &Value) -> Option<Value> {
+        Some(value.clone())
+    }
+}
+
+impl Stored for f64 {
+    fn to_value(&self) -> Value {
+        Value::from(*self)
+    }
+
+    fn from_value(value: &Value) -> Option<f64> {
+        match value {
+            Value::Float(number) => Some(number.get()),
+            _ => None,
+        }
+    }
+}
+
+impl Stored for String {
+    fn to_value(&self) -> Value {
+        Value::from(self.as_str())
+    }
+
+    fn from_value(value: &Value) -> Option<String> {
+        match value {
+            Value::Str(text) => Some(text.to_string()),
+            _ => None,
+        }
+    }
+}
+
+impl Stored for Arc<str> {
+    fn to_value(&self) -> Value {
+        Value::Str(self.clone())
+    }
+
+    fn from_value(value: &Value) -> Option<Arc<str>> {
+        match value {
+            Value::Str(text) => Some(text.clone()),
+            _ => None,
+        }
+    }
+}
+
+impl<T: Stored> Stored for Vec<T> {
+    fn to_value(&self) -> Value {
+        Value::Tuple(self.iter().map(Stored::to_value).collect())
+    }
+
+    fn from_value(value: &Value) -> Option<Vec<T>> {
+        match value {
+            Value::Tuple(items) => items.iter().map(T::from_value).collect(),
+            _ => None,
+        }
+    }
+}
+
+impl<T: Stored> Stored for Option<T> {
+    fn to_value(&self) -> Value {
+        self.as_ref().map_or(Value::None, Stored::to_value)
+    }
+
+    fn from_value(value: &Value) -> Option<Option<T>> {
+        if *value == Value::None { Some(None) } else { T::from_value(value).map(Some) }
+    }
+}
+
+impl<A: Stored, B: Stored> Stored for (A, B) {
+    fn to_value(&self) -> Value {
+        Value::Tuple([self.0.to_value(), self.1.to_value()].into())
+    }
+
+    fn from_value(value: &Value) -> Option<(A, B)> {
+        match value {
+            Value::Tuple(items) => match &**items {
+                [a, b] => Some((A::from_value(a)?, B::from_value(b)?)),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+}
