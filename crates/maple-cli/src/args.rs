@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use maple_bench::BenchArgs;
 use maple_core::Strategy;
 use maple_core::engine::TagBlock;
 use maple_wire::{Dpid, Version};
 
+use crate::bench::BenchArgs;
 use crate::decode::DecodeArgs;
 use crate::state::StateArgs;
 
@@ -41,7 +41,7 @@ pub enum Command {
     Show(ShowArgs),
     /// Read, change or watch tracked state of a running controller
     State(StateArgs),
-    /// Measure the optimizer
+    /// Measure the optimizer and the runtime
     Bench(BenchArgs),
 }
 
@@ -70,6 +70,10 @@ pub struct RunOptions {
     /// Cores that the workers stay on, in turn: 0,2,… [default: all that this process may use]
     #[arg(long, value_name = "N,…", value_delimiter = ',')]
     pub cores: Vec<usize>,
+    /// Collect the answers to all that one read brought and write them at once. Off, each answer is a write of its own; only
+    /// handlers, and only to measure what that costs [default: on]
+    #[arg(long, value_name = "on|off")]
+    pub batch: Option<Switch>,
     /// Learn where hosts are and check it; off, net.locate is an error [default: what the policy says]
     #[arg(long, value_name = "on|off")]
     pub track_hosts: Option<Switch>,
@@ -206,6 +210,9 @@ pub struct LoadArgs {
     /// How long to send before that
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = duration)]
     pub warmup: Duration,
+    /// The controller's process on this machine: also report its use of cores and memory
+    #[arg(long, value_name = "PID")]
+    pub pid: Option<u32>,
     /// Print the report as JSON
     #[arg(long)]
     pub json: bool,
@@ -346,7 +353,8 @@ fn path_tags(text: &str) -> Result<PathTags, String> {
     Ok(PathTags(Some(block)))
 }
 
-fn version(text: &str) -> Result<Version, String> {
+/// 1.0 or 1.3.
+pub fn version(text: &str) -> Result<Version, String> {
     match text {
         "1.0" => Ok(Version::Of10),
         "1.3" => Ok(Version::Of13),

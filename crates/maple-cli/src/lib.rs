@@ -22,6 +22,7 @@ mod args;
 
 mod run;
 
+mod bench;
 mod builtin;
 mod emulate;
 mod load;
@@ -103,7 +104,7 @@ pub fn main_with(arguments: impl IntoIterator<Item = OsString>, loader: Option<&
         Command::Decode(args) => decoded(args),
         Command::Show(args) => show::main(args),
         Command::State(args) => state::main(args),
-        Command::Bench(args) => maple_bench::main(args, None).map(|()| 0).map_err(Into::into),
+        Command::Bench(args) => bench::main(args),
     })
 }
 

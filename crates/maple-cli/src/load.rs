@@ -40,6 +40,7 @@ fn options(args: &LoadArgs) -> anyhow::Result<LoadOptions> {
         version: args.of,
         duration: args.duration,
         warmup: args.warmup,
+        watch: args.pid,
         ..LoadOptions::new(args.connect)
     })
 }

@@ -50,6 +50,9 @@ pub struct ControllerOptions {
     pub policy: Arc<dyn Policy>,
     /// What serves the switches instead of the policy.
     pub handlers: Option<Arc<dyn HandlerFactory>>,
+    /// Whether each answer of a handler is written by itself, and not together with all others to what one read brought:
+    /// only to measure what that costs.
+    pub write_each: bool,
     /// The state that it works on; what was written to it before the start holds from the start.
     pub store: Arc<Store>,
     /// The engine's options. Its epoch is drawn anew at the start.
@@ -74,6 +77,7 @@ impl ControllerOptions {
             cores: Vec::new(),
             policy,
             handlers: None,
+            write_each: false,
             store: Store::new(),
             engine: Options::default(),
             deadlines: Deadlines::default(),
@@ -243,6 +247,7 @@ impl Ground {
             discovery: Discovery::new(self.key, options.timing, u64::from_le_bytes(random()?)),
             notices: self.notices.clone(),
             handlers: options.handlers.clone(),
+            write_each: options.write_each,
         })
     }
 }

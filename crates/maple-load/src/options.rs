@@ -42,6 +42,8 @@ pub struct LoadOptions {
     pub warmup: Duration,
     /// How long to leave a controller alone between the handshakes and the first packet.
     pub settle: Duration,
+    /// The controller's process on this machine, whose use of cores and memory is to be reported.
+    pub watch: Option<u32>,
 }
 
 impl LoadOptions {
@@ -57,6 +59,7 @@ impl LoadOptions {
             duration: Duration::from_secs(5),
             warmup: Duration::from_secs(2),
             settle: Duration::from_millis(500),
+            watch: None,
         }
     }
 

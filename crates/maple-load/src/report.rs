@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::cpu::Cpu;
+use crate::cpu::{Cpu, Process};
 use crate::histogram::Histogram;
 use crate::options::{LoadOptions, Mode};
 use crate::switch::Tally;
@@ -19,6 +19,9 @@ const OFFERED: f64 = 0.99;
 /// How late 99 of 100 packet-ins may be in rate mode.
 const LATE: Duration = Duration::from_millis(1);
 
+/// Where the curve of a report has its points.
+const SHARES: [f64; 15] = [0.01, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 0.999, 1.0];
+
 /// What the loop has seen while it measured.
 pub(crate) struct Measured {
     pub elapsed: Duration,
@@ -27,6 +30,8 @@ pub(crate) struct Measured {
     pub latency: Histogram,
     pub lateness: Histogram,
     pub held_back: u64,
+    /// What the controller's process used meanwhile and what it held then, where it was watched.
+    pub controller: Option<Process>,
 }
 
 /// Times from a packet-in to its answer, in microseconds. In rate mode they count from when it was due.
@@ -67,6 +72,8 @@ pub struct Report {
     pub strange: u64,
     /// From packet-in to answer.
     pub latency: Latency,
+    /// The same in full: the share of answers (0 to 1) and the time that this share did not exceed, in microseconds.
+    pub curve: Vec<(f64, f64)>,
     /// Answers a second of the switch that got fewest.
     pub slowest_switch: f64,
     /// Answers a second of the switch that got most.
@@ -77,6 +84,10 @@ pub struct Report {
     pub generator_cpu: f64,
     /// Percent of the time that the generator waited for its core.
     pub generator_waited: f64,
+    /// Percent of a core that the controller used, where its process was watched.
+    pub controller_cpu: Option<f64>,
+    /// Its resident memory at the end, in MiB.
+    pub controller_mib: Option<f64>,
     /// Why the figures say more about the generator than about the controller; empty if they are a result.
     pub doubts: Vec<String>,
 }
@@ -105,11 +116,14 @@ impl Report {
             packet_outs: a_second(sum(|tally| tally.packet_outs)),
             strange: sum(|tally| tally.strange),
             latency: Latency::of(&measured.latency),
+            curve: SHARES.map(|share| (share, measured.latency.quantile(share) as f64 / 1e3)).to_vec(),
             slowest_switch: a_second(answers().min().unwrap_or(0)),
             fastest_switch: a_second(answers().max().unwrap_or(0)),
             silent_switches: answers().filter(|answers| *answers == 0).count(),
             generator_cpu: percent(measured.cpu.ran),
             generator_waited: percent(measured.cpu.waited),
+            controller_cpu: measured.controller.map(|process| percent(process.ran)),
+            controller_mib: measured.controller.map(|process| process.resident as f64 / f64::from(1 << 20)),
             doubts: Vec::new(),
         };
         report.doubts = report.doubts_of(measured);
@@ -190,6 +204,9 @@ impl fmt::Display for Report {
         )?;
         let (cpu, waited) = (self.generator_cpu, self.generator_waited);
         write!(f, "  generator               {cpu:>12.0} % of its core, waited for it {waited:.0} %")?;
+        if let (Some(cpu), Some(mib)) = (self.controller_cpu, self.controller_mib) {
+            write!(f, "\n  controller              {cpu:>12.0} % of a core, {mib:.1} MiB resident")?;
+        }
         for doubt in &self.doubts {
             write!(f, "\nNO RESULT: {doubt}")?;
         }
@@ -218,6 +235,7 @@ mod tests {
             latency,
             lateness: Histogram::default(),
             held_back: 0,
+            controller: Some(Process { ran: 1_000_000_000, resident: 3 << 20 }),
         }
     }
 
@@ -228,6 +246,7 @@ mod tests {
         assert_eq!((report.slowest_switch, report.fastest_switch, report.silent_switches), (500.0, 1000.0, 0));
         assert!((report.latency.p50 - 500.0).abs() < 8.0, "{:?}", report.latency);
         assert!(report.is_result(), "{:?}", report.doubts);
+        assert_eq!((report.controller_cpu, report.controller_mib), (Some(50.0), Some(3.0)));
     }
 
     #[test]

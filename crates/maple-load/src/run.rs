@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use mio::{Events, Interest, Poll, Token};
 
-use crate::cpu::Cpu;
+use crate::cpu::{Cpu, Process};
 use crate::histogram::Histogram;
 use crate::options::{LoadError, LoadOptions, Mode};
 use crate::report::{Measured, Report};
@@ -142,11 +142,15 @@ impl<'a> Load<'a> {
         self.lateness = Histogram::default();
         self.held_back = 0;
         let before: Vec<Tally> = self.switches.iter().map(|switch| switch.tally).collect();
+        let used = self.options.watch.map(Process::now).transpose()?;
         let (cpu, began) = (Cpu::now()?, Instant::now());
         self.send_for(self.options.duration)?;
+        let (elapsed, cpu) = (began.elapsed(), Cpu::now()?.since(cpu));
+        let now = self.options.watch.map(Process::now).transpose()?;
         let measured = Measured {
-            elapsed: began.elapsed(),
-            cpu: Cpu::now()?.since(cpu),
+            elapsed,
+            cpu,
+            controller: used.zip(now).map(|(used, now)| Process { ran: now.ran.saturating_sub(used.ran), ..now }),
             tallies: self.switches.iter().zip(before).map(|(switch, before)| switch.tally - before).collect(),
             latency: self.latency,
             lateness: self.lateness,

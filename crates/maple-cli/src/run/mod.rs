@@ -148,6 +148,7 @@ fn controller_options(options: &RunOptions, loaded: &LoadedPolicy, track_hosts: 
 fn placed(options: &RunOptions, mut chosen: ControllerOptions) -> ControllerOptions {
     chosen.workers = options.workers.map_or(options.cores.len(), usize::from);
     chosen.cores = options.cores.clone();
+    chosen.write_each = options.batch == Some(Switch::Off);
     if !options.listen.is_empty() {
         chosen.listen = options.listen.clone();
     } else if options.emulate.is_some() {

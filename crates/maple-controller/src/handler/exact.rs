@@ -7,6 +7,7 @@
 use maple_wire::msg::oxm;
 use maple_wire::{Field, Packet, PortNo};
 
+use super::Replies;
 use super::hub::put;
 
 /// What a rule does besides matching.
@@ -24,10 +25,22 @@ pub(super) struct Rule {
     pub to: Option<PortNo>,
 }
 
-/// Length of a 1.0 flow-mod with one output action.
-const LONG10: usize = 80;
-/// Length of a 1.0 flow-mod without actions.
-const SHORT10: usize = 72;
+/// A 1.0 flow-mod with one output action, before its fields are filled in.
+const TO_PORT10: [u8; 80] = {
+    let mut bytes = [0; 80];
+    [bytes[0], bytes[1], bytes[3]] = [1, 14, 80];
+    [bytes[68], bytes[69], bytes[75]] = [0xff, 0xff, 8];
+    bytes
+};
+/// The same without actions.
+const TO_NOWHERE10: [u8; 72] = {
+    let mut bytes = [0; 72];
+    [bytes[0], bytes[1], bytes[3]] = [1, 14, 72];
+    [bytes[68], bytes[69]] = [0xff, 0xff];
+    bytes
+};
+/// Where the match of a 1.0 flow-mod ends.
+const MATCH_END10: usize = 48;
 /// More than the longest flow-mod here: 48 bytes, a match of 112 at most, 24 for the action.
 const LONG13: usize = 192;
 /// Where the match of a 1.3 flow-mod stands.
@@ -41,6 +54,9 @@ const TCP: u128 = 6;
 const UDP: u128 = 17;
 const SCTP: u128 = 132;
 const ICMPV6: u128 = 58;
+const PROTO_ICMP: u8 = ICMP as u8;
+const PROTO_TCP: u8 = TCP as u8;
+const PROTO_UDP: u8 = UDP as u8;
 /// `OFP_VLAN_NONE`.
 const NO_VLAN: u16 = 0xffff;
 
@@ -58,49 +74,67 @@ mod any {
     pub const TP_DST: u32 = 1 << 7;
 }
 
-/// A 1.0 flow-mod, add, without cookie and flags.
-pub(super) struct FlowMod10 {
-    bytes: [u8; LONG10],
-    length: usize,
-}
-
 /// A 1.3 flow-mod for table 0, add, without cookie and flags.
 pub(super) struct FlowMod13 {
     bytes: [u8; LONG13],
     length: usize,
 }
 
-impl FlowMod10 {
-    /// The flow-mod for packets with all headers of this one.
-    #[inline]
-    pub fn new(packet: &Packet<'_>, in_port: u16, rule: Rule) -> FlowMod10 {
-        let mut flow_mod = FlowMod10 { bytes: [0; LONG10], length: SHORT10 };
-        let bytes = &mut flow_mod.bytes;
-        put(bytes, 4, rule.xid.to_be_bytes());
-        match10(packet, in_port, &mut bytes[8..48]);
-        put(bytes, 58, rule.idle_timeout.to_be_bytes());
-        put(bytes, 62, rule.priority.to_be_bytes());
-        put(bytes, 64, rule.buffer_id.to_be_bytes());
-        put(bytes, 68, [0xff, 0xff]);
-        if let Some(to) = rule.to.and_then(PortNo::to_of10) {
-            put(bytes, 74, [0, 8]);
+/// Appends the 1.0 flow-mod for packets with all headers of this one: add, without cookie and flags.
+#[inline]
+pub(super) fn flow_mod10(packet: &Packet<'_>, in_port: u16, rule: Rule, out: &mut Replies) {
+    let bytes: &mut [u8] = match rule.to.and_then(PortNo::to_of10) {
+        Some(to) => {
+            let bytes = out.append_array(&TO_PORT10);
             put(bytes, 76, to.to_be_bytes());
-            flow_mod.length = LONG10;
+            bytes
         }
-        put(bytes, 0, [1, 14, 0, flow_mod.length as u8]);
-        flow_mod
+        None => out.append_array(&TO_NOWHERE10),
+    };
+    let Some((head, tail)) = bytes.split_first_chunk_mut::<MATCH_END10>() else { return };
+    put(head, 4, rule.xid.to_be_bytes());
+    if let [_, _, _, _, _, _, _, _, matching @ ..] = head
+        && !plain10(packet, in_port, matching)
+    {
+        match10(packet, in_port, matching);
     }
+    put(tail, 58 - MATCH_END10, rule.idle_timeout.to_be_bytes());
+    put(tail, 62 - MATCH_END10, rule.priority.to_be_bytes());
+    put(tail, 64 - MATCH_END10, rule.buffer_id.to_be_bytes());
+}
 
-    /// The whole message.
-    #[inline]
-    pub fn bytes(&self) -> &[u8] {
-        &self.bytes[..self.length]
+/// The 40 bytes of a 1.0 match, of a packet that is as most are: IPv4 without a VLAN tag, options or fragments, and its
+/// headers whole. `false` for any other, and then nothing is written.
+#[inline]
+fn plain10(packet: &Packet<'_>, in_port: u16, out: &mut [u8; 40]) -> bool {
+    let frame = packet.frame();
+    let Some((ethernet, behind)) = frame.split_first_chunk::<14>() else { return false };
+    let Some((ip, behind)) = behind.split_first_chunk::<20>() else { return false };
+    let total = usize::from(u16::from_be_bytes([ip[2], ip[3]]));
+    // What the packet says must fit into what was on the wire; this asks that it fits into what was captured.
+    let is_plain = ethernet[12..] == [8, 0] && ip[0] & 0xf == 5 && ip[6] & 0x3f == 0 && ip[7] == 0;
+    if !is_plain || total < 20 || total > frame.len() - ethernet.len() {
+        return false;
     }
+    let ports = match (ip[9], behind.first_chunk::<4>()) {
+        (PROTO_UDP, Some(ports)) if total >= 20 + 8 => Some(*ports),
+        (PROTO_ICMP | PROTO_TCP | PROTO_UDP, _) => return false,
+        _ => None,
+    };
+    put(out, 0, (any::VLAN_PCP | if ports.is_none() { any::TP_SRC | any::TP_DST } else { 0 }).to_be_bytes());
+    put(out, 4, in_port.to_be_bytes());
+    out[6..12].copy_from_slice(&ethernet[6..12]);
+    out[12..18].copy_from_slice(&ethernet[..6]);
+    put(out, 18, NO_VLAN.to_be_bytes());
+    put(out, 22, [8, 0, ip[1] & 0xfc, ip[9]]);
+    out[28..36].copy_from_slice(&ip[12..20]);
+    put(out, 36, ports.unwrap_or_default());
+    true
 }
 
 /// The 40 bytes of a 1.0 match.
 #[inline]
-fn match10(packet: &Packet<'_>, in_port: u16, out: &mut [u8]) {
+fn match10(packet: &Packet<'_>, in_port: u16, out: &mut [u8; 40]) {
     let mut wildcards = 0;
     put(out, 4, in_port.to_be_bytes());
     let frame = packet.frame();
@@ -363,8 +397,9 @@ mod tests {
                 let expected = Message::FlowMod(general(&packet, rule, Version::Of13));
                 assert_eq!((header.xid, sorted(message)), (5, sorted(expected)));
 
-                let flow_mod = FlowMod10::new(&packet, 3, rule);
-                let (_, message) = Message::decode(flow_mod.bytes()).unwrap();
+                let mut out = Replies::new(Version::Of10);
+                flow_mod10(&packet, 3, rule, &mut out);
+                let (_, message) = Message::decode(out.bytes()).unwrap();
                 let mut expected = general(&packet, rule, Version::Of10);
                 if packet.get(Field::EthType) == Some(IPV6) {
                     // 1.0 knows nothing behind the type of IPv6.

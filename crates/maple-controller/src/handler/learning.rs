@@ -8,13 +8,14 @@
 //!
 //! Like all switches that learn, it needs a network without loops.
 
+use arrayvec::ArrayVec;
 use maple_wire::msg::{FlowMod, FlowModCommand, NO_BUFFER, PacketInView, PortReason, PortStatus};
 use maple_wire::{Field, Match, Message, Packet, PortNo, Version};
 
-use super::exact::{FlowMod10, FlowMod13, Rule};
+use super::exact::{FlowMod13, Rule, flow_mod10};
 use super::hub::{ask_for_packets, flood, send};
-use super::macs::{Learned, Macs};
-use super::{Handler, Replies};
+use super::macs::{Key, Learned, Macs};
+use super::{BATCH, Handler, Replies};
 use crate::session::SwitchInfo;
 
 /// Seconds that a rule stays without a packet.
@@ -25,10 +26,6 @@ const PRIORITY: u16 = 0x8000;
 const ROOM: usize = 160;
 /// From here on ports are kept in a list, since 16 bits do not hold them.
 const FIRST_LISTED: u32 = 0xff00;
-/// The destination and source address.
-const ADDRESSES: usize = 12;
-/// The bit of an address's number that says multicast.
-const MULTICAST: u64 = 1 << 40;
 
 /// One learning switch.
 #[derive(Debug)]
@@ -70,19 +67,11 @@ impl Ports {
     }
 }
 
-/// The six bytes of an address as a number.
-#[inline]
-fn number(address: &[u8]) -> u64 {
-    let mut bytes = [0; 8];
-    bytes[2..].copy_from_slice(address);
-    u64::from_be_bytes(bytes)
-}
-
-/// Destination and source of a frame, if it is long enough to have them.
-#[inline]
-fn addresses(frame: &[u8]) -> Option<(u64, u64)> {
-    let (dst, src) = frame.get(..ADDRESSES)?.split_at(6);
-    Some((number(dst), number(src)))
+/// Where a packet comes from and goes to.
+#[derive(Clone, Copy)]
+struct Ends {
+    dst: Key,
+    src: Key,
 }
 
 impl LearningSwitch {
@@ -101,19 +90,41 @@ impl LearningSwitch {
         self.macs.memory()
     }
 
+    /// The ends of a frame, if it is long enough to have them.
+    #[inline]
+    fn ends(&self, frame: &[u8]) -> Option<Ends> {
+        let (dst, behind) = frame.split_first_chunk()?;
+        Some(Ends { dst: self.macs.key(*dst), src: self.macs.key(*behind.first_chunk()?) })
+    }
+
+    /// Answers a packet.
+    #[inline]
+    fn answer(&mut self, packet: &PacketInView<'_>, ends: Option<Ends>, out: &mut Replies) {
+        // A packet without addresses or from nowhere can be neither learned nor matched.
+        let Some((Ends { dst, src }, in_port)) = ends.zip(packet.in_port()) else { return };
+        let packed = self.ports.pack(in_port);
+        if let Some(port) = packed {
+            self.learn(src, port, out);
+        }
+        let Some(port) = self.port_of(dst) else { return flood(packet, in_port, out) };
+        // What is behind the port that it came in by has it already.
+        let to = (Some(port) != packed).then(|| self.ports.unpack(port));
+        install(packet, in_port, to, out);
+    }
+
     /// The address is seen behind a port: if it was behind another one, the rules that say so go.
     #[inline]
-    fn learn(&mut self, src: u64, port: u16, out: &mut Replies) {
-        if src & MULTICAST == 0 && self.macs.learn(src, port) == Learned::Moved {
-            let matching = Match::any().exact(Field::EthDst, src.into());
+    fn learn(&mut self, src: Key, port: u16, out: &mut Replies) {
+        if !src.is_group() && self.macs.learn(src, port) == Learned::Moved {
+            let matching = Match::any().exact(Field::EthDst, src.mac().into());
             out.request(&Message::FlowMod(FlowMod::new(FlowModCommand::Delete, 0, matching, Vec::new())));
         }
     }
 
     /// Where a packet for this address goes, if that is known.
     #[inline]
-    fn port_of(&self, dst: u64) -> Option<u16> {
-        if dst & MULTICAST == 0 { self.macs.get(dst) } else { None }
+    fn port_of(&self, dst: Key) -> Option<u16> {
+        if dst.is_group() { None } else { self.macs.get(dst) }
     }
 }
 
@@ -130,33 +141,19 @@ impl Handler for LearningSwitch {
 
     /// Touches the table's places for all addresses first, so that their memory comes in together.
     fn packet_ins(&mut self, batch: &[PacketInView<'_>], out: &mut Replies) {
-        out.reserve(batch.len() * ROOM);
-        if batch.len() > 1 {
-            let mut touched = 0;
-            for packet in batch {
-                let (dst, src) = addresses(packet.data()).unwrap_or_default();
-                touched ^= self.macs.peek(dst) ^ self.macs.peek(src);
+        for batch in batch.chunks(BATCH) {
+            out.reserve(batch.len() * ROOM);
+            let ends: ArrayVec<_, BATCH> = batch.iter().map(|packet| self.ends(packet.data())).collect();
+            let touch = |touched, ends: &Ends| touched ^ self.macs.peek(ends.dst) ^ self.macs.peek(ends.src);
+            std::hint::black_box(ends.iter().flatten().fold(0, touch));
+            for (packet, ends) in batch.iter().zip(ends) {
+                self.answer(packet, ends, out);
             }
-            std::hint::black_box(touched);
-        }
-        for packet in batch {
-            self.packet_in(packet, out);
         }
     }
 
-    #[inline]
     fn packet_in(&mut self, packet: &PacketInView<'_>, out: &mut Replies) {
-        // A packet without addresses or from nowhere can be neither learned nor matched.
-        let Some((dst, src)) = addresses(packet.data()) else { return };
-        let Some(in_port) = packet.in_port() else { return };
-        let packed = self.ports.pack(in_port);
-        if let Some(port) = packed {
-            self.learn(src, port, out);
-        }
-        let Some(port) = self.port_of(dst) else { return flood(packet, in_port, out) };
-        // What is behind the port that it came in by has it already.
-        let to = (Some(port) != packed).then(|| self.ports.unpack(port));
-        install(packet, in_port, to, out);
+        self.answer(packet, self.ends(packet.data()), out);
     }
 
     fn port_status(&mut self, status: &PortStatus, _: &mut Replies) {
@@ -177,7 +174,7 @@ fn install(packet: &PacketInView<'_>, in_port: PortNo, to: Option<PortNo>, out: 
     match out.version() {
         Version::Of10 => {
             let Some(in_port) = in_port.to_of10() else { return };
-            out.append(FlowMod10::new(&frame, in_port, rule).bytes());
+            flow_mod10(&frame, in_port, rule, out);
         }
         Version::Of13 => {
             out.append(FlowMod13::new(&frame, in_port, rule).bytes());
@@ -292,7 +289,7 @@ mod tests {
         bench.packet(1, 5, A, B);
         let answers = bench.packet(3, 5, A, B);
         let [Message::FlowMod(delete), Message::PacketOut(_)] = &answers[..] else { panic!("{answers:?}") };
-        let expected = Match::any().exact(Field::EthDst, number(&A).into());
+        let expected = Match::any().exact(Field::EthDst, 0x0200_0000_000a);
         assert_eq!((delete.command, &delete.matching), (FlowModCommand::Delete, &expected));
         assert_eq!(outputs(&bench.packet(2, 5, B, A)[0]), [PortNo(3)]);
     }

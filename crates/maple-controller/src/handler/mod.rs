@@ -23,6 +23,7 @@ mod replies;
 mod exact;
 mod hub;
 pub mod learning;
+mod lines;
 mod macs;
 
 #[cfg(test)]

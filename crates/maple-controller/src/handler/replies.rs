@@ -117,6 +117,17 @@ impl Replies {
         &mut self.bytes[start..]
     }
 
+    /// The same for a message of a length that is known when this is compiled: a few instructions.
+    #[inline]
+    pub fn append_array<const N: usize>(&mut self, message: &[u8; N]) -> &mut [u8; N] {
+        self.bytes.extend_from_slice(message);
+        self.count(message[TYPE]);
+        match self.bytes.last_chunk_mut() {
+            Some(message) => message,
+            None => unreachable!("these bytes have just been appended"),
+        }
+    }
+
     /// Appends one whole message that is encoded but for its length, as `head` and `tail`, and sets the length. Gives its
     /// bytes to change; none if it would be longer than a message can be, and then it is left out and counted.
     #[inline]

@@ -35,6 +35,8 @@ pub(super) struct Desk<'a> {
     pub replies: &'a mut Replies,
     pub outputs: &'a mut Vec<Output>,
     pub counters: &'a mut Counters,
+    /// Most packet-ins that are answered before their answers are written: [`BATCH`], or 1.
+    pub most: usize,
 }
 
 impl Shard {
@@ -45,10 +47,14 @@ impl Shard {
             let Some(connection) = self.connections.get(slot) else { return };
             connection.outbox.borrow(&mut self.spare);
             let (replies, outputs, counters) = (&mut self.replies, &mut self.outputs, &mut self.counters);
-            let done = connection.take_in_place(&mut rest, Desk { now, replies, outputs, counters });
+            let most = if self.write_each { 1 } else { BATCH };
+            let done = connection.take_in_place(&mut rest, Desk { now, replies, outputs, counters, most });
             self.act(now, slot);
             if done {
                 break;
+            }
+            if self.write_each {
+                self.write(now, slot);
             }
         }
         self.write(now, slot);
@@ -108,7 +114,8 @@ impl Shard {
 
 impl Connection {
     /// Handles messages from the front of `rest` up to the first that makes the session say something, which the owner
-    /// must act on before the next. `true` once all bytes are dealt with.
+    /// must act on before the next, or up to as many packet-ins as are to be written at once. `true` once all bytes are
+    /// dealt with.
     fn take_in_place(&mut self, rest: &mut &[u8], mut desk: Desk<'_>) -> bool {
         let Connection { life: Life::Open { session, framer }, handler, early, outbox, wake, .. } = self else {
             return true;
@@ -121,7 +128,7 @@ impl Connection {
         {
             catch_up(&std::mem::take(early), session.version(), handler, &mut desk);
         }
-        let done = match finish_begun(rest, framer, session, handler.as_deref_mut(), &mut desk) {
+        let done = match finish_begun(rest, framer, session, (handler.as_deref_mut(), early), &mut desk) {
             Some(done) => done,
             None => match handler.as_deref_mut().zip(version) {
                 Some((handler, version)) => in_place(rest, framer, session, (handler, version), &mut desk),
@@ -142,7 +149,7 @@ fn finish_begun(
     rest: &mut &[u8],
     framer: &mut Framer,
     session: &mut Session,
-    handler: Option<&mut (dyn Handler + 'static)>,
+    (handler, early): (Option<&mut (dyn Handler + 'static)>, &mut Vec<u8>),
     desk: &mut Desk<'_>,
 ) -> Option<bool> {
     if framer.held() == 0 {
@@ -163,6 +170,7 @@ fn finish_begun(
     let version = session.version();
     match handler.and_then(|handler| Some((packet_in(version, header, framer.begun())?, handler))) {
         Some((packet, handler)) => hand_over(&mut [packet].into_iter().collect(), handler, desk),
+        None if keep_early(session, header, framer.begun(), early) => {}
         None => session.on_message(desk.now, header, framer.begun(), desk.outputs),
     }
     framer.clear();
@@ -184,8 +192,11 @@ fn in_place(
                 desk.counters.of_messages_in += 1;
                 if let Some(packet) = packet_in(version, header, message) {
                     batch.push(packet);
-                    if batch.is_full() {
+                    if batch.len() >= desk.most {
                         hand_over(&mut batch, handler, desk);
+                        if desk.most < BATCH {
+                            return false;
+                        }
                     }
                     continue;
                 }
@@ -232,9 +243,7 @@ fn one_by_one(
         match next(rest) {
             Ok(Some((header, message))) => {
                 desk.counters.of_messages_in += 1;
-                let is_early = session.is_introducing() && packet_in(session.version(), header, message).is_some();
-                if is_early && early.len() + message.len() <= EARLY {
-                    early.extend_from_slice(message);
+                if keep_early(session, header, message, early) {
                     continue;
                 }
                 session.on_message(desk.now, header, message, desk.outputs);
@@ -249,6 +258,16 @@ fn one_by_one(
             }
         }
     }
+}
+
+/// Keeps a packet-in that came before the handshake is done, if this is one and there is room.
+fn keep_early(session: &Session, header: Header, message: &[u8], early: &mut Vec<u8>) -> bool {
+    let is_early = session.is_introducing() && packet_in(session.version(), header, message).is_some();
+    let is_kept = is_early && early.len() + message.len() <= EARLY;
+    if is_kept {
+        early.extend_from_slice(message);
+    }
+    is_kept
 }
 
 /// Puts the start of a message that has not come in whole aside.
@@ -305,201 +324,4 @@ fn settle(
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::handler::LearningSwitch;
-    use crate::session::{CloseReason, Deadlines};
-    use crate::shard::registry::ConnectionId;
-    use maple_core::engine::ShardId;
-    use maple_wire::msg::stats::{Desc, ReplyBody};
-    use maple_wire::msg::{
-        Features, Hello, NO_BUFFER, PacketIn, PacketInReason, PortReason, PortStatus, StatsReply, SwitchConfig,
-    };
-    use maple_wire::packet::build::Frame;
-    use maple_wire::{Dpid, Field, Match, Port, PortNo};
-    use std::net::SocketAddr;
-
-    const BOTH: [Version; 2] = [Version::Of10, Version::Of13];
-
-    /// A connection, and what its shard would have.
-    struct Bench {
-        connection: Connection,
-        version: Version,
-        replies: Replies,
-        outputs: Vec<Output>,
-        counters: Counters,
-        told: Vec<Message>,
-        closed: Option<CloseReason>,
-        _peer: std::net::TcpStream,
-    }
-
-    impl Bench {
-        /// A connection whose handshake is done, to a switch that has learned nothing.
-        fn up(version: Version) -> Bench {
-            let listener = std::net::TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
-            let peer = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-            let (socket, address) = listener.accept().unwrap();
-            socket.set_nonblocking(true).unwrap();
-            let mut outputs = Vec::new();
-            let session = Session::new(Time(0), Deadlines::default(), &mut outputs);
-            let id = ConnectionId { shard: ShardId(0), slot: 0, generation: 0 };
-            let socket = mio::net::TcpStream::from_std(socket);
-            let mut bench = Bench {
-                connection: Connection::new(id, socket, address, session),
-                version,
-                replies: Replies::default(),
-                outputs,
-                counters: Counters::default(),
-                told: Vec::new(),
-                closed: None,
-                _peer: peer,
-            };
-            bench.feed(&encoded(version, &Message::Hello(Hello { version: version as u8, elements: vec![] })));
-            bench.feed(&encoded(version, &Message::FeaturesReply(features())));
-            assert!(bench.connection.handler.is_some());
-            bench.connection.outbox.buffer().clear();
-            bench
-        }
-
-        /// What the shard does with bytes that came in.
-        fn feed(&mut self, bytes: &[u8]) {
-            let mut rest = bytes;
-            loop {
-                let (replies, outputs, counters) = (&mut self.replies, &mut self.outputs, &mut self.counters);
-                let desk = Desk { now: Time(1), replies, outputs, counters };
-                let done = self.connection.take_in_place(&mut rest, desk);
-                while !self.outputs.is_empty() {
-                    let outputs = std::mem::take(&mut self.outputs);
-                    outputs.into_iter().for_each(|output| self.act(output));
-                }
-                if done || self.closed.is_some() {
-                    return;
-                }
-            }
-        }
-
-        fn act(&mut self, output: Output) {
-            match output {
-                Output::Claim(_) => self.connection.session().unwrap().admit(Time(1), &mut self.outputs),
-                Output::Send { xid, message } => self.sent(xid, message),
-                Output::Up(_) => self.connection.handler = Some(Box::new(LearningSwitch::new())),
-                Output::Deliver { message, .. } => self.told.push(message),
-                Output::Close(reason) => self.closed = Some(reason),
-                other => panic!("{other:?}"),
-            }
-        }
-
-        /// The shard sends a message of the session's; the switch answers those of the handshake.
-        fn sent(&mut self, xid: u32, message: Message) {
-            self.connection.outbox.push(self.version, xid, &message).unwrap();
-            let answer = match message {
-                Message::GetConfigRequest => Message::GetConfigReply(SwitchConfig { flags: 0, miss_send_len: 0 }),
-                Message::StatsRequest(request) => Message::StatsReply(StatsReply::new(match request.body {
-                    maple_wire::msg::RequestBody::PortDesc => ReplyBody::PortDesc(vec![]),
-                    _ => ReplyBody::Desc(Desc::default()),
-                })),
-                _ => return,
-            };
-            let mut bytes = Vec::new();
-            answer.encode(self.version, xid, &mut bytes).unwrap();
-            self.feed(&bytes);
-        }
-
-        fn answers(&mut self) -> Vec<u8> {
-            std::mem::take(self.connection.outbox.buffer())
-        }
-    }
-
-    fn features() -> Features {
-        let (dpid, ports) = (Dpid(1), vec![]);
-        Features { dpid, n_buffers: 0, n_tables: 1, auxiliary_id: 0, capabilities: 0, actions: 0, ports }
-    }
-
-    fn encoded(version: Version, message: &Message) -> Vec<u8> {
-        let mut bytes = Vec::new();
-        message.encode(version, 9, &mut bytes).unwrap();
-        bytes
-    }
-
-    fn packet(version: Version, src: u8, dst: u8, buffer_id: u32) -> Vec<u8> {
-        let frame = Frame::ethernet([2, 0, 0, 0, 0, dst], [2, 0, 0, 0, 0, src]);
-        let data = frame.ipv4([10, 0, 0, src], [10, 0, 0, dst]).udp(1, 2).build();
-        let packet_in = PacketIn {
-            buffer_id,
-            total_len: data.len() as u16,
-            reason: PacketInReason::NoMatch,
-            table_id: 0,
-            cookie: u64::MAX,
-            pipeline: Match::any().exact(Field::InPort, src.into()),
-            data,
-        };
-        encoded(version, &Message::PacketIn(packet_in))
-    }
-
-    /// Packets with other messages between them.
-    fn stream(version: Version) -> Vec<u8> {
-        let port = Port::new(PortNo(1), [0; 6], "p");
-        let pieces = [
-            packet(version, 1, 2, 5),
-            packet(version, 2, 1, 6),
-            encoded(version, &Message::EchoRequest(vec![1, 2, 3])),
-            packet(version, 1, 2, NO_BUFFER),
-            encoded(version, &Message::PortStatus(PortStatus { reason: PortReason::Add, port })),
-            packet(version, 3, 2, 8),
-        ];
-        pieces.concat()
-    }
-
-    #[test]
-    fn a_stream_split_at_any_byte_is_answered_like_a_whole_one() {
-        for version in BOTH {
-            let bytes = stream(version);
-            let mut whole = Bench::up(version);
-            whole.feed(&bytes);
-            let expected = whole.answers();
-            assert_eq!((whole.counters.of_packet_ins, whole.counters.of_flow_mods, whole.told.len()), (4, 3, 1));
-            for at in 0..=bytes.len() {
-                let mut split = Bench::up(version);
-                split.feed(&bytes[..at]);
-                split.feed(&bytes[at..]);
-                assert_eq!(split.answers(), expected, "split at {at}");
-                assert_eq!(split.counters, whole.counters, "split at {at}");
-            }
-            let mut drip = Bench::up(version);
-            bytes.iter().for_each(|byte| drip.feed(std::slice::from_ref(byte)));
-            assert_eq!((drip.answers(), drip.told.len()), (expected, 1));
-        }
-    }
-
-    #[test]
-    fn a_packet_in_that_does_not_hold_together_ends_the_connection_behind_the_answers_before_it() {
-        for version in BOTH {
-            let mut bench = Bench::up(version);
-            let bad = [version as u8, 10, 0, 12, 0, 0, 0, 1, 0, 0, 0, 0];
-            bench.feed(&[packet(version, 1, 2, 5), bad.to_vec(), packet(version, 2, 1, 5)].concat());
-            assert!(matches!(bench.closed, Some(CloseReason::Malformed(_))), "{:?}", bench.closed);
-            assert_eq!((bench.counters.of_packet_ins, bench.answers()[1]), (1, 13));
-        }
-    }
-
-    #[test]
-    fn a_length_that_cannot_be_one_ends_the_connection() {
-        let mut bench = Bench::up(Version::Of13);
-        bench.feed(&[4, 10, 0, 3, 0, 0, 0, 0]);
-        assert!(bench.closed.is_some());
-        let mut bench = Bench::up(Version::Of13);
-        bench.feed(&[4, 10, 0]);
-        bench.feed(&[3, 0, 0, 0, 0]);
-        assert!(bench.closed.is_some());
-    }
-
-    #[test]
-    fn more_packets_than_a_batch_are_all_answered_in_order() {
-        let bytes: Vec<u8> = (1..=200u8).flat_map(|n| packet(Version::Of10, n, n - 1, n.into())).collect();
-        let mut bench = Bench::up(Version::Of10);
-        bench.feed(&bytes);
-        let answers = bench.answers();
-        let frames: Vec<_> = maple_wire::msg::Frames::new(&answers).map(|frame| frame.unwrap().1[1]).collect();
-        assert_eq!((frames.len(), frames[0], &frames[1..]), (200, 13, &[14; 199][..]));
-    }
-}
+mod tests;

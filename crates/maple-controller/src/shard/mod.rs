@@ -89,6 +89,7 @@ pub(crate) struct Parts {
     pub discovery: Discovery,
     pub notices: Notices,
     pub handlers: Option<Arc<dyn HandlerFactory>>,
+    pub write_each: bool,
 }
 
 /// One shard.
@@ -105,6 +106,8 @@ pub(crate) struct Shard {
     engine: Engine,
     /// Makes what serves the switches, where no policy does. Engine and discovery know nothing of such switches.
     handlers: Option<Arc<dyn HandlerFactory>>,
+    /// Whether each answer of a handler is a write of its own.
+    write_each: bool,
     /// Lent to the handler that is called.
     replies: Replies,
     /// A write buffer that no connection has now.
@@ -162,6 +165,7 @@ impl Shard {
             post: parts.post,
             engine,
             handlers: parts.handlers,
+            write_each: parts.write_each,
             replies: Replies::default(),
             spare: Vec::new(),
             discovery: parts.discovery,

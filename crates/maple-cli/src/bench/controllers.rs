@@ -1,0 +1,119 @@
+//! Controllers as programs of their own, started for one measurement and stopped after it.
+
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+
+/// How long a controller may take until it listens.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Between two looks at whether it listens.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// A controller to measure: its name and the command line that starts it.
+#[derive(Clone, Debug)]
+pub struct Contender {
+    /// How it is called in tables.
+    pub name: String,
+    /// A shell's command line, with `{port}`, `{workers}` and `{cores}` to be filled in.
+    pub command: String,
+}
+
+/// A controller that runs. Dropping it ends it.
+pub struct Running {
+    child: Child,
+    /// Where it listens.
+    pub address: SocketAddr,
+}
+
+impl Contender {
+    /// `NAME=COMMAND`, or a command that is its own name.
+    pub fn parse(text: &str) -> Result<Contender, String> {
+        let (name, command) = match text.split_once('=') {
+            Some((name, command)) if !name.contains([' ', '/', '{']) => (name, command),
+            _ => (text.split_whitespace().next().unwrap_or_default(), text),
+        };
+        if !command.contains("{port}") {
+            return Err(format!("{text:?} does not say {{port}}, where the controller is to listen"));
+        }
+        Ok(Contender { name: name.to_owned(), command: command.to_owned() })
+    }
+
+    /// This program's own learning switch.
+    pub fn ours(more: &str) -> anyhow::Result<Contender> {
+        let program = std::env::current_exe().context("can't tell which program this is")?;
+        let is_python = program.file_stem().is_some_and(|stem| stem.to_string_lossy().starts_with("python"));
+        let program = format!("'{}'{}", program.display(), if is_python { " -m maple" } else { "" });
+        let rest = "run builtin:learning-switch --listen 127.0.0.1:{port} --control none --cores {cores}";
+        Ok(Contender { name: "maple".into(), command: format!("{program} {rest} --workers {{workers}}{more}") })
+    }
+
+    /// Starts it on these cores, and waits until it listens.
+    pub fn start(&self, cores: &[usize], workers: u8) -> anyhow::Result<Running> {
+        let cores = cores.iter().map(usize::to_string).collect::<Vec<_>>().join(",");
+        let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr());
+        let address = free.context("no free port")?;
+        let command = self.command.replace("{port}", &address.port().to_string());
+        let command = command.replace("{workers}", &workers.to_string()).replace("{cores}", &cores);
+        let child = Command::new("sh")
+            .args(["-c", &format!("exec taskset -c {cores} {command}")])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .context("can't start a shell")?;
+        let mut running = Running { child, address };
+        running.wait().with_context(|| format!("{}: {command}", self.name))?;
+        Ok(running)
+    }
+}
+
+impl Running {
+    /// Its process.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    fn wait(&mut self) -> anyhow::Result<()> {
+        let deadline = Instant::now() + PATIENCE;
+        while TcpStream::connect(self.address).is_err() {
+            if let Some(status) = self.child.try_wait()? {
+                bail!("it ended before it listened, with {status}");
+            }
+            if Instant::now() > deadline {
+                bail!("it does not listen on {} after {PATIENCE:?}", self.address);
+            }
+            std::thread::sleep(LOOK);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It fails only if it has ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_contender_has_a_name_and_says_where_its_port_goes() {
+        let named = Contender::parse("limit=./of_limit -l -p {port}").unwrap();
+        assert_eq!((named.name.as_str(), named.command.as_str()), ("limit", "./of_limit -l -p {port}"));
+        assert_eq!(Contender::parse("./nox -i ptcp:{port} a=b").unwrap().name, "./nox");
+        assert!(Contender::parse("nox").unwrap_err().contains("{port}"));
+    }
+
+    #[test]
+    fn a_controller_that_ends_at_once_is_an_error_that_names_it() {
+        let contender = Contender { name: "none".into(), command: "false {port}".into() };
+        let Err(error) = contender.start(&[0], 1) else { panic!("it does not run") };
+        assert!(format!("{error:#}").starts_with("none: false "), "{error:#}");
+    }
+}

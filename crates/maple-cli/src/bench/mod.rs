@@ -1,0 +1,35 @@
+//! `maple bench`: the benchmarks of the optimizer, and those that need a controller on sockets.
+
+mod controllers;
+mod results;
+mod throughput;
+
+use clap::{Args, Subcommand};
+use throughput::ThroughputArgs;
+
+/// `maple bench`.
+#[derive(Debug, Args)]
+pub struct BenchArgs {
+    /// What to measure
+    #[command(subcommand)]
+    pub what: Bench,
+}
+
+/// The benchmarks.
+#[derive(Debug, Subcommand)]
+pub enum Bench {
+    #[command(flatten)]
+    Optimizer(maple_bench::Bench),
+    /// Answers a second and their delay, against switches, windows, workers and rates, beside other controllers
+    Throughput(ThroughputArgs),
+}
+
+/// Runs a benchmark and prints what it measures.
+pub fn main(args: BenchArgs) -> anyhow::Result<u8> {
+    match args.what {
+        Bench::Optimizer(what) => {
+            maple_bench::main(maple_bench::BenchArgs { what }, None).map(|()| 0).map_err(Into::into)
+        }
+        Bench::Throughput(args) => throughput::main(&args),
+    }
+}

@@ -1,0 +1,53 @@
+//! What fuzzers call: bytes from a socket, cut into reads anywhere, through the buffers and to a handler.
+//!
+//! Both versions of the cutting, in place and through a [`Framer`], must give the same messages, and a handler's answers
+//! must be whole messages however odd the packets are.
+
+use std::ops::ControlFlow;
+
+use maple_controller::framing::Framer;
+use maple_controller::handler::{Handler, LearningSwitch, Replies};
+use maple_wire::msg::{Frames, PacketInView};
+use maple_wire::{Message, Version};
+
+/// The first byte of `data` says how long reads are, the second which version is spoken; the rest comes in.
+pub fn reads(data: &[u8]) {
+    let [length, version, stream @ ..] = data else { return };
+    let version = if version % 2 == 0 { Version::Of10 } else { Version::Of13 };
+    let mut framer = Framer::default();
+    let mut cut: Vec<Vec<u8>> = Vec::new();
+    let mut failed = false;
+    for read in stream.chunks(usize::from(*length).max(1)) {
+        let fed = framer.feed(read, |_, message| {
+            cut.push(message.to_vec());
+            ControlFlow::Continue(())
+        });
+        failed = fed.is_err();
+        if failed {
+            break;
+        }
+        assert!(framer.held() <= usize::from(u16::MAX), "more than one message is held");
+    }
+    let mut whole = Frames::new(stream);
+    let frames: Vec<_> = whole.by_ref().collect();
+    let messages: Vec<&[u8]> = frames.iter().flatten().map(|(_, message)| *message).collect();
+    assert_eq!(cut, messages);
+    assert_eq!(failed, frames.iter().any(Result::is_err));
+    handled(version, &messages);
+}
+
+/// Gives the packet-ins among the messages to a learning switch, as batches and one by one.
+fn handled(version: Version, messages: &[&[u8]]) {
+    let packets: Vec<_> = messages.iter().filter_map(|m| PacketInView::new_checked(version, m).ok()).collect();
+    let (mut together, mut single) = (Replies::new(version), Replies::new(version));
+    LearningSwitch::new().packet_ins(&packets, &mut together);
+    let mut switch = LearningSwitch::new();
+    packets.iter().for_each(|packet| switch.packet_in(packet, &mut single));
+    assert_eq!(together.bytes(), single.bytes());
+    let mut answers = Frames::new(together.bytes());
+    for answer in answers.by_ref() {
+        let (_, message) = answer.expect("a whole message");
+        Message::decode(message).expect("one that holds together");
+    }
+    assert!(answers.rest().is_empty());
+}
