@@ -32,6 +32,7 @@ use rustc_hash::FxHashMap;
 use super::pieces::{PieceId, Pieces, Says};
 use super::table::Keeper;
 use super::{LeafAction, Region, Rule, Target};
+use crate::capabilities::Capabilities;
 use crate::trace::{Cond, Item};
 use crate::tree::{Augmented, Branch, Edit, Followed, LeafId, Node, NodeId, Tree};
 use crate::update::Change;
@@ -355,6 +356,10 @@ impl Live {
 impl Keeper for Live {
     fn tree(&self) -> &Tree {
         &self.tree
+    }
+
+    fn capabilities(&self) -> &Capabilities {
+        &self.target.capabilities
     }
 
     fn augment(&mut self, items: &[Item], leaf: LeafId, action: LeafAction) -> Augmented {

@@ -56,6 +56,8 @@ pub struct Table {
 pub(super) trait Keeper: fmt::Debug + Send {
     /// The tree.
     fn tree(&self) -> &Tree;
+    /// What the switch can match.
+    fn capabilities(&self) -> &Capabilities;
     /// See [`Table::augment`].
     fn augment(&mut self, items: &[Item], leaf: LeafId, action: LeafAction) -> Augmented;
     /// See [`Table::plant`].
@@ -102,7 +104,7 @@ impl Table {
 
     /// Begins to follow a run along the tree: what the tree knows of the run's questions is not recorded again.
     pub fn follow(&self) -> Follower<'_> {
-        self.tree().follow()
+        self.tree().follow(self.keeper.capabilities())
     }
 
     /// Adds the trace of a run that was followed: [`Table::augment`] without the items.

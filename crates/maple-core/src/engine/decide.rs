@@ -11,7 +11,7 @@ use maple_wire::Dpid;
 
 use super::leaf::{Arrived, Leaf, LeafState, Watched, source_lines};
 use super::{Engine, MAX_REPORTED};
-use crate::compile::LeafAction;
+use crate::compile::{LeafAction, Table};
 use crate::network::{Mac, PortKind};
 use crate::policy::PolicyError;
 use crate::report::Report;
@@ -246,8 +246,7 @@ impl Engine {
             self.store.forget(id);
             return id;
         };
-        let items = leaf.trace.lower(&leaf.representative.packet(), &switch.capabilities).items;
-        match switch.table.augment(&items, id, LeafAction::Controller) {
+        match put(&mut switch.table, id, &leaf) {
             Augmented::Added => {}
             Augmented::Existing(old) => {
                 let current = self.store.is_current(old);
@@ -260,7 +259,7 @@ impl Engine {
                 }
                 self.withdraw(old);
                 if let Some(switch) = self.switches.get_mut(&ingress) {
-                    switch.table.augment(&items, id, LeafAction::Controller);
+                    put(&mut switch.table, id, &leaf);
                 }
             }
             Augmented::Replaced { removed, .. } => {
@@ -314,6 +313,14 @@ fn outcome(run: &Run, answer: Result<Route, PolicyError>) -> Outcome {
         (Ok(Err(error)), None) => Outcome::Failed(error),
         (Ok(Ok(route)), None) => Outcome::Answer(route, Box::new(finished)),
     }
+}
+
+/// Adds a leaf's trace to its ingress table, following the tree as far as it asks the same.
+fn put(table: &mut Table, id: LeafId, leaf: &Leaf) -> Augmented {
+    let mut run = table.follow();
+    run.replay(&leaf.representative.packet(), &leaf.trace);
+    let run = run.finish();
+    table.plant(run, id, LeafAction::Controller)
 }
 
 fn new_leaf(trace: crate::trace::Trace, route: Resolved, representative: Arrived) -> Leaf {

@@ -20,39 +20,19 @@
 //! is around it, is a value that the policy read, one rule, as in the paper the exact port is. Where the field takes no
 //! such masks, the exact value is read. `docs/algorithm.md` has the count of rules for this and other forms.
 
-use maple_wire::Constraint;
+use std::sync::Arc;
+
+use maple_wire::{Constraint, Field};
 
 use super::known::{Known, Verdict};
 use super::{Cond, Fields, Item, Range, Source, Trace};
 use crate::capabilities::Capabilities;
 use crate::compile::Region;
 
-impl Trace {
-    /// The trace with items that the switch can't match turned into narrower ones that it can, given the packet that
-    /// made the trace.
-    ///
-    /// Every trace of a tree must be lowered for the same capabilities.
-    pub fn lower<P: Fields + ?Sized>(&self, packet: &P, capabilities: &Capabilities) -> Trace {
-        let mut lowering =
-            Lowering { packet, capabilities, known: Known::default(), sources: Vec::new(), region: Region::any() };
-        for (i, item) in self.items.iter().enumerate() {
-            let source = self.sources.get(i).unwrap_or(&None);
-            match item {
-                Item::Read(constraint) => lowering.read(constraint, source),
-                Item::Test { cond, .. } => lowering.test(cond, source),
-            }
-        }
-        let Lowering { known, sources, .. } = lowering;
-        Trace { items: known.into_items(), sources, read_switch: self.read_switch, short: self.short }
-    }
-}
-
-/// Of how many matches a test's region may consist, if it has ranges.
-const FEW: usize = 2;
-
-struct Lowering<'a, P: ?Sized> {
-    packet: &'a P,
-    capabilities: &'a Capabilities,
+/// A trace in the making, lowered as it is asked for: what [`Trace::lower`] makes of a whole trace. The packet and the
+/// capabilities must be the same at every call.
+#[derive(Debug, Default)]
+pub(crate) struct Lowered {
     /// The new items, and what follows from them.
     known: Known,
     sources: Vec<Option<Source>>,
@@ -60,10 +40,98 @@ struct Lowering<'a, P: ?Sized> {
     region: Region,
 }
 
+/// Of how many matches a test's region may consist, if it has ranges.
+const FEW: usize = 2;
+
+/// A packet whose trace is lowered for a switch.
+struct Lowering<'a, P: ?Sized> {
+    packet: &'a P,
+    capabilities: &'a Capabilities,
+    done: &'a mut Lowered,
+}
+
+impl Trace {
+    /// The trace with items that the switch can't match turned into narrower ones that it can, given the packet that
+    /// made the trace.
+    ///
+    /// Every trace of a tree must be lowered for the same capabilities.
+    pub fn lower<P: Fields + ?Sized>(&self, packet: &P, capabilities: &Capabilities) -> Trace {
+        let mut lowered = Lowered::default();
+        let mut lowering = Lowering { packet, capabilities, done: &mut lowered };
+        for (i, item) in self.items.iter().enumerate() {
+            let source = self.sources.get(i).unwrap_or(&None);
+            match item {
+                Item::Read(constraint) => lowering.read(constraint, source),
+                Item::Test { cond, .. } => lowering.test(cond, source),
+            }
+        }
+        let Lowered { known, sources, .. } = lowered;
+        Trace { items: known.into_items(), sources, read_switch: self.read_switch, short: self.short }
+    }
+}
+
+impl Lowered {
+    /// What has these items, which were lowered, behind it.
+    pub(crate) fn after(items: Vec<Item>) -> Lowered {
+        let mut lowered = Lowered::default();
+        items.into_iter().for_each(|item| lowered.push(item, None));
+        lowered
+    }
+
+    /// Whether the packet fits a conjunction, as [`super::Recorder::fits`]. Where it is known to fit, what it says is
+    /// stated, for later questions may rest on it.
+    pub(crate) fn fits<P: Fields + ?Sized>(
+        &mut self,
+        packet: &P,
+        capabilities: &Capabilities,
+        cond: &Arc<Cond>,
+    ) -> bool {
+        Lowering { packet, capabilities, done: self }.test(cond, &None);
+        cond.holds(packet)
+    }
+
+    /// The value of a field under a mask, as [`super::Recorder::read_there`].
+    pub(crate) fn read_there<P: Fields + ?Sized>(
+        &mut self,
+        packet: &P,
+        capabilities: &Capabilities,
+        field: Field,
+        mask: u128,
+    ) -> u128 {
+        let value = packet.value(field).unwrap_or(0);
+        let read = Constraint::masked(field, value, mask);
+        Lowering { packet, capabilities, done: self }.read(&read, &None);
+        read.value
+    }
+
+    /// The condition without what the items state already: what is left to ask.
+    pub(crate) fn open(&self, cond: &Arc<Cond>) -> Arc<Cond> {
+        if self.known.states_any(cond) { Arc::new(self.known.reduce((**cond).clone())) } else { cond.clone() }
+    }
+
+    /// The items so far.
+    pub(crate) fn items(&self) -> &[Item] {
+        self.known.items()
+    }
+
+    fn push(&mut self, item: Item, source: Option<Source>) {
+        let region = match &item {
+            Item::Read(constraint) => self.region.with(constraint),
+            Item::Test { cond, outcome: true } => self.region.and(cond),
+            Item::Test { outcome: false, .. } => None,
+        };
+        if let Some(region) = region {
+            self.region = region;
+        }
+        self.known.learn(item);
+        self.sources.push(source);
+    }
+}
+
 impl<P: Fields + ?Sized> Lowering<'_, P> {
     fn read(&mut self, constraint: &Constraint, source: &Option<Source>) {
         let Constraint { field, mask, .. } = *constraint;
-        if self.known.value(field, mask).is_some() {
+        if self.done.known.value(field, mask).is_some() {
             return;
         }
         let stated = if self.capabilities.can_mask(constraint) {
@@ -71,11 +139,11 @@ impl<P: Fields + ?Sized> Lowering<'_, P> {
         } else {
             Constraint::exact(field, self.packet.value(field).unwrap_or(constraint.value))
         };
-        self.push(Item::Read(stated), source);
+        self.done.push(Item::Read(stated), source.clone());
     }
 
-    fn test(&mut self, cond: &Cond, source: &Option<Source>) {
-        match self.known.cond(cond) {
+    fn test(&mut self, cond: &Arc<Cond>, source: &Option<Source>) {
+        match self.done.known.cond(cond) {
             Verdict::Holds => return self.state(cond, source),
             Verdict::Fails => return,
             Verdict::Open => {}
@@ -89,7 +157,9 @@ impl<P: Fields + ?Sized> Lowering<'_, P> {
             }
         }
         if !self.has_too_many_blocks(cond) {
-            self.ask(Cond { all: before, ranges: cond.ranges.clone() }, source);
+            let is_whole = before.len() == cond.all.len();
+            let last = if is_whole { cond.clone() } else { Cond { all: before, ranges: cond.ranges.clone() }.into() };
+            self.ask(&last, source);
         } else if self.holds(before, source) {
             // Fields are read as far as the packet fits: the first that does not is the last that was looked at.
             let _ = cond.ranges.iter().all(|range| self.reads_within(range, source));
@@ -101,8 +171,8 @@ impl<P: Fields + ?Sized> Lowering<'_, P> {
         if cond.ranges.is_empty() {
             return false;
         }
-        let matches = |cond: &Cond| self.region.and(cond).and_then(|region| region.matches(self.capabilities));
-        let mut cuts = cond.ranges.iter().map(|range| self.region.cuts(range, self.capabilities));
+        let matches = |cond: &Cond| self.done.region.and(cond).and_then(|region| region.matches(self.capabilities));
+        let mut cuts = cond.ranges.iter().map(|range| self.done.region.cuts(range, self.capabilities));
         let many = cuts.try_fold(1, |all: usize, cuts| Some(all.saturating_mul(cuts?))).is_some_and(|all| all > FEW);
         (many || matches(cond).is_none_or(|matches| matches.len() > FEW))
             && matches(&Cond { all: cond.all.clone(), ranges: Vec::new() }).is_some()
@@ -110,20 +180,21 @@ impl<P: Fields + ?Sized> Lowering<'_, P> {
 
     /// Asks for a conjunction.
     fn holds(&mut self, all: Vec<Constraint>, source: &Option<Source>) -> bool {
-        self.ask(Cond { all, ranges: Vec::new() }, source)
+        self.ask(&Arc::new(Cond { all, ranges: Vec::new() }), source)
     }
 
-    fn ask(&mut self, cond: Cond, source: &Option<Source>) -> bool {
-        match self.known.cond(&cond) {
+    /// Asks for a condition, which is shared with the item where nothing of it is known.
+    fn ask(&mut self, cond: &Arc<Cond>, source: &Option<Source>) -> bool {
+        match self.done.known.cond(cond) {
             Verdict::Holds => {
-                self.state(&cond, source);
+                self.state(cond, source);
                 true
             }
             Verdict::Fails => false,
             Verdict::Open => {
-                let cond = self.known.reduce(cond);
+                let cond = self.done.open(cond);
                 let outcome = cond.holds(self.packet);
-                self.push(Item::Test { cond: cond.into(), outcome }, source);
+                self.done.push(Item::Test { cond, outcome }, source.clone());
                 outcome
             }
         }
@@ -148,7 +219,7 @@ impl<P: Fields + ?Sized> Lowering<'_, P> {
         let value = self.packet.value(field).unwrap_or(0);
         let asked = Cond { all: Vec::new(), ranges: vec![*range] };
         for length in 1..=field.bits() {
-            if self.known.cond(&asked) != Verdict::Open {
+            if self.done.known.cond(&asked) != Verdict::Open {
                 break;
             }
             // Where the field takes no such mask, this reads all of it.
@@ -156,16 +227,5 @@ impl<P: Fields + ?Sized> Lowering<'_, P> {
             self.read(&Constraint::masked(field, value, mask), source);
         }
         range.holds(value)
-    }
-
-    fn push(&mut self, item: Item, source: &Option<Source>) {
-        let region = match &item {
-            Item::Read(constraint) => self.region.with(constraint),
-            Item::Test { cond, outcome: true } => self.region.and(cond),
-            Item::Test { outcome: false, .. } => None,
-        };
-        self.region = region.unwrap_or(std::mem::take(&mut self.region));
-        self.known.learn(item);
-        self.sources.push(source.clone());
     }
 }

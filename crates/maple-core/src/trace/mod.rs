@@ -14,6 +14,7 @@ mod known;
 mod lower;
 mod recorder;
 
+pub(crate) use lower::Lowered;
 pub use recorder::Recorder;
 
 /// Where the fields of a packet are read from.

@@ -54,13 +54,6 @@ impl Recorder {
         Recorder::default()
     }
 
-    /// A recorder that has recorded these items.
-    pub(crate) fn after(items: Vec<Item>) -> Recorder {
-        let mut recorder = Recorder::default();
-        items.into_iter().for_each(|item| recorder.push(item, None));
-        recorder
-    }
-
     /// Where the latest item comes from, if there is one and that is known.
     pub fn last_source(&self) -> Option<Source> {
         self.sources.last().cloned().flatten()

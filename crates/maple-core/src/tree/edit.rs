@@ -177,7 +177,7 @@ impl Tree {
         self.leave_chain(id);
         self.order.remove(id);
         self.wide.remove(&id);
-        self.decided.remove(&id);
+        self.notes.remove(&id);
         self.edit.removed.push(id);
     }
 

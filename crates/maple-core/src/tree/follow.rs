@@ -5,76 +5,114 @@
 //! A run for which the tree has no leaf mostly asks what earlier runs asked, and leaves their way at its end. So a
 //! [`Follower`] answers the run's questions and goes down the tree as long as it asks the same, which costs a comparison
 //! of pointers a question: no item is written, nothing has to be known of the items before. Only where the run asks
-//! something else a [`Recorder`] is set up that has seen the items on the way so far; it decides whether the question is
-//! answered by these, or becomes a new item.
+//! something else items are written, as a recorder would, and lowered for the switch ([`Trace::lower`]).
 //!
-//! What it decided for a question in front of a node is kept with the node, so that the next run need not ask it again.
+//! A question need not be the item that it becomes: it may be known from the items before, lack the part of it that is
+//! known, or become several items that the switch can match. What became of a question in front of a node is kept with
+//! the node (a [`Note`]), so that the next run need not ask it again.
 //!
 //! # Why it is correct
 //!
-//! What a recorder does with a question depends on the question and on the items before, and these are the way to the
-//! node. So a node that asks the same is what the recorder would have recorded, and what was decided in front of a node
-//! once is so while the node lives. The oracle is a recorder and [`Tree::augment`].
+//! What is made of a question depends on the question and on the items before, and these are the way to the node. So a
+//! node that asks the same is what would have been written, and what became of a question in front of a node once, always
+//! becomes of it while the node lives. The oracle is a recorder, [`Trace::lower`] and [`Tree::augment`].
 //!
 //! # Cost
 //!
 //! A question that the tree asks costs its answer and some nanoseconds. The first other question costs the length of the
 //! way; then each costs what it costs a recorder. To put the run's leaf in ([`Tree::plant`]) costs the new nodes.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use maple_wire::Field;
 
 use super::{Augmented, Branch, LeafId, Node, NodeId, Tree};
-use crate::trace::{Cond, Fields, Item, Recorder};
+use crate::capabilities::Capabilities;
+use crate::trace::{Cond, Fields, Item, Lowered, Trace};
 
 /// Answers one run's questions about its packet along a tree. All questions must be about the same packet.
 #[derive(Debug)]
 pub struct Follower<'t> {
     tree: &'t Tree,
-    from: Option<(NodeId, Branch)>,
-    here: Option<NodeId>,
-    /// How many items of the run are on the tree.
-    depth: usize,
+    capabilities: &'t Capabilities,
+    at: Place,
     short: bool,
-    /// From the first question on that the tree does not ask. Its first `depth` items are those on the tree.
-    recorder: Option<Recorder>,
-    decided: Vec<(NodeId, Arc<Cond>, Decided)>,
+    /// From the first question on that the tree does not ask: all items. Those up to `at` are on the tree.
+    written: Option<Lowered>,
+    notes: Vec<Noted>,
 }
 
-/// What a question asked right in front of a node comes to.
+/// Where a run is on the tree.
+#[derive(Clone, Copy, Debug, Default)]
+struct Place {
+    from: Option<(NodeId, Branch)>,
+    here: Option<NodeId>,
+    /// How many items lead here.
+    depth: usize,
+}
+
+/// What a policy asks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Question {
+    Fits(Arc<Cond>),
+    Read { field: Field, mask: u128 },
+}
+
+/// What becomes of a question that is asked right in front of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Decided {
-    /// It is answered by what is known there.
-    Known(bool),
-    /// It is the node's own, less what is known there.
-    Asked,
+enum Becomes {
+    /// Nothing: the answer is known there.
+    Known,
+    /// The node, which is all that is open of it.
+    Node,
+    /// The node, and then what becomes of it in front of the node's child.
+    Begun,
+}
+
+/// A question that was asked right in front of a node.
+#[derive(Clone, Debug)]
+pub(super) struct Note {
+    question: Question,
+    becomes: Becomes,
+}
+
+/// A note for the node behind so many items.
+#[derive(Debug)]
+struct Noted {
+    depth: usize,
+    node: Option<NodeId>,
+    note: Note,
 }
 
 /// A run that was followed: to be put into its tree before anything else is.
 #[derive(Debug)]
 pub struct Followed {
-    from: Option<(NodeId, Branch)>,
-    here: Option<NodeId>,
-    depth: usize,
+    at: Place,
     rest: Vec<Item>,
     short: bool,
-    decided: Vec<(NodeId, Arc<Cond>, Decided)>,
+    notes: Vec<Noted>,
     edits: u64,
 }
 
+/// A packet that remembers whether anything was looked at that was not captured.
+struct Looked<'p, P: ?Sized> {
+    packet: &'p P,
+    short: Cell<bool>,
+}
+
 impl Followed {
-    /// Whether the run asked for a field whose bytes are not in the frame, as in [`crate::Trace`].
+    /// Whether the run asked for a field whose bytes are not in the frame, as in [`Trace`].
     pub fn short(&self) -> bool {
         self.short
     }
 }
 
 impl Tree {
-    /// Begins to follow a run.
-    pub fn follow(&self) -> Follower<'_> {
-        let here = self.root();
-        Follower { tree: self, from: None, here, depth: 0, short: false, recorder: None, decided: Vec::new() }
+    /// Begins to follow a run. All traces of a tree are lowered for the same capabilities.
+    pub fn follow<'t>(&'t self, capabilities: &'t Capabilities) -> Follower<'t> {
+        let at = Place { here: self.root(), ..Place::default() };
+        Follower { tree: self, capabilities, at, short: false, written: None, notes: Vec::new() }
     }
 
     /// Adds the trace of a run that was followed, ending in `leaf`: [`Tree::augment`] without the items.
@@ -85,112 +123,194 @@ impl Tree {
     pub fn plant(&mut self, run: Followed, leaf: LeafId) -> Augmented {
         assert!(!self.contains(leaf), "leaf {} has a trace already", leaf.0);
         assert_eq!(run.edits, self.edits, "a run is put into the tree that it followed");
-        let Followed { from, here, depth, rest, decided, .. } = run;
-        for (node, cond, what) in decided {
-            let there = self.decided.entry(node).or_default();
-            if there.iter().all(|(other, _)| *other != cond) {
-                there.push((cond, what));
+        let Followed { at, rest, notes, .. } = run;
+        self.begin_edit();
+        let outcome = self.put_at(at.from, at.here, &rest, at.depth, leaf);
+        for Noted { depth, node, note } in notes {
+            let added = || self.edit.added.get(depth.checked_sub(at.depth)?).copied();
+            if let Some(node) = node.filter(|_| depth < at.depth).or_else(added) {
+                self.note(node, note);
             }
         }
-        self.begin_edit();
-        let outcome = self.put_at(from, here, &rest, depth, leaf);
         if self.touched.get_mut().is_asked() && !matches!(outcome, Augmented::Existing(_)) {
             let items = self.path(leaf).unwrap_or_default();
             self.touch(&items, leaf);
         }
         outcome
     }
+
+    fn note(&mut self, node: NodeId, note: Note) {
+        let there = self.notes.entry(node).or_default();
+        if there.iter().all(|other| other.question != note.question) {
+            there.push(note);
+        }
+    }
 }
 
 impl Follower<'_> {
-    /// Whether the packet fits a conjunction, as [`Recorder::fits`].
+    /// Whether the packet fits a conjunction, as [`crate::Recorder::fits`].
     pub fn fits<P: Fields + ?Sized>(&mut self, packet: &P, cond: &Arc<Cond>) -> bool {
-        if self.recorder.is_none()
-            && let Some(node) = self.here
-        {
-            if let Node::Test { cond: there, yes, no } = self.tree.node(node)
-                && (there == cond || self.was_decided(node, cond) == Some(Decided::Asked))
+        let begin = self.at;
+        while let (None, Some(node)) = (&self.written, self.at.here) {
+            if let Node::Test { cond: there, .. } = self.tree.node(node)
+                && there == cond
             {
-                let outcome = self.look_at(packet, there);
-                self.from = Some((node, Branch::Outcome(outcome)));
-                self.here = if outcome { *yes } else { *no };
-                self.depth += 1;
-                return outcome;
+                return self.step(packet, node) == Branch::Outcome(true);
             }
-            if let Some(Decided::Known(answer)) = self.was_decided(node, cond) {
-                return answer;
+            match self.becomes(node, |question| matches!(question, Question::Fits(other) if other == cond)) {
+                None => break,
+                Some(Becomes::Known) => return cond.holds(packet),
+                Some(Becomes::Node) => return self.step(packet, node) == Branch::Outcome(true),
+                Some(Becomes::Begun) => _ = self.step(packet, node),
             }
         }
-        let recorder = self.recorder.get_or_insert_with(|| Recorder::after(self.tree.items_to(self.from)));
-        let before = recorder.items().len();
-        let answer = recorder.fits(packet, cond, None);
-        let is_known = recorder.items().len() == before;
-        if let Some(node) = self.here
-            && before == self.depth
-        {
-            let decided = if is_known { Some(Decided::Known(answer)) } else { self.go_on().then_some(Decided::Asked) };
-            self.decided.extend(decided.map(|decided| (node, cond.clone(), decided)));
-        }
-        answer
+        let whole = self.written_from(begin).open(cond);
+        let becomes = |item: &Item| match item {
+            Item::Test { cond, .. } if *cond == whole => Becomes::Node,
+            _ => Becomes::Begun,
+        };
+        let write = |written: &mut Lowered, packet: &Looked<P>, can: &Capabilities| written.fits(packet, can, cond);
+        self.write(packet, &Question::Fits(cond.clone()), becomes, write)
     }
 
-    /// The value of a field under a mask, as [`Recorder::read_there`].
+    /// The value of a field under a mask, as [`crate::Recorder::read_there`].
     pub fn read_there<P: Fields + ?Sized>(&mut self, packet: &P, field: Field, mask: u128) -> u128 {
-        if self.recorder.is_none()
-            && let Some(node) = self.here
-            && let Node::Value(values) = self.tree.node(node)
-            && (values.field, values.mask) == (field, mask & field.full_mask())
-        {
-            self.short |= !packet.is_captured(field);
-            let value = packet.value(field).unwrap_or(0) & values.mask;
-            self.from = Some((node, Branch::Value(value)));
-            self.here = values.get(value);
-            self.depth += 1;
-            return value;
+        let mask = mask & field.full_mask();
+        if let (None, Some(node)) = (&self.written, self.at.here) {
+            let is_asked = match self.tree.node(node) {
+                Node::Value(values) => (values.field, values.mask) == (field, mask),
+                _ => false,
+            };
+            let asked = Question::Read { field, mask };
+            match self.becomes(node, |question| *question == asked) {
+                _ if is_asked => _ = self.step(packet, node),
+                Some(Becomes::Node | Becomes::Begun) => _ = self.step(packet, node),
+                Some(Becomes::Known) => {}
+                None => return self.write_read(packet, field, mask),
+            }
+            return packet.value(field).unwrap_or(0) & mask;
         }
-        let recorder = self.recorder.get_or_insert_with(|| Recorder::after(self.tree.items_to(self.from)));
-        let value = recorder.read_there(packet, field, mask, None);
-        self.go_on();
-        value
+        self.write_read(packet, field, mask)
+    }
+
+    /// Asks what a trace says that was recorded of the packet.
+    pub fn replay<P: Fields + ?Sized>(&mut self, packet: &P, trace: &Trace) {
+        self.short |= trace.short;
+        for item in &trace.items {
+            match item {
+                Item::Read(read) => _ = self.read_there(packet, read.field, read.mask),
+                Item::Test { cond, .. } => _ = self.fits(packet, cond),
+            }
+        }
     }
 
     /// Ends the run.
     pub fn finish(self) -> Followed {
-        let Follower { tree, from, here, depth, short, recorder, decided } = self;
-        let trace = recorder.map(Recorder::finish).unwrap_or_default();
-        let rest = trace.items.get(depth..).map(<[Item]>::to_vec).unwrap_or_default();
-        Followed { from, here, depth, rest, short: short | trace.short, decided, edits: tree.edits }
+        let Follower { tree, at, short, written, notes, .. } = self;
+        let rest = written.map(|written| written.items()[at.depth..].to_vec()).unwrap_or_default();
+        Followed { at, rest, short, notes, edits: tree.edits }
     }
 
-    fn was_decided(&self, node: NodeId, cond: &Arc<Cond>) -> Option<Decided> {
-        let there = self.tree.decided.get(&node)?;
-        there.iter().find(|(other, _)| other == cond).map(|(_, decided)| *decided)
+    /// What becomes of a question in front of a node, where that is known.
+    fn becomes(&self, node: NodeId, is: impl Fn(&Question) -> bool) -> Option<Becomes> {
+        let notes = self.tree.notes.get(&node)?;
+        notes.iter().find(|note| is(&note.question)).map(|note| note.becomes)
     }
 
-    /// Goes down the tree by an item that was recorded, if the tree asks the same. Returns whether it does.
-    fn go_on(&mut self) -> bool {
-        let Some(recorder) = &self.recorder else {
-            return false;
+    /// Goes on to the child that the packet gets to.
+    fn step<P: Fields + ?Sized>(&mut self, packet: &P, node: NodeId) -> Branch {
+        let packet = Looked::new(packet);
+        let branch = match self.tree.node(node) {
+            Node::Value(values) => Branch::Value(packet.value(values.field).unwrap_or(0) & values.mask),
+            Node::Test { cond, .. } => Branch::Outcome(cond.holds(&packet)),
+            Node::Leaf(_) => unreachable!("no question becomes a leaf"),
         };
-        let (Some(node), Some(item)) = (self.here, recorder.items().get(self.depth)) else {
-            return false;
+        self.short |= packet.short.get();
+        self.at.go(self.tree, node, branch);
+        branch
+    }
+
+    /// The items of the run up to a place on the tree, where none were written before.
+    fn written_from(&mut self, place: Place) -> &mut Lowered {
+        self.written.get_or_insert_with(|| {
+            self.at = place;
+            Lowered::after(self.tree.items_to(place.from))
+        })
+    }
+
+    fn write_read<P: Fields + ?Sized>(&mut self, packet: &P, field: Field, mask: u128) -> u128 {
+        self.written_from(self.at);
+        let write = |written: &mut Lowered, packet: &Looked<P>, can: &Capabilities| {
+            written.read_there(packet, can, field, mask)
         };
-        if !self.tree.asks(node, item) {
-            return false;
+        self.write(packet, &Question::Read { field, mask }, |_| Becomes::Node, write)
+    }
+
+    /// Has a question become items, and notes what became of it.
+    fn write<P: Fields + ?Sized, A>(
+        &mut self,
+        packet: &P,
+        question: &Question,
+        becomes: impl Fn(&Item) -> Becomes,
+        write: impl FnOnce(&mut Lowered, &Looked<P>, &Capabilities) -> A,
+    ) -> A {
+        let Follower { tree, at, written, notes, .. } = self;
+        let written = written.as_mut().expect("items are written from here on");
+        let looked = Looked::new(packet);
+        let begin = written.items().len();
+        let answer = write(written, &looked, self.capabilities);
+        self.short |= looked.short.get();
+        let mut is_settled = false;
+        for (depth, item) in written.items().iter().enumerate().skip(begin) {
+            let node = at.here.filter(|node| at.depth == depth && tree.asks(*node, item));
+            let note = Note { question: question.clone(), becomes: becomes(item) };
+            is_settled = note.becomes == Becomes::Node;
+            if !is_the_item(question, item) {
+                notes.push(Noted { depth, node, note });
+            }
+            if let Some(node) = node {
+                at.go(tree, node, Branch::of(item));
+            }
         }
-        let branch = Branch::of(item);
-        self.from = Some((node, branch));
-        self.here = self.tree.child(node, branch);
-        self.depth += 1;
-        true
+        if !is_settled {
+            let depth = written.items().len();
+            let node = at.here.filter(|_| at.depth == depth);
+            notes.push(Noted { depth, node, note: Note { question: question.clone(), becomes: Becomes::Known } });
+        }
+        answer
+    }
+}
+
+/// Whether an item asks what the question does, so that it needs no note.
+fn is_the_item(question: &Question, item: &Item) -> bool {
+    match (question, item) {
+        (Question::Fits(asked), Item::Test { cond, .. }) => asked == cond,
+        (Question::Read { field, mask }, Item::Read(read)) => (*field, *mask) == (read.field, read.mask),
+        _ => false,
+    }
+}
+
+impl Place {
+    fn go(&mut self, tree: &Tree, node: NodeId, branch: Branch) {
+        *self = Place { from: Some((node, branch)), here: tree.child(node, branch), depth: self.depth + 1 };
+    }
+}
+
+impl<'p, P: Fields + ?Sized> Looked<'p, P> {
+    fn new(packet: &'p P) -> Looked<'p, P> {
+        Looked { packet, short: Cell::new(false) }
+    }
+}
+
+impl<P: Fields + ?Sized> Fields for Looked<'_, P> {
+    fn value(&self, field: Field) -> Option<u128> {
+        if !self.is_captured(field) {
+            self.short.set(true);
+        }
+        self.packet.value(field)
     }
 
-    /// Looks at the fields in OXM order and no further than the first that fails, as a recorder does.
-    fn look_at<P: Fields + ?Sized>(&mut self, packet: &P, cond: &Cond) -> bool {
-        let mut look = |field| {
-            self.short |= !packet.is_captured(field);
-            packet.value(field).unwrap_or(0)
-        };
-        cond.all.iter().all(|c| c.holds(look(c.field))) && cond.ranges.iter().all(|r| r.holds(look(r.field)))
+    fn is_captured(&self, field: Field) -> bool {
+        self.packet.is_captured(field)
     }
 }

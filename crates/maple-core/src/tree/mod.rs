@@ -55,7 +55,7 @@ mod values;
 mod tests;
 
 use chain::{ChainId, Chains};
-use follow::Decided;
+use follow::Note;
 use order::Order;
 use touch::Touched;
 
@@ -89,7 +89,7 @@ pub struct Tree {
     /// How many there were.
     edits: u64,
     /// Questions that runs asked right in front of a node, and what became of them.
-    decided: FxHashMap<NodeId, Vec<(Arc<Cond>, Decided)>>,
+    notes: FxHashMap<NodeId, Vec<Note>>,
 }
 
 /// Names a node within its tree while it lives. The number of a node that was removed is given out again, though not

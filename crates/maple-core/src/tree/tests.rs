@@ -9,7 +9,8 @@ use proptest::prelude::*;
 use proptest::sample::select;
 
 use super::*;
-use crate::trace::Range;
+use crate::capabilities::Capabilities;
+use crate::trace::{Range, Recorder};
 
 /// A packet that has these fields, whatever their prerequisites.
 #[derive(Debug)]
@@ -267,27 +268,47 @@ enum Question {
     Read(Constraint),
 }
 
+/// With ranges of more blocks than a test may have.
 fn questions() -> impl Strategy<Value = Vec<Question>> {
+    let range = (0..4u128, 0..9u128).prop_map(|(lo, width)| Range { field: Field::TcpDst, lo, hi: lo + width });
+    let ranges = (constraints(), range).prop_map(|(c, range)| {
+        let all = Some(c).filter(|c| c.field != range.field).into_iter().collect();
+        Arc::new(Cond { all, ranges: vec![range] })
+    });
     let question = prop_oneof![
-        4 => (conditions(), any::<bool>()).prop_map(|(cond, ends)| Question::Fits { cond, ends }),
+        3 => (conditions(), any::<bool>()).prop_map(|(cond, ends)| Question::Fits { cond, ends }),
+        2 => (ranges, any::<bool>()).prop_map(|(cond, ends)| Question::Fits { cond, ends }),
         1 => constraints().prop_map(Question::Read),
     ];
     vec(question, 1..30)
 }
 
-/// Whatever records a run.
+/// Whatever answers a run's questions.
 trait Ask {
     fn fits(&mut self, packet: &Headers, cond: &Arc<Cond>) -> bool;
     fn read(&mut self, packet: &Headers, field: Field, mask: u128) -> u128;
 }
 
-impl Ask for crate::trace::Recorder {
+impl Ask for Recorder {
     fn fits(&mut self, packet: &Headers, cond: &Arc<Cond>) -> bool {
         self.fits(packet, cond, None)
     }
 
     fn read(&mut self, packet: &Headers, field: Field, mask: u128) -> u128 {
         self.read_there(packet, field, mask, None)
+    }
+}
+
+/// Writes a trace that is lowered as it is asked for.
+struct Writer(crate::trace::Lowered, Capabilities);
+
+impl Ask for Writer {
+    fn fits(&mut self, packet: &Headers, cond: &Arc<Cond>) -> bool {
+        self.0.fits(packet, &self.1, cond)
+    }
+
+    fn read(&mut self, packet: &Headers, field: Field, mask: u128) -> u128 {
+        self.0.read_there(packet, &self.1, field, mask)
     }
 }
 
@@ -324,21 +345,54 @@ proptest! {
 
     /// Also where the policy is another one now and then.
     #[test]
-    fn a_run_that_is_followed_gets_the_answers_and_makes_the_tree_that_recording_it_does(
+    fn a_run_that_is_followed_gets_the_answers_and_makes_the_tree_that_writing_it_does(
         policies in vec(questions(), 1..3),
         runs in vec((any::<prop::sample::Index>(), packets(), any::<prop::sample::Index>(), 0..8), 1..40),
     ) {
-        let (mut recorded, mut followed) = (Tree::new(), Tree::new());
+        let (mut written, mut followed, mut lowered, mut replayed) =
+            (Tree::new(), Tree::new(), Tree::new(), Tree::new());
+        let can = Capabilities::of_abstract_headers();
         for (number, (policy, packet, gone, removes)) in runs.iter().enumerate() {
             let (policy, leaf) = (&policies[policy.index(policies.len())], LeafId(number as u64));
-            let (mut recorder, mut follower) = (crate::trace::Recorder::new(), followed.follow());
-            prop_assert_eq!(run(policy, packet, &mut recorder), run(policy, packet, &mut follower));
-            let planted = follower.finish();
-            prop_assert_eq!(followed.plant(planted, leaf), recorded.augment(&recorder.finish().items, leaf));
-            prop_assert_eq!(followed.render(), recorded.render());
-            if *removes == 0 && !recorded.is_empty() {
-                let leaf = recorded.leaves().nth(gone.index(recorded.len())).unwrap();
-                prop_assert_eq!(followed.remove(leaf), recorded.remove(leaf));
+            let (mut writer, mut follower) = (Writer(Default::default(), can.clone()), followed.follow(&can));
+            let (mut recorder, mut replayer) = (Recorder::new(), replayed.follow(&can));
+            let answers = run(policy, packet, &mut recorder);
+            prop_assert_eq!(&run(policy, packet, &mut writer), &answers);
+            prop_assert_eq!(&run(policy, packet, &mut follower), &answers);
+            let trace = recorder.finish();
+            replayer.replay(packet, &trace);
+            let (run, replay) = (follower.finish(), replayer.finish());
+            prop_assert_eq!(followed.plant(run, leaf), written.augment(writer.0.items(), leaf));
+            prop_assert_eq!(replayed.plant(replay, leaf), lowered.augment(&trace.lower(packet, &can).items, leaf));
+            prop_assert_eq!(followed.render(), written.render());
+            prop_assert_eq!(replayed.render(), lowered.render());
+            if *removes == 0 && !written.is_empty() {
+                let leaf = written.leaves().nth(gone.index(written.len())).unwrap();
+                for (tree, other) in [(&mut written, &mut followed), (&mut lowered, &mut replayed)] {
+                    prop_assert_eq!(tree.remove(leaf), other.remove(leaf));
+                }
+            }
+        }
+    }
+
+    /// One policy: who gets to another's leaf would have got its answers.
+    #[test]
+    fn packets_that_get_to_a_leaf_of_a_followed_run_get_its_answers(
+        policy in questions(),
+        packets in vec(packets(), 1..40),
+    ) {
+        let (mut tree, mut answers) = (Tree::new(), Vec::new());
+        let can = Capabilities::of_abstract_headers();
+        for packet in &packets {
+            let mut follower = tree.follow(&can);
+            let got = run(&policy, packet, &mut follower);
+            let followed = follower.finish();
+            if let Some(leaf) = tree.search(packet) {
+                prop_assert_eq!(tree.plant(followed, LeafId(u64::MAX)), Augmented::Existing(leaf));
+                prop_assert_eq!(&answers[leaf.0 as usize], &got);
+            } else {
+                prop_assert_eq!(tree.plant(followed, LeafId(answers.len() as u64)), Augmented::Added);
+                answers.push(got);
             }
         }
     }

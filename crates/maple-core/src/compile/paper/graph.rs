@@ -6,6 +6,7 @@ use std::sync::Arc;
 use maple_wire::{Constraint, Field};
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use crate::capabilities::Capabilities;
 use crate::compile::{LeafAction, Region, Rule, Target};
 use crate::trace::{Cond, Item};
 use crate::tree::LeafId;
@@ -106,6 +107,11 @@ pub(super) struct Area {
 }
 
 impl Graph {
+    /// What the switch can match.
+    pub(super) fn capabilities(&self) -> &Capabilities {
+        &self.target.capabilities
+    }
+
     /// The tree `Ω`.
     pub(super) fn new(target: Target) -> Graph {
         let mut graph = Graph {

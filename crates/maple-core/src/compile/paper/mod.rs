@@ -38,6 +38,7 @@
 //! chains of tests that is the length of the chain for every rule, and many rules are raised (§6.1, Table 1, last
 //! column; §6.3: up to 20 ms a trace).
 
+use crate::capabilities::Capabilities;
 use crate::compile::table::Keeper;
 use crate::compile::{LeafAction, Rule, Target};
 use crate::trace::Item;
@@ -108,6 +109,10 @@ impl Incremental {
 impl Keeper for Incremental {
     fn tree(&self) -> &Tree {
         &self.tree
+    }
+
+    fn capabilities(&self) -> &Capabilities {
+        self.graph.capabilities()
     }
 
     fn augment(&mut self, items: &[Item], leaf: LeafId, action: LeafAction) -> Augmented {
