@@ -28,5 +28,5 @@ pub use command::{Bench, BenchArgs, BenchError, Output, main};
 pub use filters::{Filter, FilterSet, PortRange, Prefix};
 pub use headers::{FiveTuple, TracedHeader};
 pub use input::InputError;
-pub use rules::policy::{Answered, FilterPolicy, OtherLanguage, Ranges};
+pub use rules::policy::{FilterPolicy, OtherLanguage, Ranges};
 pub use statistics::Statistics;

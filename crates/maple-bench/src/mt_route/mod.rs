@@ -9,7 +9,7 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
-use maple_core::{Augmented, Capabilities, Change, LeafAction, LeafId, Recorder, Rule, Strategy, Table, Target};
+use maple_core::{Augmented, Capabilities, Change, Fields, LeafAction, LeafId, Rule, Strategy, Table, Target};
 use maple_emulator::Random;
 use maple_wire::{Action, Field, Instruction, PortNo};
 use serde::Serialize;
@@ -184,13 +184,13 @@ impl<'a> Play<'a> {
             return Ok(());
         }
         let begin = Instant::now();
-        let mut recorder = Recorder::new();
-        let route = self.centre.decide(header, &mut recorder);
-        let trace = recorder.finish();
+        let mut run = self.table.follow();
+        let route = self.centre.decide(|field, mask| run.read_there(header, field, mask));
+        let followed = run.finish();
         let ran = Instant::now();
         let leaf = LeafId(self.ports.len() as u64);
         let port = route.ports.first().copied();
-        let outcome = self.table.augment(&trace.items, leaf, action(port));
+        let outcome = self.table.plant(followed, leaf, action(port));
         let changes = self.table.take_changes();
         let done = Instant::now();
         self.in_f += ran - begin;
@@ -216,7 +216,8 @@ impl<'a> Play<'a> {
     /// Counts headers that tree or switch answer otherwise than f; those that go to the controller are right.
     fn check(&mut self, headers: &[FiveTuple]) {
         for header in headers {
-            let wanted = self.centre.decide(header, &mut Recorder::new()).ports.first().copied();
+            let wanted =
+                self.centre.decide(|field, mask| header.value(field).unwrap_or(0) & mask).ports.first().copied();
             let by_switch = self.switch.rules.get(&pair(header)).is_none_or(|rule| rule.port == wanted);
             let by_tree = self.table.tree().search(header).is_none_or(|leaf| self.ports[leaf.0 as usize] == wanted);
             self.wrong += usize::from(!by_switch || !by_tree);

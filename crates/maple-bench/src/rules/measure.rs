@@ -5,10 +5,11 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use maple_core::{Change, LeafId, Strategy, Table};
+use maple_wire::{Constraint, Field};
 
 use super::measured::Measured;
-use super::play::{Counts, Expected, Hosts, Learned, Play, action, table};
-use super::policy::{FilterPolicy, Ranges};
+use super::play::{Counts, Expected, Learned, Play, action, table};
+use super::policy::FilterPolicy;
 use crate::command::BenchError;
 use crate::filters::FilterSet;
 use crate::memory::heap_in_use;
@@ -27,7 +28,6 @@ pub(super) struct Task<'a> {
     pub(super) trace: &'a [Expected],
     pub(super) then: Option<&'a [Expected]>,
     pub(super) strategy: Strategy,
-    pub(super) ranges: Ranges,
 }
 
 /// The figures, and how the table grew: after each header, rules and flow-mods.
@@ -59,7 +59,7 @@ impl Task<'_> {
     pub(super) fn run(&self, policy: &mut dyn FilterPolicy, progress: &Progress) -> Result<Outcome, BenchError> {
         let name = &self.set.name;
         progress.say(format!("{name}: playing the trace"));
-        let mut play = Play::new(self.strategy, self.ranges);
+        let mut play = Play::new(self.strategy);
         let mut growth = Vec::new();
         for expected in self.trace {
             play.header(policy, expected)?;
@@ -74,9 +74,9 @@ impl Task<'_> {
         let lookups_per_s = self.lookups(play.table.tree());
         progress.say(format!("{name}: memory and invalidations"));
         let learned = play.learned.clone();
-        let (grown, bytes) = grown(self.strategy, &learned);
-        let hosts = self.host_invalidations(grown, &learned)?;
-        let ports = self.port_invalidations(grown_quietly(self.strategy, &learned), &learned)?;
+        let (table, bytes) = self.weighed(policy, &learned)?;
+        let hosts = self.host_invalidations(table, &learned)?;
+        let ports = self.port_invalidations(self.grown(policy, &learned)?, &learned)?;
         progress.say(format!("{name}: the second trace"));
         let misses_then = self.then.map(|then| self.play_on(&mut play, policy, then)).transpose()?;
         let first_wrong = play.counts.first_wrong.clone().or(hosts.first_wrong).or(ports.first_wrong);
@@ -109,7 +109,7 @@ impl Task<'_> {
         let begin = Instant::now();
         let mut passes = vec![first];
         while passes.len() < PASSES && begin.elapsed() + first.in_f + first.in_augment < AUGMENTS {
-            let mut play = Play::new(self.strategy, self.ranges);
+            let mut play = Play::new(self.strategy);
             for expected in self.trace {
                 play.header(policy, expected)?;
             }
@@ -148,14 +148,9 @@ impl Task<'_> {
     /// Invalidates every host of the trace, one after the other.
     fn host_invalidations(&self, table: Table, learned: &[Learned]) -> Result<Invalidated, BenchError> {
         let hosts: BTreeSet<u32> = self.trace.iter().flat_map(|(header, _)| [header.src, header.dst]).collect();
-        let mut alive: Vec<(LeafId, Hosts)> = learned.iter().map(|l| (l.leaf, Hosts::of(&l.items))).collect();
-        self.invalidations(table, learned, hosts.into_iter(), |host| {
-            let mut leaves = Vec::new();
-            alive.retain(|(leaf, hosts)| {
-                let goes = hosts.may_be(*host);
-                leaves.extend(goes.then_some(*leaf));
-                !goes
-            });
+        self.invalidations(table, learned, hosts.into_iter(), |table, host| {
+            let mut leaves = table.tree().touching(&Constraint::exact(Field::Ipv4Src, (*host).into()));
+            leaves.extend(table.tree().touching(&Constraint::exact(Field::Ipv4Dst, (*host).into())));
             leaves
         })
     }
@@ -167,7 +162,7 @@ impl Task<'_> {
             by_port.entry(*filter).or_default().push(*leaf);
         }
         let ports: Vec<_> = by_port.keys().copied().collect();
-        self.invalidations(table, learned, ports.into_iter(), |port| by_port.remove(port).unwrap_or_default())
+        self.invalidations(table, learned, ports.into_iter(), |_, port| by_port.remove(port).unwrap_or_default())
     }
 
     fn invalidations<T>(
@@ -175,16 +170,16 @@ impl Task<'_> {
         table: Table,
         learned: &[Learned],
         all: impl ExactSizeIterator<Item = T>,
-        mut leaves: impl FnMut(&T) -> Vec<LeafId>,
+        mut leaves: impl FnMut(&Table, &T) -> Vec<LeafId>,
     ) -> Result<Invalidated, BenchError> {
-        let mut play = Play::new(self.strategy, self.ranges);
+        let mut play = Play::new(self.strategy);
         (play.table, play.learned) = (table, learned.to_vec());
         let there: Vec<Change> = play.table.rules().into_iter().map(Change::Add).collect();
         play.change(&there)?;
         let (number, mut time) = (all.len(), Duration::ZERO);
         for (at, selected) in all.enumerate() {
             let begin = Instant::now();
-            for leaf in leaves(&selected) {
+            for leaf in leaves(&play.table, &selected) {
                 play.table.remove(leaf);
             }
             let changes = play.table.take_changes();
@@ -199,6 +194,31 @@ impl Task<'_> {
         let Counts { wrong, first_wrong, .. } = play.counts;
         Ok(Invalidated { per_s: number as f64 / time.as_secs_f64(), wrong, first_wrong })
     }
+
+    /// A table with these traces, and the bytes that it takes.
+    fn weighed(
+        &self,
+        policy: &mut dyn FilterPolicy,
+        learned: &[Learned],
+    ) -> Result<(Table, Option<usize>), BenchError> {
+        let before = heap_in_use();
+        let table = self.grown(policy, learned)?;
+        let bytes = before.and_then(|before| Some(heap_in_use()?.saturating_sub(before)));
+        Ok((table, bytes))
+    }
+
+    /// A table with these traces.
+    fn grown(&self, policy: &mut dyn FilterPolicy, learned: &[Learned]) -> Result<Table, BenchError> {
+        let mut table = table(self.strategy);
+        for Learned { leaf, header, filter } in learned {
+            let mut run = table.follow();
+            policy.run(header, &mut run).map_err(BenchError::Policy)?;
+            let run = run.finish();
+            table.plant(run, *leaf, action(*filter));
+            table.take_changes();
+        }
+        Ok(table)
+    }
 }
 
 impl Pass {
@@ -206,21 +226,4 @@ impl Pass {
         let counts = &play.counts;
         Pass { in_f: counts.in_f, in_augment: counts.in_augment, augments: counts.augments }
     }
-}
-
-/// A table with these traces, and the bytes that it takes.
-fn grown(strategy: Strategy, learned: &[Learned]) -> (Table, Option<usize>) {
-    let before = heap_in_use();
-    let table = grown_quietly(strategy, learned);
-    let bytes = before.and_then(|before| Some(heap_in_use()?.saturating_sub(before)));
-    (table, bytes)
-}
-
-fn grown_quietly(strategy: Strategy, learned: &[Learned]) -> Table {
-    let mut table = table(strategy);
-    for Learned { leaf, items, filter } in learned {
-        table.augment(items, *leaf, action(*filter));
-        table.take_changes();
-    }
-    table
 }

@@ -227,7 +227,7 @@ impl Subject {
             }
         };
         let then = self.then.as_deref();
-        let task = Task { set: &self.set, trace: &self.trace, then, strategy, ranges };
+        let task = Task { set: &self.set, trace: &self.trace, then, strategy };
         let Outcome { measured, growth, first_wrong, unanswered } = task.run(&mut *policy, progress)?;
         Ok(Finding { set: self.set.name.clone(), compiler, measured, first_wrong, unanswered, growth })
     }

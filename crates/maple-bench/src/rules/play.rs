@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use maple_core::{Augmented, Capabilities, Change, Item, LeafAction, LeafId, Rule, Strategy, Table, Target};
-use maple_wire::{Action, Field, Instruction, PortNo};
+use maple_core::{Augmented, Capabilities, Change, LeafAction, LeafId, Rule, Strategy, Table, Target};
+use maple_wire::{Action, Instruction, PortNo};
 
-use super::policy::{FilterPolicy, Ranges};
+use super::policy::FilterPolicy;
 use crate::command::BenchError;
 use crate::filters::FilterSet;
 use crate::headers::FiveTuple;
@@ -19,7 +19,6 @@ pub(crate) type Expected = (FiveTuple, Option<usize>);
 pub(super) struct Play {
     pub(super) table: Table,
     pub(super) switch: Switch,
-    ranges: Ranges,
     pub(super) learned: Vec<Learned>,
     pub(super) counts: Counts,
 }
@@ -28,7 +27,7 @@ pub(super) struct Play {
 #[derive(Clone)]
 pub(super) struct Learned {
     pub(super) leaf: LeafId,
-    pub(super) items: Vec<Item>,
+    pub(super) header: FiveTuple,
     pub(super) filter: Option<usize>,
 }
 
@@ -50,9 +49,9 @@ pub(super) struct Counts {
 }
 
 impl Play {
-    pub(super) fn new(strategy: Strategy, ranges: Ranges) -> Play {
+    pub(super) fn new(strategy: Strategy) -> Play {
         let table = table(strategy);
-        Play { table, switch: Switch::default(), ranges, learned: Vec::new(), counts: Counts::default() }
+        Play { table, switch: Switch::default(), learned: Vec::new(), counts: Counts::default() }
     }
 
     /// Lets a header come to the switch.
@@ -111,14 +110,12 @@ impl Play {
         wanted: Option<usize>,
     ) -> Result<(), BenchError> {
         let begin = Instant::now();
-        let answered = policy.run(header).map_err(BenchError::Policy)?;
+        let mut run = self.table.follow();
+        let filter = policy.run(header, &mut run).map_err(BenchError::Policy)?;
+        let followed = run.finish();
         let ran = Instant::now();
         let leaf = LeafId(self.learned.len() as u64);
-        let items = match self.ranges {
-            Ranges::Auto => answered.trace.lower(header, &Capabilities::of_abstract_headers()).items,
-            Ranges::Exact => answered.trace.items,
-        };
-        let outcome = self.table.augment(&items, leaf, action(answered.filter));
+        let outcome = self.table.plant(followed, leaf, action(filter));
         let changes = self.table.take_changes();
         let done = Instant::now();
         self.counts.in_f += ran - begin;
@@ -128,8 +125,8 @@ impl Play {
             let what = "f is not a function of what it observed, or a trace went to the wrong place";
             return Err(BenchError::Wrong(format!("{header:?}: {what}: {outcome:?}")));
         }
-        self.judge(header, verdict_of(answered.filter), wanted);
-        self.learned.push(Learned { leaf, items, filter: answered.filter });
+        self.judge(header, verdict_of(filter), wanted);
+        self.learned.push(Learned { leaf, header: *header, filter });
         self.change(&changes)
     }
 
@@ -186,39 +183,4 @@ fn reprioritised(changes: &[Change]) -> usize {
         !deleted.is_empty() && deleted.get_mut(&key(rule)).filter(|left| **left > 0).map(|left| *left -= 1).is_some()
     };
     changes.iter().filter(comes_again).count()
-}
-
-/// Which hosts a leaf's packets can come from or go to: what its trace states of both addresses.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Hosts {
-    src: (u32, u32),
-    dst: (u32, u32),
-}
-
-impl Hosts {
-    pub(super) fn of(items: &[Item]) -> Hosts {
-        let mut hosts = Hosts { src: (0, 0), dst: (0, 0) };
-        for item in items {
-            let stated = match item {
-                Item::Read(constraint) => std::slice::from_ref(constraint),
-                Item::Test { cond, outcome: true } => &cond.all,
-                Item::Test { outcome: false, .. } => &[],
-            };
-            for constraint in stated {
-                let (value, mask) = match constraint.field {
-                    Field::Ipv4Src => (&mut hosts.src.0, &mut hosts.src.1),
-                    Field::Ipv4Dst => (&mut hosts.dst.0, &mut hosts.dst.1),
-                    _ => continue,
-                };
-                *value |= constraint.value as u32;
-                *mask |= constraint.mask as u32;
-            }
-        }
-        hosts
-    }
-
-    /// Whether packets may come from or go to this address.
-    pub(super) fn may_be(&self, address: u32) -> bool {
-        address & self.src.1 == self.src.0 || address & self.dst.1 == self.dst.0
-    }
 }

@@ -8,27 +8,24 @@ use std::error::Error;
 use std::sync::Arc;
 
 use clap::ValueEnum;
-use maple_core::{Cond, Range, Recorder, Trace};
+use maple_core::{Cond, Follower, Range};
 use maple_wire::{Constraint, Field};
 
 use crate::filters::{Filter, FilterSet, PortRange};
 use crate::headers::FiveTuple;
 
-/// What f says of a header, and what it looked at.
-pub struct Answered {
-    /// The first filter that the header fits, if any.
-    pub filter: Option<usize>,
-    /// What f observed.
-    pub trace: Trace,
-}
-
 /// A policy that interprets a filter set.
 pub trait FilterPolicy {
-    /// Runs f on a header.
+    /// Runs f on a header, all questions going through `run` (or what f looked at being replayed there:
+    /// [`Follower::replay`]). Returns the first filter that the header fits, if any.
     ///
     /// # Errors
     /// Where f fails, in its language's words.
-    fn run(&mut self, header: &FiveTuple) -> Result<Answered, Box<dyn Error + Send + Sync>>;
+    fn run(
+        &mut self,
+        header: &FiveTuple,
+        run: &mut Follower<'_>,
+    ) -> Result<Option<usize>, Box<dyn Error + Send + Sync>>;
 }
 
 /// Makes policies in another language than Rust.
@@ -74,10 +71,12 @@ impl Interpreter {
 }
 
 impl FilterPolicy for Interpreter {
-    fn run(&mut self, header: &FiveTuple) -> Result<Answered, Box<dyn Error + Send + Sync>> {
-        let mut recorder = Recorder::new();
-        let filter = self.tests.iter().position(|test| test.fits(&mut recorder, header));
-        Ok(Answered { filter, trace: recorder.finish() })
+    fn run(
+        &mut self,
+        header: &FiveTuple,
+        run: &mut Follower<'_>,
+    ) -> Result<Option<usize>, Box<dyn Error + Send + Sync>> {
+        Ok(self.tests.iter().position(|test| test.fits(run, header)))
     }
 }
 
@@ -105,10 +104,10 @@ impl FilterTest {
         FilterTest { assertion: Arc::new(assertion), reads }
     }
 
-    fn fits(&self, recorder: &mut Recorder, header: &FiveTuple) -> bool {
-        recorder.fits(header, &self.assertion, None)
+    fn fits(&self, run: &mut Follower<'_>, header: &FiveTuple) -> bool {
+        run.fits(header, &self.assertion)
             && self.reads.iter().all(|(field, ports)| {
-                let port = recorder.read_there(header, *field, field.full_mask(), None);
+                let port = run.read_there(header, *field, field.full_mask());
                 ports.holds(port as u16)
             })
     }
@@ -116,14 +115,23 @@ impl FilterTest {
 
 #[cfg(test)]
 mod tests {
+    use maple_core::{Capabilities, LeafId, Tree};
+
     use super::*;
 
     fn set(lines: &[&str]) -> FilterSet {
         FilterSet { name: "x".into(), filters: lines.iter().map(|line| line.parse().unwrap()).collect() }
     }
 
-    fn items(answered: &Answered) -> Vec<String> {
-        answered.trace.items.iter().map(ToString::to_string).collect()
+    /// The answer, and the way through the tree to it.
+    fn answer(set: &FilterSet, ranges: Ranges, header: &FiveTuple) -> (Option<usize>, String) {
+        let (mut tree, can) = (Tree::new(), Capabilities::of_abstract_headers());
+        let mut run = tree.follow(&can);
+        let filter = Interpreter::new(set, ranges).run(header, &mut run).unwrap();
+        let run = run.finish();
+        tree.plant(run, LeafId(0));
+        let items: Vec<String> = tree.path(LeafId(0)).unwrap().iter().map(ToString::to_string).collect();
+        (filter, items.join("; "))
     }
 
     #[test]
@@ -133,28 +141,16 @@ mod tests {
             "@0.0.0.0/0 1.2.3.4/32 53 : 53 1024 : 65535 0x00/0x00 0x0000/0x0000",
         ]);
         let header = FiveTuple { src: 0x0a00_0001, dst: 0x0102_0304, src_port: 53, dst_port: 5000, proto: 6 };
-        let auto = Interpreter::new(&set, Ranges::Auto).run(&header).unwrap();
-        assert_eq!(auto.filter, Some(1));
-        assert_eq!(
-            items(&auto),
-            [
-                "test ip_proto=6, ipv4_src=10.0.0.0/8, tcp_dst=20..21: no",
-                "test ipv4_dst=1.2.3.4, tcp_src=53, tcp_dst=1024..65535: yes"
-            ]
-        );
-        let exact = Interpreter::new(&set, Ranges::Exact).run(&header).unwrap();
-        assert_eq!(exact.filter, Some(1));
-        assert_eq!(
-            items(&exact),
-            [
-                "test ip_proto=6, ipv4_src=10.0.0.0/8: yes",
-                "read tcp_dst=5000",
-                "test ipv4_dst=1.2.3.4, tcp_src=53: yes"
-            ]
-        );
+        // The second range is many blocks, so the leading bits of the port are read until they decide.
+        let auto = "test ip_proto=6, ipv4_src=10.0.0.0/8, tcp_dst=20..21: no; test ipv4_dst=1.2.3.4, tcp_src=53: yes; \
+                    read tcp_dst=0/0x8000; read tcp_dst=0/0xc000; read tcp_dst=0/0xe000; read tcp_dst=4096/0xf000";
+        assert_eq!(answer(&set, Ranges::Auto, &header), (Some(1), auto.into()));
+        let exact = "test ip_proto=6, ipv4_src=10.0.0.0/8: yes; read tcp_dst=5000; \
+                     test ipv4_dst=1.2.3.4, tcp_src=53: yes";
+        assert_eq!(answer(&set, Ranges::Exact, &header), (Some(1), exact.into()));
         let other = FiveTuple { src: 1, dst: 2, ..header };
         for ranges in [Ranges::Auto, Ranges::Exact] {
-            assert_eq!(Interpreter::new(&set, ranges).run(&other).unwrap().filter, None);
+            assert_eq!(answer(&set, ranges, &other).0, None);
         }
     }
 }
