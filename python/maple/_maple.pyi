@@ -34,6 +34,9 @@ FIELDS: Final[frozenset[str]]
 
 _MacLike: TypeAlias = "Mac | str | int | Field"
 _IpLike: TypeAlias = "Ip | str | IPv4Address | IPv6Address | Field"
+_Condition: TypeAlias = (
+    "int | str | Mac | Ip | Prefix | range | IPv4Address | IPv6Address | IPv4Network | IPv6Network"
+)
 _Place: TypeAlias = "Location | tuple[int, int]"
 _Value: TypeAlias = "Any"
 
@@ -192,6 +195,16 @@ class Packet:
     @property
     def switch(self) -> int:
         """Datapath id of the switch where the packet entered the network."""
+
+    def matches(self, **fields: _Condition) -> bool:
+        """Whether the packet has all of these fields, each as it is said: several conditions asked as *one* test.
+
+        >>> pkt.matches(ipv4_src="10.0.0.0/8", ip_proto=6, tcp_dst=range(1024, 2048))  # doctest: +SKIP
+
+        A condition is a value, a prefix of an address, or a ``range`` of numbers. Learns the answer and nothing else: not
+        which of the conditions failed. Where the conditions hold for IPv4 and for IPv6 packets, it is a test for each.
+        Raises ``TypeError`` or ``ValueError`` for what can be no value of the field.
+        """
 
     @property
     def in_port(self) -> Field:

@@ -198,6 +198,30 @@ def test_a_policy_that_fails_on_every_packet_is_a_failure(tmp_path: Path, answer
     assert "delivered as f says" in done.stdout
 
 
+FILTERS = """\
+@10.0.0.0/8\t0.0.0.0/0\t0 : 65535\t1024 : 2047\t0x06/0xFF\t0x0000/0x0000\t
+@0.0.0.0/0\t10.0.0.0/8\t0 : 65535\t53 : 53\t0x00/0x00\t0x0000/0x0000\t
+@0.0.0.0/0\t0.0.0.0/0\t0 : 65535\t0 : 65535\t0x00/0x00\t0x0000/0x0000\t
+"""
+HEADERS = [(0x0A000001, 7, 5, 1500, 6), (1, 0x0A000002, 5, 53, 17), (0x0A000001, 7, 5, 3000, 6), (1, 2, 5, 6, 1)]
+
+
+@pytest.mark.parametrize("ranges", ["auto", "exact"])
+def test_filter_sets_in_python_make_the_rules_that_they_make_in_rust(tmp_path: Path, ranges: str) -> None:
+    (tmp_path / "few.rules").write_text(FILTERS)
+    (tmp_path / "few.trace").write_text("".join("\t".join(map(str, [*header, 0, 1])) + "\n" for header in HEADERS))
+    files = ["--filters", str(tmp_path / "few.rules"), "--trace", str(tmp_path / "few.trace"), "--ranges", ranges]
+    found = {}
+    for language in ("rust", "python"):
+        done = maple("bench", "rules", *files, "--lang", language, "--json")
+        assert done.returncode == 0, done.stderr
+        found[language] = json.loads(done.stdout)
+    for figure in ("filters", "matched", "rules", "barriers", "levels", "flow_mods", "wrong"):
+        assert found["rust"][figure] == found["python"][figure], figure
+    assert found["python"]["wrong"] == 0
+    assert found["python"]["matched"] == 3
+
+
 WATCHED = """
     import threading, time
     from maple import policy, drop, flood, Var

@@ -230,6 +230,41 @@ def test_group_addresses_and_masks_are_tests() -> None:
     assert decision.trace == ["test eth_type=0x800, ip_proto=6, tcp_dst=0/0x1: yes"]
 
 
+def test_several_conditions_are_one_test() -> None:
+    def fits(pkt: Packet) -> bool:
+        return pkt.matches(ipv4_src="10.0.0.0/8", ip_proto=6, tcp_dst=range(1024, 2048))
+
+    answer, decision = ask(fits, ipv4_src="10.1.2.3", tcp_dst=1500)
+    assert answer is True
+    assert decision.trace == ["test eth_type=0x800, ip_proto=6, ipv4_src=10.0.0.0/8, tcp_dst=1024..2047: yes"]
+    assert ask(fits, ipv4_src="10.1.2.3", tcp_dst=2048)[0] is False
+    assert ask(fits, ipv4_src="11.1.2.3", tcp_dst=1500)[0] is False
+    assert ask(fits, ipv4_src="10.1.2.3", udp_dst=1500)[0] is False
+    assert ask(fits, ipv6_src="fe80::1", tcp_dst=1500)[0] is False
+
+
+def test_conditions_on_ports_are_asked_of_ipv4_and_of_ipv6() -> None:
+    answer, decision = ask(lambda pkt: pkt.matches(tcp_src=1, tcp_dst=22), ipv6_src="fe80::1", tcp_src=1, tcp_dst=22)
+    assert answer is True
+    assert decision.trace == [
+        "test eth_type=0x800, ip_proto=6, tcp_src=1, tcp_dst=22: no",
+        "test eth_type=0x86dd, ip_proto=6, tcp_src=1, tcp_dst=22: yes",
+    ]
+
+
+def test_conditions_take_what_comparisons_take() -> None:
+    packet: dict[str, Any] = {"eth_src": "00:00:00:00:00:07", "vlan_vid": 5, "ipv4_dst": "10.0.0.9", "udp_dst": 53}
+    assert ask(lambda p: p.matches(eth_src=mac("00-00-00-00-00-07"), vlan_vid=5), **packet)[0] is True
+    assert ask(lambda p: p.matches(vlan_vid=range(4096), ipv4_dst=ip("10.0.0.9")), **packet)[0] is True
+    assert ask(lambda p: p.matches(ipv4_dst=ipaddress.ip_network("10.0.0.8/31")), **packet)[0] is True
+    assert ask(lambda p: p.matches(ipv4_dst=prefix("10.0.0.0/29")), **packet)[0] is False
+    assert ask(lambda p: p.matches(udp_dst=range(-5, 100_000)), **packet)[0] is True
+    assert ask(lambda p: p.matches(udp_dst=range(53, 53)), **packet)[0] is False
+    assert ask(lambda p: p.matches(tcp_dst=53, udp_dst=53), **packet)[0] is False
+    assert ask(lambda p: p.matches(vlan_vid=range(6, 4096)), **packet)[0] is False
+    assert ask(lambda p: p.matches(vlan_vid=range(4096)), udp_dst=53)[0] is False
+
+
 def test_comparing_two_fields_reads_both() -> None:
     _, decision = ask(lambda pkt: pkt.eth_src == pkt.eth_dst)
     assert [item.split("=")[0] for item in decision.trace] == ["read eth_src", "read eth_dst"]
@@ -278,6 +313,17 @@ def test_each_item_knows_its_line() -> None:
         ),
         (lambda p: p.tcp_port, "AttributeError: 'maple.Packet' object has no attribute 'tcp_port'"),
         (lambda p: p.tcp_dst < None, "TypeError: tcp_dst can't be ordered against None"),
+        (lambda p: p.matches(), "TypeError: pkt.matches() needs a condition, such as tcp_dst=22"),
+        (lambda p: p.matches(tcp_port=22), "TypeError: pkt.matches() got an unknown field"),
+        (lambda p: p.matches(tcp_dst=70000), "ValueError: tcp_dst is 0 to 65535; it can't be 70000"),
+        (lambda p: p.matches(tcp_dst=(22, 80)), "TypeError: pkt.matches(tcp_dst=…) takes one value, a prefix or a range"),
+        (lambda p: p.matches(tcp_dst=None), "TypeError: pkt.matches(tcp_dst=None) would ask for an absent field"),
+        (lambda p: p.matches(tcp_dst=p.tcp_src), "TypeError: pkt.matches(tcp_dst=…) takes values, not tcp_src"),
+        (lambda p: p.matches(tcp_dst=range(0, 80, 2)), "ValueError: tcp_dst: range(0, 80, 2) has a step"),
+        (lambda p: p.matches(tcp_dst="0/8"), "TypeError: tcp_dst is a number and has no prefixes"),
+        (lambda p: p.matches(ipv4_src="10.0.0.1/8"), 'ValueError: ipv4_src: "10.0.0.1/8" has bits set behind its prefix'),
+        (lambda p: p.matches(ipv4_src="fe80::/10"), "TypeError: ipv4_src can't lie in fe80::/10: that is of another"),
+        (lambda p: p.matches(eth_src=range(5)), "TypeError: eth_src is an address, not in a range"),
     ],
 )
 def test_wrong_comparisons_name_the_field(question: Callable[[Packet], object], message: str) -> None:

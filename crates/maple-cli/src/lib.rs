@@ -45,6 +45,7 @@ use std::time::Duration;
 use clap::Parser;
 
 pub use app::App;
+pub use maple_bench as benchmarks;
 pub use maple_controller::Handle;
 pub use maple_controller::control::transactions::{ChangeError, Waiting};
 pub use maple_core::network::{Hop, LinkName, Location, Mac};
@@ -72,6 +73,11 @@ pub trait PolicyLoader: Sync {
     /// # Errors
     /// Whatever makes the file no policy, as its language tells it.
     fn load(&self, file: &Path, name: Option<&str>, time_limit: Duration) -> anyhow::Result<LoadedPolicy>;
+
+    /// What makes benchmarks' policies in that language, if anything does.
+    fn filters(&self) -> Option<&dyn maple_bench::OtherLanguage> {
+        None
+    }
 
     /// The controller runs now; commits on the store are to be given to it.
     fn started(&self, controller: Handle);
@@ -104,7 +110,7 @@ pub fn main_with(arguments: impl IntoIterator<Item = OsString>, loader: Option<&
         Command::Decode(args) => decoded(args),
         Command::Show(args) => show::main(args),
         Command::State(args) => state::main(args),
-        Command::Bench(args) => bench::main(args),
+        Command::Bench(args) => bench::main(args, loader.and_then(PolicyLoader::filters)),
     })
 }
 

@@ -17,7 +17,7 @@ use crate::network::{Hop, LinkName, Location, Mac};
 use crate::policy::PolicyError;
 use crate::route::{Resolved, Route};
 use crate::state::{Access, Cell, CellValue, Name, Read, Savepoint, Stop, Txn, Value, Write};
-use crate::trace::{Recorder, Source, Trace};
+use crate::trace::{Cond, Fields, Recorder, Source, Trace};
 
 /// One run of f.
 #[derive(Clone)]
@@ -34,8 +34,7 @@ pub struct PacketHandle(Run);
 pub struct Net(Run);
 
 struct RunState {
-    frame: Arc<[u8]>,
-    total_len: usize,
+    subject: Subject,
     ingress: Location,
     track_hosts: bool,
     recorder: Recorder,
@@ -44,6 +43,18 @@ struct RunState {
     read_switch: bool,
     /// Where f first wrote.
     wrote_at: Option<Source>,
+}
+
+/// What f is asked about.
+enum Subject {
+    Frame { bytes: Arc<[u8]>, total_len: usize },
+    Headers(Rc<dyn Fields>),
+}
+
+/// The fields of a subject.
+enum View<'a> {
+    Packet(Packet<'a>),
+    Headers(&'a dyn Fields),
 }
 
 /// What is left of a run when it ends.
@@ -61,17 +72,19 @@ pub struct Finished {
 impl Run {
     /// A run over `frame` (of which `total_len` bytes were on the wire) that entered at `ingress`.
     pub fn new(frame: Arc<[u8]>, total_len: usize, ingress: Location, txn: Txn, track_hosts: bool) -> Run {
-        let state = RunState {
-            frame,
-            total_len,
-            ingress,
-            track_hosts,
-            recorder: Recorder::new(),
-            txn,
-            error: None,
-            read_switch: false,
-            wrote_at: None,
-        };
+        let subject = Subject::Frame { bytes: frame, total_len };
+        Run::on(subject, ingress, txn, track_hosts, Recorder::new())
+    }
+
+    /// A run over abstract headers, which have their fields by themselves: no frame, and no place where it entered.
+    pub fn of_headers(headers: Rc<dyn Fields>, txn: Txn) -> Run {
+        let nowhere = Location::new(Dpid(0), PortNo(0));
+        Run::on(Subject::Headers(headers), nowhere, txn, false, Recorder::of_headers())
+    }
+
+    fn on(subject: Subject, ingress: Location, txn: Txn, track_hosts: bool, recorder: Recorder) -> Run {
+        let (error, read_switch, wrote_at) = (None, false, None);
+        let state = RunState { subject, ingress, track_hosts, recorder, txn, error, read_switch, wrote_at };
         Run { state: Rc::new(RefCell::new(Some(state))) }
     }
 
@@ -89,8 +102,8 @@ impl Run {
     /// its VLAN id where some ids are kept for path tags.
     pub(crate) fn read_location(&self, vlan: bool) {
         let mut state = self.state();
-        let RunState { frame, total_len, ingress, recorder, txn, track_hosts, .. } = &mut *state;
-        let packet = Packet::with_wire_len(frame, ingress.port.0, *total_len);
+        let RunState { subject, ingress, recorder, txn, track_hosts, .. } = &mut *state;
+        let packet = subject.view(*ingress);
         recorder.read(&packet, Field::InPort, Field::InPort.full_mask(), None);
         txn.read(Cell::Port(*ingress));
         if *track_hosts && let Some(source) = recorder.read(&packet, Field::EthSrc, Field::EthSrc.full_mask(), None) {
@@ -104,8 +117,8 @@ impl Run {
     /// Checks f's answer against packet and network; what that looks at belongs to trace and dependencies.
     pub(crate) fn resolve(&self, route: &Route) -> Result<Resolved, PolicyError> {
         let mut state = self.state();
-        let RunState { frame, total_len, ingress, recorder, txn, .. } = &mut *state;
-        let packet = Packet::with_wire_len(frame, ingress.port.0, *total_len);
+        let RunState { subject, ingress, recorder, txn, .. } = &mut *state;
+        let packet = subject.view(*ingress);
         // Reads, not tests: a rule that rewrites a field must state the field's prerequisites in its match (1.3 §7.2.5), and
         // that they follow from failed tests is no statement.
         let mut ask = |field, value, mask| recorder.read(&packet, field, mask, None) == Some(value & mask);
@@ -129,6 +142,33 @@ impl Run {
 /// The line of Rust code that called a handle.
 pub(crate) fn caller(at: &Caller<'_>) -> Option<Source> {
     Some(Source { file: at.file().into(), line: at.line() })
+}
+
+impl Subject {
+    fn view(&self, ingress: Location) -> View<'_> {
+        match self {
+            Subject::Frame { bytes, total_len } => {
+                View::Packet(Packet::with_wire_len(bytes, ingress.port.0, *total_len))
+            }
+            Subject::Headers(headers) => View::Headers(&**headers),
+        }
+    }
+}
+
+impl Fields for View<'_> {
+    fn value(&self, field: Field) -> Option<u128> {
+        match self {
+            View::Packet(packet) => Fields::value(packet, field),
+            View::Headers(headers) => headers.value(field),
+        }
+    }
+
+    fn is_captured(&self, field: Field) -> bool {
+        match self {
+            View::Packet(packet) => Fields::is_captured(packet, field),
+            View::Headers(headers) => headers.is_captured(field),
+        }
+    }
 }
 
 impl PacketHandle {
@@ -160,6 +200,13 @@ impl PacketHandle {
     #[track_caller]
     pub fn within(&self, field: Field, lo: u128, hi: u128) -> bool {
         self.in_range(field, lo, hi, caller(Caller::caller()))
+    }
+
+    /// Whether the packet has all fields of a condition and they are as it says: several conditions asked as one test.
+    /// The condition need not state the fields' prerequisites.
+    #[track_caller]
+    pub fn matches(&self, cond: &Cond) -> bool {
+        self.fits(cond, caller(Caller::caller()))
     }
 
     /// The source's hardware address.
@@ -205,10 +252,15 @@ impl PacketHandle {
         self.ask(|recorder, packet| recorder.present(packet, field, source))
     }
 
-    fn ask<T>(&self, question: impl FnOnce(&mut Recorder, &Packet<'_>) -> T) -> T {
+    /// Whether the packet fits a condition, for bindings that know their own source lines.
+    pub fn fits(&self, cond: &Cond, source: Option<Source>) -> bool {
+        self.ask(|recorder, packet| recorder.matches(packet, cond, source))
+    }
+
+    fn ask<T>(&self, question: impl FnOnce(&mut Recorder, &View<'_>) -> T) -> T {
         let mut state = self.0.state();
-        let RunState { frame, total_len, ingress, recorder, .. } = &mut *state;
-        question(recorder, &Packet::with_wire_len(frame, ingress.port.0, *total_len))
+        let RunState { subject, ingress, recorder, .. } = &mut *state;
+        question(recorder, &subject.view(*ingress))
     }
 }
 

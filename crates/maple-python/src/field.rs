@@ -35,6 +35,11 @@ impl FieldRef {
         FieldRef { field, ticket, known: OnceLock::new() }
     }
 
+    /// Which field it is.
+    pub fn field(&self) -> Field {
+        self.field
+    }
+
     /// The plain value of `object`, if that is a field. A read.
     pub fn value_of<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
         match object.cast::<FieldRef>() {

@@ -9,6 +9,7 @@ use maple::{Handle, LoadedPolicy, PolicyLoader};
 use maple_core::state::{Commit, Store, Write};
 use pyo3::prelude::*;
 
+use crate::filters::PythonFilters;
 use crate::policy::PythonPolicy;
 
 /// Runs the `maple` command; the exit status.
@@ -34,6 +35,10 @@ impl PolicyLoader for Loader {
             let policy = Arc::new(PythonPolicy::new(&policy, time_limit));
             Ok(LoadedPolicy { policy, store: store(), track_hosts })
         })
+    }
+
+    fn filters(&self) -> Option<&dyn maple::benchmarks::OtherLanguage> {
+        Some(&PythonFilters)
     }
 
     fn started(&self, controller: Handle) {

@@ -9,6 +9,7 @@ mod current;
 mod interrupt;
 mod source;
 
+mod assertion;
 mod field;
 mod kind;
 mod packet;
@@ -19,6 +20,7 @@ mod net;
 mod route;
 mod state;
 
+mod filters;
 mod host;
 mod testing;
 

@@ -2,9 +2,12 @@
 
 use maple_wire::Field;
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
 
+use crate::assertion::conjunction;
 use crate::current::{self, Ticket};
 use crate::field::FieldRef;
+use crate::source;
 
 /// The packet that a policy is asked about.
 #[pyclass(frozen, name = "Packet", module = "maple")]
@@ -30,6 +33,13 @@ macro_rules! fields {
             #[getter]
             fn switch(&self) -> PyResult<u64> {
                 current::with_packet(self.ticket, "pkt.switch", |p| p.switch().0)
+            }
+
+            /// Whether the packet fits all of these conditions: one test.
+            #[pyo3(signature = (**fields))]
+            fn matches(&self, py: Python<'_>, fields: Option<&Bound<'_, PyDict>>) -> PyResult<bool> {
+                let Some(cond) = conjunction(fields)? else { return Ok(false) };
+                current::with_packet(self.ticket, "pkt.matches", |p| p.fits(&cond, source::here(py)))
             }
 
             fn __repr__(&self) -> &'static str {

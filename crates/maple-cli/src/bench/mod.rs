@@ -24,11 +24,11 @@ pub enum Bench {
     Throughput(ThroughputArgs),
 }
 
-/// Runs a benchmark and prints what it measures.
-pub fn main(args: BenchArgs) -> anyhow::Result<u8> {
+/// Runs a benchmark and prints what it measures. Policies in Python are made by `python`.
+pub fn main(args: BenchArgs, python: Option<&dyn maple_bench::OtherLanguage>) -> anyhow::Result<u8> {
     match args.what {
         Bench::Optimizer(what) => {
-            maple_bench::main(maple_bench::BenchArgs { what }, None).map(|()| 0).map_err(Into::into)
+            maple_bench::main(maple_bench::BenchArgs { what }, python).map(|()| 0).map_err(Into::into)
         }
         Bench::Throughput(args) => throughput::main(&args),
     }

@@ -13,6 +13,7 @@ use maple_wire::{Constraint, Field, Packet};
 mod known;
 mod lower;
 mod recorder;
+mod stated;
 
 pub(crate) use lower::Lowered;
 pub use recorder::Recorder;
@@ -74,6 +75,26 @@ impl Cond {
     pub fn holds<P: Fields + ?Sized>(&self, packet: &P) -> bool {
         self.all.iter().all(|c| packet.value(c.field).is_some_and(|value| c.holds(value)))
             && self.ranges.iter().all(|r| packet.value(r.field).is_some_and(|value| r.holds(value)))
+    }
+
+    /// The condition, and this constraint. Of two on one field the latter counts.
+    #[must_use]
+    pub fn and(mut self, constraint: Constraint) -> Cond {
+        match self.all.binary_search_by_key(&constraint.field, |c| c.field) {
+            Ok(at) => self.all[at] = constraint,
+            Err(at) => self.all.insert(at, constraint),
+        }
+        self
+    }
+
+    /// The condition, and this range. Of two on one field the latter counts.
+    #[must_use]
+    pub fn within(mut self, range: Range) -> Cond {
+        match self.ranges.binary_search_by_key(&range.field, |r| r.field) {
+            Ok(at) => self.ranges[at] = range,
+            Err(at) => self.ranges.insert(at, range),
+        }
+        self
     }
 
     /// Whether every packet fits.

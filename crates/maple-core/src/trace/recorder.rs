@@ -36,6 +36,7 @@ use maple_wire::field::Prerequisite;
 use maple_wire::{Constraint, Field};
 
 use super::known::{Known, Verdict};
+use super::stated::stated;
 use super::{Cond, Fields, Item, Range, Source, Trace};
 
 /// Answers one run's questions about its packet and records them. All questions must be about the same packet.
@@ -46,12 +47,20 @@ pub struct Recorder {
     sources: Vec<Option<Source>>,
     read_switch: bool,
     short: bool,
+    /// Whether packets are abstract headers, which have all fields.
+    of_headers: bool,
 }
 
 impl Recorder {
     /// A recorder that knows nothing yet.
     pub fn new() -> Recorder {
         Recorder::default()
+    }
+
+    /// A recorder for abstract headers, which have their fields by themselves: it asks for no prerequisites
+    /// ([`crate::Capabilities::of_abstract_headers`]).
+    pub fn of_headers() -> Recorder {
+        Recorder { of_headers: true, ..Recorder::default() }
     }
 
     /// Where the latest item comes from, if there is one and that is known.
@@ -69,7 +78,7 @@ impl Recorder {
         mask: u128,
         source: Option<Source>,
     ) -> Option<u128> {
-        if !self.read_presence(packet, field, &source) {
+        if !self.of_headers && !self.read_presence(packet, field, &source) {
             return None;
         }
         Some(self.read_there(packet, field, mask, source))
@@ -142,6 +151,14 @@ impl Recorder {
         self.any_alternative(packet, field, None, None, source)
     }
 
+    /// Whether the packet has all fields of a condition and they are as it says, asked as one test for each way to have
+    /// the fields: the condition together with their prerequisites. A constraint with a mask of 0 asks that the field is
+    /// there; one with a value that is wider than the field, or an empty range, fits no packet.
+    pub fn matches<P: Fields + ?Sized>(&mut self, packet: &P, cond: &Cond, source: Option<Source>) -> bool {
+        let conds = stated(cond, |field| self.prerequisites(field));
+        conds.into_iter().any(|cond| self.fits(packet, &Arc::new(cond), source.clone()))
+    }
+
     /// Whether the packet fits a conjunction, asked as one test (the paper's assertion of several conditions, §6.1).
     ///
     /// The condition must state the prerequisites of its fields, unless earlier items do: a field that is not there is
@@ -171,7 +188,7 @@ impl Recorder {
 
     /// The whole trace.
     pub fn finish(self) -> Trace {
-        let Recorder { known, sources, read_switch, short } = self;
+        let Recorder { known, sources, read_switch, short, .. } = self;
         Trace { items: known.into_items(), sources, read_switch, short }
     }
 
@@ -191,6 +208,10 @@ impl Recorder {
         }
     }
 
+    fn prerequisites(&self, field: Field) -> &'static [&'static [Prerequisite]] {
+        if self.of_headers { &[&[]] } else { field.prerequisites() }
+    }
+
     /// Asks one test an alternative of `field`'s prerequisites until one holds.
     fn any_alternative<P: Fields + ?Sized>(
         &mut self,
@@ -200,7 +221,7 @@ impl Recorder {
         range: Option<Range>,
         source: Option<Source>,
     ) -> bool {
-        for alternative in field.prerequisites() {
+        for alternative in self.prerequisites(field) {
             let all = alternative.iter().map(constraint_of).chain(constraint).collect();
             if self.fits(packet, &Arc::new(Cond { all, ranges: range.into_iter().collect() }), source.clone()) {
                 return true;

@@ -1,0 +1,126 @@
+//! `pkt.matches(…)`: several conditions on a packet, asked as one.
+
+use maple_core::trace::{Cond, Range};
+use maple_wire::{Constraint, Field};
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyRange, PyString};
+
+use crate::address::{Family, Prefix};
+use crate::field::FieldRef;
+use crate::kind::{Kind, TAGGED, described, largest, named, operand, to_raw};
+
+/// What a keyword argument says.
+enum Part {
+    Constraint(Constraint),
+    Range(Range),
+    /// Of a range without numbers.
+    Nothing,
+}
+
+/// The conjunction that keyword arguments such as `ipv4_src="10.0.0.0/8", tcp_dst=range(1024, 2048)` mean; `None` where
+/// no packet can fit one of them.
+///
+/// # Errors
+/// `TypeError` for what is no field, or no such value; `ValueError` for values that a field can't have. Both name the
+/// field.
+pub fn conjunction(fields: Option<&Bound<'_, PyDict>>) -> PyResult<Option<Cond>> {
+    let fields = fields.filter(|fields| !fields.is_empty());
+    let fields = fields.ok_or_else(|| PyTypeError::new_err("pkt.matches() needs a condition, such as tcp_dst=22"))?;
+    let (mut cond, mut possible) = (Cond::default(), true);
+    for (name, value) in fields {
+        match part(named(&name, "pkt.matches()")?, &value)? {
+            Part::Constraint(constraint) => cond = cond.and(constraint),
+            Part::Range(range) => cond = cond.within(range),
+            Part::Nothing => possible = false,
+        }
+    }
+    Ok(possible.then_some(cond))
+}
+
+fn part(field: Field, value: &Bound<'_, PyAny>) -> PyResult<Part> {
+    if value.is_none() {
+        return Err(PyTypeError::new_err(format!(
+            "pkt.matches({field}=None) would ask for an absent field; ask `pkt.{field} == None` by itself"
+        )));
+    }
+    if let Ok(other) = value.cast::<FieldRef>() {
+        return Err(PyTypeError::new_err(format!(
+            "pkt.matches({field}=…) takes values, not {}; compare two fields by themselves with ==",
+            other.get().field()
+        )));
+    }
+    if let Ok(range) = value.cast::<PyRange>() {
+        return numbers(field, range);
+    }
+    match prefix(field, value)? {
+        Some(prefix) => Ok(Part::Constraint(Constraint::masked(field, prefix.value, prefix.mask()))),
+        None => {
+            let value = operand(field, value).map_err(|error| hint(field, value, error))?;
+            Ok(Part::Constraint(Constraint::exact(field, to_raw(field, value))))
+        }
+    }
+}
+
+/// The prefix that a value stands for, where it is one.
+fn prefix(field: Field, value: &Bound<'_, PyAny>) -> PyResult<Option<Prefix>> {
+    let is_text = |text: &Bound<'_, PyString>| text.to_cow().is_ok_and(|text| text.contains('/'));
+    let is_prefix = value.is_instance_of::<Prefix>()
+        || value.cast::<PyString>().is_ok_and(is_text)
+        || value.hasattr(intern!(value.py(), "prefixlen"))?;
+    let family = match Kind::of(field) {
+        _ if !is_prefix => return Ok(None),
+        Kind::Mac => Family::Mac,
+        Kind::Ipv4 => Family::Ipv4,
+        Kind::Ipv6 => Family::Ipv6,
+        Kind::Number => {
+            let what = format!("{field} is a number and has no prefixes; write {field}=range(first, behind_last)");
+            return Err(PyTypeError::new_err(what));
+        }
+    };
+    let prefix = Prefix::from_object(value)
+        .map_err(|error| PyValueError::new_err(format!("{field}: {}", error.value(value.py()))))?;
+    if prefix.family != family {
+        return Err(PyTypeError::new_err(format!("{field} can't lie in {prefix}: that is of another kind")));
+    }
+    Ok(Some(prefix))
+}
+
+/// `range(first, behind_last)`; numbers that the field can't have don't count.
+fn numbers(field: Field, range: &Bound<'_, PyRange>) -> PyResult<Part> {
+    if Kind::of(field) != Kind::Number {
+        return Err(PyTypeError::new_err(format!("{field} is an address, not in a range; write {field}=\"…/length\"")));
+    }
+    if range.getattr("step")?.ne(1)? {
+        return Err(PyValueError::new_err(format!(
+            "{field}: {} has a step; a range of values has none",
+            range.repr()?
+        )));
+    }
+    let end = |name: &str| range.getattr(name)?.extract::<i128>();
+    let (first, last) = (end("start")?.max(0), (end("stop")? - 1).min(largest(field) as i128));
+    if first > last {
+        return Ok(Part::Nothing);
+    }
+    let (first, last) = (first as u128, last as u128);
+    Ok(match field {
+        _ if (first, last) != (0, largest(field)) => {
+            Part::Range(Range { field, lo: to_raw(field, first), hi: to_raw(field, last) })
+        }
+        // All values: whether the field is there.
+        Field::VlanVid => Part::Constraint(Constraint::masked(field, TAGGED, TAGGED)),
+        _ => Part::Constraint(Constraint { field, value: 0, mask: 0 }),
+    })
+}
+
+/// Says what was perhaps meant by several values.
+fn hint(field: Field, value: &Bound<'_, PyAny>, error: PyErr) -> PyErr {
+    if value.try_iter().is_err() || value.is_instance_of::<PyString>() {
+        return error;
+    }
+    PyTypeError::new_err(format!(
+        "pkt.matches({field}=…) takes one value, a prefix or a range, not {}; ask for each value by itself",
+        described(value)
+    ))
+}
