@@ -56,7 +56,8 @@ struct Place {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Question {
     Fits(Arc<Cond>),
-    Read { field: Field, mask: u128 },
+    /// A field under a mask. In a box, as there are few of them.
+    Read(Box<(Field, u128)>),
 }
 
 /// What becomes of a question that is asked right in front of a node.
@@ -181,8 +182,8 @@ impl Follower<'_> {
                 Node::Value(values) => (values.field, values.mask) == (field, mask),
                 _ => false,
             };
-            let asked = Question::Read { field, mask };
-            match self.becomes(node, |question| *question == asked) {
+            let is = |question: &Question| matches!(question, Question::Read(read) if **read == (field, mask));
+            match self.becomes(node, is) {
                 _ if is_asked => _ = self.step(packet, node),
                 Some(Becomes::Node | Becomes::Begun) => _ = self.step(packet, node),
                 Some(Becomes::Known) => {}
@@ -243,7 +244,7 @@ impl Follower<'_> {
         let write = |written: &mut Lowered, packet: &Looked<P>, can: &Capabilities| {
             written.read_there(packet, can, field, mask)
         };
-        self.write(packet, &Question::Read { field, mask }, |_| Becomes::Node, write)
+        self.write(packet, &Question::Read(Box::new((field, mask))), |_| Becomes::Node, write)
     }
 
     /// Has a question become items, and notes what became of it.
@@ -285,7 +286,7 @@ impl Follower<'_> {
 fn is_the_item(question: &Question, item: &Item) -> bool {
     match (question, item) {
         (Question::Fits(asked), Item::Test { cond, .. }) => asked == cond,
-        (Question::Read { field, mask }, Item::Read(read)) => (*field, *mask) == (read.field, read.mask),
+        (Question::Read(asked), Item::Read(read)) => **asked == (read.field, read.mask),
         _ => false,
     }
 }
