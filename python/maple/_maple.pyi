@@ -34,9 +34,7 @@ FIELDS: Final[frozenset[str]]
 
 _MacLike: TypeAlias = "Mac | str | int | Field"
 _IpLike: TypeAlias = "Ip | str | IPv4Address | IPv6Address | Field"
-_Condition: TypeAlias = (
-    "int | str | Mac | Ip | Prefix | range | IPv4Address | IPv6Address | IPv4Network | IPv6Network"
-)
+_Condition: TypeAlias = "int | str | Mac | Ip | Prefix | range | IPv4Address | IPv6Address | IPv4Network | IPv6Network"
 _Place: TypeAlias = "Location | tuple[int, int]"
 _Value: TypeAlias = "Any"
 
@@ -201,9 +199,9 @@ class Packet:
 
         >>> pkt.matches(ipv4_src="10.0.0.0/8", ip_proto=6, tcp_dst=range(1024, 2048))  # doctest: +SKIP
 
-        A condition is a value, a prefix of an address, or a ``range`` of numbers. Learns the answer and nothing else: not
-        which of the conditions failed. Where the conditions hold for IPv4 and for IPv6 packets, it is a test for each.
-        Raises ``TypeError`` or ``ValueError`` for what can be no value of the field.
+        A condition is a value, a prefix of an address, or a ``range`` of numbers. Learns the answer and nothing else:
+        not which of the conditions failed. Where IPv4 and IPv6 packets can both fit, it is a test for each. Raises
+        ``TypeError`` or ``ValueError`` for what can be no value of the field.
         """
 
     @property
