@@ -84,6 +84,13 @@ pub struct RunOptions {
     /// What makes rules of the policy's answers: Maple's own compiler, or the paper's [default: maple]
     #[arg(long, value_enum, value_name = "maple|paper")]
     pub compiler: Option<Compiler>,
+    /// The most rules that a switch may have; those that are used least give way to others [default: until it says that it
+    /// is full]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(32..))]
+    pub max_rules: Option<u32>,
+    /// The most kinds of packets that are remembered for a switch [default: no bound]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub max_traces: Option<u32>,
     /// JSON file with link costs by name: {"secure": [{"a": "1", "b": "2", "cost": 10}]}, with datapath ids in hex
     #[arg(long, value_name = "FILE")]
     pub weights: Option<PathBuf>,

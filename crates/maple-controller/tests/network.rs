@@ -118,6 +118,45 @@ fn a_link_vanishes_at_once_when_its_port_goes_down_and_comes_back() {
 }
 
 #[test]
+fn a_flow_whose_link_fails_goes_on_by_another_way_without_the_controller() {
+    for version in BOTH {
+        let (maple, emulation) = network("ring:4", version, 2);
+        for _ in 0..3 {
+            assert_eq!(ping(&emulation, "h1", "h2"), Progress::Done, "{version}");
+        }
+        let engine = || maple.handle.stats().total.engine;
+        emulation.link_down(Dpid(1), Dpid(2)).unwrap();
+        eventually("both directions have moved", || engine().leaves_moved >= 2);
+        let before = engine();
+        // The rules may still be on their way to the switches.
+        eventually("it goes on", || ping(&emulation, "h1", "h2") == Progress::Done);
+        assert_eq!((engine().packet_ins, engine().runs), (before.packet_ins, before.runs), "{version}");
+    }
+}
+
+#[test]
+fn hosts_reach_each_other_over_a_switch_whose_tables_are_too_small_for_all() {
+    for version in BOTH {
+        let maple = controller(1);
+        let topology = Topology::parse("tree:1,6").unwrap();
+        let mut options = EmulationOptions::new(topology, maple.address, version);
+        options.network.switch.table_size = 12;
+        let emulation = Emulation::start(options).unwrap();
+        eventually("all edge ports are found", || edge_ports(&maple) == 6);
+        let hosts = ["h1", "h2", "h3", "h4", "h5", "h6"];
+        for _ in 0..2 {
+            for (from, to) in hosts.into_iter().flat_map(|from| hosts.map(|to| (from, to))).filter(|(a, b)| a != b) {
+                assert_eq!(ping(&emulation, from, to), Progress::Done, "{version}: {from} to {to}");
+            }
+        }
+        let engine = maple.handle.stats().total.engine;
+        assert!((1..10).contains(&engine.refused_rules), "{version}: {engine:?}");
+        assert!(engine.turned_away > 0 && engine.stats_requests > 0, "{version}: {engine:?}");
+        eventually("some leaves made room", || maple.handle.stats().total.engine.leaves_evicted > 0);
+    }
+}
+
+#[test]
 fn links_stay_while_a_slow_policy_holds_up_their_shards() {
     // Longer than a finding holds (1.4 s) and than a probe can be under way.
     const SLOW: Duration = Duration::from_millis(1600);

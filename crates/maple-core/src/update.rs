@@ -92,10 +92,10 @@ pub fn changes(installed: &[Rule], wanted: &[Rule]) -> Vec<Change> {
 
 /// The rules that a table of a switch has, by falling priority.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Installed(BTreeMap<OwnedEntry, Rule>);
+pub(crate) struct Installed(BTreeMap<EntryKey, Rule>);
 
 /// Like [`Entry`], in an order of its own: the highest priority first.
-type OwnedEntry = (Reverse<u16>, Vec<Constraint>, Vec<(u32, Vec<u8>)>);
+pub(crate) type EntryKey = (Reverse<u16>, Vec<Constraint>, Vec<(u32, Vec<u8>)>);
 
 impl Installed {
     /// All of them.
@@ -105,14 +105,14 @@ impl Installed {
 
     /// Notes that the switch has a rule, in place of one with the same priority and match.
     pub(crate) fn insert(&mut self, rule: Rule) {
-        self.0.insert(owned(&rule), rule);
+        self.0.insert(key_of(&rule), rule);
     }
 
     /// Notes that the switch makes a change.
     pub(crate) fn apply(&mut self, change: &Change) {
         match change {
             Change::Add(rule) | Change::Modify(rule) => self.insert(rule.clone()),
-            Change::Delete(rule) => drop(self.0.remove(&owned(rule))),
+            Change::Delete(rule) => drop(self.0.remove(&key_of(rule))),
         }
     }
 
@@ -123,14 +123,24 @@ impl Installed {
         before - self.0.len()
     }
 
-    /// The changes from here to `wanted`.
-    pub(crate) fn changes(&self, wanted: &[Rule]) -> Vec<Change> {
-        let installed: Vec<Rule> = self.rules().cloned().collect();
-        changes(&installed, wanted)
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Their entries.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &EntryKey> {
+        self.0.keys()
+    }
+
+    /// The rule of an entry.
+    pub(crate) fn get(&self, key: &EntryKey) -> Option<&Rule> {
+        self.0.get(key)
     }
 }
 
-fn owned(rule: &Rule) -> OwnedEntry {
+/// The entry that a rule has on a switch.
+pub(crate) fn key_of(rule: &Rule) -> EntryKey {
     let (priority, known, unknown) = entry(rule);
     (Reverse(priority), known, unknown.into_iter().map(|(header, body)| (header, body.to_vec())).collect())
 }
@@ -140,7 +150,8 @@ pub(crate) fn is_same_match(a: &Match, b: &Match) -> bool {
     match_key(a) == match_key(b)
 }
 
-fn differs(a: &Rule, b: &Rule) -> bool {
+/// Whether two rules of one entry are not the same.
+pub(crate) fn differs(a: &Rule, b: &Rule) -> bool {
     a.instructions != b.instructions || a.cookie != b.cookie
 }
 

@@ -20,6 +20,8 @@ pub fn run(options: &RunOptions, factory: Arc<dyn HandlerFactory>) -> anyhow::Re
         (options.track_hosts.is_some(), "--track-hosts"),
         (options.path_tags.is_some(), "--path-tags"),
         (options.compiler.is_some(), "--compiler"),
+        (options.max_rules.is_some(), "--max-rules"),
+        (options.max_traces.is_some(), "--max-traces"),
     ] {
         if given {
             bail!(

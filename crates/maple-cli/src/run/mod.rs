@@ -137,6 +137,8 @@ fn controller_options(options: &RunOptions, loaded: &LoadedPolicy, track_hosts: 
     let mut chosen = ControllerOptions::new(Arc::clone(&loaded.policy));
     chosen.store = Arc::clone(&loaded.store);
     chosen.engine.track_hosts = track_hosts;
+    chosen.engine.max_rules = options.max_rules.map(|count| count as usize);
+    chosen.engine.max_traces = options.max_traces.map(|count| count as usize);
     chosen.engine.compiler = options.compiler.map_or(chosen.engine.compiler, Into::into);
     if let Some(PathTags(block)) = options.path_tags {
         chosen.engine.path_tags = block;

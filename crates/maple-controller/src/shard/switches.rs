@@ -94,6 +94,7 @@ impl Shard {
                 Event::SwitchError { dpid, xid, error }
             }
             Message::BarrierReply => Event::BarrierReply { dpid, xid },
+            Message::StatsReply(reply) => Event::FlowStats { dpid, xid, reply },
             _ => return,
         };
         self.events.push(event);

@@ -26,6 +26,8 @@ pub struct Case {
     pub track_hosts: bool,
     /// What makes rules.
     pub compiler: Strategy,
+    /// The most rules of a switch, and the most leaves of a tree.
+    pub room: (Option<usize>, Option<usize>),
     /// How long a shard may take until it does what came in.
     pub busy: Time,
     /// How long a letter between shards may take.
@@ -163,7 +165,7 @@ impl fmt::Display for Case {
         let short = |at: &Location| format!("{}:{}", at.switch.0, at.port);
         writeln!(
             f,
-            "OpenFlow {}{}, {} table(s) of {}, {} shard(s), hosts {}tracked, compiler {:?}, busy {} ns, mail {} ns, jitter {} ns, seed {}",
+            "OpenFlow {}{}, {} table(s) of {}, {} shard(s), hosts {}tracked, compiler {:?}, room {:?}, busy {} ns, mail {} ns, jitter {} ns, seed {}",
             self.version,
             if self.open_vswitch { " as Open vSwitch" } else { "" },
             self.tables.0,
@@ -171,6 +173,7 @@ impl fmt::Display for Case {
             self.shards,
             if self.track_hosts { "" } else { "not " },
             self.compiler,
+            self.room,
             self.busy,
             self.mail,
             self.jitter,

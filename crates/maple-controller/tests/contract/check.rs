@@ -13,6 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use maple_core::Mac;
+use maple_core::engine::Stats;
 use maple_core::network::{Location, PortKind};
 use maple_emulator::network::{Delivery, Drop, Entry, FrameId, Origin, Outcome};
 use maple_emulator::switch::Lost;
@@ -217,12 +218,13 @@ fn same_at_rest(
 }
 
 /// Whether the second packet must do without the controller: the switches can match everything, the host can be
-/// known, and no two routes were mistaken for each other.
+/// known, there is room, and no two routes were mistaken for each other.
 fn is_cacheable(world: &World, arrival: Arrival, state: &State) -> bool {
     let source = Mac::from_bits(arrival.get(Field::EthSrc).unwrap_or(0));
     let known = !world.case.track_hosts || state.hosts.get(&source) == Some(&arrival.at);
     let stats = world.controller.stats();
-    known && world.case.version == Version::Of13 && stats.iter().all(|s| s.ambiguous == 0 && s.refused_rules == 0)
+    let undisturbed = |s: &Stats| s.ambiguous == 0 && s.refused_rules == 0 && s.turned_away == 0;
+    known && world.case.version == Version::Of13 && stats.iter().all(undisturbed)
 }
 
 /// The packet may not come to the controller again, except at a later switch: there the rules of packets from several

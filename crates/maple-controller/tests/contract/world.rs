@@ -65,7 +65,8 @@ impl<'a> World<'a> {
             SwitchOptions { n_tables: case.tables.0, table_size: case.tables.1, open_vswitch: case.open_vswitch };
         let options = NetworkOptions { seed: case.seed, switch, ..NetworkOptions::new(case.version) };
         let policy = Arc::new(Programmed(case.program.clone()));
-        let core = Options { track_hosts: case.track_hosts, compiler: case.compiler, ..Options::default() };
+        let Case { track_hosts, compiler, room: (max_rules, max_traces), .. } = *case;
+        let core = Options { track_hosts, compiler, max_rules, max_traces, ..Options::default() };
         let pace = Pace { busy: case.busy, mail: case.mail, trace: case.trace };
         let dpids = case.dpids();
         let mut network = Network::with_options(&case.topology(), options);

@@ -6,7 +6,7 @@
 use maple_wire::{Action, Constraint, Field, Instruction, PortNo, Version};
 
 use super::tags::has_tag;
-use crate::route::Part;
+use crate::route::{Part, Resolved};
 
 /// The bit of `vlan_vid` that says that there is a tag.
 const TAG_PRESENT: u128 = 0x1000;
@@ -77,6 +77,11 @@ fn rewrite(version: Version, field: Field, value: u128, tagged: bool) -> Vec<Act
         (Field::TcpDst | Field::UdpDst, Version::Of10) => vec![Action::SetTpDst(value as u16)],
         _ => vec![Action::SetField(Constraint::exact(field, value))],
     }
+}
+
+/// Whether each switch of a route sends packets on by at most one port.
+pub(super) fn is_path(route: &Resolved) -> bool {
+    route.parts.values().all(|part| part.links.len() + part.edges.len() <= 1)
 }
 
 /// The instructions of a rule that sends to the controller.

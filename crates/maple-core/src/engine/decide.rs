@@ -21,7 +21,7 @@ use crate::state::{Commit, Conflict, Snapshot, Turn, Txn};
 use crate::tree::{Augmented, LeafId};
 
 /// What a run came to.
-enum Outcome {
+pub(super) enum Outcome {
     /// f's answer, and what it observed.
     Answer(Resolved, Box<Finished>),
     /// f has no answer before something that it read changes.
@@ -53,14 +53,14 @@ impl Engine {
     /// The leaf that answers a packet at its ingress, and still is what f would say.
     ///
     /// Another shard may have changed what a leaf rests on, and its letter is under way. The leaf then knows nothing of
-    /// what this very packet has just taught us (where its host is, say), so it goes at once.
+    /// what this very packet has just taught us (where its host is, say), so it is reconsidered at once.
     pub(super) fn current_leaf(&mut self, arrived: &Arrived) -> Option<LeafId> {
         let leaf = self.lookup(arrived)?;
         if self.store.is_current(leaf) {
             return Some(leaf);
         }
-        self.withdraw(leaf);
-        None
+        self.reconsider(&BTreeSet::from([leaf]));
+        self.lookup(arrived)
     }
 
     /// The leaf whose trace a packet passes at its ingress.
@@ -94,13 +94,17 @@ impl Engine {
 
     /// A run on the newest state; none for a packet that does not belong to the network any more.
     fn new_run(&mut self, arrived: &Arrived) -> Option<Run> {
-        let txn = self.store.begin();
-        if !self.is_admissible(arrived, txn.peek()) {
+        let run = self.admissible_run(arrived);
+        if run.is_none() && self.switches.contains_key(&arrived.at.switch) {
             self.stats.spoofed_drops += 1;
-            return None;
         }
+        run
+    }
+
+    pub(super) fn admissible_run(&self, arrived: &Arrived) -> Option<Run> {
+        let txn = self.store.begin();
         let three_tables = self.switches.get(&arrived.at.switch)?.three_tables;
-        Some(self.run_on(arrived, txn, three_tables))
+        self.is_admissible(arrived, txn.peek()).then(|| self.run_on(arrived, txn, three_tables))
     }
 
     fn run_on(&self, arrived: &Arrived, txn: Txn, three_tables: bool) -> Run {
@@ -158,7 +162,7 @@ impl Engine {
         let Finished { trace, txn, wrote_at, .. } = finished;
         let wrote = txn.wrote();
         let full = self.switches.get(&arrived.at.switch).is_none_or(|switch| switch.full_until.is_some());
-        let cacheable = !wrote && !trace.short && !full;
+        let cacheable = !wrote && !trace.short && !full && self.has_room_for_trace(arrived.at.switch);
         let id = cacheable.then(|| self.new_leaf_id());
         let writes = if wrote { format!("{:?}", txn.writes()) } else { String::new() };
         let Ok(commit) = self.commit_run(txn, id, turn) else { return false };
@@ -230,7 +234,7 @@ impl Engine {
             self.report_once(Report::PolicyWrites { what: place.into() }, &format!("writes {place}"));
         } else {
             let (representative, lookup) = (arrived.clone(), self.lookup(arrived));
-            if lookup.is_none() && !finished.trace.short {
+            if lookup.is_none() && !finished.trace.short && self.has_room_for_trace(arrived.at.switch) {
                 let id = self.new_leaf_id();
                 if self.store.commit(finished.txn, Some(id)).is_ok() {
                     self.plant(id, new_leaf(finished.trace, route, representative));
@@ -300,7 +304,7 @@ impl Engine {
 }
 
 /// f's answer, checked.
-fn outcome(run: &Run, answer: Result<Route, PolicyError>) -> Outcome {
+pub(super) fn outcome(run: &Run, answer: Result<Route, PolicyError>) -> Outcome {
     let resolved = answer.map(|route| run.resolve(&route));
     let Some(finished) = run.finish() else {
         return Outcome::Failed(PolicyError::Exception("the policy ended its own run".into()));

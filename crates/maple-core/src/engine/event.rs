@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use maple_wire::msg::stats::Desc;
+use maple_wire::msg::stats::{Desc, StatsReply};
 use maple_wire::msg::{ErrorMsg, Features, FlowRemoved, Message, PacketIn, PortStatus};
 use maple_wire::{Constraint, Dpid, Instruction, Match, Port, PortNo, Version};
 
@@ -104,6 +104,15 @@ pub enum Event {
         dpid: Dpid,
         /// Its rules.
         flows: Vec<InstalledFlow>,
+    },
+    /// An answer to a statistics request of the engine's, or a part of it.
+    FlowStats {
+        /// The switch.
+        dpid: Dpid,
+        /// The request's transaction id.
+        xid: u32,
+        /// The message.
+        reply: StatsReply,
     },
     /// Discovery saw a link between these ports. One event does for both directions; repetitions are harmless. To any
     /// one shard.
@@ -220,14 +229,17 @@ pub struct Mail(pub(super) Letter);
 pub(super) enum Letter {
     /// Withdraw what this selects of your leaves.
     Withdraw(Selection),
+    /// What these leaves of yours rest on has changed: perhaps they go, perhaps they stay.
+    Reconsider(BTreeSet<LeafId>),
     /// Ports or hosts of these switches of yours changed.
     Refresh(BTreeSet<Dpid>),
     /// Put a part of a leaf into a switch of yours, and answer.
     Install(Box<Install>),
     /// What came of it.
     Answer(Answer),
-    /// Take a part out of a switch of yours, when packets under way have had time to pass.
-    Remove { leaf: LeafId, dpid: Dpid },
+    /// Take the part for packets that arrive by this port out of a switch of yours, when packets under way have had time
+    /// to pass.
+    Remove { leaf: LeafId, dpid: Dpid, arrives: PortNo },
     /// Send a frame out of a switch of yours.
     Emit { dpid: Dpid, part: Part, frame: Arc<[u8]> },
     /// Find out whether a host still answers at a port of yours.
@@ -271,6 +283,8 @@ pub(super) enum Refusal {
     Draining,
     /// Another route arrives with the same headers by the same port and goes on in another way.
     Ambiguous(String),
+    /// The switch has no room for it.
+    Full,
     /// The switch can't do it, or is not there.
     Impossible(String),
 }

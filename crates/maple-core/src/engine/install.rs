@@ -4,14 +4,16 @@
 //! waited. Out: the ingress rule first, and after its barrier the other switches' parts. So a packet that a rule sent
 //! on always finds rules further on.
 //!
+//! A leaf that gets another route on its way: `moves.rs`.
+//!
 //! While rules of earlier leaves are leaving the ingress switch no new leaf begins to install: then a later switch
 //! always hears of a part's removal before it hears of what comes in its place.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use maple_wire::Dpid;
 use maple_wire::msg::{Message, NO_BUFFER, PacketOut};
+use maple_wire::{Dpid, PortNo};
 
 use super::event::{Answer, Install, Letter, Refusal};
 use super::leaf::{Arrived, Leaf, LeafState};
@@ -26,7 +28,11 @@ impl Engine {
     /// A leaf that is in its tree wants to get into the network.
     pub(super) fn begin(&mut self, id: LeafId) {
         let Some(leaf) = self.leaves.get_mut(&id) else { return };
-        let others: BTreeSet<Dpid> = leaf.others().collect();
+        let (others, ingress): (BTreeSet<Dpid>, Dpid) = (leaf.others().collect(), leaf.ingress());
+        if !self.has_room(ingress) {
+            return self.crowd_out(id);
+        }
+        let Some(leaf) = self.leaves.get_mut(&id) else { return };
         if others.is_empty() {
             return self.activate(id);
         }
@@ -44,22 +50,12 @@ impl Engine {
         leaf.attempt += 1;
         let until = self.now + self.options.install_timeout;
         self.timers.insert((until, Timer::Leaf(id)));
-        let (trace, port) = leaf.transit_trace();
-        let letters: Vec<Install> = others
-            .iter()
-            .map(|dpid| Install {
-                leaf: id,
-                attempt: leaf.attempt,
-                dpid: *dpid,
-                ingress: (leaf.ingress(), port),
-                trace: trace.clone(),
-                frame: leaf.representative.frame.clone(),
-                part: leaf.route.parts[dpid].clone(),
-                unicast: leaf.route.egress_count() <= 1,
-                tag: leaf.tag.clone(),
-            })
-            .collect();
+        let letters: Vec<Install> = others.iter().map(|dpid| leaf.letter(id, *dpid, &leaf.route)).collect();
         leaf.state = LeafState::Installing { awaiting: others, until };
+        self.post_installs(letters);
+    }
+
+    pub(super) fn post_installs(&mut self, letters: Vec<Install>) {
         for install in letters {
             self.post_to_switch(install.dpid, Letter::Install(Box::new(install)));
         }
@@ -72,17 +68,12 @@ impl Engine {
             return;
         }
         let refusal = match answer.outcome {
-            Ok(()) => {
-                if let LeafState::Installing { awaiting, .. } = &mut leaf.state {
-                    awaiting.remove(&answer.dpid);
-                    if awaiting.is_empty() {
-                        self.activate(answer.leaf);
-                    }
-                }
-                return;
-            }
+            Ok(()) => return self.accepted(answer.leaf, answer.dpid),
             Err(refusal) => refusal,
         };
+        if matches!(leaf.state, LeafState::Moving { .. }) {
+            return self.withdraw(answer.leaf);
+        }
         if !matches!(leaf.state, LeafState::Installing { .. } | LeafState::Active) {
             // Another switch of this attempt was the first to refuse, and one attempt fails once.
             return;
@@ -98,6 +89,7 @@ impl Engine {
         let retry = match &refusal {
             Refusal::Draining => Some(self.options.drain * doubled.min(16)),
             Refusal::Ambiguous(_) => Some(Duration::from_secs(1) * doubled),
+            Refusal::Full => return self.crowd_out(answer.leaf),
             Refusal::Impossible(_) => None,
         };
         if let Refusal::Ambiguous(what) = &refusal {
@@ -105,6 +97,20 @@ impl Engine {
             self.report_once(report, &format!("ambiguous {}", answer.dpid));
         }
         self.go_direct(answer.leaf, retry);
+    }
+
+    /// Another switch has its part.
+    fn accepted(&mut self, id: LeafId, dpid: Dpid) {
+        let Some(leaf) = self.leaves.get_mut(&id) else { return };
+        let (LeafState::Installing { awaiting, .. } | LeafState::Moving { awaiting, .. }) = &mut leaf.state else {
+            return;
+        };
+        awaiting.remove(&dpid);
+        match (awaiting.is_empty(), &leaf.state) {
+            (true, LeafState::Moving { .. }) => self.move_on(id),
+            (true, _) => self.activate(id),
+            (false, _) => {}
+        }
     }
 
     /// The network is ready for the leaf's packets.
@@ -127,6 +133,10 @@ impl Engine {
     /// The leaf's packets go through the controller from now on, perhaps until a later attempt.
     pub(super) fn go_direct(&mut self, id: LeafId, retry: Option<Duration>) {
         let Some(leaf) = self.leaves.get(&id) else { return };
+        if leaf.is_moving() {
+            // The route that it has is no longer what f says.
+            return self.withdraw(id);
+        }
         let ingress = leaf.ingress();
         self.release_parts(id);
         let Some(leaf) = self.leaves.get_mut(&id) else { return };
@@ -151,9 +161,10 @@ impl Engine {
     /// Has the other switches take out what they have of a leaf, as soon as no rule at the ingress sends them packets.
     pub(super) fn release_parts(&mut self, id: LeafId) {
         let Some(leaf) = self.leaves.get(&id) else { return };
-        let (ingress, others): (Dpid, Vec<Dpid>) = (leaf.ingress(), leaf.others().collect());
+        let (ingress, others) = (leaf.ingress(), leaf.placed());
         match leaf.state {
-            LeafState::Active if !others.is_empty() => match self.switches.get_mut(&ingress) {
+            LeafState::Active | LeafState::Moving { .. } if !others.is_empty() => match self.switches.get_mut(&ingress)
+            {
                 Some(switch) => {
                     switch.leaving.insert(id);
                     switch.waiting.push(Waiter::Left { leaf: id, others });
@@ -172,19 +183,19 @@ impl Engine {
                     self.release_tag(id);
                 }
             }
-            LeafState::Active | LeafState::Direct { .. } => {}
+            LeafState::Active | LeafState::Moving { .. } | LeafState::Crowded { .. } | LeafState::Direct { .. } => {}
         }
     }
 
-    pub(super) fn remove_parts(&mut self, leaf: LeafId, others: &[Dpid]) {
-        for dpid in others {
-            self.post_to_switch(*dpid, Letter::Remove { leaf, dpid: *dpid });
+    pub(super) fn remove_parts(&mut self, leaf: LeafId, others: &[(Dpid, PortNo)]) {
+        for (dpid, arrives) in others.iter().copied() {
+            self.post_to_switch(dpid, Letter::Remove { leaf, dpid, arrives });
         }
         self.release_tag(leaf);
     }
 
-    /// A leaf's rule is out of its ingress switch.
-    pub(super) fn ingress_left(&mut self, dpid: Dpid, leaf: LeafId, others: &[Dpid]) {
+    /// A leaf's rule is out of its ingress switch, or sends its packets another way.
+    pub(super) fn ingress_left(&mut self, dpid: Dpid, leaf: LeafId, others: &[(Dpid, PortNo)]) {
         self.remove_parts(leaf, others);
         let Some(switch) = self.switches.get_mut(&dpid) else { return };
         switch.leaving.remove(&leaf);
@@ -206,6 +217,7 @@ impl Engine {
         let Some(leaf) = self.leaves.remove(&id) else { return };
         self.stats.leaves_withdrawn += 1;
         let ingress = leaf.ingress();
+        self.move_over(ingress, id);
         if let Some(switch) = self.switches.get_mut(&ingress) {
             switch.table.remove(id);
             self.mark(ingress, Stale::default());
@@ -215,11 +227,16 @@ impl Engine {
 
     /// What to do with a packet that belongs to a leaf.
     pub(super) fn answer(&mut self, id: LeafId, packet: Arrived) {
+        if let Some(LeafState::Crowded { from }) = self.leaves.get(&id).map(|leaf| &leaf.state)
+            && *from <= self.now
+        {
+            self.begin(id);
+        }
         let Some(leaf) = self.leaves.get_mut(&id) else { return };
         match leaf.state {
             LeafState::Active => self.forward(id, &packet),
-            LeafState::Direct { .. } => {
-                let route = leaf.route.clone();
+            LeafState::Direct { .. } | LeafState::Crowded { .. } | LeafState::Moving { .. } => {
+                let route = leaf.goal().clone();
                 self.send_direct(&route, &packet);
             }
             LeafState::Blocked | LeafState::Installing { .. } if leaf.held.len() < self.options.held_packets => {
@@ -297,6 +314,7 @@ impl Engine {
             LeafState::Installing { until, .. } if until <= self.now => {
                 return self.go_direct(id, Some(self.options.install_timeout));
             }
+            LeafState::Moving { until, .. } if until <= self.now => return self.withdraw(id),
             LeafState::Direct { retry: Some(at) } if at <= self.now => return self.begin(id),
             _ => {}
         }
@@ -322,5 +340,23 @@ impl Engine {
     /// Whether this shard owns the leaf.
     pub(super) fn owns(&self, leaf: LeafId) -> bool {
         ShardId::of(leaf) == self.shard
+    }
+}
+
+impl Leaf {
+    /// The letter that has a switch take its part of a route of the leaf.
+    pub(super) fn letter(&self, id: LeafId, dpid: Dpid, route: &Resolved) -> Install {
+        let (trace, port) = self.transit_trace();
+        Install {
+            leaf: id,
+            attempt: self.attempt,
+            dpid,
+            ingress: (self.ingress(), port),
+            trace,
+            frame: self.representative.frame.clone(),
+            part: route.parts[&dpid].clone(),
+            unicast: route.egress_count() <= 1,
+            tag: self.tag.clone(),
+        }
     }
 }

@@ -55,6 +55,11 @@ pub(super) enum LeafState {
     Installing { awaiting: BTreeSet<Dpid>, until: Time },
     /// The ingress switch has the rule, or gets it with the next flush.
     Active,
+    /// The ingress switch has the rule of the route as it was. The other switches get their parts of the new one: these are
+    /// waited for, and then each of the others alone, from the last on.
+    Moving { to: Box<Resolved>, awaiting: BTreeSet<Dpid>, then: Vec<Dpid>, until: Time },
+    /// There is no room for its rules; a packet that comes from then on asks again.
+    Crowded { from: Time },
     /// The packets go through the controller; perhaps until then.
     Direct { retry: Option<Time> },
 }
@@ -93,6 +98,23 @@ impl Leaf {
         self.route.parts.keys().copied().filter(move |dpid| *dpid != ingress)
     }
 
+    /// What the other switches have, or are to have, of the leaf: switch, and port that its packets arrive by there.
+    pub fn placed(&self) -> Vec<(Dpid, PortNo)> {
+        let to = if let LeafState::Moving { to, .. } = &self.state { Some(&**to) } else { None };
+        let all: BTreeSet<(Dpid, PortNo)> = [Some(&self.route), to].into_iter().flatten().flat_map(arrivals).collect();
+        all.into_iter().collect()
+    }
+
+    /// Whether it is on its way to another route.
+    pub fn is_moving(&self) -> bool {
+        matches!(self.state, LeafState::Moving { .. })
+    }
+
+    /// The route that the leaf has, or is about to have.
+    pub fn goal(&self) -> &Resolved {
+        if let LeafState::Moving { to, .. } = &self.state { to } else { &self.route }
+    }
+
     /// The trace as other switches see it: without the port where the packets entered; and that port if f asked.
     pub fn transit_trace(&self) -> (Trace, Option<PortNo>) {
         let mut trace = Trace { read_switch: self.trace.read_switch, short: self.trace.short, ..Trace::default() };
@@ -105,6 +127,11 @@ impl Leaf {
         let asked = trace.items.len() < self.trace.items.len();
         (trace, asked.then_some(self.representative.at.port))
     }
+}
+
+/// The switches behind the ingress, and the ports that a route's packets arrive by there.
+pub(super) fn arrivals(route: &Resolved) -> impl Iterator<Item = (Dpid, PortNo)> + '_ {
+    route.parts.iter().filter_map(|(dpid, part)| Some((*dpid, part.arrives?)))
 }
 
 /// Whether an item speaks of the ingress port. It then speaks of nothing else: `in_port` has no prerequisites.

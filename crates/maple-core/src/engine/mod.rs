@@ -9,7 +9,8 @@
 //!                        │                          └ miss ─ decide (f, commit)   │
 //!                        ├─ link_port                          └ leaf ─ install ──┤
 //!                        └─ new_port: wait until it is known which of the two      │
-//! port, link, switch ─ topology ─ store ─ leaves that depended on it ─ withdraw   │
+//! port, link, switch ─ topology ─ store ─ leaves that depended on it ─ reconsider │
+//!                                       (f again: keep, move or withdraw)         │
 //!                                                    mail ⇄ transit               │
 //! end of batch ─ switch (compile, diff, flow-mods, barrier) ─ location            │
 //!              └ packet-outs ◄────────────────────────────────────────────────────┘
@@ -37,18 +38,23 @@ mod invalidate;
 mod link_port;
 mod new_port;
 mod packet_in;
+mod reconsider;
 mod topology;
 
 mod actions;
 mod install;
 mod leaf;
+mod moves;
 mod tags;
 mod transit;
 
+mod flush;
 mod location;
+mod room;
 mod settle;
 mod switch;
 mod timers;
+mod union;
 mod view;
 
 pub use event::{Effect, Event, InstalledFlow, Mail, Selection, ShardId, Time};
@@ -94,6 +100,10 @@ pub struct Engine {
     // What a batch leaves for its end.
     /// Letters of this shard to itself.
     inbox: VecDeque<Letter>,
+    /// Leaves that are on their way to another route, and the switches where their packets enter.
+    moving: BTreeSet<(Dpid, LeafId)>,
+    /// Leaves of ours that may no longer be what f would answer.
+    doubted: BTreeSet<LeafId>,
     /// Packets that f must decide.
     misses: Vec<Arrived>,
     /// Switches with tables to bring up to date.
@@ -126,6 +136,8 @@ impl Engine {
             parked: BTreeMap::new(),
             settling: Vec::new(),
             inbox: VecDeque::new(),
+            moving: BTreeSet::new(),
+            doubted: BTreeSet::new(),
             misses: Vec::new(),
             dirty: BTreeSet::new(),
             out: Vec::new(),
@@ -144,12 +156,13 @@ impl Engine {
             self.read_inbox();
         }
         loop {
+            self.reconsider_all();
             self.decide_misses();
             self.read_inbox();
-            if self.misses.is_empty() && self.dirty.is_empty() {
+            if self.misses.is_empty() && self.doubted.is_empty() && self.dirty.is_empty() {
                 break;
             }
-            if self.misses.is_empty() {
+            if self.misses.is_empty() && self.doubted.is_empty() {
                 self.flush_all();
             }
         }
@@ -176,6 +189,7 @@ impl Engine {
             Event::SwitchError { dpid, xid, error } => self.switch_error(dpid, xid, &error),
             Event::BarrierReply { dpid, xid } => self.barrier_reply(dpid, xid),
             Event::FlowsRead { dpid, flows } => self.flows_read(dpid, flows),
+            Event::FlowStats { dpid, xid, reply } => self.flow_stats(dpid, xid, &reply),
             Event::LinkUp { a, b } => self.link_up(a, b),
             Event::LinkDown { a, b } => self.link_down(a, b),
             Event::PortIsEdge { port } => self.port_is_edge(port),
@@ -196,10 +210,11 @@ impl Engine {
         while let Some(letter) = self.inbox.pop_front() {
             match letter {
                 Letter::Withdraw(selection) => self.withdraw_selected(&selection),
+                Letter::Reconsider(leaves) => self.doubted.extend(leaves),
                 Letter::Refresh(switches) => switches.iter().for_each(|dpid| self.refresh(*dpid)),
                 Letter::Install(install) => self.install(&install),
                 Letter::Answer(answer) => self.answered(answer),
-                Letter::Remove { leaf, dpid } => self.remove_part(dpid, leaf),
+                Letter::Remove { leaf, dpid, arrives } => self.remove_part(dpid, leaf, arrives),
                 Letter::Emit { dpid, part, frame } => self.emit(dpid, &part, &frame),
                 Letter::Probe { mac, at, asker } => self.probe(mac, at, asker),
                 Letter::Alive { mac, at } => self.alive(mac, at),
@@ -215,9 +230,9 @@ impl Engine {
         }
         for (shard, leaves) in by_shard {
             if shard == self.shard {
-                leaves.into_iter().for_each(|leaf| self.withdraw(leaf));
+                self.doubted.extend(leaves);
             } else {
-                self.post(shard, Letter::Withdraw(Selection::Leaves(leaves)));
+                self.post(shard, Letter::Reconsider(leaves));
             }
         }
         let mut switches: BTreeMap<ShardId, BTreeSet<Dpid>> = BTreeMap::new();

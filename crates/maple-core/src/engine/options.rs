@@ -41,8 +41,17 @@ pub struct Options {
     pub probe_timeout: Duration,
     /// How long a host without known IPv4 or IPv6 address must have been silent before a move is believed.
     pub silence: Duration,
+    /// The most rules that a switch may have, in all its tables. The engine's own (some a port and host) come in always.
+    pub max_rules: Option<usize>,
+    /// The most leaves that a switch's tree may have.
+    pub max_traces: Option<usize>,
+    /// How often, at most, a switch is asked which rules are in use, and leaves are evicted.
+    pub room_period: Duration,
     /// How often a run whose state changed under it is repeated before its packet is dropped.
     pub max_reruns: u32,
+    /// Of how many leaves whose state changed f is asked again at once; further ones are withdrawn, and f is asked when a
+    /// packet comes.
+    pub max_reconsidered: usize,
 }
 
 impl Default for Options {
@@ -62,7 +71,11 @@ impl Default for Options {
             drain: Duration::from_millis(50),
             probe_timeout: Duration::from_millis(500),
             silence: Duration::from_secs(10),
+            max_rules: None,
+            max_traces: None,
+            room_period: Duration::from_secs(1),
             max_reruns: 16,
+            max_reconsidered: 1024,
         }
     }
 }
@@ -94,6 +107,16 @@ pub struct Stats {
     pub leaves_installed: u64,
     /// Leaves withdrawn.
     pub leaves_withdrawn: u64,
+    /// Leaves of which f, asked again after a change, said the same as before.
+    pub leaves_confirmed: u64,
+    /// Leaves that got another route without a miss.
+    pub leaves_moved: u64,
+    /// Leaves that were evicted to make room.
+    pub leaves_evicted: u64,
+    /// Times a leaf found no room at a switch, or in a tree.
+    pub turned_away: u64,
+    /// Times a switch was asked which rules are in use.
+    pub stats_requests: u64,
     /// Leaves looked at to find those that an invalidation means.
     pub leaves_examined: u64,
     /// Installations given up.
@@ -144,6 +167,11 @@ impl Stats {
             ("short_captures", self.short_captures),
             ("leaves_installed", self.leaves_installed),
             ("leaves_withdrawn", self.leaves_withdrawn),
+            ("leaves_confirmed", self.leaves_confirmed),
+            ("leaves_moved", self.leaves_moved),
+            ("leaves_evicted", self.leaves_evicted),
+            ("turned_away", self.turned_away),
+            ("stats_requests", self.stats_requests),
             ("leaves_examined", self.leaves_examined),
             ("aborts", self.aborts),
             ("ambiguous", self.ambiguous),
@@ -181,6 +209,11 @@ impl std::ops::AddAssign for Stats {
             short_captures,
             leaves_installed,
             leaves_withdrawn,
+            leaves_confirmed,
+            leaves_moved,
+            leaves_evicted,
+            turned_away,
+            stats_requests,
             leaves_examined,
             aborts,
             ambiguous,
@@ -210,6 +243,11 @@ impl std::ops::AddAssign for Stats {
         self.short_captures += short_captures;
         self.leaves_installed += leaves_installed;
         self.leaves_withdrawn += leaves_withdrawn;
+        self.leaves_confirmed += leaves_confirmed;
+        self.leaves_moved += leaves_moved;
+        self.leaves_evicted += leaves_evicted;
+        self.turned_away += turned_away;
+        self.stats_requests += stats_requests;
         self.leaves_examined += leaves_examined;
         self.aborts += aborts;
         self.ambiguous += ambiguous;

@@ -24,12 +24,16 @@ pub(super) struct Settling {
     switches: BTreeSet<Dpid>,
     /// Parts that serve packets under way, and are taken out after that.
     parts: BTreeSet<(Dpid, LeafId)>,
+    /// Leaves whose packets still take their old route, and the switches where they enter.
+    moving: BTreeSet<(Dpid, LeafId)>,
 }
 
 impl Engine {
     /// Waits for all that is on its way out now.
     pub(super) fn settle_all(&mut self, token: u64) {
-        let mut settling = Settling { token, switches: BTreeSet::new(), parts: BTreeSet::new() };
+        let mut settling =
+            Settling { token, switches: BTreeSet::new(), parts: BTreeSet::new(), moving: BTreeSet::new() };
+        settling.moving.extend(self.moving.iter().copied());
         for (dpid, switch) in &self.switches {
             settling.parts.extend(switch.transit.draining().map(|leaf| (*dpid, leaf)));
             if self.dirty.contains(dpid) || switch.is_unconfirmed() {
@@ -62,11 +66,28 @@ impl Engine {
         tokens.into_iter().for_each(|token| self.await_barrier(dpid, token));
     }
 
+    /// A leaf's move is over: its ingress rule goes out, or another way, with the next flush.
+    pub(super) fn move_over(&mut self, ingress: Dpid, leaf: LeafId) {
+        if !self.moving.remove(&(ingress, leaf)) {
+            return;
+        }
+        let mut tokens = Vec::new();
+        for settling in &mut self.settling {
+            if settling.moving.remove(&(ingress, leaf)) && self.switches.contains_key(&ingress) {
+                settling.switches.insert(ingress);
+                tokens.push(settling.token);
+            }
+        }
+        tokens.into_iter().for_each(|token| self.await_barrier(ingress, token));
+        self.tell_settled();
+    }
+
     /// A switch is gone, and whatever it had is of no effect.
     pub(super) fn unsettle(&mut self, dpid: Dpid) {
         for settling in &mut self.settling {
             settling.switches.remove(&dpid);
             settling.parts.retain(|(at, _)| *at != dpid);
+            settling.moving.retain(|(at, _)| *at != dpid);
         }
         self.tell_settled();
     }
@@ -81,7 +102,7 @@ impl Engine {
     fn tell_settled(&mut self) {
         let out = &mut self.out;
         self.settling.retain(|settling| {
-            let waits = !settling.switches.is_empty() || !settling.parts.is_empty();
+            let waits = !settling.switches.is_empty() || !settling.parts.is_empty() || !settling.moving.is_empty();
             if !waits {
                 out.push(Effect::Settled(settling.token));
             }

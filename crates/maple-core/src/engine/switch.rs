@@ -2,10 +2,8 @@
 //!
 //! # What
 //!
-//! [`Engine::flush`] brings a switch's tables up to date with one barrier request behind the changes. The ingress table
-//! says itself what changed ([`Table::take_changes`]); the others, and all of a switch of which we only just learned what
-//! it has, are compared with what it has. Everything that waits for rules to arrive
-//! or leave waits for that barrier's reply.
+//! `flush.rs` brings a switch's tables up to date, with a barrier request behind the changes. Everything that waits for
+//! rules to arrive or leave waits for that barrier's reply.
 //!
 //! # What the switch has
 //!
@@ -15,22 +13,23 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use maple_wire::msg::{ErrorMsg, FlowMod, FlowRemoved, Message};
-use maple_wire::{Constraint, Dpid, Field, Match, Version, print};
-use rustc_hash::FxHashMap;
+use maple_wire::msg::{ErrorMsg, FlowRemoved};
+use maple_wire::{Constraint, Dpid, Match, PortNo, Version, print};
 
-use super::leaf::{Arrived, LeafState, cookie, has_three_tables, is_ours, leaf_of};
-use super::location::{MAX_COMPILED, classifier, retain_guarded, table_miss};
+use super::event::Refusal;
+use super::flush::Wanted;
+use super::leaf::{Arrived, cookie, has_three_tables, is_ours, leaf_of};
+use super::location::MAX_COMPILED;
 use super::new_port::Undecided;
-use super::tags::untagged;
+use super::room::Room;
 use super::timers::Timer;
 use super::transit::Transit;
-use super::{Effect, Engine, InstalledFlow, Options, Time, actions};
+use super::{Effect, Engine, InstalledFlow, Options, Time};
 use crate::capabilities::Capabilities;
-use crate::compile::{LeafAction, Rule, Table, Target};
+use crate::compile::{Rule, Table, Target};
 use crate::report::Report;
 use crate::tree::LeafId;
-use crate::update::{Change, Installed, is_same_match};
+use crate::update::{Installed, is_same_match};
 
 /// The table of the classifier, and the only one of switches without three.
 pub(super) const CLASSIFIER: u8 = 0;
@@ -53,17 +52,17 @@ pub(super) struct Switch {
     pub acting: BTreeSet<LeafId>,
     pub transit: Transit,
     /// By table.
-    installed: BTreeMap<u8, Installed>,
-    /// Whether `installed` has what `table` wanted when its changes were last taken.
-    in_step: bool,
+    pub(super) installed: BTreeMap<u8, Installed>,
+    /// What the tables are to have.
+    pub(super) wanted: Wanted,
     /// Whether `installed` is known; nothing is sent before.
-    ready: bool,
+    pub(super) ready: bool,
     pub stale: Stale,
     next_xid: u32,
     /// Sent and not yet confirmed, oldest first.
-    unconfirmed: VecDeque<(u32, Sent)>,
+    pub(super) unconfirmed: VecDeque<(u32, Sent)>,
     /// When which rules of which table were deleted, as far as the switch may still tell that they are gone.
-    deleted: VecDeque<(Time, u8, Rule)>,
+    pub(super) deleted: VecDeque<(Time, u8, Rule)>,
     /// What waits for the barrier of the next flush.
     pub waiting: Vec<Waiter>,
     /// Leaves whose rules are on their way out of the ingress table.
@@ -74,12 +73,13 @@ pub(super) struct Switch {
     pub held: Vec<(Time, Arrived)>,
     /// Packets that wait until it is known what is behind their ports.
     pub undecided: Undecided,
-    /// The switch is full: until then nothing new is put in.
+    pub room: Room,
+    /// The switch refuses again and again: until then nothing new is put in.
     pub full_until: Option<Time>,
     /// How often in a row it refused something.
     full_count: u32,
     /// Priorities and matches that it refused of late.
-    refused: Vec<(u16, Match)>,
+    pub(super) refused: Vec<(u16, Match)>,
 }
 
 /// Which tables no longer show what is wanted.
@@ -93,7 +93,7 @@ impl Stale {
     pub const ALL: Stale = Stale { classifier: true, transit: true };
 }
 
-enum Sent {
+pub(super) enum Sent {
     FlowMod { table: u8, rule: Rule },
     Barrier(Vec<Waiter>),
 }
@@ -103,8 +103,8 @@ enum Sent {
 pub(super) enum Waiter {
     /// A part of another switch's leaf was put in.
     Part { leaf: LeafId, attempt: u32 },
-    /// A leaf's ingress rule was taken out; these switches have its other parts.
-    Left { leaf: LeafId, others: Vec<Dpid> },
+    /// A leaf's ingress rule was taken out, or sends its packets another way; these parts of it are to go.
+    Left { leaf: LeafId, others: Vec<(Dpid, PortNo)> },
     /// Ingress rules came in.
     Fresh(Vec<LeafId>),
     /// Somebody wants to know that all before is done.
@@ -122,7 +122,7 @@ impl Switch {
             acting: BTreeSet::new(),
             transit: Transit::default(),
             installed: BTreeMap::new(),
-            in_step: false,
+            wanted: Wanted::default(),
             ready: false,
             stale: Stale::ALL,
             next_xid: options.first_xid,
@@ -133,6 +133,7 @@ impl Switch {
             blocked: BTreeSet::new(),
             held: Vec::new(),
             undecided: Undecided::default(),
+            room: Room::default(),
             full_until: None,
             full_count: 0,
             refused: Vec::new(),
@@ -143,17 +144,23 @@ impl Switch {
         self.capabilities.version
     }
 
+    /// How many rules it has in a table, or in all.
+    pub fn count(&self, table: Option<u8>) -> usize {
+        let counted = self.installed.iter().filter(|(id, _)| table.is_none_or(|table| table == **id));
+        counted.map(|(_, installed)| installed.len()).sum()
+    }
+
     pub fn installed(&self) -> impl Iterator<Item = (u8, &Rule)> {
         self.installed.iter().flat_map(|(table, installed)| installed.rules().map(|rule| (*table, rule)))
     }
 
-    /// The leaves whose rules were on their way out, and the switches that have their other parts.
-    pub fn leavings(&self) -> impl Iterator<Item = (LeafId, &[Dpid])> {
+    /// The leaves whose rules were on their way out, and their other parts.
+    pub fn leavings(&self) -> impl Iterator<Item = (LeafId, &[(Dpid, PortNo)])> {
         let sent = self.unconfirmed.iter().filter_map(|(_, sent)| match sent {
             Sent::Barrier(waiters) => Some(waiters),
             Sent::FlowMod { .. } => None,
         });
-        sent.flatten().chain(&self.waiting).filter_map(|waiter| match waiter {
+        sent.flatten().chain(self.wanted.held_back()).chain(&self.waiting).filter_map(|waiter| match waiter {
             Waiter::Left { leaf, others } => Some((*leaf, others.as_slice())),
             Waiter::Part { .. } | Waiter::Fresh(_) | Waiter::Settled(_) => None,
         })
@@ -161,7 +168,12 @@ impl Switch {
 
     /// Whether something was sent, or is to be, that the switch has not confirmed.
     pub fn is_unconfirmed(&self) -> bool {
-        !self.unconfirmed.is_empty() || !self.waiting.is_empty() || !self.ready
+        !self.unconfirmed.is_empty() || !self.waiting.is_empty() || !self.ready || self.wanted.is_half_way()
+    }
+
+    /// Whether somebody is about to come in.
+    pub fn brings_in(&self) -> bool {
+        self.waiting.iter().any(|waiter| !matches!(waiter, Waiter::Left { .. } | Waiter::Settled(_)))
     }
 
     /// The id for the next message.
@@ -173,121 +185,6 @@ impl Switch {
 }
 
 impl Engine {
-    /// Brings the switches that changed in this batch up to date.
-    pub(super) fn flush_all(&mut self) {
-        let dirty: Vec<Dpid> = std::mem::take(&mut self.dirty).into_iter().collect();
-        for dpid in dirty {
-            self.flush(dpid);
-        }
-    }
-
-    fn flush(&mut self, dpid: Dpid) {
-        let Some(mut switch) = self.switches.remove(&dpid) else { return };
-        if switch.ready {
-            self.update_tables(&mut switch);
-        }
-        self.switches.insert(dpid, switch);
-    }
-
-    fn update_tables(&mut self, switch: &mut Switch) {
-        let wanted = self.wanted(switch);
-        let first = self.options.first_xid;
-        let mut changed = false;
-        let tables: Vec<u8> = wanted.keys().chain(switch.installed.keys()).copied().collect();
-        // Later tables first, so that nothing is sent on before its rules are there.
-        let tables: BTreeSet<u8> = tables.into_iter().collect();
-        for table in tables.into_iter().rev() {
-            let have = switch.installed.entry(table).or_default();
-            let changes = match wanted.get(&table) {
-                Some(wanted) => have.changes(wanted),
-                None if table == INGRESS && switch.in_step => switch.table.take_changes(),
-                None => have.changes(&[]),
-            };
-            for change in changes {
-                switch.installed.entry(table).or_default().apply(&change);
-                let mut flow_mod = change.flow_mod(table);
-                if !matches!(change, Change::Delete(_)) {
-                    flow_mod.flags |= FlowMod::SEND_FLOW_REM;
-                }
-                let xid = switch.take_xid(first);
-                switch.unconfirmed.push_back((xid, Sent::FlowMod { table, rule: change.rule().clone() }));
-                if let Change::Delete(rule) = change {
-                    switch.deleted.push_back((self.now, table, rule));
-                }
-                self.stats.flow_mods += 1;
-                self.out.push(Effect::Send { dpid: switch.dpid, xid, message: Message::FlowMod(flow_mod) });
-                changed = true;
-            }
-        }
-        switch.in_step = true;
-        self.refuse_unmatchable(switch);
-        if changed || !switch.waiting.is_empty() {
-            let xid = switch.take_xid(first);
-            let waiting = std::mem::take(&mut switch.waiting);
-            switch.unconfirmed.push_back((xid, Sent::Barrier(waiting)));
-            self.out.push(Effect::Send { dpid: switch.dpid, xid, message: Message::BarrierRequest });
-        }
-    }
-
-    /// What the switch's tables should hold; without those of which is known what changes.
-    fn wanted(&self, switch: &mut Switch) -> BTreeMap<u8, Vec<Rule>> {
-        let epoch = self.options.epoch;
-        let own = cookie(epoch, None);
-        let mark = |leaf: Option<LeafId>| cookie(epoch, leaf);
-        for leaf in std::mem::take(&mut switch.acting) {
-            switch.table.act(leaf, self.ingress_action(leaf, switch.capabilities.version));
-        }
-        if switch.stale.transit {
-            switch.transit.compile(switch.version(), &mark);
-        }
-        switch.stale = Stale::default();
-        // What is compared with what the switch has is no longer news.
-        let whole = !switch.in_step || !switch.three_tables;
-        let ingress = whole.then(|| {
-            switch.table.take_changes();
-            switch.table.rules()
-        });
-        let state = self.store.snapshot();
-        let mut first = classifier(switch, &state, &self.options, own);
-        // Packets without a classifier rule come to the controller: slow, never wrong.
-        let is_refused = |rule: &Rule| switch.refused.iter().any(|(p, m)| (*p, m) == (rule.priority, &rule.matching));
-        first.retain(|rule| !is_refused(rule));
-        let unknown_tag = self.options.path_tags.map(|block| block.unknown(own)).filter(|rule| !is_refused(rule));
-        if self.options.path_tags.is_some() {
-            retain_guarded(&mut first, unknown_tag.is_some());
-        }
-        first.push(table_miss(own));
-        if switch.three_tables {
-            let with_miss = |rules: Vec<Rule>| [rules, vec![table_miss(own)]].concat();
-            let mut transit = switch.transit.rules();
-            transit.extend(unknown_tag);
-            let mut wanted = BTreeMap::from([(CLASSIFIER, first), (TRANSIT, with_miss(transit))]);
-            wanted.extend(ingress.map(|rules| (INGRESS, with_miss(rules))));
-            wanted
-        } else {
-            let mut all = [ingress.unwrap_or_default(), switch.transit.rules(), first].concat();
-            if switch.version() == Version::Of10 {
-                raise_exact(&mut all);
-            }
-            BTreeMap::from([(CLASSIFIER, all)])
-        }
-    }
-
-    fn ingress_action(&self, leaf: LeafId, version: Version) -> LeafAction {
-        match self.leaves.get(&leaf) {
-            Some(leaf) if leaf.state == LeafState::Active => {
-                let part = leaf.route.parts.get(&leaf.ingress());
-                let tag = leaf.tag.as_ref().map(|tag| tag.id);
-                let instructions = part.map(|part| actions::instructions(version, part, tag, leaf.route.meter));
-                match tag {
-                    Some(_) => LeafAction::ApplyTo(untagged(), instructions.unwrap_or_default()),
-                    None => LeafAction::Apply(instructions.unwrap_or_default()),
-                }
-            }
-            _ => LeafAction::Controller,
-        }
-    }
-
     /// Everything sent to the switch before the barrier `xid` is done.
     pub(super) fn barrier_reply(&mut self, dpid: Dpid, xid: u32) {
         let Some(switch) = self.switches.get_mut(&dpid) else { return };
@@ -300,6 +197,7 @@ impl Engine {
                 self.wake(dpid, waiter);
             }
         }
+        self.additions_done(dpid, xid);
         self.try_held(dpid);
     }
 
@@ -323,17 +221,21 @@ impl Engine {
     pub(super) fn switch_error(&mut self, dpid: Dpid, xid: u32, error: &ErrorMsg) {
         let Some(switch) = self.switches.get_mut(&dpid) else { return };
         let Some((_, Sent::FlowMod { table, rule })) = switch.unconfirmed.iter().find(|(id, _)| *id == xid) else {
-            return;
+            return self.statistics_refused(dpid, xid);
         };
         let (table, rule) = (*table, rule.clone());
         let what = refusal(switch.version(), table, &rule, error);
         let full = is_table_full(error, switch.version());
         switch.refused.push((rule.priority, rule.matching.clone()));
+        switch.stale.classifier = true;
         switch.full_count += 1;
         // Whoever refuses again and again gets nothing for a while.
         let hopeless = switch.full_count > 3;
         let until = self.now + backoff(switch.full_count);
-        if full || hopeless {
+        if full {
+            switch.room.full.push(table);
+        }
+        if hopeless {
             switch.full_until = Some(until);
         }
         self.timers.insert((until, Timer::Full(dpid)));
@@ -344,9 +246,13 @@ impl Engine {
         let innocent = |leaf: &LeafId| !full && !hopeless && culprit.is_some_and(|culprit| culprit != *leaf);
         for leaf in suspects.into_iter().chain(culprit).filter(|leaf| !innocent(leaf)) {
             if self.leaves.get(&leaf).is_none_or(|leaf| leaf.ingress() != dpid) {
-                self.refuse_part(dpid, leaf, "the switch refused its rule");
-            } else if full || hopeless {
+                let why =
+                    if full { Refusal::Full } else { Refusal::Impossible("the switch refused its rule".to_owned()) };
+                self.refuse_part(dpid, leaf, why);
+            } else if hopeless {
                 self.withdraw(leaf);
+            } else if full {
+                self.crowd_out(leaf);
             } else {
                 self.go_direct(leaf, None);
             }
@@ -362,7 +268,7 @@ impl Engine {
             Sent::FlowMod { .. } => None,
         });
         let mut leaves = BTreeSet::new();
-        for waiter in sent.flatten().chain(&switch.waiting) {
+        for waiter in sent.flatten().chain(switch.wanted.held_back()).chain(&switch.waiting) {
             match waiter {
                 Waiter::Fresh(fresh) => leaves.extend(fresh.iter().copied()),
                 Waiter::Part { leaf, .. } => leaves.extend([*leaf]),
@@ -372,7 +278,7 @@ impl Engine {
         leaves
     }
 
-    fn all_leaves_at(&self, dpid: Dpid) -> BTreeSet<LeafId> {
+    pub(super) fn all_leaves_at(&self, dpid: Dpid) -> BTreeSet<LeafId> {
         let Some(switch) = self.switches.get(&dpid) else { return BTreeSet::new() };
         switch.table.tree().leaves().chain(switch.transit.leaves()).collect()
     }
@@ -382,6 +288,9 @@ impl Engine {
         let Some(switch) = self.switches.get_mut(&dpid) else { return };
         if switch.ready {
             switch.ready = false;
+            // What was to follow on what the switch perhaps has not done starts afresh.
+            let held_back = switch.wanted.give_up();
+            switch.waiting.splice(0..0, held_back);
             self.out.push(Effect::ReadFlows { dpid });
         }
     }
@@ -395,7 +304,10 @@ impl Engine {
             let rule = Rule { priority, matching, instructions, cookie };
             switch.installed.entry(table_id).or_default().insert(rule);
         }
-        (switch.ready, switch.in_step) = (true, false);
+        switch.ready = true;
+        let Switch { room, installed, .. } = switch;
+        room.learn(self.now, |table| installed.get(&table).map_or(0, Installed::len));
+        switch.wanted.lost_step();
         self.mark(dpid, Stale::default());
     }
 
@@ -421,7 +333,7 @@ impl Engine {
         let Some(installed) = switch.installed.get_mut(&removed.table_id) else { return };
         let count = installed.retain(|rule| !is_it(rule));
         if count > 0 {
-            switch.in_step = false;
+            switch.wanted.lost_step();
             self.report_once(Report::RulesLost { switch: dpid, count }, &format!("lost {dpid}"));
             self.mark(dpid, Stale::default());
         }
@@ -457,29 +369,6 @@ pub(super) fn table(under: Vec<Constraint>, capabilities: &Capabilities, options
     let cookie = Box::new(move |leaf| cookie(epoch, leaf));
     let target = Target { under, capabilities: capabilities.clone(), priorities: 1..=MAX_COMPILED, cookie };
     Table::new(options.compiler, target)
-}
-
-/// Gives rules without any wildcard the highest priority, as OpenFlow 1.0 (§3.4) says they have, so that we know them by
-/// the priority that the switch keeps them with. Such a rule takes one kind of packet only, so whichever of several was
-/// above the others decided about it, and no other rule above it took its packets from it.
-fn raise_exact(rules: &mut Vec<Rule>) {
-    let mut best: FxHashMap<Match, u16> = FxHashMap::default();
-    for rule in rules.iter().filter(|rule| is_exact(&rule.matching)) {
-        let priority = best.entry(rule.matching.clone()).or_default();
-        *priority = rule.priority.max(*priority);
-    }
-    rules.retain(|rule| best.get(&rule.matching).is_none_or(|priority| *priority == rule.priority));
-    for rule in rules.iter_mut().filter(|rule| best.contains_key(&rule.matching)) {
-        rule.priority = u16::MAX;
-    }
-}
-
-/// Whether a match of OpenFlow 1.0 looks at all twelve fields; those are Ethernet's, IPv4's and its transport's. Without
-/// a VLAN tag there is no VLAN priority to look at.
-fn is_exact(matching: &Match) -> bool {
-    let is_tagged = matching.get(Field::VlanVid).is_some_and(|vid| vid.value != 0);
-    let all = if is_tagged { 12 } else { 11 };
-    matching.fields.len() == all && matching.constraints().filter(|c| c.is_exact()).count() == all
 }
 
 /// How long a switch that is full is spared, in the nth time in a row.

@@ -23,6 +23,8 @@ pub(super) enum Timer {
     NewPorts(Dpid),
     /// A switch that was full.
     Full(Dpid),
+    /// A switch with leaves that found no room.
+    Room(Dpid),
 }
 
 impl Engine {
@@ -45,6 +47,7 @@ impl Engine {
                 Timer::Held(dpid) => self.expire_held(dpid),
                 Timer::NewPorts(dpid) => self.expire_undecided(dpid),
                 Timer::Full(dpid) => self.full_timer(dpid),
+                Timer::Room(dpid) => self.ask_for_statistics(dpid),
             }
         }
     }

@@ -27,45 +27,51 @@
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use maple_wire::msg::Message;
 use maple_wire::{Dpid, PortNo, Version};
-use rustc_hash::FxHashSet;
 
 use super::event::{Answer, Install, Letter, Refusal};
 use super::leaf::{Arrived, Watched, are_disjoint, from_port, source_lines};
 use super::switch::{Stale, Switch, Waiter, table};
 use super::tags::Tagged;
 use super::timers::Timer;
+use super::union::Source;
 use super::{Engine, Options, ShardId, Time, actions};
 use crate::capabilities::Capabilities;
-use crate::compile::{LeafAction, Rule, Table};
+use crate::compile::{LeafAction, Table};
 use crate::route::Part;
 use crate::trace::{Item, Trace};
 use crate::tree::{Augmented, LeafId};
+use crate::update::Change;
 
 /// Everything that passes a switch from other switches.
 #[derive(Default)]
 pub(super) struct Transit {
     groups: BTreeMap<GroupKey, Group>,
-    leaves: BTreeMap<LeafId, GroupKey>,
+    /// The groups whose rules may have changed.
+    stale: BTreeSet<GroupKey>,
+    /// By leaf and the port that its packets arrive by: two, while a leaf moves from one route to another.
+    leaves: BTreeMap<(LeafId, PortNo), GroupKey>,
     /// Parts of routes that a path tag tells apart from all others.
     pub tagged: Tagged,
-    tag_rules: Vec<Rule>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct GroupKey {
-    arrives: PortNo,
-    ingress: Dpid,
-    port: Option<PortNo>,
+/// Names a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct GroupKey {
+    /// The link port that its packets arrive by.
+    pub arrives: PortNo,
+    /// The switch where they enter.
+    pub ingress: Dpid,
+    /// The port where they enter, if f asked for it.
+    pub port: Option<PortNo>,
 }
 
 struct Group {
+    version: Version,
     table: Table,
-    rules: Vec<Rule>,
-    stale: bool,
     parts: BTreeMap<LeafId, Passing>,
 }
 
@@ -94,48 +100,46 @@ impl Transit {
             return self.tagged.place(install, arrives, tag);
         }
         let key = GroupKey { arrives, ingress: install.ingress.0, port: install.ingress.1 };
-        if self.revive(install, key) {
+        if self.renew(install, key)? {
             return Ok(());
         }
         let at = Arrived::of(install, arrives);
         let items = install.trace.lower(&at.packet(), capabilities).items;
         self.check_others(key, install)?;
         let group = self.groups.entry(key).or_insert_with(|| Group::new(arrives, capabilities, options));
-        let outcome = group.insert(install, items, capabilities.version);
-        match outcome {
-            Ok(replaced) => {
-                replaced.iter().for_each(|old| {
-                    self.leaves.remove(old);
-                });
-                self.leaves.insert(install.leaf, key);
-                Ok(())
-            }
-            Err(refusal) => {
-                if group.parts.is_empty() {
-                    self.groups.remove(&key);
-                }
-                Err(refusal)
-            }
-        }
+        self.stale.insert(key);
+        let replaced = group.insert(install, items, capabilities.version)?;
+        replaced.iter().for_each(|old| {
+            self.leaves.remove(&(*old, arrives));
+        });
+        self.leaves.insert((install.leaf, arrives), key);
+        Ok(())
     }
 
-    /// The same part once more, as a later attempt of its owner.
-    fn revive(&mut self, install: &Install, key: GroupKey) -> bool {
-        if self.leaves.get(&install.leaf) != Some(&key) {
-            self.delete(install.leaf);
-            return false;
+    /// The leaf has a part for these packets already. If that is the same one, it is kept for the later attempt; if the
+    /// leaf moves to another route, it is told the new way, which packets of the old route take from here on too.
+    fn renew(&mut self, install: &Install, key: GroupKey) -> Result<bool, Refusal> {
+        let there = self.groups.get(&key).and_then(|group| group.parts.get(&install.leaf));
+        let Some(passing) = there else { return Ok(false) };
+        let is_same = passing.part == install.part && !passing.refused;
+        if !is_same && (passing.is_going() || !passing.gives_way_to(install)) {
+            self.delete(install.leaf, key.arrives);
+            return Ok(false);
         }
-        let passing = self.groups.get_mut(&key).and_then(|group| group.parts.get_mut(&install.leaf));
-        match passing {
-            Some(passing) if passing.part == install.part && !passing.refused => {
-                (passing.attempt, passing.draining) = (install.attempt, None);
-                true
-            }
-            _ => {
-                self.delete(install.leaf);
-                false
+        if !is_same {
+            self.check_others(key, install)?;
+        }
+        let Some(group) = self.groups.get_mut(&key) else { return Ok(false) };
+        let version = group.version;
+        if let Some(passing) = group.parts.get_mut(&install.leaf) {
+            (passing.attempt, passing.draining) = (install.attempt, None);
+            if !is_same {
+                passing.part = install.part.clone();
+                group.table.act(install.leaf, action(version, &install.part));
+                self.stale.insert(key);
             }
         }
+        Ok(true)
     }
 
     /// Whether other groups' parts, and draining ones of the same group, that can take the same packets agree. Live
@@ -188,70 +192,62 @@ impl Transit {
         Some(answers)
     }
 
-    /// Takes over the rules of the groups that changed.
-    pub fn compile(&mut self, version: Version, mark: &dyn Fn(Option<LeafId>) -> u64) {
-        for group in self.groups.values_mut().filter(|group| group.stale) {
-            group.rules = group.table.rules();
-            group.stale = false;
+    /// What changed in the rules of the groups since this was last asked. Groups without parts end here.
+    pub fn take_changes(&mut self) -> Vec<(Source, Vec<Change>)> {
+        let mut all = Vec::new();
+        for key in std::mem::take(&mut self.stale) {
+            let Some(group) = self.groups.get_mut(&key) else { continue };
+            all.push((Source::Group(key), group.table.take_changes()));
+            if group.parts.is_empty() {
+                self.groups.remove(&key);
+            }
         }
-        self.tag_rules = self.tagged.rules(version, mark);
+        all
     }
 
-    /// The rules of all groups. Where groups have the same priority and match, one stands for all: the first that
-    /// says something, else one that asks the controller.
-    pub fn rules(&self) -> Vec<Rule> {
-        let all = || self.groups.values().flat_map(|group| group.rules.iter());
-        let asks = |rule: &&Rule| actions::is_to_controller(&rule.instructions);
-        let mut entries = FxHashSet::default();
-        let in_order = all().filter(|rule| !asks(rule)).chain(all().filter(asks));
-        self.tag_rules
-            .iter()
-            .chain(in_order)
-            .filter(|rule| entries.insert((rule.priority, &rule.matching)))
-            .cloned()
-            .collect()
+    /// Where the rules of the part come from that a leaf's attempt brought in.
+    fn source_of(&self, leaf: LeafId, attempt: u32) -> Option<GroupKey> {
+        self.parts_of(leaf).find(|(_, passing)| passing.attempt == attempt).map(|(key, _)| key)
     }
 
-    /// Whether the leaf's packets have a rule of their own.
-    fn has_rule(&self, leaf: LeafId, cookie: u64) -> bool {
-        let group = self.leaves.get(&leaf).and_then(|key| self.groups.get(key));
-        group.is_some_and(|group| {
-            group.rules.iter().any(|rule| rule.cookie == cookie && !actions::is_to_controller(&rule.instructions))
-        })
+    /// The parts of a leaf: one, or two while it moves.
+    fn parts_of(&self, leaf: LeafId) -> impl Iterator<Item = (GroupKey, &Passing)> {
+        let all = self.leaves.range((leaf, PortNo(0))..=(leaf, PortNo(u32::MAX)));
+        all.filter_map(move |(_, key)| Some((*key, self.groups.get(key)?.parts.get(&leaf)?)))
     }
 
-    fn passing(&mut self, leaf: LeafId) -> Option<&mut Passing> {
-        let key = self.leaves.get(&leaf)?;
+    fn passing(&mut self, leaf: LeafId, arrives: PortNo) -> Option<&mut Passing> {
+        let key = self.leaves.get(&(leaf, arrives))?;
         self.groups.get_mut(key)?.parts.get_mut(&leaf)
     }
 
-    /// Takes a part's rule out at once. What is to be done with its packets stays known.
-    fn take_rule(&mut self, leaf: LeafId) {
-        let Some(group) = self.leaves.get(&leaf).and_then(|key| self.groups.get_mut(key)) else { return };
-        group.table.remove(leaf);
-        group.stale = true;
-        if let Some(passing) = group.parts.get_mut(&leaf) {
-            passing.refused = true;
+    /// Takes a leaf's rules out at once. What is to be done with its packets stays known.
+    fn take_rules(&mut self, leaf: LeafId) {
+        let keys: Vec<GroupKey> = self.parts_of(leaf).map(|(key, _)| key).collect();
+        for key in keys {
+            let Some(group) = self.groups.get_mut(&key) else { continue };
+            group.table.remove(leaf);
+            self.stale.insert(key);
+            if let Some(passing) = group.parts.get_mut(&leaf) {
+                passing.refused = true;
+            }
         }
     }
 
     /// Takes a part out at once.
-    fn delete(&mut self, leaf: LeafId) -> bool {
-        let Some(key) = self.leaves.remove(&leaf) else { return false };
+    fn delete(&mut self, leaf: LeafId, arrives: PortNo) -> bool {
+        let Some(key) = self.leaves.remove(&(leaf, arrives)) else { return false };
         if let Some(group) = self.groups.get_mut(&key) {
             group.table.remove(leaf);
             group.parts.remove(&leaf);
-            group.stale = true;
-            if group.parts.is_empty() {
-                self.groups.remove(&key);
-            }
+            self.stale.insert(key);
         }
         true
     }
 
     /// The leaves that have a part here.
     pub fn leaves(&self) -> impl Iterator<Item = LeafId> {
-        self.leaves.keys().copied().chain(self.tagged.users().map(|(leaf, ..)| leaf))
+        self.leaves.keys().map(|(leaf, _)| *leaf).chain(self.tagged.users().map(|(leaf, ..)| leaf))
     }
 
     /// The leaves whose parts serve packets under way only.
@@ -266,6 +262,11 @@ impl Transit {
     }
 }
 
+/// What is done with a part's packets.
+fn action(version: Version, part: &Part) -> LeafAction {
+    LeafAction::Apply(actions::instructions(version, part, None, None))
+}
+
 /// A route's packets, in words for people: where they enter, and the policy's lines that decided.
 fn entered(ingress: Dpid, trace: &Trace) -> String {
     match source_lines(trace) {
@@ -277,14 +278,13 @@ fn entered(ingress: Dpid, trace: &Trace) -> String {
 impl Group {
     fn new(arrives: PortNo, capabilities: &Capabilities, options: &Options) -> Group {
         let table = table(vec![from_port(arrives)], capabilities, options);
-        Group { table, rules: Vec::new(), stale: true, parts: BTreeMap::new() }
+        Group { version: capabilities.version, table, parts: BTreeMap::new() }
     }
 
     /// Puts a part into the tree; returns the draining ones that it stands for now.
     fn insert(&mut self, install: &Install, items: Vec<Item>, version: Version) -> Result<Vec<LeafId>, Refusal> {
-        let action = |part: &Part| LeafAction::Apply(actions::instructions(version, part, None, None));
         let mut replaced = Vec::new();
-        match self.table.augment(&items, install.leaf, action(&install.part)) {
+        match self.table.augment(&items, install.leaf, action(version, &install.part)) {
             Augmented::Added => {}
             Augmented::Existing(old) => {
                 if !self.parts.get(&old).is_some_and(|there| there.is_going() && there.gives_way_to(install)) {
@@ -292,20 +292,19 @@ impl Group {
                 }
                 self.table.remove(old);
                 self.parts.remove(&old);
-                self.table.augment(&items, install.leaf, action(&install.part));
+                self.table.augment(&items, install.leaf, action(version, &install.part));
                 replaced.push(old);
             }
             Augmented::Replaced { removed, .. } => {
                 self.table.remove(install.leaf);
                 for old in removed {
                     if let Some(passing) = self.parts.get(&old) {
-                        self.table.augment(&passing.items, old, action(&passing.part));
+                        self.table.augment(&passing.items, old, action(version, &passing.part));
                     }
                 }
                 return Err(Refusal::Draining);
             }
         }
-        self.stale = true;
         let Install { attempt, part, unicast, trace, .. } = install.clone();
         self.parts
             .insert(install.leaf, Passing { trace, items, part, attempt, unicast, draining: None, refused: false });
@@ -351,6 +350,10 @@ impl Engine {
     pub(super) fn install(&mut self, install: &Install) {
         let (dpid, leaf, attempt) = (install.dpid, install.leaf, install.attempt);
         let now = self.now;
+        let is_there = self.switches.contains_key(&dpid);
+        if is_there && !self.has_room(dpid) {
+            return self.answer_owner(Answer { leaf, attempt, dpid, outcome: Err(Refusal::Full) });
+        }
         let outcome = match self.switches.get_mut(&dpid) {
             None => Err(Refusal::Impossible(format!("switch {dpid} is not there"))),
             Some(switch) if switch.full_until.is_some_and(|until| until > now) => {
@@ -376,19 +379,19 @@ impl Engine {
     /// A part's rules are in.
     pub(super) fn part_installed(&mut self, dpid: Dpid, leaf: LeafId, attempt: u32) {
         let Some(switch) = self.switches.get_mut(&dpid) else { return };
-        let passing = switch.transit.passing(leaf);
-        let is_in = passing.is_some_and(|passing| passing.attempt == attempt && !passing.is_going());
+        let is_it = |(_, passing): (GroupKey, &Passing)| passing.attempt == attempt && !passing.is_going();
+        let is_in = switch.transit.parts_of(leaf).any(is_it);
         if is_in || switch.transit.tagged.has(leaf, attempt) {
             self.answer_owner(Answer { leaf, attempt, dpid, outcome: Ok(()) });
         }
     }
 
     /// A part is wanted no more; it goes when packets under way have passed.
-    pub(super) fn remove_part(&mut self, dpid: Dpid, leaf: LeafId) {
+    pub(super) fn remove_part(&mut self, dpid: Dpid, leaf: LeafId, arrives: PortNo) {
         let Some(switch) = self.switches.get_mut(&dpid) else { return };
         let until = self.now + self.options.drain;
         switch.transit.tagged.drain(leaf, until);
-        if let Some(passing) = switch.transit.passing(leaf) {
+        if let Some(passing) = switch.transit.passing(leaf, arrives) {
             passing.draining = Some(until);
         }
         self.timers.insert((until, Timer::Drained(dpid, leaf)));
@@ -398,35 +401,54 @@ impl Engine {
     pub(super) fn drained(&mut self, dpid: Dpid, leaf: LeafId) {
         let Some(switch) = self.switches.get_mut(&dpid) else { return };
         let now = self.now;
-        let until = switch.transit.passing(leaf).and_then(|passing| passing.draining);
-        let passed = until.is_some_and(|until| until <= now) && switch.transit.delete(leaf);
-        if switch.transit.tagged.drained(leaf, now) || passed {
+        let is_over = |passing: &Passing| passing.draining.is_some_and(|until| until <= now);
+        let over = switch.transit.parts_of(leaf).filter(|(_, passing)| is_over(passing));
+        let over: Vec<PortNo> = over.map(|(key, _)| key.arrives).collect();
+        for arrives in &over {
+            switch.transit.delete(leaf, *arrives);
+        }
+        if switch.transit.tagged.drained(leaf, now) || !over.is_empty() {
             self.mark(dpid, Stale { transit: true, ..Stale::default() });
         }
         self.part_going(dpid, leaf);
     }
 
-    /// A part can't be in a switch. Its owner will have it removed.
-    pub(super) fn refuse_part(&mut self, dpid: Dpid, leaf: LeafId, why: &str) {
+    /// Takes out at once the part that an attempt of its owner brought in.
+    pub(super) fn drop_part(&mut self, dpid: Dpid, leaf: LeafId, attempt: u32) {
         let Some(switch) = self.switches.get_mut(&dpid) else { return };
-        let attempt = switch.transit.passing(leaf).map(|passing| passing.attempt);
+        if let Some(key) = switch.transit.source_of(leaf, attempt) {
+            switch.transit.delete(leaf, key.arrives);
+        } else if switch.transit.tagged.has(leaf, attempt) {
+            switch.transit.tagged.delete(leaf);
+        }
+        self.mark(dpid, Stale { transit: true, ..Stale::default() });
+    }
+
+    /// A part can't be in a switch. Its owner will have it removed.
+    pub(super) fn refuse_part(&mut self, dpid: Dpid, leaf: LeafId, why: Refusal) {
+        let Some(switch) = self.switches.get_mut(&dpid) else { return };
+        let attempt = switch.transit.parts_of(leaf).map(|(_, passing)| passing.attempt).max();
         let Some(attempt) = attempt.max(switch.transit.tagged.attempt(leaf)) else { return };
-        switch.transit.take_rule(leaf);
+        switch.transit.take_rules(leaf);
         switch.transit.tagged.take_rule(leaf);
         self.mark(dpid, Stale { transit: true, ..Stale::default() });
-        self.answer_owner(Answer { leaf, attempt, dpid, outcome: Err(Refusal::Impossible(why.to_owned())) });
+        self.answer_owner(Answer { leaf, attempt, dpid, outcome: Err(why) });
     }
 
     /// Refuses the parts just put in for which the compiler found no rule: the switch can't match their packets.
     pub(super) fn refuse_unmatchable(&mut self, switch: &mut Switch) {
+        let epoch = self.options.epoch;
+        let has_rule = |switch: &Switch, key, leaf| {
+            switch.wanted.answers(Source::Group(key), super::leaf::cookie(epoch, Some(leaf)))
+        };
         let waiting = std::mem::take(&mut switch.waiting);
         for waiter in waiting {
             if let Waiter::Part { leaf, attempt } = waiter
                 && !switch.transit.tagged.has(leaf, attempt)
-                && switch.transit.passing(leaf).is_some()
-                && !switch.transit.has_rule(leaf, super::leaf::cookie(self.options.epoch, Some(leaf)))
+                && let Some(key) = switch.transit.source_of(leaf, attempt)
+                && !has_rule(switch, key, leaf)
             {
-                switch.transit.delete(leaf);
+                switch.transit.delete(leaf, key.arrives);
                 switch.stale.transit = true;
                 self.dirty.insert(switch.dpid);
                 let outcome = Err(Refusal::Impossible(format!("switch {} can't match it", switch.dpid)));

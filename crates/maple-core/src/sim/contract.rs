@@ -32,6 +32,8 @@ struct Case {
     path_tags: Option<TagBlock>,
     track_hosts: bool,
     compiler: Strategy,
+    /// The most rules of a switch, and the most leaves of a tree.
+    room: (Option<usize>, Option<usize>),
     steps: Vec<Step>,
 }
 
@@ -52,8 +54,8 @@ impl Case {
         let steps = steps(&mut random, &shape, count);
         let path_tags = path_tags(&mut random);
         let track_hosts = !random.chance(10);
-        let compiler = compiler(&mut random);
-        Case { seed, shape, policy, path_tags, track_hosts, compiler, steps }
+        let (compiler, room) = (compiler(&mut random), room(&mut random));
+        Case { seed, shape, policy, path_tags, track_hosts, compiler, room, steps }
     }
 
     /// A case in which routes meet that only a path tag tells apart.
@@ -69,8 +71,8 @@ impl Case {
         let steps = [first, steps(&mut random, &shape, count)].concat();
         let path_tags = path_tags(&mut random);
         let track_hosts = !random.chance(10);
-        let compiler = compiler(&mut random);
-        Case { seed, shape, policy, path_tags, track_hosts, compiler, steps }
+        let (compiler, room) = (compiler(&mut random), room(&mut random));
+        Case { seed, shape, policy, path_tags, track_hosts, compiler, room, steps }
     }
 
     /// Plays the case; an error says what is wrong.
@@ -111,6 +113,12 @@ impl Case {
 /// Mostly ours.
 fn compiler(random: &mut Random) -> Strategy {
     if random.chance(20) { Strategy::Paper } else { Strategy::Maple }
+}
+
+/// Mostly as much as is wanted.
+fn room(random: &mut Random) -> (Option<usize>, Option<usize>) {
+    let rules = random.chance(15).then(|| 12 + random.below(20));
+    (rules, random.chance(15).then(|| 1 + random.below(5)))
 }
 
 /// Enough tags, one for all, or none.
@@ -167,8 +175,8 @@ impl std::ops::AddAssign for Tally {
 impl<'a> Play<'a> {
     fn new(case: &'a Case) -> Play<'a> {
         let policy = Arc::new(case.policy.clone());
-        let Case { path_tags, track_hosts, compiler, .. } = *case;
-        let options = Options { path_tags, track_hosts, compiler, ..Options::default() };
+        let Case { path_tags, track_hosts, compiler, room: (max_rules, max_traces), .. } = *case;
+        let options = Options { path_tags, track_hosts, compiler, max_rules, max_traces, ..Options::default() };
         let mut sim = Sim::new(policy, case.shape.shards, &options, case.seed);
         let ports = [PortNo(4), case.shape.last_port];
         for ((dpid, version), tables) in (1..).map(Dpid).zip(&case.shape.versions).zip(&case.shape.tables) {
@@ -426,8 +434,9 @@ fn play_all(cases: u64, generate: impl Fn(u64) -> Case) -> Tally {
                 let small = case.shrunk();
                 let error = small.play().err().unwrap_or(error);
                 let steps: Vec<String> = small.steps.iter().map(|step| format!("  {step:?}\n")).collect();
-                let Case { shape, policy, path_tags, track_hosts, compiler, .. } = &small;
-                let options = format!("{path_tags:?}, hosts tracked: {track_hosts}, compiler {compiler:?}");
+                let Case { shape, policy, path_tags, track_hosts, compiler, room, .. } = &small;
+                let options =
+                    format!("{path_tags:?}, hosts tracked: {track_hosts}, compiler {compiler:?}, room {room:?}");
                 panic!("seed {seed}: {error}\n{shape:?}\n{policy:#?}\n{options}\n{}", steps.concat());
             }
         }

@@ -28,9 +28,13 @@ mod generate;
 #[cfg(test)]
 mod invalidation;
 #[cfg(test)]
+mod moves;
+#[cfg(test)]
 mod ports;
 #[cfg(test)]
 mod scripts;
+#[cfg(test)]
+mod space;
 
 pub use switch::{Out, SimSwitch, apply};
 
@@ -405,6 +409,10 @@ impl Sim {
                 let out = switch.packet_out(&packet_out);
                 self.leave(dpid, out);
             }
+            Message::StatsRequest(_) => {
+                let reply = switch.flow_stats();
+                self.notify(dpid, Event::FlowStats { dpid, xid, reply });
+            }
             Message::BarrierRequest => self.notify(dpid, Event::BarrierReply { dpid, xid }),
             other => panic!("the engine sends no {other:?}"),
         }
@@ -510,6 +518,7 @@ fn switch_of(event: &Event) -> Option<Dpid> {
         | Event::FlowRemoved { dpid, .. }
         | Event::SwitchError { dpid, .. }
         | Event::BarrierReply { dpid, .. }
+        | Event::FlowStats { dpid, .. }
         | Event::FlowsRead { dpid, .. } => Some(*dpid),
         _ => None,
     }

@@ -8,8 +8,8 @@ use super::{LeafId, Node, NodeId, Note, Tree};
 
 impl Tree {
     /// Begins a new period: leaves that are used from now on are warmer than all others.
-    pub fn begin_period(&mut self) {
-        self.period = self.period.saturating_add(1);
+    pub fn begin_period(&self) {
+        self.period.set(self.period.get().saturating_add(1));
     }
 
     /// Takes note that packets of a leaf were seen. A leaf that is not there is passed over.
@@ -55,6 +55,6 @@ impl Tree {
     }
 
     pub(super) fn use_leaf(&self, node: NodeId) {
-        self.used[node.index()].set(self.period);
+        self.used[node.index()].set(self.period.get());
     }
 }

@@ -76,7 +76,7 @@ pub struct Tree {
     slots: Vec<Slot>,
     /// Of leaves: the period in which they were last used.
     used: Vec<Cell<u32>>,
-    period: u32,
+    period: Cell<u32>,
     free: Vec<NodeId>,
     root: Option<NodeId>,
     leaves: FxHashMap<LeafId, NodeId>,

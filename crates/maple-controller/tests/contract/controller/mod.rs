@@ -328,6 +328,7 @@ impl Controller {
             Message::FlowRemoved(removed) => Event::FlowRemoved { dpid, removed },
             Message::Error(error) => Event::SwitchError { dpid, xid, error },
             Message::BarrierReply => Event::BarrierReply { dpid, xid },
+            Message::StatsReply(reply) => Event::FlowStats { dpid, xid, reply },
             _ => return,
         });
     }

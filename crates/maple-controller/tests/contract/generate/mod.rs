@@ -36,6 +36,7 @@ pub fn case(seed: u64, flavour: Flavour) -> Case {
         shards: 1 + dice.below(3) as u8,
         track_hosts: !dice.one_in(10),
         compiler: Strategy::Maple,
+        room: (None, None),
         busy: dice.span(200 * MICROSECOND),
         mail: dice.span(300 * MICROSECOND),
         seed: dice.random.number(),
@@ -59,6 +60,12 @@ pub fn case(seed: u64, flavour: Flavour) -> Case {
     dice.steps(&mut case, flavour);
     if dice.one_in(5) {
         case.compiler = Strategy::Paper;
+    }
+    if flavour == Flavour::Tight && dice.one_in(4) {
+        case.room.0 = Some(12 + dice.below(30) as usize);
+    }
+    if flavour == Flavour::Tight && dice.one_in(4) {
+        case.room.1 = Some(1 + dice.below(5) as usize);
     }
     case
 }

@@ -66,7 +66,7 @@ impl World {
 
     /// The leaf's owner wants its part here no more.
     fn remove(&mut self) {
-        self.engine.remove_part(DPID, LEAF);
+        self.engine.remove_part(DPID, LEAF, PortNo(1));
     }
 
     /// Whether packets of the leaf are still known here.

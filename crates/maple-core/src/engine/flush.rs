@@ -1,0 +1,322 @@
+//! How a switch's tables follow what is wanted.
+//!
+//! # What
+//!
+//! Everything that has an interest in a table says what changed: the ingress tree, the groups of the transit table, the
+//! path tags, the engine's own rules. [`Wanted`] holds, for each table, the entries that may be otherwise than the switch
+//! has them ([`Pending`]); where several share a table, [`Union`] decides between them. Of a switch of which we only just
+//! learned what it has, all entries are compared.
+//!
+//! # Two steps
+//!
+//! The order of changes (`update.rs`) is safe after each prefix. It is not where a switch refuses one of them in the
+//! middle, and goes on: a barrier that found no room does not shield what is changed or deleted after it. So where an
+//! update has both, its additions go first, with a barrier request of their own, and the rest follows when they are
+//! confirmed. What is wanted meanwhile waits until then. If an addition was refused, the rest is not sent; the rules are
+//! read, and compared anew. Additions themselves may be refused from any point on: each of them only follows such as
+//! lie above it.
+
+use std::collections::BTreeMap;
+
+use maple_wire::Dpid;
+use maple_wire::Version;
+use maple_wire::msg::{FlowMod, Message};
+
+use super::leaf::{LeafState, cookie};
+use super::location::{classifier, retain_guarded, table_miss};
+use super::switch::{CLASSIFIER, INGRESS, Sent, Stale, Switch, TRANSIT, Waiter};
+use super::tags::untagged;
+use super::union::{Pending, Source, Union};
+use super::{Effect, Engine, actions};
+use crate::compile::{LeafAction, Rule};
+use crate::tree::LeafId;
+use crate::update::{Change, Installed, changes};
+
+/// What a switch's tables are to have, as far as that is known here.
+#[derive(Default)]
+pub(super) struct Wanted {
+    /// By table.
+    pending: BTreeMap<u8, Pending>,
+    /// The table that several share: the transit table, or the only one.
+    shared: Union,
+    /// The engine's own rules as they were last said, by table.
+    own: BTreeMap<u8, Vec<Rule>>,
+    tags: Vec<Rule>,
+    /// Whether `pending` has all that may be otherwise than it is.
+    in_step: bool,
+    step: Step,
+}
+
+/// How far an update of two steps is.
+#[derive(Default)]
+enum Step {
+    #[default]
+    One,
+    /// The additions are on their way; the barrier request with this id tells when they are there. Then the rest follows,
+    /// and these wait for it.
+    Adding(u32, Vec<Waiter>),
+    /// The additions are there.
+    Added(Vec<Waiter>),
+}
+
+impl Wanted {
+    /// What the switch has is not what we thought: all is compared.
+    pub fn lost_step(&mut self) {
+        self.in_step = false;
+    }
+
+    /// Ends an update that is half-way; returns who waited for its end.
+    pub fn give_up(&mut self) -> Vec<Waiter> {
+        match std::mem::take(&mut self.step) {
+            Step::One => Vec::new(),
+            Step::Adding(_, waiting) | Step::Added(waiting) => waiting,
+        }
+    }
+
+    /// Whether the second step of an update is still to come.
+    pub fn is_half_way(&self) -> bool {
+        !matches!(self.step, Step::One)
+    }
+
+    /// Who waits for the second step.
+    pub fn held_back(&self) -> &[Waiter] {
+        match &self.step {
+            Step::One => &[],
+            Step::Adding(_, waiting) | Step::Added(waiting) => waiting,
+        }
+    }
+
+    /// How many rules come in, of one table or all.
+    pub fn additions(&self, table: Option<u8>, installed: &BTreeMap<u8, Installed>) -> usize {
+        let chosen = self.pending.iter().filter(|(id, _)| table.is_none_or(|table| table == **id));
+        chosen.map(|(table, pending)| pending.additions(installed.get(table))).sum()
+    }
+
+    /// Whether a leaf's part has a rule of its own that says something.
+    pub fn answers(&self, source: Source, cookie: u64) -> bool {
+        self.shared.answers(source, cookie)
+    }
+}
+
+impl Engine {
+    /// Brings the switches that changed in this batch up to date.
+    pub(super) fn flush_all(&mut self) {
+        let dirty: Vec<Dpid> = std::mem::take(&mut self.dirty).into_iter().collect();
+        for dpid in dirty {
+            self.flush(dpid);
+        }
+    }
+
+    fn flush(&mut self, dpid: Dpid) {
+        if !self.with(dpid, Engine::prepare) {
+            return;
+        }
+        if !self.with(dpid, |engine, switch| engine.fits(switch, switch.brings_in())) {
+            self.turn_away(dpid);
+            self.with(dpid, Engine::prepare);
+            if !self.with(dpid, |engine, switch| engine.fits(switch, false)) {
+                self.clear_out(dpid);
+                self.with(dpid, Engine::prepare);
+            }
+        }
+        self.with(dpid, Engine::send_update);
+    }
+
+    /// Does something with a switch that is taken out for so long. `false` if it is not there.
+    fn with(&mut self, dpid: Dpid, work: impl FnOnce(&mut Engine, &mut Switch) -> bool) -> bool {
+        let Some(mut switch) = self.switches.remove(&dpid) else { return false };
+        let outcome = work(self, &mut switch);
+        self.switches.insert(dpid, switch);
+        outcome
+    }
+
+    /// Finds out what is to be changed, unless that has to wait; what an update has still to do is done first.
+    fn prepare(&mut self, switch: &mut Switch) -> bool {
+        if !switch.ready {
+            return false;
+        }
+        match std::mem::take(&mut switch.wanted.step) {
+            Step::Adding(xid, waiting) => {
+                switch.wanted.step = Step::Adding(xid, waiting);
+                return false;
+            }
+            Step::Added(waiting) => {
+                let rest = self.changes(switch);
+                self.send_changes(switch, rest);
+                self.end_update(switch, waiting);
+            }
+            Step::One => {}
+        }
+        self.collect(switch);
+        true
+    }
+
+    /// Sends what is to be changed, or its first step.
+    fn send_update(&mut self, switch: &mut Switch) -> bool {
+        let changes = self.changes(switch);
+        self.refuse_unmatchable(switch);
+        let waiting = std::mem::take(&mut switch.waiting);
+        let is_addition = |change: &Change| matches!(change, Change::Add(_));
+        let (additions, rest): (Vec<_>, Vec<_>) = changes.into_iter().partition(|(_, change)| is_addition(change));
+        if additions.is_empty() && rest.is_empty() && waiting.is_empty() {
+            switch.wanted.pending.clear();
+            return true;
+        }
+        let is_one = additions.is_empty() || rest.is_empty();
+        self.send_changes(switch, additions);
+        if is_one {
+            self.send_changes(switch, rest);
+            self.end_update(switch, waiting);
+        } else {
+            let xid = self.send_barrier(switch, Vec::new());
+            switch.wanted.step = Step::Adding(xid, waiting);
+        }
+        true
+    }
+
+    /// The additions of an update are there: the rest may follow.
+    pub(super) fn additions_done(&mut self, dpid: Dpid, barrier: u32) {
+        let Some(switch) = self.switches.get_mut(&dpid) else { return };
+        switch.wanted.step = match std::mem::take(&mut switch.wanted.step) {
+            Step::Adding(xid, waiting) if xid == barrier => Step::Added(waiting),
+            other => return switch.wanted.step = other,
+        };
+        self.mark(dpid, Stale::default());
+    }
+
+    /// All that is to be changed, later tables first, so that nothing is sent on before its rules are there.
+    fn changes(&self, switch: &mut Switch) -> Vec<(u8, Change)> {
+        let Switch { wanted, installed, .. } = switch;
+        let tables = wanted.pending.iter().rev();
+        let of_table = |(table, pending): (&u8, &Pending)| {
+            let changes = pending.changes(installed.entry(*table).or_default());
+            changes.into_iter().map(|change| (*table, change)).collect::<Vec<_>>()
+        };
+        tables.flat_map(of_table).collect()
+    }
+
+    fn send_changes(&mut self, switch: &mut Switch, changes: Vec<(u8, Change)>) {
+        for (table, change) in changes {
+            switch.installed.entry(table).or_default().apply(&change);
+            let mut flow_mod = change.flow_mod(table);
+            if !matches!(change, Change::Delete(_)) {
+                flow_mod.flags |= FlowMod::SEND_FLOW_REM;
+            }
+            let xid = switch.take_xid(self.options.first_xid);
+            switch.unconfirmed.push_back((xid, Sent::FlowMod { table, rule: change.rule().clone() }));
+            if let Change::Delete(rule) = change {
+                switch.deleted.push_back((self.now, table, rule));
+            }
+            self.stats.flow_mods += 1;
+            self.out.push(Effect::Send { dpid: switch.dpid, xid, message: Message::FlowMod(flow_mod) });
+        }
+    }
+
+    /// All changes are sent: what is wanted is what the switch will have.
+    fn end_update(&mut self, switch: &mut Switch, waiting: Vec<Waiter>) {
+        switch.wanted.pending.clear();
+        self.send_barrier(switch, waiting);
+    }
+
+    fn send_barrier(&mut self, switch: &mut Switch, waiting: Vec<Waiter>) -> u32 {
+        let xid = switch.take_xid(self.options.first_xid);
+        switch.unconfirmed.push_back((xid, Sent::Barrier(waiting)));
+        self.out.push(Effect::Send { dpid: switch.dpid, xid, message: Message::BarrierRequest });
+        xid
+    }
+
+    /// Asks everybody what changed.
+    fn collect(&self, switch: &mut Switch) {
+        for leaf in std::mem::take(&mut switch.acting) {
+            switch.table.act(leaf, self.ingress_action(leaf, switch.capabilities.version));
+        }
+        let (version, three_tables) = (switch.version(), switch.three_tables);
+        let mut shared = Pending::default();
+        let mut say = |wanted: &mut Wanted, source, changes| {
+            wanted.shared.take(version, source, changes, &mut shared);
+        };
+        if std::mem::take(&mut switch.stale.transit) {
+            for (source, changes) in switch.transit.take_changes() {
+                say(&mut switch.wanted, source, changes);
+            }
+            let mark = |leaf: Option<LeafId>| cookie(self.options.epoch, leaf);
+            let tags = switch.transit.tagged.rules(version, &mark);
+            let before = std::mem::replace(&mut switch.wanted.tags, tags);
+            let changes = changes(&before, &switch.wanted.tags);
+            say(&mut switch.wanted, Source::Tags, changes);
+        }
+        let mut ingress = switch.table.take_changes();
+        if !three_tables {
+            say(&mut switch.wanted, Source::Ingress, std::mem::take(&mut ingress));
+        }
+        let mut own = BTreeMap::new();
+        if std::mem::take(&mut switch.stale.classifier) {
+            let new = self.own_rules(switch);
+            for (table, rules) in &new {
+                own.insert(*table, changes(switch.wanted.own.get(table).map_or(&[], Vec::as_slice), rules));
+            }
+            switch.wanted.own = new;
+        }
+        let shared_table = if three_tables { TRANSIT } else { CLASSIFIER };
+        say(&mut switch.wanted, Source::Own, own.remove(&shared_table).unwrap_or_default());
+        own.entry(INGRESS).or_default().extend(ingress);
+        if switch.wanted.in_step {
+            switch.wanted.pending.entry(shared_table).or_default().merge(shared);
+            for (table, changes) in own.into_iter().filter(|(_, changes)| !changes.is_empty()) {
+                switch.wanted.pending.entry(table).or_default().take(changes);
+            }
+        } else {
+            self.compare_all(switch, shared_table);
+        }
+    }
+
+    /// Everything is compared with what the switch has.
+    fn compare_all(&self, switch: &mut Switch, shared_table: u8) {
+        let Switch { wanted, installed, table, three_tables, .. } = switch;
+        let mut all: BTreeMap<u8, Vec<Rule>> = installed.keys().map(|table| (*table, Vec::new())).collect();
+        all.extend(wanted.own.clone());
+        all.insert(shared_table, wanted.shared.rules().collect());
+        if *three_tables {
+            all.entry(INGRESS).or_default().extend(table.rules());
+        }
+        let compare =
+            |(table, rules): (u8, Vec<Rule>)| (table, Pending::all(rules, installed.entry(table).or_default()));
+        wanted.pending = all.into_iter().map(compare).collect();
+        wanted.in_step = true;
+    }
+
+    /// The engine's own rules, by table: the classifier, and what becomes of packets that no other rule takes.
+    fn own_rules(&self, switch: &Switch) -> BTreeMap<u8, Vec<Rule>> {
+        let own = cookie(self.options.epoch, None);
+        let state = self.store.snapshot();
+        let mut first = classifier(switch, &state, &self.options, own);
+        // Packets without a classifier rule come to the controller: slow, never wrong.
+        let is_refused = |rule: &Rule| switch.refused.iter().any(|(p, m)| (*p, m) == (rule.priority, &rule.matching));
+        first.retain(|rule| !is_refused(rule));
+        let unknown_tag = self.options.path_tags.map(|block| block.unknown(own)).filter(|rule| !is_refused(rule));
+        if self.options.path_tags.is_some() {
+            retain_guarded(&mut first, unknown_tag.is_some());
+        }
+        first.push(table_miss(own));
+        if !switch.three_tables {
+            return BTreeMap::from([(CLASSIFIER, first)]);
+        }
+        let transit = unknown_tag.into_iter().chain([table_miss(own)]).collect();
+        BTreeMap::from([(CLASSIFIER, first), (INGRESS, vec![table_miss(own)]), (TRANSIT, transit)])
+    }
+
+    fn ingress_action(&self, leaf: LeafId, version: Version) -> LeafAction {
+        match self.leaves.get(&leaf) {
+            Some(leaf) if matches!(leaf.state, LeafState::Active | LeafState::Moving { .. }) => {
+                let part = leaf.route.parts.get(&leaf.ingress());
+                let tag = leaf.tag.as_ref().map(|tag| tag.id);
+                let instructions = part.map(|part| actions::instructions(version, part, tag, leaf.route.meter));
+                match tag {
+                    Some(_) => LeafAction::ApplyTo(untagged(), instructions.unwrap_or_default()),
+                    None => LeafAction::Apply(instructions.unwrap_or_default()),
+                }
+            }
+            _ => LeafAction::Controller,
+        }
+    }
+}

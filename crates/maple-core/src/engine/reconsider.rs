@@ -1,0 +1,97 @@
+//! Leaves whose state has changed: f is asked again, on the packet that made the leaf, as if that packet came now.
+//!
+//! The paper's API for updating what is cached (§3), without anybody having to call it. If f asks the same questions and
+//! says the same, the leaf stays as it is: a route may read more of the state than it makes use of. If it says another
+//! route, the leaf gets that one without a miss (`moves.rs`). Else, and where f fails or writes, the leaf is withdrawn, and
+//! its next packet is decided when it comes.
+//!
+//! This is as good as a fresh run: the leaf's packets agree with its representative in everything that the run looked at,
+//! and the run's reads are validated and subscribed to like any other's.
+
+use std::collections::BTreeSet;
+
+use super::decide::{Outcome, outcome};
+use super::leaf::LeafState;
+use super::tags::reserved_id;
+use super::{Engine, actions};
+use crate::policy::PolicyError;
+use crate::route::{Resolved, Route};
+use crate::run::{Finished, Run};
+use crate::tree::LeafId;
+
+impl Engine {
+    /// Reconsiders all that came up.
+    pub(super) fn reconsider_all(&mut self) {
+        let doubted = std::mem::take(&mut self.doubted);
+        if !doubted.is_empty() {
+            self.reconsider(&doubted);
+        }
+    }
+
+    /// Asks f what becomes of these leaves. Those that are certain, or gone, are passed over.
+    pub(super) fn reconsider(&mut self, doubted: &BTreeSet<LeafId>) {
+        let (mut asked, mut runs) = (Vec::new(), Vec::new());
+        for id in doubted {
+            if self.store.is_current(*id) {
+                continue;
+            }
+            let Some(leaf) = self.leaves.get(id) else {
+                // Perhaps a packet that waits for a change.
+                self.withdraw(*id);
+                continue;
+            };
+            let has_time = asked.len() < self.options.max_reconsidered;
+            match self.admissible_run(&leaf.representative).filter(|_| has_time) {
+                Some(run) => {
+                    asked.push(*id);
+                    runs.push(run);
+                }
+                None => self.withdraw(*id),
+            }
+        }
+        if runs.is_empty() {
+            return;
+        }
+        self.stats.runs += runs.len() as u64;
+        let answers = self.policy.decide_batch(&runs);
+        let missing = || Err(PolicyError::Exception("the policy gave no answer for this packet of the batch".into()));
+        let answers = answers.into_iter().chain(std::iter::repeat_with(missing));
+        for ((id, run), answer) in asked.into_iter().zip(runs).zip(answers) {
+            self.judge(id, &run, answer);
+        }
+    }
+
+    fn judge(&mut self, id: LeafId, run: &Run, answer: Result<Route, PolicyError>) {
+        let Outcome::Answer(route, finished) = outcome(run, answer) else { return self.withdraw(id) };
+        let Finished { trace, txn, .. } = *finished;
+        let Some(leaf) = self.leaves.get(&id) else { return };
+        let same = trace.items == leaf.trace.items && !trace.short && !txn.wrote();
+        let stays = *leaf.goal() == route;
+        if !same || !stays && !self.can_move(id, &route) || self.store.commit(txn, Some(id)).is_err() {
+            return self.withdraw(id);
+        }
+        if let Some(leaf) = self.leaves.get_mut(&id) {
+            leaf.trace = trace;
+        }
+        if stays {
+            self.stats.leaves_confirmed += 1;
+        } else {
+            self.begin_move(id, route);
+        }
+    }
+
+    /// Whether a leaf can get this route on its way. Where a packet goes to several places, some of it might come out
+    /// twice; and a path tag stands for one route.
+    fn can_move(&self, id: LeafId, to: &Resolved) -> bool {
+        let Some(leaf) = self.leaves.get(&id) else { return false };
+        let Some(switch) = self.switches.get(&leaf.ingress()) else { return false };
+        let is_single = |route: &Resolved| route.egress_count() <= 1 && actions::is_path(route);
+        leaf.state == LeafState::Active
+            && leaf.tag.is_none()
+            && switch.full_until.is_none()
+            // As for new leaves: such packets don't cross links where nothing guards the path tags.
+            && (switch.three_tables || reserved_id(self.options.path_tags, &leaf.representative).is_none())
+            && is_single(&leaf.route)
+            && is_single(to)
+    }
+}

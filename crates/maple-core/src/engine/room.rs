@@ -1,0 +1,280 @@
+//! Room in switches and trees: who may come in, and who has to go.
+//!
+//! # What
+//!
+//! A switch has so many rules at most as [`Options::max_rules`](super::Options) says, and in each table so many as it had
+//! when it last said that the table was full. A leaf comes in only while there is a reserve; its rules are counted when
+//! they are known, before any of them is sent, and if they don't fit it is turned away again. Its packets go through the
+//! controller, which knows the answer, until it finds room at a later packet.
+//!
+//! Whoever is turned away makes the controller ask the switch for statistics, once in [`Options::room_period`](super::Options)
+//! at most. When they are here some leaves are evicted, as many at most as were turned away: those first whose rules
+//! took the fewest packets since the last time, and of these those that were not used for longest. They are withdrawn like
+//! all that f no longer says: their place in the tree becomes Ω, and the compiler does the rest. Leaves that others sent here
+//! are withdrawn by their owners.
+//!
+//! A tree has so many leaves at most as [`Options::max_traces`](super::Options) says. When it is full decisions are not
+//! cached, and leaves are evicted in the same way.
+//!
+//! # Bounds
+//!
+//! In a period at most an eighth of the bound, but at least one leaf, is evicted at a switch; and of leaves whose rules were
+//! in use since the last time an eighth of that, but at least one: where more is in use than there is room for, the
+//! controller does not exchange one half for the other all the time. Only if rules that have to come in for others' sake
+//! (barriers where a leaf goes) find no room in the reserve, all leaves at the switch go at once.
+//!
+//! No rule has a timeout at the switch: a rule may shield others.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use maple_wire::Dpid;
+use maple_wire::msg::Message;
+use maple_wire::msg::stats::{FlowStatsRequest, ReplyBody, RequestBody, StatsReply, StatsRequest};
+use rustc_hash::FxHashMap;
+
+use super::event::{Answer, Letter, Refusal};
+use super::leaf::{Leaf, LeafState, leaf_of};
+use super::switch::{Switch, Waiter};
+use super::timers::Timer;
+use super::{Effect, Engine, Options, Selection, ShardId, Time};
+use crate::tree::LeafId;
+
+/// After what time a table that was full may have more room.
+const FULL_FOR: Duration = Duration::from_secs(60);
+
+/// What is known of the room in a switch.
+#[derive(Default)]
+pub(super) struct Room {
+    /// How many rules a table had when it was full, and when that was.
+    full_at: BTreeMap<u8, (usize, Time)>,
+    /// Tables that have just said that they are full.
+    pub full: Vec<u8>,
+    /// The request for statistics that is not answered yet.
+    asked: Option<u32>,
+    /// When the next one may be sent.
+    next: Time,
+    /// Packets that the rules of leaves took, as the answer under way tells.
+    reading: FxHashMap<LeafId, u64>,
+    /// The same as the last answer told.
+    packets: FxHashMap<LeafId, u64>,
+    /// How many leaves were turned away since the last answer for want of rules, and of traces.
+    wanted: usize,
+    wanted_traces: usize,
+}
+
+impl Room {
+    /// The switch says what it has: tables that were full had room for just so many rules.
+    pub fn learn(&mut self, now: Time, count: impl Fn(u8) -> usize) {
+        for table in std::mem::take(&mut self.full) {
+            self.full_at.insert(table, (count(table), now));
+        }
+    }
+
+    /// The most rules that a table, or for `None` the switch, may have.
+    fn bound(&self, table: Option<u8>, now: Time, options: &Options) -> Option<usize> {
+        let Some(table) = table else { return options.max_rules };
+        let (count, at) = *self.full_at.get(&table)?;
+        // Perhaps there is more by now.
+        (now < at + FULL_FOR).then_some(count)
+    }
+
+    /// All bounds that hold now: a table or all of them, and how many rules.
+    fn bounds(&self, now: Time, options: &Options) -> Vec<(Option<u8>, usize)> {
+        let tables = [None].into_iter().chain(self.full_at.keys().copied().map(Some));
+        tables.filter_map(|table| Some((table, self.bound(table, now, options)?))).collect()
+    }
+}
+
+/// How many of so many are kept for what has to come in.
+fn reserve(bound: usize) -> usize {
+    (bound / 16).max(1)
+}
+
+/// How many of so many may go in a period.
+fn share(bound: usize) -> usize {
+    (bound / 8).max(1)
+}
+
+impl Engine {
+    /// Whether a leaf may try to come in at a switch. If not, room is made in time.
+    pub(super) fn has_room(&mut self, dpid: Dpid) -> bool {
+        let Some(switch) = self.switches.get_mut(&dpid) else { return false };
+        let bounds = switch.room.bounds(self.now, &self.options);
+        if bounds.into_iter().all(|(table, bound)| switch.count(table) + reserve(bound) < bound) {
+            return true;
+        }
+        switch.room.wanted += 1;
+        self.stats.turned_away += 1;
+        self.ask_for_statistics(dpid);
+        false
+    }
+
+    /// Whether a tree may have one more trace. If not, room is made in time.
+    pub(super) fn has_room_for_trace(&mut self, dpid: Dpid) -> bool {
+        let Some(switch) = self.switches.get_mut(&dpid) else { return false };
+        if self.options.max_traces.is_none_or(|bound| switch.table.tree().len() < bound) {
+            return true;
+        }
+        switch.room.wanted_traces += 1;
+        self.stats.turned_away += 1;
+        self.ask_for_statistics(dpid);
+        false
+    }
+
+    /// Whether what is pending fits, with or without a reserve that stays free.
+    pub(super) fn fits(&self, switch: &Switch, with_reserve: bool) -> bool {
+        switch.room.bounds(self.now, &self.options).into_iter().all(|(table, bound)| {
+            let kept = if with_reserve { reserve(bound) } else { 0 };
+            let added = switch.wanted.additions(table, &switch.installed);
+            added == 0 || switch.count(table) + added + kept <= bound
+        })
+    }
+
+    /// Turns those away who are about to come in.
+    pub(super) fn turn_away(&mut self, dpid: Dpid) {
+        let Some(switch) = self.switches.get_mut(&dpid) else { return };
+        let waiting = std::mem::take(&mut switch.waiting);
+        for waiter in waiting {
+            match waiter {
+                Waiter::Fresh(leaves) => leaves.into_iter().for_each(|leaf| self.crowd_out(leaf)),
+                Waiter::Part { leaf, attempt } => {
+                    self.drop_part(dpid, leaf, attempt);
+                    let outcome = Err(Refusal::Full);
+                    self.post(ShardId::of(leaf), Letter::Answer(Answer { leaf, attempt, dpid, outcome }));
+                }
+                left @ (Waiter::Left { .. } | Waiter::Settled(_)) => {
+                    if let Some(switch) = self.switches.get_mut(&dpid) {
+                        switch.waiting.push(left);
+                    }
+                    continue;
+                }
+            }
+            if let Some(switch) = self.switches.get_mut(&dpid) {
+                switch.room.wanted += 1;
+            }
+            self.stats.turned_away += 1;
+        }
+        self.ask_for_statistics(dpid);
+    }
+
+    /// What has to come in finds no room: all leaves go.
+    pub(super) fn clear_out(&mut self, dpid: Dpid) {
+        for leaf in self.all_leaves_at(dpid) {
+            self.evict(dpid, leaf);
+        }
+    }
+
+    /// A leaf's packets go through the controller until there is room.
+    pub(super) fn crowd_out(&mut self, id: LeafId) {
+        if self.leaves.get(&id).is_some_and(Leaf::is_moving) {
+            return self.withdraw(id);
+        }
+        self.release_parts(id);
+        let from = self.now + self.options.room_period;
+        let Some(leaf) = self.leaves.get_mut(&id) else { return };
+        leaf.state = LeafState::Crowded { from };
+        leaf.held_until = None;
+        let (ingress, route, held) = (leaf.ingress(), leaf.route.clone(), std::mem::take(&mut leaf.held));
+        if let Some(switch) = self.switches.get_mut(&ingress) {
+            switch.acting.insert(id);
+            self.dirty.insert(ingress);
+        }
+        held.iter().for_each(|packet| self.send_direct(&route, packet));
+    }
+
+    /// Asks which rules are in use, now or when it is time again.
+    pub(super) fn ask_for_statistics(&mut self, dpid: Dpid) {
+        let now = self.now;
+        let Some(switch) = self.switches.get_mut(&dpid) else { return };
+        let room = &mut switch.room;
+        if room.asked.is_some() || room.wanted + room.wanted_traces == 0 {
+            return;
+        }
+        if now < room.next {
+            self.timers.insert((room.next, Timer::Room(dpid)));
+            return;
+        }
+        room.next = now + self.options.room_period;
+        let request = Message::StatsRequest(StatsRequest::new(RequestBody::Flow(FlowStatsRequest::all())));
+        if let Some(effect) = self.effect(dpid, request) {
+            if let (Effect::Send { xid, .. }, Some(switch)) = (&effect, self.switches.get_mut(&dpid)) {
+                switch.room.asked = Some(*xid);
+            }
+            self.stats.stats_requests += 1;
+            self.after.push(effect);
+        }
+    }
+
+    /// Statistics came, or a part of them.
+    pub(super) fn flow_stats(&mut self, dpid: Dpid, xid: u32, reply: &StatsReply) {
+        let epoch = self.options.epoch;
+        let Some(switch) = self.switches.get_mut(&dpid).filter(|switch| switch.room.asked == Some(xid)) else { return };
+        if let ReplyBody::Flow(flows) = &reply.body {
+            for flow in flows {
+                if let Some(leaf) = leaf_of(epoch, flow.cookie) {
+                    *switch.room.reading.entry(leaf).or_default() += flow.packet_count;
+                }
+            }
+        }
+        if !reply.more() {
+            self.end_round(dpid);
+        }
+    }
+
+    /// The switch does not tell: those go that were not used for longest as far as we know.
+    pub(super) fn statistics_refused(&mut self, dpid: Dpid, xid: u32) {
+        if self.switches.get(&dpid).is_some_and(|switch| switch.room.asked == Some(xid)) {
+            self.end_round(dpid);
+        }
+    }
+
+    /// Makes room by what is known of the rules' use.
+    fn end_round(&mut self, dpid: Dpid) {
+        let now = self.now;
+        let Some(switch) = self.switches.get_mut(&dpid) else { return };
+        let room = &mut switch.room;
+        room.asked = None;
+        let packets = std::mem::take(&mut room.reading);
+        let before = std::mem::replace(&mut room.packets, packets);
+        let (wanted, wanted_traces) = (std::mem::take(&mut room.wanted), std::mem::take(&mut room.wanted_traces));
+        let bound = room.bounds(now, &self.options).into_iter().map(|(_, bound)| bound).min();
+        // Counters begin again when a rule is sent anew.
+        let used = |leaf: &LeafId| {
+            let (now, then) = (room.packets.get(leaf).copied().unwrap_or_default(), before.get(leaf).copied());
+            then.filter(|then| *then <= now).map_or(now, |then| now - then)
+        };
+        let tree = switch.table.tree();
+        tree.begin_period();
+        tree.leaves().filter(|leaf| used(leaf) > 0).for_each(|leaf| tree.mark_used(leaf));
+        let coldest = tree.coldest(tree.len());
+        let has_rules = |leaf: &LeafId| self.leaves.get(leaf).is_some_and(|leaf| leaf.state == LeafState::Active);
+        let passing = switch.transit.leaves();
+        let mut with_rules: Vec<LeafId> = coldest.iter().copied().filter(has_rules).chain(passing).collect();
+        with_rules.sort_by_key(used);
+        let mut traces = coldest;
+        traces.sort_by_key(used);
+        let mut victims = choose(&with_rules, wanted, bound, used);
+        victims.extend(choose(&traces, wanted_traces, self.options.max_traces, used));
+        victims.into_iter().for_each(|leaf| self.evict(dpid, leaf));
+    }
+
+    /// A leaf has to go.
+    fn evict(&mut self, dpid: Dpid, leaf: LeafId) {
+        self.stats.leaves_evicted += 1;
+        if self.leaves.get(&leaf).is_some_and(|leaf| leaf.ingress() == dpid) {
+            self.withdraw(leaf);
+        } else {
+            self.post(ShardId::of(leaf), Letter::Withdraw(Selection::Leaves([leaf].into())));
+        }
+    }
+}
+
+/// Who goes, of leaves in the order of their use, where so many were turned away.
+fn choose(leaves: &[LeafId], wanted: usize, bound: Option<usize>, used: impl Fn(&LeafId) -> u64) -> Vec<LeafId> {
+    let Some(bound) = bound else { return Vec::new() };
+    let count = wanted.min(share(bound));
+    let cold = leaves.iter().take_while(|leaf| used(leaf) == 0).count();
+    let warm = if cold < count { share(count) } else { 0 };
+    leaves.iter().take(count.min(cold + warm)).copied().collect()
+}
