@@ -3,7 +3,7 @@
 use std::fmt::{self, Write};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use crate::field::Field;
+use crate::field::{Field, FieldSet};
 use crate::flow::Constraint;
 use crate::port::PortNo;
 
@@ -182,6 +182,9 @@ impl Form {
     }
 }
 
+const TRANSPORT_PORTS: FieldSet =
+    FieldSet::of(&[Field::TcpSrc, Field::TcpDst, Field::UdpSrc, Field::UdpDst, Field::SctpSrc, Field::SctpDst]);
+
 /// A constraint's value, and after a slash its mask where not all bits count.
 ///
 /// Masks of IP addresses that are prefixes are written as their length. Masked numbers are hex.
@@ -199,6 +202,8 @@ impl fmt::Display for Masked<'_> {
                 write_value(f, form, value)?;
                 write!(f, "/{length}")
             }
+            // Of all numbers, ports under a mask have a `0x` before their zero too.
+            (Form::Decimal, _) if TRANSPORT_PORTS.contains(field) => write!(f, "{value:#x}/{mask:#x}"),
             (Form::Decimal | Form::Port | Form::Hex, _) => write!(f, "{}/{}", Hex(value), Hex(mask)),
             _ => {
                 write_value(f, form, value)?;
@@ -257,6 +262,8 @@ mod tests {
 
     #[test]
     fn numbers_are_hex_where_masked_or_opaque() {
+        check(Constraint::masked(Field::TcpDst, 0, 0xfc00), "0x0/0xfc00");
+        check(Constraint::masked(Field::Metadata, 0, 0xfc00), "0/0xfc00");
         check(Constraint::exact(Field::TcpDst, 80), "80");
         check(Constraint::masked(Field::TcpDst, 8, 15), "0x8/0xf");
         check(Constraint::exact(Field::Metadata, 0), "0");
