@@ -5,6 +5,7 @@ serve PORT...                echoes what TCP clients send
 tcp ADDRESS PORT TIMEOUT     says hello to such a server and prints the echo, or what went wrong
 udp ADDRESS PORT FROM TEXT   sends one datagram, to one host, a group or everybody
 frame INTERFACE TO FROM TEXT sends one Ethernet frame, whoever it says that it comes from
+frames INTERFACE             sends the frames that come in, in hex, one a line; says so after each
 """
 
 import select
@@ -75,5 +76,14 @@ def frame(interface, to, own, text):
         sender.send(addresses + EXPERIMENTAL + text.encode().ljust(46))
 
 
+def frames(interface):
+    with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as sender:
+        sender.bind((interface, 0))
+        for line in sys.stdin:
+            sender.send(bytes.fromhex(line.strip()))
+            print("sent", flush=True)
+
+
 if __name__ == "__main__":
-    {"count": count, "serve": serve, "tcp": tcp, "udp": udp, "frame": frame}[sys.argv[1]](*sys.argv[2:])
+    commands = {"count": count, "serve": serve, "tcp": tcp, "udp": udp, "frame": frame, "frames": frames}
+    commands[sys.argv[1]](*sys.argv[2:])
