@@ -1,0 +1,324 @@
+//! Switches that are many, rude, or both, on the hot road of handlers.
+//!
+//! Short by default. `MAPLE_STRESS=10` makes floods and storms ten times as long.
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::io::{ErrorKind, Read, Write};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use common::{LONG, Maple, Peer, eventually, packet_in};
+use maple_controller::handler::{Handler, Hub, LearningSwitch, Replies};
+use maple_controller::session::SwitchInfo;
+use maple_load::{LoadOptions, Mode};
+use maple_wire::msg::{Frames, NO_BUFFER, PacketInView};
+use maple_wire::packet::build::Frame;
+use maple_wire::{Message, Version};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+/// Most bytes that the controller reads of a socket before the others have their turn.
+const READ_SHARE: usize = 64 * 1024;
+
+fn longer() -> u32 {
+    std::env::var("MAPLE_STRESS").map_or(1, |text| text.parse().expect("MAPLE_STRESS is a number"))
+}
+
+fn serving<H: Handler + 'static>(make: impl Fn(&SwitchInfo) -> H + Send + Sync + 'static) -> Maple {
+    Maple::with(|options| options.handlers = Some(Arc::new(make)))
+}
+
+/// A switch whose handshake is done.
+fn up(maple: &Maple, version: Version, dpid: u64) -> Peer {
+    let mut peer = Peer::begin(maple.address, version, dpid);
+    let last = |message: &Message| match version {
+        Version::Of10 => matches!(message, Message::SetConfig(_)),
+        // The built-in handlers ask for packets that no rule matches.
+        Version::Of13 => matches!(message, Message::FlowMod(_)),
+    };
+    assert!(peer.pump(LONG, |_, message| last(message)));
+    eventually("the switch is up", || maple.handle.switches().iter().any(|switch| switch.dpid == peer.dpid));
+    peer.seen.clear();
+    peer
+}
+
+/// Lets this process have so many descriptors; `false`, saying so, if the system does not.
+fn descriptors(wanted: u64) -> bool {
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    if current.is_none_or(|current| current >= wanted) {
+        return true;
+    }
+    if maximum.is_some_and(|maximum| maximum < wanted) {
+        eprintln!("SKIPPED: {wanted} descriptors are needed, and the hard limit is {maximum:?}");
+        return false;
+    }
+    setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum }).expect("below the hard limit");
+    true
+}
+
+/// Memory of this process, in bytes.
+fn resident() -> u64 {
+    let text = std::fs::read_to_string("/proc/self/statm").expect("Linux");
+    text.split_whitespace().nth(1).and_then(|pages| pages.parse::<u64>().ok()).expect("a number of pages") * 4096
+}
+
+#[test]
+fn five_thousand_switches_flood_and_memory_stays_flat() {
+    const SWITCHES: u32 = 5000;
+    // Each connection has both of its ends in this process.
+    if !descriptors(2 * u64::from(SWITCHES) + 500) {
+        return;
+    }
+    let maple = serving(|_| LearningSwitch::new());
+    let options = LoadOptions {
+        switches: SWITCHES,
+        macs: 8,
+        mode: Mode::Throughput { window: 16 },
+        duration: Duration::from_millis(1500) * longer(),
+        warmup: Duration::from_millis(500),
+        settle: Duration::from_millis(100),
+        ..LoadOptions::new(maple.address)
+    };
+    let load = std::thread::spawn(move || maple_load::run(&options));
+    // By then everyone has sent all of its addresses, and all buffers have been used.
+    let packets = u64::from(SWITCHES) * 16;
+    let start = Instant::now();
+    while maple.count("of_packet_ins") < packets && !load.is_finished() {
+        assert!(start.elapsed() < LONG * 6, "{} packet-ins", maple.count("of_packet_ins"));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let (before, mut most, mut connected) = (resident(), 0, 0);
+    while !load.is_finished() {
+        most = most.max(resident());
+        connected = connected.max(maple.handle.stats().connections);
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let report = load.join().expect("it does not panic").expect("no switch was cut off");
+    assert_eq!(report.silent_switches, 0, "{report}");
+    assert_eq!((connected, maple.count("of_dp_connections")), (SWITCHES as usize, u64::from(SWITCHES)));
+    let grown = most.saturating_sub(before);
+    assert!(grown < 16 << 20, "{grown} bytes more, {} packet-ins later", maple.count("of_packet_ins") - packets);
+    eventually("all are gone", || maple.handle.stats().connections == 0);
+}
+
+#[test]
+fn a_storm_of_reconnects_leaves_everything_as_it_was() {
+    let maple = Maple::with(|options| {
+        options.handlers = Some(Arc::new(|_: &SwitchInfo| LearningSwitch::new()));
+        options.workers = 2;
+    });
+    let mut bystander = up(&maple, Version::Of13, 99);
+    let storm = |thread: u64| {
+        for round in 0..40 * u64::from(longer()) {
+            // Switches of two threads have the same datapath ids now and then.
+            let version = if round % 2 == 0 { Version::Of10 } else { Version::Of13 };
+            let mut peer = Peer::begin(maple.address, version, 1 + (thread + round) % 6);
+            match round % 4 {
+                0 => {}
+                1 => peer.send_bytes(&[version as u8, 10, 0]),
+                _ => drop(peer.pump(LONG, |_, message| matches!(message, Message::SetConfig(_) | Message::Error(_)))),
+            }
+            peer.send(1, &packet_in(1, vec![0; 60]));
+        }
+    };
+    std::thread::scope(|scope| {
+        (0..4).for_each(|thread| drop(scope.spawn(move || storm(thread))));
+        for _ in 0..20 {
+            bystander.echo();
+        }
+    });
+    eventually("all but one are gone", || maple.handle.stats().connections == 1);
+    assert_eq!(maple.handle.switches().len(), 1);
+    let survivor = up(&maple, Version::Of10, 1);
+    assert_eq!(maple.count("of_dp_connections"), maple.count("of_dp_disconnections") + 2);
+    drop(survivor);
+}
+
+/// Frames of all sizes that a packet-in can have, no two alike.
+fn sizes(version: Version) -> Vec<Vec<u8>> {
+    let longest = if version == Version::Of10 { 65_535 - 24 } else { 65_535 - 42 };
+    let fixed = [0, 1, 13, 14, 60, 64, 1500, 9000, 32_768, longest - 1, longest];
+    let many = (0..400usize).map(|n| (n * 37) % 2000);
+    fixed.into_iter().chain(many).enumerate().map(|(n, size)| vec![n as u8; size]).collect()
+}
+
+#[test]
+fn messages_of_all_sizes_come_back_whole_however_they_are_cut() {
+    let maple = serving(|_| Hub);
+    for (dpid, version) in (1..).zip([Version::Of10, Version::Of13]) {
+        let mut peer = up(&maple, version, dpid);
+        let frames = sizes(version);
+        let mut bytes = Vec::new();
+        for (xid, frame) in (1..).zip(&frames) {
+            packet_in(1, frame.clone()).encode(version, xid, &mut bytes).unwrap();
+        }
+        let mut stream = peer.stream.try_clone().unwrap();
+        let writer = std::thread::spawn(move || {
+            // Pieces of 1 to 4096 bytes, whose ends fall everywhere.
+            let mut rest = &bytes[..];
+            for piece in (0..).map(|n: usize| 1 + (n * n * 7919) % 4096) {
+                let (now, later) = rest.split_at(piece.min(rest.len()));
+                stream.write_all(now).unwrap();
+                rest = later;
+                if rest.is_empty() {
+                    break;
+                }
+            }
+        });
+        for (xid, frame) in (1..).zip(&frames) {
+            let (header, message) = peer.receive(LONG).expect("an answer");
+            let Message::PacketOut(out) = message else { panic!("{message:?}") };
+            assert_eq!((header.xid, out.data.len()), (xid, frame.len()));
+            assert!(out.data == *frame);
+        }
+        writer.join().unwrap();
+    }
+}
+
+#[test]
+fn one_that_drips_its_packets_gets_its_answers_and_delays_nobody() {
+    let maple = serving(|_| Hub);
+    let (mut dripper, mut other) = (up(&maple, Version::Of10, 1), up(&maple, Version::Of10, 2));
+    let mut bytes = Vec::new();
+    (1..=4).for_each(|xid| packet_in(1, vec![9; 40]).encode(Version::Of10, xid, &mut bytes).unwrap());
+    for byte in bytes {
+        dripper.send_bytes(&[byte]);
+        other.send(7, &packet_in(2, vec![1; 60]));
+        assert!(matches!(other.receive(LONG), Some((_, Message::PacketOut(_)))), "it is served between two bytes");
+    }
+    (1..=4).for_each(|xid| assert_eq!(dripper.receive(LONG).map(|(header, _)| header.xid), Some(xid)));
+}
+
+/// Notes whose packets it gets in which order. A packet-in with buffer id 0 waits until it is let go.
+struct Notebook {
+    dpid: u64,
+    notes: Arc<Mutex<Vec<u64>>>,
+    waits: Arc<Mutex<(Sender<()>, Receiver<()>)>>,
+}
+
+impl Handler for Notebook {
+    fn packet_in(&mut self, packet: &PacketInView<'_>, _: &mut Replies) {
+        if packet.buffer_id() == 0 {
+            let gate = self.waits.lock().unwrap();
+            gate.0.send(()).unwrap();
+            gate.1.recv_timeout(LONG).unwrap();
+        } else {
+            self.notes.lock().unwrap().push(self.dpid);
+        }
+    }
+}
+
+/// Fairness by counted work: while the controller is held up, some switches fill their sockets and one sends a single
+/// packet. When it goes on, that packet waits for one read of each of the others at most.
+#[test]
+fn a_single_packet_waits_for_one_read_of_each_switch_that_floods() {
+    const FLOODERS: usize = 5;
+    let (reached, at_gate) = mpsc::channel();
+    let (open, opened) = mpsc::channel();
+    let waits = Arc::new(Mutex::new((reached, opened)));
+    let notes = Arc::new(Mutex::new(Vec::new()));
+    let maple = {
+        let notes = Arc::clone(&notes);
+        serving(move |info: &SwitchInfo| Notebook {
+            dpid: info.features.dpid.0,
+            notes: Arc::clone(&notes),
+            waits: Arc::clone(&waits),
+        })
+    };
+    let mut gate = up(&maple, Version::Of10, 100);
+    let mut flooders: Vec<Peer> = (1..=FLOODERS as u64).map(|dpid| up(&maple, Version::Of10, dpid)).collect();
+    let mut single = up(&maple, Version::Of10, 50);
+    let mut packet = Vec::new();
+    packet_in(1, vec![0; 60]).encode(Version::Of10, 1, &mut packet).unwrap();
+    let mut held = packet.clone();
+    held[8..12].fill(0);
+    gate.send_bytes(&held);
+    at_gate.recv_timeout(LONG).expect("the controller is held up");
+    for flooder in &mut flooders {
+        fill(flooder, &packet);
+    }
+    single.send_bytes(&packet);
+    open.send(()).unwrap();
+    eventually("the packet is handled", || notes.lock().unwrap().contains(&50));
+    let mut before = BTreeMap::<u64, usize>::new();
+    for dpid in notes.lock().unwrap().iter().take_while(|dpid| **dpid != 50) {
+        *before.entry(*dpid).or_default() += packet.len();
+    }
+    assert!(before.values().all(|bytes| *bytes <= READ_SHARE), "{before:?}");
+}
+
+/// Writes packets until the socket takes no more, four reads' worth at most; gives up in the middle of one.
+fn fill(peer: &mut Peer, packet: &[u8]) {
+    let bytes = packet.repeat(4 * READ_SHARE / packet.len());
+    peer.stream.set_nonblocking(true).unwrap();
+    let mut rest = &bytes[..];
+    while !rest.is_empty() {
+        match peer.stream.write(rest) {
+            Ok(taken) => rest = &rest[taken..],
+            Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    peer.stream.set_nonblocking(false).unwrap();
+    assert!(bytes.len() - rest.len() > READ_SHARE, "more than one read waits");
+}
+
+#[test]
+fn one_that_never_reads_is_held_and_others_are_answered_in_the_meantime() {
+    let maple = serving(|_| Hub);
+    let (deaf, mut other) = (up(&maple, Version::Of13, 1), up(&maple, Version::Of13, 2));
+    let mut stream = deaf.stream.try_clone().unwrap();
+    let mut packets = Vec::new();
+    let frame = Frame::ethernet([0xff; 6], [2, 0, 0, 0, 0, 1]).raw(0x88b5, &[0; 1400]);
+    (0..50).for_each(|xid| packet_in(1, frame.clone()).encode(Version::Of13, xid, &mut packets).unwrap());
+    stream.set_write_timeout(Some(Duration::from_millis(300))).unwrap();
+    // It writes until nobody takes it any more.
+    while stream.write_all(&packets).is_ok() {}
+    assert!(maple.count("of_paused") >= 1);
+    let taken = maple.count("of_packet_ins");
+    for _ in 0..100 {
+        other.send(5, &packet_in(1, frame.clone()));
+        assert!(matches!(other.receive(LONG), Some((_, Message::PacketOut(_)))));
+    }
+    assert_eq!(maple.count("of_packet_ins"), taken + 100, "it is not read from");
+    let waiting = maple.handle.switches()[0].waiting_bytes;
+    assert!(waiting <= 2 * READ_SHARE, "{waiting} bytes wait: the answers to one read");
+
+    // What it gets in the end is whole.
+    let mut reader = deaf.stream.try_clone().unwrap();
+    reader.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
+    let (mut held, mut chunk, mut answers) = (Vec::new(), vec![0; 1 << 16], 0);
+    while let Ok(read @ 1..) = reader.read(&mut chunk) {
+        held.extend_from_slice(&chunk[..read]);
+        let mut frames = Frames::new(&held);
+        for message in frames.by_ref() {
+            let (_, message) = Message::decode(message.expect("a header").1).expect("a message");
+            let Message::PacketOut(out) = message else { continue };
+            assert!(out.buffer_id == NO_BUFFER && out.data == frame);
+            answers += 1;
+        }
+        let consumed = frames.consumed();
+        held.drain(..consumed);
+    }
+    assert!(answers > 50, "{answers}");
+}
+
+#[test]
+fn silent_switches_cost_no_turns() {
+    const SWITCHES: u64 = 200;
+    let maple = serving(|_| LearningSwitch::new());
+    let peers: Vec<Peer> = (1..=SWITCHES)
+        .map(|dpid| {
+            let mut peer = Peer::begin(maple.address, Version::Of13, dpid);
+            assert!(peer.pump(LONG, |_, message| matches!(message, Message::SetConfig(_))));
+            peer
+        })
+        .collect();
+    eventually("all are up", || maple.handle.switches().len() == peers.len());
+    let turns = maple.count("turns");
+    std::thread::sleep(Duration::from_millis(500));
+    let turns = maple.count("turns") - turns;
+    assert!(turns <= 4, "{turns} turns in half a second, one of which was for this question");
+}
