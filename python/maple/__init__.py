@@ -10,20 +10,36 @@
 ...     return net.shortest_path(net.locate(pkt.eth_src), dst)
 
 Run it with ``maple run FILE.py``. How to write policies: docs/policy-guide.md.
+
+The second way to program a network is a :class:`Handler`, a program for each switch: docs/handlers.md.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Final
+
 from maple._maple import (
+    Action,
+    Barrier,
     Field,
+    FlowMod,
+    FlowRemoved,
+    Handler,
     Ip,
     Location,
     Mac,
+    Match,
     Net,
     Packet,
+    PacketIn,
+    PacketOut,
     PolicyTimeout,
+    Port,
     Prefix,
     Route,
+    Switch,
+    SwitchError,
     Table,
     Var,
     drop,
@@ -39,17 +55,57 @@ mac = Mac
 ip = Ip
 prefix = Prefix
 
+IN_PORT: Final = 0xFFFFFFF8
+"""The port that the packet came in by."""
+TABLE: Final = 0xFFFFFFF9
+"""The switch's own tables (in packet-outs)."""
+NORMAL: Final = 0xFFFFFFFA
+"""What a switch without a controller would do."""
+FLOOD: Final = 0xFFFFFFFB
+"""All ports but the one that the packet came in by, without those that floods leave out."""
+ALL: Final = 0xFFFFFFFC
+"""All ports but the one that the packet came in by."""
+CONTROLLER: Final = 0xFFFFFFFD
+"""The controller."""
+LOCAL: Final = 0xFFFFFFFE
+"""The switch's own host."""
+
+Message = PacketOut | FlowMod | Barrier
+"""What handlers say."""
+Messages = Message | Iterable[Message] | None
+"""What a handler's method may return: nothing, a message, or several."""
+
 __all__ = [
+    "ALL",
+    "CONTROLLER",
+    "FLOOD",
+    "IN_PORT",
+    "LOCAL",
+    "NORMAL",
+    "TABLE",
+    "Action",
+    "Barrier",
     "Field",
+    "FlowMod",
+    "FlowRemoved",
+    "Handler",
     "Ip",
     "Location",
     "Mac",
+    "Match",
+    "Message",
+    "Messages",
     "Net",
     "Packet",
+    "PacketIn",
+    "PacketOut",
     "Policy",
     "PolicyTimeout",
+    "Port",
     "Prefix",
     "Route",
+    "Switch",
+    "SwitchError",
     "Table",
     "Var",
     "drop",

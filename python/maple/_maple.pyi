@@ -4,19 +4,33 @@ from collections.abc import Iterable, Iterator
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 from typing import Any, Final, TypeAlias, final
 
+from typing_extensions import Self
+
 __all__ = [
     "FIELDS",
+    "Action",
+    "Barrier",
     "Bench",
     "Decision",
     "Field",
+    "FlowMod",
+    "FlowRemoved",
+    "Handler",
+    "HandlerBench",
     "Ip",
     "Location",
     "Mac",
+    "Match",
     "Net",
     "Packet",
+    "PacketIn",
+    "PacketOut",
     "PolicyTimeout",
+    "Port",
     "Prefix",
     "Route",
+    "Switch",
+    "SwitchError",
     "Table",
     "Var",
     "drop",
@@ -37,6 +51,10 @@ _IpLike: TypeAlias = "Ip | str | IPv4Address | IPv6Address | Field"
 _Condition: TypeAlias = "int | str | Mac | Ip | Prefix | range | IPv4Address | IPv6Address | IPv4Network | IPv6Network"
 _Place: TypeAlias = "Location | tuple[int, int]"
 _Value: TypeAlias = "Any"
+_Actions: TypeAlias = "int | Action | Iterable[int | Action]"
+_Says: TypeAlias = "_Message | Iterable[_Message] | None"
+_Message: TypeAlias = "PacketOut | FlowMod | Barrier"
+_FieldValue: TypeAlias = "int | str | Mac | Ip | Prefix | IPv4Address | IPv6Address | tuple[Any, Any] | None"
 
 class PolicyTimeout(BaseException):
     """Raised in a policy whose run takes longer than ``--policy-time-limit``."""
@@ -540,6 +558,535 @@ def weights(name: str, costs: dict[Any, int]) -> None:
     Keys are pairs of switches (all links between them, both directions unless the other one is given too), or a
     :class:`Location` (the link that leaves by this port, in that direction).
     """
+
+@final
+class Switch:
+    """A switch."""
+
+    @property
+    def dpid(self) -> int:
+        """Its datapath id."""
+
+    @property
+    def version(self) -> str:
+        """The OpenFlow version spoken: ``"1.0"`` or ``"1.3"``."""
+
+    @property
+    def description(self) -> str:
+        """What it says it is."""
+
+    @property
+    def ports(self) -> list[Port]:
+        """Its ports now, by number."""
+
+@final
+class Port:
+    """A port of a switch, as it was when the object was made."""
+
+    @property
+    def number(self) -> int:
+        """Its number."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+
+    @property
+    def mac(self) -> Mac:
+        """Its hardware address."""
+
+    @property
+    def up(self) -> bool:
+        """Whether packets can pass."""
+
+class Handler:
+    """A program for each switch: derive a class from it, and ``maple run FILE.py`` makes one object of it a switch.
+
+    Methods return nothing, a message, or several (a list, or whatever a generator yields): what
+    :meth:`PacketIn.out` and :meth:`PacketIn.flood` make, :class:`PacketOut`, :class:`FlowMod`, :class:`Barrier`.
+    Only one method of an object runs at a time, so its attributes need no lock.
+    """
+
+    table_miss: bool
+    """Whether switches are asked, before ``switch_up``, to send packets that no rule matches, which those of OpenFlow
+    1.3 do not by themselves. True unless a class says otherwise."""
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self: ...
+    @property
+    def switch(self) -> Switch:
+        """The switch; known in ``__init__`` already."""
+
+    def wake_after(self, seconds: float) -> None:
+        """Asks for one call of :meth:`timer` after so many seconds. The last wish counts."""
+
+    def switch_up(self) -> _Says:
+        """The switch finished its handshake. The first call."""
+
+    def packet_in(self, pkt: PacketIn, /) -> _Says:
+        """The switch sent a packet."""
+
+    def port_status(self, port: Port, reason: str, /) -> _Says:
+        """A port came (``"add"``), went (``"delete"``) or changed (``"modify"``)."""
+
+    def flow_removed(self, removed: FlowRemoved, /) -> _Says:
+        """A rule is gone that was added with ``flow_removed=True``."""
+
+    def error(self, error: SwitchError, /) -> _Says:
+        """The switch refused a message. Where a class has no such method of its own, Maple reports it."""
+
+    def barrier(self) -> _Says:
+        """The switch has done all that was sent before a :class:`Barrier`, the oldest that it had not answered."""
+
+    def timer(self) -> _Says:
+        """The time that :meth:`wake_after` asked for has come."""
+
+    def switch_down(self) -> None:
+        """The connection is gone. The last call; there is nobody left to hear messages."""
+
+@final
+class PacketIn:
+    """A packet that a switch sent. A field that it does not have is ``None``."""
+
+    @property
+    def in_port(self) -> int:
+        """Port by which the packet came in."""
+
+    @property
+    def in_phy_port(self) -> int | None:
+        """Physical port under a logical one."""
+
+    @property
+    def metadata(self) -> int | None:
+        """Passed between tables; 0 for packets that enter."""
+
+    @property
+    def eth_dst(self) -> Mac:
+        """Ethernet destination."""
+
+    @property
+    def eth_src(self) -> Mac:
+        """Ethernet source."""
+
+    @property
+    def eth_type(self) -> int | None:
+        """Ethernet type, behind VLAN tags."""
+
+    @property
+    def vlan_vid(self) -> int | None:
+        """VLAN id, 12 bits; absent without a tag."""
+
+    @property
+    def vlan_pcp(self) -> int | None:
+        """VLAN priority."""
+
+    @property
+    def ip_dscp(self) -> int | None:
+        """Differentiated services code point."""
+
+    @property
+    def ip_ecn(self) -> int | None:
+        """Congestion notification."""
+
+    @property
+    def ip_proto(self) -> int | None:
+        """IP protocol."""
+
+    @property
+    def ipv4_src(self) -> Ip | None:
+        """IPv4 source."""
+
+    @property
+    def ipv4_dst(self) -> Ip | None:
+        """IPv4 destination."""
+
+    @property
+    def tcp_src(self) -> int | None:
+        """TCP source port."""
+
+    @property
+    def tcp_dst(self) -> int | None:
+        """TCP destination port."""
+
+    @property
+    def udp_src(self) -> int | None:
+        """UDP source port."""
+
+    @property
+    def udp_dst(self) -> int | None:
+        """UDP destination port."""
+
+    @property
+    def sctp_src(self) -> int | None:
+        """SCTP source port."""
+
+    @property
+    def sctp_dst(self) -> int | None:
+        """SCTP destination port."""
+
+    @property
+    def icmpv4_type(self) -> int | None:
+        """ICMP type."""
+
+    @property
+    def icmpv4_code(self) -> int | None:
+        """ICMP code."""
+
+    @property
+    def arp_op(self) -> int | None:
+        """ARP operation: 1 request, 2 reply."""
+
+    @property
+    def arp_spa(self) -> Ip | None:
+        """ARP sender IPv4 address."""
+
+    @property
+    def arp_tpa(self) -> Ip | None:
+        """ARP target IPv4 address."""
+
+    @property
+    def arp_sha(self) -> Mac | None:
+        """ARP sender hardware address."""
+
+    @property
+    def arp_tha(self) -> Mac | None:
+        """ARP target hardware address."""
+
+    @property
+    def ipv6_src(self) -> Ip | None:
+        """IPv6 source."""
+
+    @property
+    def ipv6_dst(self) -> Ip | None:
+        """IPv6 destination."""
+
+    @property
+    def ipv6_flabel(self) -> int | None:
+        """IPv6 flow label."""
+
+    @property
+    def icmpv6_type(self) -> int | None:
+        """ICMPv6 type."""
+
+    @property
+    def icmpv6_code(self) -> int | None:
+        """ICMPv6 code."""
+
+    @property
+    def ipv6_nd_target(self) -> Ip | None:
+        """Neighbour discovery target."""
+
+    @property
+    def ipv6_nd_sll(self) -> Mac | None:
+        """Neighbour discovery source link-layer address."""
+
+    @property
+    def ipv6_nd_tll(self) -> Mac | None:
+        """Neighbour discovery target link-layer address."""
+
+    @property
+    def mpls_label(self) -> int | None:
+        """Label of the outermost MPLS entry."""
+
+    @property
+    def mpls_tc(self) -> int | None:
+        """Traffic class of the outermost MPLS entry."""
+
+    @property
+    def mpls_bos(self) -> int | None:
+        """Bottom-of-stack bit of the outermost MPLS entry."""
+
+    @property
+    def pbb_isid(self) -> int | None:
+        """Provider backbone service id."""
+
+    @property
+    def tunnel_id(self) -> int | None:
+        """Metadata of a logical port."""
+
+    @property
+    def ipv6_exthdr(self) -> int | None:
+        """Bits for the IPv6 extension headers that are there."""
+
+    @property
+    def data(self) -> bytes:
+        """The frame, or its first bytes."""
+
+    @property
+    def total_len(self) -> int:
+        """Length of the whole frame in bytes."""
+
+    @property
+    def buffer_id(self) -> int | None:
+        """Where the switch keeps it; ``None`` if it does not."""
+
+    @property
+    def reason(self) -> str:
+        """Why the switch sent it: ``"no match"``, ``"action"``, ``"invalid ttl"``, ``"other"``."""
+
+    @property
+    def table(self) -> int:
+        """The table whose rule sent it; 0 in OpenFlow 1.0."""
+
+    @property
+    def cookie(self) -> int:
+        """The cookie of the rule that sent it; all ones in OpenFlow 1.0."""
+
+    def out(self, actions: _Actions, /) -> PacketOut:
+        """Has the switch do this with it: from its buffer where it keeps it, else with the bytes that came."""
+
+    def flood(self) -> PacketOut:
+        """Has the switch send it out of all ports but the one it came in by."""
+
+    def match(self, *fields: str) -> Match:
+        """The match of all packets with these fields as it has them, and of what must hold so that packets have them.
+
+        Without names: with everything that a switch of its OpenFlow version sees.
+        """
+
+@final
+class Match:
+    """Which packets a rule takes: all whose fields have these values.
+
+    Fields have their OXM names. A value is what it is elsewhere (``Match(eth_dst="00:00:00:00:00:01")``), an address
+    may be a prefix (``ipv4_src="10.0.0.0/8"``), a pair is value and mask (``metadata=(1, 0xff)``), and
+    ``vlan_vid=None`` is for packets without a tag. What a field needs beside it is added where there is only one way:
+    ``ipv4_src`` adds ``eth_type=0x800``, and ``tcp_dst=80`` beside it ``ip_proto=6``.
+    """
+
+    def __new__(cls, **fields: _FieldValue) -> Match: ...
+    def get(self, name: str, default: Any = None) -> Any:
+        """The value of a field, or a pair of value and mask; ``default`` where it is not named."""
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """All fields that it names."""
+
+    def __eq__(self, other: object, /) -> bool: ...
+    def __ne__(self, other: object, /) -> bool: ...
+    def __hash__(self) -> int: ...
+
+@final
+class Action:
+    """What a switch does to a packet. In lists of actions a plain number is a port to send it out of."""
+
+    @staticmethod
+    def output(port: int, max_len: int = 0xFFFF) -> Action:
+        """Sends it out of a port; ``max_len`` bytes of it where that is the controller, all with 0xffff."""
+
+    @staticmethod
+    def set_field(**field: int | str | Mac | Ip) -> Action:
+        """Sets one field."""
+
+    @staticmethod
+    def push_vlan(eth_type: int = 0x8100) -> Action:
+        """Pushes a VLAN tag (1.3)."""
+
+    @staticmethod
+    def pop_vlan() -> Action:
+        """Takes the outermost VLAN tag away."""
+
+    @staticmethod
+    def push_mpls(eth_type: int = 0x8847) -> Action:
+        """Pushes an MPLS entry (1.3)."""
+
+    @staticmethod
+    def pop_mpls(eth_type: int) -> Action:
+        """Takes the outermost MPLS entry away; what is behind it has this Ethernet type (1.3)."""
+
+    @staticmethod
+    def group(group: int) -> Action:
+        """Lets a group process it (1.3)."""
+
+    @staticmethod
+    def set_queue(queue: int) -> Action:
+        """Chooses the queue for later outputs (1.3)."""
+
+    @staticmethod
+    def enqueue(port: int, queue: int) -> Action:
+        """Sends it out of a port through a queue (1.0)."""
+
+    @staticmethod
+    def dec_ttl() -> Action:
+        """Decrements the IP time to live (1.3)."""
+
+    def __eq__(self, other: object, /) -> bool: ...
+    def __ne__(self, other: object, /) -> bool: ...
+    def __hash__(self) -> int: ...
+
+@final
+class PacketOut:
+    """Has the switch send a packet: ``data``, or the one in its buffer. See also :meth:`PacketIn.out`."""
+
+    def __new__(
+        cls, actions: _Actions, data: bytes = b"", *, in_port: int = 0xFFFFFFFD, buffer_id: int | None = None
+    ) -> PacketOut: ...
+    def __eq__(self, other: object, /) -> bool: ...
+    def __ne__(self, other: object, /) -> bool: ...
+
+@final
+class FlowMod:
+    """Adds, changes or deletes rules."""
+
+    @staticmethod
+    def add(
+        match: Match,
+        actions: _Actions,
+        *,
+        priority: int = 0x8000,
+        idle_timeout: int = 0,
+        hard_timeout: int = 0,
+        cookie: int = 0,
+        table: int = 0,
+        goto: int | None = None,
+        meter: int | None = None,
+        flow_removed: bool = False,
+        check_overlap: bool = False,
+        packet: PacketIn | None = None,
+    ) -> FlowMod:
+        """Adds a rule; one with the same match and priority is replaced. No actions drop.
+
+        Timeouts are in seconds, 0 is never. ``packet`` takes the new rule's actions at once: from the switch's buffer,
+        or by a packet-out behind the rule where the switch does not keep it.
+        """
+
+    @staticmethod
+    def modify(
+        match: Match,
+        actions: _Actions,
+        *,
+        strict: bool = False,
+        priority: int = 0x8000,
+        cookie: int = 0,
+        cookie_mask: int = 0,
+        table: int = 0,
+        goto: int | None = None,
+        meter: int | None = None,
+    ) -> FlowMod:
+        """Changes what rules do: of all that the match covers, or, if ``strict``, of the one with this match and
+        priority."""
+
+    @staticmethod
+    def delete(
+        match: Match | None = None,
+        *,
+        strict: bool = False,
+        priority: int = 0x8000,
+        out_port: int | None = None,
+        cookie: int = 0,
+        cookie_mask: int = 0,
+        table: int | None = None,
+    ) -> FlowMod:
+        """Deletes rules: all that the match covers (``None``: all) in all tables, or only those that send to
+        ``out_port``, or, if ``strict``, the one with this match and priority."""
+
+    def __eq__(self, other: object, /) -> bool: ...
+    def __ne__(self, other: object, /) -> bool: ...
+
+@final
+class Barrier:
+    """Has the switch finish everything before it first, and then call :meth:`Handler.barrier`."""
+
+    def __new__(cls) -> Barrier: ...
+    def __eq__(self, other: object, /) -> bool: ...
+    def __ne__(self, other: object, /) -> bool: ...
+
+@final
+class FlowRemoved:
+    """A rule that is gone."""
+
+    @property
+    def match(self) -> Match:
+        """Which packets it took."""
+
+    @property
+    def priority(self) -> int:
+        """Its priority."""
+
+    @property
+    def cookie(self) -> int:
+        """Its cookie."""
+
+    @property
+    def reason(self) -> str:
+        """Why it is gone: ``"idle"`` and ``"hard"`` timeouts, ``"delete"``, ``"group"``, ``"other"``."""
+
+    @property
+    def table(self) -> int:
+        """Its table; 0 in OpenFlow 1.0."""
+
+    @property
+    def duration(self) -> float:
+        """How long it was there, in seconds."""
+
+    @property
+    def packets(self) -> int:
+        """How many packets it took."""
+
+    @property
+    def bytes(self) -> int:
+        """How many bytes these had."""
+
+@final
+class SwitchError:
+    """A message that a switch refused. Its text names the error and, if the switch told enough, the message."""
+
+    @property
+    def type(self) -> int:
+        """Its type, ``OFPET_*``."""
+
+    @property
+    def code(self) -> int:
+        """Its code, by type."""
+
+    @property
+    def name(self) -> str:
+        """Both in words."""
+
+    @property
+    def data(self) -> bytes:
+        """The start of the refused message."""
+
+@final
+class HandlerBench:
+    """A switch that exists only in words, and its handler, a class derived from :class:`Handler`.
+
+    Each call gives the messages that the switch gets, one a line, as ``maple decode`` prints them.
+    """
+
+    def __new__(
+        cls, handler: Any, dpid: int = 1, ports: list[int] = ..., of: str = "1.3", time_limit: float = 1.0
+    ) -> HandlerBench: ...
+    @property
+    def started(self) -> list[str]:
+        """What the switch got when it came up."""
+
+    @property
+    def handler(self) -> Any:
+        """The handler."""
+
+    def errors(self) -> list[str]:
+        """What went wrong since this was asked."""
+
+    def packet_in(self, frame: bytes, port: int = 1, buffer_id: int | None = None) -> list[str]:
+        """The switch sends a frame that came in by a port; with a ``buffer_id`` it keeps it."""
+
+    def port_status(self, number: int, reason: str = "modify", up: bool = True) -> list[str]:
+        """A port came (``"add"``), went (``"delete"``) or changed (``"modify"``)."""
+
+    def flow_removed(self, match: Match, priority: int = 0x8000, cookie: int = 0) -> list[str]:
+        """A rule is gone because no packet came for long enough."""
+
+    def error(self, type: int, code: int, data: bytes = b"") -> list[str]:
+        """The switch refuses a message."""
+
+    def barrier(self) -> list[str]:
+        """The switch answers a barrier."""
+
+    def timer(self) -> list[str]:
+        """The time that the handler asked for has come."""
+
+    def switch_down(self) -> None:
+        """The connection is gone."""
 
 @final
 class Bench:

@@ -1,4 +1,4 @@
-"""The ``@policy`` decorator, and how a policy is found in a file."""
+"""The ``@policy`` decorator, and how a policy or a handler is found in a file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import overload
+from typing import TypeGuard, overload
 
 from maple import _maple, _spelling
 
@@ -66,8 +66,8 @@ def policy(
     return lambda function: Policy(function, weights=weights, track_hosts=track_hosts)
 
 
-def load(path: str, name: str | None = None) -> Policy:
-    """The policy in the file at ``path``: the one called ``name``, or the only one there is.
+def load(path: str, name: str | None = None) -> Policy | type[_maple.Handler]:
+    """The policy or the handler in the file at ``path``: the one called ``name``, or the only one there is.
 
     The file's folder comes first on ``sys.path`` from then on, so that it can import its neighbours.
     """
@@ -81,20 +81,33 @@ def load(path: str, name: str | None = None) -> Policy:
     module = importlib.util.module_from_spec(spec)
     sys.modules[module.__name__] = module
     loader.exec_module(module)
-    policies = {key: value for key, value in vars(module).items() if isinstance(value, Policy)}
+    found = {key: value for key, value in vars(module).items() if _is_program(value)}
     if name is not None:
-        if name not in policies:
-            raise LookupError(f"{path} has no policy {name!r}; it has {_listed(policies)}")
-        return policies[name]
-    distinct = {id(found): found for found in policies.values()}
+        if name not in found:
+            raise LookupError(f"{path} has no policy or handler {name!r}; it has {_listed(found)}")
+        return found[name]
+    # A class from another file is there to be derived from.
+    own = {key: value for key, value in found.items() if getattr(value, "__module__", None) == module.__name__}
+    distinct = {id(value): value for value in (own or found).values()}
     if len(distinct) != 1:
         wanted = "decorate a function with @policy" if not distinct else f"say which one: {path}:NAME"
-        raise LookupError(f"{path} has {_listed(policies)}; {wanted}")
+        raise LookupError(f"{path} has {_listed(found)}; {wanted}")
     return next(iter(distinct.values()))
 
 
-def _listed(policies: dict[str, Policy]) -> str:
-    return "the policies " + ", ".join(sorted(policies)) if policies else "no policy"
+def _is_program(value: object) -> TypeGuard[Policy | type[_maple.Handler]]:
+    """Whether it can be run: a policy, or a class derived from ``maple.Handler``."""
+    if isinstance(value, type):
+        return issubclass(value, _maple.Handler) and value is not _maple.Handler
+    return isinstance(value, Policy)
+
+
+def _listed(found: dict[str, Policy | type[_maple.Handler]]) -> str:
+    policies = sorted(name for name, value in found.items() if isinstance(value, Policy))
+    handlers = sorted(name for name, value in found.items() if not isinstance(value, Policy))
+    parts = ["the policies " + ", ".join(policies)] if policies else []
+    parts += ["the handlers " + ", ".join(handlers)] if handlers else []
+    return " and ".join(parts) or "no policy"
 
 
 def explain(error: BaseException, trace: TracebackType | None, path: str) -> str:

@@ -6,10 +6,12 @@
 >>> decision = bench.decide(my_policy, frame(tcp_dst=22), switch=1, port=1)  # doctest: +SKIP
 >>> decision.trace  # doctest: +SKIP
 ['test eth_type=0x800, ip_proto=6, tcp_dst=22: yes']
+
+A :class:`HandlerBench` does the same for a handler: events in, messages out.
 """
 
 from __future__ import annotations
 
-from maple._maple import Bench, Decision, frame
+from maple._maple import Bench, Decision, HandlerBench, frame
 
-__all__ = ["Bench", "Decision", "frame"]
+__all__ = ["Bench", "Decision", "HandlerBench", "frame"]

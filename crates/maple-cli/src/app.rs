@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Parser;
-use maple_controller::Handle;
+use maple_controller::{Handle, HandlerFactory};
 use maple_core::network::{LinkName, Location};
 use maple_core::policy::Policy;
 use maple_core::state::{Store, Write};
@@ -23,10 +23,27 @@ pub struct App {
 }
 
 #[derive(Debug, Parser)]
-#[command(version, about = "A policy for Maple: the options are those of `maple run`", max_term_width = 100)]
+#[command(version, about = "A program for Maple: the options are those of `maple run`", max_term_width = 100)]
 struct Alone {
     #[command(flatten)]
     options: RunOptions,
+}
+
+/// The options of the program's command line, or the status to end with.
+fn options() -> Result<RunOptions, ExitCode> {
+    let options = Alone::try_parse().map_err(|error| usage(&error))?.options;
+    match options.refusal() {
+        Some(error) => Err(usage(&error).into()),
+        None => Ok(options),
+    }
+}
+
+/// Runs handlers with the options of the program's command line, until it is told to stop.
+pub(crate) fn run_handlers(factory: Arc<dyn HandlerFactory>) -> ExitCode {
+    match options() {
+        Ok(options) => finish(run::handlers::run(&options, factory)).into(),
+        Err(status) => status,
+    }
 }
 
 impl App {
@@ -75,13 +92,10 @@ impl App {
 
     /// Runs it with the options of the program's command line, until it is told to stop.
     pub fn run(self) -> ExitCode {
-        let options = match Alone::try_parse() {
-            Ok(alone) => alone.options,
-            Err(error) => return usage(&error).into(),
+        let options = match options() {
+            Ok(options) => options,
+            Err(status) => return status,
         };
-        if let Some(error) = options.refusal() {
-            return usage(&error).into();
-        }
         let loaded = LoadedPolicy { policy: self.policy, store: self.store, track_hosts: self.track_hosts };
         finish(run::with(options, loaded, self.started)).into()
     }

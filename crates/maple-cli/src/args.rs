@@ -208,6 +208,18 @@ pub struct LoadArgs {
     /// Packets a second of all switches together, with --mode rate
     #[arg(long, value_name = "R", required_if_eq("mode", "rate"))]
     pub rate: Option<f64>,
+    /// Send the packets of this file in place of made-up ones: a capture (pcap, pcapng) of Ethernet frames, or a header
+    /// trace in the format of ClassBench
+    #[arg(long, value_name = "FILE", conflicts_with = "macs")]
+    pub trace: Option<PathBuf>,
+    /// Be the switches of this network, whose hosts send requests to each other at random: linear:N, ring:N,
+    /// tree:DEPTH,FANOUT, fattree:K, or FILE.json
+    #[arg(long, value_name = "TOPOLOGY", conflicts_with_all = ["switches", "macs", "trace"])]
+    pub topology: Option<String>,
+    /// Leave the controller alone for so long before the first packet [default: 500ms; with --topology 5s, as links are
+    /// to be discovered]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub settle: Option<Duration>,
     /// OpenFlow version of the switches
     #[arg(long, value_name = "1.0|1.3", default_value = "1.0", value_parser = version)]
     pub of: Version,

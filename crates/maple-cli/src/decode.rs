@@ -52,6 +52,27 @@ pub enum Format {
     Pcap,
 }
 
+/// The Ethernet frames of a capture, `most` at most; `None` if the bytes are no capture.
+pub(crate) fn ethernet_frames(bytes: &[u8], most: usize) -> Option<anyhow::Result<Vec<Vec<u8>>>> {
+    if !pcap::is_capture(bytes) {
+        return None;
+    }
+    let frames = || {
+        let mut capture = Capture::new(bytes)?;
+        let mut frames = Vec::new();
+        while frames.len() < most
+            && let Some(packet) = capture.next_packet()
+        {
+            match packet? {
+                (segment::LinkType::Ethernet, frame) => frames.push(frame.to_vec()),
+                (other, _) => bail!("its packets are no Ethernet frames, but {other:?}"),
+            }
+        }
+        Ok(frames)
+    };
+    Some(frames())
+}
+
 /// Prints the messages to `out`, and a line for each that can't be read.
 ///
 /// Gives exit status 1 if there were any of these. Fails if an input can't be read at all or is not in its format.

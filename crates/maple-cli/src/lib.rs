@@ -15,8 +15,9 @@
 //! }
 //! ```
 //!
-//! The program then takes the options of `maple run`. One that needs nothing around it says `maple::run(policy)`. The Python wheel calls [`main_with`] with a [`PolicyLoader`];
-//! the Rust-only binary calls it without one.
+//! The program then takes the options of `maple run`. One that needs nothing around it says `maple::run(policy)`, one that
+//! has handlers instead [`run_handlers`]. The Python wheel calls [`main_with`] with a [`PolicyLoader`]; the Rust-only binary
+//! calls it without one.
 
 mod args;
 
@@ -24,6 +25,7 @@ mod run;
 
 mod bench;
 mod builtin;
+mod descriptors;
 mod emulate;
 mod load;
 mod show;
@@ -46,13 +48,17 @@ use clap::Parser;
 
 pub use app::App;
 pub use maple_bench as benchmarks;
-pub use maple_controller::Handle;
 pub use maple_controller::control::transactions::{ChangeError, Waiting};
+pub use maple_controller::handler::ask_for_packets;
+pub use maple_controller::session::SwitchInfo;
+pub use maple_controller::{Handle, Handler, HandlerFactory, Replies};
 pub use maple_core::network::{Hop, LinkName, Location, Mac};
 pub use maple_core::policy::{Net, PacketHandle, Policy, PolicyError};
 pub use maple_core::route::Route;
 pub use maple_core::state::{Access, Counter, Read, Stop, Store, Table, Tx, Value, Var, Write};
-pub use maple_wire::{Dpid, Field, PortNo};
+pub use maple_wire::msg;
+pub use maple_wire::msg::PacketInView;
+pub use maple_wire::{Action, Dpid, Field, Instruction, Match, Message, Packet, PortNo};
 
 use args::{Command, CommandLine};
 
@@ -66,13 +72,21 @@ pub struct LoadedPolicy {
     pub track_hosts: bool,
 }
 
-/// Loads policies that are written in another language than Rust.
+/// What a file has to run.
+pub enum Loaded {
+    /// A policy.
+    Policy(LoadedPolicy),
+    /// Handlers: a program for each switch.
+    Handlers(Arc<dyn HandlerFactory>),
+}
+
+/// Loads policies and handlers that are written in another language than Rust.
 pub trait PolicyLoader: Sync {
-    /// Loads the policy called `name` (or the only one) from a file. A run of it may take `time_limit`.
+    /// Loads the policy or handler called `name` (or the only one) from a file. A run of it may take `time_limit`.
     ///
     /// # Errors
-    /// Whatever makes the file no policy, as its language tells it.
-    fn load(&self, file: &Path, name: Option<&str>, time_limit: Duration) -> anyhow::Result<LoadedPolicy>;
+    /// Whatever makes the file neither, as its language tells it.
+    fn load(&self, file: &Path, name: Option<&str>, time_limit: Duration) -> anyhow::Result<Loaded>;
 
     /// What makes benchmarks' policies in that language, if anything does.
     fn filters(&self) -> Option<&dyn maple_bench::OtherLanguage> {
@@ -81,6 +95,11 @@ pub trait PolicyLoader: Sync {
 
     /// The controller runs now; commits on the store are to be given to it.
     fn started(&self, controller: Handle);
+}
+
+/// Runs handlers with the options of `maple run` from the program's command line: `factory` makes one for each switch.
+pub fn run_handlers(factory: impl HandlerFactory + 'static) -> ExitCode {
+    app::run_handlers(Arc::new(factory))
 }
 
 /// Runs `policy` with the options of `maple run` from the program's command line.

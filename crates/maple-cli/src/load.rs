@@ -1,19 +1,32 @@
 //! `maple load`: packets for a controller, and how fast it answers.
 
-use anyhow::bail;
-use maple_load::{LoadOptions, Mode};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use maple_bench::TracedHeader;
+use maple_emulator::Topology;
+use maple_load::{Header, LoadOptions, Mode, Network, NetworkHost, Workload};
 
 use crate::args::{LoadArgs, LoadMode};
-use crate::say;
+use crate::{decode, descriptors, say};
 
 /// Window of `--mode throughput`.
 const WINDOW: u32 = 512;
 /// Window of `--mode rate`: so much that it seldom holds anything back.
 const RATE_WINDOW: u32 = 4096;
+/// How long a controller may look at a network before hosts talk.
+const DISCOVERY: Duration = Duration::from_secs(5);
+/// Most packets of a trace.
+const MOST_PACKETS: usize = 1_000_000;
 
 /// Makes the load and prints the report. The exit status is 1 if its figures are no result.
 pub fn main(args: &LoadArgs) -> anyhow::Result<u8> {
-    let report = maple_load::run(&options(args)?)?;
+    let options = options(args)?;
+    descriptors::allow(u64::from(options.switches))?;
+    let report = maple_load::run(&options)?;
     if args.json {
         say(serde_json::to_string(&report)?);
     } else {
@@ -33,7 +46,7 @@ fn options(args: &LoadArgs) -> anyhow::Result<LoadOptions> {
         (LoadMode::Rate, Some(per_second)) => Mode::Rate { per_second, window: args.window.unwrap_or(RATE_WINDOW) },
         (LoadMode::Rate, None) => bail!("--mode rate needs --rate"),
     };
-    Ok(LoadOptions {
+    let mut options = LoadOptions {
         switches: args.switches,
         macs: args.macs,
         mode,
@@ -42,5 +55,87 @@ fn options(args: &LoadArgs) -> anyhow::Result<LoadOptions> {
         warmup: args.warmup,
         watch: args.pid,
         ..LoadOptions::new(args.connect)
-    })
+    };
+    if let Some(file) = &args.trace {
+        options.workload = Workload::Frames(Arc::new(frames(file)?));
+    }
+    if let Some(topology) = &args.topology {
+        let topology = Topology::parse(topology)?;
+        options.switches = topology.switches.len() as u32;
+        options.workload = Workload::Network(Arc::new(network(&topology)));
+        options.settle = DISCOVERY;
+    }
+    options.settle = args.settle.unwrap_or(options.settle);
+    Ok(options)
+}
+
+/// The frames of a capture, or of the headers of a trace.
+fn frames(file: &Path) -> anyhow::Result<Vec<Vec<u8>>> {
+    let bytes = std::fs::read(file).with_context(|| format!("can't read {}", file.display()))?;
+    let frames = match decode::ethernet_frames(&bytes, MOST_PACKETS) {
+        Some(frames) => frames.with_context(|| file.display().to_string())?,
+        None => TracedHeader::read(file)?.into_iter().take(MOST_PACKETS).map(|traced| frame(&traced)).collect(),
+    };
+    if frames.is_empty() {
+        bail!("{} has no packets", file.display());
+    }
+    Ok(frames)
+}
+
+fn frame(traced: &TracedHeader) -> Vec<u8> {
+    let maple_bench::FiveTuple { src, dst, src_port, dst_port, proto } = traced.header;
+    Header { src: src.into(), dst: dst.into(), src_port, dst_port, proto }.frame()
+}
+
+fn network(topology: &Topology) -> Network {
+    let places: BTreeMap<_, _> =
+        topology.switches.iter().enumerate().map(|(place, switch)| (switch.dpid, place)).collect();
+    let hosts = topology.hosts.iter();
+    let host = |host: &maple_emulator::topology::HostSpec| NetworkHost {
+        switch: places[&host.switch],
+        port: host.port.0,
+        mac: host.mac,
+        ip: host.ipv4,
+    };
+    Network {
+        switches: topology.switches.iter().map(|switch| switch.dpid.0).collect(),
+        hosts: hosts.map(host).collect(),
+        links: topology.links.iter().map(|link| [link.a, link.b].map(|(dpid, port)| (places[&dpid], port.0))).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(name: &str, bytes: &[u8]) -> std::path::PathBuf {
+        let path = std::env::temp_dir().join(format!("maple-load-{}-{name}", std::process::id()));
+        std::fs::write(&path, bytes).unwrap();
+        path
+    }
+
+    #[test]
+    fn a_trace_is_a_capture_or_headers() {
+        // Magic, version 2.4, no zone, no accuracy, 65535 bytes a packet, Ethernet; one packet of 16 bytes.
+        let mut pcap = vec![0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0, 0, 1, 0, 0, 0];
+        pcap.extend_from_slice(&[0, 0, 0, 0, 0, 0, 0, 0, 16, 0, 0, 0, 16, 0, 0, 0]);
+        pcap.extend_from_slice(&[7; 16]);
+        let file = written("capture", &pcap);
+        assert_eq!(frames(&file).unwrap(), [vec![7; 16]]);
+        std::fs::write(&file, b"167772161\t167772162\t7\t80\t6\t0\t0\n").unwrap();
+        let made = frames(&file).unwrap();
+        assert_eq!((made.len(), &made[0][..12]), (1, &[2, 0, 10, 0, 0, 2, 2, 0, 10, 0, 0, 1][..]));
+        std::fs::write(&file, b"167772161\tx\n").unwrap();
+        assert!(frames(&file).unwrap_err().to_string().contains("maple-load-"), "the file is named");
+        std::fs::write(&file, &pcap[..30]).unwrap();
+        assert!(format!("{:#}", frames(&file).unwrap_err()).contains("offset 24"));
+        std::fs::remove_file(&file).unwrap();
+    }
+
+    #[test]
+    fn a_topology_is_a_network() {
+        let network = network(&Topology::parse("ring:4").unwrap());
+        assert_eq!((network.switches.len(), network.hosts.len(), network.links.len()), (4, 4, 4));
+        assert!(network.hosts.iter().enumerate().all(|(place, host)| host.switch == place));
+    }
 }

@@ -1,5 +1,6 @@
 //! The programs that people run: the Rust-only binary, and the seven example policies in Rust, on emulated networks.
 
+use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
@@ -173,4 +174,85 @@ fn a_load_says_what_is_wrong_with_its_options_and_that_nobody_listens() {
         assert!(text(&output.stderr).contains(says), "{arguments:?}: {}", text(&output.stderr));
     }
     assert_eq!(maple(&["load", "--mode", "rate"]).status.code(), Some(2));
+}
+
+/// A controller on a free port, which ends with the test.
+struct Running(std::process::Child, String);
+
+impl Running {
+    fn start(program: PathBuf, arguments: &[&str]) -> Running {
+        let mut command = Command::new(&program);
+        command.args(arguments).args(["--listen", "127.0.0.1:0", "--control", "none"]).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap_or_else(|error| panic!("{}: {error}", program.display()));
+        let mut line = String::new();
+        let stdout = child.stdout.as_mut().expect("it is piped");
+        BufReader::new(stdout).read_line(&mut line).expect("it says where it listens");
+        let address = line.trim().strip_prefix("listening on ").unwrap_or_else(|| panic!("{line:?}")).to_owned();
+        Running(child, address)
+    }
+
+    /// The report of `maple load` towards it, whether or not its figures count on a busy machine.
+    fn load(&self, arguments: &[&str]) -> serde_json::Value {
+        let output = maple(&[&["load", "--connect", &self.1, "--duration", "500ms", "--json"][..], arguments].concat());
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {}", text(&output.stderr)))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It is our own child, and may have ended already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn requests_between_hosts_of_a_network_come_back_to_where_they_came_from() {
+    let controller = Running::start(env!("CARGO_BIN_EXE_maple").into(), &["run", "builtin:shortest-path"]);
+    let topology = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/provider-79.json");
+    let rate = ["--topology", topology, "--mode", "rate", "--rate", "200", "--of", "1.3", "--warmup", "1s"];
+    let report = controller.load(&[&rate[..], &["--settle", "4s"]].concat());
+    let figure = |name: &str| report[name].as_f64().unwrap_or_else(|| panic!("{name} in {report}"));
+    assert_eq!((figure("switches"), figure("offered")), (79.0, 200.0));
+    assert!(report["packets"].as_str().is_some_and(|text| text.contains("pairs of 79 hosts")), "{report}");
+    assert!(figure("answers") > 0.0, "{report}");
+    assert!(figure("packet_ins") > 20.0 && figure("flow_mods") > 0.0, "{report}");
+}
+
+#[test]
+fn the_packets_of_a_trace_are_answered() {
+    let controller = Running::start(env!("CARGO_BIN_EXE_maple").into(), &["run", "builtin:learning-switch"]);
+    let file = std::env::temp_dir().join(format!("maple-trace-{}", std::process::id()));
+    let lines: String =
+        (0..50).map(|n| format!("{}\t{}\t{n}\t80\t6\t0\t{n}\n", 0x0a00_0000 + n, 0x0a00_0100 + n % 5)).collect();
+    std::fs::write(&file, lines).expect("the temporary folder is writable");
+    let name = file.to_str().expect("it is text");
+    let report = controller.load(&["--trace", name, "--switches", "2", "--window", "8", "--warmup", "300ms"]);
+    std::fs::remove_file(&file).expect("the file is there");
+    let figure = |name: &str| report[name].as_f64().unwrap_or_else(|| panic!("{name} in {report}"));
+    assert_eq!(report["packets"], "a trace of 50 packets");
+    assert!(figure("answers") > 0.0 && figure("strange") == 0.0, "{report}");
+    assert!(figure("flow_mods") > 0.9 * figure("answers"), "the destinations were taught: {report}");
+    let output = maple(&["load", "--trace", "/nonexistent", "--connect", &controller.1]);
+    assert!(text(&output.stderr).contains("can't read /nonexistent"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn the_learning_switch_as_a_handler_answers() {
+    let controller = Running::start(example("learning_switch_handler"), &[]);
+    for version in ["1.0", "1.3"] {
+        let report = controller.load(&[
+            "--switches",
+            "2",
+            "--macs",
+            "10",
+            "--window",
+            "8",
+            "--warmup",
+            "200ms",
+            "--of",
+            version,
+        ]);
+        assert!(report["flow_mods"].as_f64() > Some(0.0) && report["strange"] == 0, "{report}");
+    }
 }

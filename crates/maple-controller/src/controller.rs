@@ -259,7 +259,8 @@ fn spawn(options: &ControllerOptions, handle: Handle, parts: Parts) -> io::Resul
     let chosen =
         if options.cores.is_empty() { cores() } else { options.cores.iter().map(|id| CoreId { id: *id }).collect() };
     let core = if options.pin { chosen.into_iter().cycle().nth(usize::from(id.0)) } else { None };
-    let (store, policy, options) = (Arc::clone(handle.store()), Arc::clone(&options.policy), options.engine.clone());
+    let (store, policy, options, handlers) =
+        (Arc::clone(handle.store()), Arc::clone(&options.policy), options.engine.clone(), options.handlers.clone());
     std::thread::Builder::new().name(format!("shard-{}", id.0)).spawn(move || {
         if let Some(core) = core
             && !core_affinity::set_for_current(core)
@@ -277,11 +278,15 @@ fn spawn(options: &ControllerOptions, handle: Handle, parts: Parts) -> io::Resul
             tracing::error!("{failure}; the controller stops");
             handle.fail(failure);
         });
-        policy.on_thread(&mut || {
+        let mut worker = || {
             if let Some(work) = work.take() {
                 work();
             }
-        });
+        };
+        match handlers {
+            Some(handlers) => handlers.on_thread(&mut worker),
+            None => policy.on_thread(&mut worker),
+        }
     })
 }
 

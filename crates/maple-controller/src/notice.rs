@@ -22,7 +22,7 @@ const CAPACITY: usize = 16 * 1024;
 const RECENT: usize = 256;
 /// For how long the same refusal of the same address is only counted.
 const QUIET: Duration = Duration::from_secs(60);
-/// How many refusals are remembered.
+/// How many refusals are remembered, and how many errors of handlers.
 const REMEMBERED: usize = 1024;
 
 /// Something worth a line.
@@ -65,6 +65,15 @@ pub enum Notice {
         /// What.
         note: Note,
     },
+    /// A switch's handler failed in this way, and serves the switch on.
+    HandlerFailed {
+        /// The switch.
+        dpid: Dpid,
+        /// Why, with the place in the handler.
+        error: Arc<str>,
+        /// How often handlers failed so by now.
+        times: u64,
+    },
     /// Discovery saw something odd at a port for the first time since it came up.
     Discovery {
         /// The port.
@@ -91,7 +100,9 @@ impl Notice {
             },
             Notice::Connected { .. } => false,
             Notice::Disconnected { reason, .. } => !matches!(reason, CloseReason::ByPeer),
-            Notice::Refused { .. } | Notice::Odd { .. } | Notice::Discovery { .. } => true,
+            Notice::Refused { .. } | Notice::Odd { .. } | Notice::HandlerFailed { .. } | Notice::Discovery { .. } => {
+                true
+            }
         }
     }
 }
@@ -106,6 +117,12 @@ impl std::fmt::Display for Notice {
             Notice::Disconnected { dpid, peer, reason } => write!(f, "switch {dpid} at {peer} disconnected: {reason}"),
             Notice::Refused { peer, reason } => write!(f, "connection from {peer} ended: {reason}"),
             Notice::Odd { peer, note } => write!(f, "{peer} {note}"),
+            Notice::HandlerFailed { dpid, error, times: 1 } => {
+                write!(f, "the handler of switch {dpid} failed: {error}")
+            }
+            Notice::HandlerFailed { dpid, error, times } => {
+                write!(f, "the handler of switch {dpid} failed, {times} times so far: {error}")
+            }
             Notice::Discovery { at, what } => write!(f, "port {at}: {what}"),
         }
     }
@@ -116,13 +133,15 @@ impl std::fmt::Display for Notice {
 pub(crate) struct Notices {
     sender: Sender<Notice>,
     recent: Arc<Mutex<VecDeque<Notice>>>,
+    /// How often handlers failed, by error.
+    failures: Arc<Mutex<FxHashMap<Arc<str>, u64>>>,
 }
 
 impl Notices {
     /// A sink, and the end that people read.
     pub fn new() -> (Notices, Receiver<Notice>) {
         let (sender, receiver) = bounded(CAPACITY);
-        (Notices { sender, recent: Arc::default() }, receiver)
+        (Notices { sender, recent: Arc::default(), failures: Arc::default() }, receiver)
     }
 
     /// Tells people. Never waits: what nobody reads is in the log.
@@ -139,6 +158,34 @@ impl Notices {
         }
         // A full channel has no reader, or one that is far behind.
         let _ = self.sender.try_send(notice);
+    }
+
+    /// Tells that a handler failed, if it is the first, tenth, hundredth… time in this way. Ways beyond
+    /// [`REMEMBERED`] are counted together with none, and told each time.
+    pub fn handler_failed(&self, dpid: Dpid, error: Arc<str>) {
+        let times = {
+            let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
+            match failures.get_mut(&error) {
+                Some(times) => {
+                    *times += 1;
+                    *times
+                }
+                None => {
+                    if failures.len() < REMEMBERED {
+                        failures.insert(error.clone(), 1);
+                    }
+                    1
+                }
+            }
+        };
+        if 10u64.pow(times.ilog10()) == times {
+            self.tell(Notice::HandlerFailed { dpid, error, times });
+        }
+    }
+
+    /// How often handlers failed in all.
+    pub fn handler_failures(&self) -> u64 {
+        self.failures.lock().unwrap_or_else(PoisonError::into_inner).values().sum()
     }
 
     /// What went wrong lately, oldest first.

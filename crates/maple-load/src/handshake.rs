@@ -4,8 +4,6 @@ use maple_wire::msg::stats::Desc;
 use maple_wire::msg::{ErrorMsg, Features, Hello, ReplyBody, RequestBody, Role, StatsReply, SwitchConfig};
 use maple_wire::{Dpid, Message, Port, PortNo, Version};
 
-/// Ports of each switch.
-const PORTS: u32 = 4;
 /// Packets that a switch says it keeps.
 const BUFFERS: u32 = 1 << 20;
 /// `OFPET_BAD_REQUEST` with `OFPBRC_BAD_EXPERIMENTER`.
@@ -16,8 +14,16 @@ pub(crate) fn hello(version: Version) -> Message {
     Message::Hello(Hello { version: version as u8, elements: Vec::new() })
 }
 
+/// What a switch says that it is.
+#[derive(Clone, Debug)]
+pub(crate) struct Identity {
+    pub dpid: u64,
+    pub ports: Vec<u32>,
+    pub tables: u8,
+}
+
 /// The answer to a message, if it has one.
-pub(crate) fn answer(version: Version, switch: u64, message: &Message) -> Option<Message> {
+pub(crate) fn answer(version: Version, switch: &Identity, message: &Message) -> Option<Message> {
     Some(match message {
         Message::FeaturesRequest => Message::FeaturesReply(features(version, switch)),
         Message::EchoRequest(data) => Message::EchoReply(data.clone()),
@@ -38,11 +44,11 @@ pub(crate) fn answer(version: Version, switch: u64, message: &Message) -> Option
     })
 }
 
-fn features(version: Version, switch: u64) -> Features {
+fn features(version: Version, switch: &Identity) -> Features {
     Features {
-        dpid: Dpid(switch),
+        dpid: Dpid(switch.dpid),
         n_buffers: BUFFERS,
-        n_tables: 1,
+        n_tables: switch.tables,
         auxiliary_id: 0,
         capabilities: 0,
         actions: 0xfff,
@@ -50,7 +56,8 @@ fn features(version: Version, switch: u64) -> Features {
     }
 }
 
-fn ports(switch: u64) -> Vec<Port> {
-    let [.., a, b, c] = switch.to_be_bytes();
-    (1..=PORTS).map(|n| Port::new(PortNo(n), [0x0a, a, b, c, 0, n as u8], &format!("p{n}"))).collect()
+fn ports(switch: &Identity) -> Vec<Port> {
+    let [.., a, b, c] = switch.dpid.to_be_bytes();
+    let port = |n: &u32| Port::new(PortNo(*n), [0x0a, a, b, c, (*n >> 8) as u8, *n as u8], &format!("p{n}"));
+    switch.ports.iter().map(port).collect()
 }

@@ -11,10 +11,15 @@
 //! this buffer id, or a packet-out with the packet in it. So a flow-mod and a packet-out for one packet are one answer, and
 //! each answer is timed by its own question. A flow-mod without a buffer id is counted and answers nothing.
 //!
+//! What is sent is a [`Workload`]: packets from many addresses, the packets of a trace, or requests between the hosts of a
+//! network (Maestro's method). Requests carry a mark, so that they are known wherever the controller sends them out, and
+//! link discovery crosses the network's links; nothing else does.
+//!
 //! A number is only a result if the controller made it so. The generator watches itself, and [`Report::doubts`] says
 //! why a figure is none: its own core was full, it had to wait for it, or it fell behind its own schedule.
 
 mod options;
+mod workload;
 
 mod histogram;
 mod pending;
@@ -31,3 +36,4 @@ pub use histogram::Histogram;
 pub use options::{LoadError, LoadOptions, Mode};
 pub use report::{Latency, Report};
 pub use run::run;
+pub use workload::{Header, Network, NetworkHost, Workload};

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use maple_wire::Version;
 
+use crate::workload::Workload;
+
 /// How packet-ins are sent.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Mode {
@@ -28,9 +30,11 @@ pub enum Mode {
 pub struct LoadOptions {
     /// The controller.
     pub connect: SocketAddr,
-    /// How many switches.
+    /// What the switches send.
+    pub workload: Workload,
+    /// How many switches; those of a network are as many as it has.
     pub switches: u32,
-    /// How many source addresses each switch has; they come in turn.
+    /// How many source addresses each switch has, where the workload is [`Workload::Addresses`]; they come in turn.
     pub macs: u32,
     /// How packet-ins are sent.
     pub mode: Mode,
@@ -52,6 +56,7 @@ impl LoadOptions {
     pub fn new(connect: SocketAddr) -> LoadOptions {
         LoadOptions {
             connect,
+            workload: Workload::Addresses,
             switches: 16,
             macs: 100_000,
             mode: Mode::Throughput { window: 512 },

@@ -57,8 +57,7 @@ impl Template {
         let start = out.len();
         out.extend_from_slice(&self.bytes);
         let message = &mut out[start..];
-        message[XID..XID + 4].copy_from_slice(&buffer_id.to_be_bytes());
-        message[BUFFER_ID..BUFFER_ID + 4].copy_from_slice(&buffer_id.to_be_bytes());
+        stamp(message, buffer_id);
         let at = self.frame + SOURCE;
         message[at..at + 6].copy_from_slice(&source(switch, number));
     }
@@ -69,14 +68,26 @@ impl Template {
     }
 }
 
+/// Gives a packet-in its number: as buffer id and as transaction id.
+#[inline]
+pub(crate) fn stamp(message: &mut [u8], buffer_id: u32) {
+    message[XID..XID + 4].copy_from_slice(&buffer_id.to_be_bytes());
+    message[BUFFER_ID..BUFFER_ID + 4].copy_from_slice(&buffer_id.to_be_bytes());
+}
+
 /// The packet-in that teaches a controller where the switch's destination is: a broadcast from its far port.
 pub(crate) fn teaching(version: Version, switch: u64) -> Vec<u8> {
     let [.., high, low] = switch.to_be_bytes();
-    let frame = Frame::ethernet([0xff; 6], destination(switch)).arp_request([10, 2, high, low], [10, 2, high, low]);
-    packet_in(version, FAR, &frame)
+    announcement(version, FAR, destination(switch), [10, 2, high, low])
 }
 
-fn packet_in(version: Version, in_port: u32, frame: &[u8]) -> Vec<u8> {
+/// The packet-in that teaches a controller where an address is: a broadcast from it.
+pub(crate) fn announcement(version: Version, in_port: u32, mac: [u8; 6], ip: [u8; 4]) -> Vec<u8> {
+    packet_in(version, in_port, &Frame::ethernet([0xff; 6], mac).arp_request(ip, ip))
+}
+
+/// An encoded packet-in, with the buffer id that no answer is looked for by.
+pub(crate) fn packet_in(version: Version, in_port: u32, frame: &[u8]) -> Vec<u8> {
     let message = Message::PacketIn(PacketIn {
         buffer_id: 0x8000_0000,
         total_len: frame.len() as u16,

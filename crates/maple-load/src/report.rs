@@ -9,6 +9,7 @@ use crate::cpu::{Cpu, Process};
 use crate::histogram::Histogram;
 use crate::options::{LoadOptions, Mode};
 use crate::switch::Tally;
+use crate::workload::Workload;
 
 /// The generator was the bottleneck if it used more of its core.
 const BUSY: f64 = 90.0;
@@ -52,8 +53,10 @@ pub struct Report {
     pub of: String,
     /// How many switches.
     pub switches: u32,
-    /// Source addresses a switch.
-    pub macs: u32,
+    /// What the switches sent, in words.
+    pub packets: String,
+    /// Source addresses a switch, where packets came from addresses in turn.
+    pub macs: Option<u32>,
     /// Most packet-ins of one switch without an answer.
     pub window: u32,
     /// Packet-ins a second that were to be sent, in rate mode.
@@ -78,6 +81,8 @@ pub struct Report {
     pub slowest_switch: f64,
     /// Answers a second of the switch that got most.
     pub fastest_switch: f64,
+    /// How alike switches were served, from 1 / switches (one got all) to 1 (all got the same): Jain's index of answers.
+    pub fairness: f64,
     /// Switches that got no answer at all.
     pub silent_switches: usize,
     /// Percent of its core that the generator used.
@@ -105,8 +110,15 @@ impl Report {
         };
         let mut report = Report {
             of: options.version.to_string(),
-            switches: options.switches,
-            macs: options.macs,
+            switches: measured.tallies.len() as u32,
+            packets: match &options.workload {
+                Workload::Addresses => format!("{} addresses each", options.macs),
+                Workload::Frames(frames) => format!("a trace of {} packets", frames.len()),
+                Workload::Network(network) => {
+                    format!("a network with {} links, pairs of {} hosts", network.links.len(), network.hosts.len())
+                }
+            },
+            macs: (options.workload == Workload::Addresses).then_some(options.macs),
             window,
             offered,
             seconds,
@@ -119,6 +131,7 @@ impl Report {
             curve: SHARES.map(|share| (share, measured.latency.quantile(share) as f64 / 1e3)).to_vec(),
             slowest_switch: a_second(answers().min().unwrap_or(0)),
             fastest_switch: a_second(answers().max().unwrap_or(0)),
+            fairness: fairness(answers()),
             silent_switches: answers().filter(|answers| *answers == 0).count(),
             generator_cpu: percent(measured.cpu.ran),
             generator_waited: percent(measured.cpu.waited),
@@ -167,6 +180,13 @@ impl Report {
     }
 }
 
+/// Jain's index: the square of the sum, by the number times the sum of squares.
+fn fairness(shares: impl Iterator<Item = u64> + Clone) -> f64 {
+    let sum: f64 = shares.clone().map(|share| share as f64).sum();
+    let squares: f64 = shares.clone().map(|share| (share as f64).powi(2)).sum();
+    if squares == 0.0 { 0.0 } else { sum * sum / (shares.count() as f64 * squares) }
+}
+
 impl Latency {
     fn of(histogram: &Histogram) -> Latency {
         let at = |share| histogram.quantile(share) as f64 / 1e3;
@@ -176,8 +196,8 @@ impl Latency {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Report { of, switches, macs, window, seconds, .. } = self;
-        writeln!(f, "{switches} switches, OpenFlow {of}, {macs} addresses each, window {window}, {seconds:.1} s")?;
+        let Report { of, switches, packets, window, seconds, .. } = self;
+        writeln!(f, "{switches} switches, OpenFlow {of}, {packets}, window {window}, {seconds:.1} s")?;
         if let Some(offered) = self.offered {
             writeln!(f, "  offered                 {offered:>12.0} /s")?;
         }
@@ -191,6 +211,7 @@ impl fmt::Display for Report {
         ] {
             writeln!(f, "  {what:<24}{value:>12.0} /s")?;
         }
+        writeln!(f, "  fairness                {:>12.3}", self.fairness)?;
         if self.silent_switches > 0 {
             writeln!(f, "  switches without answer {:>12}", self.silent_switches)?;
         }
@@ -245,6 +266,7 @@ mod tests {
         assert_eq!((report.packet_ins, report.answers, report.flow_mods), (2000.0, 1500.0, 1500.0));
         assert_eq!((report.slowest_switch, report.fastest_switch, report.silent_switches), (500.0, 1000.0, 0));
         assert!((report.latency.p50 - 500.0).abs() < 8.0, "{:?}", report.latency);
+        assert!((report.fairness - 0.9).abs() < 1e-9, "1500² / (2 · (1000² + 500²))");
         assert!(report.is_result(), "{:?}", report.doubts);
         assert_eq!((report.controller_cpu, report.controller_mib), (Some(50.0), Some(3.0)));
     }

@@ -1,5 +1,6 @@
 //! The generator's loop: handshakes, teaching, warm-up, measuring.
 
+use std::collections::HashMap;
 use std::io;
 use std::time::{Duration, Instant};
 
@@ -10,6 +11,7 @@ use crate::histogram::Histogram;
 use crate::options::{LoadError, LoadOptions, Mode};
 use crate::report::{Measured, Report};
 use crate::switch::{Switch, Tally};
+use crate::workload::{Workload, plans};
 
 /// How long handshakes may take, all together.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -21,6 +23,8 @@ const BUFFER: usize = 1 << 20;
 const VOLLEY: u32 = 4096;
 /// Windows from here on are filled up by quarters, so that writes stay large.
 const LARGE_WINDOW: u32 = 8;
+/// Where random numbers start.
+const SEED: u64 = 0x6d61_706c_6500_0001;
 /// How long the poll waits when nothing is due sooner.
 const NAP: Duration = Duration::from_millis(10);
 
@@ -55,6 +59,12 @@ struct Load<'a> {
     due: f64,
     /// Whose turn it is in rate mode.
     turn: usize,
+    /// The state of the random numbers; the same ones in every run.
+    random: u64,
+    /// How many requests there are at the switches up to each one, where hosts send them.
+    requests: Vec<u64>,
+    /// The other end of each link: switch and port.
+    links: HashMap<(usize, u32), (usize, u32)>,
     buffer: Vec<u8>,
     scratch: Vec<u8>,
     /// Switches with more to read.
@@ -70,16 +80,28 @@ impl<'a> Load<'a> {
     fn connect(options: &'a LoadOptions) -> Result<Load<'a>, LoadError> {
         let poll = Poll::new()?;
         let (Mode::Throughput { window } | Mode::Rate { window, .. }) = options.mode;
-        let mut switches = Vec::with_capacity(options.switches as usize);
-        for id in 1..=options.switches {
-            let mut switch = Switch::connect(options.connect, id, options.version, options.macs, window)?;
+        let plans = plans(options)?;
+        let mut switches = Vec::with_capacity(plans.len());
+        for (id, plan) in (1..).zip(plans) {
+            let mut switch = Switch::connect(options.connect, id, options.version, plan, window)?;
             let interest = Interest::READABLE | Interest::WRITABLE;
             poll.registry().register(&mut switch.socket, Token(switches.len()), interest)?;
             switches.push(switch);
         }
+        let links = match &options.workload {
+            Workload::Network(network) => network.links.iter().flat_map(|[a, b]| [(*a, *b), (*b, *a)]).collect(),
+            Workload::Addresses | Workload::Frames(_) => HashMap::new(),
+        };
+        let sum = |sum: &mut u64, switch: &Switch| {
+            *sum += switch.requests() as u64;
+            Some(*sum)
+        };
         Ok(Load {
             options,
             poll,
+            random: SEED,
+            requests: switches.iter().scan(0, sum).collect(),
+            links,
             switches,
             clock: Instant::now(),
             start: 0,
@@ -107,7 +129,7 @@ impl<'a> Load<'a> {
                 return Ok(());
             }
             if Instant::now() > deadline {
-                return Err(LoadError::Handshake { missing, switches: self.options.switches, within: PATIENCE });
+                return Err(LoadError::Handshake { missing, switches: self.switches.len() as u32, within: PATIENCE });
             }
             self.turn(NAP, false)?;
         }
@@ -193,6 +215,7 @@ impl<'a> Load<'a> {
             let now = self.now();
             let latency = &mut self.latency;
             self.switches[i].receive(&mut self.buffer, |sent| latency.add(now.saturating_sub(sent)))?;
+            self.forward(i, now)?;
             if self.switches[i].readable {
                 self.unread.push(i);
             }
@@ -204,21 +227,55 @@ impl<'a> Load<'a> {
         Ok(())
     }
 
+    /// Carries what a switch sent out of its links to their other ends, and notes answers to requests of other switches.
+    fn forward(&mut self, i: usize, now: u64) -> Result<(), LoadError> {
+        for (port, frame) in std::mem::take(&mut self.switches[i].carried) {
+            if let Some((switch, port)) = self.links.get(&(i, port)).copied() {
+                self.switches[switch].deliver(port, &frame)?;
+            }
+        }
+        for (switch, id) in std::mem::take(&mut self.switches[i].strayed) {
+            if let Some(sent) = self.switches.get_mut(switch as usize).and_then(|switch| switch.answered_elsewhere(id))
+            {
+                self.latency.add(now.saturating_sub(sent));
+            }
+        }
+        Ok(())
+    }
+
     /// Fills a switch's window, if enough of it is free.
     fn fill_up(&mut self, i: usize) -> Result<(), LoadError> {
         let Mode::Throughput { window } = self.options.mode else { return Ok(()) };
+        if self.switches[i].is_mute() {
+            return Ok(());
+        }
         loop {
             let switch = &mut self.switches[i];
             let free = window.saturating_sub(switch.open()).min(switch.room()).min(VOLLEY);
             if free == 0 || switch.is_behind() || (window >= LARGE_WINDOW && free < window / 4) {
                 return Ok(());
             }
-            let now = self.now();
-            self.switches[i].send(free, now, &mut self.scratch)?;
+            let now = self.clock.elapsed().as_nanos() as u64;
+            switch.send(free, now, || next(&mut self.random), &mut self.scratch)?;
         }
     }
 
-    /// Sends what is due in rate mode: one packet-in a switch, in turn, at equal distances.
+    /// The switch that sends the next packet-in in rate mode: each in turn, or the one whose host has a request to another
+    /// host, where all pairs are equally likely.
+    fn next_switch(&mut self) -> usize {
+        match self.requests.last() {
+            Some(all @ 1..) => {
+                let pair = next(&mut self.random) % all;
+                self.requests.partition_point(|sum| *sum <= pair)
+            }
+            _ => {
+                self.turn = (self.turn + 1) % self.switches.len();
+                self.turn
+            }
+        }
+    }
+
+    /// Sends what is due in rate mode, at equal distances.
     fn send_due(&mut self) -> Result<(), LoadError> {
         let Mode::Rate { per_second, .. } = self.options.mode else { return Ok(()) };
         let now = self.now();
@@ -226,15 +283,23 @@ impl<'a> Load<'a> {
             let due = self.due as u64;
             self.due += 1e9 / per_second;
             self.lateness.add(now - due);
-            let switch = &mut self.switches[self.turn];
-            self.turn = (self.turn + 1) % self.options.switches as usize;
+            let i = self.next_switch();
+            let switch = &mut self.switches[i];
             if switch.room() == 0 {
                 self.held_back += 1;
             } else {
                 // Counted from when it was due, so that a generator that lags does not hide what others wait for.
-                switch.send(1, due, &mut self.scratch)?;
+                switch.send(1, due, || next(&mut self.random), &mut self.scratch)?;
             }
         }
         Ok(())
     }
+}
+
+/// The next random number (xorshift64*).
+fn next(state: &mut u64) -> u64 {
+    *state ^= *state >> 12;
+    *state ^= *state << 25;
+    *state ^= *state >> 27;
+    state.wrapping_mul(0x2545_f491_4f6c_dd1d)
 }

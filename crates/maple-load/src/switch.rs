@@ -4,13 +4,14 @@ use std::io::{self, Read, Write};
 use std::net::SocketAddr;
 
 use maple_wire::msg::{Frames, Header, NO_BUFFER, kind};
-use maple_wire::{Message, Version};
+use maple_wire::{Action, Message, PortNo, Version};
 use mio::net::TcpStream;
 
-use crate::handshake::{answer, hello};
+use crate::handshake::{Identity, answer, hello};
 use crate::options::LoadError;
-use crate::packets::{Template, teaching};
+use crate::packets;
 use crate::pending::Pending;
+use crate::workload::{MARK, PAYLOAD, Plan, Source};
 
 /// Where a flow-mod has its command and buffer id, and a packet-out its buffer id.
 const COMMAND10: usize = 57;
@@ -20,6 +21,11 @@ const BUFFER13: usize = 32;
 const BUFFER_OUT: usize = 8;
 /// `OFPFC_DELETE`: commands from here on delete.
 const DELETE: u8 = 3;
+
+/// The Ethernet type of link discovery.
+const LLDP: [u8; 2] = [0x88, 0xcc];
+/// From the switch's place in a request to the end of its frame.
+const REQUEST_TAIL: usize = 18;
 
 /// What a switch has sent and got.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -55,10 +61,16 @@ pub(crate) struct Switch {
     pub is_known: bool,
     /// Whether the socket may have more to read.
     pub readable: bool,
+    /// Frames that it was told to send out of ports, if it has links.
+    pub carried: Vec<(u32, Vec<u8>)>,
+    /// Requests that were answered here and came from elsewhere: the switch's place, and the buffer id there.
+    pub strayed: Vec<(u32, u32)>,
+    identity: Identity,
     version: Version,
-    template: Template,
+    source: Source,
+    teaching: Vec<u8>,
+    has_links: bool,
     pending: Pending,
-    macs: u32,
     next_mac: u32,
     /// The start of a message that has not come in whole.
     partial: Vec<u8>,
@@ -72,6 +84,13 @@ enum Said {
     Answer(u32),
     /// It lets a packet go that it carries.
     Oldest,
+    /// It lets a request go that it carries.
+    Request {
+        /// The place of the switch that it came from.
+        switch: u32,
+        /// Its buffer id there.
+        id: u32,
+    },
     /// It answers nothing.
     Nothing,
     /// It is a question, or part of the handshake.
@@ -84,7 +103,7 @@ impl Switch {
         address: SocketAddr,
         id: u32,
         version: Version,
-        macs: u32,
+        plan: Plan,
         window: u32,
     ) -> Result<Switch, LoadError> {
         let connected = std::net::TcpStream::connect(address).and_then(|socket| {
@@ -100,10 +119,14 @@ impl Switch {
             tally: Tally::default(),
             is_known: false,
             readable: true,
+            carried: Vec::new(),
+            strayed: Vec::new(),
+            identity: Identity { dpid: plan.dpid, ports: plan.ports, tables: plan.tables },
             version,
-            template: Template::new(version, id),
+            source: plan.source,
+            teaching: plan.teaching,
+            has_links: plan.has_links,
             pending: Pending::new(window),
-            macs,
             next_mac: 0,
             partial: Vec::new(),
             waiting: Vec::new(),
@@ -128,25 +151,79 @@ impl Switch {
         !self.waiting.is_empty()
     }
 
-    /// Teaches the controller where the destination is.
+    /// Teaches the controller where the destinations are.
     pub fn teach(&mut self) -> Result<(), LoadError> {
-        self.waiting.extend(teaching(self.version, self.id));
+        self.waiting.append(&mut self.teaching);
         self.flush()
     }
 
-    /// Sends so many packet-ins, which count as sent at `time`; there must be room. `scratch` is empty before and after.
-    pub fn send(&mut self, count: u32, time: u64, scratch: &mut Vec<u8>) -> Result<(), LoadError> {
-        scratch.reserve(count as usize * self.template.len());
+    /// Whether it has nothing to send.
+    pub fn is_mute(&self) -> bool {
+        matches!(&self.source, Source::Requests(requests) if requests.is_empty())
+    }
+
+    /// How many different requests come from its hosts.
+    pub fn requests(&self) -> usize {
+        if let Source::Requests(requests) = &self.source { requests.len() } else { 0 }
+    }
+
+    /// Sends so many packet-ins, which count as sent at `time`; there must be room. `random` chooses among requests, and
+    /// `scratch` is empty before and after.
+    pub fn send(
+        &mut self,
+        count: u32,
+        time: u64,
+        mut random: impl FnMut() -> u64,
+        scratch: &mut Vec<u8>,
+    ) -> Result<(), LoadError> {
+        if let Source::Addresses(template, _) = &self.source {
+            scratch.reserve(count as usize * template.len());
+        }
         for _ in 0..count {
             let id = self.pending.push(time);
-            self.template.append(self.id, self.next_mac, id, scratch);
-            self.next_mac = if self.next_mac + 1 == self.macs { 0 } else { self.next_mac + 1 };
+            let start = scratch.len();
+            match &mut self.source {
+                Source::Addresses(template, macs) => {
+                    template.append(self.id, self.next_mac, id, scratch);
+                    self.next_mac = if self.next_mac + 1 == *macs { 0 } else { self.next_mac + 1 };
+                }
+                Source::List { packet_ins, next } => {
+                    scratch.extend_from_slice(&packet_ins[*next]);
+                    packets::stamp(&mut scratch[start..], id);
+                    *next = if *next + 1 == packet_ins.len() { 0 } else { *next + 1 };
+                }
+                Source::Requests(requests) => {
+                    let request = &requests[(random() % requests.len() as u64) as usize];
+                    scratch.extend_from_slice(request);
+                    let message = &mut scratch[start..];
+                    packets::stamp(message, id);
+                    let at = message.len() - REQUEST_TAIL;
+                    message[at..at + 4].copy_from_slice(&(self.id as u32 - 1).to_be_bytes());
+                    message[at + 4..at + 8].copy_from_slice(&id.to_be_bytes());
+                }
+            }
         }
         self.tally.sent += u64::from(count);
         let taken = if self.waiting.is_empty() { self.write(scratch)? } else { 0 };
         self.waiting.extend_from_slice(&scratch[taken..]);
         scratch.clear();
         Ok(())
+    }
+
+    /// A packet comes in by a link.
+    pub fn deliver(&mut self, port: u32, frame: &[u8]) -> Result<(), LoadError> {
+        self.waiting.extend(packets::packet_in(self.version, port, frame));
+        self.flush()
+    }
+
+    /// A request of this switch was answered at another one: when it was sent, if it is under way.
+    pub fn answered_elsewhere(&mut self, id: u32) -> Option<u64> {
+        let sent = self.pending.answer(id);
+        match sent {
+            Some(_) => self.tally.answers += 1,
+            None => self.tally.strange += 1,
+        }
+        sent
     }
 
     /// Writes what waits, as far as the socket takes it.
@@ -188,6 +265,11 @@ impl Switch {
             Said::Answer(id) if id > 0x7fff_ffff => return Ok(()),
             Said::Answer(id) => self.pending.answer(id),
             Said::Oldest => self.pending.answer_oldest(),
+            Said::Request { switch, id } if u64::from(switch) + 1 == self.id => self.pending.answer(id),
+            Said::Request { switch, id } => {
+                self.strayed.push((switch, id));
+                return Ok(());
+            }
             Said::Nothing => return Ok(()),
             Said::Other => return self.converse(message),
         };
@@ -208,6 +290,9 @@ impl Switch {
             (kind::PACKET_OUT, _) => {
                 self.tally.packet_outs += 1;
                 let id = number(message, BUFFER_OUT).ok_or_else(|| self.malformed(short()))?;
+                if self.has_links && id == NO_BUFFER {
+                    return self.carry(message);
+                }
                 return Ok(if id == NO_BUFFER { Said::Oldest } else { Said::Answer(id) });
             }
             (kind::FLOW_MOD, Version::Of10) => (message.get(COMMAND10), number(message, BUFFER10)),
@@ -219,6 +304,25 @@ impl Switch {
         Ok(if *command >= DELETE || id == NO_BUFFER { Said::Nothing } else { Said::Answer(id) })
     }
 
+    /// A packet-out with a frame, at a switch with links: a request that is answered, or a frame for the other ends.
+    fn carry(&mut self, message: &[u8]) -> Result<Said, LoadError> {
+        let (_, message) = Message::decode(message).map_err(|error| self.malformed(error))?;
+        let Message::PacketOut(out) = message else { return Ok(Said::Nothing) };
+        if let Some(tail) = out.data.get(PAYLOAD..).and_then(|payload| payload.strip_prefix(&MARK))
+            && let (Some(switch), Some(id)) = (number(tail, 0), number(tail, 4))
+        {
+            return Ok(Said::Request { switch, id });
+        }
+        if out.data.get(12..14) == Some(&LLDP) {
+            let ports = out.actions.iter().filter_map(|action| match action {
+                Action::Output { port, .. } if *port <= PortNo::MAX => Some(port.0),
+                _ => None,
+            });
+            self.carried.extend(ports.map(|port| (port, out.data.clone())));
+        }
+        Ok(Said::Nothing)
+    }
+
     /// Answers a question.
     fn converse(&mut self, message: &[u8]) -> Result<(), LoadError> {
         let (header, message) = Message::decode(message).map_err(|error| self.malformed(error))?;
@@ -228,7 +332,7 @@ impl Switch {
         {
             return Err(self.closed(&format!("error type {} code {}", error.kind, error.code)));
         }
-        if let Some(reply) = answer(self.version, self.id, &message) {
+        if let Some(reply) = answer(self.version, &self.identity, &message) {
             self.say(header.xid, &reply);
         }
         Ok(())

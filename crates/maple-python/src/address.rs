@@ -18,10 +18,11 @@ use pyo3::types::{PyInt, PyString, PyTuple};
 use crate::field::FieldRef;
 use crate::kind::described;
 
-/// Addresses kept at most; then the cache starts afresh.
+/// Addresses of each kind kept at most, a power of two; then the cache of IP addresses starts afresh.
 const CACHED: usize = 1 << 14;
 
-static MACS: Cache<u64, Mac> = Cache::new();
+/// Each address has one place, so that a network with more of them than places never empties the cache.
+static MACS: LazyLock<Mutex<Vec<Option<Py<Mac>>>>> = LazyLock::new(|| Mutex::new((0..CACHED).map(|_| None).collect()));
 static IPS: Cache<IpAddr, Ip> = Cache::new();
 
 /// An Ethernet address, in the low 48 bits, and its hash.
@@ -100,8 +101,22 @@ fn text_hash(py: Python<'_>, text: &str) -> PyResult<isize> {
 }
 
 fn mac_text(value: u64) -> String {
-    let b = value.to_be_bytes();
-    format!("{:02x}:{:02x}:{:02x}:{:02x}:{:02x}:{:02x}", b[2], b[3], b[4], b[5], b[6], b[7])
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let mut text = String::with_capacity(17);
+    for (n, byte) in value.to_be_bytes()[2..].iter().enumerate() {
+        if n > 0 {
+            text.push(':');
+        }
+        text.push(char::from(DIGITS[usize::from(byte >> 4)]));
+        text.push(char::from(DIGITS[usize::from(byte & 15)]));
+    }
+    text
+}
+
+/// The place of an address in the cache.
+fn place(value: u64) -> usize {
+    // Fibonacci hashing: addresses that count up are spread over all places.
+    (value.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - CACHED.ilog2())) as usize
 }
 
 fn parse_mac(text: &str) -> Option<u64> {
@@ -121,11 +136,16 @@ fn parse_mac(text: &str) -> Option<u64> {
 impl Mac {
     /// The one object for this address.
     pub fn cached(py: Python<'_>, value: u64) -> PyResult<Bound<'_, Mac>> {
-        if let Some(mac) = MACS.get(py, &value) {
-            return Ok(mac);
+        let macs = || MACS.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if let Some(mac) = &macs()[place(value)]
+            && mac.get().0 == value
+        {
+            return Ok(mac.bind(py).clone());
         }
         let mac = Bound::new(py, Mac(value, text_hash(py, &mac_text(value))?))?;
-        MACS.put(value, &mac);
+        let replaced = macs()[place(value)].replace(mac.clone().unbind());
+        // Not under the lock: it may be the last that holds the object.
+        drop(replaced);
         Ok(mac)
     }
 

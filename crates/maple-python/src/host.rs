@@ -5,11 +5,13 @@ use std::path::Path;
 use std::sync::{Arc, LazyLock, PoisonError, RwLock};
 use std::time::Duration;
 
-use maple::{Handle, LoadedPolicy, PolicyLoader};
+use maple::{Handle, Loaded, LoadedPolicy, PolicyLoader};
 use maple_core::state::{Commit, Store, Write};
 use pyo3::prelude::*;
+use pyo3::types::PyType;
 
 use crate::filters::PythonFilters;
+use crate::handler::PythonHandlers;
 use crate::policy::PythonPolicy;
 
 /// Runs the `maple` command; the exit status.
@@ -18,22 +20,25 @@ pub fn main(py: Python<'_>, arguments: Vec<OsString>) -> u8 {
     py.detach(|| maple::main_with(arguments, Some(&Loader)))
 }
 
-/// Loads policies from Python files.
+/// Loads policies and handlers from Python files.
 struct Loader;
 
 impl PolicyLoader for Loader {
-    fn load(&self, file: &Path, name: Option<&str>, time_limit: Duration) -> anyhow::Result<LoadedPolicy> {
+    fn load(&self, file: &Path, name: Option<&str>, time_limit: Duration) -> anyhow::Result<Loaded> {
         Python::attach(|py| {
             let module = py.import("maple._policy").map_err(|e| anyhow::anyhow!("{e}"))?;
             let path = file.to_string_lossy();
-            let policy = module.call_method1("load", (&*path, name)).map_err(|error| {
+            let loaded = module.call_method1("load", (&*path, name)).map_err(|error| {
                 let told = module.call_method1("explain", (error.value(py), error.traceback(py), &*path));
                 let told = told.map_or_else(|_| error.to_string(), |text| text.to_string());
                 anyhow::anyhow!("can't load {path}:\n{told}")
             })?;
-            let track_hosts = policy.getattr("track_hosts").and_then(|wish| wish.extract()).unwrap_or(true);
-            let policy = Arc::new(PythonPolicy::new(&policy, time_limit));
-            Ok(LoadedPolicy { policy, store: store(), track_hosts })
+            if loaded.is_instance_of::<PyType>() {
+                return Ok(Loaded::Handlers(Arc::new(PythonHandlers::new(&loaded, time_limit))));
+            }
+            let track_hosts = loaded.getattr("track_hosts").and_then(|wish| wish.extract()).unwrap_or(true);
+            let policy = Arc::new(PythonPolicy::new(&loaded, time_limit));
+            Ok(Loaded::Policy(LoadedPolicy { policy, store: store(), track_hosts }))
         })
     }
 

@@ -6,7 +6,8 @@
 use maple_wire::Field;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyInt, PyString};
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyDict, PyInt, PyString};
 
 use crate::address::{Ip, Mac};
 
@@ -86,8 +87,24 @@ pub fn from_raw(field: Field, raw: u128) -> Option<u128> {
 
 /// The field of this name; an error of the function `what` where there is none.
 pub fn named(name: &Bound<'_, PyAny>, what: &str) -> PyResult<Field> {
+    // A dictionary knows the hash of a name that stands in a program, so this costs less than comparing texts.
+    static FIELDS: PyOnceLock<Py<PyDict>> = PyOnceLock::new();
+    let py = name.py();
+    let fields = FIELDS.get_or_try_init(py, || {
+        let fields = PyDict::new(py);
+        for field in Field::ALL {
+            fields.set_item(PyString::intern(py, field.name()), field.oxm())?;
+        }
+        PyResult::Ok(fields.unbind())
+    })?;
+    if let Ok(name) = name.cast::<PyString>()
+        && let Some(number) = fields.bind(py).get_item(name)?
+        && let Some(field) = Field::from_oxm(number.extract()?)
+    {
+        return Ok(field);
+    }
     let name: String = name.extract()?;
-    Field::from_name(&name).ok_or_else(|| PyTypeError::new_err(format!("{what} got an unknown field {name:?}")))
+    Err(PyTypeError::new_err(format!("{what} got an unknown field {name:?}")))
 }
 
 /// The number behind `other`, which a policy compares `field` with or sets it to.

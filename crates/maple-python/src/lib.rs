@@ -1,13 +1,14 @@
 //! `maple._maple`: Python policies on Maple's engine.
 //!
 //! The only crate that knows of the interpreter and its lock. The lock is taken once a batch of packets that miss
-//! ([`policy`]), never for packets that the tables or the tree answer.
+//! ([`policy`]), never for packets that the tables or the tree answer; or, for [`handler`]s, once for what one read brought.
 
 mod policy;
 
 mod current;
 mod interrupt;
 mod source;
+mod told;
 
 mod assertion;
 mod field;
@@ -21,6 +22,8 @@ mod route;
 mod state;
 
 mod filters;
+mod handler;
+
 mod host;
 mod testing;
 
@@ -34,6 +37,11 @@ mod _maple {
     use crate::address::{Ip, Mac, Prefix};
     #[pymodule_export]
     use crate::field::FieldRef;
+    #[pymodule_export]
+    use crate::handler::{
+        Action, Barrier, HandlerBench, PyFlowMod, PyFlowRemoved, PyHandler, PyMatch, PyPacketIn, PyPacketOut, PyPort,
+        PySwitch, SwitchError,
+    };
     #[pymodule_export]
     use crate::host::main;
     #[pymodule_export]

@@ -1,8 +1,6 @@
 //! Runs Python policies: takes the interpreter once a batch of misses, and turns what comes back into routes or errors.
 
-use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use maple_core::policy::{Net, PacketHandle, Policy, PolicyError};
@@ -12,22 +10,18 @@ use pyo3::intern;
 use pyo3::prelude::*;
 
 use crate::current::Entered;
-use crate::interrupt::{PolicyTimeout, Watched};
+use crate::interrupt::Watched;
 use crate::kind::described;
 use crate::net::PyNet;
 use crate::packet::PyPacket;
 use crate::route::PyRoute;
-
-/// Errors remembered at most, by place.
-const REMEMBERED: usize = 256;
+use crate::told::Told;
 
 /// A policy whose f is a Python function.
 pub struct PythonPolicy {
     function: Py<PyAny>,
     limit: Duration,
-    /// What was told of errors, by kind and place. An error of a place that is known is told in the same words, so that
-    /// it counts as the same one though its message may name another packet.
-    told: Mutex<HashMap<String, Arc<str>>>,
+    told: Told,
 }
 
 impl PythonPolicy {
@@ -36,7 +30,7 @@ impl PythonPolicy {
     /// Of an object that `@policy` made the function itself is called, so that tracebacks begin there.
     pub fn new(policy: &Bound<'_, PyAny>, limit: Duration) -> PythonPolicy {
         let function = policy.getattr(intern!(policy.py(), "function")).unwrap_or_else(|_| policy.clone());
-        PythonPolicy { function: function.unbind(), limit, told: Mutex::default() }
+        PythonPolicy { function: function.unbind(), limit, told: Told::new("the policy", limit) }
     }
 
     fn decide_one(&self, py: Python<'_>, pkt: &PacketHandle, net: &Net) -> Result<Route, PolicyError> {
@@ -45,7 +39,7 @@ impl PythonPolicy {
                 Ok(route) => Ok(route.get().0.clone()),
                 Err(_) => Err(PolicyError::WrongReturn(self.wrong_return(&answer, pkt).into())),
             },
-            Err(error) => Err(PolicyError::Exception(self.told(py, &error))),
+            Err(error) => Err(PolicyError::Exception(self.told.text(py, &error))),
         }
     }
 
@@ -74,26 +68,6 @@ impl PythonPolicy {
             described(answer),
         )
     }
-
-    /// The error with its traceback, in the words of the first one from the same place.
-    fn told(&self, py: Python<'_>, error: &PyErr) -> Arc<str> {
-        let place = place(py, error);
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(text) = told.get(&place) {
-            return text.clone();
-        }
-        // Formatting runs code of the policy, and so may let other threads run.
-        drop(told);
-        let mut text = traceback(py, error);
-        if error.is_instance_of::<PolicyTimeout>(py) {
-            text.push_str(&format!(": the policy ran longer than {} ms", self.limit.as_millis()));
-        }
-        told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        if told.len() >= REMEMBERED {
-            return text.into();
-        }
-        told.entry(place).or_insert_with(|| text.into()).clone()
-    }
 }
 
 impl Policy for PythonPolicy {
@@ -116,34 +90,4 @@ impl Policy for PythonPolicy {
     fn on_thread(&self, worker: &mut (dyn FnMut() + Send)) {
         Python::attach(|py| py.detach(worker));
     }
-}
-
-/// Kind and place of an error: its type, and the lines of its traceback. A run that took too long is stopped at any
-/// line of a loop, so there only the functions count.
-fn place(py: Python<'_>, error: &PyErr) -> String {
-    let mut place = error.get_type(py).to_string();
-    let is_timeout = error.is_instance_of::<PolicyTimeout>(py);
-    let mut trace = error.traceback(py).map(Bound::into_any);
-    while let Some(entry) = trace {
-        let step = || -> PyResult<String> {
-            let code = entry.getattr("tb_frame")?.getattr("f_code")?;
-            let line = if is_timeout { code.getattr("co_firstlineno")? } else { entry.getattr("tb_lineno")? };
-            Ok(format!(" {}:{line}", code.getattr("co_filename")?))
-        };
-        place.push_str(&step().unwrap_or_default());
-        trace = entry.getattr("tb_next").ok().filter(|next| !next.is_none());
-    }
-    place
-}
-
-/// The error as Python prints it.
-fn traceback(py: Python<'_>, error: &PyErr) -> String {
-    let format = || -> PyResult<String> {
-        let parts = (error.get_type(py), error.value(py), error.traceback(py));
-        let lines = py.import("traceback")?.call_method1("format_exception", parts)?;
-        Ok(lines.extract::<Vec<String>>()?.concat())
-    };
-    // Formatting runs the policy's own __str__ and __repr__, which may fail like anything else.
-    let text = format().unwrap_or_else(|_| format!("{} (its traceback can't be formatted)", error.get_type(py)));
-    text.trim_end().to_string()
 }

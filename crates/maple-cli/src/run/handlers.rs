@@ -1,4 +1,4 @@
-//! `maple run builtin:learning-switch`, `builtin:hub`: handlers instead of a policy.
+//! `maple run builtin:learning-switch`, `builtin:hub`, and handlers in Python: a program a switch instead of a policy.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -45,6 +45,10 @@ pub fn run(options: &RunOptions, factory: Arc<dyn HandlerFactory>) -> anyhow::Re
         "{} packet-ins, {} flow-mods, {} packet-outs",
         counters.of_packet_ins, counters.of_flow_mods, counters.of_packet_outs
     ));
+    let failures = handle.handler_failures();
+    if failures > 0 {
+        say(format_args!("handlers failed {failures} times, see above"));
+    }
     if let Some(failure) = handle.failure() {
         bail!("{failure}");
     }

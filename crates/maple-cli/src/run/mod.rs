@@ -1,7 +1,7 @@
 //! `maple run`: a policy as a controller for real switches, or on an emulated network.
 
 mod emulated;
-mod handlers;
+pub(crate) mod handlers;
 
 mod check;
 mod progress;
@@ -20,7 +20,7 @@ use maple_core::state::{Store, Write};
 use maple_emulator::Topology;
 
 use crate::args::{PathTags, RunArgs, RunOptions, Switch, default_control};
-use crate::{LoadedPolicy, PolicyLoader, builtin, signal, weights};
+use crate::{Loaded, LoadedPolicy, PolicyLoader, builtin, descriptors, signal, weights};
 use progress::Lines;
 
 /// Counts packets on which the policy failed: told at the tenth, the hundredth, and so on.
@@ -60,7 +60,10 @@ pub fn main(args: RunArgs, loader: Option<&dyn PolicyLoader>) -> anyhow::Result<
     if let Some(factory) = args.policy.strip_prefix("builtin:").and_then(builtin::handlers) {
         return handlers::run(&args.options, factory);
     }
-    let loaded = load(&args, loader)?;
+    let loaded = match load(&args, loader)? {
+        Loaded::Policy(loaded) => loaded,
+        Loaded::Handlers(factory) => return handlers::run(&args.options, factory),
+    };
     let started = move |controller: Handle| {
         if let Some(loader) = loader {
             loader.started(controller);
@@ -111,12 +114,12 @@ pub fn with(options: RunOptions, loaded: LoadedPolicy, started: Started<'_>) -> 
     Ok(0)
 }
 
-fn load(args: &RunArgs, loader: Option<&dyn PolicyLoader>) -> anyhow::Result<LoadedPolicy> {
+fn load(args: &RunArgs, loader: Option<&dyn PolicyLoader>) -> anyhow::Result<Loaded> {
     if let Some(name) = args.policy.strip_prefix("builtin:") {
         let store = Store::new();
         // Links that nobody gave costs to cost 1.
         store.update(|_| vec![Write::Weight(builtin::WEIGHT.into())]);
-        return Ok(LoadedPolicy { policy: builtin::named(name)?, store, track_hosts: true });
+        return Ok(Loaded::Policy(LoadedPolicy { policy: builtin::named(name)?, store, track_hosts: true }));
     }
     let (file, name) = match args.policy.rsplit_once(".py:") {
         Some((stem, name)) => (PathBuf::from(format!("{stem}.py")), Some(name)),
@@ -146,8 +149,10 @@ fn controller_options(options: &RunOptions, loaded: &LoadedPolicy, track_hosts: 
     placed(options, chosen)
 }
 
-/// Where it listens, on which cores it runs, where it is asked.
+/// Where it listens, on which cores it runs, where it is asked. There may be as many switches as the system lets us have
+/// descriptors.
 fn placed(options: &RunOptions, mut chosen: ControllerOptions) -> ControllerOptions {
+    descriptors::raise();
     chosen.workers = options.workers.map_or(options.cores.len(), usize::from);
     chosen.cores = options.cores.clone();
     chosen.write_each = options.batch == Some(Switch::Off);

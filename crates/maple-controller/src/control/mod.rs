@@ -198,6 +198,11 @@ impl Handle {
         sum
     }
 
+    /// How often handlers failed; each kind of error was told.
+    pub fn handler_failures(&self) -> u64 {
+        self.shared.notices.handler_failures()
+    }
+
     /// Withdraws the leaves that this selects, on all shards. `false` if the controller has stopped.
     pub fn invalidate(&self, selection: Selection) -> bool {
         self.tell(Event::Invalidate(selection))

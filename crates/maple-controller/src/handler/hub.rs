@@ -23,7 +23,7 @@ impl Handler for Hub {
 }
 
 /// Has the switch send packets that no rule matches, whole: in 1.3 it drops them unless a rule says otherwise.
-pub(super) fn ask_for_packets(out: &mut Replies) {
+pub fn ask_for_packets(out: &mut Replies) {
     if out.version() == Version::Of13 {
         let everything = vec![Instruction::ApplyActions(vec![Action::to_controller()])];
         out.request(&Message::FlowMod(FlowMod::new(FlowModCommand::Add, 0, Match::any(), everything)));

@@ -18,6 +18,7 @@
 //! * [`LearningSwitch`]: the exact-match learning switch, in [`learning`].
 //! * [`Hub`]: every packet to everybody.
 
+mod complaints;
 mod replies;
 
 mod exact;
@@ -29,7 +30,8 @@ mod macs;
 #[cfg(test)]
 mod testing;
 
-pub use hub::Hub;
+pub use complaints::Complaints;
+pub use hub::{Hub, ask_for_packets};
 pub use learning::LearningSwitch;
 pub use replies::{Replies, Tally};
 
@@ -84,12 +86,18 @@ pub trait Handler {
 
 /// Makes a handler for each switch that comes up, in the thread that will run it. A closure will do.
 pub trait HandlerFactory: Send + Sync {
-    /// The handler of this switch.
-    fn handler(&self, switch: &SwitchInfo) -> Box<dyn Handler>;
+    /// The handler of this switch. What goes wrong in it, and is not to be the switch's trouble, goes to `complaints`.
+    fn handler(&self, switch: &SwitchInfo, complaints: Complaints) -> Box<dyn Handler>;
+
+    /// Runs `worker`, which is all that a thread does that runs handlers of this factory. Bindings to languages that
+    /// keep books about threads enter the thread there once, instead of for each batch.
+    fn on_thread(&self, worker: &mut (dyn FnMut() + Send)) {
+        worker();
+    }
 }
 
 impl<H: Handler + 'static, F: Fn(&SwitchInfo) -> H + Send + Sync> HandlerFactory for F {
-    fn handler(&self, switch: &SwitchInfo) -> Box<dyn Handler> {
+    fn handler(&self, switch: &SwitchInfo, _: Complaints) -> Box<dyn Handler> {
         Box::new(self(switch))
     }
 }

@@ -85,26 +85,44 @@ impl Replies {
     /// Appends a message in answer to the one with this transaction id. One that the version has no words for is left
     /// out, counted and logged.
     pub fn answer(&mut self, xid: u32, message: &Message) {
-        let start = self.bytes.len();
-        match message.encode(self.version, xid, &mut self.bytes) {
-            Ok(()) => self.count(self.bytes[start + TYPE]),
-            Err(error) => {
-                self.tally.unsendable += 1;
-                tracing::error!(%error, "a handler's message can't be sent");
-            }
+        if let Err(error) = self.try_answer(xid, message) {
+            tracing::error!(%error, "a handler's message can't be sent");
         }
+    }
+
+    /// The same for those that want to know.
+    ///
+    /// # Errors
+    /// What the version has no words for; the message is left out and counted.
+    pub fn try_answer(&mut self, xid: u32, message: &Message) -> Result<(), maple_wire::Error> {
+        let start = self.bytes.len();
+        message.encode(self.version, xid, &mut self.bytes).inspect_err(|_| self.tally.unsendable += 1)?;
+        self.count(self.bytes[start + TYPE]);
+        Ok(())
     }
 
     /// Appends a message with a transaction id of its own, and gives that: an error in answer to it comes to
     /// [`super::Handler::reply`], and so does the answer to a barrier or statistics request.
     pub fn request(&mut self, message: &Message) -> u32 {
         let xid = self.next_xid;
+        if let Err(error) = self.try_request(message) {
+            tracing::error!(%error, "a handler's message can't be sent");
+        }
+        xid
+    }
+
+    /// The same for those that want to know.
+    ///
+    /// # Errors
+    /// What the version has no words for; the message is left out and counted.
+    pub fn try_request(&mut self, message: &Message) -> Result<u32, maple_wire::Error> {
+        let xid = self.next_xid;
         self.next_xid = xid.wrapping_add(1).max(ENGINE_XIDS);
+        self.try_answer(xid, message)?;
         if matches!(message, Message::BarrierRequest | Message::StatsRequest(_)) {
             self.requests.push(xid);
         }
-        self.answer(xid, message);
-        xid
+        Ok(xid)
     }
 
     /// Appends one whole message that is encoded already, in the switch's version, and gives its bytes to change. This is

@@ -23,7 +23,7 @@ use super::Shard;
 use super::connection::{Connection, Life};
 use crate::counters::Counters;
 use crate::framing::Framer;
-use crate::handler::{BATCH, Handler, Replies};
+use crate::handler::{BATCH, Complaints, Handler, Replies};
 use crate::session::{Output, Session, SwitchInfo, apply_port_status};
 
 /// Bytes of packet-ins that a connection may hold until its handshake is done. Some switches (and `cbench`) do not wait.
@@ -63,7 +63,7 @@ impl Shard {
     /// A switch that a handler will serve is up.
     pub(super) fn up_with_handler(&mut self, now: Time, slot: usize, info: &SwitchInfo) {
         let Some(factory) = &self.handlers else { return };
-        let handler = factory.handler(info);
+        let handler = factory.handler(info, Complaints::new(self.notices.clone(), info.features.dpid));
         let Some(connection) = self.connections.get(slot) else { return };
         connection.handler = Some(handler);
         self.call_handler(now, slot, |handler, out| handler.switch_up(info, out));

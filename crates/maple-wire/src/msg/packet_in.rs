@@ -138,6 +138,11 @@ impl<'a> PacketInView<'a> {
     pub fn data(&self) -> &'a [u8] {
         &self.bytes[self.data..]
     }
+
+    /// The whole message, header included.
+    pub fn message(&self) -> &'a [u8] {
+        self.bytes
+    }
 }
 
 impl PacketIn {

@@ -1,0 +1,264 @@
+//! What switches send: packets from many addresses, the packets of a trace, or requests between the hosts of a network.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+
+use maple_wire::Version;
+use maple_wire::packet::build::Frame;
+
+use crate::options::{LoadError, LoadOptions};
+use crate::packets::{FAR, NEAR, Template, announcement, packet_in, teaching};
+
+/// What switches send.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Workload {
+    /// Each switch teaches the controller one destination and then sends packets to it from many source addresses in turn.
+    #[default]
+    Addresses,
+    /// Each switch sends these frames over and over, each one beginning elsewhere. They come in by the port that their
+    /// source address has (1 to 4); the destinations are taught before.
+    Frames(Arc<Vec<Vec<u8>>>),
+    /// The switches are those of a network, and hosts send requests to other hosts, pair by pair at random.
+    Network(Arc<Network>),
+}
+
+/// Switches, the links between them, and the hosts at them.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Network {
+    /// The switches' datapath ids.
+    pub switches: Vec<u64>,
+    /// The hosts.
+    pub hosts: Vec<NetworkHost>,
+    /// The links: both ends, each a switch's place in the list and a port.
+    pub links: Vec<[(usize, u32); 2]>,
+}
+
+/// A host.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NetworkHost {
+    /// Its switch's place in the list.
+    pub switch: usize,
+    /// Its port.
+    pub port: u32,
+    /// Its hardware address.
+    pub mac: [u8; 6],
+    /// Its address.
+    pub ip: Ipv4Addr,
+}
+
+/// Most hosts of a network: the packets of all pairs are made beforehand.
+const MOST_HOSTS: usize = 256;
+/// Ports of a switch that is no network's.
+const PORTS: u32 = 4;
+const _: () = assert!(NEAR <= PORTS && FAR <= PORTS);
+/// The group bit of an address's first byte.
+const GROUP: u8 = 1;
+/// What the payload of a request begins with; behind it stand the switch and the buffer id that it was sent with.
+pub(crate) const MARK: [u8; 4] = *b"mpld";
+/// Where the payload of a request begins in its frame.
+pub(crate) const PAYLOAD: usize = 14 + 20 + 8;
+
+/// How one switch is, and what it sends.
+pub(crate) struct Plan {
+    pub dpid: u64,
+    pub ports: Vec<u32>,
+    pub tables: u8,
+    pub source: Source,
+    /// The packet-ins that teach the controller where destinations are.
+    pub teaching: Vec<u8>,
+    /// Whether what it is told to send out of its ports matters.
+    pub has_links: bool,
+}
+
+/// Where packet-ins come from. All have the same xid and buffer id places.
+pub(crate) enum Source {
+    /// A template, and how many addresses take turns.
+    Addresses(Template, u32),
+    /// Whole packet-ins, in turn.
+    List { packet_ins: Arc<Vec<Vec<u8>>>, next: usize },
+    /// Whole packet-ins of requests, one named at a time.
+    Requests(Vec<Vec<u8>>),
+}
+
+/// The plans of all switches.
+///
+/// # Errors
+/// If the workload has nothing to send.
+pub(crate) fn plans(options: &LoadOptions) -> Result<Vec<Plan>, LoadError> {
+    let version = options.version;
+    match &options.workload {
+        Workload::Addresses => {
+            Ok((1..=options.switches).map(|id| by_address(version, id.into(), options.macs)).collect())
+        }
+        Workload::Frames(frames) => of_trace(version, options.switches, frames),
+        Workload::Network(network) => of_network(version, network),
+    }
+}
+
+fn plan(dpid: u64, ports: Vec<u32>, source: Source, teaching: Vec<u8>) -> Plan {
+    Plan { dpid, ports, tables: 1, source, teaching, has_links: false }
+}
+
+fn by_address(version: Version, id: u64, macs: u32) -> Plan {
+    let source = Source::Addresses(Template::new(version, id), macs);
+    plan(id, (1..=PORTS).collect(), source, teaching(version, id))
+}
+
+/// The port that an address is behind.
+fn port_of(mac: [u8; 6]) -> u32 {
+    let sum: u32 = mac.iter().map(|byte| u32::from(*byte)).sum();
+    1 + sum % PORTS
+}
+
+fn of_trace(version: Version, switches: u32, frames: &[Vec<u8>]) -> Result<Vec<Plan>, LoadError> {
+    let addresses =
+        |frame: &[u8]| -> Option<([u8; 6], [u8; 6])> { Some((*frame.first_chunk()?, *frame.get(6..)?.first_chunk()?)) };
+    let mut packet_ins = Vec::new();
+    let mut destinations = BTreeSet::new();
+    for frame in frames {
+        let Some((dst, src)) = addresses(frame) else { continue };
+        packet_ins.push(packet_in(version, port_of(src), frame));
+        if dst[0] & GROUP == 0 {
+            destinations.insert(dst);
+        }
+    }
+    if packet_ins.is_empty() {
+        return Err(LoadError::Wrong("the trace has no frame with addresses"));
+    }
+    let teaching: Vec<u8> = destinations
+        .iter()
+        .flat_map(|mac| announcement(version, port_of(*mac), *mac, [10, mac[3], mac[4], mac[5]]))
+        .collect();
+    let packet_ins = Arc::new(packet_ins);
+    let plan_of = |n: u32| {
+        let next = n as usize * packet_ins.len() / switches as usize;
+        let source = Source::List { packet_ins: Arc::clone(&packet_ins), next };
+        plan(u64::from(n) + 1, (1..=PORTS).collect(), source, teaching.clone())
+    };
+    Ok((0..switches).map(plan_of).collect())
+}
+
+fn of_network(version: Version, network: &Network) -> Result<Vec<Plan>, LoadError> {
+    if network.hosts.len() < 2 || network.hosts.len() > MOST_HOSTS {
+        return Err(LoadError::Wrong("a network needs 2 to 256 hosts"));
+    }
+    let mut ports = BTreeMap::<usize, BTreeSet<u32>>::new();
+    let ends = network.links.iter().flatten().copied().chain(network.hosts.iter().map(|host| (host.switch, host.port)));
+    for (switch, port) in ends {
+        ports.entry(switch).or_default().insert(port);
+    }
+    let plan_of = |(place, dpid): (usize, &u64)| {
+        let here = || network.hosts.iter().filter(move |host| host.switch == place);
+        let teaching = here().flat_map(|host| announcement(version, host.port, host.mac, host.ip.octets())).collect();
+        let requests = here().flat_map(|src| others(network, src).map(|dst| request(version, src, dst))).collect();
+        Plan {
+            dpid: *dpid,
+            ports: ports.get(&place).into_iter().flatten().copied().collect(),
+            tables: u8::MAX - 1,
+            source: Source::Requests(requests),
+            teaching,
+            has_links: true,
+        }
+    };
+    Ok(network.switches.iter().enumerate().map(plan_of).collect())
+}
+
+fn others<'a>(network: &'a Network, src: &'a NetworkHost) -> impl Iterator<Item = &'a NetworkHost> {
+    network.hosts.iter().filter(|host| host.mac != src.mac)
+}
+
+fn request(version: Version, src: &NetworkHost, dst: &NetworkHost) -> Vec<u8> {
+    let frame = Frame::ethernet(dst.mac, src.mac).ipv4(src.ip.octets(), dst.ip.octets()).udp(31_256, 22_635);
+    packet_in(version, src.port, &frame.payload(&[&MARK[..], &[0; 18]].concat()))
+}
+
+/// A header of a packet, of which frames are made: addresses, ports, protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// Source address.
+    pub src: Ipv4Addr,
+    /// Destination address.
+    pub dst: Ipv4Addr,
+    /// Source port, of TCP and UDP.
+    pub src_port: u16,
+    /// Destination port, of TCP and UDP.
+    pub dst_port: u16,
+    /// Protocol.
+    pub proto: u8,
+}
+
+impl Header {
+    /// A frame with this header. Hardware addresses are made of the addresses: 02:00 before four bytes.
+    pub fn frame(&self) -> Vec<u8> {
+        let mac = |ip: Ipv4Addr| {
+            let [a, b, c, d] = ip.octets();
+            [2, 0, a, b, c, d]
+        };
+        let packet = Frame::ethernet(mac(self.dst), mac(self.src)).ipv4(self.src.octets(), self.dst.octets());
+        match self.proto {
+            6 => packet.tcp(self.src_port, self.dst_port).build(),
+            17 => packet.udp(self.src_port, self.dst_port).build(),
+            other => packet.proto(other).build(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use maple_wire::{Field, Message, Packet};
+
+    fn options(workload: Workload) -> LoadOptions {
+        LoadOptions { workload, switches: 4, ..LoadOptions::new(([127, 0, 0, 1], 1).into()) }
+    }
+
+    #[test]
+    fn a_trace_begins_elsewhere_on_each_switch_and_its_destinations_are_taught() {
+        let header = |n: u8| Header {
+            src: [10, 0, 0, n].into(),
+            dst: [10, 0, 1, n % 2].into(),
+            src_port: n.into(),
+            dst_port: 80,
+            proto: [6, 17, 47][usize::from(n) % 3],
+        };
+        let frames = (0..8).map(|n| header(n).frame()).collect();
+        let plans = plans(&options(Workload::Frames(Arc::new(frames)))).unwrap();
+        let starts: Vec<usize> = plans
+            .iter()
+            .map(|plan| match &plan.source {
+                Source::List { next, packet_ins } => {
+                    assert_eq!(packet_ins.len(), 8);
+                    *next
+                }
+                _ => panic!("a list"),
+            })
+            .collect();
+        assert_eq!(starts, [0, 2, 4, 6]);
+        let (_, rest) = Message::decode(
+            &plans[0].teaching[..usize::from(u16::from_be_bytes([plans[0].teaching[2], plans[0].teaching[3]]))],
+        )
+        .unwrap();
+        let Message::PacketIn(taught) = rest else { panic!("a packet-in") };
+        assert_eq!(Packet::new(&taught.data, 1).get(Field::EthSrc), Some(0x0200_0a00_0100));
+        assert_eq!(plans[3].dpid, 4);
+        assert!(matches!(super::plans(&options(Workload::Frames(Arc::default()))), Err(LoadError::Wrong(_))));
+    }
+
+    #[test]
+    fn a_network_has_a_request_for_each_pair_of_hosts_at_the_switch_of_the_first() {
+        let host =
+            |n: u8| NetworkHost { switch: usize::from(n), port: 1, mac: [2, 0, 0, 0, 0, n], ip: [10, 0, 0, n].into() };
+        let network =
+            Network { switches: vec![7, 8, 9], hosts: (0..3).map(host).collect(), links: vec![[(0, 2), (1, 3)]] };
+        let plans = plans(&options(Workload::Network(Arc::new(network)))).unwrap();
+        assert_eq!(plans.iter().map(|plan| plan.dpid).collect::<Vec<_>>(), [7, 8, 9]);
+        assert_eq!(plans[1].ports, [1, 3]);
+        for plan in &plans {
+            let Source::Requests(requests) = &plan.source else { panic!("requests") };
+            assert_eq!(requests.len(), 2);
+            assert!(requests.iter().all(|request| request.windows(4).any(|bytes| bytes == MARK)));
+        }
+        assert!(matches!(super::plans(&options(Workload::Network(Arc::default()))), Err(LoadError::Wrong(_))));
+    }
+}

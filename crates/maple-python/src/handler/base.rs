@@ -1,0 +1,120 @@
+//! The class that handlers in Python are derived from.
+
+use std::cell::RefCell;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+
+use super::packet_in::PyPacketIn;
+use super::switch::{PyFlowRemoved, PyPort, PySwitch, SwitchError};
+use crate::interrupt::Watched;
+use crate::kind::described;
+
+/// Stands for "no wish".
+const NEVER: u64 = u64::MAX;
+
+thread_local! {
+    /// The switch whose handler this thread is making.
+    static SWITCH: RefCell<Option<Py<PySwitch>>> = const { RefCell::new(None) };
+}
+
+/// What handlers are derived from: one object a switch.
+#[pyclass(frozen, subclass, name = "Handler", module = "maple")]
+pub struct PyHandler {
+    switch: Option<Py<PySwitch>>,
+    /// After how many nanoseconds it wants to be woken.
+    wish: AtomicU64,
+}
+
+/// Makes the handler of a switch, in so much time.
+pub(super) fn born<'py>(
+    py: Python<'py>,
+    class: &Bound<'py, PyAny>,
+    switch: &Py<PySwitch>,
+    limit: Duration,
+) -> PyResult<Bound<'py, PyAny>> {
+    let outer = SWITCH.replace(Some(switch.clone_ref(py)));
+    let object = Watched::new(py, limit).and_then(|watched| {
+        let object = class.call0();
+        drop(watched);
+        object
+    });
+    SWITCH.replace(outer);
+    let object = object?;
+    if object.is_instance_of::<PyHandler>() {
+        Ok(object)
+    } else {
+        Err(PyTypeError::new_err(format!("a handler is derived from maple.Handler, not {}", described(&object))))
+    }
+}
+
+impl PyHandler {
+    /// After what time it wants to be woken, if it said so since the last time that this was asked.
+    pub(super) fn take_wish(&self) -> Option<Duration> {
+        match self.wish.load(Ordering::Relaxed) {
+            NEVER => None,
+            _ => Some(Duration::from_nanos(self.wish.swap(NEVER, Ordering::Relaxed))),
+        }
+    }
+}
+
+#[pymethods]
+impl PyHandler {
+    #[new]
+    #[pyo3(signature = (*_args, **_kwargs))]
+    fn new(py: Python<'_>, _args: &Bound<'_, PyTuple>, _kwargs: Option<&Bound<'_, PyDict>>) -> PyHandler {
+        let switch = SWITCH.with_borrow(|switch| switch.as_ref().map(|switch| switch.clone_ref(py)));
+        PyHandler { switch, wish: AtomicU64::new(NEVER) }
+    }
+
+    /// Whether switches are asked for packets that no rule matches.
+    #[classattr]
+    #[allow(non_upper_case_globals, reason = "it is named as Python names attributes")]
+    const table_miss: bool = true;
+
+    /// The switch.
+    #[getter]
+    fn switch(&self, py: Python<'_>) -> PyResult<Py<PySwitch>> {
+        self.switch.as_ref().map(|switch| switch.clone_ref(py)).ok_or_else(|| {
+            PyRuntimeError::new_err(
+                "this handler has no switch: `maple run` makes one for each switch; maple.testing.HandlerBench does in tests",
+            )
+        })
+    }
+
+    /// Asks for a call of `timer` after so many seconds. The last wish counts.
+    fn wake_after(&self, seconds: f64) -> PyResult<()> {
+        let time = Duration::try_from_secs_f64(seconds)
+            .map_err(|_| PyValueError::new_err(format!("wake_after takes a number of seconds, not {seconds}")))?;
+        let nanoseconds = u64::try_from(time.as_nanos()).unwrap_or(NEVER - 1).min(NEVER - 1);
+        self.wish.store(nanoseconds, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// The switch finished its handshake.
+    fn switch_up(&self) {}
+
+    /// The switch sent a packet.
+    fn packet_in(&self, _pkt: &Bound<'_, PyPacketIn>) {}
+
+    /// A port came, went or changed.
+    fn port_status(&self, _port: &Bound<'_, PyPort>, _reason: &str) {}
+
+    /// A rule is gone.
+    fn flow_removed(&self, _removed: &Bound<'_, PyFlowRemoved>) {}
+
+    /// The switch refused a message.
+    fn error(&self, _error: &Bound<'_, SwitchError>) {}
+
+    /// The switch has done all that was sent before the oldest barrier that it had not answered.
+    fn barrier(&self) {}
+
+    /// The time that `wake_after` asked for has come.
+    fn timer(&self) {}
+
+    /// The connection is gone.
+    fn switch_down(&self) {}
+}

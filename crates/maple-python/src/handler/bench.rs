@@ -1,0 +1,181 @@
+//! A bench to try handlers on: one switch that exists only in words.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use maple::{Handler, PacketInView, Replies, SwitchInfo};
+use maple_controller::Notice;
+use maple_controller::handler::Complaints;
+use maple_wire::msg::{
+    ErrorMsg, Features, FlowRemoved, Frames, NO_BUFFER, PacketIn, PacketInReason, PortReason, PortStatus,
+};
+use maple_wire::{Dpid, Field, Match, Message, Port, PortNo, Version, print};
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+
+use super::matching::PyMatch;
+use super::{PythonHandler, PythonHandlers};
+
+/// A switch with one handler. Each call gives the messages that the switch gets, as `maple decode` prints them.
+#[pyclass(frozen, module = "maple.testing")]
+pub struct HandlerBench {
+    version: Version,
+    handler: Mutex<PythonHandler>,
+    told: crossbeam_channel::Receiver<Notice>,
+    /// What the switch got when it came up.
+    #[pyo3(get)]
+    started: Vec<String>,
+}
+
+impl HandlerBench {
+    /// Calls the handler, and gives what it said.
+    fn call(&self, call: impl FnOnce(&mut PythonHandler, &mut Replies)) -> Vec<String> {
+        let mut out = Replies::new(self.version);
+        // The handler's own calls into Python can't come back here: it does not know the bench.
+        call(&mut self.handler.lock().unwrap_or_else(PoisonError::into_inner), &mut out);
+        said(&out)
+    }
+}
+
+/// The messages as text, without their transaction ids.
+fn said(out: &Replies) -> Vec<String> {
+    let message = |frame: &[u8]| {
+        let (header, message) = Message::decode(frame).ok()?;
+        let text = print::message(&header, &message);
+        Some(text.replace(&format!(" (xid={:#x}):", header.xid), ""))
+    };
+    Frames::new(out.bytes()).flatten().filter_map(|(_, frame)| message(frame)).collect()
+}
+
+fn switch(version: Version, dpid: u64, ports: Vec<u32>) -> SwitchInfo {
+    let port = |n: u32| {
+        let [a, b, c, d] = n.to_be_bytes();
+        Port::new(PortNo(n), [2, 0, a, b, c, d], &format!("port{n}"))
+    };
+    let features = Features {
+        dpid: Dpid(dpid),
+        n_buffers: 0,
+        n_tables: 1,
+        auxiliary_id: 0,
+        capabilities: 0,
+        actions: 0xfff,
+        ports: Vec::new(),
+    };
+    SwitchInfo { version, features, ports: ports.into_iter().map(port).collect(), description: Default::default() }
+}
+
+#[pymethods]
+impl HandlerBench {
+    #[new]
+    #[pyo3(signature = (handler, dpid = 1, ports = vec![1, 2], of = "1.3", time_limit = 1.0))]
+    fn new(
+        py: Python<'_>,
+        handler: &Bound<'_, PyAny>,
+        dpid: u64,
+        ports: Vec<u32>,
+        of: &str,
+        time_limit: f64,
+    ) -> PyResult<HandlerBench> {
+        let version = match of {
+            "1.0" => Version::Of10,
+            "1.3" => Version::Of13,
+            _ => return Err(PyValueError::new_err(format!("of is \"1.0\" or \"1.3\", not {of:?}"))),
+        };
+        let limit = Duration::try_from_secs_f64(time_limit)
+            .map_err(|_| PyValueError::new_err("time_limit is a positive number of seconds"))?;
+        let info = switch(version, dpid, ports);
+        let (complaints, told) = Complaints::alone(Dpid(dpid));
+        let mut handler = PythonHandlers::new(handler, limit).make(py, &info, complaints)?;
+        let mut out = Replies::new(version);
+        handler.switch_up(&info, &mut out);
+        Ok(HandlerBench { version, handler: Mutex::new(handler), told, started: said(&out) })
+    }
+
+    /// The handler.
+    #[getter]
+    fn handler(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        let handler = self.handler.lock().unwrap_or_else(PoisonError::into_inner);
+        let object = handler.object().map(|object| object.clone_ref(py).into_any());
+        object.ok_or_else(|| PyRuntimeError::new_err("the handler could not be made; errors() says why"))
+    }
+
+    /// What went wrong since this was asked.
+    fn errors(&self) -> Vec<String> {
+        self.told.try_iter().map(|notice| notice.to_string()).collect()
+    }
+
+    /// The switch sends a frame that came in by a port; with a `buffer_id` it keeps it.
+    #[pyo3(signature = (frame, port = 1, buffer_id = None))]
+    fn packet_in(&self, frame: Vec<u8>, port: u32, buffer_id: Option<u32>) -> PyResult<Vec<String>> {
+        let total_len = u16::try_from(frame.len()).map_err(|_| PyValueError::new_err("the frame is too long"))?;
+        let message = Message::PacketIn(PacketIn {
+            buffer_id: buffer_id.unwrap_or(NO_BUFFER),
+            total_len,
+            reason: PacketInReason::NoMatch,
+            table_id: 0,
+            cookie: u64::MAX,
+            pipeline: Match::any().exact(Field::InPort, port.into()),
+            data: frame,
+        });
+        let wrong = |error: maple_wire::Error| PyValueError::new_err(error.to_string());
+        let mut bytes = Vec::new();
+        message.encode(self.version, 0, &mut bytes).map_err(wrong)?;
+        let view = PacketInView::new_checked(self.version, &bytes).map_err(wrong)?;
+        Ok(self.call(|handler, out| handler.packet_ins(&[view], out)))
+    }
+
+    /// A port came ("add"), went ("delete") or changed ("modify").
+    #[pyo3(signature = (number, reason = "modify", up = true))]
+    fn port_status(&self, number: u32, reason: &str, up: bool) -> PyResult<Vec<String>> {
+        let reason = match reason {
+            "add" => PortReason::Add,
+            "delete" => PortReason::Delete,
+            "modify" => PortReason::Modify,
+            _ => return Err(PyValueError::new_err("reason is \"add\", \"delete\" or \"modify\"")),
+        };
+        let state = if up { 0 } else { Port::STATE_LINK_DOWN };
+        let port = Port { state, ..Port::new(PortNo(number), [2, 0, 0, 0, 0, 1], &format!("port{number}")) };
+        Ok(self.call(|handler, out| handler.port_status(&PortStatus { reason, port }, out)))
+    }
+
+    /// A rule is gone because no packet came for long enough.
+    #[pyo3(signature = (r#match, priority = 0x8000, cookie = 0))]
+    fn flow_removed(&self, r#match: &Bound<'_, PyMatch>, priority: u16, cookie: u64) -> Vec<String> {
+        let removed = FlowRemoved {
+            cookie,
+            priority,
+            reason: 0,
+            table_id: 0,
+            duration_sec: 1,
+            duration_nsec: 500_000_000,
+            idle_timeout: 1,
+            hard_timeout: 0,
+            packet_count: 2,
+            byte_count: 128,
+            matching: r#match.get().0.clone(),
+        };
+        self.call(|handler, out| handler.flow_removed(&removed, out))
+    }
+
+    /// The switch refuses a message.
+    #[pyo3(signature = (r#type, code, data = Vec::new()))]
+    fn error(&self, r#type: u16, code: u16, data: Vec<u8>) -> Vec<String> {
+        let error = Message::Error(ErrorMsg { kind: r#type, code, data });
+        self.call(|handler, out| handler.reply(0, &error, out))
+    }
+
+    /// The switch answers a barrier.
+    fn barrier(&self) -> Vec<String> {
+        self.call(|handler, out| handler.reply(0, &Message::BarrierReply, out))
+    }
+
+    /// The time that the handler asked for has come.
+    fn timer(&self) -> Vec<String> {
+        self.call(|handler, out| handler.timer(out))
+    }
+
+    /// The connection is gone.
+    fn switch_down(&self) {
+        self.call(|handler, _| handler.switch_down());
+    }
+}

@@ -1,0 +1,210 @@
+//! The messages that handlers return.
+
+use maple::msg::{FlowMod, FlowModCommand, NO_BUFFER, PacketOut};
+use maple::{Instruction, Match, Message, PortNo};
+use maple_wire::{Header, Version, print};
+use pyo3::prelude::*;
+
+use super::action;
+use super::matching::PyMatch;
+use super::packet_in::PyPacketIn;
+
+/// `OFPTT_ALL`.
+const ALL_TABLES: u8 = 0xff;
+/// `OFPFF_CHECK_OVERLAP`.
+const CHECK_OVERLAP: u16 = 2;
+/// The priority of rules where nothing is said (`OFP_DEFAULT_PRIORITY`).
+const PRIORITY: u16 = 0x8000;
+
+/// Has the switch send a packet.
+#[pyclass(frozen, name = "PacketOut", module = "maple", eq)]
+#[derive(PartialEq)]
+pub struct PyPacketOut(Message);
+
+/// Adds, changes or deletes rules.
+#[pyclass(frozen, name = "FlowMod", module = "maple", eq)]
+#[derive(PartialEq)]
+pub struct PyFlowMod {
+    message: Message,
+    /// The packet that follows the rule, where the switch does not keep it.
+    packet_out: Option<Message>,
+}
+
+/// Has the switch finish everything before it first, and say so.
+#[pyclass(frozen, module = "maple", eq)]
+#[derive(PartialEq)]
+pub struct Barrier;
+
+/// A message in words.
+fn shown(message: &Message) -> String {
+    let mut bytes = Vec::new();
+    let encoded =
+        message.encode(Version::Of13, 0, &mut bytes).or_else(|_| message.encode(Version::Of10, 0, &mut bytes));
+    match encoded.ok().and_then(|()| Header::peek(&bytes).ok().flatten()) {
+        Some(header) => print::message(&header, message),
+        None => format!("{message:?}"),
+    }
+}
+
+impl PyPacketOut {
+    /// This packet-out.
+    pub(super) fn new(message: Message) -> PyPacketOut {
+        PyPacketOut(message)
+    }
+
+    /// What to send.
+    pub(super) fn message(&self) -> &Message {
+        &self.0
+    }
+}
+
+#[pymethods]
+impl PyPacketOut {
+    #[new]
+    #[pyo3(signature = (actions, data = Vec::new(), *, in_port = PortNo::CONTROLLER.0, buffer_id = None))]
+    fn py_new(
+        actions: &Bound<'_, PyAny>,
+        data: Vec<u8>,
+        in_port: u32,
+        buffer_id: Option<u32>,
+    ) -> PyResult<PyPacketOut> {
+        let (actions, in_port) = (action::actions(actions)?, PortNo(in_port));
+        let buffer_id = buffer_id.unwrap_or(NO_BUFFER);
+        Ok(PyPacketOut(Message::PacketOut(PacketOut { buffer_id, in_port, actions, data })))
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<PacketOut {}>", shown(&self.0))
+    }
+}
+
+impl PyFlowMod {
+    /// The flow-mod.
+    pub(super) fn message(&self) -> &Message {
+        &self.message
+    }
+
+    /// The packet-out behind it, if one is needed.
+    pub(super) fn packet_out(&self) -> Option<&Message> {
+        self.packet_out.as_ref()
+    }
+
+    fn alone(flow_mod: FlowMod) -> PyFlowMod {
+        PyFlowMod { message: Message::FlowMod(flow_mod), packet_out: None }
+    }
+}
+
+/// What a rule does with packets.
+fn instructions(actions: Vec<maple::Action>, goto: Option<u8>, meter: Option<u32>) -> Vec<Instruction> {
+    let apply = (!actions.is_empty()).then_some(Instruction::ApplyActions(actions));
+    [meter.map(Instruction::Meter), apply, goto.map(Instruction::GotoTable)].into_iter().flatten().collect()
+}
+
+#[pymethods]
+impl PyFlowMod {
+    /// Adds a rule.
+    #[staticmethod]
+    #[pyo3(signature = (
+        r#match, actions, *, priority = PRIORITY, idle_timeout = 0, hard_timeout = 0, cookie = 0, table = 0, goto = None,
+        meter = None, flow_removed = false, check_overlap = false, packet = None
+    ))]
+    #[allow(clippy::too_many_arguments, reason = "they are keywords")]
+    fn add(
+        r#match: &Bound<'_, PyMatch>,
+        actions: &Bound<'_, PyAny>,
+        priority: u16,
+        idle_timeout: u16,
+        hard_timeout: u16,
+        cookie: u64,
+        table: u8,
+        goto: Option<u8>,
+        meter: Option<u32>,
+        flow_removed: bool,
+        check_overlap: bool,
+        packet: Option<&Bound<'_, PyPacketIn>>,
+    ) -> PyResult<PyFlowMod> {
+        let actions = action::actions(actions)?;
+        let (mut buffer_id, mut packet_out) = (None, None);
+        if let Some(packet) = packet {
+            buffer_id = packet.get().buffer();
+            if buffer_id.is_none() && !actions.is_empty() {
+                packet_out = Some(packet.get().sent(actions.clone()));
+            }
+        }
+        let flags =
+            if flow_removed { FlowMod::SEND_FLOW_REM } else { 0 } | if check_overlap { CHECK_OVERLAP } else { 0 };
+        let matching = r#match.get().0.clone();
+        let instructions = instructions(actions, goto, meter);
+        let message = Message::FlowMod(FlowMod {
+            cookie,
+            table_id: table,
+            idle_timeout,
+            hard_timeout,
+            buffer_id: buffer_id.unwrap_or(NO_BUFFER),
+            flags,
+            ..FlowMod::new(FlowModCommand::Add, priority, matching, instructions)
+        });
+        Ok(PyFlowMod { message, packet_out })
+    }
+
+    /// Changes what rules do: of all that the match covers, or of the one with this match and priority.
+    #[staticmethod]
+    #[pyo3(signature = (
+        r#match, actions, *, strict = false, priority = PRIORITY, cookie = 0, cookie_mask = 0, table = 0, goto = None,
+        meter = None
+    ))]
+    #[allow(clippy::too_many_arguments, reason = "they are keywords")]
+    fn modify(
+        r#match: &Bound<'_, PyMatch>,
+        actions: &Bound<'_, PyAny>,
+        strict: bool,
+        priority: u16,
+        cookie: u64,
+        cookie_mask: u64,
+        table: u8,
+        goto: Option<u8>,
+        meter: Option<u32>,
+    ) -> PyResult<PyFlowMod> {
+        let command = if strict { FlowModCommand::ModifyStrict } else { FlowModCommand::Modify };
+        let instructions = instructions(action::actions(actions)?, goto, meter);
+        let flow_mod = FlowMod::new(command, priority, r#match.get().0.clone(), instructions);
+        Ok(PyFlowMod::alone(FlowMod { cookie, cookie_mask, table_id: table, ..flow_mod }))
+    }
+
+    /// Deletes rules: all that the match covers, or the one with this match and priority.
+    #[staticmethod]
+    #[pyo3(signature = (
+        r#match = None, *, strict = false, priority = PRIORITY, out_port = None, cookie = 0, cookie_mask = 0, table = None
+    ))]
+    fn delete(
+        r#match: Option<&Bound<'_, PyMatch>>,
+        strict: bool,
+        priority: u16,
+        out_port: Option<u32>,
+        cookie: u64,
+        cookie_mask: u64,
+        table: Option<u8>,
+    ) -> PyFlowMod {
+        let command = if strict { FlowModCommand::DeleteStrict } else { FlowModCommand::Delete };
+        let matching = r#match.map_or_else(Match::any, |matching| matching.get().0.clone());
+        let flow_mod = FlowMod::new(command, priority, matching, Vec::new());
+        let (table_id, out_port) = (table.unwrap_or(ALL_TABLES), out_port.map_or(PortNo::ANY, PortNo));
+        PyFlowMod::alone(FlowMod { cookie, cookie_mask, table_id, out_port, ..flow_mod })
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<FlowMod {}>", shown(&self.message))
+    }
+}
+
+#[pymethods]
+impl Barrier {
+    #[new]
+    fn new() -> Barrier {
+        Barrier
+    }
+
+    fn __repr__(&self) -> &'static str {
+        "<Barrier>"
+    }
+}

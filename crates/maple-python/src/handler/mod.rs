@@ -1,0 +1,303 @@
+//! Handlers in Python: one object a switch, which hears its events and answers with messages.
+//!
+//! ```text
+//!  packet-ins of one read ─► attach once ─► PacketIn ─► handler.packet_in(…) ─► messages ─► Replies
+//! ```
+//!
+//! The interpreter is entered once for a batch, not for a packet. An exception is told with file and line and costs that
+//! call alone: what was said before it goes out, and the switch is served on.
+
+mod base;
+mod switch;
+
+mod packet_in;
+
+mod action;
+mod matching;
+mod messages;
+
+mod bench;
+
+pub use action::Action;
+pub use base::PyHandler;
+pub use bench::HandlerBench;
+pub use matching::PyMatch;
+pub use messages::{Barrier, PyFlowMod, PyPacketOut};
+pub use packet_in::PyPacketIn;
+pub use switch::{PyFlowRemoved, PyPort, PySwitch, SwitchError};
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use maple::{Handler, HandlerFactory, Message, PacketInView, Replies, SwitchInfo, ask_for_packets};
+use maple_controller::handler::Complaints;
+use maple_wire::msg::{ErrorMsg, FlowRemoved, PortStatus};
+use pyo3::call::PyCallArgs;
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::type_object::PyTypeInfo;
+use pyo3::types::PyString;
+
+use crate::interrupt::Watched;
+use crate::kind::described;
+use crate::told::Told;
+
+/// Makes an object of a class derived from `maple.Handler` for each switch.
+pub struct PythonHandlers {
+    class: Py<PyAny>,
+    limit: Duration,
+    told: Arc<Told>,
+}
+
+impl PythonHandlers {
+    /// Of this class; a call may take `limit`.
+    pub fn new(class: &Bound<'_, PyAny>, limit: Duration) -> PythonHandlers {
+        PythonHandlers { class: class.clone().unbind(), limit, told: Arc::new(Told::new("the handler", limit)) }
+    }
+
+    /// The handler of a switch.
+    pub fn make(&self, py: Python<'_>, info: &SwitchInfo, complaints: Complaints) -> PyResult<PythonHandler> {
+        let switch = Py::new(py, PySwitch::new(info))?;
+        let (limit, told) = (self.limit, Arc::clone(&self.told));
+        let mut handler = PythonHandler { object: None, switch, limit, told, complaints, hears_errors: false };
+        match base::born(py, self.class.bind(py), &handler.switch, limit) {
+            Ok(object) => {
+                let own = object.get_type().getattr(intern!(py, "error"))?;
+                handler.hears_errors = !own.is(py.get_type::<PyHandler>().getattr(intern!(py, "error"))?);
+                handler.object = Some(object.cast_into::<PyHandler>()?.unbind());
+            }
+            Err(error) => handler.complain(py, &error),
+        }
+        Ok(handler)
+    }
+}
+
+impl HandlerFactory for PythonHandlers {
+    fn handler(&self, switch: &SwitchInfo, complaints: Complaints) -> Box<dyn Handler> {
+        Python::attach(|py| match self.make(py, switch, complaints.clone()) {
+            Ok(handler) => Box::new(handler) as Box<dyn Handler>,
+            Err(error) => {
+                complaints.tell(self.told.text(py, &error));
+                Box::new(Nobody)
+            }
+        })
+    }
+
+    /// The thread stays known to the interpreter, so that a batch has only to take the lock.
+    fn on_thread(&self, worker: &mut (dyn FnMut() + Send)) {
+        Python::attach(|py| py.detach(worker));
+    }
+}
+
+/// Serves a switch whose handler could not be made, and was complained about.
+struct Nobody;
+
+impl Handler for Nobody {
+    fn packet_in(&mut self, _: &PacketInView<'_>, _: &mut Replies) {}
+}
+
+/// One switch's handler.
+pub struct PythonHandler {
+    /// The object; none if it could not be made.
+    object: Option<Py<PyHandler>>,
+    switch: Py<PySwitch>,
+    limit: Duration,
+    told: Arc<Told>,
+    complaints: Complaints,
+    /// Whether the class has an `error` of its own.
+    hears_errors: bool,
+}
+
+impl PythonHandler {
+    /// The Python object, if it could be made.
+    pub fn object(&self) -> Option<&Py<PyHandler>> {
+        self.object.as_ref()
+    }
+
+    fn complain(&self, py: Python<'_>, error: &PyErr) {
+        self.complaints.tell(self.told.text(py, error));
+    }
+
+    /// Calls a method and says what it returns.
+    fn call<'py>(
+        &self,
+        py: Python<'py>,
+        method: &Bound<'py, PyString>,
+        arguments: impl PyCallArgs<'py>,
+        out: &mut Replies,
+    ) {
+        let Some(handler) = &self.object else { return };
+        let handler = handler.bind(py);
+        let result = Watched::new(py, self.limit).and_then(|watched| {
+            let answer = handler.as_any().call_method1(method, arguments)?;
+            say(handler, method, &answer, out)?;
+            drop(watched);
+            Ok(())
+        });
+        if let Err(error) = result {
+            self.complain(py, &error);
+        }
+        if let Some(time) = handler.get().take_wish() {
+            out.wake_after(time);
+        }
+    }
+
+    /// Makes an object for an event, and calls a method with it.
+    fn tell<'py, T: PyTypeInfo>(
+        &self,
+        py: Python<'py>,
+        method: &Bound<'py, PyString>,
+        event: PyResult<Bound<'py, T>>,
+        out: &mut Replies,
+    ) {
+        match event {
+            Ok(event) => self.call(py, method, (event,), out),
+            Err(error) => self.complain(py, &error),
+        }
+    }
+}
+
+impl Handler for PythonHandler {
+    fn switch_up(&mut self, _: &SwitchInfo, out: &mut Replies) {
+        Python::attach(|py| {
+            let Some(object) = &self.object else { return };
+            match object.bind(py).getattr(intern!(py, "table_miss")).and_then(|wish| wish.is_truthy()) {
+                Ok(true) => ask_for_packets(out),
+                Ok(false) => {}
+                Err(error) => self.complain(py, &error),
+            }
+            self.call(py, intern!(py, "switch_up"), (), out);
+        });
+    }
+
+    fn packet_in(&mut self, packet: &PacketInView<'_>, out: &mut Replies) {
+        self.packet_ins(std::slice::from_ref(packet), out);
+    }
+
+    fn packet_ins(&mut self, batch: &[PacketInView<'_>], out: &mut Replies) {
+        let version = out.version();
+        Python::attach(|py| {
+            let method = intern!(py, "packet_in");
+            for packet in batch {
+                self.tell(py, method, Bound::new(py, PyPacketIn::new(version, packet)), out);
+            }
+        });
+    }
+
+    fn port_status(&mut self, status: &PortStatus, out: &mut Replies) {
+        Python::attach(|py| {
+            self.switch.get().change(status);
+            let event = PyPort::of(py, &status.port).and_then(|port| Bound::new(py, port));
+            match event {
+                Ok(port) => self.call(py, intern!(py, "port_status"), (port, switch::reason(status.reason)), out),
+                Err(error) => self.complain(py, &error),
+            }
+        });
+    }
+
+    fn flow_removed(&mut self, removed: &FlowRemoved, out: &mut Replies) {
+        Python::attach(|py| {
+            self.tell(py, intern!(py, "flow_removed"), Bound::new(py, PyFlowRemoved(removed.clone())), out);
+        });
+    }
+
+    fn reply(&mut self, _: u32, message: &Message, out: &mut Replies) {
+        Python::attach(|py| match message {
+            Message::Error(error) if self.hears_errors => {
+                self.tell(py, intern!(py, "error"), Bound::new(py, SwitchError::new(out.version(), error)), out);
+            }
+            Message::Error(error) => self.complaints.tell(refused(out, error).into()),
+            Message::BarrierReply => self.call(py, intern!(py, "barrier"), (), out),
+            // Nothing else can be asked for.
+            _ => {}
+        });
+    }
+
+    fn timer(&mut self, out: &mut Replies) {
+        Python::attach(|py| self.call(py, intern!(py, "timer"), (), out));
+    }
+
+    fn switch_down(&mut self) {
+        // Nobody is there to hear what it may say.
+        Python::attach(|py| self.call(py, intern!(py, "switch_down"), (), &mut Replies::default()));
+    }
+}
+
+/// What a switch says that does not do what the handler wants, and what that was.
+fn refused(out: &Replies, error: &ErrorMsg) -> String {
+    format!("the switch refused a message: {} (a method `error` of the handler would hear it)", {
+        SwitchError::new(out.version(), error).text()
+    })
+}
+
+/// Says what a method returned: nothing, a message, or several.
+fn say(
+    handler: &Bound<'_, PyHandler>,
+    method: &Bound<'_, PyString>,
+    answer: &Bound<'_, PyAny>,
+    out: &mut Replies,
+) -> PyResult<()> {
+    if answer.is_none() || say_one(handler, method, answer, out)? {
+        return Ok(());
+    }
+    // A text is made of texts, and is told whole.
+    let messages = if answer.is_instance_of::<PyString>() { None } else { answer.try_iter().ok() };
+    let Some(messages) = messages else { return Err(no_message(handler, method, answer)) };
+    for message in messages {
+        let message = message?;
+        if !say_one(handler, method, &message, out)? {
+            return Err(no_message(handler, method, &message));
+        }
+    }
+    Ok(())
+}
+
+/// Says one message; `false` if it is none.
+fn say_one(
+    handler: &Bound<'_, PyHandler>,
+    method: &Bound<'_, PyString>,
+    message: &Bound<'_, PyAny>,
+    out: &mut Replies,
+) -> PyResult<bool> {
+    let messages = if let Ok(packet_out) = message.cast_exact::<PyPacketOut>() {
+        [Some(packet_out.get().message()), None]
+    } else if let Ok(flow_mod) = message.cast_exact::<PyFlowMod>() {
+        [Some(flow_mod.get().message()), flow_mod.get().packet_out()]
+    } else if message.is_exact_instance_of::<Barrier>() {
+        [Some(&Message::BarrierRequest), None]
+    } else {
+        return Ok(false);
+    };
+    for said in messages.into_iter().flatten() {
+        out.try_request(said).map_err(|error| {
+            let version = out.version();
+            PyValueError::new_err(format!(
+                "{}the handler returned {}, which OpenFlow {version} can't say: {error}",
+                place(handler, method),
+                message.repr().map(|text| text.to_string()).unwrap_or_default(),
+            ))
+        })?;
+    }
+    Ok(true)
+}
+
+fn no_message(handler: &Bound<'_, PyHandler>, method: &Bound<'_, PyString>, answer: &Bound<'_, PyAny>) -> PyErr {
+    PyTypeError::new_err(format!(
+        "{}{method} returned {}, which is no message; messages are pkt.out(…), pkt.flood(), PacketOut(…), \
+         FlowMod.add(…), FlowMod.modify(…), FlowMod.delete(…), Barrier(), and lists of these",
+        place(handler, method),
+        described(answer),
+    ))
+}
+
+/// Where a method of a handler begins, for an error that no line of it raised.
+fn place(handler: &Bound<'_, PyHandler>, method: &Bound<'_, PyString>) -> String {
+    let place = || -> PyResult<String> {
+        let code = handler.getattr(method)?.getattr("__code__")?;
+        let (file, line) = (code.getattr("co_filename")?, code.getattr("co_firstlineno")?);
+        Ok(format!("File \"{file}\", line {line}, in {}: ", code.getattr("co_name")?))
+    };
+    // A method that is no Python function has no line.
+    place().unwrap_or_default()
+}

@@ -1,0 +1,228 @@
+//! A packet that a switch sent: one attribute a field, with its plain value.
+
+use maple::{Field, Packet, PacketInView, PortNo};
+use maple_wire::msg::{NO_BUFFER, PacketIn, PacketInReason, PacketOut};
+use maple_wire::{Action, Constraint, Match, MatchField, Message, Version, print};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyTuple};
+
+use super::action;
+use super::matching::PyMatch;
+use super::messages::PyPacketOut;
+use crate::kind::{Kind, from_raw, named};
+use crate::packet::for_all_fields;
+
+/// What a rule for one packet's like matches in 1.0, where the packet has it.
+const ALL10: [Field; 14] = [
+    Field::EthDst,
+    Field::EthSrc,
+    Field::EthType,
+    Field::VlanVid,
+    Field::VlanPcp,
+    Field::IpDscp,
+    Field::IpProto,
+    Field::Ipv4Src,
+    Field::Ipv4Dst,
+    Field::TcpSrc,
+    Field::TcpDst,
+    Field::UdpSrc,
+    Field::UdpDst,
+    Field::ArpOp,
+];
+
+/// And besides, in 1.3; in 1.0 the last four are ARP's and ICMP's.
+const MORE: [Field; 10] = [
+    Field::ArpSpa,
+    Field::ArpTpa,
+    Field::Icmpv4Type,
+    Field::Icmpv4Code,
+    Field::SctpSrc,
+    Field::SctpDst,
+    Field::Ipv6Src,
+    Field::Ipv6Dst,
+    Field::Icmpv6Type,
+    Field::Icmpv6Code,
+];
+/// How many of these 1.0 has.
+const MORE10: usize = 4;
+
+/// A packet that a switch sent.
+#[pyclass(frozen, name = "PacketIn", module = "maple")]
+pub struct PyPacketIn {
+    version: Version,
+    /// The whole message.
+    message: Box<[u8]>,
+    /// Where the frame begins in it.
+    data: usize,
+    in_port: u32,
+    buffer_id: u32,
+    total_len: u16,
+}
+
+impl PyPacketIn {
+    /// A copy of this packet-in.
+    #[inline]
+    pub fn new(version: Version, packet: &PacketInView<'_>) -> PyPacketIn {
+        let message: Box<[u8]> = packet.message().into();
+        let in_port = packet.in_port().unwrap_or(PortNo::ANY).0;
+        let (buffer_id, total_len) = (packet.buffer_id(), packet.total_len());
+        PyPacketIn { version, data: message.len() - packet.data().len(), message, in_port, buffer_id, total_len }
+    }
+
+    fn frame(&self) -> &[u8] {
+        &self.message[self.data..]
+    }
+
+    /// The message, which was looked at when it came in.
+    fn view(&self) -> PyResult<PacketInView<'_>> {
+        PacketInView::new_checked(self.version, &self.message).map_err(|error| PyValueError::new_err(error.to_string()))
+    }
+
+    fn packet(&self) -> Packet<'_> {
+        Packet::with_wire_len(self.frame(), self.in_port, self.total_len.into())
+    }
+
+    /// The value of a field as it stands in matches.
+    fn raw(&self, field: Field) -> PyResult<Option<u128>> {
+        match field {
+            Field::InPort => Ok(Some(self.in_port.into())),
+            Field::InPhyPort | Field::Metadata | Field::TunnelId => {
+                let known = self.view()?.matching().ok().and_then(|matching| matching.get(field));
+                Ok(known.map(|constraint| constraint.value))
+            }
+            _ => Ok(self.packet().get(field)),
+        }
+    }
+
+    fn get<'py>(&self, py: Python<'py>, field: Field) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let value = self.raw(field)?.and_then(|raw| from_raw(field, raw));
+        value.map(|value| Kind::of(field).to_python(py, value)).transpose()
+    }
+
+    /// What stands in the buffer that it has in the switch, or where there is none the frame itself, is sent.
+    pub(super) fn sent(&self, actions: Vec<Action>) -> Message {
+        let buffer_id = self.buffer_id;
+        let data = if buffer_id == NO_BUFFER { self.frame().to_vec() } else { Vec::new() };
+        Message::PacketOut(PacketOut { buffer_id, in_port: PortNo(self.in_port), actions, data })
+    }
+
+    /// Where the switch keeps it.
+    pub(super) fn buffer(&self) -> Option<u32> {
+        Some(self.buffer_id).filter(|id| *id != NO_BUFFER)
+    }
+
+    /// A match of everything that a switch of this version sees of it.
+    fn match_all(&self) -> Match {
+        let packet = self.packet();
+        let more = if self.version == Version::Of10 { &MORE[..MORE10] } else { &MORE };
+        let fields = ALL10.iter().chain(more);
+        let values = fields.filter_map(|field| Some(Constraint::exact(*field, packet.get(*field)?)));
+        let in_port = Constraint::exact(Field::InPort, self.in_port.into());
+        canonical(std::iter::once(in_port).chain(values).collect())
+    }
+
+    /// A match of these fields, and of what must hold so that packets have them.
+    fn match_these(&self, names: &Bound<'_, PyTuple>) -> PyResult<Match> {
+        let mut constraints = Vec::with_capacity(names.len());
+        for name in names.iter_borrowed() {
+            let field = named(&name, "match")?;
+            let value = self.raw(field)?.ok_or_else(|| PyValueError::new_err(format!("the packet has no {field}")))?;
+            constraints.push(Constraint::exact(field, value));
+        }
+        // What the list grows by is looked at too: prerequisites have prerequisites.
+        let mut next = 0;
+        while let Some(Constraint { field, .. }) = constraints.get(next).copied() {
+            for needed in field.prerequisites().iter().flat_map(|all| all.iter()).map(|p| p.field) {
+                constraints.extend(self.raw(needed)?.map(|value| Constraint::exact(needed, value)));
+            }
+            next += 1;
+        }
+        Ok(canonical(constraints))
+    }
+}
+
+/// The match with these constraints, of which some may be there twice.
+fn canonical(mut constraints: Vec<Constraint>) -> Match {
+    constraints.sort_unstable_by_key(|constraint| constraint.field);
+    constraints.dedup_by_key(|constraint| constraint.field);
+    Match { fields: constraints.into_iter().map(MatchField::Known).collect() }
+}
+
+macro_rules! getters {
+    ($(#[doc = $doc:literal] $name:ident => $field:ident),* $(,)?) => {
+        #[pymethods]
+        impl PyPacketIn {
+            $(#[doc = $doc]
+            #[getter]
+            fn $name<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+                self.get(py, Field::$field)
+            })*
+
+            /// The frame, or its first bytes.
+            #[getter]
+            fn data<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+                PyBytes::new(py, self.frame())
+            }
+
+            /// Length of the whole frame in bytes.
+            #[getter]
+            fn total_len(&self) -> u16 {
+                self.total_len
+            }
+
+            /// Where the switch keeps it.
+            #[getter]
+            fn buffer_id(&self) -> Option<u32> {
+                self.buffer()
+            }
+
+            /// Why the switch sent it.
+            #[getter]
+            fn reason(&self) -> PyResult<&'static str> {
+                Ok(match self.view()?.reason() {
+                    PacketInReason::NoMatch => "no match",
+                    PacketInReason::Action => "action",
+                    PacketInReason::InvalidTtl => "invalid ttl",
+                    PacketInReason::Other(_) => "other",
+                })
+            }
+
+            /// The table whose rule sent it.
+            #[getter]
+            fn table(&self) -> PyResult<u8> {
+                Ok(self.view()?.table_id())
+            }
+
+            /// The cookie of the rule that sent it.
+            #[getter]
+            fn cookie(&self) -> PyResult<u64> {
+                Ok(self.view()?.cookie())
+            }
+
+            /// A packet-out that does this with it.
+            fn out(&self, actions: &Bound<'_, PyAny>) -> PyResult<PyPacketOut> {
+                Ok(PyPacketOut::new(self.sent(action::actions(actions)?)))
+            }
+
+            /// A packet-out to all ports but the one it came in by.
+            fn flood(&self) -> PyPacketOut {
+                PyPacketOut::new(self.sent(vec![Action::output(PortNo::FLOOD)]))
+            }
+
+            /// A match of these fields of it; of all without names.
+            #[pyo3(signature = (*fields))]
+            fn r#match(&self, fields: &Bound<'_, PyTuple>) -> PyResult<PyMatch> {
+                let matching = if fields.is_empty() { self.match_all() } else { self.match_these(fields)? };
+                Ok(PyMatch(matching))
+            }
+
+            fn __repr__(&self) -> PyResult<String> {
+                let packet_in = PacketIn::parse(&self.view()?).map_err(|e| PyValueError::new_err(e.to_string()))?;
+                Ok(format!("<PacketIn in_port={} {}>", self.in_port, print::frame(&packet_in.data)))
+            }
+        }
+    };
+}
+
+for_all_fields!(getters);

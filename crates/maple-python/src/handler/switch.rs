@@ -1,0 +1,214 @@
+//! A switch, its ports, and what it says besides packets.
+
+use std::sync::{Mutex, PoisonError};
+
+use maple::SwitchInfo;
+use maple_controller::session::apply_port_status;
+use maple_wire::msg::{ErrorMsg, FlowRemoved, PortReason, PortStatus};
+use maple_wire::{Message, Port, Version, print};
+use pyo3::prelude::*;
+
+use super::matching::PyMatch;
+use crate::address::Mac;
+
+/// A switch.
+#[pyclass(frozen, name = "Switch", module = "maple")]
+pub struct PySwitch {
+    dpid: u64,
+    version: Version,
+    description: String,
+    ports: Mutex<Vec<Port>>,
+}
+
+/// A port of a switch.
+#[pyclass(frozen, get_all, name = "Port", module = "maple")]
+pub struct PyPort {
+    /// Its number.
+    number: u32,
+    /// Its name.
+    name: String,
+    /// Its hardware address.
+    mac: Py<Mac>,
+    /// Whether packets can pass.
+    up: bool,
+}
+
+/// A rule that is gone.
+#[pyclass(frozen, name = "FlowRemoved", module = "maple")]
+pub struct PyFlowRemoved(pub FlowRemoved);
+
+/// A message that a switch refused.
+#[pyclass(frozen, get_all, name = "SwitchError", module = "maple")]
+pub struct SwitchError {
+    /// Its type, `OFPET_*`.
+    r#type: u16,
+    /// Its code, by type.
+    code: u16,
+    /// Both in words.
+    name: String,
+    /// The start of the refused message.
+    data: Vec<u8>,
+}
+
+impl PySwitch {
+    /// The switch that said this of itself.
+    pub(super) fn new(info: &SwitchInfo) -> PySwitch {
+        PySwitch {
+            dpid: info.features.dpid.0,
+            version: info.version,
+            description: info.text(),
+            ports: Mutex::new(info.ports.clone()),
+        }
+    }
+
+    /// A port came, went or changed.
+    pub(super) fn change(&self, status: &PortStatus) {
+        apply_port_status(&mut self.ports.lock().unwrap_or_else(PoisonError::into_inner), status.clone());
+    }
+}
+
+#[pymethods]
+impl PySwitch {
+    /// Its datapath id.
+    #[getter]
+    fn dpid(&self) -> u64 {
+        self.dpid
+    }
+
+    /// The OpenFlow version spoken.
+    #[getter]
+    fn version(&self) -> String {
+        self.version.to_string()
+    }
+
+    /// What it says it is.
+    #[getter]
+    fn description(&self) -> &str {
+        &self.description
+    }
+
+    /// Its ports now, by number.
+    #[getter]
+    fn ports(&self, py: Python<'_>) -> PyResult<Vec<PyPort>> {
+        let ports = self.ports.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        ports.iter().map(|port| PyPort::of(py, port)).collect()
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<switch {:016x}, OpenFlow {}>", self.dpid, self.version)
+    }
+}
+
+impl PyPort {
+    /// This port.
+    pub(super) fn of(py: Python<'_>, port: &Port) -> PyResult<PyPort> {
+        let [a, b, c, d, e, f] = port.hw_addr;
+        let mac = Mac::cached(py, u64::from_be_bytes([0, 0, a, b, c, d, e, f]))?.unbind();
+        Ok(PyPort { number: port.number.0, name: port.name().into_owned(), mac, up: port.is_up() })
+    }
+}
+
+#[pymethods]
+impl PyPort {
+    fn __repr__(&self) -> String {
+        format!("<port {} {:?}, {}>", self.number, self.name, if self.up { "up" } else { "down" })
+    }
+}
+
+/// A reason in a word.
+pub(super) fn reason(reason: PortReason) -> &'static str {
+    match reason {
+        PortReason::Add => "add",
+        PortReason::Delete => "delete",
+        PortReason::Modify => "modify",
+        PortReason::Other(_) => "other",
+    }
+}
+
+#[pymethods]
+impl PyFlowRemoved {
+    /// Which packets it took.
+    #[getter]
+    fn r#match(&self) -> PyMatch {
+        PyMatch(self.0.matching.clone())
+    }
+
+    /// Its priority.
+    #[getter]
+    fn priority(&self) -> u16 {
+        self.0.priority
+    }
+
+    /// Its cookie.
+    #[getter]
+    fn cookie(&self) -> u64 {
+        self.0.cookie
+    }
+
+    /// Why it is gone (`OFPRR_*`).
+    #[getter]
+    fn reason(&self) -> &'static str {
+        match self.0.reason {
+            0 => "idle",
+            1 => "hard",
+            2 => "delete",
+            3 => "group",
+            _ => "other",
+        }
+    }
+
+    /// Its table.
+    #[getter]
+    fn table(&self) -> u8 {
+        self.0.table_id
+    }
+
+    /// How long it was there, in seconds.
+    #[getter]
+    fn duration(&self) -> f64 {
+        f64::from(self.0.duration_sec) + f64::from(self.0.duration_nsec) / 1e9
+    }
+
+    /// How many packets it took.
+    #[getter]
+    fn packets(&self) -> u64 {
+        self.0.packet_count
+    }
+
+    /// How many bytes these had.
+    #[getter]
+    fn bytes(&self) -> u64 {
+        self.0.byte_count
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<FlowRemoved {} reason={}>", print::matching(Version::Of13, &self.0.matching), self.reason())
+    }
+}
+
+impl SwitchError {
+    /// This error of a switch that speaks this version.
+    pub(super) fn new(version: Version, error: &ErrorMsg) -> SwitchError {
+        let name = print::error_name(version, error);
+        SwitchError { r#type: error.kind, code: error.code, name, data: error.data.clone() }
+    }
+
+    /// The error, and the message that it is about, as far as that is known.
+    pub(super) fn text(&self) -> String {
+        match Message::decode(&self.data) {
+            Ok((header, message)) => format!("{} in answer to {}", self.name, print::message(&header, &message)),
+            Err(_) => self.name.clone(),
+        }
+    }
+}
+
+#[pymethods]
+impl SwitchError {
+    fn __str__(&self) -> String {
+        self.text()
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<SwitchError {}>", self.name)
+    }
+}

@@ -1,0 +1,79 @@
+//! Errors of Python code in words: with a traceback, and the same words for what comes from the same place.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use pyo3::prelude::*;
+
+use crate::interrupt::PolicyTimeout;
+
+/// Errors remembered at most, by place.
+const REMEMBERED: usize = 256;
+
+/// What was told of errors, by kind and place. An error of a place that is known is told in the same words, so that it
+/// counts as the same one though its message may name another packet.
+pub struct Told {
+    /// Whose errors these are.
+    whose: &'static str,
+    /// How long a run may take.
+    limit: Duration,
+    texts: Mutex<HashMap<String, Arc<str>>>,
+}
+
+impl Told {
+    /// Nothing yet, of errors of this code, of which a run may take `limit`.
+    pub fn new(whose: &'static str, limit: Duration) -> Told {
+        Told { whose, limit, texts: Mutex::default() }
+    }
+
+    /// The error with its traceback, in the words of the first one from the same place.
+    pub fn text(&self, py: Python<'_>, error: &PyErr) -> Arc<str> {
+        let place = place(py, error);
+        let texts = self.texts.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(text) = texts.get(&place) {
+            return text.clone();
+        }
+        // Formatting runs code of the policy, and so may let other threads run.
+        drop(texts);
+        let mut text = traceback(py, error);
+        if error.is_instance_of::<PolicyTimeout>(py) {
+            text.push_str(&format!(": {} ran longer than {} ms", self.whose, self.limit.as_millis()));
+        }
+        let mut texts = self.texts.lock().unwrap_or_else(PoisonError::into_inner);
+        if texts.len() >= REMEMBERED {
+            return text.into();
+        }
+        texts.entry(place).or_insert_with(|| text.into()).clone()
+    }
+}
+
+/// Kind and place of an error: its type, and the lines of its traceback. A run that took too long is stopped at any
+/// line of a loop, so there only the functions count.
+fn place(py: Python<'_>, error: &PyErr) -> String {
+    let mut place = error.get_type(py).to_string();
+    let is_timeout = error.is_instance_of::<PolicyTimeout>(py);
+    let mut trace = error.traceback(py).map(Bound::into_any);
+    while let Some(entry) = trace {
+        let step = || -> PyResult<String> {
+            let code = entry.getattr("tb_frame")?.getattr("f_code")?;
+            let line = if is_timeout { code.getattr("co_firstlineno")? } else { entry.getattr("tb_lineno")? };
+            Ok(format!(" {}:{line}", code.getattr("co_filename")?))
+        };
+        place.push_str(&step().unwrap_or_default());
+        trace = entry.getattr("tb_next").ok().filter(|next| !next.is_none());
+    }
+    place
+}
+
+/// The error as Python prints it.
+fn traceback(py: Python<'_>, error: &PyErr) -> String {
+    let format = || -> PyResult<String> {
+        let parts = (error.get_type(py), error.value(py), error.traceback(py));
+        let lines = py.import("traceback")?.call_method1("format_exception", parts)?;
+        Ok(lines.extract::<Vec<String>>()?.concat())
+    };
+    // Formatting runs the policy's own __str__ and __repr__, which may fail like anything else.
+    let text = format().unwrap_or_else(|_| format!("{} (its traceback can't be formatted)", error.get_type(py)));
+    text.trim_end().to_string()
+}

@@ -1,0 +1,70 @@
+//! A learning switch as a handler: one program a switch, which hears its packets and answers with OpenFlow messages.
+//!
+//! It notes behind which port each source address is. A packet for a known address gets a rule for its like, and takes it
+//! at once; all others are flooded. Maple compiles nothing here, and the network must have no loops. The same in Rust,
+//! faster, is `builtin:learning-switch`.
+
+use std::collections::HashMap;
+
+use maple::msg::{FlowMod, FlowModCommand, PacketOut};
+use maple::msg::{NO_BUFFER, PacketInView, PortReason, PortStatus};
+use maple::{Action, Field, Handler, Instruction, Match, Message, Packet, PortNo, Replies, SwitchInfo};
+
+const IDLE_TIMEOUT: u16 = 5;
+const PRIORITY: u16 = 0x8000;
+/// The group bit of a hardware address.
+const GROUP: u128 = 1 << 40;
+
+#[derive(Default)]
+struct LearningSwitch {
+    ports: HashMap<u128, PortNo>,
+}
+
+/// Has the switch send the packet: from its buffer where it keeps it, else with the bytes that came.
+fn send(packet: &PacketInView<'_>, in_port: PortNo, to: PortNo, out: &mut Replies) {
+    let data = if packet.buffer_id() == NO_BUFFER { packet.data().to_vec() } else { Vec::new() };
+    let actions = vec![Action::output(to)];
+    out.request(&Message::PacketOut(PacketOut { buffer_id: packet.buffer_id(), in_port, actions, data }));
+}
+
+impl Handler for LearningSwitch {
+    fn switch_up(&mut self, _: &SwitchInfo, out: &mut Replies) {
+        maple::ask_for_packets(out);
+    }
+
+    fn packet_in(&mut self, packet: &PacketInView<'_>, out: &mut Replies) {
+        let Some(here) = packet.in_port() else { return };
+        let frame = Packet::new(packet.data(), here.0);
+        let (Some(src), Some(dst)) = (frame.get(Field::EthSrc), frame.get(Field::EthDst)) else { return };
+        if src & GROUP == 0 {
+            self.ports.insert(src, here);
+        }
+        let there = match self.ports.get(&dst) {
+            None => return send(packet, here, PortNo::FLOOD, out),
+            Some(there) if *there == here => return, // who is behind the port that it came in by has it already
+            Some(there) => *there,
+        };
+        let matching =
+            Match::any().exact(Field::InPort, here.0.into()).exact(Field::EthSrc, src).exact(Field::EthDst, dst);
+        let instructions = vec![Instruction::ApplyActions(vec![Action::output(there)])];
+        let rule = FlowMod::new(FlowModCommand::Add, PRIORITY, matching, instructions);
+        let (idle_timeout, buffer_id) = (IDLE_TIMEOUT, packet.buffer_id());
+        out.request(&Message::FlowMod(FlowMod { idle_timeout, buffer_id, ..rule }));
+        if packet.buffer_id() == NO_BUFFER {
+            send(packet, here, there, out);
+        }
+    }
+
+    fn port_status(&mut self, status: &PortStatus, out: &mut Replies) {
+        if status.reason == PortReason::Delete || !status.port.is_up() {
+            let gone = status.port.number;
+            self.ports.retain(|_, port| *port != gone);
+            let all = FlowMod::new(FlowModCommand::Delete, 0, Match::any(), Vec::new());
+            out.request(&Message::FlowMod(FlowMod { out_port: gone, table_id: 0xff, ..all }));
+        }
+    }
+}
+
+fn main() -> std::process::ExitCode {
+    maple::run_handlers(|_: &SwitchInfo| LearningSwitch::default())
+}
