@@ -67,7 +67,8 @@ fn play(sim: &mut Sim, to: impl Iterator<Item = u64>, gap: Duration) -> [usize; 
     }
     sim.run();
     let mut out = std::mem::take(&mut sim.delivered);
-    (out.sort(), want.sort());
+    out.sort();
+    want.sort();
     assert_eq!(out, want);
     most
 }
