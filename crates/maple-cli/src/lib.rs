@@ -56,9 +56,10 @@ pub use maple_core::network::{Hop, LinkName, Location, Mac};
 pub use maple_core::policy::{Net, PacketHandle, Policy, PolicyError};
 pub use maple_core::route::Route;
 pub use maple_core::state::{Access, Counter, Read, Stop, Store, Table, Tx, Value, Var, Write};
+pub use maple_core::trace::{Cond, Range};
 pub use maple_wire::msg;
 pub use maple_wire::msg::PacketInView;
-pub use maple_wire::{Action, Dpid, Field, Instruction, Match, Message, Packet, PortNo};
+pub use maple_wire::{Action, Constraint, Dpid, Field, Instruction, Match, Message, Packet, PortNo};
 
 use args::{Command, CommandLine};
 
