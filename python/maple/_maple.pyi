@@ -1,8 +1,8 @@
 """Python policies on Maple's engine; use it through the package ``maple``."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
-from typing import Any, Final, TypeAlias, final
+from typing import Any, Final, NoReturn, TypeAlias, TypeVar, final
 
 from typing_extensions import Self
 
@@ -11,6 +11,7 @@ __all__ = [
     "Action",
     "Barrier",
     "Bench",
+    "Counter",
     "Decision",
     "Field",
     "FlowMod",
@@ -28,17 +29,22 @@ __all__ = [
     "PolicyTimeout",
     "Port",
     "Prefix",
+    "Retry",
     "Route",
     "Switch",
     "SwitchError",
     "Table",
     "Var",
+    "atomically",
     "drop",
     "flood",
     "frame",
     "hops",
     "main",
     "multicast",
+    "or_else",
+    "retry",
+    "settled",
     "to",
     "weights",
 ]
@@ -46,6 +52,7 @@ __all__ = [
 FIELDS: Final[frozenset[str]]
 """The names of all packet fields: their OXM names (OpenFlow 1.3, section 7.2.3.7)."""
 
+_T = TypeVar("_T")
 _MacLike: TypeAlias = "Mac | str | int | Field"
 _IpLike: TypeAlias = "Ip | str | IPv4Address | IPv6Address | Field"
 _Condition: TypeAlias = "int | str | Mac | Ip | Prefix | range | IPv4Address | IPv6Address | IPv4Network | IPv6Network"
@@ -461,6 +468,15 @@ class Net:
         A ``LookupError`` where links have no costs by that name.
         """
 
+    def atomically(self, function: Callable[[], _T]) -> _T:
+        """What ``function`` does, as a part of the run: whole, or nothing of it if it raises."""
+
+    def or_else(self, first: Callable[[], _T], second: Callable[[], _T]) -> _T:
+        """What ``first`` does; where that calls ``retry()``, what ``second`` does, and nothing of ``first``."""
+
+    def retry(self) -> NoReturn:
+        """Has the packet wait until something that the run has read changes. The run has no effect."""
+
     def invalidate(
         self,
         *,
@@ -536,6 +552,52 @@ class Var:
 
     @value.setter
     def value(self, value: Any) -> None: ...
+
+@final
+class Counter:
+    """A variable that is added to. Additions need not know the sum, so they are in nobody's way."""
+
+    def __new__(cls, name: str) -> Counter: ...
+    @property
+    def name(self) -> str:
+        """The name."""
+
+    def add(self, amount: int = 1) -> None:
+        """Adds to it, without learning what it is."""
+
+    @property
+    def value(self) -> int:
+        """What it is. In a policy: a dependency, which each addition changes."""
+
+class Retry(BaseException):
+    """Raised by ``retry()``. Not to be caught."""
+
+def atomically(function: Callable[[], _T], *, timeout: float | None = None) -> _T:
+    """Calls ``function`` as one transaction and returns what it returns.
+
+    What it reads of tables and variables fits together, and what it writes takes effect together, or not at all if it
+    raises. It may be called several times, so it should do nothing else. Where it calls ``retry()`` the thread sleeps
+    until something that it read has changed, at most ``timeout`` seconds (then a ``TimeoutError``). Returns when no
+    packet is answered from the old state any more.
+    """
+
+def retry() -> NoReturn:
+    """Ends this run of a transaction: it is run again when something that it read has changed.
+
+    In the policy itself the packet waits.
+    """
+
+def or_else(first: Callable[[], _T], second: Callable[[], _T]) -> _T:
+    """What ``first`` does; where that calls ``retry()``, what ``second`` does, and nothing of ``first``.
+
+    Belongs into a policy, or a function that ``atomically`` calls.
+    """
+
+def settled(timeout: float = 20.0) -> None:
+    """Waits until no switch has a rule any more that a change before this call has made wrong.
+
+    A ``TimeoutError`` if not all switches have confirmed that in time.
+    """
 
 def drop() -> Route:
     """Sends the packet nowhere."""

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use maple::{Handle, Loaded, LoadedPolicy, PolicyLoader};
 use maple_core::state::{Commit, Store, Write};
+use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 
@@ -47,23 +48,16 @@ impl PolicyLoader for Loader {
     }
 
     fn started(&self, controller: Handle) {
-        let publish: Publish = Arc::new(move |commit| {
-            // A controller that has stopped needs to know nothing.
-            let _ = controller.committed(commit);
-        });
-        HOST.write().unwrap_or_else(PoisonError::into_inner).publish = Some(publish);
+        HOST.write().unwrap_or_else(PoisonError::into_inner).controller = Some(controller);
     }
 }
 
-/// Tells a running controller what a commit made necessary.
-pub type Publish = Arc<dyn Fn(Commit) + Send + Sync>;
-
 struct Host {
     store: Arc<Store>,
-    publish: Option<Publish>,
+    controller: Option<Handle>,
 }
 
-static HOST: LazyLock<RwLock<Host>> = LazyLock::new(|| RwLock::new(Host { store: Store::new(), publish: None }));
+static HOST: LazyLock<RwLock<Host>> = LazyLock::new(|| RwLock::new(Host { store: Store::new(), controller: None }));
 
 /// The store that tables and variables live in.
 pub fn store() -> Arc<Store> {
@@ -72,17 +66,30 @@ pub fn store() -> Arc<Store> {
 
 /// Lets tables and variables live in `store` from now on.
 pub fn use_store(store: Arc<Store>) {
-    *HOST.write().unwrap_or_else(PoisonError::into_inner) = Host { store, publish: None };
+    *HOST.write().unwrap_or_else(PoisonError::into_inner) = Host { store, controller: None };
 }
 
-/// Writes in a transaction of its own.
-pub fn publish(writes: Vec<Write>) {
-    let (store, publish) = {
-        let host = HOST.read().unwrap_or_else(PoisonError::into_inner);
-        (host.store.clone(), host.publish.clone())
-    };
-    let commit = store.update(|_| writes);
-    if let Some(publish) = publish {
-        publish(commit);
+/// Writes in a transaction of its own; returns when no packet is answered from the old values any more.
+pub fn publish(writes: Vec<Write>) -> PyResult<()> {
+    acknowledge(store().update(|_| writes))
+}
+
+/// Has the running controller, if there is one, follow a commit; returns when no packet is answered from the old values
+/// any more.
+pub fn acknowledge(commit: Commit) -> PyResult<()> {
+    let Some(controller) = controller() else { return Ok(()) };
+    match controller.acknowledge(commit) {
+        // A controller that has stopped takes no writes, and answers nothing from anything.
+        Err(error) if controller.write(Vec::new()) => Err(PyRuntimeError::new_err(error.to_string())),
+        _ => Ok(()),
     }
+}
+
+/// Whether all switches have confirmed in time that what was on its way out is gone.
+pub fn settled(within: Duration) -> bool {
+    controller().is_none_or(|controller| controller.settled(within))
+}
+
+fn controller() -> Option<Handle> {
+    HOST.read().unwrap_or_else(PoisonError::into_inner).controller.clone()
 }

@@ -20,6 +20,7 @@ mod address;
 mod net;
 mod route;
 mod state;
+mod transaction;
 
 mod filters;
 mod handler;
@@ -53,9 +54,11 @@ mod _maple {
     #[pymodule_export]
     use crate::route::{PyLocation, PyRoute, drop, flood, hops, multicast, to};
     #[pymodule_export]
-    use crate::state::{Table, Var, weights};
+    use crate::state::{Counter, Table, Var, weights};
     #[pymodule_export]
     use crate::testing::{Bench, Decision, frame};
+    #[pymodule_export]
+    use crate::transaction::{Retry, atomically, or_else, retry, settled};
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -13,6 +13,7 @@ use crate::current::{self, Ticket};
 use crate::field::FieldRef;
 use crate::kind::{named, operand, to_raw};
 use crate::route::{PyLocation, PyRoute};
+use crate::transaction;
 
 /// The network, as one run of the policy sees it.
 #[pyclass(frozen, name = "Net", module = "maple")]
@@ -119,6 +120,24 @@ impl PyNet {
     #[pyo3(signature = (src, dst, weight))]
     fn path(&self, src: &Bound<'_, PyAny>, dst: &Bound<'_, PyAny>, weight: &str) -> PyResult<PyRoute> {
         self.path_between(src, dst, Some(weight))
+    }
+
+    /// Calls `function` as a part of the run: what it writes takes effect whole, or not at all if it raises.
+    fn atomically(&self, py: Python<'_>, function: Py<PyAny>) -> PyResult<Py<PyAny>> {
+        current::with_net(self.ticket, |_| ())?;
+        transaction::atomically(py, function, None)
+    }
+
+    /// What `first` does; where that calls retry(), what `second` does instead.
+    fn or_else(&self, py: Python<'_>, first: Py<PyAny>, second: Py<PyAny>) -> PyResult<Py<PyAny>> {
+        current::with_net(self.ticket, |_| ())?;
+        transaction::or_else(py, first, second)
+    }
+
+    /// Has the packet wait until something that the run has read changes.
+    fn retry(&self) -> PyResult<()> {
+        current::with_net(self.ticket, |_| ())?;
+        transaction::retry()
     }
 
     /// Decides again for packets from or to a host, through a port, or with these field values.

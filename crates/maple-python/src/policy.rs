@@ -16,6 +16,7 @@ use crate::net::PyNet;
 use crate::packet::PyPacket;
 use crate::route::PyRoute;
 use crate::told::Told;
+use crate::transaction::Retry;
 
 /// A policy whose f is a Python function.
 pub struct PythonPolicy {
@@ -39,6 +40,7 @@ impl PythonPolicy {
                 Ok(route) => Ok(route.get().0.clone()),
                 Err(_) => Err(PolicyError::WrongReturn(self.wrong_return(&answer, pkt).into())),
             },
+            Err(error) if error.is_instance_of::<Retry>(py) => Err(PolicyError::Retry),
             Err(error) => Err(PolicyError::Exception(self.told.text(py, &error))),
         }
     }

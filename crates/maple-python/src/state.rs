@@ -15,7 +15,7 @@ use crate::address::{Ip, Mac};
 use crate::field::FieldRef;
 use crate::kind::described;
 use crate::route::PyLocation;
-use crate::{current, host, source};
+use crate::{current, host, source, transaction};
 
 /// A table of tracked state.
 #[pyclass(frozen, module = "maple")]
@@ -30,20 +30,30 @@ pub struct Var {
     default: Value,
 }
 
+/// A variable that is added to.
+#[pyclass(frozen, module = "maple")]
+pub struct Counter {
+    name: Name,
+}
+
 fn read(cell: Cell) -> CellValue {
     match current::net() {
         Some(net) => net.read(cell),
-        None => cell.evaluate(&host::store().snapshot()),
+        None => transaction::read(&cell).unwrap_or_else(|| cell.evaluate(&host::store().snapshot())),
     }
 }
 
-fn write(py: Python<'_>, writes: Vec<Write>) {
+fn write(py: Python<'_>, writes: Vec<Write>) -> PyResult<()> {
     match current::net() {
         Some(net) => {
             let at = source::here(py);
             writes.into_iter().for_each(|w| net.write(w, at.clone()));
+            Ok(())
         }
-        None => py.detach(|| host::publish(writes)),
+        None => match transaction::write(writes) {
+            Some(writes) => py.detach(|| host::publish(writes)),
+            None => Ok(()),
+        },
     }
 }
 
@@ -101,7 +111,7 @@ impl Table {
         default: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
         let Some(value) = self.value(key)? else { return Ok(default) };
-        write(key.py(), vec![self.put(to_key(key)?, None)]);
+        write(key.py(), vec![self.put(to_key(key)?, None)])?;
         Ok(Some(to_python(key.py(), &value)?))
     }
 
@@ -109,8 +119,7 @@ impl Table {
     fn update(&self, other: &Bound<'_, PyDict>) -> PyResult<()> {
         let writes: PyResult<Vec<Write>> =
             other.iter().map(|(key, value)| Ok(self.put(to_key(&key)?, Some(to_value(&value)?)))).collect();
-        write(other.py(), writes?);
-        Ok(())
+        write(other.py(), writes?)
     }
 
     /// Makes the keys and values those of `other`, in one transaction; what stays equal is not touched.
@@ -124,18 +133,13 @@ impl Table {
         let new = wanted.iter().filter(|(key, value)| have.get(key) != Some(value));
         let writes: Vec<Write> =
             gone.chain(new.map(|(key, value)| self.put(key.clone(), Some(value.clone())))).collect();
-        if !writes.is_empty() {
-            write(other.py(), writes);
-        }
-        Ok(())
+        if writes.is_empty() { Ok(()) } else { write(other.py(), writes) }
     }
 
     /// Takes all keys away, in one transaction.
-    fn clear(&self, py: Python<'_>) {
+    fn clear(&self, py: Python<'_>) -> PyResult<()> {
         let writes: Vec<Write> = self.all().into_iter().map(|(key, _)| self.put(key, None)).collect();
-        if !writes.is_empty() {
-            write(py, writes);
-        }
+        if writes.is_empty() { Ok(()) } else { write(py, writes) }
     }
 
     /// All keys.
@@ -162,16 +166,14 @@ impl Table {
 
     fn __setitem__(&self, key: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> PyResult<()> {
         let change = self.put(to_key(key)?, Some(to_value(value)?));
-        write(key.py(), vec![change]);
-        Ok(())
+        write(key.py(), vec![change])
     }
 
     fn __delitem__(&self, key: &Bound<'_, PyAny>) -> PyResult<()> {
         if self.value(key)?.is_none() {
             return Err(PyKeyError::new_err(key.clone().unbind()));
         }
-        write(key.py(), vec![self.put(to_key(key)?, None)]);
-        Ok(())
+        write(key.py(), vec![self.put(to_key(key)?, None)])
     }
 
     fn __contains__(&self, key: &Bound<'_, PyAny>) -> PyResult<bool> {
@@ -220,12 +222,44 @@ impl Var {
     #[setter]
     fn set_value(&self, value: &Bound<'_, PyAny>) -> PyResult<()> {
         let change = Write::Var { name: self.name.clone(), value: Some(to_value(value)?) };
-        write(value.py(), vec![change]);
-        Ok(())
+        write(value.py(), vec![change])
     }
 
     fn __repr__(&self) -> String {
         format!("Var({:?})", &*self.name)
+    }
+}
+
+#[pymethods]
+impl Counter {
+    #[new]
+    fn new(name: &str) -> Counter {
+        Counter { name: name.into() }
+    }
+
+    /// The name.
+    #[getter]
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Adds to it, without learning what it is.
+    #[pyo3(signature = (amount = 1))]
+    fn add(&self, py: Python<'_>, amount: i64) -> PyResult<()> {
+        write(py, vec![Write::Add { name: self.name.clone(), amount: i128::from(amount) }])
+    }
+
+    /// What it is: in a policy a dependency, which each addition changes.
+    #[getter]
+    fn value(&self) -> i128 {
+        match read(Cell::Var(self.name.clone())) {
+            CellValue::Value(Some(value)) => value.as_int().unwrap_or_default(),
+            _ => 0,
+        }
+    }
+
+    fn __repr__(&self) -> String {
+        format!("Counter({:?})", &*self.name)
     }
 }
 
@@ -243,8 +277,7 @@ pub fn weights(py: Python<'_>, name: &str, costs: &Bound<'_, PyDict>) -> PyResul
             writes.push(Write::Cost { name: name.into(), link, cost: Some(cost) });
         }
     }
-    write(py, writes);
-    Ok(())
+    write(py, writes)
 }
 
 /// The links that a key of `weights` names: one direction of one link by its `Location`, or all links between two

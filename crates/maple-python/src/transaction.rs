@@ -1,0 +1,193 @@
+//! Transactions in Python: `atomically`, `retry`, `or_else`, `settled`.
+//!
+//! In a run of the policy the run is the transaction, and `atomically` marks a part of it that is done whole or not at
+//! all. Elsewhere the transaction of a thread is kept here while its function runs, so that tables need no handle.
+//! The interpreter's lock is never held while waiting for the store or for others.
+
+use std::cell::RefCell;
+use std::time::{Duration, Instant};
+
+use maple::{Access, Store, Waiting};
+use maple_core::state::{Cell, CellValue, Commit, Patience, Txn, Write};
+use pyo3::create_exception;
+use pyo3::exceptions::{PyBaseException, PyRuntimeError, PyTimeoutError};
+use pyo3::prelude::*;
+
+use crate::{current, host};
+
+create_exception!(
+    maple,
+    Retry,
+    PyBaseException,
+    "Raised by retry(): the transaction is to be run again when something that it read has changed."
+);
+
+/// How often a thread that waits looks for signals.
+const SLICE: Duration = Duration::from_millis(100);
+
+thread_local! {
+    static TXN: RefCell<Option<Txn>> = const { RefCell::new(None) };
+}
+
+/// Reads in this thread's transaction; `None` if there is none.
+pub fn read(cell: &Cell) -> Option<CellValue> {
+    TXN.with_borrow_mut(|txn| txn.as_mut().map(|txn| txn.read(cell.clone())))
+}
+
+/// Writes in this thread's transaction; gives the writes back if there is none.
+pub fn write(writes: Vec<Write>) -> Option<Vec<Write>> {
+    TXN.with_borrow_mut(|txn| match txn {
+        Some(txn) => {
+            writes.into_iter().for_each(|write| txn.write(write));
+            None
+        }
+        None => Some(writes),
+    })
+}
+
+/// What one run of a transaction's function came to.
+enum Ended {
+    Done(Py<PyAny>, Commit),
+    Lost,
+    Waits(Txn),
+}
+
+/// Calls `function` as one transaction: what it reads fits together, and what it writes takes effect together, or
+/// not at all if it raises. It may be called several times, so it should do nothing else.
+#[pyfunction]
+#[pyo3(signature = (function, *, timeout = None))]
+pub fn atomically(py: Python<'_>, function: Py<PyAny>, timeout: Option<f64>) -> PyResult<Py<PyAny>> {
+    if is_within() {
+        return part(py, &function);
+    }
+    let until = timeout.map(Duration::try_from_secs_f64).transpose();
+    let until = until.map_err(|error| PyRuntimeError::new_err(format!("atomically(timeout=…): {error}")))?;
+    let until = until.map(|within| Instant::now() + within);
+    let store = host::store();
+    let mut lost = 0;
+    loop {
+        let ended = if lost < Store::PATIENT { run(py, &store, &function)? } else { run_alone(py, &store, &function)? };
+        match ended {
+            Ended::Done(value, commit) => {
+                py.detach(|| host::acknowledge(commit))?;
+                return Ok(value);
+            }
+            Ended::Lost => {
+                lost += 1;
+                py.detach(|| Waiting::here(None).back_off(lost));
+            }
+            Ended::Waits(txn) => {
+                lost = 0;
+                wait(py, &store, &txn, until)?;
+            }
+        }
+    }
+}
+
+/// Gives the transaction up for now: it is run again when something that it read has changed. In the policy itself the
+/// packet waits.
+#[pyfunction]
+pub fn retry() -> PyResult<()> {
+    Err(Retry::new_err(()))
+}
+
+/// What `first` does; where that calls retry(), what `second` does instead, and nothing of `first`.
+#[pyfunction]
+pub fn or_else(py: Python<'_>, first: Py<PyAny>, second: Py<PyAny>) -> PyResult<Py<PyAny>> {
+    if !is_within() {
+        return Err(PyRuntimeError::new_err("or_else() belongs into a policy or a function that atomically() calls"));
+    }
+    match part(py, &first) {
+        Err(error) if error.is_instance_of::<Retry>(py) => second.call0(py),
+        done => done,
+    }
+}
+
+/// Waits until no switch has a rule any more that a change before has made wrong.
+#[pyfunction]
+#[pyo3(signature = (timeout = 20.0))]
+pub fn settled(py: Python<'_>, timeout: f64) -> PyResult<()> {
+    let within = Duration::try_from_secs_f64(timeout);
+    let within = within.map_err(|error| PyRuntimeError::new_err(format!("settled(timeout=…): {error}")))?;
+    if py.detach(|| host::settled(within)) {
+        return Ok(());
+    }
+    Err(PyTimeoutError::new_err(format!("not all switches have confirmed within {timeout} s that old rules are gone")))
+}
+
+fn is_within() -> bool {
+    current::net().is_some() || TXN.with_borrow(Option::is_some)
+}
+
+/// A part of the transaction that goes on: none of it happens if it raises.
+fn part(py: Python<'_>, function: &Py<PyAny>) -> PyResult<Py<PyAny>> {
+    if let Some(net) = current::net() {
+        let before = net.savepoint();
+        return function.call0(py).inspect_err(|_| net.roll_back(before));
+    }
+    let before = TXN.with_borrow(|txn| txn.as_ref().map(Txn::savepoint));
+    function.call0(py).inspect_err(|_| {
+        TXN.with_borrow_mut(|txn| {
+            if let (Some(txn), Some(before)) = (txn, before) {
+                txn.roll_back(before);
+            }
+        });
+    })
+}
+
+fn run(py: Python<'_>, store: &Store, function: &Py<PyAny>) -> PyResult<Ended> {
+    let (value, txn) = call(py, store, function);
+    ended(py, value, txn, |txn| py.detach(|| store.commit(txn, None)).ok())
+}
+
+/// Runs while nobody else can commit.
+fn run_alone(py: Python<'_>, store: &Store, function: &Py<PyAny>) -> PyResult<Ended> {
+    py.detach(|| {
+        let turn = store.turn();
+        Python::attach(|py| {
+            let (value, txn) = call(py, store, function);
+            ended(py, value, txn, |txn| turn.commit(txn, None).ok())
+        })
+    })
+}
+
+fn call(py: Python<'_>, store: &Store, function: &Py<PyAny>) -> (PyResult<Py<PyAny>>, Txn) {
+    let begun = store.begin();
+    TXN.set(Some(begun.clone()));
+    let value = function.call0(py);
+    (value, TXN.take().unwrap_or(begun))
+}
+
+fn ended(
+    py: Python<'_>,
+    value: PyResult<Py<PyAny>>,
+    txn: Txn,
+    commit: impl FnOnce(Txn) -> Option<Commit>,
+) -> PyResult<Ended> {
+    match value {
+        Ok(value) => Ok(commit(txn).map_or(Ended::Lost, |commit| Ended::Done(value, commit))),
+        Err(error) if error.is_instance_of::<Retry>(py) => Ok(Ended::Waits(txn)),
+        Err(error) => Err(error),
+    }
+}
+
+/// Sleeps until something that the transaction read has changed.
+fn wait(py: Python<'_>, store: &Store, txn: &Txn, until: Option<Instant>) -> PyResult<()> {
+    loop {
+        py.check_signals()?;
+        let left = until.map_or(SLICE, |until| until.saturating_duration_since(Instant::now()).min(SLICE));
+        if left.is_zero() {
+            return Err(PyTimeoutError::new_err("what the transaction waits for did not come in time"));
+        }
+        let changed = py.detach(|| {
+            let waiting = Waiting::here(Some(left));
+            let Some(waiter) = store.watch(txn, waiting.waker()) else { return true };
+            let changed = waiting.wait();
+            store.unwatch(waiter);
+            changed
+        });
+        if changed {
+            return Ok(());
+        }
+    }
+}
