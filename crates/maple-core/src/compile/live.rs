@@ -26,7 +26,7 @@
 
 use std::sync::Arc;
 
-use maple_wire::Constraint;
+use maple_wire::{Constraint, Instruction};
 use rustc_hash::FxHashMap;
 
 use super::pieces::{PieceId, Pieces, Says};
@@ -43,7 +43,7 @@ pub(super) struct Live {
     target: Target,
     tree: Tree,
     pieces: Pieces,
-    actions: FxHashMap<LeafId, LeafAction>,
+    actions: FxHashMap<LeafId, Does>,
     /// By node.
     places: Vec<Option<Place>>,
     runs: Vec<Run>,
@@ -92,6 +92,28 @@ struct Run {
     nodes: u32,
 }
 
+/// What is to be done with a leaf's packets.
+#[derive(Debug)]
+struct Does {
+    /// Those that fit this; the others go to the controller.
+    only: Option<Constraint>,
+    /// `None` is to send them to the controller.
+    instructions: Option<Arc<[Instruction]>>,
+}
+
+/// For which packets of its run a leaf has an answer.
+enum Extent {
+    All,
+    Part(Vec<Vec<Constraint>>),
+    Nothing,
+}
+
+/// The yes-region of a test whose kind is [`Kind::Test`].
+struct Yes {
+    region: Region,
+    matches: Vec<Vec<Constraint>>,
+}
+
 impl Live {
     pub(super) fn new(target: Target) -> Live {
         let untold = Run { above: None, region: Arc::new(Region::any()), complete: false, nodes: 1 };
@@ -115,7 +137,7 @@ impl Live {
                 self.actions.remove(old);
             }),
         }
-        self.actions.insert(leaf, action);
+        self.actions.insert(leaf, Does::from(action));
         self.follow();
         outcome
     }
@@ -130,7 +152,7 @@ impl Live {
         }
         self.grow(place, &added);
         if let Some((above, Branch::Outcome(true))) = place {
-            self.show_test(above);
+            self.show_test(above, None);
         }
         self.pieces.settle(&self.tree);
     }
@@ -163,9 +185,11 @@ impl Live {
     /// Puts in the new nodes, each the only child of the one before.
     fn grow(&mut self, place: Option<(NodeId, Branch)>, added: &[NodeId]) {
         let mut from = place;
+        let mut sides: Vec<Option<Yes>> = Vec::with_capacity(added.len());
         for (at, node) in added.iter().enumerate() {
-            let run = self.run_under(from);
-            let kind = self.kind(*node, run);
+            let run = self.run_under(from, sides.last().and_then(Option::as_ref));
+            let (kind, yes) = self.kind(*node, run);
+            sides.push(yes);
             self.runs[run as usize].nodes += 1;
             if self.places.len() <= node.index() {
                 self.places.resize_with(node.index() + 1, || None);
@@ -173,16 +197,15 @@ impl Live {
             self.places[node.index()] = Some(Place { run, kind, pieces: Vec::new() });
             from = added.get(at + 1).and_then(|next| self.tree.parent(*next));
         }
-        if let Some(leaf) = added.last() {
-            self.show_leaf(*leaf);
-        }
-        for node in added.iter().rev() {
-            self.show_test(*node);
+        let Some(leaf) = added.last() else { return };
+        self.show_leaf(*leaf);
+        for (node, yes) in added.iter().zip(sides).rev() {
+            self.show_test(*node, yes.map(|yes| yes.matches));
         }
     }
 
-    /// The run that a new node under a branch is in.
-    fn run_under(&mut self, from: Option<(NodeId, Branch)>) -> RunId {
+    /// The run that a new node under a branch is in. If the branch is the yes-side of a new test, `yes` is its region.
+    fn run_under(&mut self, from: Option<(NodeId, Branch)>, yes: Option<&Yes>) -> RunId {
         let Some((above, branch)) = from else {
             let cond = Cond { all: self.target.under.clone(), ranges: Vec::new() };
             return self.begin(None, Region::any().and(&cond));
@@ -193,10 +216,13 @@ impl Live {
         }
         let region = self.runs[run as usize].region.clone();
         match (kind, branch, self.tree.node(above)) {
-            (Kind::Test, Branch::Outcome(true), Node::Test { cond, .. }) => {
-                let region = region.and(cond);
-                self.begin(Some(above), region)
-            }
+            (Kind::Test, Branch::Outcome(true), Node::Test { cond, .. }) => match yes {
+                Some(yes) => self.begin_matched(Some(above), yes.region.clone()),
+                None => {
+                    let region = region.and(cond);
+                    self.begin(Some(above), region)
+                }
+            },
             (Kind::Value { .. }, Branch::Value(value), Node::Value(values)) => {
                 let region = region.with(&Constraint { field: values.field, value, mask: values.mask });
                 self.begin(Some(above), region)
@@ -209,7 +235,10 @@ impl Live {
 
     fn begin(&mut self, above: Option<NodeId>, region: Option<Region>) -> RunId {
         let matched = region.filter(|region| region.matches(&self.target.capabilities).is_some());
-        let Some(region) = matched else { return UNTOLD };
+        matched.map_or(UNTOLD, |region| self.begin_matched(above, region))
+    }
+
+    fn begin_matched(&mut self, above: Option<NodeId>, region: Region) -> RunId {
         let run = Run { above, region: Arc::new(region), complete: false, nodes: 0 };
         match self.free.pop() {
             Some(id) => {
@@ -223,101 +252,107 @@ impl Live {
         }
     }
 
-    fn kind(&self, node: NodeId, run: RunId) -> Kind {
+    fn kind(&self, node: NodeId, run: RunId) -> (Kind, Option<Yes>) {
         let cond = match self.tree.node(node) {
-            Node::Leaf(_) => return Kind::Leaf,
-            Node::Value(_) => return Kind::Value { complete: 0 },
+            Node::Leaf(_) => return (Kind::Leaf, None),
+            Node::Value(_) => return (Kind::Value { complete: 0 }, None),
+            Node::Test { .. } if run == UNTOLD => return (Kind::Blocked, None),
             Node::Test { cond, .. } => cond,
         };
         let rest = &*self.runs[run as usize].region;
-        match rest.and(cond) {
-            _ if run == UNTOLD => Kind::Blocked,
-            None => Kind::Never,
-            Some(region) if region == *rest => Kind::Always,
-            Some(region) if region.matches(&self.target.capabilities).is_some() => Kind::Test,
-            Some(_) if rest.widened(cond, &self.target.capabilities).is_some() => Kind::Wide,
-            Some(_) => Kind::Blocked,
+        let Some(region) = rest.and(cond) else { return (Kind::Never, None) };
+        if region == *rest {
+            return (Kind::Always, None);
+        }
+        match region.matches(&self.target.capabilities) {
+            Some(matches) => (Kind::Test, Some(Yes { region, matches })),
+            None if rest.widened(cond, &self.target.capabilities).is_some() => (Kind::Wide, None),
+            None => (Kind::Blocked, None),
         }
     }
 
-    /// Brings a leaf's own pieces up to date, and what its being complete means for the nodes above.
-    fn show_leaf(&mut self, node: NodeId) {
+    /// Brings a leaf's own pieces up to date, and what its being complete means for the nodes above. Gives the test
+    /// whose yes-side the leaf is, if that has pieces for it: they are to be brought up to date next.
+    fn show_leaf(&mut self, node: NodeId) -> Option<NodeId> {
         let Place { run, .. } = *self.place(node);
-        let Node::Leaf(leaf) = *self.tree.node(node) else { return };
+        let Node::Leaf(leaf) = *self.tree.node(node) else { return None };
         if run == UNTOLD {
-            return;
+            return None;
         }
         let parent = self.tree.parent(node).filter(|(_, branch)| *branch == Branch::Outcome(true));
         let test = parent.map(|(above, _)| above).filter(|above| self.place(*above).kind == Kind::Test);
-        let (region, says, complete) = self.answer(leaf, run);
-        let own = match (test, complete) {
-            (Some(_), true) => None,
-            _ => region,
+        let (extent, says) = self.answer(leaf, run);
+        let complete = matches!(extent, Extent::All);
+        let own = match extent {
+            Extent::All if test.is_none() => self.runs[run as usize].region.matches(&self.target.capabilities),
+            Extent::Part(matches) => Some(matches),
+            Extent::All | Extent::Nothing => None,
         };
-        self.show(node, own, Some(leaf), says);
-        self.complete(run, complete);
-        if let Some(test) = test {
-            self.show_test(test);
+        self.show(node, own, Some(leaf), &says);
+        match test {
+            Some(_) => self.runs[run as usize].complete = complete,
+            None => self.complete(run, complete),
         }
+        test
     }
 
-    /// What a leaf does: the matches for which it has an answer, if any; the answer; whether it is for all of its run.
-    fn answer(&self, leaf: LeafId, run: RunId) -> (Option<Vec<Vec<Constraint>>>, Says, bool) {
-        let (region, capabilities) = (&self.runs[run as usize].region, &self.target.capabilities);
-        match &self.actions[&leaf] {
-            LeafAction::Apply(instructions) => {
-                (region.matches(capabilities), Says::Answer(instructions.as_slice().into()), true)
-            }
-            LeafAction::ApplyTo(only, instructions) => {
-                let narrowed = region.with(only);
-                let matches = narrowed.as_ref().and_then(|narrowed| narrowed.matches(capabilities));
-                let complete = matches.is_some() && narrowed.as_ref() == Some(&**region);
-                (matches, Says::Answer(instructions.as_slice().into()), complete)
-            }
-            LeafAction::Controller => (None, Says::Unknown, false),
-        }
+    /// What a leaf answers, and to which packets of its run.
+    fn answer(&self, leaf: LeafId, run: RunId) -> (Extent, Says) {
+        let (region, does) = (&*self.runs[run as usize].region, &self.actions[&leaf]);
+        let Some(instructions) = &does.instructions else { return (Extent::Nothing, Says::Unknown) };
+        let extent = match &does.only {
+            None => Extent::All,
+            Some(only) => match region.with(only) {
+                Some(narrowed) if narrowed == *region => Extent::All,
+                narrowed => narrowed
+                    .and_then(|narrowed| narrowed.matches(&self.target.capabilities))
+                    .map_or(Extent::Nothing, Extent::Part),
+            },
+        };
+        (extent, Says::Answer(instructions.clone()))
     }
 
-    /// Brings a test's pieces up to date with what its yes-side says.
-    fn show_test(&mut self, node: NodeId) {
+    /// Brings a test's pieces up to date with what its yes-side says. The matches of its yes-region are `matches`, if
+    /// they are known.
+    fn show_test(&mut self, node: NodeId, matches: Option<Vec<Vec<Constraint>>>) {
         let Place { run, kind, .. } = *self.place(node);
         let Node::Test { cond, yes, .. } = self.tree.node(node) else { return };
         let (rest, capabilities) = (&self.runs[run as usize].region, &self.target.capabilities);
         if kind == Kind::Wide {
             let wide = rest.widened(cond, capabilities).and_then(|wide| wide.matches(capabilities));
-            return self.show(node, wide, None, Says::Partial);
+            return self.show(node, wide, None, &Says::Partial);
         }
         if kind != Kind::Test {
             return;
         }
-        let region = || rest.and(cond).and_then(|region| region.matches(capabilities));
+        let region = || matches.or_else(|| rest.and(cond).and_then(|region| region.matches(capabilities)));
         let (matches, leaf, says) = match yes.map(|yes| (yes, self.tree.node(yes))) {
             None => (region(), None, Says::Unknown),
             Some((yes, Node::Leaf(leaf))) => match self.answer(*leaf, self.place(yes).run) {
-                (matches, says, true) => (matches, Some(*leaf), says),
-                (None, ..) => (region(), Some(*leaf), Says::Unknown),
-                (Some(_), ..) => (region(), Some(*leaf), Says::Partial),
+                (Extent::All, says) => (region(), Some(*leaf), says),
+                (Extent::Part(_), _) => (region(), Some(*leaf), Says::Partial),
+                (Extent::Nothing, _) => (region(), Some(*leaf), Says::Unknown),
             },
             Some((yes, _)) => {
                 let complete = self.runs[self.place(yes).run as usize].complete;
                 (if complete { None } else { region() }, None, Says::Partial)
             }
         };
-        self.show(node, matches, leaf, says);
+        self.show(node, matches, leaf, &says);
     }
 
     /// Has a node's pieces be these. The matches of a node are always the same ones, if there are any, unless a leaf's
     /// action changes.
-    fn show(&mut self, node: NodeId, matches: Option<Vec<Vec<Constraint>>>, leaf: Option<LeafId>, says: Says) {
+    fn show(&mut self, node: NodeId, matches: Option<Vec<Vec<Constraint>>>, leaf: Option<LeafId>, says: &Says) {
         let matches = matches.unwrap_or_default();
         let there = std::mem::take(&mut self.place_mut(node).pieces);
         let same = there.len() == matches.len() && there.iter().zip(&matches).all(|(p, all)| self.pieces.is(*p, all));
         let pieces = if same {
-            there.iter().for_each(|piece| self.pieces.say(*piece, leaf, says.clone()));
+            there.iter().for_each(|piece| self.pieces.say(*piece, leaf, says));
             there
         } else {
             there.into_iter().for_each(|piece| self.pieces.remove(piece));
-            matches.into_iter().map(|all| self.pieces.insert(all, node, leaf, says.clone())).collect()
+            matches.iter().map(|all| self.pieces.insert(&self.tree, all, node, leaf, says)).collect()
         };
         self.place_mut(node).pieces = pieces;
     }
@@ -329,7 +364,7 @@ impl Live {
             self.runs[run as usize].complete = complete;
             let Some(above) = self.runs[run as usize].above else { return };
             let Place { run: outer, kind, .. } = *self.place(above);
-            let Kind::Value { complete: count } = kind else { return self.show_test(above) };
+            let Kind::Value { complete: count } = kind else { return self.show_test(above, None) };
             let count = if complete { count + 1 } else { count - 1 };
             self.place_mut(above).kind = Kind::Value { complete: count };
             (run, complete) = (outer, self.has_all(above, outer, count));
@@ -350,6 +385,18 @@ impl Live {
 
     fn place_mut(&mut self, node: NodeId) -> &mut Place {
         self.places[node.index()].as_mut().expect("a node of the tree has its place")
+    }
+}
+
+impl From<LeafAction> for Does {
+    fn from(action: LeafAction) -> Does {
+        match action {
+            LeafAction::Apply(instructions) => Does { only: None, instructions: Some(instructions.into()) },
+            LeafAction::ApplyTo(only, instructions) => {
+                Does { only: Some(only), instructions: Some(instructions.into()) }
+            }
+            LeafAction::Controller => Does { only: None, instructions: None },
+        }
     }
 }
 
@@ -383,8 +430,10 @@ impl Keeper for Live {
 
     fn act(&mut self, leaf: LeafId, action: LeafAction) {
         let Some(node) = self.tree.leaf_node(leaf) else { return };
-        self.actions.insert(leaf, action);
-        self.show_leaf(node);
+        self.actions.insert(leaf, Does::from(action));
+        if let Some(test) = self.show_leaf(node) {
+            self.show_test(test, None);
+        }
         self.pieces.settle(&self.tree);
     }
 

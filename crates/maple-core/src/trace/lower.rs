@@ -15,10 +15,11 @@
 //!
 //! # Which form
 //!
-//! A range of one or two blocks stays a range, whole as blocks. Of another the packet's field is read bit by bit from
-//! the highest, until it is decided whether it lies within: so the block that the packet is in, of the range or of what
-//! is around it, is a value that the policy read, one rule, as in the paper the exact port is. Where the field takes no
-//! such masks, the exact value is read. `docs/algorithm.md` has the count of rules for this and other forms.
+//! A range of one block stays a range. Of another the packet's field is read bit by bit from the highest, until it is
+//! decided whether it lies within: so the block of the range that the packet is in is a value that the policy read, one
+//! rule. A packet outside has the rest of the field read too, as in the paper: the block that it is in would be a wider
+//! region for what comes behind, and need barriers for all that the policy asks there. Where the field takes no such
+//! masks, the exact value is read. `docs/algorithm.md` has the count of rules for this and other forms.
 
 use std::sync::Arc;
 
@@ -41,7 +42,7 @@ pub(crate) struct Lowered {
 }
 
 /// Of how many matches a test's region may consist, if it has ranges.
-const FEW: usize = 2;
+const FEW: usize = 1;
 
 /// A packet whose trace is lowered for a switch.
 struct Lowering<'a, P: ?Sized> {
@@ -213,7 +214,7 @@ impl<P: Fields + ?Sized> Lowering<'_, P> {
         constraint.holds(value)
     }
 
-    /// Reads as many leading bits of the field that a range is about as it takes to say whether it fits.
+    /// Reads as many leading bits of the field that a range is about as it takes to say that it fits, or all of them.
     fn reads_within(&mut self, range: &Range, source: &Option<Source>) -> bool {
         let Range { field, .. } = *range;
         let value = self.packet.value(field).unwrap_or(0);
@@ -226,6 +227,10 @@ impl<P: Fields + ?Sized> Lowering<'_, P> {
             let mask = field.full_mask() & !field.full_mask().checked_shr(length).unwrap_or(0);
             self.read(&Constraint::masked(field, value, mask), source);
         }
-        range.holds(value)
+        let holds = range.holds(value);
+        if !holds {
+            self.read(&Constraint::exact(field, value), source);
+        }
+        holds
     }
 }

@@ -37,7 +37,8 @@ fn scratch(table: &Table, answers: &BTreeMap<LeafId, u32>, capabilities: &Capabi
     Compiler::new().compile(table.tree(), &[], capabilities, 1..=u16::MAX, &leaf, &|leaf| leaf.map_or(0, |l| l.0 + 1))
 }
 
-/// Checks that no rule is covered by one above it, and that the table treats packets as one made from scratch.
+/// Checks that no rule is covered by one above it, that rules which overlap and do different things have different
+/// priorities, and that the table treats packets as one made from scratch.
 fn compare(table: &Table, answers: &BTreeMap<LeafId, u32>, capabilities: &Capabilities, probes: &[&Headers]) {
     let (rules, oracle) = (table.rules(), scratch(table, answers, capabilities));
     for packet in probes {
@@ -48,7 +49,19 @@ fn compare(table: &Table, answers: &BTreeMap<LeafId, u32>, capabilities: &Capabi
         for above in above {
             assert!(!covers(above, rule), "{above:?} hides {rule:?}");
         }
+        for beside in rules[at + 1..].iter().take_while(|beside| beside.priority == rule.priority) {
+            let agree = rule.instructions == beside.instructions;
+            assert!(agree || !overlap(rule, beside), "{rule:?} and {beside:?} have one priority");
+        }
     }
+}
+
+/// Whether a packet can fit both rules.
+fn overlap(a: &Rule, b: &Rule) -> bool {
+    a.matching.constraints().all(|x| {
+        let there = b.matching.get(x.field);
+        there.is_none_or(|y| (x.value ^ y.value) & x.mask & y.mask == 0)
+    })
 }
 
 /// Whether one rule takes all packets of another.

@@ -1,204 +1,198 @@
-//! Which pieces overlap a given match, found without comparing all pairs: a tuple space that forgets as well.
+//! Which pieces overlap a given set, found without comparing all pairs: a tuple space that forgets as well.
 //!
 //! # What
 //!
-//! Matches with the same masks on the same fields form a *group*. Two matches overlap exactly if they agree in the bits
-//! that both fix. Seen from a match with certain masks, the bits in common with a group are the same for all its
-//! members, so a group of some size keeps, for each set of common bits that was asked for, a hash table (a *view*) from
-//! these bits' values to the members that have them.
+//! Sets with the same masks form a *group*. Two sets overlap exactly if they agree in the bits that both fix. Seen from
+//! a set with certain masks, the bits in common with a group are the same for all its members, so a large group keeps
+//! hash tables (*views*), each from the values of some bits to the members that have them. A view of fewer bits than are
+//! common finds a few members too many, which a comparison sorts out; so a group has few views, and a new one is only
+//! made where those that are there would find many. Members of small groups stand in one list and are looked at one by
+//! one.
 //!
 //! # Cost
 //!
-//! Rules come in few mask patterns, however many they are: a question costs the number of patterns, an insertion or a
-//! removal the number of views of its own group. Members of small groups are looked at one by one.
+//! Rules come in few mask patterns, however many they are: a question costs a look-up a large group and a comparison a
+//! member of a small one, an insertion or a removal the number of views of its own group.
 
 use std::hash::{Hash, Hasher};
 
-use maple_wire::{Constraint, Field};
 use rustc_hash::{FxHashMap, FxHasher};
 
 use super::PieceId;
+use super::sets::{Store, overlap};
 
 /// Up to how many members of a group are looked at one by one.
-const FEW: usize = 12;
+const FEW: usize = 24;
 
-/// A set of matches, each with the number of its piece.
+/// How many members a look-up in a view may find on average, so that it serves in place of a more exact one.
+const CANDIDATES: usize = 4;
+
+/// The pieces of a table by their sets.
 #[derive(Debug, Default)]
 pub(super) struct Index {
     groups: Vec<Group>,
-    by_shape: FxHashMap<Shape, usize>,
-    /// By piece: where it stands among its group's members.
-    places: Vec<u32>,
+    by_masks: FxHashMap<Box<[u64]>, u32>,
+    /// The large groups.
+    large: Vec<u32>,
+    /// Members of small groups.
+    loose: Vec<PieceId>,
+    /// By piece: its group, and where it stands in that group or, if that is small, among the loose ones.
+    places: Vec<(u32, u32)>,
 }
 
-/// Fields with the bits that count in each, in OXM order.
-type Shape = Box<[(Field, u128)]>;
-
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Group {
-    shape: Shape,
+    masks: Box<[u64]>,
+    size: usize,
+    /// None while the group is small.
     members: Vec<PieceId>,
-    /// The members' values, field by field, one member behind the other.
-    values: Vec<u128>,
     views: Vec<View>,
-    /// Which view answers matches of a shape, by where that shape's group stands.
-    view_for: Vec<Option<u32>>,
+    /// Which view answers sets of a group, and how large this group was when that was decided.
+    view_for: FxHashMap<u32, (usize, usize)>,
 }
 
 #[derive(Debug)]
 struct View {
-    /// Which of the group's fields, and which of their bits.
-    common: Box<[(u8, u128)]>,
+    /// The bits that count, word by word.
+    masks: Box<[u64]>,
     by_values: FxHashMap<u64, Vec<PieceId>>,
 }
 
 impl Index {
-    /// Adds a match.
-    pub(super) fn insert(&mut self, all: &[Constraint], piece: PieceId) {
-        let at = self.group_of(all);
-        let group = &mut self.groups[at];
+    /// Adds a piece whose set is in the store.
+    pub(super) fn insert(&mut self, store: &Store, piece: PieceId) {
+        let at = self.group_of(store.get(piece));
+        let group = &mut self.groups[at as usize];
+        group.size += 1;
         if self.places.len() <= piece as usize {
-            self.places.resize(piece as usize + 1, 0);
+            self.places.resize(piece as usize + 1, (0, 0));
         }
-        self.places[piece as usize] = group.members.len() as u32;
+        if group.members.is_empty() {
+            self.places[piece as usize] = (at, self.loose.len() as u32);
+            self.loose.push(piece);
+            if group.size > FEW {
+                self.enlarge(at);
+            }
+            return;
+        }
+        self.places[piece as usize] = (at, group.members.len() as u32);
         group.members.push(piece);
-        group.values.extend(all.iter().map(|c| c.value));
-        for view in &mut group.views {
-            view.by_values.entry(view.key(|at| all[at].value)).or_default().push(piece);
+        group.views.iter_mut().for_each(|view| view.insert(store.get(piece), piece));
+    }
+
+    /// Takes out a piece whose set is still in the store.
+    pub(super) fn remove(&mut self, store: &Store, piece: PieceId) {
+        let (at, place) = self.places[piece as usize];
+        let group = &mut self.groups[at as usize];
+        group.size -= 1;
+        let is_loose = group.members.is_empty();
+        let list = if is_loose { &mut self.loose } else { &mut group.members };
+        list.swap_remove(place as usize);
+        if let Some(moved) = list.get(place as usize) {
+            self.places[*moved as usize].1 = place;
+        }
+        group.views.iter_mut().for_each(|view| view.remove(store.get(piece), piece));
+        if !is_loose && group.size == 0 {
+            group.views.clear();
+            group.view_for.clear();
+            self.large.retain(|large| *large != at);
         }
     }
 
-    /// Takes a match out.
-    pub(super) fn remove(&mut self, all: &[Constraint], piece: PieceId) {
-        let at = self.group_of(all);
-        let group = &mut self.groups[at];
-        for view in &mut group.views {
-            let key = view.key(|at| all[at].value);
-            let Some(there) = view.by_values.get_mut(&key) else { continue };
-            if let Some(place) = there.iter().position(|other| *other == piece) {
-                there.swap_remove(place);
+    /// Calls `seen` with all pieces that overlap a set.
+    pub(super) fn overlapping(&mut self, store: &Store, set: &[u64], mut seen: impl FnMut(PieceId)) {
+        let asking = self.group_of(set);
+        let mut check = |piece: &PieceId| {
+            if overlap(store.get(*piece), set) {
+                seen(*piece);
             }
-            if there.is_empty() {
-                view.by_values.remove(&key);
-            }
-        }
-        let place = self.places[piece as usize] as usize;
-        group.members.swap_remove(place);
-        if let Some(moved) = group.members.get(place) {
-            self.places[*moved as usize] = place as u32;
-        }
-        let width = group.shape.len();
-        let last = group.values.len() - width;
-        group.values.copy_within(last.., place * width);
-        group.values.truncate(last);
-    }
-
-    /// Calls `seen` with all pieces whose matches overlap `all`, and perhaps with a few more.
-    pub(super) fn overlapping(&mut self, all: &[Constraint], mut seen: impl FnMut(PieceId)) {
-        let asking = self.group_of(all);
-        let shape = self.groups[asking].shape.clone();
-        for group in &mut self.groups {
-            if group.members.len() <= FEW {
-                let width = group.shape.len();
-                for (at, piece) in group.members.iter().enumerate() {
-                    if agree(&group.shape, &group.values[at * width..], all) {
-                        seen(*piece);
-                    }
+        };
+        self.loose.iter().for_each(&mut check);
+        for at in &self.large {
+            let group = &mut self.groups[*at as usize];
+            match group.view(store, asking, set) {
+                None => group.members.iter().for_each(&mut check),
+                Some(view) => {
+                    let view = &group.views[view];
+                    view.by_values.get(&view.key(set)).into_iter().flatten().for_each(&mut check);
                 }
-                continue;
-            }
-            let Some(view) = group.view(asking, &shape) else {
-                group.members.iter().for_each(|piece| seen(*piece));
-                continue;
-            };
-            let view = &group.views[view];
-            let value = |at: usize| {
-                let field = group.shape[at].0;
-                all.iter().find(|c| c.field == field).map_or(0, |c| c.value)
-            };
-            if let Some(there) = view.by_values.get(&view.key(value)) {
-                there.iter().for_each(|piece| seen(*piece));
             }
         }
     }
 
-    fn group_of(&mut self, all: &[Constraint]) -> usize {
-        let shape: Shape = all.iter().map(|c| (c.field, c.mask)).collect();
-        if let Some(at) = self.by_shape.get(&shape) {
+    fn group_of(&mut self, set: &[u64]) -> u32 {
+        let masks: Box<[u64]> = set.iter().skip(1).step_by(2).copied().collect();
+        if let Some(at) = self.by_masks.get(&masks) {
             return *at;
         }
-        let at = self.groups.len();
-        self.by_shape.insert(shape.clone(), at);
-        let (members, values, views, view_for) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        self.groups.push(Group { shape, members, values, views, view_for });
+        let at = self.groups.len() as u32;
+        self.by_masks.insert(masks.clone(), at);
+        self.groups.push(Group { masks, ..Group::default() });
         at
+    }
+
+    /// Takes the members of a group out of the loose ones.
+    fn enlarge(&mut self, at: u32) {
+        let mut kept = Vec::with_capacity(self.loose.len());
+        for piece in std::mem::take(&mut self.loose) {
+            let place = &mut self.places[piece as usize];
+            let list = if place.0 == at { &mut self.groups[at as usize].members } else { &mut kept };
+            place.1 = list.len() as u32;
+            list.push(piece);
+        }
+        self.loose = kept;
+        self.large.push(at);
     }
 }
 
 impl Group {
-    /// The view for matches of a shape, whose group stands at `asking`; made at its first use. `None` where they have
-    /// no bits in common with the group's, so that all members overlap.
-    fn view(&mut self, asking: usize, shape: &[(Field, u128)]) -> Option<usize> {
-        if let Some(Some(at)) = self.view_for.get(asking) {
-            return Some(*at as usize);
+    /// The view for a set whose group stands at `asking`. `None` where it has no bits in common with the group's.
+    fn view(&mut self, store: &Store, asking: u32, set: &[u64]) -> Option<usize> {
+        if let Some((view, size)) = self.view_for.get(&asking)
+            && self.size <= 2 * size
+        {
+            return Some(*view);
         }
-        let common = common(&self.shape, shape);
-        if common.is_empty() {
+        let common: Box<[u64]> = self.masks.iter().zip(set.iter().skip(1).step_by(2)).map(|(a, b)| a & b).collect();
+        if common.iter().all(|word| *word == 0) {
             return None;
         }
-        let there = self.views.iter().position(|view| view.common == common);
-        let at = there.unwrap_or_else(|| {
-            let mut view = View { common, by_values: FxHashMap::default() };
-            let width = self.shape.len();
-            for (at, piece) in self.members.iter().enumerate() {
-                let key = view.key(|field| self.values[at * width + field]);
-                view.by_values.entry(key).or_default().push(*piece);
-            }
+        let size = self.size;
+        let serves = |view: &View| {
+            let is_part = view.masks.iter().zip(&common).all(|(a, b)| a & !b == 0);
+            view.masks == common || is_part && size <= CANDIDATES * view.by_values.len()
+        };
+        let at = self.views.iter().position(serves).unwrap_or_else(|| {
+            let mut view = View { masks: common, by_values: FxHashMap::default() };
+            self.members.iter().for_each(|piece| view.insert(store.get(*piece), *piece));
             self.views.push(view);
             self.views.len() - 1
         });
-        if self.view_for.len() <= asking {
-            self.view_for.resize(asking + 1, None);
-        }
-        self.view_for[asking] = u32::try_from(at).ok();
+        self.view_for.insert(asking, (at, size));
         Some(at)
     }
 }
 
 impl View {
-    /// A number for the values of the common bits, which other values may share.
-    fn key(&self, value: impl Fn(usize) -> u128) -> u64 {
-        let mut hasher = FxHasher::default();
-        for (at, mask) in &self.common {
-            (value(usize::from(*at)) & mask).hash(&mut hasher);
+    fn insert(&mut self, set: &[u64], piece: PieceId) {
+        self.by_values.entry(self.key(set)).or_default().push(piece);
+    }
+
+    fn remove(&mut self, set: &[u64], piece: PieceId) {
+        let key = self.key(set);
+        let Some(there) = self.by_values.get_mut(&key) else { return };
+        if let Some(place) = there.iter().position(|other| *other == piece) {
+            there.swap_remove(place);
         }
+        if there.is_empty() {
+            self.by_values.remove(&key);
+        }
+    }
+
+    /// A number for the values of the bits that count, which other values may share.
+    fn key(&self, set: &[u64]) -> u64 {
+        let mut hasher = FxHasher::default();
+        set.iter().step_by(2).zip(&self.masks).for_each(|(value, mask)| (value & mask).hash(&mut hasher));
         hasher.finish()
     }
-}
-
-/// Whether a member with these values overlaps `all`.
-fn agree(shape: &[(Field, u128)], values: &[u128], all: &[Constraint]) -> bool {
-    let (mut i, mut j) = (0, 0);
-    while i < shape.len() && j < all.len() {
-        let ((field, mask), c) = (shape[i], &all[j]);
-        if field == c.field {
-            if (values[i] ^ c.value) & mask & c.mask != 0 {
-                return false;
-            }
-            (i, j) = (i + 1, j + 1);
-        } else if field < c.field {
-            i += 1;
-        } else {
-            j += 1;
-        }
-    }
-    true
-}
-
-fn common(of: &[(Field, u128)], with: &[(Field, u128)]) -> Box<[(u8, u128)]> {
-    let both = of.iter().zip(0u8..).filter_map(|((field, mask), at)| {
-        let (_, other) = with.iter().find(|(f, _)| f == field)?;
-        Some((at, mask & other))
-    });
-    both.filter(|(_, mask)| *mask != 0).collect()
 }

@@ -17,32 +17,36 @@
 //! Let `x1, x2, …` be the pieces that take a packet, in order of precedence. The packet is to get what `x1` says, or go
 //! to the controller. If `x1` is an answer, it is a rule, and what lies below it or does the same can't contradict it.
 //! If `x1` is a barrier, let `xm` be the first answer; then `x(m-1)` is a barrier and is needed, so it is a rule, above
-//! `xm` and all later answers. If there is no answer, no rule but a barrier takes the packet. Pieces below the lowest
-//! priority are no rules; all that must yield to them lies lower still.
+//! `xm` and all later answers. If there is no answer, no rule but a barrier takes the packet. Rules whose level lies
+//! below the lowest priority are left out; all that must yield to them lies lower still.
 //!
 //! # Cost
 //!
-//! [`Pieces::settle`] looks at the pieces that came, went or changed and at those that overlap them. How much that was
-//! is counted in [`Pieces::visited`].
+//! Each piece has two lists of those that overlap it: the earlier and the later ones, in order of precedence. A new
+//! piece finds its neighbours with one question to the index, and puts itself into their lists. [`Pieces::settle`] looks
+//! at the pieces that came, went or changed and at their neighbours. How much that was is counted in
+//! [`Pieces::visited`]. The lists take 8 bytes for each pair of pieces that overlap.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use maple_wire::{Constraint, Instruction, Match};
-use rustc_hash::FxHashMap;
 
 use super::{Rule, to_controller};
 use crate::tree::{LeafId, NodeId, Tree};
 use crate::update::{Change, changes};
 
+mod actions;
 mod index;
 mod levels;
 mod needs;
 mod sets;
 
+use actions::{ActionId, Actions};
 use index::Index;
-use sets::{covers, uncovered};
+use needs::Why;
+use sets::{Layout, Store, covers, uncovered};
 
 /// Names a piece while it lives.
 pub(super) type PieceId = u32;
@@ -58,6 +62,14 @@ pub(super) enum Says {
     Answer(Arc<[Instruction]>),
 }
 
+/// The same, in short.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Word {
+    Unknown,
+    Partial,
+    Answer(ActionId),
+}
+
 /// What a piece counts for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Role {
@@ -68,50 +80,60 @@ enum Role {
 
 #[derive(Debug)]
 struct Piece {
-    all: Box<[Constraint]>,
     node: NodeId,
     leaf: Option<LeafId>,
-    says: Says,
+    says: Word,
     /// From 0 at the top.
     level: u32,
+    /// Whether it has a level.
+    placed: bool,
     shadowed: bool,
-    need: Option<Need>,
+    /// Of a barrier: why it is a rule, or none.
+    why: Why,
+    /// What it counted for when things were last settled, if it is to be settled.
+    was: Option<Role>,
     /// The rule that stood for it when changes were last taken.
-    taken: Option<Rule>,
+    taken: Option<Taken>,
+    /// Whether its rule may have changed since.
+    changed: bool,
+    /// The pieces that overlap it and take precedence, and those that yield, in order of precedence.
+    earlier: Vec<PieceId>,
+    later: Vec<PieceId>,
 }
 
-/// Why a barrier is a rule.
-#[derive(Debug)]
-struct Need {
-    /// Packets that would otherwise go to `answer`.
-    packets: Vec<Constraint>,
-    answer: PieceId,
+/// What distinguishes the rules that a piece may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Taken {
+    priority: u16,
+    /// `None` is to the controller.
+    action: Option<ActionId>,
+    leaf: Option<LeafId>,
 }
-
-/// The level of a piece that has none yet.
-const UNPLACED: u32 = u32::MAX;
 
 /// The pieces of a table.
 #[derive(Debug)]
 pub(super) struct Pieces {
     pieces: Vec<Option<Piece>>,
     free: Vec<PieceId>,
+    layout: Layout,
+    store: Store,
     index: Index,
+    actions: Actions,
     levels: levels::Levels,
-    /// Pieces that came or changed since the last settling, and what they counted for before.
-    touched: BTreeMap<PieceId, Role>,
+    /// Pieces that came or changed since the last settling.
+    touched: Vec<PieceId>,
     /// Pieces that may be shadowed no more.
     bared: BTreeSet<PieceId>,
     /// Barriers of which it is to be seen whether they are needed.
     doubtful: BTreeSet<PieceId>,
     /// The places of pieces that went: a piece with the same match takes the level.
-    vacant: Vec<(Box<[Constraint]>, u32)>,
-    /// Pieces whose rules may have changed since changes were last taken.
-    changed: BTreeSet<PieceId>,
+    vacant: Vec<(Box<[u64]>, u32)>,
+    /// Pieces whose rules may have changed since changes were last taken, and some that are gone.
+    changed: Vec<PieceId>,
     /// Rules of pieces that are gone.
-    gone: Vec<Rule>,
-    /// The pieces around those that were looked at, as long as none comes or goes.
-    around: FxHashMap<PieceId, Arc<[PieceId]>>,
+    gone: Vec<(Box<[u64]>, Taken)>,
+    /// A packed set, kept for its memory.
+    scratch: Vec<u64>,
     /// How many pieces were looked at.
     visited: u64,
 }
@@ -122,96 +144,202 @@ impl Pieces {
         Pieces {
             pieces: Vec::new(),
             free: Vec::new(),
+            layout: Layout::default(),
+            store: Store::default(),
             index: Index::default(),
+            actions: Actions::default(),
             levels: levels::Levels::new(priorities),
-            touched: BTreeMap::new(),
+            touched: Vec::new(),
             bared: BTreeSet::new(),
             doubtful: BTreeSet::new(),
             vacant: Vec::new(),
-            changed: BTreeSet::new(),
+            changed: Vec::new(),
             gone: Vec::new(),
-            around: FxHashMap::default(),
+            scratch: Vec::new(),
             visited: 0,
         }
     }
 
     /// Puts a piece in. The match has at most one constraint a field, in OXM order.
-    pub(super) fn insert(&mut self, all: Vec<Constraint>, node: NodeId, leaf: Option<LeafId>, says: Says) -> PieceId {
-        let all = all.into_boxed_slice();
+    pub(super) fn insert(
+        &mut self,
+        tree: &Tree,
+        all: &[Constraint],
+        node: NodeId,
+        leaf: Option<LeafId>,
+        says: &Says,
+    ) -> PieceId {
+        if self.layout.admit(all) {
+            self.lengthen();
+        }
         let id = self.free.pop().unwrap_or_else(|| {
             self.pieces.push(None);
             PieceId::try_from(self.pieces.len() - 1).expect("a table has fewer than 2^32 pieces")
         });
-        self.around.clear();
-        self.index.insert(&all, id);
-        let piece = Piece { all, node, leaf, says, level: UNPLACED, shadowed: false, need: None, taken: None };
-        self.pieces[id as usize] = Some(piece);
-        self.touched.insert(id, Role::Nothing);
+        let mut set = std::mem::take(&mut self.scratch);
+        self.layout.pack(all, &mut set);
+        self.store.put(id, &set);
+        let (earlier, later) = self.meet_neighbours(tree, id, node, &set);
+        self.scratch = set;
+        self.index.insert(&self.store, id);
+        let says = self.actions.word(says);
+        self.pieces[id as usize] = Some(Piece {
+            node,
+            leaf,
+            says,
+            level: 0,
+            placed: false,
+            shadowed: false,
+            why: Why::Nothing,
+            was: Some(Role::Nothing),
+            taken: None,
+            changed: false,
+            earlier,
+            later,
+        });
+        self.touched.push(id);
         id
     }
 
+    /// Finds the pieces that overlap a new one, and puts it into their lists.
+    fn meet_neighbours(&mut self, tree: &Tree, id: PieceId, node: NodeId, set: &[u64]) -> (Vec<PieceId>, Vec<PieceId>) {
+        let rank = tree.rank(node);
+        let (mut earlier, mut later) = (Vec::new(), Vec::new());
+        let pieces = &self.pieces;
+        let rank_of = |other: PieceId| pieces[other as usize].as_ref().map_or(0, |piece| tree.rank(piece.node));
+        self.index.overlapping(&self.store, set, |other| {
+            let there = rank_of(other);
+            if there < rank { earlier.push((there, other)) } else { later.push((there, other)) }
+        });
+        self.visited += (earlier.len() + later.len()) as u64 + 1;
+        let ids = |mut ranked: Vec<(u64, PieceId)>| {
+            ranked.sort_unstable();
+            ranked.into_iter().map(|(_, other)| other).collect::<Vec<_>>()
+        };
+        let (earlier, later) = (ids(earlier), ids(later));
+        for (others, is_later) in [(&earlier, true), (&later, false)] {
+            for other in others {
+                let Some(mut there) = self.pieces[*other as usize].take() else { continue };
+                let list = if is_later { &mut there.later } else { &mut there.earlier };
+                let rank_of = |at: PieceId| self.pieces[at as usize].as_ref().map_or(rank, |p| tree.rank(p.node));
+                let at = match list.last() {
+                    Some(last) if rank_of(*last) > rank => list.partition_point(|at| rank_of(*at) < rank),
+                    _ => list.len(),
+                };
+                list.insert(at, id);
+                self.pieces[*other as usize] = Some(there);
+            }
+        }
+        (earlier, later)
+    }
+
+    /// Gives sets the words that the layout has.
+    fn lengthen(&mut self) {
+        let stride = self.layout.stride();
+        self.store.lengthen(stride, self.pieces.len());
+        self.index = Index::default();
+        let longer = |set: &mut Box<[u64]>| {
+            let mut words = std::mem::take(set).into_vec();
+            words.resize(stride, 0);
+            *set = words.into();
+        };
+        self.vacant.iter_mut().for_each(|(set, _)| longer(set));
+        self.gone.iter_mut().for_each(|(set, _)| longer(set));
+        for (id, piece) in self.pieces.iter_mut().enumerate() {
+            let Some(piece) = piece else { continue };
+            if let Why::Needed { packets, .. } = &mut piece.why {
+                longer(packets);
+            }
+            self.index.insert(&self.store, id as PieceId);
+        }
+    }
+
     /// Whether this is the match of a piece.
-    pub(super) fn is(&self, id: PieceId, all: &[Constraint]) -> bool {
-        *self.piece(id).all == *all
+    pub(super) fn is(&mut self, id: PieceId, all: &[Constraint]) -> bool {
+        if self.layout.admit(all) {
+            self.lengthen();
+        }
+        let mut set = std::mem::take(&mut self.scratch);
+        self.layout.pack(all, &mut set);
+        let is = *self.store.get(id) == *set;
+        self.scratch = set;
+        is
     }
 
     /// Has a piece say something else, or lead to another leaf.
-    pub(super) fn say(&mut self, id: PieceId, leaf: Option<LeafId>, says: Says) {
-        let role = self.role(id);
-        let piece = self.piece_mut(id);
+    pub(super) fn say(&mut self, id: PieceId, leaf: Option<LeafId>, says: &Says) {
+        let says = self.actions.word(says);
+        let piece = self.piece(id);
         if piece.says == says && piece.leaf == leaf {
-            return;
+            return self.actions.release(says);
         }
-        (piece.leaf, piece.says) = (leaf, says);
-        self.touched.entry(id).or_insert(role);
+        self.touch(id);
+        let piece = self.piece_mut(id);
+        piece.leaf = leaf;
+        let old = std::mem::replace(&mut piece.says, says);
+        self.actions.release(old);
     }
 
     /// Takes a piece out.
     pub(super) fn remove(&mut self, id: PieceId) {
         let role = self.role(id);
-        let around = self.overlapping(id);
         let Some(piece) = self.pieces[id as usize].take() else { return };
-        self.around.clear();
-        self.index.remove(&piece.all, id);
-        self.free.push(id);
-        for other in around.iter().copied() {
-            let there = self.piece(other);
-            if there.shadowed {
-                self.bared.insert(other);
-            } else if role != Role::Nothing && self.role(other) == Role::Barrier {
-                let lost = there.need.as_ref().is_none_or(|need| need.answer == id);
-                if lost {
-                    self.doubtful.insert(other);
+        self.index.remove(&self.store, id);
+        self.visited += (piece.earlier.len() + piece.later.len()) as u64 + 1;
+        for other in &piece.earlier {
+            let there = self.pieces[*other as usize].as_mut().expect("a neighbour lives");
+            let at = take_out(&mut there.later, id);
+            if !there.shadowed && loses_later(there, id, at, role) {
+                self.doubtful.insert(*other);
+                // What is named may be gone. A need stays until it is looked at: so it is seen whether that changes.
+                if !there.why.is_needed() {
+                    there.why = Why::Nothing;
                 }
             }
         }
-        self.gone.extend(piece.taken);
-        if piece.level != UNPLACED {
-            self.levels.leave(piece.level);
-            self.vacant.push((piece.all, piece.level));
+        for other in &piece.later {
+            let there = self.pieces[*other as usize].as_mut().expect("a neighbour lives");
+            take_out(&mut there.earlier, id);
+            if there.shadowed {
+                self.bared.insert(*other);
+            } else if role == Role::Answer && there.is_barrier() && !there.why.is_needed() {
+                self.doubtful.insert(*other);
+            }
         }
-        self.touched.remove(&id);
+        self.free.push(id);
+        self.actions.release(piece.says);
+        if let Some(taken) = piece.taken {
+            self.gone.push((self.store.get(id).into(), taken));
+        }
+        if piece.placed {
+            self.levels.leave(piece.level);
+            self.vacant.push((self.store.get(id).into(), piece.level));
+        }
+        if piece.was.is_some() {
+            self.touched.retain(|other| *other != id);
+        }
         self.bared.remove(&id);
         self.doubtful.remove(&id);
-        self.changed.remove(&id);
     }
 
-    /// Brings levels and needs up to date with what came, went and changed.
+    /// Brings rules and levels up to date with what came, went and changed.
     pub(super) fn settle(&mut self, tree: &Tree) {
-        let touched: Vec<PieceId> = self.touched.keys().chain(&self.bared).copied().collect();
-        self.settle_shadows(tree, touched);
-        self.settle_levels(tree);
+        self.settle_shadows(tree);
         self.settle_needs(tree);
-        self.changed.extend(std::mem::take(&mut self.touched).into_keys());
+        self.settle_levels(tree);
+        for id in std::mem::take(&mut self.touched) {
+            self.piece_mut(id).was = None;
+            self.change(id);
+        }
         self.vacant.clear();
-        self.around.clear();
         self.bared.clear();
     }
 
     /// The rules as they are, by falling priority.
-    pub(super) fn rules(&self, rule: &dyn Fn(Option<LeafId>) -> u64) -> Vec<Rule> {
+    pub(super) fn rules(&self, cookie: &dyn Fn(Option<LeafId>) -> u64) -> Vec<Rule> {
         let ids = (0..self.pieces.len() as PieceId).filter(|id| self.pieces[*id as usize].is_some());
-        let mut rules: Vec<Rule> = ids.filter_map(|id| self.rule(id, rule)).collect();
+        let rule = |id| Some(self.rule(self.store.get(id), self.wanted(id)?, cookie));
+        let mut rules: Vec<Rule> = ids.filter_map(rule).collect();
         let key = |rule: &Rule| (std::cmp::Reverse(rule.priority), rule.matching.constraints().copied().collect());
         rules.sort_by_cached_key(|rule| -> (_, Vec<Constraint>) { key(rule) });
         rules
@@ -219,18 +347,29 @@ impl Pieces {
 
     /// What has changed since this was last asked, in an order whose every prefix is safe.
     pub(super) fn take_changes(&mut self, cookie: &dyn Fn(Option<LeafId>) -> u64) -> Vec<Change> {
-        let mut old = std::mem::take(&mut self.gone);
-        let mut new = Vec::new();
+        let (mut old, mut new) = (Vec::new(), Vec::new());
+        for (set, taken) in std::mem::take(&mut self.gone) {
+            old.push(self.rule(&set, taken, cookie));
+            self.actions.release(taken.word());
+        }
         for id in std::mem::take(&mut self.changed) {
-            let rule = self.rule(id, cookie);
-            let piece = self.piece_mut(id);
-            if piece.taken == rule {
+            // A piece that has gone may have left its number to another.
+            let Some(piece) = self.pieces[id as usize].as_mut().filter(|piece| piece.changed) else { continue };
+            piece.changed = false;
+            let wanted = self.wanted(id);
+            let taken = std::mem::replace(&mut self.piece_mut(id).taken, wanted);
+            if taken == wanted {
                 continue;
             }
-            new.extend(rule.clone());
-            old.extend(std::mem::replace(&mut piece.taken, rule));
+            let set = self.store.get(id);
+            new.extend(wanted.map(|wanted| self.rule(set, wanted, cookie)));
+            old.extend(taken.map(|taken| self.rule(set, taken, cookie)));
+            wanted.into_iter().for_each(|wanted| self.actions.hold(wanted.word()));
+            taken.into_iter().for_each(|taken| self.actions.release(taken.word()));
         }
-        changes(&old, &new)
+        let changes = changes(&old, &new);
+        self.levels.send(changes.len());
+        changes
     }
 
     /// How many pieces were looked at so far, each time counted.
@@ -238,89 +377,83 @@ impl Pieces {
         self.visited
     }
 
-    fn rule(&self, id: PieceId, cookie: &dyn Fn(Option<LeafId>) -> u64) -> Option<Rule> {
+    /// The rule that a piece should have.
+    fn wanted(&self, id: PieceId) -> Option<Taken> {
         let piece = self.piece(id);
-        let instructions = match (self.role(id), &piece.says) {
-            (Role::Answer, Says::Answer(instructions)) => instructions.to_vec(),
-            (Role::Barrier, _) if piece.need.is_some() => to_controller(),
-            _ => return None,
+        let action = match piece.says {
+            Word::Answer(action) => Some(action),
+            Word::Unknown | Word::Partial => None,
         };
-        let matching = Match::from_constraints(piece.all.iter().copied());
-        Some(Rule { priority: self.levels.priority(piece.level), matching, instructions, cookie: cookie(piece.leaf) })
+        let is_rule = self.is_rule(id) && piece.placed && self.levels.has(piece.level);
+        is_rule.then(|| Taken { priority: self.levels.priority(piece.level), action, leaf: piece.leaf })
+    }
+
+    fn rule(&self, set: &[u64], taken: Taken, cookie: &dyn Fn(Option<LeafId>) -> u64) -> Rule {
+        let Taken { priority, action, leaf } = taken;
+        let instructions = action.map_or_else(to_controller, |action| self.actions.get(action).to_vec());
+        let matching = Match::from_constraints(self.layout.unpack(set));
+        Rule { priority, matching, instructions, cookie: cookie(leaf) }
     }
 
     fn role(&self, id: PieceId) -> Role {
-        let piece = self.piece(id);
-        match piece.says {
-            _ if piece.shadowed || !self.levels.has(piece.level) => Role::Nothing,
-            Says::Answer(_) => Role::Answer,
-            Says::Unknown | Says::Partial => Role::Barrier,
+        self.piece(id).role()
+    }
+
+    /// Whether a piece is a rule, if there is a priority for it.
+    fn is_rule(&self, id: PieceId) -> bool {
+        self.piece(id).is_rule()
+    }
+
+    /// Notes what a piece counts for before that changes.
+    fn touch(&mut self, id: PieceId) {
+        let role = self.role(id);
+        let piece = self.piece_mut(id);
+        if piece.was.is_none() {
+            piece.was = Some(role);
+            self.touched.push(id);
         }
     }
 
-    /// Finds out which of these pieces earlier ones cover, and which later ones they cover.
-    fn settle_shadows(&mut self, tree: &Tree, touched: Vec<PieceId>) {
-        let mut open: BTreeSet<(u64, PieceId)> = touched.into_iter().map(|id| (self.rank(tree, id), id)).collect();
-        while let Some((rank, id)) = open.pop_first() {
-            let is_new = self.piece(id).level == UNPLACED;
-            if !is_new && !self.bared.contains(&id) {
-                continue;
-            }
-            let around = self.overlapping(id);
-            let is_before = |other: &&PieceId| self.rank(tree, **other) < rank && !self.piece(**other).shadowed;
-            let before: Vec<&[Constraint]> = around.iter().filter(is_before).map(|o| &*self.piece(*o).all).collect();
-            let shadowed = uncovered(&self.piece(id).all, &before).is_none();
+    /// Notes that a piece's rule may have changed.
+    fn change(&mut self, id: PieceId) {
+        let piece = self.piece_mut(id);
+        if !piece.changed {
+            piece.changed = true;
+            self.changed.push(id);
+        }
+    }
+
+    /// Finds out which of the new and bared pieces earlier ones cover, and which later ones new ones cover.
+    fn settle_shadows(&mut self, tree: &Tree) {
+        let is_new = |pieces: &Pieces, id: PieceId| pieces.piece(id).was == Some(Role::Nothing);
+        let fresh = self.touched.iter().copied().filter(|id| is_new(self, *id)).chain(self.bared.iter().copied());
+        let mut open: BTreeSet<(u64, PieceId)> = fresh.map(|id| (self.rank(tree, id), id)).collect();
+        while let Some((_, id)) = open.pop_first() {
+            let piece = self.piece(id);
+            let (was_there, set) = (!is_new(self, id) && !piece.shadowed, self.store.get(id));
+            let before: Vec<PieceId> = piece.earlier.iter().copied().filter(|o| !self.piece(*o).shadowed).collect();
+            let shadowed = uncovered(&self.store, set, &before).is_none();
+            self.visited += before.len() as u64 + 1;
             self.shadow(id, shadowed);
-            if shadowed {
+            if shadowed || was_there {
                 continue;
             }
-            for other in around.iter().copied() {
-                let (there, here) = (self.piece(other), self.piece(id));
-                let may_be = there.says == Says::Partial || covers(&here.all, &there.all);
-                if may_be && !there.shadowed && self.rank(tree, other) > rank {
-                    self.bared.insert(other);
-                    open.insert((self.rank(tree, other), other));
+            let (piece, set) = (self.piece(id), self.store.get(id));
+            for other in &piece.later {
+                let there = self.piece(*other);
+                let may_be = there.says == Word::Partial || covers(set, self.store.get(*other));
+                if may_be && !there.shadowed {
+                    open.insert((self.rank(tree, *other), *other));
                 }
             }
         }
     }
 
     fn shadow(&mut self, id: PieceId, shadowed: bool) {
-        let role = self.role(id);
-        let piece = self.piece_mut(id);
-        if piece.shadowed == shadowed {
-            return;
+        if self.piece(id).shadowed != shadowed {
+            self.touch(id);
+            self.piece_mut(id).shadowed = shadowed;
         }
-        piece.shadowed = shadowed;
-        let level = std::mem::replace(&mut piece.level, UNPLACED);
-        if level != UNPLACED {
-            self.levels.leave(level);
-        }
-        self.touched.entry(id).or_insert(role);
-    }
-
-    /// The other pieces whose matches overlap that of a piece.
-    fn overlapping(&mut self, id: PieceId) -> Arc<[PieceId]> {
-        if let Some(around) = self.around.get(&id) {
-            return around.clone();
-        }
-        let Some(piece) = &self.pieces[id as usize] else { return Arc::default() };
-        let mut around = Vec::new();
-        self.index.overlapping(&piece.all, |other| around.push(other));
-        around.retain(|other| *other != id && sets::overlap(&self.piece(*other).all, &piece.all));
-        self.visited += around.len() as u64 + 1;
-        let around: Arc<[PieceId]> = around.into();
-        self.around.insert(id, around.clone());
-        around
-    }
-
-    /// The same, in order of precedence, with ranks; without those that count for nothing.
-    fn in_order(&mut self, tree: &Tree, id: PieceId) -> Vec<(u64, PieceId)> {
-        let around = self.overlapping(id);
-        let counts = around.iter().copied().filter(|other| self.role(*other) != Role::Nothing);
-        let mut ranked: Vec<(u64, PieceId)> = counts.map(|other| (self.rank(tree, other), other)).collect();
-        ranked.sort_unstable();
-        ranked
     }
 
     fn rank(&self, tree: &Tree, id: PieceId) -> u64 {
@@ -336,14 +469,63 @@ impl Pieces {
     }
 }
 
-impl Says {
-    /// By how many levels the later of two pieces that overlap must at least lie below the earlier. Where both do the
+impl Piece {
+    fn role(&self) -> Role {
+        match self.says {
+            _ if self.shadowed => Role::Nothing,
+            Word::Answer(_) => Role::Answer,
+            Word::Unknown | Word::Partial => Role::Barrier,
+        }
+    }
+
+    fn is_barrier(&self) -> bool {
+        self.role() == Role::Barrier
+    }
+
+    fn is_rule(&self) -> bool {
+        match self.role() {
+            Role::Nothing => false,
+            Role::Barrier => self.why.is_needed(),
+            Role::Answer => true,
+        }
+    }
+}
+
+impl Taken {
+    fn word(self) -> Word {
+        self.action.map_or(Word::Unknown, Word::Answer)
+    }
+}
+
+impl Word {
+    /// By how many levels the later of two rules that overlap must at least lie below the earlier. Where both do the
     /// same it may not lie above, or it might hide the other.
-    fn gap(&self, other: &Says) -> Option<u32> {
+    fn gap(self, other: Word) -> Option<u32> {
         match (self, other) {
-            (Says::Partial, Says::Partial) => None,
-            (Says::Answer(a), Says::Answer(b)) => Some(u32::from(!Arc::ptr_eq(a, b) && a != b)),
+            (Word::Partial, Word::Partial) => None,
+            (Word::Answer(a), Word::Answer(b)) => Some(u32::from(a != b)),
             _ => Some(1),
         }
     }
+}
+
+/// Whether a barrier may be needed otherwise now that the piece `id`, which stood at `at` among the later ones and
+/// counted for `role`, is gone.
+fn loses_later(barrier: &Piece, id: PieceId, at: usize, role: Role) -> bool {
+    if role == Role::Nothing || !barrier.is_barrier() {
+        return false;
+    }
+    match &barrier.why {
+        Why::Needed { answer, .. } => *answer == id,
+        // What lies behind the one that stands for it does not matter.
+        Why::Covered(by) => *by == id || !barrier.later[..at].contains(by),
+        Why::Nothing => true,
+    }
+}
+
+/// Takes a piece out of a list, and says where it stood.
+fn take_out(list: &mut Vec<PieceId>, id: PieceId) -> usize {
+    let at = list.iter().rposition(|other| *other == id).expect("neighbours know each other");
+    list.remove(at);
+    at
 }

@@ -3,54 +3,78 @@
 //! # What
 //!
 //! A barrier is needed if some packet of it is in an answer behind it, in no piece between the two, and in no answer
-//! before it. A needed barrier remembers such packets and that answer. So most of what happens around it leaves it
-//! alone at the cost of one comparison, and only what takes those packets makes it look again.
-
-use maple_wire::Constraint;
+//! before it. A needed barrier remembers such packets and that answer; one that is not needed, the first piece behind it
+//! that covers it, since what lies behind that one does not matter. So most of what happens around a barrier leaves it
+//! alone at the cost of a comparison, and only what touches its reason makes it look again.
 
 use super::sets::{covers, meet, overlap, uncovered};
-use super::{Need, PieceId, Pieces, Role};
+use super::{PieceId, Pieces, Role};
 use crate::tree::Tree;
+
+/// Why a barrier is a rule, or none.
+#[derive(Debug)]
+pub(super) enum Why {
+    /// Some packets of it would otherwise go to an answer.
+    Needed { packets: Box<[u64]>, answer: PieceId },
+    /// It is not needed, nor would it be for any answer behind this piece, which covers it.
+    Covered(PieceId),
+    /// No answer takes its packets; or it is no barrier, or not yet looked at.
+    Nothing,
+}
+
+impl Why {
+    pub(super) fn is_needed(&self) -> bool {
+        matches!(self, Why::Needed { .. })
+    }
+}
 
 impl Pieces {
     /// Finds out for all barriers around touched pieces whether they are needed.
     pub(super) fn settle_needs(&mut self, tree: &Tree) {
-        let touched: Vec<(PieceId, Role)> = self.touched.iter().map(|(id, role)| (*id, *role)).collect();
+        let was = |id: &PieceId| (*id, self.piece(*id).was.unwrap_or(Role::Nothing));
+        let mut touched: Vec<(PieceId, Role)> = self.touched.iter().map(was).collect();
+        touched.sort_unstable_by_key(|(id, _)| *id);
         for (id, before) in touched {
             let now = self.role(id);
-            match (before, now) {
-                (before, now) if before == now => continue,
-                (_, Role::Answer) => self.answer_came(tree, id),
-                (_, Role::Barrier) => self.barrier_came(tree, id, before),
-                (_, Role::Nothing) => self.piece_went(id),
+            if before == now {
+                continue;
             }
-            if now != Role::Barrier && self.piece_mut(id).need.take().is_some() {
-                self.changed.insert(id);
+            if now != Role::Barrier {
+                self.piece_mut(id).why = Why::Nothing;
+            }
+            match now {
+                Role::Answer => self.answer_came(tree, id),
+                Role::Barrier => self.barrier_came(id, before),
+                Role::Nothing => self.piece_went(id, before),
             }
         }
-        for id in std::mem::take(&mut self.doubtful) {
-            self.look_again(tree, id);
+        while let Some(id) = self.doubtful.pop_first() {
+            if self.role(id) == Role::Barrier {
+                self.look_again(id);
+            }
         }
     }
 
     /// Barriers before an answer may be needed because of it, and those behind it for it no more.
     fn answer_came(&mut self, tree: &Tree, id: PieceId) {
         let rank = self.rank(tree, id);
-        let around = self.in_order(tree, id);
-        let split = around.partition_point(|(other, _)| *other < rank);
-        for at in (0..split).rev() {
-            let (_, barrier) = around[at];
-            if self.role(barrier) != Role::Barrier || self.piece(barrier).need.is_some() {
-                continue;
-            }
-            if let Some(packets) = self.unprotected(barrier, id, &around[..at], &around[at + 1..split]) {
-                self.piece_mut(barrier).need = Some(Need { packets, answer: id });
-                self.changed.insert(barrier);
+        let earlier = std::mem::take(&mut self.piece_mut(id).earlier);
+        self.visited += earlier.len() as u64;
+        for (at, barrier) in earlier.iter().enumerate().rev() {
+            let there = self.piece(*barrier);
+            let may_be = there.is_barrier()
+                && match there.why {
+                    Why::Needed { .. } => false,
+                    Why::Covered(by) => self.rank(tree, by) >= rank,
+                    Why::Nothing => true,
+                };
+            if may_be && let Some(packets) = self.unprotected(*barrier, id, &earlier[..at], &earlier[at + 1..]) {
+                self.piece_mut(*barrier).why = Why::Needed { packets, answer: id };
+                self.touch(*barrier);
             }
         }
-        for (_, other) in &around[split..] {
-            self.doubt_if_taken(*other, id);
-        }
+        self.piece_mut(id).earlier = earlier;
+        self.doubt_taken(id, |pieces, id| &pieces.piece(id).later);
     }
 
     /// What an answer would take of a barrier before it, given the pieces around the answer that come before the
@@ -59,87 +83,109 @@ impl Pieces {
         &self,
         barrier: PieceId,
         answer: PieceId,
-        before: &[(u64, PieceId)],
-        between: &[(u64, PieceId)],
-    ) -> Option<Vec<Constraint>> {
-        let common = meet(&self.piece(barrier).all, &self.piece(answer).all);
+        before: &[PieceId],
+        between: &[PieceId],
+    ) -> Option<Box<[u64]>> {
+        let common = meet(self.store.get(barrier), self.store.get(answer));
         let mut cover = Vec::new();
-        let answers = before.iter().filter(|(_, other)| self.role(*other) == Role::Answer);
-        for (_, other) in between.iter().rev().chain(answers) {
-            let all = &*self.piece(*other).all;
-            if !overlap(all, &common) {
+        let between = between.iter().rev().filter(|other| !self.piece(**other).shadowed);
+        let answers = before.iter().filter(|other| self.role(**other) == Role::Answer);
+        for other in between.chain(answers) {
+            let set = self.store.get(*other);
+            if !overlap(set, &common) {
                 continue;
             }
-            if covers(all, &common) {
+            if covers(set, &common) {
                 return None;
             }
-            cover.push(all);
+            cover.push(*other);
         }
-        uncovered(&common, &cover)
+        uncovered(&self.store, &common, &cover)
     }
 
     /// A barrier stands for those before it, and for what was an answer's until now.
-    fn barrier_came(&mut self, tree: &Tree, id: PieceId, before: Role) {
+    fn barrier_came(&mut self, id: PieceId, before: Role) {
+        self.piece_mut(id).why = Why::Nothing;
         self.doubtful.insert(id);
-        let rank = self.rank(tree, id);
-        for (other_rank, other) in self.in_order(tree, id) {
-            if self.role(other) != Role::Barrier {
-                continue;
-            }
-            match &self.piece(other).need {
-                Some(need) if need.answer == id => drop(self.doubtful.insert(other)),
-                Some(_) if other_rank < rank => self.doubt_if_taken(other, id),
-                None if other_rank > rank && before == Role::Answer => drop(self.doubtful.insert(other)),
-                _ => {}
-            }
+        self.doubt_taken(id, |pieces, id| &pieces.piece(id).earlier);
+        if before == Role::Answer {
+            self.answer_went(id);
         }
     }
 
     /// What a piece stood for falls to others.
-    fn piece_went(&mut self, id: PieceId) {
-        for other in self.overlapping(id).iter().copied() {
-            if self.role(other) == Role::Barrier && self.piece(other).need.as_ref().is_none_or(|n| n.answer == id) {
-                self.doubtful.insert(other);
-            }
+    fn piece_went(&mut self, id: PieceId, before: Role) {
+        let is_lost = |other: &PieceId| match self.piece(*other).why {
+            Why::Needed { answer, .. } => answer == id,
+            Why::Covered(_) | Why::Nothing => self.role(*other) == Role::Barrier,
+        };
+        let lost: Vec<PieceId> = self.piece(id).earlier.iter().copied().filter(is_lost).collect();
+        self.doubtful.extend(lost);
+        if before == Role::Answer {
+            self.answer_went(id);
         }
     }
 
-    /// Doubts that a barrier is needed if the packets that it is needed for are `by`'s now.
-    fn doubt_if_taken(&mut self, barrier: PieceId, by: PieceId) {
-        let taken = |need: &Need| overlap(&need.packets, &self.piece(by).all);
-        if self.piece(barrier).need.as_ref().is_some_and(taken) {
-            self.doubtful.insert(barrier);
-        }
+    /// Barriers before what was an answer may be needed for it no more, those behind it may be needed for what it took.
+    fn answer_went(&mut self, id: PieceId) {
+        let piece = self.piece(id);
+        let was_for_it = |other: &PieceId| match self.piece(*other).why {
+            Why::Needed { answer, .. } => answer == id,
+            Why::Covered(_) | Why::Nothing => false,
+        };
+        let is_no_rule = |other: &PieceId| self.piece(*other).is_barrier() && !self.is_rule(*other);
+        let before = piece.earlier.iter().copied().filter(was_for_it);
+        let behind = piece.later.iter().copied().filter(is_no_rule);
+        let doubtful: Vec<PieceId> = before.chain(behind).collect();
+        self.doubtful.extend(doubtful);
+    }
+
+    /// Doubts of barriers beside a piece that they are needed, if the packets that they are needed for are its own.
+    fn doubt_taken(&mut self, id: PieceId, beside: impl Fn(&Pieces, PieceId) -> &Vec<PieceId>) {
+        let set = self.store.get(id);
+        let is_taken = |other: &PieceId| match &self.piece(*other).why {
+            Why::Needed { packets, .. } => overlap(packets, set),
+            Why::Covered(_) | Why::Nothing => false,
+        };
+        let taken: Vec<PieceId> = beside(self, id).iter().copied().filter(is_taken).collect();
+        self.doubtful.extend(taken);
     }
 
     /// Finds out from scratch whether a barrier is needed.
-    fn look_again(&mut self, tree: &Tree, id: PieceId) {
-        let need = if self.role(id) == Role::Barrier { self.need(tree, id) } else { None };
-        let piece = self.piece_mut(id);
-        if piece.need.is_some() != need.is_some() {
-            self.changed.insert(id);
+    fn look_again(&mut self, id: PieceId) {
+        let why = self.reason(id);
+        let was_needed = std::mem::replace(&mut self.piece_mut(id).why, Why::Nothing).is_needed();
+        if was_needed != why.is_needed() {
+            self.touch(id);
         }
-        self.piece_mut(id).need = need;
+        self.piece_mut(id).why = why;
     }
 
-    fn need(&mut self, tree: &Tree, id: PieceId) -> Option<Need> {
-        let rank = self.rank(tree, id);
-        let around = self.in_order(tree, id);
-        let (piece, split) = (self.piece(id), around.partition_point(|(other, _)| *other < rank));
-        let answers = around[..split].iter().filter(|(_, other)| self.role(*other) == Role::Answer);
-        let mut cover: Vec<&[Constraint]> = answers.map(|(_, other)| &*self.piece(*other).all).collect();
-        for (_, other) in &around[split..] {
-            let there = self.piece(*other);
-            if self.role(*other) == Role::Answer
-                && let Some(packets) = uncovered(&meet(&piece.all, &there.all), &cover)
+    fn reason(&mut self, id: PieceId) -> Why {
+        let (piece, set) = (self.piece(id), self.store.get(id));
+        let answers = piece.earlier.iter().filter(|other| self.role(**other) == Role::Answer);
+        let mut cover: Vec<PieceId> = answers.copied().collect();
+        let mut looked = piece.earlier.len();
+        let mut why = Why::Nothing;
+        for other in &piece.later {
+            looked += 1;
+            let (role, there) = (self.role(*other), self.store.get(*other));
+            if role == Role::Nothing {
+                continue;
+            }
+            if role == Role::Answer
+                && let Some(packets) = uncovered(&self.store, &meet(set, there), &cover)
             {
-                return Some(Need { packets, answer: *other });
+                why = Why::Needed { packets, answer: *other };
+                break;
             }
-            if covers(&there.all, &piece.all) {
-                return None;
+            if covers(there, set) {
+                why = Why::Covered(*other);
+                break;
             }
-            cover.push(&there.all);
+            cover.push(*other);
         }
-        None
+        self.visited += looked as u64;
+        why
     }
 }

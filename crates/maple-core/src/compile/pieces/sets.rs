@@ -1,117 +1,198 @@
-//! Sets of packets as conjunctions of constraints: do they overlap, does one cover another, do many.
+//! Sets of packets as conjunctions, packed into words: do they overlap, does one cover another, do many.
 //!
-//! Constraints stand in OXM order, one a field. A packet has a value for every field here, so answers err on the side
-//! of *overlaps* and *is not covered*: that a packet without a VLAN tag has no other VLAN bits, say, is not known.
+//! # What
+//!
+//! A [`Layout`] gives each field that a table's matches speak of a place among the bits of some 64-bit words. A match
+//! is then a row of pairs, values and mask of each word, and a question of two matches is a few instructions a word:
+//! the five fields of a filter take two words.
+//!
+//! A packet has a value for every field here, so answers err on the side of *overlaps* and *is not covered*: that a
+//! packet without a VLAN tag has no other VLAN bits, say, is not known.
 
 use maple_wire::{Constraint, Field};
+
+use super::PieceId;
 
 /// How many regions are looked at before a question of what many sets cover is answered with "perhaps not".
 const BUDGET: usize = 400;
 
 /// How free bits are chosen in the packets that are looked at.
-const SAMPLES: [u128; 4] = [0, u128::MAX, u128::MAX / 3, u128::MAX / 3 * 2];
+const SAMPLES: [u64; 4] = [0, u64::MAX, u64::MAX / 3, u64::MAX / 3 * 2];
 
-/// Whether a packet can fit both: they agree in the bits that both fix.
-pub(super) fn overlap(a: &[Constraint], b: &[Constraint]) -> bool {
-    let (mut i, mut j) = (0, 0);
-    while i < a.len() && j < b.len() {
-        let (x, y) = (&a[i], &b[j]);
-        if x.field == y.field {
-            if (x.value ^ y.value) & x.mask & y.mask != 0 {
-                return false;
+/// Where fields lie in packed sets.
+#[derive(Debug, Default)]
+pub(super) struct Layout {
+    /// By field, in OXM order.
+    places: Vec<(Field, Place)>,
+    /// How many bits of each word are taken.
+    used: Vec<u32>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    /// The first of its words: a field of more than 64 bits has two of its own.
+    word: usize,
+    shift: u32,
+}
+
+/// The packed matches of pieces, one behind the other.
+#[derive(Debug, Default)]
+pub(super) struct Store {
+    words: Vec<u64>,
+    stride: usize,
+}
+
+impl Layout {
+    /// Makes room for a match's fields, and says whether sets are longer now. Those that are there get empty words at
+    /// their end.
+    pub(super) fn admit(&mut self, all: &[Constraint]) -> bool {
+        let before = self.used.len();
+        for constraint in all {
+            if let Err(at) = self.places.binary_search_by_key(&constraint.field, |(field, _)| *field) {
+                let place = self.room(constraint.field.bits());
+                self.places.insert(at, (constraint.field, place));
             }
-            (i, j) = (i + 1, j + 1);
-        } else if x.field < y.field {
-            i += 1;
-        } else {
-            j += 1;
+        }
+        self.used.len() != before
+    }
+
+    /// How many words a set takes.
+    pub(super) fn stride(&self) -> usize {
+        2 * self.used.len()
+    }
+
+    /// Packs a match whose fields have room.
+    pub(super) fn pack(&self, all: &[Constraint], set: &mut Vec<u64>) {
+        set.clear();
+        set.resize(self.stride(), 0);
+        for Constraint { field, value, mask } in all {
+            let Ok(at) = self.places.binary_search_by_key(field, |(field, _)| *field) else { continue };
+            let Place { word, shift } = self.places[at].1;
+            set[2 * word] |= (*value as u64) << shift;
+            set[2 * word + 1] |= (*mask as u64) << shift;
+            if field.bits() > 64 {
+                set[2 * word + 2] |= (value >> 64) as u64;
+                set[2 * word + 3] |= (mask >> 64) as u64;
+            }
         }
     }
-    true
+
+    /// The match that was packed, in OXM order.
+    pub(super) fn unpack(&self, set: &[u64]) -> Vec<Constraint> {
+        let constraint = |(field, place): &(Field, Place)| {
+            let Place { word, shift } = *place;
+            let part = |at: usize| match field.bits() {
+                bits if bits > 64 => u128::from(set[at + 2]) << 64 | u128::from(set[at]),
+                _ => u128::from(set[at] >> shift) & field.full_mask(),
+            };
+            let (value, mask) = (part(2 * word), part(2 * word + 1));
+            (mask != 0).then_some(Constraint { field: *field, value, mask })
+        };
+        self.places.iter().filter_map(constraint).collect()
+    }
+
+    fn room(&mut self, bits: u32) -> Place {
+        let fits = self.used.iter().position(|used| used + bits <= u64::BITS);
+        let word = fits.unwrap_or(self.used.len());
+        let shift = self.used.get(word).copied().unwrap_or(0);
+        if fits.is_some() {
+            self.used[word] += bits;
+        } else if bits <= u64::BITS {
+            self.used.push(bits);
+        } else {
+            self.used.extend([u64::BITS; 2]);
+        }
+        Place { word, shift }
+    }
+}
+
+impl Store {
+    /// The set of a piece.
+    pub(super) fn get(&self, id: PieceId) -> &[u64] {
+        &self.words[id as usize * self.stride..][..self.stride]
+    }
+
+    /// Notes the set of a piece.
+    pub(super) fn put(&mut self, id: PieceId, set: &[u64]) {
+        let at = id as usize * self.stride;
+        if self.words.len() < at + self.stride {
+            self.words.resize(at + self.stride, 0);
+        }
+        self.words[at..at + self.stride].copy_from_slice(set);
+    }
+
+    /// Has sets take more words.
+    pub(super) fn lengthen(&mut self, stride: usize, pieces: usize) {
+        let mut words = vec![0; stride * pieces];
+        if self.stride > 0 {
+            for (new, old) in words.chunks_exact_mut(stride).zip(self.words.chunks_exact(self.stride)) {
+                new[..self.stride].copy_from_slice(old);
+            }
+        }
+        (self.words, self.stride) = (words, stride);
+    }
+}
+
+/// Whether a packet can fit both: they agree in the bits that both fix.
+pub(super) fn overlap(a: &[u64], b: &[u64]) -> bool {
+    let differ = a.chunks_exact(2).zip(b.chunks_exact(2)).map(|(x, y)| (x[0] ^ y[0]) & x[1] & y[1]);
+    differ.fold(0, |all, word| all | word) == 0
 }
 
 /// Whether `a` takes every packet that `b` takes.
-pub(super) fn covers(a: &[Constraint], b: &[Constraint]) -> bool {
-    let mut rest = b.iter();
-    a.iter().all(|x| {
-        rest.find(|y| y.field == x.field)
-            .is_some_and(|y| x.mask & y.mask == x.mask && (x.value ^ y.value) & x.mask == 0)
-    })
+pub(super) fn covers(a: &[u64], b: &[u64]) -> bool {
+    let more = a.chunks_exact(2).zip(b.chunks_exact(2)).map(|(x, y)| x[1] & (!y[1] | (x[0] ^ y[0])));
+    more.fold(0, |all, word| all | word) == 0
 }
 
 /// The packets that fit both, which must overlap.
-pub(super) fn meet(a: &[Constraint], b: &[Constraint]) -> Vec<Constraint> {
-    let mut both = a.to_vec();
-    for y in b {
-        match both.binary_search_by_key(&y.field, |x| x.field) {
-            Ok(at) => {
-                both[at].value |= y.value;
-                both[at].mask |= y.mask;
-            }
-            Err(at) => both.insert(at, *y),
-        }
-    }
-    both
+pub(super) fn meet(a: &[u64], b: &[u64]) -> Vec<u64> {
+    a.iter().zip(b).map(|(x, y)| x | y).collect()
 }
 
-/// Some packets of `all` that none of `cover` takes; `None` where it takes all of them.
+/// Some packets of `all` that none of the pieces of `cover` takes; `None` where these take all of them.
 ///
-/// First looks at a few packets of it. Then takes the sets of the cover away one after the other, and cuts what is left of a region into regions, bit by bit.
-/// Where that gets long, the answer is a region of which some packet is perhaps not covered.
-pub(super) fn uncovered(all: &[Constraint], cover: &[&[Constraint]]) -> Option<Vec<Constraint>> {
-    if cover.iter().any(|set| covers(set, all)) {
+/// First looks at a few packets of it. Then takes the sets of the cover away one after the other, and cuts what is left
+/// of a region into regions, bit by bit. Where that gets long, the answer is a region of which some packet is perhaps
+/// not covered.
+pub(super) fn uncovered(store: &Store, all: &[u64], cover: &[PieceId]) -> Option<Box<[u64]>> {
+    if cover.iter().any(|id| covers(store.get(*id), all)) {
         return None;
     }
-    if let Some(packet) = SAMPLES.into_iter().find_map(|bits| sample(all, cover, bits)) {
+    if let Some(packet) = SAMPLES.into_iter().find_map(|bits| sample(store, all, cover, bits)) {
         return Some(packet);
     }
     let mut open = vec![(all.to_vec(), 0)];
     let mut budget = BUDGET;
     while let Some((region, from)) = open.pop() {
-        let Some(at) = (from..cover.len()).find(|at| overlap(cover[*at], &region)) else { return Some(region) };
+        let overlaps = |at: &usize| overlap(store.get(cover[*at]), &region);
+        let Some(at) = (from..cover.len()).find(overlaps) else { return Some(region.into()) };
         budget -= 1;
         if budget == 0 {
-            return Some(region);
+            return Some(region.into());
         }
-        cut(region, cover[at], |rest| open.push((rest, at + 1)));
+        cut(region, store.get(cover[at]), |rest| open.push((rest, at + 1)));
     }
     None
 }
 
-/// The packet of `all` that has these bits where it has a choice, if no set of the cover takes it; as far as they look.
-fn sample(all: &[Constraint], cover: &[&[Constraint]], bits: u128) -> Option<Vec<Constraint>> {
-    let value = |field: Field| {
-        let fixed = all.iter().find(|c| c.field == field);
-        fixed.map_or(bits, |c| c.value | bits & !c.mask) & field.full_mask()
-    };
-    let takes = |set: &[Constraint]| set.iter().all(|c| c.holds(value(c.field)));
-    if cover.iter().any(|set| takes(set)) {
-        return None;
-    }
-    let mut fields: Vec<Field> = cover.iter().copied().flatten().chain(all).map(|c| c.field).collect();
-    fields.sort_unstable();
-    fields.dedup();
-    Some(fields.into_iter().map(|field| Constraint::exact(field, value(field))).collect())
+/// The packet of `all` that has these bits where it has a choice, if no set of the cover takes it.
+fn sample(store: &Store, all: &[u64], cover: &[PieceId], bits: u64) -> Option<Box<[u64]>> {
+    let packet: Box<[u64]> = all.chunks_exact(2).flat_map(|x| [x[0] | bits & !x[1], u64::MAX]).collect();
+    (!cover.iter().any(|id| overlap(store.get(*id), &packet))).then_some(packet)
 }
 
 /// Cuts what `set` does not take of `region` into regions.
-fn cut(mut region: Vec<Constraint>, set: &[Constraint], mut rest: impl FnMut(Vec<Constraint>)) {
-    for constraint in set {
-        let at = match region.binary_search_by_key(&constraint.field, |c| c.field) {
-            Ok(at) => at,
-            Err(at) => {
-                region.insert(at, Constraint { field: constraint.field, value: 0, mask: 0 });
-                at
-            }
-        };
-        let mut open = constraint.mask & !region[at].mask;
+fn cut(mut region: Vec<u64>, set: &[u64], mut rest: impl FnMut(Vec<u64>)) {
+    for at in (0..set.len()).step_by(2) {
+        let mut open = set[at + 1] & !region[at + 1];
         while open != 0 {
-            let bit = 1u128 << (127 - open.leading_zeros());
+            let bit = 1u64 << (63 - open.leading_zeros());
             open ^= bit;
-            region[at].mask |= bit;
-            region[at].value |= !constraint.value & bit;
+            region[at + 1] |= bit;
+            region[at] |= !set[at] & bit;
             rest(region.clone());
-            region[at].value ^= bit;
+            region[at] ^= bit;
         }
     }
 }
