@@ -52,12 +52,15 @@ impl FilterPolicy for PythonPolicy {
     }
 }
 
+/// A field with ports, and the range that the policy compares what it reads there with.
+type PortRead = (&'static str, u16, u16);
+
 /// A filter as arguments of `pkt.matches`, and the ports to read and compare where these hold.
 fn conditions<'py>(
     py: Python<'py>,
     filter: &maple::benchmarks::Filter,
     ranges: Ranges,
-) -> PyResult<(Bound<'py, PyDict>, Vec<(&'static str, u16, u16)>)> {
+) -> PyResult<(Bound<'py, PyDict>, Vec<PortRead>)> {
     let (asked, mut reads) = (PyDict::new(py), Vec::new());
     if let Some(proto) = filter.proto {
         asked.set_item("ip_proto", proto)?;
