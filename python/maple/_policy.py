@@ -84,7 +84,7 @@ def load(path: str, name: str | None = None) -> Policy | type[_maple.Handler]:
     found = {key: value for key, value in vars(module).items() if _is_program(value)}
     if name is not None:
         if name not in found:
-            raise LookupError(f"{path} has no policy or handler {name!r}; it has {_listed(found)}")
+            raise LookupError(f"{path} has no policy {name!r}; it has {_listed(found)}")
         return found[name]
     # A class from another file is there to be derived from.
     own = {key: value for key, value in found.items() if getattr(value, "__module__", None) == module.__name__}
