@@ -161,11 +161,12 @@ fn reservations() {
     }
 }
 
-/// Nanoseconds for each of many writes that alternate between two values.
+/// Nanoseconds for each of many writes, all of them of values that were not there before.
 fn writes(store: &Store, mut key: impl FnMut(u64) -> u64, count: u64) -> (f64, u64) {
+    let version = store.snapshot().version();
     let (start, mut withdrawn) = (Instant::now(), 0);
     for n in 0..count {
-        let write = entry(key(n), -1 - n as i64);
+        let write = entry(key(n), -1 - (version + n) as i64);
         withdrawn += store.update(|_| vec![write]).withdraw.len() as u64;
     }
     (start.elapsed().as_nanos() as f64 / count as f64, withdrawn)
