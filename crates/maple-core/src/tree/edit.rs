@@ -113,7 +113,6 @@ impl Tree {
 
     /// What the last call of [`Tree::augment`] or [`Tree::remove`] did. Nothing if it found the trace there, or the
     /// leaf gone.
-    #[cfg_attr(not(test), allow(dead_code, reason = "for incremental compilers"))]
     pub(crate) fn last_edit(&self) -> &Edit {
         &self.edit
     }

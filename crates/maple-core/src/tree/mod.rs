@@ -30,7 +30,7 @@
 //!
 //! # For compilers
 //!
-//! What an edit did to the nodes is in [`Tree::last_edit`]; which of two nodes takes precedence says [`Tree::precedes`].
+//! What an edit did to the nodes is in [`Tree::last_edit`]; which of two nodes takes precedence says [`Tree::rank`].
 
 use std::cell::{Cell, RefCell};
 use std::num::NonZeroU32;
@@ -231,7 +231,6 @@ impl Tree {
     }
 
     /// The node of a leaf.
-    #[cfg_attr(not(test), allow(dead_code, reason = "for incremental compilers"))]
     pub(crate) fn leaf_node(&self, leaf: LeafId) -> Option<NodeId> {
         self.leaves.get(&leaf).copied()
     }
@@ -249,18 +248,11 @@ impl Tree {
         Some((parent, branch))
     }
 
-    /// Whether `a` comes before `b` in the order in which a walk decides: a test stands behind its yes-side and before
-    /// its no-side, a `V` node before its children. The children of a `V` node, whose packets differ, stand in no
+    /// A number that is smaller for what comes first in the order in which a walk decides: a test stands behind its yes-side
+    /// and before its no-side, a `V` node before its children. The children of a `V` node, whose packets differ, stand in no
     /// order that means anything.
     ///
-    /// The order of two nodes never changes while both live. Costs two loads.
-    #[cfg_attr(not(test), allow(dead_code, reason = "for incremental compilers"))]
-    pub(crate) fn precedes(&self, a: NodeId, b: NodeId) -> bool {
-        self.order.label(a) < self.order.label(b)
-    }
-
-    /// A number that orders nodes as [`Tree::precedes`] does, valid until the next augmentation.
-    #[cfg_attr(not(test), allow(dead_code, reason = "for incremental compilers"))]
+    /// The order of two nodes never changes while both live; numbers are valid until the next augmentation. Costs a load.
     pub(crate) fn rank(&self, node: NodeId) -> u64 {
         self.order.label(node)
     }

@@ -215,7 +215,7 @@ fn in_order(tree: &Tree) -> usize {
             open.extend([(*no, false), (Some(node), true), (*yes, false)]);
             continue;
         }
-        assert!(last.is_none_or(|last| tree.precedes(last, node)), "{}", tree.render());
+        assert!(last.is_none_or(|last| tree.rank(last) < tree.rank(node)), "{}", tree.render());
         (last, seen) = (Some(node), seen + 1);
         if let Node::Value(values) = tree.node(node) {
             // Children stand in no particular order, but each one's subtree is one stretch.
