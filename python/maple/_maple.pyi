@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 from typing import Any, Final, NoReturn, TypeAlias, TypeVar, final
 
-from typing_extensions import Self
+from typing_extensions import Self, disjoint_base
 
 __all__ = [
     "FIELDS",
@@ -661,6 +661,7 @@ class Port:
     def up(self) -> bool:
         """Whether packets can pass."""
 
+@disjoint_base
 class Handler:
     """A program for each switch: derive a class from it, and ``maple run FILE.py`` makes one object of it a switch.
 
@@ -893,7 +894,7 @@ class PacketIn:
     def cookie(self) -> int:
         """The cookie of the rule that sent it; all ones in OpenFlow 1.0."""
 
-    def out(self, actions: _Actions, /) -> PacketOut:
+    def out(self, actions: _Actions) -> PacketOut:
         """Has the switch do this with it: from its buffer where it keeps it, else with the bytes that came."""
 
     def flood(self) -> PacketOut:
@@ -980,7 +981,7 @@ class PacketOut:
     """Has the switch send a packet: ``data``, or the one in its buffer. See also :meth:`PacketIn.out`."""
 
     def __new__(
-        cls, actions: _Actions, data: bytes = b"", *, in_port: int = 0xFFFFFFFD, buffer_id: int | None = None
+        cls, actions: _Actions, data: bytes = ..., *, in_port: int = 0xFFFFFFFD, buffer_id: int | None = None
     ) -> PacketOut: ...
     def __eq__(self, other: object, /) -> bool: ...
     def __ne__(self, other: object, /) -> bool: ...
@@ -1138,7 +1139,7 @@ class HandlerBench:
     def flow_removed(self, match: Match, priority: int = 0x8000, cookie: int = 0) -> list[str]:
         """A rule is gone because no packet came for long enough."""
 
-    def error(self, type: int, code: int, data: bytes = b"") -> list[str]:
+    def error(self, type: int, code: int, data: bytes = ...) -> list[str]:
         """The switch refuses a message."""
 
     def barrier(self) -> list[str]:

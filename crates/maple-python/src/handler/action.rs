@@ -57,7 +57,7 @@ fn output(port: PortNo, max_len: u16) -> WireAction {
 impl Action {
     /// Sends the packet out of a port; `max_len` bytes of it where that is the controller.
     #[staticmethod]
-    #[pyo3(name = "output", signature = (port, max_len = WHOLE))]
+    #[pyo3(name = "output", signature = (port, max_len = 0xffff))]
     fn to(port: &Bound<'_, PyAny>, max_len: u16) -> PyResult<Action> {
         Ok(Action(output(self::port(port)?, max_len)))
     }

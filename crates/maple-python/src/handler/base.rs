@@ -98,15 +98,19 @@ impl PyHandler {
     fn switch_up(&self) {}
 
     /// The switch sent a packet.
+    #[pyo3(signature = (_pkt, /), text_signature = "($self, pkt, /)")]
     fn packet_in(&self, _pkt: &Bound<'_, PyPacketIn>) {}
 
     /// A port came, went or changed.
+    #[pyo3(signature = (_port, _reason, /), text_signature = "($self, port, reason, /)")]
     fn port_status(&self, _port: &Bound<'_, PyPort>, _reason: &str) {}
 
     /// A rule is gone.
+    #[pyo3(signature = (_removed, /), text_signature = "($self, removed, /)")]
     fn flow_removed(&self, _removed: &Bound<'_, PyFlowRemoved>) {}
 
     /// The switch refused a message.
+    #[pyo3(signature = (_error, /), text_signature = "($self, error, /)")]
     fn error(&self, _error: &Bound<'_, SwitchError>) {}
 
     /// The switch has done all that was sent before the oldest barrier that it had not answered.

@@ -13,8 +13,6 @@ use super::packet_in::PyPacketIn;
 const ALL_TABLES: u8 = 0xff;
 /// `OFPFF_CHECK_OVERLAP`.
 const CHECK_OVERLAP: u16 = 2;
-/// The priority of rules where nothing is said (`OFP_DEFAULT_PRIORITY`).
-const PRIORITY: u16 = 0x8000;
 
 /// Has the switch send a packet.
 #[pyclass(frozen, name = "PacketOut", module = "maple", eq)]
@@ -61,7 +59,7 @@ impl PyPacketOut {
 #[pymethods]
 impl PyPacketOut {
     #[new]
-    #[pyo3(signature = (actions, data = Vec::new(), *, in_port = PortNo::CONTROLLER.0, buffer_id = None))]
+    #[pyo3(signature = (actions, data = Vec::new(), *, in_port = 0xffff_fffd, buffer_id = None))]
     fn py_new(
         actions: &Bound<'_, PyAny>,
         data: Vec<u8>,
@@ -105,7 +103,7 @@ impl PyFlowMod {
     /// Adds a rule.
     #[staticmethod]
     #[pyo3(signature = (
-        r#match, actions, *, priority = PRIORITY, idle_timeout = 0, hard_timeout = 0, cookie = 0, table = 0, goto = None,
+        r#match, actions, *, priority = 0x8000, idle_timeout = 0, hard_timeout = 0, cookie = 0, table = 0, goto = None,
         meter = None, flow_removed = false, check_overlap = false, packet = None
     ))]
     #[allow(clippy::too_many_arguments, reason = "they are keywords")]
@@ -150,7 +148,7 @@ impl PyFlowMod {
     /// Changes what rules do: of all that the match covers, or of the one with this match and priority.
     #[staticmethod]
     #[pyo3(signature = (
-        r#match, actions, *, strict = false, priority = PRIORITY, cookie = 0, cookie_mask = 0, table = 0, goto = None,
+        r#match, actions, *, strict = false, priority = 0x8000, cookie = 0, cookie_mask = 0, table = 0, goto = None,
         meter = None
     ))]
     #[allow(clippy::too_many_arguments, reason = "they are keywords")]
@@ -174,7 +172,7 @@ impl PyFlowMod {
     /// Deletes rules: all that the match covers, or the one with this match and priority.
     #[staticmethod]
     #[pyo3(signature = (
-        r#match = None, *, strict = false, priority = PRIORITY, out_port = None, cookie = 0, cookie_mask = 0, table = None
+        r#match = None, *, strict = false, priority = 0x8000, out_port = None, cookie = 0, cookie_mask = 0, table = None
     ))]
     fn delete(
         r#match: Option<&Bound<'_, PyMatch>>,
