@@ -1,6 +1,7 @@
 //! Controllers as programs of their own, started for one measurement and stopped after it.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -42,8 +43,11 @@ impl Contender {
 
     /// This program's own learning switch.
     pub fn ours(more: &str) -> anyhow::Result<Contender> {
-        let program = std::env::current_exe().context("can't tell which program this is")?;
-        let is_python = program.file_stem().is_some_and(|stem| stem.to_string_lossy().starts_with("python"));
+        // The interpreter of a virtual environment is a link, and knows its packages only by that name.
+        let named = std::env::args_os().next().map(PathBuf::from).unwrap_or_default();
+        let is_python = named.file_stem().is_some_and(|stem| stem.to_string_lossy().starts_with("python"));
+        let program =
+            if is_python { named } else { std::env::current_exe().context("can't tell which program this is")? };
         let program = format!("'{}'{}", program.display(), if is_python { " -m maple" } else { "" });
         let rest = "run builtin:learning-switch --listen 127.0.0.1:{port} --control none --cores {cores}";
         Ok(Contender { name: "maple".into(), command: format!("{program} {rest} --workers {{workers}}{more}") })
