@@ -6,6 +6,7 @@ use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use core_affinity::CoreId;
 use maple_core::engine::{Engine, Options, ShardId};
@@ -53,6 +54,9 @@ pub struct ControllerOptions {
     /// Whether each answer of a handler is written by itself, and not together with all others to what one read brought:
     /// only to measure what that costs.
     pub write_each: bool,
+    /// How often shards compare how busy they were. One that was nearly always busy three times on end while another had
+    /// time left gives it a switch, if handlers serve them. Zero: switches stay where they are.
+    pub balance: Duration,
     /// The state that it works on; what was written to it before the start holds from the start.
     pub store: Arc<Store>,
     /// The engine's options. Its epoch is drawn anew at the start.
@@ -78,6 +82,7 @@ impl ControllerOptions {
             policy,
             handlers: None,
             write_each: false,
+            balance: Duration::from_secs(1),
             store: Store::new(),
             engine: Options::default(),
             deadlines: Deadlines::default(),
@@ -248,6 +253,7 @@ impl Ground {
             notices: self.notices.clone(),
             handlers: options.handlers.clone(),
             write_each: options.write_each,
+            balance: options.balance,
         })
     }
 }

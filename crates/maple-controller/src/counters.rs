@@ -37,6 +37,10 @@ counters! {
     of_probes,
     /// Connections that ended before they were a switch's, except those without a word.
     of_handshake_failures,
+    /// Switches that moved from one shard to another.
+    of_moved,
+    /// Nanoseconds that they were on their way, all together.
+    of_moving_nanoseconds,
     /// Second connections with a live switch's datapath id.
     of_duplicate_dpids,
     /// Connections that a switch left for a new one without closing them.

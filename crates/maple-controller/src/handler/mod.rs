@@ -7,9 +7,10 @@
 //! ```
 //!
 //! A [`HandlerFactory`] makes one [`Handler`] for each switch when it comes up. From then on only the switch's shard
-//! calls it, so its state needs no lock. A handler never sends: it appends messages to [`Replies`], which are written to
-//! the switch when the handler has returned. It sees and says OpenFlow as it is; nothing is traced, no rules are
-//! compiled, and the rules that are in the switch when it comes up stay as they are.
+//! calls it, so its state needs no lock; where a switch moves to another shard, its handler goes along. A handler never
+//! sends: it appends messages to [`Replies`], which are written to the switch when the handler has returned. It sees and
+//! says OpenFlow as it is; nothing is traced, no rules are compiled, and the rules that are in the switch when it comes up
+//! stay as they are.
 //!
 //! Packet-ins come in batches, as many as one read of the socket brought (at most [`BATCH`]). A handler with a table that
 //! does not fit into the processor's caches implements [`Handler::packet_ins`], touches all entries of the batch first,
@@ -43,8 +44,9 @@ use crate::session::SwitchInfo;
 /// Most packet-ins in one call of [`Handler::packet_ins`].
 pub const BATCH: usize = 64;
 
-/// One switch's program. Every method has a default that does nothing, but for [`Handler::packet_in`].
-pub trait Handler {
+/// One switch's program. Between two calls it may go to another thread; it is never in two. Every method has a default that
+/// does nothing, but for [`Handler::packet_in`].
+pub trait Handler: Send {
     /// The switch finished its handshake. The first call; what it appends goes out before all else.
     fn switch_up(&mut self, switch: &SwitchInfo, out: &mut Replies) {
         let _ = (switch, out);

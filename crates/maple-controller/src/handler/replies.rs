@@ -180,10 +180,11 @@ impl Replies {
         self.tally.packet_outs += u64::from(kind == kind::PACKET_OUT);
     }
 
-    /// Begins to collect for a switch, behind what waits for it already.
-    pub(crate) fn begin(&mut self, version: Version, now: Time, waiting: &mut Vec<u8>) {
+    /// Begins to collect for a switch, behind what waits for it already; its next request has this transaction id.
+    pub(crate) fn begin(&mut self, version: Version, now: Time, xid: u32, waiting: &mut Vec<u8>) {
         self.version = version;
         self.now = now;
+        self.next_xid = xid;
         std::mem::swap(&mut self.bytes, waiting);
     }
 
@@ -191,6 +192,11 @@ impl Replies {
     pub(crate) fn end(&mut self, waiting: &mut Vec<u8>) -> (Tally, Option<Time>) {
         std::mem::swap(&mut self.bytes, waiting);
         (std::mem::take(&mut self.tally), self.wake.take())
+    }
+
+    /// The transaction id of the next request.
+    pub(crate) fn next_xid(&self) -> u32 {
+        self.next_xid
     }
 
     /// Takes the requests that have an answer.

@@ -13,13 +13,13 @@ use super::outbox::Outbox;
 use super::registry::ConnectionId;
 use crate::framing::Framer;
 use crate::handler::Handler;
-use crate::session::{CloseReason, Output, Session};
+use crate::session::{CloseReason, ENGINE_XIDS, Output, Session};
 
 /// How long a connection that was ended stays open so that the last message reaches the switch.
 pub(super) const LINGER: Duration = Duration::from_secs(1);
 
 /// One connection.
-pub(super) struct Connection {
+pub(crate) struct Connection {
     pub id: ConnectionId,
     pub socket: TcpStream,
     pub peer: SocketAddr,
@@ -31,12 +31,18 @@ pub(super) struct Connection {
     pub handler: Option<Box<dyn Handler>>,
     /// Whole packet-ins that came before there was a handler, for it to see first.
     pub early: Vec<u8>,
+    /// The transaction id of the handler's next request.
+    pub next_xid: u32,
     /// When the handler wants to be woken.
     pub wake: Option<Time>,
     /// Known since the handshake.
     pub about: Option<About>,
     /// Bytes read in all.
     pub bytes_in: u64,
+    /// Of these, how many were counted when shards were last compared.
+    pub bytes_counted: u64,
+    /// When it came from another shard.
+    pub moved: Option<Time>,
     /// Whether the socket may have more to read.
     pub readable: bool,
     /// What it has to read came in since then; `None` if there was nothing left.
@@ -57,7 +63,7 @@ pub(super) struct Connection {
 
 /// How far a connection is.
 #[allow(clippy::large_enum_variant)] // nearly all connections are open
-pub(super) enum Life {
+pub(crate) enum Life {
     /// In use.
     Open {
         /// The session.
@@ -70,7 +76,7 @@ pub(super) enum Life {
 }
 
 /// What is known of a switch that is up.
-pub(super) struct About {
+pub(crate) struct About {
     pub version: Version,
     pub tables: u8,
     pub description: String,
@@ -82,7 +88,7 @@ pub(super) struct About {
 
 /// What one read brought.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ReadResult {
+pub(crate) enum ReadResult {
     /// So much.
     Some {
         /// How many bytes.
@@ -106,9 +112,12 @@ impl Connection {
             dpid: None,
             handler: None,
             early: Vec::new(),
+            next_xid: ENGINE_XIDS,
             wake: None,
             about: None,
             bytes_in: 0,
+            bytes_counted: 0,
+            moved: None,
             readable: true,
             waiting_since: None,
             read_closed: false,
@@ -185,6 +194,15 @@ impl Connection {
             _ if self.bytes_in == 0 => CloseReason::Probe,
             io::ErrorKind::UnexpectedEof => CloseReason::ByPeer,
             kind => CloseReason::Io(kind),
+        }
+    }
+}
+
+/// A connection on its way to a shard that has ended in the meantime is dropped with its handler.
+impl Drop for Connection {
+    fn drop(&mut self) {
+        if let Some(handler) = &mut self.handler {
+            handler.switch_down();
         }
     }
 }

@@ -100,12 +100,14 @@ impl Shard {
 
     fn call_handler(&mut self, now: Time, slot: usize, call: impl FnOnce(&mut dyn Handler, &mut Replies)) {
         let Some(connection) = self.connections.get(slot) else { return };
-        let Connection { life: Life::Open { session, .. }, handler: Some(handler), outbox, wake, .. } = connection
+        let Connection { life: Life::Open { session, .. }, handler: Some(handler), outbox, wake, next_xid, .. } =
+            connection
         else {
             return;
         };
-        self.replies.begin(session.version(), now, outbox.buffer());
+        self.replies.begin(session.version(), now, *next_xid, outbox.buffer());
         call(handler.as_mut(), &mut self.replies);
+        *next_xid = self.replies.next_xid();
         settle(now, session, &mut self.replies, outbox.buffer(), wake, &mut self.counters);
         self.want_write(slot);
         self.arm(slot);
@@ -117,12 +119,13 @@ impl Connection {
     /// must act on before the next, or up to as many packet-ins as are to be written at once. `true` once all bytes are
     /// dealt with.
     fn take_in_place(&mut self, rest: &mut &[u8], mut desk: Desk<'_>) -> bool {
-        let Connection { life: Life::Open { session, framer }, handler, early, outbox, wake, .. } = self else {
+        let Connection { life: Life::Open { session, framer }, handler, early, outbox, wake, next_xid, .. } = self
+        else {
             return true;
         };
         let before = desk.counters.of_messages_in;
         let version = handler.as_ref().map(|_| session.version());
-        desk.replies.begin(session.version(), desk.now, outbox.buffer());
+        desk.replies.begin(session.version(), desk.now, *next_xid, outbox.buffer());
         if let Some(handler) = handler.as_deref_mut()
             && !early.is_empty()
         {
@@ -138,6 +141,7 @@ impl Connection {
         if desk.counters.of_messages_in != before {
             session.on_progress(desk.now);
         }
+        *next_xid = desk.replies.next_xid();
         settle(desk.now, session, desk.replies, outbox.buffer(), wake, desk.counters);
         done
     }

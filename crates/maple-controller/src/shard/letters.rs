@@ -28,6 +28,7 @@ impl Shard {
     fn take(&mut self, now: Time, letter: Letter) {
         match letter {
             Letter::Connection(socket, peer) => self.adopt(now, socket, peer),
+            Letter::Move(connection) => self.take_over(now, connection),
             Letter::Mail(mail) => self.events.push(Event::Mail(mail)),
             Letter::Event(event) => self.events.push(*event),
             Letter::Tell(at, tell @ Tell::Unanswered { .. }) => self.asked.push((at, tell)),

@@ -20,11 +20,13 @@
 //! Memory: a connection between messages holds no read buffer, and its write buffer is given back when large. Nothing
 //! here allocates a message; decoding an event into its owned form does, as the engine keeps frames.
 //!
-//! Switches that a handler serves, instead of a policy, take a shorter road with a batch a socket: `handled`.
+//! Switches that a handler serves, instead of a policy, take a shorter road with a batch a socket: `handled`. Where one shard
+//! has much more to do than another for long, such a switch moves: `balance`.
 //!
 //! Only the shard's own thread touches it. Others reach it through its [`post::Mailbox`]; the [`registry::Registry`] is
-//! shared, and locked when switches come and go.
+//! shared, and locked when switches come, move and go.
 
+mod balance;
 mod connection;
 mod effects;
 mod handled;
@@ -55,6 +57,7 @@ use crate::handler::{HandlerFactory, Replies};
 use crate::notice::{Notices, Repeats};
 use crate::session::{Deadlines, Output};
 use crate::time::{Clock, before, until};
+use balance::Balance;
 pub use outbox::QueueLimits;
 use post::{Letter, Post};
 use registry::Registry;
@@ -90,6 +93,7 @@ pub(crate) struct Parts {
     pub notices: Notices,
     pub handlers: Option<Arc<dyn HandlerFactory>>,
     pub write_each: bool,
+    pub balance: Duration,
 }
 
 /// One shard.
@@ -108,6 +112,7 @@ pub(crate) struct Shard {
     handlers: Option<Arc<dyn HandlerFactory>>,
     /// Whether each answer of a handler is a write of its own.
     write_each: bool,
+    balance: Balance,
     /// Lent to the handler that is called.
     replies: Replies,
     /// A write buffer that no connection has now.
@@ -166,6 +171,7 @@ impl Shard {
             engine,
             handlers: parts.handlers,
             write_each: parts.write_each,
+            balance: Balance::new(parts.balance),
             replies: Replies::default(),
             spare: Vec::new(),
             discovery: parts.discovery,
@@ -233,6 +239,7 @@ impl Shard {
         self.run_engine(now);
         self.send_probes(now);
         self.write_sockets(now);
+        self.balance();
         self.post.flush();
         self.answer_fences();
         Ok(())

@@ -16,6 +16,7 @@ use maple_wire::Dpid;
 use mio::Waker;
 use mio::net::TcpStream;
 
+use super::connection::Connection;
 use super::registry::ConnectionId;
 use crate::control::{ShardStats, SwitchStatus};
 use crate::discovery::Tell;
@@ -27,6 +28,8 @@ const MAILBOX: usize = 1024;
 pub(crate) enum Letter {
     /// Serve this connection.
     Connection(TcpStream, SocketAddr),
+    /// Serve this connection from now on, with all that belongs to it.
+    Move(Box<Connection>),
     /// From another shard's engine.
     Mail(Mail),
     /// For the engine, from outside.

@@ -1,6 +1,6 @@
 //! Which connection speaks for which switch, and how many connections each shard has.
 //!
-//! Shared by all shards. Its lock is taken when a switch comes or goes and when discovery has news for another shard's
+//! Shared by all shards. Its lock is taken when a switch comes, moves or goes and when discovery has news for another shard's
 //! switch, never for a packet.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,6 +9,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use maple_core::engine::ShardId;
 use maple_wire::Dpid;
 use rustc_hash::FxHashMap;
+
+use super::balance::Loads;
 
 /// One connection, for as long as the controller runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,12 +28,15 @@ pub(crate) struct ConnectionId {
 pub(crate) struct Registry {
     owners: Mutex<FxHashMap<Dpid, ConnectionId>>,
     loads: Vec<AtomicUsize>,
+    /// How much of its time each shard works.
+    pub busy: Loads,
 }
 
 impl Registry {
     /// A registry for this many shards.
     pub fn new(shards: usize) -> Registry {
-        Registry { owners: Mutex::default(), loads: (0..shards).map(|_| AtomicUsize::new(0)).collect() }
+        let loads = (0..shards).map(|_| AtomicUsize::new(0)).collect();
+        Registry { owners: Mutex::default(), loads, busy: Loads::new(shards) }
     }
 
     /// Makes `by` the switch's connection; if another one is, who.
@@ -65,6 +70,19 @@ impl Registry {
     /// A connection of this shard's is closed.
     pub fn unload(&self, shard: ShardId) {
         self.loads[usize::from(shard.0)].fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// A connection moves from one shard to another.
+    pub fn moved(&self, from: ShardId, to: ShardId) {
+        self.loads[usize::from(to.0)].fetch_add(1, Ordering::Relaxed);
+        self.unload(from);
+    }
+
+    /// The switch's connection `before` is called `now` from now on.
+    pub fn renew(&self, dpid: Dpid, before: ConnectionId, now: ConnectionId) {
+        if let Some(owner) = self.lock().get_mut(&dpid).filter(|owner| **owner == before) {
+            *owner = now;
+        }
     }
 
     /// How many connections there are.

@@ -25,9 +25,9 @@ impl Slots {
         ConnectionId { shard: self.shard, slot, generation: self.slots[slot].0 }
     }
 
-    pub fn put(&mut self, connection: Connection) {
+    pub fn put(&mut self, connection: Box<Connection>) {
         let slot = connection.id.slot;
-        self.slots[slot].1 = Some(Box::new(connection));
+        self.slots[slot].1 = Some(connection);
     }
 
     pub fn get(&mut self, slot: usize) -> Option<&mut Connection> {
@@ -46,6 +46,11 @@ impl Slots {
         *generation += 1;
         self.free.push(slot);
         Some(connection)
+    }
+
+    /// All connections, by place, to change.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Connection> {
+        self.slots.iter_mut().filter_map(|(_, connection)| connection.as_deref_mut())
     }
 
     /// All connections, by place.

@@ -19,6 +19,14 @@ const ACCEPT_SHARE: usize = 64;
 /// How long accepting rests when the system is out of descriptors.
 const ACCEPT_REST: Duration = Duration::from_millis(100);
 
+/// What a connection waits for.
+pub(super) const INTEREST: Interest = Interest::READABLE.add(Interest::WRITABLE);
+
+/// The token of the connection in this slot.
+pub(super) fn token(slot: usize) -> Token {
+    Token(FIRST_CONNECTION + slot)
+}
+
 /// The listening sockets of the shard that accepts for all.
 pub(super) struct Listeners {
     sockets: Vec<TcpListener>,
@@ -113,12 +121,11 @@ impl Shard {
     /// Serves a new connection.
     pub(super) fn adopt(&mut self, now: Time, mut socket: TcpStream, peer: SocketAddr) {
         let id = self.connections.reserve();
-        let registered = socket.set_nodelay(true).and_then(|()| {
-            let token = Token(FIRST_CONNECTION + id.slot);
-            self.poll.registry().register(&mut socket, token, Interest::READABLE | Interest::WRITABLE)
-        });
+        let registered = socket
+            .set_nodelay(true)
+            .and_then(|()| self.poll.registry().register(&mut socket, token(id.slot), INTEREST));
         let session = Session::new(now, self.deadlines, &mut self.outputs);
-        self.connections.put(Connection::new(id, socket, peer, session));
+        self.connections.put(Box::new(Connection::new(id, socket, peer, session)));
         self.act(now, id.slot);
         self.want_read(id.slot);
         if let Err(error) = registered {
@@ -239,7 +246,7 @@ impl Shard {
     }
 
     /// Puts a connection into the list of those to read, if there is anything to read.
-    fn want_read(&mut self, slot: usize) {
+    pub(super) fn want_read(&mut self, slot: usize) {
         if let Some(connection) = self.connections.get(slot)
             && connection.readable
             && !connection.paused
