@@ -29,7 +29,7 @@ mod lines;
 mod macs;
 
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 
 pub use complaints::Complaints;
 pub use hub::{Hub, ask_for_packets};

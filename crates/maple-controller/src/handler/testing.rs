@@ -4,7 +4,7 @@ use maple_wire::msg::{Frames, PacketIn, PacketInReason};
 use maple_wire::{Field, Match, Message, Version};
 
 /// An encoded packet-in.
-pub(super) fn packet_in(version: Version, xid: u32, buffer_id: u32, in_port: u32, frame: &[u8]) -> Vec<u8> {
+pub(crate) fn packet_in(version: Version, xid: u32, buffer_id: u32, in_port: u32, frame: &[u8]) -> Vec<u8> {
     let message = Message::PacketIn(PacketIn {
         buffer_id,
         total_len: frame.len() as u16,
@@ -20,7 +20,7 @@ pub(super) fn packet_in(version: Version, xid: u32, buffer_id: u32, in_port: u32
 }
 
 /// The messages in a buffer, with their transaction ids.
-pub(super) fn decoded(bytes: &[u8]) -> Vec<(u32, Message)> {
+pub(crate) fn decoded(bytes: &[u8]) -> Vec<(u32, Message)> {
     let frames = Frames::new(bytes);
     let messages: Vec<_> =
         frames.map(|frame| Message::decode(frame.expect("a header").1).expect("a message")).collect();

@@ -27,6 +27,7 @@ use super::connection::{Connection, Life};
 use super::post::Letter;
 use super::registry::ConnectionId;
 use super::sockets::{INTEREST, token};
+use super::sync::{self, Fault};
 use crate::session::CloseReason;
 use crate::time::until;
 
@@ -137,7 +138,7 @@ impl Shard {
     }
 
     /// Sends a connection to another shard.
-    fn give_away(&mut self, slot: usize, to: ShardId) {
+    pub(super) fn give_away(&mut self, slot: usize, to: ShardId) {
         let Some(mut connection) = self.connections.remove(slot) else { return };
         connection.moved = Some(self.clock.now());
         if let Err(error) = self.poll.registry().deregister(&mut connection.socket) {
@@ -157,7 +158,9 @@ impl Shard {
         let before = std::mem::replace(&mut connection.id, id);
         let registered = self.poll.registry().register(&mut connection.socket, token(id.slot), INTEREST);
         if let Some(dpid) = connection.dpid {
-            self.registry.renew(dpid, before, id);
+            if !sync::has(Fault::KeepsName) {
+                self.registry.renew(dpid, before, id);
+            }
             self.by_dpid.insert(dpid, id.slot);
         }
         // These lists and heaps were the other shard's. What came in meanwhile is read whether the poll says so or not.

@@ -3,10 +3,10 @@
 use maple_core::engine::{Event, Time};
 use maple_wire::Dpid;
 
-use super::Shard;
 use super::connection::{Connection, Life};
 use super::post::{Letter, Question};
 use super::registry::ConnectionId;
+use super::{Shard, sync};
 use crate::control::{ShardStats, SwitchPort, SwitchStatus};
 use crate::discovery::Tell;
 use crate::session::CloseReason;
@@ -18,6 +18,7 @@ impl Shard {
             self.take(now, letter);
         }
         for _ in 0..self.inbox.len() {
+            sync::step();
             let Ok(letters) = self.inbox.try_recv() else { break };
             for letter in letters {
                 self.take(now, letter);
@@ -43,6 +44,12 @@ impl Shard {
                 self.events.push(Event::Settle(self.settlings));
             }
             Letter::Stop => self.stopping = true,
+            #[cfg(test)]
+            Letter::Part(dpid, to) => {
+                if let Some(slot) = self.by_dpid.get(&dpid).copied() {
+                    self.give_away(slot, to);
+                }
+            }
         }
     }
 

@@ -37,6 +37,10 @@ pub(crate) mod registry;
 mod slots;
 mod sockets;
 mod switches;
+mod sync;
+
+#[cfg(test)]
+mod schedules;
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -214,7 +218,7 @@ impl Shard {
     fn turn(&mut self, ready: &mut Events) -> io::Result<()> {
         let timeout = self.timeout();
         let took = until(self.began, self.clock.now());
-        match self.poll.poll(ready, timeout) {
+        match sync::wait(&mut self.poll, ready, timeout) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(()),
             result => result?,
         }

@@ -18,6 +18,7 @@ use mio::net::TcpStream;
 
 use super::connection::Connection;
 use super::registry::ConnectionId;
+use super::sync::{self, Fault};
 use crate::control::{ShardStats, SwitchStatus};
 use crate::discovery::Tell;
 
@@ -62,6 +63,9 @@ pub(crate) enum Letter {
     Settle(Sender<()>),
     /// Close everything and end.
     Stop,
+    /// Give this switch away, if you have it.
+    #[cfg(test)]
+    Part(Dpid, ShardId),
 }
 
 /// A question from another thread, with where to send the answer. Nobody listens any more if sending fails.
@@ -86,8 +90,27 @@ pub(crate) struct Mailbox {
 impl Mailbox {
     /// A mailbox, and the end that its shard reads.
     pub fn new(waker: Arc<Waker>) -> (Mailbox, Receiver<Vec<Letter>>) {
-        let (sender, receiver) = bounded(MAILBOX);
+        Mailbox::with_room(waker, MAILBOX)
+    }
+
+    /// One for this many pieces.
+    pub(super) fn with_room(waker: Arc<Waker>, pieces: usize) -> (Mailbox, Receiver<Vec<Letter>>) {
+        let (sender, receiver) = bounded(pieces);
         (Mailbox { sender, waker }, receiver)
+    }
+
+    /// Puts a letter into the mailbox; if it is full, gives it back.
+    #[cfg(test)]
+    pub(super) fn offer(&self, letter: Letter) -> Result<(), Letter> {
+        sync::step();
+        match self.sender.try_send(vec![letter]) {
+            Ok(()) | Err(TrySendError::Disconnected(_)) => {
+                sync::step();
+                self.waker.wake().expect("the shard's poll is there");
+                Ok(())
+            }
+            Err(TrySendError::Full(mut letters)) => Err(letters.remove(0)),
+        }
     }
 
     /// Sends a letter from a thread that is no shard; waits while the mailbox is full. `false` if the shard has ended.
@@ -151,8 +174,12 @@ impl Post {
 
     /// Puts as many pieces into a mailbox as fit. A shard that has ended takes everything and does nothing with it.
     fn hand_over(&mut self, to: usize) {
+        if sync::has(Fault::WakesFirst) && !self.waiting[to].is_empty() {
+            self.wake(to);
+        }
         let mut sent = false;
         while let Some(letters) = self.waiting[to].pop_front() {
+            sync::step();
             match self.boxes[to].sender.try_send(letters) {
                 Ok(()) => sent = true,
                 Err(TrySendError::Full(letters)) => {
@@ -162,7 +189,14 @@ impl Post {
                 Err(TrySendError::Disconnected(_)) => self.waiting[to].clear(),
             }
         }
-        if sent && let Err(error) = self.boxes[to].waker.wake() {
+        if sent && !sync::has(Fault::WakesFirst) {
+            self.wake(to);
+        }
+    }
+
+    fn wake(&self, to: usize) {
+        sync::step();
+        if let Err(error) = self.boxes[to].waker.wake() {
             tracing::error!(shard = to, %error, "can't wake a shard");
         }
     }

@@ -11,6 +11,7 @@ use maple_wire::Dpid;
 use rustc_hash::FxHashMap;
 
 use super::balance::Loads;
+use super::sync;
 
 /// One connection, for as long as the controller runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,6 +92,7 @@ impl Registry {
     }
 
     fn lock(&self) -> MutexGuard<'_, FxHashMap<Dpid, ConnectionId>> {
+        sync::step();
         self.owners.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
