@@ -19,6 +19,8 @@ pub mod policy;
 pub mod route;
 pub mod run;
 
+pub mod check;
+
 pub mod engine;
 pub mod report;
 

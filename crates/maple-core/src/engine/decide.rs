@@ -107,7 +107,7 @@ impl Engine {
         self.is_admissible(arrived, txn.peek()).then(|| self.run_on(arrived, txn, three_tables))
     }
 
-    fn run_on(&self, arrived: &Arrived, txn: Txn, three_tables: bool) -> Run {
+    pub(super) fn run_on(&self, arrived: &Arrived, txn: Txn, three_tables: bool) -> Run {
         let run = Run::new(arrived.frame.clone(), arrived.total_len, arrived.at, txn, self.options.track_hosts);
         if !three_tables {
             run.read_location(self.options.path_tags.is_some());
@@ -116,7 +116,7 @@ impl Engine {
     }
 
     /// Whether the packet still comes from a host that is where it came from.
-    fn is_admissible(&self, arrived: &Arrived, state: &Snapshot) -> bool {
+    pub(super) fn is_admissible(&self, arrived: &Arrived, state: &Snapshot) -> bool {
         let is_edge = state.port(arrived.at).is_some_and(|port| port.kind == PortKind::Edge);
         let source = Mac::from_bits(arrived.packet().switch_value(maple_wire::Field::EthSrc).unwrap_or_default());
         let elsewhere = || state.host(source).is_some_and(|host| host.location != arrived.at);

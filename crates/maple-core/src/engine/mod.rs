@@ -41,6 +41,8 @@ mod packet_in;
 mod reconsider;
 mod topology;
 
+mod recheck;
+
 mod actions;
 mod install;
 mod leaf;
@@ -89,6 +91,7 @@ pub struct Engine {
     moves: BTreeMap<Mac, hosts::Move>,
     /// Hosts at our ports that were asked whether they are there, and for whom.
     asked: BTreeMap<Mac, (Location, ShardId)>,
+    rechecks: recheck::Rechecks,
     reported: BTreeSet<String>,
     /// How often f failed, by error, as far as errors were reported.
     failures: BTreeMap<Arc<str>, u64>,
@@ -131,6 +134,7 @@ impl Engine {
             last_seen: BTreeMap::new(),
             moves: BTreeMap::new(),
             asked: BTreeMap::new(),
+            rechecks: recheck::Rechecks::default(),
             reported: BTreeSet::new(),
             failures: BTreeMap::new(),
             parked: BTreeMap::new(),
@@ -151,6 +155,7 @@ impl Engine {
     pub fn handle(&mut self, now: Time, events: &mut Vec<Event>, out: &mut Vec<Effect>) {
         self.now = self.now.max(now);
         self.run_timers();
+        self.recheck();
         for event in events.drain(..) {
             self.on(event);
             self.read_inbox();

@@ -52,6 +52,8 @@ pub struct Options {
     /// Of how many leaves whose state changed f is asked again at once; further ones are withdrawn, and f is asked when a
     /// packet comes.
     pub max_reconsidered: usize,
+    /// How many cached leaves a second are checked by another run of f; 0: none.
+    pub check_rate: u32,
 }
 
 impl Default for Options {
@@ -76,6 +78,7 @@ impl Default for Options {
             room_period: Duration::from_secs(1),
             max_reruns: 16,
             max_reconsidered: 1024,
+            check_rate: 0,
         }
     }
 }
@@ -145,6 +148,10 @@ pub struct Stats {
     pub refused_rules: u64,
     /// Times the tree disagreed with a new trace though the state was the same.
     pub inconsistent_runs: u64,
+    /// Cached leaves on which f was run again.
+    pub rechecks: u64,
+    /// Of these, leaves on which f did otherwise than before though the state was the same.
+    pub rechecks_failed: u64,
     /// Leaves that live now.
     pub leaves: u64,
     /// Rules that switches of this shard have now.
@@ -186,6 +193,8 @@ impl Stats {
             ("flow_mods", self.flow_mods),
             ("refused_rules", self.refused_rules),
             ("inconsistent_runs", self.inconsistent_runs),
+            ("rechecks", self.rechecks),
+            ("rechecks_failed", self.rechecks_failed),
             ("leaves", self.leaves),
             ("rules", self.rules),
         ]
@@ -228,6 +237,8 @@ impl std::ops::AddAssign for Stats {
             flow_mods,
             refused_rules,
             inconsistent_runs,
+            rechecks,
+            rechecks_failed,
             leaves,
             rules,
         } = other;
@@ -262,6 +273,8 @@ impl std::ops::AddAssign for Stats {
         self.flow_mods += flow_mods;
         self.refused_rules += refused_rules;
         self.inconsistent_runs += inconsistent_runs;
+        self.rechecks += rechecks;
+        self.rechecks_failed += rechecks_failed;
         self.leaves += leaves;
         self.rules += rules;
     }

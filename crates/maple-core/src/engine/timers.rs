@@ -25,6 +25,8 @@ pub(super) enum Timer {
     Full(Dpid),
     /// A switch with leaves that found no room.
     Room(Dpid),
+    /// The next leaf that is checked.
+    Recheck,
 }
 
 impl Engine {
@@ -48,6 +50,8 @@ impl Engine {
                 Timer::NewPorts(dpid) => self.expire_undecided(dpid),
                 Timer::Full(dpid) => self.full_timer(dpid),
                 Timer::Room(dpid) => self.ask_for_statistics(dpid),
+                // Every batch looks whether it is time; all that was wanted is a batch.
+                Timer::Recheck => {}
             }
         }
     }

@@ -24,13 +24,15 @@ mod switch;
 #[cfg(test)]
 mod contract;
 #[cfg(test)]
-mod generate;
+pub(crate) mod generate;
 #[cfg(test)]
 mod invalidation;
 #[cfg(test)]
 mod moves;
 #[cfg(test)]
 mod ports;
+#[cfg(test)]
+mod recheck;
 #[cfg(test)]
 mod scripts;
 #[cfg(test)]

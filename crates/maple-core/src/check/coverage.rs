@@ -1,0 +1,113 @@
+//! Which roads through f were taken: all traces merged, and the sides of tests that no packet took.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::observe::Observation;
+use crate::trace::{Item, Source};
+
+/// All traces of one check merged into a tree.
+#[derive(Default)]
+pub(super) struct Roads {
+    /// Children of each node by the item that leads there; node 0 is the root. Never iterated in this order.
+    nodes: Vec<HashMap<Item, usize>>,
+    /// For each line and question: how often the answer was no, and yes.
+    questions: BTreeMap<(Option<Place>, String), [u64; 2]>,
+    traces: u64,
+}
+
+/// A line, in an order that people expect.
+type Place = (std::sync::Arc<str>, u32);
+
+/// A test that had the same answer whenever it was asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OneSided {
+    /// The line that asks.
+    pub at: Option<Source>,
+    /// What it asks.
+    pub question: String,
+    /// The only answer there was.
+    pub answer: bool,
+    /// How often it was asked.
+    pub asked: u64,
+}
+
+/// What a check has covered.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Coverage {
+    /// Packets that f decided.
+    pub packets: u64,
+    /// Of these, packets that were made to take another road.
+    pub made: u64,
+    /// Runs of f.
+    pub runs: u64,
+    /// Packets on which f failed.
+    pub failed: u64,
+    /// Distinct traces.
+    pub traces: u64,
+    /// Sides of tests in the tree of all traces.
+    pub branches: u64,
+    /// Of these, sides that no packet took (Ω in a trace tree).
+    pub unexplored: u64,
+    /// Tests that had one answer only, wherever they stand in the tree: by file and line.
+    pub one_sided: Vec<OneSided>,
+}
+
+impl Roads {
+    /// Takes in a run's trace. Whether it is new.
+    pub fn take(&mut self, run: &Observation) -> bool {
+        if self.nodes.is_empty() {
+            self.nodes.push(HashMap::new());
+        }
+        let (mut at, mut is_new) = (0, run.trace.items.is_empty() && self.traces == 0);
+        for (item, source) in run.trace.items.iter().zip(&run.trace.sources) {
+            if let Item::Test { cond, outcome } = item {
+                let place = source.as_ref().map(|source| (source.file.clone(), source.line));
+                self.questions.entry((place, cond.to_string())).or_default()[usize::from(*outcome)] += 1;
+            }
+            at = match self.nodes[at].get(item) {
+                Some(next) => *next,
+                None => {
+                    is_new = true;
+                    self.nodes.push(HashMap::new());
+                    let next = self.nodes.len() - 1;
+                    self.nodes[at].insert(item.clone(), next);
+                    next
+                }
+            };
+        }
+        self.traces += u64::from(is_new);
+        is_new
+    }
+
+    /// Sides of tests, and those of them that no trace took.
+    fn branches(&self) -> (u64, u64) {
+        let (mut sides, mut open) = (0, 0);
+        for children in &self.nodes {
+            for item in children.keys() {
+                let Item::Test { cond, outcome } = item else { continue };
+                let other = children.contains_key(&Item::Test { cond: cond.clone(), outcome: !outcome });
+                // A test with both sides is met twice here, once from each.
+                sides += if other { 1 } else { 2 };
+                open += u64::from(!other);
+            }
+        }
+        (sides, open)
+    }
+
+    /// Fills in what the roads say.
+    pub fn report(&self, coverage: &mut Coverage) {
+        coverage.traces = self.traces;
+        (coverage.branches, coverage.unexplored) = self.branches();
+        coverage.one_sided = self
+            .questions
+            .iter()
+            .filter(|(_, [no, yes])| *no == 0 || *yes == 0)
+            .map(|((place, question), [no, yes])| OneSided {
+                at: place.clone().map(|(file, line)| Source { file, line }),
+                question: question.clone(),
+                answer: *no == 0,
+                asked: no + yes,
+            })
+            .collect();
+    }
+}

@@ -1,0 +1,327 @@
+//! The checker of policies: runs f twice on many packets, and reports where it differs though nothing tracked changed.
+//!
+//! # What
+//!
+//! A [`Check`] takes packets (given, or made: see [`vary`]) and runs f on each twice, at once; [`Check::again`] runs it
+//! once more on all of them, in another order, which the caller does after some time. All runs on a packet work on the
+//! same snapshot, so whatever f may look at is the same. Where two runs part ([`Observation::difference`]), f looked at
+//! something that is not tracked: a global that changes, a clock, a random number, a file.
+//!
+//! A run that wrote is committed once, behind its comparison, as the network would do it: later packets see what f
+//! learned. So all roads of a learning policy are found.
+//!
+//! # What it can't see
+//!
+//! What does not change while it looks: the hour of the day, a file. It proves nothing; it finds.
+//!
+//! # Cost
+//!
+//! Two runs of f a packet and one more each round. A new trace of n questions makes about n more packets to try, for the
+//! first few traces of each shape (questions and answers without the values read).
+
+mod observe;
+
+mod coverage;
+mod packet;
+mod vary;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::hash_map::DefaultHasher;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use maple_wire::{Field, PortNo};
+
+use crate::network::{HostInfo, Location, Mac, PortKind};
+use crate::policy::Policy;
+use crate::run::Run;
+use crate::state::{Snapshot, Store, Txn, Write};
+use crate::trace::{Item, Source};
+
+pub use coverage::{Coverage, OneSided};
+pub use observe::{Difference, Observation};
+pub use packet::Sample;
+
+use coverage::Roads;
+use packet::{ARP, Headers, IPV4, IPV6, build};
+use vary::{Values, variants};
+
+/// Of how many traces of one shape other packets are made.
+const SAME_SHAPE: u32 = 4;
+/// How often packets are tried anew because the state changed, and how many of them.
+const PASSES: u32 = 4;
+const AGAIN: usize = 256;
+
+/// One check of a policy.
+pub struct Check {
+    policy: Arc<dyn Policy>,
+    store: Arc<Store>,
+    track_hosts: bool,
+    random: Random,
+    /// Packets to be tried: those that turn a test or a value, and those given.
+    queue: VecDeque<(Sample, bool)>,
+    seen: BTreeSet<Sample>,
+    hosts: Vec<Host>,
+    tried: Vec<Tried>,
+    /// The state when packets were last tried anew because it had changed, and how often that was.
+    passes: (u64, u32),
+    shapes: HashMap<u64, u32>,
+    values: Values,
+    roads: Roads,
+    findings: BTreeMap<Key, Finding>,
+    coverage: Coverage,
+}
+
+/// A host of the network that packets come from and go to.
+pub type Host = (Mac, HostInfo);
+
+/// A packet that f decided, with the state that it decided it on.
+struct Tried {
+    sample: Sample,
+    state: Arc<Snapshot>,
+    first: Observation,
+}
+
+/// What findings are told apart by: the line, and whether a route or a trace differs there.
+type Key = (Option<(Arc<str>, u32)>, bool);
+
+/// A place where f looks at something that is not tracked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// Where and how two runs differed, for the first packet that showed it.
+    pub difference: Difference,
+    /// That packet.
+    pub sample: Sample,
+    /// How many comparisons showed it.
+    pub count: u64,
+}
+
+impl Check {
+    /// A check of `policy` on what `store` holds, switches and links included, with packets between `hosts`; what the
+    /// policy writes goes there too. `seed` decides about what is random.
+    ///
+    /// With `track_hosts` the hosts are put into the store.
+    pub fn new(policy: Arc<dyn Policy>, store: Arc<Store>, hosts: Vec<Host>, track_hosts: bool, seed: u64) -> Check {
+        if track_hosts {
+            store.update(|_| {
+                hosts.iter().map(|(mac, info)| Write::Host { mac: *mac, info: Some(info.clone()) }).collect()
+            });
+        }
+        let state = store.snapshot();
+        let values = Values::of(&hosts, &state);
+        let first = first_packets(&hosts);
+        let mut check = Check {
+            policy,
+            store,
+            track_hosts,
+            random: Random(seed),
+            queue: VecDeque::new(),
+            seen: BTreeSet::new(),
+            hosts,
+            tried: Vec::new(),
+            passes: (state.version(), 0),
+            shapes: HashMap::new(),
+            values,
+            roads: Roads::default(),
+            findings: BTreeMap::new(),
+            coverage: Coverage::default(),
+        };
+        first.into_iter().for_each(|sample| check.offer(sample, false));
+        check
+    }
+
+    /// Puts a packet before those that are made.
+    pub fn give(&mut self, sample: Sample) {
+        if self.seen.insert(sample.clone()) {
+            self.queue.push_front((sample, false));
+        }
+    }
+
+    /// Tries packets until this many were tried or none is left.
+    pub fn explore(&mut self, packets: u64) {
+        while self.coverage.packets < packets
+            && (!self.queue.is_empty() || self.try_anew())
+            && let Some((sample, made)) = self.queue.pop_front()
+        {
+            self.coverage.packets += 1;
+            self.coverage.made += u64::from(made);
+            self.try_on(sample);
+        }
+    }
+
+    /// Queues packets once more, one of each kind, if the state has changed since: what f learned may have opened other
+    /// roads. Whether it did.
+    fn try_anew(&mut self) -> bool {
+        let (seen, count) = self.passes;
+        let version = self.store.snapshot().version();
+        if version == seen || count == PASSES {
+            return false;
+        }
+        self.passes = (version, count + 1);
+        let mut kinds = HashSet::new();
+        let distinct = self.tried.iter().filter(|tried| kinds.insert(tried.first.trace.items.clone()));
+        let again: Vec<Sample> = distinct.take(AGAIN).map(|tried| tried.sample.clone()).collect();
+        self.queue.extend(again.into_iter().map(|sample| (sample, true)));
+        !self.queue.is_empty()
+    }
+
+    /// Runs f once more on every packet, in another order, each on the state of its first run.
+    pub fn again(&mut self) {
+        let tried = std::mem::take(&mut self.tried);
+        let mut order: Vec<usize> = (0..tried.len()).collect();
+        for i in (1..order.len()).rev() {
+            order.swap(i, self.random.below(i + 1));
+        }
+        for Tried { sample, state, first } in order.into_iter().map(|index| &tried[index]) {
+            let later = self.observe(sample, state);
+            self.compare(sample, first, &later);
+        }
+        self.tried = tried;
+    }
+
+    /// The places where runs differed, by file and line.
+    pub fn findings(&self) -> impl Iterator<Item = &Finding> {
+        self.findings.values()
+    }
+
+    /// What was covered so far.
+    pub fn coverage(&self) -> Coverage {
+        let mut coverage = self.coverage.clone();
+        self.roads.report(&mut coverage);
+        coverage
+    }
+
+    fn try_on(&mut self, sample: Sample) {
+        let state = self.store.snapshot();
+        let first = self.observe(&sample, &state);
+        let second = self.observe(&sample, &state);
+        self.compare(&sample, &first, &second);
+        self.coverage.failed += u64::from(first.answer.is_err());
+        if self.roads.take(&first) && self.is_worth_varying(&first) {
+            self.values.learn(&first, &state);
+            let made = variants(&sample, &first, &self.values, &mut self.random);
+            made.into_iter().for_each(|made| {
+                let moved = made.at != sample.at;
+                self.offer(made, moved)
+            });
+        }
+        if first.trace.read_switch {
+            // Packets that enter elsewhere may take other roads.
+            edge_ports(&state).into_iter().for_each(|at| self.offer(Sample { at, ..sample.clone() }, true));
+        }
+        if first.answer.is_ok() && !first.writes.is_empty() {
+            self.store.update(|_| first.writes.clone());
+        }
+        self.tried.push(Tried { sample, state, first });
+    }
+
+    fn observe(&mut self, sample: &Sample, state: &Arc<Snapshot>) -> Observation {
+        self.coverage.runs += 1;
+        let txn = Txn::new(state.clone());
+        let run = Run::new(sample.frame.clone(), sample.frame.len(), sample.at, txn, self.track_hosts);
+        Observation::of(&*self.policy, &run)
+    }
+
+    fn compare(&mut self, sample: &Sample, first: &Observation, later: &Observation) {
+        let Some(difference) = first.difference(later) else { return };
+        let place = difference.at.clone().map(|Source { file, line }| (file, line));
+        let is_end = first.trace.items == later.trace.items;
+        let new = || Finding { difference, sample: sample.clone(), count: 0 };
+        self.findings.entry((place, is_end)).or_insert_with(new).count += 1;
+    }
+
+    /// Queues a packet that the network could meet. With host tracking f sees packets of a host only from where it is:
+    /// one that was `moved` to another port gets the source of a host there, others enter where their source is.
+    fn offer(&mut self, sample: Sample, moved: bool) {
+        let source = sample.packet().get(Field::EthSrc).map(Mac::from_bits);
+        let placed = if !self.track_hosts {
+            Some(sample).filter(|sample| is_edge(&self.store.snapshot(), sample.at))
+        } else if moved {
+            let there = self.hosts.iter().find(|(_, info)| info.location == sample.at);
+            there.map(|(mac, _)| sample.with(&Headers::from([(Field::EthSrc, mac.bits())])))
+        } else {
+            let host = self.hosts.iter().find(|(mac, _)| Some(*mac) == source);
+            host.map(|(_, info)| Sample { at: info.location, ..sample })
+        };
+        if let Some(sample) = placed.filter(|sample| self.seen.insert(sample.clone())) {
+            self.queue.push_back((sample, true));
+        }
+    }
+
+    /// Whether the run asked its questions in a way of which few were seen yet.
+    fn is_worth_varying(&mut self, run: &Observation) -> bool {
+        let mut hasher = DefaultHasher::new();
+        for item in &run.trace.items {
+            match item {
+                Item::Read(read) => (read.field, read.mask).hash(&mut hasher),
+                Item::Test { cond, outcome } => (cond, outcome).hash(&mut hasher),
+            }
+        }
+        let count = self.shapes.entry(hasher.finish()).or_default();
+        *count += 1;
+        *count <= SAME_SHAPE
+    }
+}
+
+/// Packets of the usual kinds between the first hosts of the network, and from one to all and to nobody.
+fn first_packets(hosts: &[Host]) -> Vec<Sample> {
+    let hosts = &hosts[..hosts.len().min(4)];
+    let mut all = Vec::new();
+    for (index, (mac, info)) in hosts.iter().enumerate() {
+        let (other, there) = &hosts[(index + 1) % hosts.len()];
+        let v4 = |info: &HostInfo| info.ipv4.first().map_or(0, |ip| u128::from(u32::from(*ip)));
+        let v6 = |info: &HostInfo| info.ipv6.last().map_or(0, |ip| u128::from(*ip));
+        let ipv4 = [(Field::EthType, IPV4), (Field::Ipv4Src, v4(info)), (Field::Ipv4Dst, v4(there))];
+        let ipv6 = [(Field::EthType, IPV6), (Field::Ipv6Src, v6(info)), (Field::Ipv6Dst, v6(there))];
+        let mut add = |to: u128, rest: &[&[(Field, u128)]]| {
+            let mut headers = Headers::from([(Field::EthSrc, mac.bits()), (Field::EthDst, to)]);
+            headers.extend(rest.concat());
+            all.push(Sample { at: info.location, frame: build(&headers).into() });
+        };
+        let arp = [(Field::EthType, ARP), (Field::ArpOp, 1), (Field::ArpSpa, v4(info)), (Field::ArpTpa, v4(there))];
+        add(0xffff_ffff_ffff, &[&arp]);
+        for (proto, port) in [(6, Field::TcpDst), (17, Field::UdpDst)] {
+            add(other.bits(), &[&ipv4, &[(Field::IpProto, proto), (port, 80)]]);
+            add(other.bits(), &[&ipv6, &[(Field::IpProto, proto), (port, 80)]]);
+        }
+        add(other.bits(), &[&ipv4, &[(Field::IpProto, 1), (Field::Icmpv4Type, 8)]]);
+        add(0x0200_0000_0099, &[&ipv4, &[(Field::IpProto, 17), (Field::UdpDst, 53)]]);
+    }
+    all
+}
+
+fn is_edge(state: &Snapshot, at: Location) -> bool {
+    state.port(at).is_some_and(|port| port.up && port.kind == PortKind::Edge)
+}
+
+/// The ports where packets enter, at most one a switch and 16 in all.
+fn edge_ports(state: &Snapshot) -> Vec<Location> {
+    let first = |dpid| {
+        let mut ports = state.ports_of(dpid).map(|(port, _): (PortNo, _)| Location::new(dpid, port));
+        ports.find(|at| is_edge(state, *at))
+    };
+    state.switches().filter_map(|(dpid, _)| first(dpid)).take(16).collect()
+}
+
+/// A small random generator (splitmix64).
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ z >> 31
+    }
+
+    fn next_u128(&mut self) -> u128 {
+        u128::from(self.next()) << 64 | u128::from(self.next())
+    }
+
+    fn below(&mut self, limit: usize) -> usize {
+        (self.next() % limit.max(1) as u64) as usize
+    }
+}

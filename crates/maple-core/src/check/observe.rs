@@ -1,0 +1,165 @@
+//! What one run of f did, and where two runs that should be equal part.
+
+use std::fmt;
+
+use crate::policy::{Policy, PolicyError};
+use crate::route::Resolved;
+use crate::run::Run;
+use crate::state::{Cell, Write};
+use crate::trace::{Item, Source, Trace};
+
+/// What one run of f observed, and what came of it.
+#[derive(Clone, Debug)]
+pub struct Observation {
+    /// What f observed of its packet, with the lines that asked.
+    pub trace: Trace,
+    /// The cells that f read, in order of cells.
+    pub reads: Vec<Cell>,
+    /// What f wrote.
+    pub writes: Vec<Write>,
+    /// Where the packet goes, or why the run failed.
+    pub answer: Result<Resolved, PolicyError>,
+    /// The line that made the route, where that is known.
+    pub made_at: Option<Source>,
+}
+
+/// Where two runs of f part that had the same packet and state, and so should be equal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Difference {
+    /// The line of the first thing that differs: a trace item, or else the one that made the route. Where it is not
+    /// known, the last line before.
+    pub at: Option<Source>,
+    /// The last line that both runs asked the same from.
+    pub behind: Option<Source>,
+    /// What the first run did there.
+    pub first: String,
+    /// What the second did.
+    pub second: String,
+}
+
+impl Observation {
+    /// Lets `policy` decide, and ends the run. Nothing is committed.
+    pub fn of(policy: &dyn Policy, run: &Run) -> Observation {
+        let missing = || Err(PolicyError::Exception("the policy gave no answer".into()));
+        let answer = policy.decide_batch(std::slice::from_ref(run)).pop().unwrap_or_else(missing);
+        let made_at = answer.as_ref().ok().and_then(|route| route.made_at().cloned());
+        let resolved = answer.and_then(|route| run.resolve(&route));
+        let Some(finished) = run.finish() else {
+            let ended = PolicyError::Exception("the policy ended its own run".into());
+            let (trace, reads, writes) = Default::default();
+            return Observation { trace, reads, writes, answer: Err(ended), made_at };
+        };
+        Observation {
+            trace: finished.trace,
+            reads: finished.txn.reads().map(|(cell, _)| cell.clone()).collect(),
+            writes: finished.txn.writes().to_vec(),
+            answer: finished.error.map_or(resolved, Err),
+            made_at,
+        }
+    }
+
+    /// Where this run and a later one on the same packet and state part, if they do.
+    ///
+    /// Two runs that failed are alike, whatever their errors say: texts name times and addresses.
+    pub fn difference(&self, later: &Observation) -> Option<Difference> {
+        let part = parting(&self.trace.items, &later.trace.items);
+        let is_whole = part == self.trace.items.len() && part == later.trace.items.len();
+        if is_whole && self.reads == later.reads && self.writes == later.writes && self.answers_like(later) {
+            return None;
+        }
+        let source = |run: &Observation, at: usize| run.trace.sources.get(at).cloned().flatten();
+        let behind = part.checked_sub(1).and_then(|last| source(self, last));
+        let (first, second) = if is_whole { self.ends(later) } else { (self.step(part), later.step(part)) };
+        let asked = source(self, part).or_else(|| source(later, part));
+        let at = asked.or_else(|| self.made_at.clone()).or_else(|| later.made_at.clone()).or_else(|| behind.clone());
+        Some(Difference { at, behind, first, second })
+    }
+
+    fn answers_like(&self, later: &Observation) -> bool {
+        match (&self.answer, &later.answer) {
+            (Ok(first), Ok(second)) => first == second,
+            (Err(_), Err(_)) => true,
+            _ => false,
+        }
+    }
+
+    /// What the run did at a place of its trace, or behind its end.
+    fn step(&self, at: usize) -> String {
+        match self.trace.items.get(at) {
+            Some(item) => item.to_string(),
+            None => self.end(),
+        }
+    }
+
+    fn end(&self) -> String {
+        match &self.answer {
+            Ok(route) => route_text(route),
+            Err(error) => {
+                let text = error.to_string();
+                format!("failed: {}", text.lines().next_back().unwrap_or_default())
+            }
+        }
+    }
+
+    /// What two runs with equal traces did otherwise.
+    fn ends(&self, later: &Observation) -> (String, String) {
+        if !self.answers_like(later) {
+            return (self.end(), later.end());
+        }
+        if self.writes != later.writes {
+            return (listed("wrote", &self.writes), listed("wrote", &later.writes));
+        }
+        let only = |a: &[Cell], b: &[Cell]| {
+            let only: Vec<&Cell> = a.iter().filter(|cell| !b.contains(cell)).collect();
+            listed("read besides", &only)
+        };
+        (only(&self.reads, &later.reads), only(&later.reads, &self.reads))
+    }
+}
+
+/// How many items both traces begin with.
+fn parting(first: &[Item], second: &[Item]) -> usize {
+    first.iter().zip(second).take_while(|(a, b)| a == b).count()
+}
+
+fn listed<T: fmt::Debug>(what: &str, things: &[T]) -> String {
+    if things.is_empty() {
+        return format!("{what} nothing");
+    }
+    let things: Vec<String> = things.iter().map(|thing| format!("{thing:?}")).collect();
+    format!("{what} {}", things.join(", "))
+}
+
+/// A route in a line: drop, or the ports that each switch sends the packet out of, with what is changed.
+fn route_text(route: &Resolved) -> String {
+    if route.parts.is_empty() {
+        return "drop".into();
+    }
+    let part = |(dpid, part): (&maple_wire::Dpid, &crate::route::Part)| {
+        let ports: Vec<String> = part.links.iter().chain(&part.edges).map(ToString::to_string).collect();
+        let set: Vec<String> = part
+            .treatment
+            .rewrites
+            .iter()
+            .map(|(field, value)| format!(" set {field}={}", crate::trace::text(*field, *value)))
+            .collect();
+        let queue = part.treatment.queue.map(|queue| format!(" queue {queue}")).unwrap_or_default();
+        format!("{:x}:{}{}{queue}", dpid.0, ports.join(","), set.concat())
+    };
+    let meter = route.meter.map(|meter| format!(" meter {meter}")).unwrap_or_default();
+    format!("route {}{meter}", route.parts.iter().map(part).collect::<Vec<_>>().join(" "))
+}
+
+impl fmt::Display for Difference {
+    /// Such as `a.py:7 (behind a.py:5): first test tcp_dst=22: yes, then drop`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.at {
+            Some(at) => write!(f, "{at}")?,
+            None => f.write_str("in the policy")?,
+        }
+        if let Some(behind) = self.behind.as_ref().filter(|behind| self.at.as_ref() != Some(behind)) {
+            write!(f, " (behind {behind})")?;
+        }
+        write!(f, ": first {}, then {}", self.first, self.second)
+    }
+}

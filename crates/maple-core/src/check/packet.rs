@@ -1,0 +1,140 @@
+//! Packets to try a policy on: frames by their fields, and the fields of frames.
+//!
+//! Any frame is a fair packet, so where wanted fields contradict each other the frame has those that come first
+//! (Ethernet type, VLAN tag, protocol) and as many of the others as fit.
+
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
+
+use maple_wire::packet::build::{Frame, IpFrame};
+use maple_wire::packet::rewrite;
+use maple_wire::{Constraint, Field, Packet};
+
+use crate::network::Location;
+
+pub(super) const IPV4: u128 = 0x0800;
+pub(super) const ARP: u128 = 0x0806;
+pub(super) const IPV6: u128 = 0x86dd;
+
+/// A packet that enters the network.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Sample {
+    /// Where it enters.
+    pub at: Location,
+    /// Its bytes.
+    pub frame: Arc<[u8]>,
+}
+
+/// Values of a packet's fields.
+pub(super) type Headers = BTreeMap<Field, u128>;
+
+impl Sample {
+    /// The packet's fields.
+    pub fn packet(&self) -> Packet<'_> {
+        Packet::new(&self.frame, self.at.port.0)
+    }
+
+    pub(super) fn headers(&self) -> Headers {
+        let packet = self.packet();
+        Field::ALL.into_iter().filter_map(|field| packet.get(field).map(|value| (field, value))).collect()
+    }
+
+    /// The packet with some fields changed, the rest as far as it fits these.
+    pub(super) fn with(&self, changes: &Headers) -> Sample {
+        let mut at = self.at;
+        if let Some(port) = changes.get(&Field::InPort) {
+            at.port.0 = *port as u32;
+        }
+        let mut frame = self.frame.to_vec();
+        let in_frame = changes.iter().filter(|(field, _)| **field != Field::InPort);
+        let mut set = in_frame.map(|(field, value)| Constraint::exact(*field, *value));
+        if !set.all(|set| rewrite::set_field(&mut frame, &set).is_ok()) {
+            let mut headers = self.headers();
+            headers.extend(changes);
+            frame = build(&headers);
+        }
+        Sample { at, frame: frame.into() }
+    }
+}
+
+/// A frame that has as many of these fields as fit together.
+pub(super) fn build(headers: &Headers) -> Vec<u8> {
+    let mut frame = skeleton(headers);
+    for (field, value) in headers {
+        if !matches!(field, Field::EthType | Field::IpProto | Field::MplsBos) {
+            // A field that does not fit the others is left as it is.
+            let _ = rewrite::set_field(&mut frame, &Constraint::exact(*field, *value));
+        }
+    }
+    frame
+}
+
+/// A frame of the right headers, with any values in them.
+fn skeleton(headers: &Headers) -> Vec<u8> {
+    let get = |field| headers.get(&field).copied();
+    let mut frame = Frame::ethernet([0; 6], [0; 6]);
+    if get(Field::VlanVid).is_some_and(|vid| vid & 0x1000 != 0) {
+        frame = frame.vlan(0);
+    }
+    match get(Field::EthType) {
+        Some(ARP) => frame.arp_request(Ipv4Addr::UNSPECIFIED, Ipv4Addr::UNSPECIFIED),
+        Some(IPV4) => transport(frame.ipv4(Ipv4Addr::UNSPECIFIED, Ipv4Addr::UNSPECIFIED), headers),
+        Some(IPV6) if matches!(get(Field::Icmpv6Type), Some(135 | 136)) => {
+            frame.neighbor_solicit(Ipv6Addr::UNSPECIFIED, Ipv6Addr::UNSPECIFIED)
+        }
+        Some(IPV6) => transport(frame.ipv6(Ipv6Addr::UNSPECIFIED, Ipv6Addr::UNSPECIFIED), headers),
+        Some(0x8847 | 0x8848) => frame.mpls(&[get(Field::MplsLabel).unwrap_or(0) as u32], &[0; 20]),
+        other => frame.raw(other.unwrap_or(0x88b5) as u16, &[0; 46]),
+    }
+}
+
+fn transport(ip: IpFrame, headers: &Headers) -> Vec<u8> {
+    match headers.get(&Field::IpProto) {
+        Some(6) => ip.tcp(0, 0).build(),
+        Some(17) => ip.udp(0, 0).build(),
+        Some(132) => ip.sctp(0, 0).build(),
+        Some(1 | 58) => ip.echo_request(1, 1).build(),
+        other => ip.proto(other.map_or(253, |proto| *proto as u8)).build(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use maple_wire::{Dpid, PortNo};
+
+    const AT: Location = Location::new(Dpid(1), PortNo(1));
+
+    fn sample(headers: &[(Field, u128)]) -> Sample {
+        Sample { at: AT, frame: build(&headers.iter().copied().collect()).into() }
+    }
+
+    #[test]
+    fn a_built_frame_has_the_fields_that_were_wanted() {
+        let all: [&[(Field, u128)]; 6] = [
+            &[(Field::EthSrc, 1), (Field::EthType, IPV4), (Field::IpProto, 6), (Field::TcpDst, 22)],
+            &[(Field::EthType, IPV4), (Field::IpProto, 1), (Field::Icmpv4Type, 3), (Field::Ipv4Src, 7)],
+            &[(Field::EthType, IPV6), (Field::IpProto, 17), (Field::UdpSrc, 53), (Field::Ipv6Dst, 9)],
+            &[(Field::EthType, IPV6), (Field::IpProto, 58), (Field::Icmpv6Type, 135), (Field::Ipv6NdTarget, 5)],
+            &[(Field::EthType, ARP), (Field::ArpOp, 2), (Field::ArpTpa, 8), (Field::VlanVid, 0x1007)],
+            &[(Field::EthType, 0x8847), (Field::MplsLabel, 77)],
+        ];
+        for wanted in all {
+            let headers = sample(wanted).headers();
+            for (field, value) in wanted {
+                assert_eq!(headers.get(field), Some(value), "{field} of {wanted:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_change_that_needs_other_headers_keeps_what_fits_them() {
+        let tcp = sample(&[(Field::EthSrc, 3), (Field::EthType, IPV4), (Field::IpProto, 6), (Field::Ipv4Dst, 4)]);
+        let udp = tcp.with(&[(Field::IpProto, 17), (Field::UdpDst, 53), (Field::InPort, 2)].into());
+        let headers = udp.headers();
+        let has = [(Field::EthSrc, 3), (Field::Ipv4Dst, 4), (Field::UdpDst, 53), (Field::InPort, 2)];
+        assert!(has.iter().all(|(field, value)| headers.get(field) == Some(value)), "{headers:?}");
+        assert!(!headers.contains_key(&Field::TcpDst));
+    }
+}

@@ -1,0 +1,204 @@
+//! The checker finds what is not tracked, names its line, and raises no alarm about honest policies.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use maple_wire::{Dpid, Version};
+use proptest::prelude::*;
+
+use super::*;
+use crate::network::PortInfo;
+use crate::policy::{Net, PacketHandle, PolicyError};
+use crate::route::Route;
+use crate::sim;
+use crate::state::{SwitchInfo, Value};
+
+/// Two switches with two hosts each.
+fn network() -> (Arc<Store>, Vec<Host>) {
+    let store = Store::new();
+    let at = |switch, port| Location::new(Dpid(switch), PortNo(port));
+    let port = |at, kind| Write::Port { at, info: Some(PortInfo { up: true, kind }) };
+    let info = SwitchInfo { shard: crate::ShardId(0), version: Version::Of13 };
+    let switches = [1, 2].map(|n| Write::Switch { dpid: Dpid(n), info: Some(info) });
+    let links = [port(at(1, 3), PortKind::Link(at(2, 3))), port(at(2, 3), PortKind::Link(at(1, 3)))];
+    let places = [at(1, 1), at(1, 2), at(2, 1), at(2, 2)];
+    let edges = places.map(|at| port(at, PortKind::Edge));
+    store.update(|_| [&switches[..], &links, &edges].concat());
+    let host = |(n, location): (u8, Location)| {
+        let info = HostInfo { location, ipv4: [[10, 0, 0, n].into()].into(), ipv6: Default::default() };
+        (Mac([0, 0, 0, 0, 0, n]), info)
+    };
+    (store, (1..).zip(places).map(host).collect())
+}
+
+fn checked(policy: impl Policy + 'static, packets: u64) -> Check {
+    let (store, hosts) = network();
+    let mut check = Check::new(Arc::new(policy), store, hosts, true, 1);
+    check.explore(packets);
+    check.again();
+    check
+}
+
+fn forward(pkt: &PacketHandle, net: &Net) -> Route {
+    match (net.locate(pkt.eth_src()), net.locate(pkt.eth_dst())) {
+        (Some(src), Some(dst)) => net.shortest_path(src, dst),
+        _ => Route::flood(),
+    }
+}
+
+#[test]
+fn a_counter_that_is_not_tracked_is_found_at_the_line_that_follows_it() {
+    let count = AtomicU64::new(0);
+    let line = line!();
+    let policy = move |pkt: &PacketHandle, net: &Net| {
+        if pkt.is(Field::TcpDst, 22) && count.fetch_add(1, Ordering::Relaxed).is_multiple_of(2) {
+            pkt.get(Field::TcpSrc);
+        }
+        forward(pkt, net)
+    };
+    let check = checked(policy, 300);
+    let findings: Vec<&Finding> = check.findings().collect();
+    assert_eq!(findings.len(), 1, "{findings:?}");
+    let Difference { at, behind, first, second } = &findings[0].difference;
+    assert!(at.as_ref().is_some_and(|at| at.file.ends_with("check/tests.rs")));
+    assert_eq!(behind.as_ref().map(|behind| behind.line), Some(line + 2));
+    assert!([first, second].iter().any(|text| text.starts_with("read tcp_src")), "{first} {second}");
+    assert_eq!(findings[0].sample.packet().get(Field::TcpDst), Some(22), "only such packets come there");
+}
+
+#[test]
+fn a_route_that_changes_by_itself_is_found_at_the_line_that_made_it() {
+    let count = AtomicU64::new(0);
+    let line = line!();
+    let policy = move |pkt: &PacketHandle, net: &Net| {
+        let port = PortNo(1 + count.fetch_add(1, Ordering::Relaxed) as u32 % 2);
+        let Some(from) = net.locate(pkt.eth_src()) else { return Route::drop() };
+        net.shortest_path(from, Location::new(Dpid(2), port))
+    };
+    let check = checked(policy, 20);
+    let findings: Vec<&Finding> = check.findings().collect();
+    assert_eq!(findings.len(), 1, "{findings:?}");
+    assert_eq!(findings[0].difference.at.as_ref().map(|at| at.line), Some(line + 4));
+    assert!(findings[0].difference.first.starts_with("route "));
+}
+
+#[test]
+fn what_changes_only_later_is_found_by_running_again() {
+    let late = Arc::new(AtomicU64::new(0));
+    let clock = late.clone();
+    let policy = move |pkt: &PacketHandle, net: &Net| match clock.load(Ordering::Relaxed) {
+        0 => forward(pkt, net),
+        _ => Route::drop(),
+    };
+    let (store, hosts) = network();
+    let mut check = Check::new(Arc::new(policy), store, hosts, true, 1);
+    check.explore(50);
+    assert_eq!(check.findings().count(), 0);
+    late.store(1, Ordering::Relaxed);
+    check.again();
+    assert!(check.findings().any(|finding| finding.difference.to_string().ends_with("then drop")));
+}
+
+#[test]
+fn both_sides_of_tests_are_taken_at_their_boundaries() {
+    let check = checked(
+        |pkt: &PacketHandle, net: &Net| {
+            if pkt.within(Field::UdpDst, 1024, 2047) {
+                return if pkt.is(Field::UdpSrc, 7) { Route::drop() } else { Route::flood() };
+            }
+            if pkt.is(Field::VlanVid, 0x1005) && pkt.is(Field::Icmpv6Type, 135) {
+                Route::drop()
+            } else {
+                forward(pkt, net)
+            }
+        },
+        500,
+    );
+    let ports: BTreeSet<u128> = check.tried.iter().filter_map(|t| t.sample.packet().get(Field::UdpDst)).collect();
+    assert!([1023, 1024, 2047, 2048].iter().all(|port| ports.contains(port)), "{ports:?}");
+    let coverage = check.coverage();
+    assert_eq!(coverage.one_sided, []);
+    assert_eq!((coverage.unexplored, check.findings().count()), (0, 0));
+    assert!(coverage.branches >= 8 && coverage.traces > 10, "{coverage:?}");
+}
+
+#[test]
+fn a_branch_that_no_packet_can_take_is_told_of() {
+    let check = checked(
+        |pkt: &PacketHandle, net: &Net| {
+            let known = net.contains("nobody writes it", &Value::from(true));
+            if known && pkt.is(Field::TcpDst, 1) { Route::drop() } else { forward(pkt, net) }
+        },
+        200,
+    );
+    assert_eq!(check.coverage().one_sided, [], "what is never asked is no question");
+    let check = checked(
+        |pkt: &PacketHandle, net: &Net| {
+            if pkt.is(Field::MplsTc, 5) { Route::drop() } else { forward(pkt, net) }
+        },
+        2,
+    );
+    let coverage = check.coverage();
+    assert!(coverage.one_sided.iter().any(|one| !one.answer && one.question.contains("mpls_tc=5")), "{coverage:?}");
+    assert!(coverage.unexplored > 0);
+}
+
+#[test]
+fn what_f_learns_opens_the_roads_behind_it() {
+    let check = checked(
+        |pkt: &PacketHandle, net: &Net| {
+            let here: Value = Location::new(pkt.switch(), pkt.in_port()).into();
+            let (src, dst): (Value, Value) = (pkt.eth_src().into(), pkt.eth_dst().into());
+            if net.get("places", &src).as_ref() != Some(&here) {
+                net.set("places", src, here.clone());
+            }
+            match (here, net.get("places", &dst)) {
+                (Value::Location(here), Some(Value::Location(there))) => net.shortest_path(here, there),
+                _ => Route::flood(),
+            }
+        },
+        400,
+    );
+    assert_eq!(check.findings().count(), 0);
+    let routed = |tried: &Tried| tried.first.made_at.is_some() && tried.first.answer.is_ok();
+    assert!(check.tried.iter().any(routed), "known destinations are reached");
+}
+
+#[test]
+fn a_policy_that_fails_always_in_another_way_is_counted_and_no_finding() {
+    struct Fails(AtomicU64);
+    impl Policy for Fails {
+        fn decide(&self, _: &PacketHandle, _: &Net) -> Result<Route, PolicyError> {
+            Err(PolicyError::Exception(self.0.fetch_add(1, Ordering::Relaxed).to_string().into()))
+        }
+    }
+    let check = checked(Fails(AtomicU64::new(0)), 10);
+    assert_eq!((check.coverage().failed, check.findings().count()), (10, 0));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+
+    #[test]
+    fn policies_that_look_at_nothing_else_raise_no_alarm(seed: u64) {
+        let policy = sim::generate::policy(&mut sim::Random(seed), 5);
+        let check = checked(policy, 150);
+        let findings: Vec<&Finding> = check.findings().collect();
+        prop_assert!(findings.is_empty(), "{findings:?}");
+    }
+
+    /// The naive oracle of the coverage: counts sides of tests over all pairs of prefixes.
+    #[test]
+    fn open_sides_are_those_of_the_list_of_traces(seed: u64) {
+        let policy = sim::generate::policy(&mut sim::Random(seed), 4);
+        let check = checked(policy, 60);
+        let traces: Vec<&[Item]> = check.tried.iter().map(|tried| tried.first.trace.items.as_slice()).collect();
+        let taken: HashSet<&[Item]> = traces.iter().flat_map(|items| (0..=items.len()).map(|end| &items[..end])).collect();
+        let open = taken.iter().filter(|prefix| {
+            let Some((Item::Test { cond, outcome }, before)) = prefix.split_last() else { return false };
+            let mut other = before.to_vec();
+            other.push(Item::Test { cond: cond.clone(), outcome: !outcome });
+            !taken.contains(other.as_slice())
+        });
+        prop_assert_eq!(check.coverage().unexplored, open.count() as u64);
+    }
+}

@@ -1,0 +1,214 @@
+//! Packets that take another road through f: made from what a run asked of its packet.
+//!
+//! Each test is turned to its other side, at the values next to its boundary; each value read is exchanged for others
+//! that may matter: those of hosts, of tables that the run looked into, those that tests compare the field with, the
+//! ends of the field's range, and one at random. The rest of the packet stays, so what the run asked before is answered
+//! as before and the new packet comes to the same question.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use maple_wire::{Constraint, Field};
+
+use super::observe::Observation;
+use super::packet::{ARP, Headers, IPV4, IPV6, Sample};
+use super::{Host, Random};
+use crate::state::{Cell, Snapshot, Value};
+use crate::trace::{Cond, Item, Range};
+
+/// How many values of one read are tried.
+const VALUES: usize = 12;
+/// How many values of a kind are remembered.
+const REMEMBERED: usize = 256;
+
+/// What kind of thing a field's value is: values of one kind are tried in all fields of it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    Mac,
+    Ipv4,
+    Ipv6,
+    Port,
+    Other(Field),
+}
+
+/// Values that may matter, by kind.
+#[derive(Default)]
+pub(super) struct Values(BTreeMap<Kind, BTreeSet<u128>>);
+
+impl Kind {
+    fn of(field: Field) -> Kind {
+        match field {
+            Field::EthSrc | Field::EthDst | Field::ArpSha | Field::ArpTha => Kind::Mac,
+            Field::Ipv4Src | Field::Ipv4Dst | Field::ArpSpa | Field::ArpTpa => Kind::Ipv4,
+            Field::Ipv6Src | Field::Ipv6Dst | Field::Ipv6NdTarget => Kind::Ipv6,
+            Field::TcpSrc | Field::TcpDst | Field::UdpSrc | Field::UdpDst | Field::SctpSrc | Field::SctpDst => {
+                Kind::Port
+            }
+            other => Kind::Other(other),
+        }
+    }
+}
+
+impl Values {
+    /// The values of the network's hosts, and some that are nobody's.
+    pub fn of(hosts: &[Host], state: &Snapshot) -> Values {
+        let mut values = Values::default();
+        for (mac, info) in hosts {
+            values.note(Kind::Mac, mac.bits());
+            info.ipv4.iter().for_each(|ip| values.note(Kind::Ipv4, u128::from(u32::from(*ip))));
+            info.ipv6.iter().for_each(|ip| values.note(Kind::Ipv6, u128::from(*ip)));
+        }
+        for mac in [0x0200_0000_0099, 0xffff_ffff_ffff, 0x0100_5e01_0101] {
+            values.note(Kind::Mac, mac);
+        }
+        for ip in [0x0a63_6363, 0xffff_ffff, 0xef01_0101] {
+            values.note(Kind::Ipv4, ip);
+        }
+        for port in [22, 53, 80] {
+            values.note(Kind::Port, port);
+        }
+        for (at, _) in state.switches().flat_map(|(dpid, _)| state.ports_of(dpid)) {
+            values.note(Kind::Other(Field::InPort), u128::from(at.0));
+        }
+        for (field, some) in [
+            (Field::EthType, &[IPV4, ARP, IPV6, 0x88b5][..]),
+            (Field::IpProto, &[1, 6, 17, 58, 132]),
+            (Field::VlanVid, &[0, 0x1001, 0x1002]),
+            (Field::ArpOp, &[1, 2]),
+        ] {
+            some.iter().for_each(|value| values.note(Kind::Other(field), *value));
+        }
+        values
+    }
+
+    fn note(&mut self, kind: Kind, value: u128) {
+        let known = self.0.entry(kind).or_default();
+        if known.len() < REMEMBERED {
+            known.insert(value);
+        }
+    }
+
+    /// Notes what a run compared fields with, and the keys of the tables that it looked into.
+    pub fn learn(&mut self, run: &Observation, state: &Snapshot) {
+        for item in &run.trace.items {
+            let Item::Test { cond, .. } = item else { continue };
+            cond.all.iter().for_each(|c| self.note(Kind::of(c.field), c.value));
+            for range in &cond.ranges {
+                self.note(Kind::of(range.field), range.lo);
+                self.note(Kind::of(range.field), range.hi);
+            }
+        }
+        let mut tables: Vec<_> = run.reads.iter().filter_map(table).collect();
+        tables.dedup();
+        for table in tables {
+            let keys = state.table(table).into_iter().flat_map(|table| table.keys()).take(REMEMBERED);
+            keys.for_each(|key| self.learn_key(key));
+        }
+    }
+
+    /// A key may be an address, the text of one, a port number, or several of these.
+    fn learn_key(&mut self, key: &Value) {
+        match key {
+            Value::Mac(mac) => self.note(Kind::Mac, mac.bits()),
+            Value::Ipv4(ip) => self.note(Kind::Ipv4, u128::from(u32::from(*ip))),
+            Value::Ipv6(ip) => self.note(Kind::Ipv6, u128::from(*ip)),
+            Value::Int(port) if (0..=0xffff).contains(port) => self.note(Kind::Port, *port as u128),
+            Value::Str(text) => {
+                if let Ok(mac) = text.parse::<crate::network::Mac>() {
+                    self.note(Kind::Mac, mac.bits());
+                } else if let Ok(ip) = text.parse::<std::net::Ipv4Addr>() {
+                    self.note(Kind::Ipv4, u128::from(u32::from(ip)));
+                } else if let Ok(ip) = text.parse::<std::net::Ipv6Addr>() {
+                    self.note(Kind::Ipv6, u128::from(ip));
+                }
+            }
+            Value::Tuple(parts) => parts.iter().for_each(|part| self.learn_key(part)),
+            _ => {}
+        }
+    }
+
+    /// Some values for a field: the ends of its range, one at random, and some that may matter.
+    fn for_field(&self, field: Field, random: &mut Random) -> Vec<u128> {
+        let mut values = vec![0, field.full_mask(), random.next_u128() & field.full_mask()];
+        let known: Vec<u128> = self.0.get(&Kind::of(field)).into_iter().flatten().copied().collect();
+        let start = random.below(known.len().max(1));
+        values.extend(known.iter().cycle().skip(start).take(known.len().min(VALUES)));
+        values
+    }
+}
+
+fn table(cell: &Cell) -> Option<&str> {
+    match cell {
+        Cell::Table(name, _) | Cell::TableAll(name) | Cell::TableLen(name) => Some(name),
+        _ => None,
+    }
+}
+
+/// Packets that answer one question of the run otherwise, question by question.
+pub(super) fn variants(sample: &Sample, run: &Observation, values: &Values, random: &mut Random) -> Vec<Sample> {
+    let headers = sample.headers();
+    let mut all = Vec::new();
+    for item in &run.trace.items {
+        let changes = match item {
+            Item::Test { cond, outcome: false } => fitting(cond, &headers),
+            Item::Test { cond, outcome: true } => failing(cond, &headers),
+            Item::Read(constraint) => others(constraint, values, random),
+        };
+        all.extend(changes.iter().map(|changes| sample.with(changes)));
+    }
+    all
+}
+
+/// Changes that make a packet fit: with each range at its ends and in its middle. A prefix is a range too.
+fn fitting(cond: &Cond, headers: &Headers) -> Vec<Headers> {
+    let old = |field| headers.get(&field).copied().unwrap_or(0);
+    let base: Headers = cond.all.iter().map(|c| (c.field, old(c.field) & !c.mask | c.value)).collect();
+    let ranges: Vec<Range> = cond.ranges.iter().copied().chain(cond.all.iter().filter_map(block)).collect();
+    let within = |pick: fn(&Range) -> u128| {
+        let mut changes = base.clone();
+        changes.extend(ranges.iter().map(|range| (range.field, pick(range))));
+        changes
+    };
+    if ranges.is_empty() {
+        return vec![base];
+    }
+    vec![within(|r| r.lo), within(|r| r.hi), within(|r| r.lo + (r.hi - r.lo) / 2)]
+}
+
+/// Changes that make a packet fail the condition by one part of it.
+fn failing(cond: &Cond, headers: &Headers) -> Vec<Headers> {
+    let mut all = Vec::new();
+    for c in &cond.all {
+        let old = headers.get(&c.field).copied().unwrap_or(c.value);
+        let other: Vec<u128> = match c.field {
+            Field::EthType => [IPV4, ARP, IPV6, 0x88b5].into_iter().filter(|value| !c.holds(*value)).collect(),
+            Field::IpProto => [6, 17, 1].into_iter().filter(|value| !c.holds(*value)).collect(),
+            _ => {
+                let low = 1 << c.mask.trailing_zeros().min(127);
+                let high = 1 << (127 - c.mask.leading_zeros().min(127));
+                vec![old ^ low, old ^ high]
+            }
+        };
+        all.extend(other.into_iter().map(|value| Headers::from([(c.field, value)])));
+    }
+    for range in cond.ranges.iter().copied().chain(cond.all.iter().filter_map(block)) {
+        let below = range.lo.checked_sub(1);
+        let above = (range.hi < range.field.full_mask()).then(|| range.hi + 1);
+        all.extend(below.into_iter().chain(above).map(|value| Headers::from([(range.field, value)])));
+    }
+    all
+}
+
+/// A prefix of more than one value, as a range.
+fn block(constraint: &Constraint) -> Option<Range> {
+    let Constraint { field, value, mask } = *constraint;
+    let rest = field.full_mask() & !mask;
+    (rest != 0 && rest & (rest + 1) == 0).then_some(Range { field, lo: value, hi: value | rest })
+}
+
+/// Changes that give a field that was read other values. Of a masked read only the bits under the mask change.
+fn others(read: &Constraint, values: &Values, random: &mut Random) -> Vec<Headers> {
+    let mut all: BTreeSet<u128> =
+        values.for_field(read.field, random).into_iter().filter(|value| value & read.mask != read.value).collect();
+    all.insert(read.value ^ 1 << read.mask.trailing_zeros().min(127));
+    all.into_iter().map(|value| Headers::from([(read.field, value)])).collect()
+}

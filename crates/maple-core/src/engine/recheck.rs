@@ -1,0 +1,81 @@
+//! Runs f again on cached leaves, now and then: a check that f looks at nothing but what is tracked (design §10).
+//!
+//! Leaves are taken in turn, one every 1/[`super::Options::check_rate`] s, each with the packet that it was made of. The
+//! run works on the newest snapshot; what it writes is thrown away. A leaf that is current *after* the run was so all
+//! the time, since a leaf that was withdrawn does not come back under its id: all cells that it read have had one value
+//! from its own run up to now, so f should do again what it did then. Where it does not, the leaf is wrong, or will be:
+//! it goes, and people are told once a place.
+//!
+//! Cost: a run of f and a comparison each time; nothing while there is no leaf.
+
+use std::time::Duration;
+
+use super::leaf::{Leaf, source_lines};
+use super::timers::Timer;
+use super::{Engine, Time};
+use crate::check::Observation;
+use crate::report::Report;
+use crate::trace::Trace;
+use crate::tree::LeafId;
+
+/// When the next leaf is looked at, and which one that is: the first from this number on.
+#[derive(Debug, Default)]
+pub(super) struct Rechecks {
+    due: Time,
+    next: u64,
+}
+
+impl Engine {
+    /// Checks the next leaf, if it is time.
+    pub(super) fn recheck(&mut self) {
+        let rate = self.options.check_rate;
+        if rate == 0 || self.now < self.rechecks.due || self.leaves.is_empty() {
+            return;
+        }
+        self.rechecks.due = self.now + Duration::from_secs(1) / rate;
+        self.timers.insert((self.rechecks.due, Timer::Recheck));
+        let next = self.leaves.range(LeafId(self.rechecks.next)..).next();
+        let Some((id, leaf)) = next.or_else(|| self.leaves.first_key_value()) else { return };
+        let id = *id;
+        let first = as_observed(leaf);
+        self.rechecks.next = id.0 + 1;
+        if let Some(again) = self.run_again(id) {
+            self.compare(id, first, &again);
+        }
+    }
+
+    /// What f does with the leaf's packet now; `None` where that packet would not come to f.
+    fn run_again(&mut self, id: LeafId) -> Option<Observation> {
+        let packet = self.leaves.get(&id)?.representative.clone();
+        let three_tables = self.switches.get(&packet.at.switch)?.three_tables;
+        let txn = self.store.begin();
+        if !self.is_admissible(&packet, txn.peek()) {
+            return None;
+        }
+        self.stats.rechecks += 1;
+        let run = self.run_on(&packet, txn, three_tables);
+        Some(Observation::of(&*self.policy, &run))
+    }
+
+    fn compare(&mut self, id: LeafId, first: Observation, again: &Observation) {
+        // A leaf does not know the cells that it read by itself; that it is current says what is needed of them.
+        let first = Observation { reads: again.reads.clone(), ..first };
+        let Some(difference) = first.difference(again).filter(|_| self.store.is_current(id)) else { return };
+        self.stats.rechecks_failed += 1;
+        let what = format!("{difference}; first {}, now {}", shown(&first.trace), shown(&again.trace));
+        let place = difference.at.map(|at| at.to_string()).unwrap_or_default();
+        self.report_once(Report::PolicyNotAFunction { what: what.into() }, &format!("recheck {place}"));
+        self.withdraw(id);
+    }
+}
+
+/// The run that a leaf was made of, as far as the leaf knows it.
+fn as_observed(leaf: &Leaf) -> Observation {
+    let (trace, answer) = (leaf.trace.clone(), Ok(leaf.route.clone()));
+    Observation { trace, reads: Vec::new(), writes: Vec::new(), answer, made_at: None }
+}
+
+fn shown(trace: &Trace) -> String {
+    let items: Vec<String> = trace.items.iter().map(ToString::to_string).collect();
+    format!("[{}] at {}", items.join("; "), source_lines(trace))
+}
