@@ -26,6 +26,7 @@ __all__ = [
     "Packet",
     "PacketIn",
     "PacketOut",
+    "ParallelPaths",
     "PolicyTimeout",
     "Port",
     "Prefix",
@@ -45,6 +46,7 @@ __all__ = [
     "or_else",
     "retry",
     "settled",
+    "network",
     "to",
     "weights",
 ]
@@ -1150,6 +1152,23 @@ class HandlerBench:
 
     def switch_down(self) -> None:
         """The connection is gone."""
+
+class ParallelPaths:
+    """Shortest paths, computed for all pairs of switches by several threads when a link comes or goes.
+
+    ``threads`` is how many, 0 one for each core. Make it while the file is loaded: what a policy starts stays on the
+    core of its worker.
+    """
+
+    def __new__(cls, threads: int = 0) -> ParallelPaths: ...
+    def shortest_path(self, net: Net, src: _Place | None, dst: _Place | None) -> Route:
+        """The same as ``net.shortest_path(src, dst)``; depends on all links."""
+
+def network() -> tuple[list[int], list[tuple[Location, Location]], dict[Mac, Location]]:
+    """Switches, links (both ends) and hosts that are known now, for threads outside of runs.
+
+    In a policy use ``net.switches()``, ``net.links()`` and ``net.hosts()``: only they are dependencies.
+    """
 
 @final
 class Bench:

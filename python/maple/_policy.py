@@ -10,7 +10,7 @@ import sys
 import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import TracebackType
+from types import ModuleType, TracebackType
 from typing import TypeGuard, overload
 
 from maple import _maple, _spelling
@@ -81,6 +81,15 @@ def load(path: str, name: str | None = None) -> Policy | type[_maple.Handler]:
     module = importlib.util.module_from_spec(spec)
     sys.modules[module.__name__] = module
     loader.exec_module(module)
+    return _chosen(module, path, name)
+
+
+def loaded(path: str, name: str | None = None) -> Policy:
+    """The same policy as :func:`load` gives, of a file that was loaded before."""
+    return _chosen(sys.modules[f"maple_policy_{Path(path).stem}"], path, name)
+
+
+def _chosen(module: ModuleType, path: str, name: str | None) -> Policy:
     found = {key: value for key, value in vars(module).items() if _is_program(value)}
     if name is not None:
         if name not in found:

@@ -1,4 +1,4 @@
-"""The seven examples: what they decide, and that emulated networks obey them."""
+"""The examples: what they decide, and that emulated networks obey them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,17 @@ from maple._policy import load
 from maple.testing import Bench, Decision, frame
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
-NAMES = ["learning", "secure_routing", "shortest_path", "acl", "mt_route", "multicast_group", "blocklist"]
+NAMES = [
+    "learning",
+    "secure_routing",
+    "shortest_path",
+    "acl",
+    "mt_route",
+    "multicast_group",
+    "blocklist",
+    "topology",
+    "parallel_paths",
+]
 MAPLE = [sys.executable, "-m", "maple"]
 
 
@@ -118,6 +128,27 @@ def test_the_blocklist_follows_its_file(bench: Bench, tmp_path: Path, monkeypatc
         time.sleep(0.05)
     assert decide(bench, policy).route == drop()
     assert decide(bench, policy, dst=H2).route == hops([(1, 2)])
+
+
+def test_topology_tells_of_what_comes_and_goes(bench: Bench, capfd: pytest.CaptureFixture[str]) -> None:
+    policy = example("topology")
+    told = ""
+    end = time.monotonic() + 5
+    while "link 1:3 - 2:3 is there" not in told and time.monotonic() < end:
+        time.sleep(0.05)
+        told += capfd.readouterr().out
+    assert "switch 1 is there\nswitch 2 is there\n" in told
+    assert decide(bench, policy).route == hops([(1, 3), (2, 1)])
+
+
+def test_parallel_paths_are_the_shortest_and_depend_on_the_links(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    for threads in ("1", "3"):
+        monkeypatch.setenv("MAPLE_THREADS", threads)
+        decision = decide(bench, example("parallel_paths"))
+        assert decision.route == hops([(1, 3), (2, 1)])
+        assert "Links" in decision.reads
+        assert decide(bench, example("parallel_paths"), dst=H2).route == hops([(1, 2)])
+        assert decide(bench, example("parallel_paths"), dst="00:00:00:00:00:99").route == flood()
 
 
 @pytest.mark.parametrize("version", ["1.0", "1.3"])

@@ -110,6 +110,15 @@ class Lab:
             except AssertionError:
                 assert self.dump(switch.name) == controller.rules(number)
 
+    @contextmanager
+    def link_down(self, a, b):
+        """The link between two switches is down for the block."""
+        self.net.configLinkStatus(self[a].name, self[b].name, "down")
+        try:
+            yield
+        finally:
+            self.net.configLinkStatus(self[a].name, self[b].name, "up")
+
     # What hosts see.
 
     def ping_all(self):

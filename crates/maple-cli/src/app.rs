@@ -3,16 +3,16 @@
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use clap::Parser;
+use clap::{Parser, Subcommand};
 use maple_controller::{Handle, HandlerFactory};
 use maple_core::network::{LinkName, Location};
 use maple_core::policy::Policy;
 use maple_core::state::{Store, Write};
 use maple_wire::Dpid;
 
-use crate::args::RunOptions;
+use crate::args::{CheckOptions, RunOptions};
 use crate::run::{self, Started};
-use crate::{LoadedPolicy, finish, usage};
+use crate::{LoadedPolicy, check, finish, usage};
 
 /// A policy with what it needs around it: link costs, first contents of tables, threads of its own.
 pub struct App {
@@ -24,24 +24,34 @@ pub struct App {
 
 #[derive(Debug, Parser)]
 #[command(version, about = "A program for Maple: the options are those of `maple run`", max_term_width = 100)]
+#[command(args_conflicts_with_subcommands = true)]
 struct Alone {
+    #[command(subcommand)]
+    command: Option<AloneCommand>,
     #[command(flatten)]
     options: RunOptions,
 }
 
-/// The options of the program's command line, or the status to end with.
-fn options() -> Result<RunOptions, ExitCode> {
-    let options = Alone::try_parse().map_err(|error| usage(&error))?.options;
-    match options.refusal() {
+#[derive(Debug, Subcommand)]
+enum AloneCommand {
+    /// Look for what the policy reads and Maple can't track, as `maple check` does
+    Check(CheckOptions),
+}
+
+/// The program's command line, or the status to end with.
+fn command_line() -> Result<Alone, ExitCode> {
+    let alone = Alone::try_parse().map_err(|error| usage(&error))?;
+    match alone.options.refusal() {
         Some(error) => Err(usage(&error).into()),
-        None => Ok(options),
+        None => Ok(alone),
     }
 }
 
 /// Runs handlers with the options of the program's command line, until it is told to stop.
 pub(crate) fn run_handlers(factory: Arc<dyn HandlerFactory>) -> ExitCode {
-    match options() {
-        Ok(options) => finish(run::handlers::run(&options, factory)).into(),
+    match command_line() {
+        Ok(Alone { command: None, options }) => finish(run::handlers::run(&options, factory)).into(),
+        Ok(_) => finish(Err(anyhow::anyhow!("handlers can't be checked: what they read is not tracked"))).into(),
         Err(status) => status,
     }
 }
@@ -92,11 +102,14 @@ impl App {
 
     /// Runs it with the options of the program's command line, until it is told to stop.
     pub fn run(self) -> ExitCode {
-        let options = match options() {
-            Ok(options) => options,
+        let Alone { command, options } = match command_line() {
+            Ok(alone) => alone,
             Err(status) => return status,
         };
         let loaded = LoadedPolicy { policy: self.policy, store: self.store, track_hosts: self.track_hosts };
+        if let Some(AloneCommand::Check(options)) = command {
+            return finish(check::with(&options, loaded, &[])).into();
+        }
         finish(run::with(options, loaded, self.started)).into()
     }
 }

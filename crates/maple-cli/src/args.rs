@@ -11,6 +11,7 @@ use maple_core::engine::TagBlock;
 use maple_wire::{Dpid, Version};
 
 use crate::bench::BenchArgs;
+use crate::check::Pause;
 use crate::decode::DecodeArgs;
 use crate::state::StateArgs;
 
@@ -31,6 +32,8 @@ pub struct CommandLine {
 pub enum Command {
     /// Run a policy: as a controller for real switches, or on an emulated network
     Run(RunArgs),
+    /// Look for what a policy reads and Maple can't track: clocks, random numbers, globals, files
+    Check(CheckArgs),
     /// Emulate a network of OpenFlow switches and hosts, for any controller
     Emulate(EmulateArgs),
     /// Send a controller packets from many switches, and time its answers
@@ -91,6 +94,9 @@ pub struct RunOptions {
     /// The most kinds of packets that are remembered for a switch [default: no bound]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub max_traces: Option<u32>,
+    /// How many cached answers a second, a worker, are checked by running the policy again; 0: none [default: 2]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(..=1000))]
+    pub check_rate: Option<u32>,
     /// JSON file with link costs by name: {"secure": [{"a": "1", "b": "2", "cost": 10}]}, with datapath ids in hex
     #[arg(long, value_name = "FILE")]
     pub weights: Option<PathBuf>,
@@ -109,6 +115,50 @@ pub struct RunOptions {
     /// Print more: what sessions and shards do
     #[arg(long, short)]
     pub verbose: bool,
+}
+
+/// `maple check`.
+#[derive(Debug, Args)]
+pub struct CheckArgs {
+    /// The policy: FILE.py, FILE.py:NAME, or one of builtin:flood, builtin:shortest-path, builtin:secure-routing
+    pub policy: String,
+    /// How long a run of a Python policy may take before it is stopped and its packet dropped
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = duration)]
+    pub policy_time_limit: Duration,
+    #[command(flatten)]
+    pub options: CheckOptions,
+}
+
+/// The options of `maple check` that policies in Rust have too.
+#[derive(Clone, Debug, Args)]
+pub struct CheckOptions {
+    /// The network that the policy sees: linear:N, ring:N, tree:DEPTH,FANOUT, fattree:K, or FILE.json
+    #[arg(long, value_name = "TOPOLOGY", default_value = "ring:4")]
+    pub network: String,
+    /// Packets to try, at most
+    #[arg(long, value_name = "N", default_value_t = 2000)]
+    pub packets: u64,
+    /// How often the policy runs once more on all of them, besides twice at once
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    pub rounds: u32,
+    /// Time before each round
+    #[arg(long, value_name = "TIME", default_value = "400ms", value_parser = pause)]
+    pub pause: Pause,
+    /// Try the packets of this capture (pcap or pcapng, Ethernet) first, several allowed
+    #[arg(long, value_name = "FILE")]
+    pub pcap: Vec<PathBuf>,
+    /// Whether the policy knows where hosts are [default: what the policy says]
+    #[arg(long, value_name = "on|off")]
+    pub track_hosts: Option<Switch>,
+    /// JSON file with link costs by name
+    #[arg(long, value_name = "FILE")]
+    pub weights: Option<PathBuf>,
+    /// Decides which random values packets get
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// How an emulated network behaves.
@@ -276,6 +326,12 @@ pub enum ShowWhat {
     Links,
     /// The hosts and where they are
     Hosts,
+    /// The switches with the links and hosts behind their ports
+    Topology {
+        /// Stay, and tell what comes and goes
+        #[arg(long)]
+        watch: bool,
+    },
     /// All counts
     Stats,
     /// What went wrong lately
@@ -341,6 +397,14 @@ pub fn duration(text: &str) -> Result<Duration, String> {
         _ => return Err(wrong()),
     };
     Duration::try_from_secs_f64(number * scale).ok().filter(|d| !d.is_zero()).ok_or_else(wrong)
+}
+
+/// A span of time that may be 0.
+fn pause(text: &str) -> Result<Pause, String> {
+    if text.trim_end_matches(|c: char| c.is_ascii_alphabetic()).parse() == Ok(0.0) {
+        return Ok(Pause(Duration::ZERO));
+    }
+    duration(text).map(Pause)
 }
 
 /// An address with port, a port, or an address with OpenFlow's port.

@@ -24,6 +24,8 @@ mod args;
 mod run;
 
 mod bench;
+mod check;
+
 mod builtin;
 mod descriptors;
 mod emulate;
@@ -33,6 +35,7 @@ mod state;
 mod weights;
 
 pub mod decode;
+pub mod paths;
 
 mod app;
 mod signal;
@@ -81,6 +84,17 @@ pub enum Loaded {
     Handlers(Arc<dyn HandlerFactory>),
 }
 
+/// A place in a policy's source that looks like a read of something that Maple can't track.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Suspicion {
+    /// The file.
+    pub file: String,
+    /// The line, from 1.
+    pub line: u32,
+    /// What is read there, and what to use instead.
+    pub text: String,
+}
+
 /// Loads policies and handlers that are written in another language than Rust.
 pub trait PolicyLoader: Sync {
     /// Loads the policy or handler called `name` (or the only one) from a file. A run of it may take `time_limit`.
@@ -92,6 +106,15 @@ pub trait PolicyLoader: Sync {
     /// What makes benchmarks' policies in that language, if anything does.
     fn filters(&self) -> Option<&dyn maple_bench::OtherLanguage> {
         None
+    }
+
+    /// What in the source of the policy in this file looks like a read of something that Maple can't track.
+    ///
+    /// # Errors
+    /// If the source can't be read.
+    fn inspect(&self, file: &Path, name: Option<&str>) -> anyhow::Result<Vec<Suspicion>> {
+        let _ = (file, name);
+        Ok(Vec::new())
     }
 
     /// The controller runs now; commits on the store are to be given to it.
@@ -118,13 +141,15 @@ pub fn main_with(arguments: impl IntoIterator<Item = OsString>, loader: Option<&
     let refusal = match &command_line.command {
         Command::Run(args) => args.options.refusal(),
         Command::Emulate(args) => args.refusal(),
-        Command::Decode(_) | Command::Show(_) | Command::State(_) | Command::Load(_) | Command::Bench(_) => None,
+        Command::Check(_) | Command::Decode(_) | Command::Show(_) => None,
+        Command::State(_) | Command::Load(_) | Command::Bench(_) => None,
     };
     if let Some(error) = refusal {
         return usage(&error);
     }
     finish(match command_line.command {
         Command::Run(args) => run::main(args, loader),
+        Command::Check(args) => check::main(args, loader),
         Command::Emulate(args) => emulate::main(args),
         Command::Load(args) => load::main(&args),
         Command::Decode(args) => decoded(args),

@@ -1,5 +1,7 @@
 //! `maple show`: asks a running controller over its Unix socket.
 
+mod topology;
+
 use std::fmt::Write as _;
 use std::io::Write as _;
 
@@ -10,17 +12,18 @@ use crate::args::{ShowArgs, ShowWhat, default_control};
 
 /// Prints the answer.
 pub fn main(args: ShowArgs) -> anyhow::Result<u8> {
-    let request = Request::Show(match &args.what {
+    let control = args.control.unwrap_or_else(default_control);
+    let what = match &args.what {
+        ShowWhat::Topology { watch } => return topology::main(&control, *watch, args.json),
         ShowWhat::Rules { switch } => Show::Rules(switch.map(|dpid| dpid.to_string())),
         ShowWhat::Switches => Show::Switches,
         ShowWhat::Links => Show::Links,
         ShowWhat::Hosts => Show::Hosts,
         ShowWhat::Stats => Show::Stats,
         ShowWhat::Errors => Show::Errors,
-    });
-    let answer = ask(&args.control.unwrap_or_else(default_control), &request).map_err(hint)?;
-    let text =
-        if args.json { format!("{}\n", serde_json::to_string_pretty(&answer)?) } else { text(&args.what, &answer) };
+    };
+    let answer = ask(&control, &Request::Show(what.clone())).map_err(hint)?;
+    let text = if args.json { format!("{}\n", serde_json::to_string_pretty(&answer)?) } else { text(&what, &answer) };
     std::io::stdout().write_all(text.as_bytes())?;
     Ok(0)
 }
@@ -35,15 +38,15 @@ pub fn hint(error: AskError) -> anyhow::Error {
     }
 }
 
-fn text(what: &ShowWhat, answer: &Value) -> String {
+fn text(what: &Show, answer: &Value) -> String {
     let each = |line: fn(&Value) -> String| items(answer).map(line).collect();
     match what {
-        ShowWhat::Rules { .. } => each(rules),
-        ShowWhat::Switches => each(switch),
-        ShowWhat::Links => each(|link| format!("{} - {}\n", location(&link[0]), location(&link[1]))),
-        ShowWhat::Hosts => each(host),
-        ShowWhat::Stats => stats(answer),
-        ShowWhat::Errors => each(error),
+        Show::Rules(_) => each(rules),
+        Show::Switches => each(switch),
+        Show::Links => each(|link| format!("{} - {}\n", location(&link[0]), location(&link[1]))),
+        Show::Hosts => each(host),
+        Show::Stats => stats(answer),
+        Show::Errors => each(error),
     }
 }
 

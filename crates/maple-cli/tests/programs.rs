@@ -1,4 +1,4 @@
-//! The programs that people run: the Rust-only binary, and the seven example policies in Rust, on emulated networks.
+//! The programs that people run: the Rust-only binary, and the example policies in Rust, on emulated networks.
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
@@ -80,6 +80,54 @@ fn multicast_group_is_obeyed() {
 #[test]
 fn blocklist_is_obeyed() {
     obeys("blocklist");
+}
+
+#[test]
+fn topology_is_obeyed_and_tells_of_the_ring() {
+    let told = text(&obeys("topology").stdout);
+    assert!(told.contains("switch 1 is there") && told.contains("link 1:2 - 2:2 is there"), "{told}");
+}
+
+#[test]
+fn parallel_paths_is_obeyed() {
+    obeys("parallel_paths");
+    let mut command = Command::new(example("parallel_paths"));
+    let output = command.env("MAPLE_THREADS", "many").output().expect("the example runs");
+    assert!(text(&output.stderr).contains("MAPLE_THREADS is a number of threads"));
+}
+
+#[test]
+fn the_examples_read_nothing_that_is_not_tracked() {
+    for name in [
+        "learning",
+        "secure_routing",
+        "shortest_path",
+        "acl",
+        "mt_route",
+        "multicast_group",
+        "blocklist",
+        "parallel_paths",
+    ] {
+        let output = run(example(name), &["check", "--rounds", "1", "--pause", "0", "--packets", "300"]);
+        assert!(output.status.success(), "{name}: {}{}", text(&output.stdout), text(&output.stderr));
+        assert!(text(&output.stdout).ends_with("no untracked state was seen\n"));
+    }
+}
+
+#[test]
+fn a_check_says_what_it_covered_and_starts_with_the_packets_of_a_capture() {
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    let capture = root.join("tests/data/unknown-host.pcap");
+    let options = ["--pause", "0", "--packets", "60", "--json", "--pcap", capture.to_str().expect("a plain path")];
+    let output = maple(&[&["check", "builtin:secure-routing"], &options[..]].concat());
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let told: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let coverage = &told["coverage"];
+    assert_eq!(coverage["packets"].as_u64().zip(coverage["made"].as_u64()), Some((60, 58)), "two were in the capture");
+    assert_eq!(coverage["runs"].as_u64(), Some(60 * 5), "twice, and in three rounds");
+    assert_eq!((coverage["failed"].as_u64(), told["runs"].as_array().map(Vec::len)), (Some(0), Some(0)));
+    let output = maple(&["check", "builtin:learning-switch"]);
+    assert_eq!(output.status.code(), Some(1), "handlers are no policies");
 }
 
 #[test]

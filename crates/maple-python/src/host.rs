@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::{Arc, LazyLock, PoisonError, RwLock};
 use std::time::Duration;
 
-use maple::{Handle, Loaded, LoadedPolicy, PolicyLoader};
+use maple::{Handle, Loaded, LoadedPolicy, PolicyLoader, Suspicion};
 use maple_core::state::{Commit, Store, Write};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
@@ -45,6 +45,16 @@ impl PolicyLoader for Loader {
 
     fn filters(&self) -> Option<&dyn maple::benchmarks::OtherLanguage> {
         Some(&PythonFilters)
+    }
+
+    fn inspect(&self, file: &Path, name: Option<&str>) -> anyhow::Result<Vec<Suspicion>> {
+        Python::attach(|py| {
+            let inspect = || -> PyResult<Vec<(String, u32, String)>> {
+                py.import("maple._check")?.call_method1("inspect_policy", (&*file.to_string_lossy(), name))?.extract()
+            };
+            let found = inspect().map_err(|error| anyhow::anyhow!("can't look through {}: {error}", file.display()))?;
+            Ok(found.into_iter().map(|(file, line, text)| Suspicion { file, line, text }).collect())
+        })
     }
 
     fn started(&self, controller: Handle) {

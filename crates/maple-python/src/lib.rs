@@ -18,6 +18,7 @@ mod spelling;
 
 mod address;
 mod net;
+mod paths;
 mod route;
 mod state;
 mod transaction;
@@ -51,6 +52,8 @@ mod _maple {
     use crate::net::PyNet;
     #[pymodule_export]
     use crate::packet::PyPacket;
+    #[pymodule_export]
+    use crate::paths::{PyParallelPaths, network};
     #[pymodule_export]
     use crate::route::{PyLocation, PyRoute, drop, flood, hops, multicast, to};
     #[pymodule_export]

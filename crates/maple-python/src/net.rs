@@ -27,6 +27,11 @@ impl PyNet {
         PyNet { ticket }
     }
 
+    /// All links; a dependency of the run.
+    pub fn all_links(&self) -> PyResult<Vec<(Location, Location)>> {
+        current::with_net(self.ticket, |net| net.links())
+    }
+
     fn path_between(&self, src: &Bound<'_, PyAny>, dst: &Bound<'_, PyAny>, weight: Option<&str>) -> PyResult<PyRoute> {
         let py = src.py();
         let (Some(src), Some(dst)) = (place(src)?, place(dst)?) else { return Ok(PyRoute(Route::unreachable())) };
@@ -39,7 +44,7 @@ impl PyNet {
 }
 
 /// A location, or `None` for a host that was not found.
-fn place(object: &Bound<'_, PyAny>) -> PyResult<Option<Location>> {
+pub fn place(object: &Bound<'_, PyAny>) -> PyResult<Option<Location>> {
     if object.is_none() { Ok(None) } else { PyLocation::from_object(object).map(Some) }
 }
 
@@ -101,7 +106,7 @@ impl PyNet {
 
     /// All links, each once.
     fn links(&self) -> PyResult<Vec<(PyLocation, PyLocation)>> {
-        current::with_net(self.ticket, |net| net.links().into_iter().map(|(a, b)| (a.into(), b.into())).collect())
+        Ok(self.all_links()?.into_iter().map(|(a, b)| (a.into(), b.into())).collect())
     }
 
     /// The ports of a switch that hosts are behind.

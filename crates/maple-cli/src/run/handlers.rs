@@ -22,6 +22,7 @@ pub fn run(options: &RunOptions, factory: Arc<dyn HandlerFactory>) -> anyhow::Re
         (options.compiler.is_some(), "--compiler"),
         (options.max_rules.is_some(), "--max-rules"),
         (options.max_traces.is_some(), "--max-traces"),
+        (options.check_rate.is_some(), "--check-rate"),
     ] {
         if given {
             bail!(

@@ -52,6 +52,8 @@ impl Failures {
 /// What to do when the controller runs.
 pub type Started<'a> = Box<dyn FnOnce(Handle) + 'a>;
 
+/// Cached answers that are checked a second where nothing else is said.
+const CHECK_RATE: u32 = 2;
 /// How often notices are looked for.
 const TURN: Duration = Duration::from_millis(50);
 
@@ -60,7 +62,7 @@ pub fn main(args: RunArgs, loader: Option<&dyn PolicyLoader>) -> anyhow::Result<
     if let Some(factory) = args.policy.strip_prefix("builtin:").and_then(builtin::handlers) {
         return handlers::run(&args.options, factory);
     }
-    let loaded = match load(&args, loader)? {
+    let loaded = match load(&args.policy, args.policy_time_limit, loader)? {
         Loaded::Policy(loaded) => loaded,
         Loaded::Handlers(factory) => return handlers::run(&args.options, factory),
     };
@@ -114,26 +116,49 @@ pub fn with(options: RunOptions, loaded: LoadedPolicy, started: Started<'_>) -> 
     Ok(0)
 }
 
-fn load(args: &RunArgs, loader: Option<&dyn PolicyLoader>) -> anyhow::Result<Loaded> {
-    if let Some(name) = args.policy.strip_prefix("builtin:") {
-        let store = Store::new();
-        // Links that nobody gave costs to cost 1.
-        store.update(|_| vec![Write::Weight(builtin::WEIGHT.into())]);
-        return Ok(Loaded::Policy(LoadedPolicy { policy: builtin::named(name)?, store, track_hosts: true }));
+/// What the command line calls a policy.
+pub enum PolicyName {
+    /// One of ours.
+    Builtin(String),
+    /// One in a file: the one called `name`, or the only one.
+    File { file: PathBuf, name: Option<String> },
+}
+
+impl PolicyName {
+    /// The policy that a text names.
+    pub fn parse(text: &str) -> PolicyName {
+        if let Some(name) = text.strip_prefix("builtin:") {
+            return PolicyName::Builtin(name.into());
+        }
+        match text.rsplit_once(".py:") {
+            Some((stem, name)) => {
+                PolicyName::File { file: PathBuf::from(format!("{stem}.py")), name: Some(name.into()) }
+            }
+            None => PolicyName::File { file: PathBuf::from(text), name: None },
+        }
     }
-    let (file, name) = match args.policy.rsplit_once(".py:") {
-        Some((stem, name)) => (PathBuf::from(format!("{stem}.py")), Some(name)),
-        None => (PathBuf::from(&args.policy), None),
+}
+
+/// Loads the policy that a text names.
+pub fn load(policy: &str, limit: Duration, loader: Option<&dyn PolicyLoader>) -> anyhow::Result<Loaded> {
+    let (file, name) = match PolicyName::parse(policy) {
+        PolicyName::Builtin(name) => {
+            let store = Store::new();
+            // Links that nobody gave costs to cost 1.
+            store.update(|_| vec![Write::Weight(builtin::WEIGHT.into())]);
+            return Ok(Loaded::Policy(LoadedPolicy { policy: builtin::named(&name)?, store, track_hosts: true }));
+        }
+        PolicyName::File { file, name } => (file, name),
     };
     if file.extension().is_none_or(|extension| extension != "py") {
-        bail!("{:?} is no policy: it is FILE.py, FILE.py:NAME or builtin:NAME", args.policy);
+        bail!("{policy:?} is no policy: it is FILE.py, FILE.py:NAME or builtin:NAME");
     }
     std::fs::metadata(&file).with_context(|| format!("can't read {}", file.display()))?;
     let loader = loader.context(
         "this `maple` was built without Python: run `pip install .` in Maple's source and use the `maple` that it \
          installs, or write the policy in Rust with maple::run",
     )?;
-    loader.load(&file, name, args.policy_time_limit)
+    loader.load(&file, name.as_deref(), limit)
 }
 
 fn controller_options(options: &RunOptions, loaded: &LoadedPolicy, track_hosts: bool) -> ControllerOptions {
@@ -143,6 +168,7 @@ fn controller_options(options: &RunOptions, loaded: &LoadedPolicy, track_hosts: 
     chosen.engine.max_rules = options.max_rules.map(|count| count as usize);
     chosen.engine.max_traces = options.max_traces.map(|count| count as usize);
     chosen.engine.compiler = options.compiler.map_or(chosen.engine.compiler, Into::into);
+    chosen.engine.check_rate = options.check_rate.unwrap_or(CHECK_RATE);
     if let Some(PathTags(block)) = options.path_tags {
         chosen.engine.path_tags = block;
     }

@@ -1,0 +1,79 @@
+//! `maple check`: looks for what a policy reads and Maple can't track.
+//!
+//! f runs on made-up and given packets in a made-up network, twice at once and again in a few rounds
+//! ([`maple_core::check`]). What a language's loader finds by reading the source is told first.
+
+mod network;
+mod output;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use maple_core::check::Check;
+use maple_core::state::Store;
+use maple_emulator::Topology;
+
+use crate::args::{CheckArgs, CheckOptions, Switch};
+use crate::run::{PolicyName, load};
+use crate::{Loaded, LoadedPolicy, PolicyLoader, Suspicion, decode, weights};
+
+/// `maple check POLICY`. The status is 1 if something was found.
+pub fn main(args: CheckArgs, loader: Option<&dyn PolicyLoader>) -> anyhow::Result<u8> {
+    let name = PolicyName::parse(&args.policy);
+    let Loaded::Policy(loaded) = load(&args.policy, args.policy_time_limit, loader)? else {
+        bail!("{:?} is a handler: what handlers read is not tracked, so there is nothing to check", args.policy);
+    };
+    let suspicions = match (&name, loader) {
+        (PolicyName::File { file, name }, Some(loader)) => loader.inspect(file, name.as_deref())?,
+        _ => Vec::new(),
+    };
+    with(&args.options, loaded, &suspicions)
+}
+
+/// Checks a policy that is loaded.
+pub fn with(options: &CheckOptions, loaded: LoadedPolicy, suspicions: &[Suspicion]) -> anyhow::Result<u8> {
+    let LoadedPolicy { policy, store, track_hosts } = loaded;
+    let track_hosts = options.track_hosts.map_or(track_hosts, |wish| wish == Switch::On);
+    let frames = captured(&options.pcap)?;
+    let topology = Topology::parse(&options.network)?;
+    prepare(&store, &topology, options)?;
+    let hosts = network::hosts(&topology, &frames);
+    let samples = network::samples(&hosts, frames);
+    let mut check = Check::new(Arc::clone(&policy), store, hosts, track_hosts, options.seed);
+    samples.into_iter().rev().for_each(|sample| check.give(sample));
+    check.explore(options.packets);
+    for _ in 0..options.rounds {
+        std::thread::sleep(options.pause.0);
+        check.again();
+    }
+    Ok(output::print(&check, suspicions, options.json)?)
+}
+
+/// Puts switches, links and costs into the store.
+fn prepare(store: &Store, topology: &Topology, options: &CheckOptions) -> anyhow::Result<()> {
+    store.update(|_| network::writes(topology));
+    let costs = weights::of(topology, &store.snapshot());
+    store.update(|_| costs);
+    if let Some(path) = &options.weights {
+        let costs = weights::read(path)?;
+        store.update(|_| costs);
+    }
+    Ok(())
+}
+
+/// The frames of captures, in order.
+fn captured(files: &[PathBuf]) -> anyhow::Result<Vec<Vec<u8>>> {
+    let read = |path: &Path| {
+        let bytes = std::fs::read(path).with_context(|| format!("can't read {}", path.display()))?;
+        let frames = decode::ethernet_frames(&bytes, usize::MAX).context("it is no capture (pcap or pcapng)").flatten();
+        frames.with_context(|| path.display().to_string())
+    };
+    let all: Vec<Vec<Vec<u8>>> = files.iter().map(|path| read(path)).collect::<anyhow::Result<_>>()?;
+    Ok(all.concat())
+}
+
+/// A time that may be 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pause(pub Duration);

@@ -1,0 +1,211 @@
+//! Shortest paths between all switches, computed on several cores at once (McNettle's demo, "deterministic parallel
+//! programming").
+//!
+//! # What
+//! For each destination a search breadth first from there gives every switch its distance; the next hop of a switch is
+//! the lowest port that leads one step nearer. Destinations are independent of each other, so they are shared out to
+//! the threads of a pool (`rayon`), and the results are put together in the order of the destinations.
+//!
+//! # Why it is right
+//! The answer is a function of the links alone: no thread writes what another reads, and `collect` keeps the order. So
+//! it is the same for any number of threads (property test), and the same as `net.shortest_path`, which is the oracle.
+//!
+//! # Cost
+//! O(switches · links) in all, divided by the threads; 8 bytes a pair of switches.
+//!
+//! # Who may call
+//! Policies, from any worker. The pool's threads run where the thread that made it may run, and workers are pinned to
+//! a core each: make it before the controller starts.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use maple_core::network::{Hop, Location};
+use maple_core::policy::Net;
+use maple_core::route::Route;
+use maple_wire::{Dpid, PortNo};
+use rayon::prelude::*;
+
+/// A link: both its ends.
+pub type Link = (Location, Location);
+
+/// Shortest paths of the network as it is, computed anew in parallel when a link comes or goes.
+pub struct ParallelPaths {
+    pool: rayon::ThreadPool,
+    /// The links that were there last, and the paths over them. A pure function's last value, and so no state.
+    last: Mutex<Option<(Vec<Link>, Arc<AllPaths>)>>,
+}
+
+/// The next hops from every switch to every other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AllPaths {
+    switches: Vec<Dpid>,
+    /// By destination, then by switch.
+    steps: Vec<Box<[Option<Step>]>>,
+}
+
+/// One step: a port, and the switch behind it by its place in the list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Step {
+    port: PortNo,
+    next: u32,
+}
+
+impl ParallelPaths {
+    /// Paths that are computed by so many threads; 0 is one for each core.
+    ///
+    /// # Errors
+    /// If the system gives no threads.
+    pub fn new(threads: usize) -> Result<ParallelPaths, rayon::ThreadPoolBuildError> {
+        let pool = rayon::ThreadPoolBuilder::new()
+            .num_threads(threads)
+            .thread_name(|index| format!("paths-{index}"))
+            .build()?;
+        Ok(ParallelPaths { pool, last: Mutex::new(None) })
+    }
+
+    /// The path with the fewest hops from `src`'s switch out of `dst`, or an unreachable route. Depends on all links.
+    #[track_caller]
+    pub fn shortest_path(&self, net: &Net, src: Location, dst: Location) -> Route {
+        self.of(net.links()).route(src, dst)
+    }
+
+    /// All paths over these links. Computed only if the links are others than the last time; who comes meanwhile waits.
+    pub fn of(&self, links: Vec<Link>) -> Arc<AllPaths> {
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((known, paths)) = &*last
+            && *known == links
+        {
+            return paths.clone();
+        }
+        let paths = Arc::new(self.pool.install(|| AllPaths::over(&links)));
+        *last = Some((links, paths.clone()));
+        paths
+    }
+}
+
+impl AllPaths {
+    /// The paths over these links, computed by the threads of the pool that this is called in.
+    pub fn over(links: &[Link]) -> AllPaths {
+        let switches: BTreeSet<Dpid> = links.iter().flat_map(|(a, b)| [a.switch, b.switch]).collect();
+        let switches: Vec<Dpid> = switches.into_iter().collect();
+        let place: BTreeMap<Dpid, u32> = switches.iter().copied().zip(0..).collect();
+        let mut neighbours: Vec<Vec<Step>> = vec![Vec::new(); switches.len()];
+        for (a, b) in links {
+            for (near, far) in [(a, b), (b, a)] {
+                let step = Step { port: near.port, next: place[&far.switch] };
+                neighbours[place[&near.switch] as usize].push(step);
+            }
+        }
+        neighbours.iter_mut().for_each(|steps| steps.sort_by_key(|step| step.port));
+        let steps = (0..switches.len()).into_par_iter().map(|to| steps_towards(to, &neighbours)).collect();
+        AllPaths { switches, steps }
+    }
+
+    /// The hops of the path from one switch to another; `None` if there is no way.
+    pub fn hops(&self, from: Dpid, to: Dpid) -> Option<Vec<Hop>> {
+        if from == to {
+            return Some(Vec::new());
+        }
+        let place = |dpid| self.switches.binary_search(&dpid).ok();
+        let (mut at, to) = (place(from)?, place(to)?);
+        let mut hops = Vec::new();
+        while at != to {
+            let step = self.steps[to][at]?;
+            hops.push(Hop::new(self.switches[at], step.port));
+            at = step.next as usize;
+        }
+        Some(hops)
+    }
+
+    /// The route from `src`'s switch out of `dst`, or an unreachable one.
+    #[track_caller]
+    pub fn route(&self, src: Location, dst: Location) -> Route {
+        let end = Hop::new(dst.switch, dst.port);
+        let route = self.hops(src.switch, dst.switch).map(|hops| Route::hops(hops.into_iter().chain([end])));
+        let caller = std::panic::Location::caller();
+        let at = maple_core::trace::Source { file: caller.file().into(), line: caller.line() };
+        route.unwrap_or_else(Route::unreachable).from_line(Some(at))
+    }
+}
+
+/// The next step of each switch towards one; none for that switch itself, and for those without a way.
+fn steps_towards(to: usize, neighbours: &[Vec<Step>]) -> Box<[Option<Step>]> {
+    let mut distance = vec![u32::MAX; neighbours.len()];
+    distance[to] = 0;
+    let mut queue = VecDeque::from([to]);
+    while let Some(at) = queue.pop_front() {
+        for step in &neighbours[at] {
+            let next = step.next as usize;
+            if distance[next] == u32::MAX {
+                distance[next] = distance[at] + 1;
+                queue.push_back(next);
+            }
+        }
+    }
+    let nearer = |at: usize| {
+        let here = distance[at];
+        let leads = |step: &&Step| here != u32::MAX && distance[step.next as usize].checked_add(1) == Some(here);
+        neighbours[at].iter().find(leads).copied()
+    };
+    (0..neighbours.len()).map(nearer).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use maple_core::ShardId;
+    use maple_core::network::{PortInfo, PortKind, graph};
+    use maple_core::state::{Store, SwitchInfo, Write};
+    use maple_wire::Version;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Links between switches 1 to n, each end at a port of its own.
+    fn network(pairs: &[(u64, u64)]) -> Vec<Link> {
+        let mut ports: BTreeMap<u64, u32> = BTreeMap::new();
+        let mut end = |switch: u64| {
+            let port = ports.entry(switch).or_default();
+            *port += 1;
+            Location::new(Dpid(switch), PortNo(*port))
+        };
+        let mut links: Vec<Link> = pairs.iter().map(|(a, b)| (end(*a), end(*b))).collect();
+        links.iter_mut().filter(|(a, b)| b < a).for_each(|(a, b)| std::mem::swap(a, b));
+        links.sort();
+        links
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn any_number_of_threads_gives_the_paths_that_the_network_gives(
+            pairs in proptest::collection::vec((1..12u64, 1..12u64).prop_filter("a loop", |(a, b)| a != b), 0..30),
+            threads in 1..6usize,
+        ) {
+            let links = network(&pairs);
+            let store = Store::new();
+            let info = SwitchInfo { shard: ShardId(0), version: Version::Of13 };
+            let port = |at, peer| Write::Port { at, info: Some(PortInfo { up: true, kind: PortKind::Link(peer) }) };
+            store.update(|_| (1..12).map(|n| Write::Switch { dpid: Dpid(n), info: Some(info) }).collect());
+            store.update(|_| links.iter().flat_map(|(a, b)| [port(*a, *b), port(*b, *a)]).collect());
+            let paths = ParallelPaths::new(threads).expect("threads").of(links.clone());
+            prop_assert_eq!(&*paths, &AllPaths::over(&links));
+            for (from, to) in (1..12).flat_map(|a| (1..12).map(move |b| (Dpid(a), Dpid(b)))) {
+                prop_assert_eq!(paths.hops(from, to), graph::path(&store.snapshot(), from, to, None));
+            }
+        }
+    }
+
+    #[test]
+    fn a_link_that_goes_changes_the_paths_and_the_same_links_are_not_computed_again() {
+        let paths = ParallelPaths::new(2).expect("threads");
+        let ring = network(&[(1, 2), (2, 3), (3, 4), (4, 1)]);
+        let first = paths.of(ring.clone());
+        assert!(Arc::ptr_eq(&first, &paths.of(ring.clone())));
+        assert_eq!(first.hops(Dpid(1), Dpid(2)).map(|hops| hops.len()), Some(1));
+        let cut = paths.of(ring[1..].to_vec());
+        assert_eq!(cut.hops(Dpid(1), Dpid(2)).map(|hops| hops.len()), Some(3));
+        assert_eq!(cut.hops(Dpid(1), Dpid(9)), None);
+    }
+}

@@ -1,0 +1,215 @@
+//! `maple show topology`: switches, links and hosts as one picture, and with `--watch` what happens to them.
+//!
+//! The view asks the controller a few times a second and compares; it knows nothing that `maple show` does not. On a
+//! terminal the picture is drawn anew with the latest events under it, elsewhere each event is a line.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fmt::Write as _;
+use std::io::{IsTerminal, Write as _};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use maple_controller::control::socket::{AskError, Request, Show, ask};
+use serde_json::{Value, json};
+
+use super::{items, location, plain};
+
+/// How often the controller is asked.
+const TURN: Duration = Duration::from_millis(250);
+/// Events under the picture.
+const EVENTS: usize = 10;
+
+/// What there is, as the controller names it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Topology {
+    /// Each switch, with what it says it is.
+    switches: BTreeMap<String, String>,
+    /// Both ends of each link, the lower first.
+    links: BTreeSet<(String, String)>,
+    /// Hardware address: place, and IP addresses.
+    hosts: BTreeMap<String, (String, String)>,
+}
+
+impl Topology {
+    /// Asks a controller.
+    fn ask(control: &Path) -> Result<Topology, AskError> {
+        let show = |what| ask(control, &Request::Show(what));
+        Ok(Topology::of(&show(Show::Switches)?, &show(Show::Links)?, &show(Show::Hosts)?))
+    }
+
+    fn of(switches: &Value, links: &Value, hosts: &Value) -> Topology {
+        let host = |host: &Value| {
+            let addresses: Vec<String> = items(&host["ipv4"]).chain(items(&host["ipv6"])).map(plain).collect();
+            (plain(&host["mac"]), (location(&host["at"]), addresses.join(" ")))
+        };
+        Topology {
+            switches: items(switches).map(|switch| (plain(&switch["switch"]), plain(&switch["description"]))).collect(),
+            links: items(links).map(|link| (location(&link[0]), location(&link[1]))).collect(),
+            hosts: items(hosts).map(host).collect(),
+        }
+    }
+
+    /// The picture: each switch with what is behind its ports.
+    fn text(&self) -> String {
+        let count = |number: usize, what: &str| format!("{number} {what}{}", if number == 1 { "" } else { "es" });
+        let plural = |number: usize, what: &str| format!("{number} {what}{}", if number == 1 { "" } else { "s" });
+        let mut text = format!(
+            "{}, {}, {}\n",
+            count(self.switches.len(), "switch"),
+            plural(self.links.len(), "link"),
+            plural(self.hosts.len(), "host")
+        );
+        for (switch, description) in &self.switches {
+            let _ = writeln!(text, "{switch}  {description}");
+            for (port, what) in self.behind(switch) {
+                let _ = writeln!(text, "  {port:>5}  {what}");
+            }
+        }
+        text
+    }
+
+    /// What is behind the ports of a switch, by port.
+    fn behind(&self, switch: &str) -> BTreeSet<(u64, String)> {
+        let port = |at: &str| {
+            let (dpid, port) = at.rsplit_once(':')?;
+            (dpid == switch).then(|| port.parse().unwrap_or(u64::MAX))
+        };
+        let ends = self.links.iter().flat_map(|(a, b)| [(a, b), (b, a)]);
+        let links = ends.filter_map(|(near, far)| port(near).map(|port| (port, format!("─── {far}"))));
+        let hosts = self.hosts.iter().filter_map(|(mac, (at, addresses))| {
+            port(at).map(|port| (port, format!("host {mac} {addresses}").trim_end().to_string()))
+        });
+        links.chain(hosts).collect()
+    }
+
+    /// What happened between two looks, in words.
+    fn events(&self, next: &Topology) -> Vec<String> {
+        let mut all = Vec::new();
+        let mut differ = |what: &str, before: BTreeSet<String>, after: BTreeSet<String>| {
+            all.extend(before.difference(&after).map(|one| format!("{what} {one} down")));
+            all.extend(after.difference(&before).map(|one| format!("{what} {one} up")));
+        };
+        let switches = |topology: &Topology| topology.switches.keys().cloned().collect();
+        differ("switch", switches(self), switches(next));
+        let links = |topology: &Topology| topology.links.iter().map(|(a, b)| format!("{a} - {b}")).collect();
+        differ("link", links(self), links(next));
+        for (mac, (at, _)) in &self.hosts {
+            match next.hosts.get(mac) {
+                None => all.push(format!("host {mac} gone from {at}")),
+                Some((to, _)) if to != at => all.push(format!("host {mac} moved from {at} to {to}")),
+                Some(_) => {}
+            }
+        }
+        let new = next.hosts.iter().filter(|(mac, _)| !self.hosts.contains_key(*mac));
+        all.extend(new.map(|(mac, (at, _))| format!("host {mac} found at {at}")));
+        all
+    }
+
+    /// The same for programs.
+    fn json(&self) -> Value {
+        let host = |(mac, (at, addresses)): (&String, &(String, String))| json!({"mac": mac, "at": at, "addresses": addresses.split_whitespace().collect::<Vec<_>>()});
+        json!({
+            "switches": self.switches.keys().collect::<Vec<_>>(),
+            "links": self.links.iter().collect::<Vec<_>>(),
+            "hosts": self.hosts.iter().map(host).collect::<Vec<_>>(),
+        })
+    }
+}
+
+/// Prints the topology, or follows it.
+pub fn main(control: &Path, stays: bool, as_json: bool) -> anyhow::Result<u8> {
+    if stays {
+        return watch(control, as_json);
+    }
+    let topology = Topology::ask(control).map_err(super::hint)?;
+    let text = if as_json { format!("{:#}\n", topology.json()) } else { topology.text() };
+    std::io::stdout().write_all(text.as_bytes())?;
+    Ok(0)
+}
+
+/// Follows the network until the controller is gone, which is an error.
+fn watch(control: &Path, as_json: bool) -> anyhow::Result<u8> {
+    let mut now = Topology::ask(control).map_err(super::hint)?;
+    let draws = !as_json && std::io::stdout().is_terminal();
+    let begun = Instant::now();
+    let mut events = VecDeque::new();
+    show(&now, &[], &mut events, begun, draws, as_json)?;
+    loop {
+        std::thread::sleep(TURN);
+        let next = Topology::ask(control)?;
+        if next != now {
+            let happened = now.events(&next);
+            now = next;
+            show(&now, &happened, &mut events, begun, draws, as_json)?;
+        }
+    }
+}
+
+/// Draws the picture with the latest events; or without a terminal the picture once, and then each event.
+fn show(
+    now: &Topology,
+    happened: &[String],
+    events: &mut VecDeque<String>,
+    begun: Instant,
+    draws: bool,
+    as_json: bool,
+) -> std::io::Result<()> {
+    let mut out = std::io::stdout().lock();
+    if as_json {
+        writeln!(out, "{}", now.json())?;
+        return out.flush();
+    }
+    let is_first = events.is_empty() && happened.is_empty();
+    let stamp = |event: &String| format!("{:>8.1} s  {event}", begun.elapsed().as_secs_f64());
+    events.extend(happened.iter().map(stamp));
+    if draws {
+        let surplus = events.len().saturating_sub(EVENTS);
+        events.drain(..surplus);
+        // Clears the screen and goes to its upper left corner (ECMA-48, ED and CUP).
+        write!(out, "\x1b[2J\x1b[H{}", now.text())?;
+        events.iter().try_for_each(|event| writeln!(out, "{event}"))?;
+    } else if is_first {
+        write!(out, "{}", now.text())?;
+    } else {
+        events.drain(..).try_for_each(|event| writeln!(out, "{event}"))?;
+    }
+    out.flush()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line() -> Topology {
+        let place = |switch: &str, port: u32| json!({"switch": switch, "port": port});
+        let switches =
+            json!([{"switch": "01", "description": "emulated"}, {"switch": "02", "description": "emulated"}]);
+        let host = json!({"mac": "00:00:00:00:00:01", "at": place("01", 1), "ipv4": ["10.0.0.1"], "ipv6": []});
+        Topology::of(&switches, &json!([[place("01", 10), place("02", 2)]]), &json!([host]))
+    }
+
+    #[test]
+    fn the_picture_shows_each_switch_with_what_is_behind_its_ports() {
+        let wanted = "2 switches, 1 link, 1 host\n01  emulated\n      1  host 00:00:00:00:00:01 10.0.0.1\n     \
+                      10  ─── 02:2\n02  emulated\n      2  ─── 01:10\n";
+        assert_eq!(line().text(), wanted);
+    }
+
+    #[test]
+    fn what_changed_is_told_as_events() {
+        let (before, mut after) = (line(), line());
+        after.links.clear();
+        after.switches.remove("02");
+        after.hosts.insert("00:00:00:00:00:01".into(), ("01:3".into(), String::new()));
+        after.hosts.insert("00:00:00:00:00:02".into(), ("01:4".into(), String::new()));
+        let wanted = [
+            "switch 02 down",
+            "link 01:10 - 02:2 down",
+            "host 00:00:00:00:00:01 moved from 01:1 to 01:3",
+            "host 00:00:00:00:00:02 found at 01:4",
+        ];
+        assert_eq!(before.events(&after), wanted);
+        assert!(after.events(&before).contains(&"link 01:10 - 02:2 up".to_string()));
+        assert_eq!(before.events(&before), Vec::<String>::new());
+    }
+}

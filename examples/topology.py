@@ -1,0 +1,43 @@
+"""Topology discovery (McNettle's demo): tells of each switch and link that comes or goes, while packets take shortest
+paths.
+
+Maple discovers the network by itself. A thread follows what is known of it; a program outside does the same with
+`maple show topology --watch`.
+"""
+
+import threading
+import time
+
+from maple import Location, Net, Packet, Route, flood, network, policy
+
+
+@policy
+def topology(pkt: Packet, net: Net) -> Route:
+    dst = net.locate(pkt.eth_dst)
+    return flood() if dst is None else net.shortest_path(net.locate(pkt.eth_src), dst)
+
+
+def seen() -> set[str]:
+    """The switches and links, in words."""
+    switches, links, _ = network()
+    return {f"switch {dpid:x}" for dpid in switches} | {f"link {end(a)} - {end(b)}" for a, b in links}
+
+
+def end(at: Location) -> str:
+    return f"{at.switch:x}:{at.port}"
+
+
+def follow() -> None:
+    """Tells of what comes and goes, for ever."""
+    before: set[str] = set()
+    while True:
+        now = seen()
+        for gone in sorted(before - now):
+            print(f"{gone} is gone", flush=True)
+        for new in sorted(now - before):
+            print(f"{new} is there", flush=True)
+        before = now
+        time.sleep(0.1)
+
+
+threading.Thread(target=follow, daemon=True).start()

@@ -1,0 +1,245 @@
+"""`maple check` finds what policies read and Maple can't track, names the line, and leaves honest policies alone."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+GUIDE = EXAMPLES.parent / "docs/policy-guide.md"
+MAPLE = [sys.executable, "-m", "maple"]
+HEADER = "import os, random, time, itertools, datetime\nfrom pathlib import Path\nfrom maple import *\n\n"
+
+# What a policy does, and what is said of the line that ends with `# here`.
+SUSPICIOUS = {
+    "a clock": (
+        "def f(pkt, net):\n    return drop() if time.time() % 2 > 1 else flood()  # here",
+        "`time.time()`: the",
+    ),
+    "a clock imported inside": (
+        "def f(pkt, net):\n    from datetime import datetime as dt\n    hour = dt.now().hour  # here\n"
+        "    return drop() if hour > 7 else flood()",
+        "the answer depends on the time",
+    ),
+    "chance": ("def f(pkt, net):\n    return random.choice([drop(), flood()])  # here", "`random.choice()`: every run"),
+    "chance of an own generator": (
+        "rng = random.Random(7)\ndef f(pkt, net):\n    return drop() if rng.random() > 0.5 else flood()  # here",
+        "`rng.random()`: every run answers otherwise",
+    ),
+    "a file": (
+        "def f(pkt, net):\n    with open('/etc/hostname') as file:  # here\n        return to(len(file.read()))",
+        "`open()`: a change of the file is not seen",
+    ),
+    "a path": (
+        "FILE = Path('/etc/hostname')\ndef f(pkt, net):\n    return to(len(FILE.read_text()))  # here",
+        "of the file",
+    ),
+    "an unnamed path": (
+        "def f(pkt, net):\n    return flood() if Path('x').exists() else drop()  # here",
+        "of the file",
+    ),
+    "the environment": (
+        "def f(pkt, net):\n    return to(int(os.environ['PORT']))  # here",
+        "`os.environ`: read it once",
+    ),
+    "the environment by get": ("def f(pkt, net):\n    return to(os.environ.get('PORT', 1))  # here", "read it once"),
+    "a counter": (
+        "count = 0\ndef f(pkt, net):\n    global count\n    count += 1  # here\n    return to(1 + count % 2)",
+        "keep it in a Var or a Table",
+    ),
+    "a dictionary": (
+        "seen = {}\ndef f(pkt, net):\n    seen[int(pkt.eth_src)] = 1  # here\n    return flood()",
+        "`seen` is changed here",
+    ),
+    "a list, by a method": (
+        "seen = []\ndef f(pkt, net):\n    seen.append(1)  # here\n    return flood()",
+        "`seen` is changed here",
+    ),
+    "an attribute of an object": (
+        "class State:\n    n = 0\nstate = State()\ndef f(pkt, net):\n    state.n += 1  # here\n    return flood()",
+        "`state` is changed here",
+    ),
+    "an attribute of a module": (
+        "import string\ndef f(pkt, net):\n    string.mine = 1  # here\n    return flood()",
+        "`string` is changed here",
+    ),
+    "a closure": (
+        "def make():\n    n = 0\n    def f(pkt, net):\n        nonlocal n\n        n += 1  # here\n"
+        "        return to(n)\n    return f\nf = make()",
+        "`n` is changed here",
+    ),
+    "a default value": (
+        "def note(pkt, seen=[]):\n    seen.append(int(pkt.eth_src))  # here\n    return len(seen)\n"
+        "def f(pkt, net):\n    return to(note(pkt))",
+        "one object for all calls",
+    ),
+    "an iterator": (
+        "turn = itertools.cycle([1, 2])\ndef f(pkt, net):\n    return to(next(turn))  # here",
+        "gives another value each time",
+    ),
+    "a global that a thread changes": (
+        "mode = 'day'\ndef night():\n    global mode\n    mode = 'night'\n"
+        "def f(pkt, net):\n    return drop() if mode == 'night' else flood()  # here",
+        "`mode` is a global that line 8 changes",
+    ),
+    "a set that a thread changes": (
+        "bad = set()\ndef watch():\n    bad.add(1)\n"
+        "def f(pkt, net):\n    return drop() if int(pkt.eth_src) in bad else flood()  # here",
+        "`bad` is a global that line 7 changes",
+    ),
+    "the order of a set": (
+        "ports = {'a', 'b'}\ndef f(pkt, net):\n    for one in ports:  # here\n        return to(len(one))",
+        "the order of the set `ports`",
+    ),
+    "the first of a set": (
+        "def f(pkt, net):\n    hosts = {str(at) for at in net.hosts()}\n    return to(len(next(iter(hosts))))  # here",
+        "the order of the set `hosts`",
+    ),
+    "a method of an own class": (
+        "class Line:\n    def fits(self, pkt):\n        return time.monotonic() > 5  # here\nLINES = [Line()]\n"
+        "def f(pkt, net):\n    return drop() if any(line.fits(pkt) for line in LINES) else flood()",
+        "`time.monotonic()`",
+    ),
+}
+
+HONEST = """
+    import os, random, time
+    from dataclasses import dataclass
+    from maple import *
+
+    RULES = {}
+    SERVERS = ["00:00:00:00:00:03", "00:00:00:00:00:04"]
+    TRUSTED = {"00:00:00:00:00:01", "00:00:00:00:00:02"}
+    SALT = random.randrange(100)
+    LIMIT = int(os.environ.get("LIMIT", "80"))
+    blocked, mode = Table("blocked"), Var("mode", default="day")
+    LAST = 0
+
+    def rule(port, answer):
+        RULES[port] = answer
+
+    rule(22, drop())
+    rule(23, drop())
+
+    @dataclass
+    class Memo:
+        ways: list
+
+        def add(self, way):
+            self.ways.append(way)
+
+    def watch():
+        while True:
+            blocked["x"] = time.time()
+            mode.value = "night"
+            time.sleep(3600)
+
+    @policy
+    def f(pkt, net):
+        seen, memo = {}, Memo([])
+        seen["a"] = 1
+        memo.add(flood())
+        if pkt.eth_src in blocked or mode.value == "night":
+            return drop()
+        blocked.get("y")
+        for mac in TRUSTED:
+            if pkt.eth_dst == mac:
+                return drop()
+        ways = [net.shortest_path(net.locate(pkt.eth_src), at) for at in map(net.locate, sorted(TRUSTED)) if at]
+        if pkt.tcp_dst == LIMIT:
+            return multicast(ways) if ways else drop()
+        server = SERVERS[(int(pkt.ipv4_src) + SALT) % 2] if pkt.ipv4_src != None else SERVERS[0]
+        return RULES.get(pkt.tcp_dst, flood()).set(eth_dst=server)
+    """
+
+
+def check(path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [*MAPLE, "check", str(path), "--rounds", "1", "--pause", "0", "--packets", "200", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+def suspicions(text: str, path: Path) -> list[tuple[int, str]]:
+    """What the static pass says of a file, in this process."""
+    from maple import _check, _policy
+
+    path.write_text(text)
+    _policy.load(str(path))
+    return [(line, told) for _, line, told in _check.inspect_policy(str(path), None)]
+
+
+@pytest.mark.parametrize("what", SUSPICIOUS)
+def test_a_line_that_reads_what_is_not_tracked_is_named(what: str, tmp_path: Path) -> None:
+    body, says = SUSPICIOUS[what]
+    text = HEADER + body + "\n\npolicy_of_file = policy(f)\n"
+    (line,) = [number for number, one in enumerate(text.splitlines(), 1) if one.endswith("# here")]
+    found = suspicions(text, tmp_path / "mine.py")
+    assert [number for number, _ in found] == [line], found
+    assert says in found[0][1]
+    meant = text.replace("# here", "# untracked: ok")
+    assert suspicions(meant, tmp_path / "meant.py") == []
+
+
+def test_honest_policies_are_left_alone(tmp_path: Path) -> None:
+    assert suspicions(textwrap.dedent(HONEST), tmp_path / "honest.py") == []
+    done = check(tmp_path / "honest.py")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("example", sorted(path.stem for path in EXAMPLES.glob("*.py")))
+def test_the_examples_pass(example: str) -> None:
+    done = check(EXAMPLES / f"{example}.py")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "no untracked state was seen" in done.stdout
+
+
+def test_the_policies_of_the_guide_pass(tmp_path: Path) -> None:
+    blocks = re.findall(r"```python\n(.*?)```", GUIDE.read_text(), re.DOTALL)
+    whole = [block for block in blocks if "@policy\n" in block]
+    assert len(whole) >= 4
+    for number, block in enumerate(whole):
+        assert suspicions("from maple import *\n" + block, tmp_path / f"guide{number}.py") == []
+
+
+HIDDEN = """
+    from maple import policy, drop, flood
+
+    memory = {}
+    remember = memory.__setitem__
+
+    @policy
+    def mine(pkt, net):
+        if pkt.tcp_dst == 4000:
+            remember("seen", True)
+        if "seen" in memory and pkt.ip_proto == 17:
+            return drop()
+        return flood()
+    """
+
+
+def test_running_twice_finds_what_reading_the_source_does_not(tmp_path: Path) -> None:
+    path = tmp_path / "hidden.py"
+    assert suspicions(textwrap.dedent(HIDDEN), path) == []
+    done = check(path)
+    assert done.returncode == 1
+    assert re.search(rf"^{path}:\d+: two runs on the same packet and state differ here", done.stdout, re.MULTILINE)
+    assert re.search(r"^    first   (test|route|drop)", done.stdout, re.MULTILINE)
+    assert done.stdout.endswith("the policy depends on untracked state\n")
+    told = json.loads(check(path, "--json").stdout)
+    assert told["source"] == [] and told["runs"][0]["at"]["file"] == str(path)
+    assert told["runs"][0]["packet"]["frame"]
+    assert told["coverage"]["packets"] <= 200 and told["coverage"]["unexplored"] == 0
+
+
+def test_a_check_needs_a_policy_and_a_capture_that_can_be_read(tmp_path: Path) -> None:
+    path = tmp_path / "no.pcap"
+    path.write_bytes(b"not a capture")
+    done = check(EXAMPLES / "shortest_path.py", "--pcap", str(path))
+    assert done.returncode == 1 and f"{path}: not a capture" in done.stderr
+    assert check(tmp_path / "nothing.py").returncode == 1
+    assert check(EXAMPLES / "shortest_path.py", "--network", "star:4").returncode == 1
