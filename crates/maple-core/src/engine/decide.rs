@@ -20,6 +20,9 @@ use crate::run::{Finished, Run};
 use crate::state::{Commit, Conflict, Snapshot, Turn, Txn};
 use crate::tree::{Augmented, LeafId};
 
+/// What f said.
+pub(super) type Answer = Result<Route, PolicyError>;
+
 /// What a run came to.
 pub(super) enum Outcome {
     /// f's answer, and what it observed.
@@ -72,24 +75,21 @@ impl Engine {
     }
 
     fn decide(&mut self, packets: Vec<Arrived>) {
-        let mut runs = Vec::new();
-        let mut running = Vec::new();
-        for arrived in packets {
-            if let Some(run) = self.new_run(&arrived) {
-                runs.push(run);
-                running.push(arrived);
-            }
-        }
-        if runs.is_empty() {
-            return;
-        }
-        self.stats.runs += runs.len() as u64;
-        let answers = self.policy.decide_batch(&runs);
-        let missing = || Err(PolicyError::Exception("the policy gave no answer for this packet of the batch".into()));
-        let answers = answers.into_iter().chain(std::iter::repeat_with(missing));
-        for ((run, arrived), answer) in runs.into_iter().zip(running).zip(answers) {
+        let new = |arrived| Some((self.new_run(&arrived)?, arrived));
+        let runs = packets.into_iter().filter_map(new).collect();
+        for (run, arrived, answer) in self.ask(runs) {
             self.settle(run, answer, arrived);
         }
+    }
+
+    /// Runs f on a batch: each run with what it came with, and f's answer.
+    pub(super) fn ask<T>(&mut self, runs: Vec<(Run, T)>) -> impl Iterator<Item = (Run, T, Answer)> + use<T> {
+        let (runs, tags): (Vec<Run>, Vec<T>) = runs.into_iter().unzip();
+        self.stats.runs += runs.len() as u64;
+        let answers = if runs.is_empty() { Vec::new() } else { self.policy.decide_batch(&runs) };
+        let missing = || Err(PolicyError::Exception("the policy gave no answer for this packet of the batch".into()));
+        let answers = answers.into_iter().chain(std::iter::repeat_with(missing));
+        runs.into_iter().zip(tags).zip(answers).map(|((run, tag), answer)| (run, tag, answer))
     }
 
     /// A run on the newest state; none for a packet that does not belong to the network any more.
@@ -107,7 +107,7 @@ impl Engine {
         self.is_admissible(arrived, txn.peek()).then(|| self.run_on(arrived, txn, three_tables))
     }
 
-    pub(super) fn run_on(&self, arrived: &Arrived, txn: Txn, three_tables: bool) -> Run {
+    fn run_on(&self, arrived: &Arrived, txn: Txn, three_tables: bool) -> Run {
         let run = Run::new(arrived.frame.clone(), arrived.total_len, arrived.at, txn, self.options.track_hosts);
         if !three_tables {
             run.read_location(self.options.path_tags.is_some());
@@ -116,7 +116,7 @@ impl Engine {
     }
 
     /// Whether the packet still comes from a host that is where it came from.
-    pub(super) fn is_admissible(&self, arrived: &Arrived, state: &Snapshot) -> bool {
+    fn is_admissible(&self, arrived: &Arrived, state: &Snapshot) -> bool {
         let is_edge = state.port(arrived.at).is_some_and(|port| port.kind == PortKind::Edge);
         let source = Mac::from_bits(arrived.packet().switch_value(maple_wire::Field::EthSrc).unwrap_or_default());
         let elsewhere = || state.host(source).is_some_and(|host| host.location != arrived.at);
@@ -125,7 +125,7 @@ impl Engine {
 
     /// A run has ended: commits it, repeating it while the state changes under it, and does what it says. One that loses
     /// too often is repeated while nobody else commits.
-    fn settle(&mut self, run: Run, answer: Result<Route, PolicyError>, arrived: Arrived) {
+    fn settle(&mut self, run: Run, answer: Answer, arrived: Arrived) {
         let (mut lost, mut ended) = (0, Some((run, answer)));
         let store = Arc::clone(&self.store);
         loop {
@@ -151,7 +151,7 @@ impl Engine {
         }
     }
 
-    fn run_once(&mut self, run: &Run) -> Result<Route, PolicyError> {
+    fn run_once(&mut self, run: &Run) -> Answer {
         self.stats.runs += 1;
         let missing = || Err(PolicyError::Exception("the policy gave no answer".into()));
         self.policy.decide_batch(std::slice::from_ref(run)).pop().unwrap_or_else(missing)
@@ -304,7 +304,7 @@ impl Engine {
 }
 
 /// f's answer, checked.
-pub(super) fn outcome(run: &Run, answer: Result<Route, PolicyError>) -> Outcome {
+pub(super) fn outcome(run: &Run, answer: Answer) -> Outcome {
     let resolved = answer.map(|route| run.resolve(&route));
     let Some(finished) = run.finish() else {
         return Outcome::Failed(PolicyError::Exception("the policy ended its own run".into()));

@@ -46,14 +46,8 @@ impl Engine {
 
     /// What f does with the leaf's packet now; `None` where that packet would not come to f.
     fn run_again(&mut self, id: LeafId) -> Option<Observation> {
-        let packet = self.leaves.get(&id)?.representative.clone();
-        let three_tables = self.switches.get(&packet.at.switch)?.three_tables;
-        let txn = self.store.begin();
-        if !self.is_admissible(&packet, txn.peek()) {
-            return None;
-        }
+        let run = self.admissible_run(&self.leaves.get(&id)?.representative)?;
         self.stats.rechecks += 1;
-        let run = self.run_on(&packet, txn, three_tables);
         Some(Observation::of(&*self.policy, &run))
     }
 
@@ -71,7 +65,7 @@ impl Engine {
 
 /// The run that a leaf was made of, as far as the leaf knows it.
 fn as_observed(leaf: &Leaf) -> Observation {
-    let (trace, answer) = (leaf.trace.clone(), Ok(leaf.route.clone()));
+    let (trace, answer) = (leaf.trace.clone(), Ok(leaf.goal().clone()));
     Observation { trace, reads: Vec::new(), writes: Vec::new(), answer, made_at: None }
 }
 

@@ -10,12 +10,11 @@
 
 use std::collections::BTreeSet;
 
-use super::decide::{Outcome, outcome};
+use super::decide::{Answer, Outcome, outcome};
 use super::leaf::LeafState;
 use super::tags::reserved_id;
 use super::{Engine, actions};
-use crate::policy::PolicyError;
-use crate::route::{Resolved, Route};
+use crate::route::Resolved;
 use crate::run::{Finished, Run};
 use crate::tree::LeafId;
 
@@ -30,7 +29,7 @@ impl Engine {
 
     /// Asks f what becomes of these leaves. Those that are certain, or gone, are passed over.
     pub(super) fn reconsider(&mut self, doubted: &BTreeSet<LeafId>) {
-        let (mut asked, mut runs) = (Vec::new(), Vec::new());
+        let mut runs = Vec::new();
         for id in doubted {
             if self.store.is_current(*id) {
                 continue;
@@ -40,28 +39,18 @@ impl Engine {
                 self.withdraw(*id);
                 continue;
             };
-            let has_time = asked.len() < self.options.max_reconsidered;
+            let has_time = runs.len() < self.options.max_reconsidered;
             match self.admissible_run(&leaf.representative).filter(|_| has_time) {
-                Some(run) => {
-                    asked.push(*id);
-                    runs.push(run);
-                }
+                Some(run) => runs.push((run, *id)),
                 None => self.withdraw(*id),
             }
         }
-        if runs.is_empty() {
-            return;
-        }
-        self.stats.runs += runs.len() as u64;
-        let answers = self.policy.decide_batch(&runs);
-        let missing = || Err(PolicyError::Exception("the policy gave no answer for this packet of the batch".into()));
-        let answers = answers.into_iter().chain(std::iter::repeat_with(missing));
-        for ((id, run), answer) in asked.into_iter().zip(runs).zip(answers) {
+        for (run, id, answer) in self.ask(runs) {
             self.judge(id, &run, answer);
         }
     }
 
-    fn judge(&mut self, id: LeafId, run: &Run, answer: Result<Route, PolicyError>) {
+    fn judge(&mut self, id: LeafId, run: &Run, answer: Answer) {
         let Outcome::Answer(route, finished) = outcome(run, answer) else { return self.withdraw(id) };
         let Finished { trace, txn, .. } = *finished;
         let Some(leaf) = self.leaves.get(&id) else { return };
