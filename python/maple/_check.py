@@ -65,7 +65,8 @@ class Scope:
 
 def inspect_policy(path: str, name: str | None) -> list[tuple[str, int, str]]:
     """What is suspicious in a policy of a file that was loaded: file, line and text, in order of lines."""
-    return [(one.file, one.line, one.text) for one in of_policy(loaded(path, name))]
+    policy = loaded(path, name)
+    return [(one.file, one.line, one.text) for one in of_policy(policy)] if isinstance(policy, Policy) else []
 
 
 def of_policy(policy: Policy) -> list[Suspicion]:

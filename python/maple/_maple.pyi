@@ -43,10 +43,10 @@ __all__ = [
     "hops",
     "main",
     "multicast",
+    "network",
     "or_else",
     "retry",
     "settled",
-    "network",
     "to",
     "weights",
 ]
@@ -1153,6 +1153,7 @@ class HandlerBench:
     def switch_down(self) -> None:
         """The connection is gone."""
 
+@final
 class ParallelPaths:
     """Shortest paths, computed for all pairs of switches by several threads when a link comes or goes.
 

@@ -84,12 +84,12 @@ def load(path: str, name: str | None = None) -> Policy | type[_maple.Handler]:
     return _chosen(module, path, name)
 
 
-def loaded(path: str, name: str | None = None) -> Policy:
-    """The same policy as :func:`load` gives, of a file that was loaded before."""
+def loaded(path: str, name: str | None = None) -> Policy | type[_maple.Handler]:
+    """The same as :func:`load` gives, of a file that was loaded before."""
     return _chosen(sys.modules[f"maple_policy_{Path(path).stem}"], path, name)
 
 
-def _chosen(module: ModuleType, path: str, name: str | None) -> Policy:
+def _chosen(module: ModuleType, path: str, name: str | None) -> Policy | type[_maple.Handler]:
     found = {key: value for key, value in vars(module).items() if _is_program(value)}
     if name is not None:
         if name not in found:

@@ -191,7 +191,10 @@ def test_honest_policies_are_left_alone(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("example", sorted(path.stem for path in EXAMPLES.glob("*.py")))
+POLICIES = sorted(path.stem for path in EXAMPLES.glob("*.py") if "@policy" in path.read_text())
+
+
+@pytest.mark.parametrize("example", POLICIES)
 def test_the_examples_pass(example: str) -> None:
     done = check(EXAMPLES / f"{example}.py")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -240,6 +243,8 @@ def test_a_check_needs_a_policy_and_a_capture_that_can_be_read(tmp_path: Path) -
     path = tmp_path / "no.pcap"
     path.write_bytes(b"not a capture")
     done = check(EXAMPLES / "shortest_path.py", "--pcap", str(path))
-    assert done.returncode == 1 and f"{path}: not a capture" in done.stderr
+    assert done.returncode == 1 and f"{path}: it is no capture" in done.stderr
     assert check(tmp_path / "nothing.py").returncode == 1
+    handler = check(EXAMPLES / "learning_switch_handler.py")
+    assert handler.returncode == 1 and "is a handler" in handler.stderr
     assert check(EXAMPLES / "shortest_path.py", "--network", "star:4").returncode == 1

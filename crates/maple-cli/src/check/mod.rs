@@ -23,7 +23,7 @@ use crate::{Loaded, LoadedPolicy, PolicyLoader, Suspicion, decode, weights};
 pub fn main(args: CheckArgs, loader: Option<&dyn PolicyLoader>) -> anyhow::Result<u8> {
     let name = PolicyName::parse(&args.policy);
     let Loaded::Policy(loaded) = load(&args.policy, args.policy_time_limit, loader)? else {
-        bail!("{:?} is a handler: what handlers read is not tracked, so there is nothing to check", args.policy);
+        bail!("{} is a handler: what handlers read is not tracked, so there is nothing to check", args.policy);
     };
     let suspicions = match (&name, loader) {
         (PolicyName::File { file, name }, Some(loader)) => loader.inspect(file, name.as_deref())?,
