@@ -101,7 +101,7 @@ impl Mailbox {
 
     /// Puts a letter into the mailbox; if it is full, gives it back.
     #[cfg(test)]
-    pub(super) fn offer(&self, letter: Letter) -> Result<(), Letter> {
+    pub(super) fn offer(&self, letter: Letter) -> Result<(), Box<Letter>> {
         sync::step();
         match self.sender.try_send(vec![letter]) {
             Ok(()) | Err(TrySendError::Disconnected(_)) => {
@@ -109,7 +109,7 @@ impl Mailbox {
                 self.waker.wake().expect("the shard's poll is there");
                 Ok(())
             }
-            Err(TrySendError::Full(mut letters)) => Err(letters.remove(0)),
+            Err(TrySendError::Full(mut letters)) => Err(Box::new(letters.remove(0))),
         }
     }
 

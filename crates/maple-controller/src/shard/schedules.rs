@@ -111,7 +111,7 @@ impl World {
     /// Sends a shard a letter, once there is room.
     fn post(boxes: &[Mailbox], shard: u8, mut letter: Letter) {
         while let Err(back) = boxes[usize::from(shard)].offer(letter) {
-            letter = back;
+            letter = *back;
             sync::step();
         }
     }
