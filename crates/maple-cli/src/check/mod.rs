@@ -67,7 +67,9 @@ fn prepare(store: &Store, topology: &Topology, options: &CheckOptions) -> anyhow
 fn captured(files: &[PathBuf]) -> anyhow::Result<Vec<Vec<u8>>> {
     let read = |path: &Path| {
         let bytes = std::fs::read(path).with_context(|| format!("can't read {}", path.display()))?;
-        let frames = decode::ethernet_frames(&bytes, usize::MAX).context("it is no capture (pcap or pcapng)").flatten();
+        let frames = decode::ethernet_frames(&bytes, usize::MAX)
+            .context("it is no capture (pcap or pcapng)")
+            .and_then(|frames| frames);
         frames.with_context(|| path.display().to_string())
     };
     let all: Vec<Vec<Vec<u8>>> = files.iter().map(|path| read(path)).collect::<anyhow::Result<_>>()?;
