@@ -8,10 +8,9 @@
 //! that are no rules have levels too, so that nothing moves when they become rules. A piece that takes the place of one
 //! with the same match takes its level too.
 //!
-//! A piece that comes between two neighbouring levels in use would make a third. Before that, it is seen what would have
-//! to move if it took the lower of the two: what must yield to it goes to the next level in use, and so on. Barriers that
-//! are no rules move at no cost; of rules, at most [`MOVES`] at a time and one for each [`SHARE`] changes sent so far.
-//! Where there is no room at all between what a piece must yield to and what must yield to it, the latter moves down.
+//! A piece that comes between two neighbouring levels in use would make a third: before that, it is seen whether others
+//! can make way, and now and then whether a level can be given up (`shift.rs`). Where there is no room at all between what
+//! a piece must yield to and what must yield to it, the latter moves down.
 //!
 //! Where the levels run out, all pieces are numbered anew, with narrower steps; after that, rules below the lowest level
 //! are left out.
@@ -24,8 +23,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 
-use rustc_hash::FxHashMap;
-
+use super::shift::Savings;
 use super::{PieceId, Pieces, Role};
 use crate::tree::Tree;
 
@@ -35,15 +33,6 @@ const STEP: u32 = 64;
 /// In how many steps a table is divided at least, where it has the levels.
 const STEPS: u32 = 1000;
 
-/// How many rules may be sent again so that a new one needs no level of its own.
-const MOVES: u64 = 4;
-
-/// For how many changes one rule may be sent again for that.
-const SHARE: u64 = 60;
-
-/// How many pieces may move at a time to save a level.
-const WAY: usize = 100;
-
 /// Which levels there are and which are in use.
 #[derive(Debug)]
 pub(super) struct Levels {
@@ -52,20 +41,19 @@ pub(super) struct Levels {
     /// How many there are.
     count: u32,
     step: u32,
-    /// Levels in use, with the number of pieces.
-    used: BTreeMap<u32, u32>,
+    /// Levels in use, with their pieces.
+    pub(super) used: BTreeMap<u32, Vec<PieceId>>,
     /// How many pieces there were when even the narrowest steps did not do.
     too_many: Option<usize>,
-    /// How many changes were sent, and how many rules were sent again to save levels.
-    sent: u64,
-    moved: u64,
+    pub(super) savings: Savings,
 }
 
 impl Levels {
     pub(super) fn new(priorities: &RangeInclusive<u16>) -> Levels {
         let count = (u32::from(*priorities.end()) + 1).saturating_sub(u32::from(*priorities.start()));
         let step = (count / STEPS).clamp(1, STEP);
-        Levels { highest: *priorities.end(), count, step, used: BTreeMap::new(), too_many: None, sent: 0, moved: 0 }
+        let (used, savings) = (BTreeMap::new(), Savings::default());
+        Levels { highest: *priorities.end(), count, step, used, too_many: None, savings }
     }
 
     /// The priority of a level that there is.
@@ -78,29 +66,9 @@ impl Levels {
         level < self.count
     }
 
-    /// A piece gives up its level.
-    pub(super) fn leave(&mut self, level: u32) {
-        if let Some(count) = self.used.get_mut(&level) {
-            *count -= 1;
-            if *count == 0 {
-                self.used.remove(&level);
-            }
-        }
-    }
-
     /// Takes note of changes that are sent.
     pub(super) fn send(&mut self, changes: usize) {
-        self.sent += changes as u64;
-    }
-
-    /// How many rules may be sent again now to save a level.
-    fn allowance(&self) -> u64 {
-        (self.sent / SHARE).saturating_sub(self.moved).min(MOVES)
-    }
-
-    /// The first level in use from `from` on.
-    fn used_from(&self, from: u32) -> Option<u32> {
-        self.used.range(from..).next().map(|(level, _)| *level)
+        self.savings.send(changes);
     }
 
     /// The first step from `from` on.
@@ -136,7 +104,7 @@ impl Pieces {
         while let Some((_, id)) = open.pop_first() {
             let (from, until) = self.bounds(id);
             let piece = self.piece(id);
-            if !piece.placed || piece.level < from {
+            if !piece.is_placed() || piece.level < from {
                 let level = self.choose(tree, id, from, until);
                 self.put(id, level);
             }
@@ -150,50 +118,15 @@ impl Pieces {
         if overrun && self.levels.too_many.is_none_or(|many| pieces < many / 2) {
             self.renumber(tree);
         }
+        self.give_up_a_level(tree);
     }
 
     /// A level for a piece that must not lie above `from` and should lie above `until`.
     fn choose(&mut self, tree: &Tree, id: PieceId, from: u32, until: u32) -> u32 {
-        let used = self.levels.used_from(from);
-        match used {
-            Some(level) if level < until => level,
-            Some(level) if self.give_way(tree, id, level) => level,
-            _ => self.levels.new_between(from, until),
+        match self.levels.used.range(from..until.max(from)).next() {
+            Some((level, _)) => *level,
+            None => self.make_way(tree, id, from, until).unwrap_or_else(|| self.levels.new_between(from, until)),
         }
-    }
-
-    /// Moves what must yield to a piece out of its way to a level in use, and so on, if that takes few moves; returns
-    /// whether it did.
-    fn give_way(&mut self, tree: &Tree, id: PieceId, level: u32) -> bool {
-        let allowance = self.levels.allowance();
-        let mut levels: FxHashMap<PieceId, u32> = FxHashMap::from_iter([(id, level)]);
-        let mut open = BTreeSet::from([(self.rank(tree, id), id)]);
-        let mut again = 0;
-        while let Some((_, id)) = open.pop_first() {
-            let (piece, level) = (self.piece(id), levels[&id]);
-            for other in &piece.later {
-                let there = self.piece(*other);
-                let Some(gap) = piece.says.gap(there.says).filter(|_| there.placed) else { continue };
-                let is_moved = levels.contains_key(other);
-                if levels.get(other).copied().unwrap_or(there.level) >= level + gap {
-                    continue;
-                }
-                let least = level + gap;
-                let below = self.levels.used_from(least).unwrap_or_else(|| self.levels.step_from(least));
-                levels.insert(*other, below);
-                open.insert((self.rank(tree, *other), *other));
-                again += u64::from(!is_moved && there.taken.is_some());
-            }
-            if again > allowance || levels.len() > WAY {
-                return false;
-            }
-        }
-        self.levels.moved += again;
-        levels.remove(&id);
-        let mut levels: Vec<(PieceId, u32)> = levels.into_iter().collect();
-        levels.sort_unstable();
-        levels.into_iter().for_each(|(other, level)| self.put(other, level));
-        true
     }
 
     /// Has all pieces that must yield to one, and are too high, get their turn.
@@ -202,7 +135,7 @@ impl Pieces {
         for other in &piece.later {
             let there = self.piece(*other);
             let too_high = |gap: u32| there.level < piece.level + gap;
-            if there.placed && piece.says.gap(there.says).is_some_and(too_high) {
+            if there.is_placed() && piece.says.gap(there.says).is_some_and(too_high) {
                 open.insert((self.rank(tree, *other), *other));
             }
         }
@@ -219,7 +152,7 @@ impl Pieces {
                 continue;
             };
             let (from, until) = self.bounds(*id);
-            if !self.piece(*id).placed && from <= level && level < until {
+            if !self.piece(*id).is_placed() && from <= level && level < until {
                 self.put(*id, level);
             }
         }
@@ -231,7 +164,7 @@ impl Pieces {
         let piece = self.piece(id);
         for other in &piece.earlier {
             let there = self.piece(*other);
-            if there.placed
+            if there.is_placed()
                 && let Some(gap) = there.says.gap(piece.says)
             {
                 from = from.max(there.level + gap);
@@ -239,7 +172,7 @@ impl Pieces {
         }
         for other in &piece.later {
             let there = self.piece(*other);
-            if there.placed
+            if there.is_placed()
                 && let Some(gap) = piece.says.gap(there.says)
             {
                 until = until.min(there.level + 1 - gap);
@@ -250,20 +183,28 @@ impl Pieces {
         (from, until)
     }
 
-    fn put(&mut self, id: PieceId, level: u32) {
+    /// Gives a piece a level.
+    pub(super) fn put(&mut self, id: PieceId, level: u32) {
         self.displace(id);
         let piece = self.piece_mut(id);
-        (piece.level, piece.placed) = (level, true);
-        *self.levels.used.entry(level).or_default() += 1;
+        piece.level = level;
+        let there = self.levels.used.entry(level).or_default();
+        there.push(id);
+        let seat = there.len() as u32 - 1;
+        self.piece_mut(id).seat = Some(seat);
         self.change(id);
     }
 
     /// Takes a piece's level from it.
-    fn displace(&mut self, id: PieceId) {
+    pub(super) fn displace(&mut self, id: PieceId) {
         let piece = self.piece_mut(id);
-        if std::mem::take(&mut piece.placed) {
-            let level = piece.level;
-            self.levels.leave(level);
+        let (level, Some(seat)) = (piece.level, piece.seat.take()) else { return };
+        let there = self.levels.used.get_mut(&level).expect("a piece's level is in use");
+        there.swap_remove(seat as usize);
+        match there.get(seat as usize).copied() {
+            Some(moved) => self.piece_mut(moved).seat = Some(seat),
+            None if there.is_empty() => drop(self.levels.used.remove(&level)),
+            None => {}
         }
     }
 

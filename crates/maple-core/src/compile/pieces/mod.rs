@@ -42,6 +42,7 @@ mod index;
 mod levels;
 mod needs;
 mod sets;
+mod shift;
 
 use actions::{ActionId, Actions};
 use index::Index;
@@ -85,8 +86,8 @@ struct Piece {
     says: Word,
     /// From 0 at the top.
     level: u32,
-    /// Whether it has a level.
-    placed: bool,
+    /// Where it stands among the pieces of its level, if it has one.
+    seat: Option<u32>,
     shadowed: bool,
     /// Of a barrier: why it is a rule, or none.
     why: Why,
@@ -188,7 +189,7 @@ impl Pieces {
             leaf,
             says,
             level: 0,
-            placed: false,
+            seat: None,
             shadowed: false,
             why: Why::Nothing,
             was: Some(Role::Nothing),
@@ -282,7 +283,8 @@ impl Pieces {
 
     /// Takes a piece out.
     pub(super) fn remove(&mut self, id: PieceId) {
-        let role = self.role(id);
+        let (role, was_placed) = (self.role(id), self.piece(id).is_placed());
+        self.displace(id);
         let Some(piece) = self.pieces[id as usize].take() else { return };
         self.index.remove(&self.store, id);
         self.visited += (piece.earlier.len() + piece.later.len()) as u64 + 1;
@@ -311,8 +313,7 @@ impl Pieces {
         if let Some(taken) = piece.taken {
             self.gone.push((self.store.get(id).into(), taken));
         }
-        if piece.placed {
-            self.levels.leave(piece.level);
+        if was_placed {
             self.vacant.push((self.store.get(id).into(), piece.level));
         }
         if piece.was.is_some() {
@@ -384,7 +385,7 @@ impl Pieces {
             Word::Answer(action) => Some(action),
             Word::Unknown | Word::Partial => None,
         };
-        let is_rule = self.is_rule(id) && piece.placed && self.levels.has(piece.level);
+        let is_rule = self.is_rule(id) && piece.is_placed() && self.levels.has(piece.level);
         is_rule.then(|| Taken { priority: self.levels.priority(piece.level), action, leaf: piece.leaf })
     }
 
@@ -476,6 +477,11 @@ impl Piece {
             Word::Answer(_) => Role::Answer,
             Word::Unknown | Word::Partial => Role::Barrier,
         }
+    }
+
+    /// Whether it has a level.
+    fn is_placed(&self) -> bool {
+        self.seat.is_some()
     }
 
     fn is_barrier(&self) -> bool {
