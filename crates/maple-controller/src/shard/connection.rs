@@ -5,10 +5,11 @@ use std::net::{Shutdown, SocketAddr};
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-use maple_core::engine::Time;
-use maple_wire::{Dpid, Port, Version};
+use maple_core::engine::{Engine, Hits, Time};
+use maple_wire::{Dpid, Header, Port, Version};
 use mio::net::TcpStream;
 
+use super::handled::packet_in;
 use super::outbox::Outbox;
 use super::registry::ConnectionId;
 use crate::framing::Framer;
@@ -86,6 +87,34 @@ pub(crate) struct About {
     pub in_use: bool,
 }
 
+/// Packet-ins that were answered where they lay.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Answered {
+    /// How many.
+    pub packets: u64,
+    /// How many packet-outs that made.
+    pub packet_outs: u64,
+}
+
+/// What answers packets where they lie, and where to.
+struct Hitting<'a> {
+    hits: Option<Hits<'a>>,
+    outbox: &'a mut Vec<u8>,
+    answered: Answered,
+}
+
+impl Hitting<'_> {
+    /// Answers a message, if it is a packet that a leaf answers.
+    fn answer(&mut self, version: Version, header: Header, message: &[u8]) -> bool {
+        let Some(hits) = &mut self.hits else { return false };
+        let answers = packet_in(version, header, message).and_then(|packet| hits.answer(&packet, self.outbox));
+        let Some(answers) = answers else { return false };
+        self.answered.packets += 1;
+        self.answered.packet_outs += answers as u64;
+        true
+    }
+}
+
 /// What one read brought.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReadResult {
@@ -95,6 +124,8 @@ pub(crate) enum ReadResult {
         bytes: usize,
         /// How many messages are whole by them.
         messages: usize,
+        /// Which of these are done with.
+        answered: Answered,
     },
     /// Nothing now.
     Nothing,
@@ -164,14 +195,26 @@ impl Connection {
         Ok(Some(read))
     }
 
-    /// Reads once into `buffer` and hands what came in to the session. An end of the stream is an error here.
-    pub fn read(&mut self, now: Time, buffer: &mut [u8], out: &mut Vec<Output>) -> io::Result<ReadResult> {
+    /// Reads once into `buffer`. Packets that a leaf of the engine answers are answered where they lie, all else goes to the
+    /// session. An end of the stream is an error here.
+    pub fn read(
+        &mut self,
+        now: Time,
+        buffer: &mut [u8],
+        engine: &mut Engine,
+        out: &mut Vec<Output>,
+    ) -> io::Result<ReadResult> {
         let Some(read) = self.fill(buffer)? else { return Ok(ReadResult::Nothing) };
-        let messages = match &mut self.life {
-            Life::Open { session, framer } => take_in(session, framer, now, &buffer[..read], out),
-            Life::Lingering(_) => 0,
+        let Life::Open { session, framer } = &mut self.life else {
+            return Ok(ReadResult::Some { bytes: read, messages: 0, answered: Answered::default() });
         };
-        Ok(ReadResult::Some { bytes: read, messages })
+        let hits = self.dpid.filter(|_| session.is_up()).and_then(|dpid| engine.hits(now, dpid));
+        let mut desk = Hitting { hits, outbox: self.outbox.buffer(), answered: Answered::default() };
+        let messages = take_in(session, framer, now, &buffer[..read], &mut desk, out);
+        if desk.answered.packets > 0 {
+            session.on_progress(now);
+        }
+        Ok(ReadResult::Some { bytes: read, messages, answered: desk.answered })
     }
 
     /// Begins to linger: the peer sees the end of the stream behind the last message.
@@ -208,10 +251,21 @@ impl Drop for Connection {
 }
 
 /// Cuts bytes into messages and hands them to the session, up to its end. Gives how many there were.
-fn take_in(session: &mut Session, framer: &mut Framer, now: Time, bytes: &[u8], out: &mut Vec<Output>) -> usize {
+fn take_in(
+    session: &mut Session,
+    framer: &mut Framer,
+    now: Time,
+    bytes: &[u8],
+    desk: &mut Hitting<'_>,
+    out: &mut Vec<Output>,
+) -> usize {
     let mut messages = 0;
+    let version = session.version();
     let result = framer.feed(bytes, |header, message| {
         messages += 1;
+        if desk.answer(version, header, message) {
+            return ControlFlow::Continue(());
+        }
         session.on_message(now, header, message, out);
         if matches!(out.last(), Some(Output::Close(_))) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     });

@@ -292,7 +292,7 @@ fn next<'a>(rest: &mut &'a [u8]) -> Result<Option<(Header, &'a [u8])>, maple_wir
 
 /// The message as a packet-in, if it is one and holds together; if it does not, the session says so.
 #[inline]
-fn packet_in(version: Version, header: Header, message: &[u8]) -> Option<PacketInView<'_>> {
+pub(super) fn packet_in(version: Version, header: Header, message: &[u8]) -> Option<PacketInView<'_>> {
     if header.kind != kind::PACKET_IN || header.version != version as u8 {
         return None;
     }

@@ -17,7 +17,7 @@
 //! not drain is bounded by its [`QueueLimits`]: first it is not read from any more, then it is cut off; nobody waits for
 //! it. When another shard's mailbox is full, this shard reads no sockets until it has emptied.
 //!
-//! Memory: a connection between messages holds no read buffer, and its write buffer is given back when large. Nothing
+//! Memory: a connection between messages holds no read buffer, and one that waits for nothing no write buffer. Nothing
 //! here allocates a message; decoding an event into its owned form does, as the engine keeps frames.
 //!
 //! Switches that a handler serves, instead of a policy, take a shorter road with a batch a socket: `handled`. Where one shard
@@ -40,7 +40,11 @@ mod switches;
 mod sync;
 
 #[cfg(test)]
+mod fairness;
+#[cfg(test)]
 mod schedules;
+#[cfg(test)]
+mod testing;
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};

@@ -4,32 +4,23 @@
 //! Shards, sockets and polls are the real ones. Mailboxes have room for one piece, so that they are full now and then.
 //! `MAPLE_SCHEDULES` is how many orders each test tries, for runs that take longer.
 
-use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use crossbeam_channel::{Receiver, bounded};
-use maple_core::engine::{Engine, Options, ShardId};
-use maple_core::policy::{Net, PacketHandle};
-use maple_core::route::Route;
-use maple_core::state::Store;
-use maple_wire::msg::stats::{Desc, ReplyBody};
-use maple_wire::msg::{Features, Hello, Message, NO_BUFFER, PacketOut, StatsReply, SwitchConfig};
-use maple_wire::{Dpid, Header, PortNo, Version};
+use maple_core::engine::ShardId;
+use maple_wire::Dpid;
 use mio::{Poll, Waker};
 use shuttle::scheduler::RandomScheduler;
 
 use super::post::{Letter, Mailbox, Post, Question};
 use super::registry::Registry;
 use super::sync::{self, Fault};
-use super::{Parts, QueueLimits, Shard, WAKER};
-use crate::discovery::{Discovery, Key, Timing};
-use crate::handler::{Handler, Replies};
+use super::testing::{Client, Setting, numbering, packet, shard};
+use super::{Shard, WAKER};
 use crate::notice::{Notice, Notices};
-use crate::session::{Deadlines, SwitchInfo};
 use crate::time::Clock;
 
 /// Packets that the switch sends.
@@ -40,25 +31,6 @@ const MOVES: u64 = 3;
 const STEPS: usize = 50_000;
 /// The switch of these tests.
 const SWITCH: Dpid = Dpid(7);
-
-/// Numbers its answers.
-struct Numbering {
-    answered: u32,
-    downs: Arc<AtomicU64>,
-}
-
-impl Handler for Numbering {
-    fn packet_in(&mut self, packet: &maple_wire::msg::PacketInView<'_>, out: &mut Replies) {
-        self.answered += 1;
-        let data = self.answered.to_be_bytes().to_vec();
-        let answer = PacketOut { buffer_id: NO_BUFFER, in_port: PortNo(1), actions: vec![], data };
-        out.answer(packet.xid(), &Message::PacketOut(answer));
-    }
-
-    fn switch_down(&mut self) {
-        self.downs.fetch_add(1, Ordering::Relaxed);
-    }
-}
 
 /// Two shards that run, and what they share.
 struct World {
@@ -81,27 +53,13 @@ impl World {
         let (notices, reader) = Notices::new();
         let (clock, mut listeners) = (Clock::start(), vec![listener]);
         let threads = polls.into_iter().zip(inboxes).enumerate().map(|(id, (poll, inbox))| {
-            let (id, downs) = (ShardId(id as u8), Arc::clone(&downs));
-            let parts = Parts {
-                id,
-                poll,
-                clock,
-                deadlines: Deadlines::default(),
-                limits: QueueLimits::default(),
-                listeners: std::mem::take(&mut listeners),
-                registry: Arc::clone(&registry),
-                inbox,
-                post: Post::new(id, boxes.clone()),
-                discovery: Discovery::new(Key([0; 16]), Timing::default(), 1),
-                notices: notices.clone(),
-                handlers: Some(Arc::new(move |_: &SwitchInfo| Numbering { answered: 0, downs: Arc::clone(&downs) })),
-                write_each: false,
-                balance: Duration::ZERO,
-            };
+            let (id, listeners) = (ShardId(id as u8), std::mem::take(&mut listeners));
+            let post = Post::new(id, boxes.clone());
+            let (registry, notices) = (Arc::clone(&registry), notices.clone());
+            let setting = Setting { id, poll, clock, listeners, registry, inbox, post, notices };
+            let parts = setting.parts(numbering(&downs));
             shuttle::thread::spawn(move || {
-                let policy = Arc::new(|_: &PacketHandle, _: &Net| Route::drop());
-                let engine = Engine::new(id, Store::new(), policy, Options::default());
-                Shard::new(parts, engine).and_then(Shard::run).expect("the shard runs");
+                shard(parts).and_then(Shard::run).expect("the shard runs");
             })
         });
         let threads = threads.collect();
@@ -126,84 +84,6 @@ impl World {
         assert_eq!(self.registry.shard_of(SWITCH), None);
         self.downs.load(Ordering::Relaxed)
     }
-}
-
-/// A switch at the other end of a connection.
-struct Client {
-    stream: TcpStream,
-    buffer: Vec<u8>,
-}
-
-impl Client {
-    fn connect(address: SocketAddr) -> Client {
-        let stream = TcpStream::connect(address).expect("the backlog has room");
-        stream.set_nodelay(true).and_then(|()| stream.set_nonblocking(true)).expect("a socket can");
-        let mut client = Client { stream, buffer: Vec::new() };
-        client.send(1, &Message::Hello(Hello { version: Version::Of10 as u8, elements: vec![] }));
-        client
-    }
-
-    fn send(&mut self, xid: u32, message: &Message) {
-        let mut bytes = Vec::new();
-        message.encode(Version::Of10, xid, &mut bytes).expect("it can be said");
-        self.write(&bytes);
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        sync::step();
-        // The controller may have closed already; then there is nothing to read.
-        if let Ok(written) = self.stream.write(bytes) {
-            assert_eq!(written, bytes.len(), "so little always fits");
-        }
-    }
-
-    /// The next message that is not part of being a switch; `None` at the end of the stream.
-    fn next(&mut self) -> Option<(Header, Message)> {
-        loop {
-            while let Some(length) = Header::peek(&self.buffer).expect("a header").map(|h| usize::from(h.length))
-                && self.buffer.len() >= length
-            {
-                let bytes: Vec<u8> = self.buffer.drain(..length).collect();
-                let (header, message) = Message::decode(&bytes).expect("a message");
-                let reply = match &message {
-                    Message::FeaturesRequest => Message::FeaturesReply(features()),
-                    Message::EchoRequest(data) => Message::EchoReply(data.clone()),
-                    Message::GetConfigRequest => Message::GetConfigReply(SwitchConfig { flags: 0, miss_send_len: 0 }),
-                    Message::StatsRequest(_) => Message::StatsReply(StatsReply::new(ReplyBody::Desc(Desc::default()))),
-                    _ => return Some((header, message)),
-                };
-                self.send(header.xid, &reply);
-            }
-            sync::step();
-            let mut chunk = [0; 1024];
-            match self.stream.read(&mut chunk) {
-                Ok(0) => return None,
-                Ok(read) => self.buffer.extend_from_slice(&chunk[..read]),
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-                Err(_) => return None,
-            }
-        }
-    }
-
-    /// Waits for a packet-out: its transaction id and its data.
-    fn answer(&mut self) -> (u32, Vec<u8>) {
-        loop {
-            match self.next().expect("the connection lasts") {
-                (header, Message::PacketOut(answer)) => return (header.xid, answer.data),
-                _ => continue,
-            }
-        }
-    }
-}
-
-fn features() -> Features {
-    let (dpid, ports) = (SWITCH, vec![]);
-    Features { dpid, n_buffers: 0, n_tables: 1, auxiliary_id: 0, capabilities: 0, actions: 0, ports }
-}
-
-fn packet(xid: u32) -> Vec<u8> {
-    let frame = maple_wire::packet::build::Frame::ethernet([2; 6], [4; 6]).ipv4([10; 4], [11; 4]).udp(1, 2).build();
-    crate::handler::testing::packet_in(Version::Of10, xid, NO_BUFFER, 1, &frame)
 }
 
 /// A switch sends packets in pieces, and hears each answered once, in turn, by one that has counted all before it.
@@ -276,7 +156,7 @@ fn in_orders(schedules: usize, fault: Option<Fault>, test: impl Fn() + Send + Sy
 
 fn a_switch_that_talks_while_it_is_moved() {
     let world = World::start();
-    let mut client = Client::connect(world.address);
+    let mut client = Client::connect(world.address, SWITCH);
     let (boxes, registry, answered) = (world.boxes.clone(), Arc::clone(&world.registry), Arc::new(AtomicU64::new(0)));
     let told = Arc::clone(&answered);
     let mover = shuttle::thread::spawn(move || shove(&boxes, &registry, &told));
@@ -289,13 +169,13 @@ fn a_switch_that_talks_while_it_is_moved() {
 
 fn a_second_connection_that_claims_a_switch_while_it_is_moved() {
     let world = World::start();
-    let (mut client, address) = (Client::connect(world.address), world.address);
+    let (mut client, address) = (Client::connect(world.address, SWITCH), world.address);
     find_and_answer(&mut client, &world.boxes);
     let (boxes, registry, answered) = (world.boxes.clone(), Arc::clone(&world.registry), Arc::new(AtomicU64::new(0)));
     let told = Arc::clone(&answered);
     let mover = shuttle::thread::spawn(move || shove(&boxes, &registry, &told));
     let impostor = shuttle::thread::spawn(move || {
-        let mut client = Client::connect(address);
+        let mut client = Client::connect(address, SWITCH);
         while client.next().is_some() {}
     });
     let over = Arc::new(AtomicU64::new(0));

@@ -155,10 +155,17 @@ impl Shard {
         if self.handlers.is_some() {
             return self.read_in_place(now, slot);
         }
-        match connection.read(now, &mut self.buffer[..self.read_share], &mut self.outputs) {
-            Ok(ReadResult::Some { bytes, messages }) => {
+        connection.outbox.borrow(&mut self.spare);
+        let buffer = &mut self.buffer[..self.read_share];
+        let mut has_answers = false;
+        match connection.read(now, buffer, &mut self.engine, &mut self.outputs) {
+            Ok(ReadResult::Some { bytes, messages, answered }) => {
+                has_answers = answered.packet_outs > 0;
                 self.counters.of_bytes_in += bytes as u64;
                 self.counters.of_messages_in += messages as u64;
+                self.counters.of_packet_ins += answered.packets;
+                self.counters.of_packet_outs += answered.packet_outs;
+                self.counters.of_messages_out += answered.packet_outs;
             }
             Ok(ReadResult::Nothing) => {}
             Err(error) => {
@@ -171,6 +178,9 @@ impl Shard {
             && !connection.readable
         {
             connection.waiting_since = None;
+        }
+        if has_answers {
+            self.write(now, slot);
         }
         self.want_read(slot);
     }
@@ -221,9 +231,7 @@ impl Shard {
             Life::Lingering(_) if waited > 0 && connection.outbox.is_empty() => connection.close_writing(),
             _ => {}
         }
-        if self.handlers.is_some() {
-            connection.outbox.give_back(&mut self.spare);
-        }
+        connection.outbox.give_back(&mut self.spare);
         self.limit(now, slot);
     }
 

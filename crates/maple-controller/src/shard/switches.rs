@@ -48,6 +48,7 @@ impl Shard {
         let Some(connection) = self.connections.get(slot) else { return };
         let Some(session) = connection.session() else { return };
         let version = session.version();
+        connection.outbox.borrow(&mut self.spare);
         match connection.outbox.push(version, xid, message) {
             Ok(()) => {
                 self.counters.of_messages_out += 1;

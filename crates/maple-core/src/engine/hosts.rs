@@ -9,7 +9,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use maple_wire::msg::{Message, NO_BUFFER, PacketOut};
 use maple_wire::packet::build::Frame;
-use maple_wire::{Action, Field, PortNo};
+use maple_wire::{Action, Field, Packet, PortNo};
 
 use super::event::Letter;
 use super::leaf::Arrived;
@@ -65,7 +65,7 @@ impl Engine {
 
     fn learn(&mut self, mac: Mac, arrived: &Arrived) {
         let at = arrived.at;
-        let (ipv4, ipv6) = addresses(arrived);
+        let (ipv4, ipv6) = addresses(&arrived.packet());
         let info = HostInfo { location: at, ipv4: ipv4.into_iter().collect(), ipv6: ipv6.into_iter().collect() };
         let mut new = false;
         let commit = self.store.update(|state| {
@@ -80,7 +80,7 @@ impl Engine {
     }
 
     fn learn_addresses(&mut self, mac: Mac, host: &HostInfo, arrived: &Arrived) {
-        let (ipv4, ipv6) = addresses(arrived);
+        let (ipv4, ipv6) = addresses(&arrived.packet());
         let ipv4 = ipv4.filter(|ip| !host.ipv4.contains(ip) && host.ipv4.len() < MAX_ADDRESSES);
         let ipv6 = ipv6.filter(|ip| !host.ipv6.contains(ip) && host.ipv6.len() < MAX_ADDRESSES);
         if ipv4.is_none() && ipv6.is_none() {
@@ -198,8 +198,7 @@ impl Engine {
 }
 
 /// The addresses that a packet shows its sender to have: ARP sender, IPv4 or IPv6 source.
-fn addresses(arrived: &Arrived) -> (Option<Ipv4Addr>, Option<Ipv6Addr>) {
-    let packet = arrived.packet();
+pub(super) fn addresses(packet: &Packet<'_>) -> (Option<Ipv4Addr>, Option<Ipv6Addr>) {
     let v4 = packet.get(Field::ArpSpa).or_else(|| packet.get(Field::Ipv4Src)).map(|bits| Ipv4Addr::from(bits as u32));
     let v6 = packet.get(Field::Ipv6Src).map(Ipv6Addr::from);
     let v4 = v4.filter(|ip| !ip.is_unspecified() && !ip.is_multicast() && !ip.is_broadcast());

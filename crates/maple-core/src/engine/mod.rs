@@ -5,6 +5,7 @@
 //! share the store and nothing else: whatever one wants of another's switches goes by [`Mail`].
 //!
 //! ```text
+//! packet-in ─ hit (a leaf has the answer: nothing else happens), or
 //! packet-in ─ packet_in ─┬─ hosts (learn, move) ─ lookup ── hit ──────────────────┐
 //!                        │                          └ miss ─ decide (f, commit)   │
 //!                        ├─ link_port                          └ leaf ─ install ──┤
@@ -33,6 +34,7 @@ mod event;
 mod options;
 
 mod decide;
+mod hit;
 mod hosts;
 mod invalidate;
 mod link_port;
@@ -60,6 +62,7 @@ mod union;
 mod view;
 
 pub use event::{Effect, Event, InstalledFlow, Mail, Selection, ShardId, Time};
+pub use hit::Hits;
 pub use hosts::PROBE_MAC;
 pub use options::{Options, Stats, TableRule};
 pub use settle::SETTLING_ROUNDS;
@@ -81,6 +84,8 @@ pub struct Engine {
     options: Options,
     stats: Stats,
     now: Time,
+    /// How many batches were handled: within one season nothing changes but what the store says.
+    season: u64,
     switches: BTreeMap<Dpid, Switch>,
     leaves: BTreeMap<LeafId, Leaf>,
     next_leaf: u32,
@@ -126,6 +131,7 @@ impl Engine {
             options,
             stats: Stats::default(),
             now: Time::default(),
+            season: 0,
             switches: BTreeMap::new(),
             leaves: BTreeMap::new(),
             next_leaf: 0,
@@ -154,6 +160,7 @@ impl Engine {
     /// Rules are compiled once for the whole batch, so packets of one batch share the cost.
     pub fn handle(&mut self, now: Time, events: &mut Vec<Event>, out: &mut Vec<Effect>) {
         self.now = self.now.max(now);
+        self.season += 1;
         self.run_timers();
         self.recheck();
         for event in events.drain(..) {

@@ -27,6 +27,11 @@ impl Undecided {
         self.packets.len()
     }
 
+    /// Whether none waits.
+    pub fn is_empty(&self) -> bool {
+        self.packets.is_empty()
+    }
+
     fn push(&mut self, until: Time, arrived: Arrived) {
         self.bytes += arrived.frame.len();
         self.packets.push((until, arrived));

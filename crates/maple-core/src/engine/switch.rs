@@ -18,6 +18,7 @@ use maple_wire::{Constraint, Dpid, Match, PortNo, Version, print};
 
 use super::event::Refusal;
 use super::flush::Wanted;
+use super::hit::Memory;
 use super::leaf::{Arrived, cookie, has_three_tables, is_ours, leaf_of};
 use super::location::MAX_COMPILED;
 use super::new_port::Undecided;
@@ -74,6 +75,7 @@ pub(super) struct Switch {
     /// Packets that wait until it is known what is behind their ports.
     pub undecided: Undecided,
     pub room: Room,
+    pub memory: Memory,
     /// The switch refuses again and again: until then nothing new is put in.
     pub full_until: Option<Time>,
     /// How often in a row it refused something.
@@ -134,6 +136,7 @@ impl Switch {
             held: Vec::new(),
             undecided: Undecided::default(),
             room: Room::default(),
+            memory: Memory::default(),
             full_until: None,
             full_count: 0,
             refused: Vec::new(),

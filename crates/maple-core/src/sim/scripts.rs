@@ -1,10 +1,11 @@
 //! The engine's behaviour as scripts: what happens to a small network, and what comes of it.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::Mutex;
 
 use maple_wire::packet::build::Frame;
-use maple_wire::{Dpid, Field, PortNo, Version};
+use maple_wire::{Dpid, Field, Packet, PortNo, Version};
 
 use super::{Delivery, Sim};
 use crate::engine::{Engine, Event, Options, Selection, Stats, TagBlock};
@@ -80,6 +81,25 @@ fn shortest(pkt: &PacketHandle, net: &Net) -> Route {
     match (src, dst) {
         (Some(src), Some(dst)) => net.shortest_path(src, dst),
         _ => Route::flood(),
+    }
+}
+
+#[test]
+fn packets_that_come_while_their_rule_is_on_its_way_are_answered_where_they_lie() {
+    for version in [Version::Of10, Version::Of13] {
+        let mut sim = ring(Arc::new(|_: &PacketHandle, _: &Net| Route::flood()), 1, 1, version);
+        let before = (stats(&sim), sim.hits);
+        for port in 1..=20 {
+            sim.inject(at(1, 3), udp(A, B, port));
+        }
+        sim.run();
+        let ports =
+            sim.delivered.drain(..).map(|delivery| (delivery.at, Packet::new(&delivery.frame, 0).get(Field::UdpDst)));
+        let got: BTreeSet<_> = ports.collect();
+        assert_eq!(got.len(), 20 * 3, "each at the three other ports");
+        let (after, hits) = (stats(&sim), sim.hits - before.1);
+        assert!(hits > 0, "{after:?}");
+        assert_eq!(after.packet_ins - before.0.packet_ins, after.hits + after.misses - before.0.hits - before.0.misses);
     }
 }
 

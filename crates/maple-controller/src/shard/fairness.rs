@@ -1,0 +1,79 @@
+//! How long a switch that floods can keep another waiting, in turns and bytes of its shard.
+
+use std::io::Write;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use maple_core::engine::ShardId;
+use maple_wire::{Dpid, Message};
+use mio::{Events, Poll, Waker};
+
+use super::post::{Mailbox, Post};
+use super::registry::Registry;
+use super::testing::{Client, Setting, numbering, packet, shard};
+use super::{READ_SHARE, Shard, WAKER};
+use crate::notice::Notices;
+use crate::time::Clock;
+
+/// A shard that takes turns when it is told to, and never waits.
+struct Stepped {
+    shard: Shard,
+    waker: Arc<Waker>,
+    ready: Events,
+}
+
+impl Stepped {
+    fn turn(&mut self) {
+        self.waker.wake().expect("the poll is there");
+        self.shard.turn(&mut self.ready).expect("it runs");
+    }
+
+    /// Takes turns until the switch has a packet-out; how many.
+    fn turns_until_answered(&mut self, client: &mut Client) -> u32 {
+        for turns in 1..1000 {
+            self.turn();
+            while let Ok(Some((_, message))) = client.try_next() {
+                if matches!(message, Message::PacketOut(_)) {
+                    return turns;
+                }
+            }
+        }
+        panic!("no answer");
+    }
+}
+
+#[test]
+fn a_switch_that_floods_delays_another_by_one_read_of_its_own() {
+    let poll = Poll::new().expect("a poll");
+    let waker = Arc::new(Waker::new(poll.registry(), WAKER).expect("a waker"));
+    let (mailbox, inbox) = Mailbox::new(Arc::clone(&waker));
+    let listener = mio::net::TcpListener::bind(([127, 0, 0, 1], 0).into()).expect("a port is free");
+    let address = listener.local_addr().expect("it listens");
+    let (post, (notices, _reader)) = (Post::new(ShardId(0), vec![mailbox]), Notices::new());
+    let (registry, clock, listeners) = (Arc::new(Registry::new(1)), Clock::start(), vec![listener]);
+    let setting = Setting { id: ShardId(0), poll, clock, listeners, registry, inbox, post, notices };
+    let parts = setting.parts(numbering(&Arc::new(AtomicU64::new(0))));
+    let mut stepped = Stepped { shard: shard(parts).expect("a shard"), waker, ready: Events::with_capacity(64) };
+    let (mut flooding, mut quiet) = (Client::connect(address, Dpid(1)), Client::connect(address, Dpid(2)));
+    for client in [&mut flooding, &mut quiet] {
+        client.write(&packet(1));
+        stepped.turns_until_answered(client);
+    }
+
+    let flood: Vec<u8> = (0..10_000).flat_map(packet).collect();
+    let mut offset = 0;
+    for n in 2..40 {
+        // As much as the sockets hold, whole messages or not; and its answers are read, so that it is not paused.
+        while let Ok(written) = flooding.stream.write(&flood[offset..]) {
+            offset = (offset + written) % flood.len();
+        }
+        while let Ok(Some(_)) = flooding.try_next() {}
+        quiet.write(&packet(n));
+        let before = stepped.shard.counters.of_bytes_in;
+        let turns = stepped.turns_until_answered(&mut quiet);
+        let read = stepped.shard.counters.of_bytes_in - before;
+        assert!(turns <= 2, "packet {n} waited for {turns} turns");
+        assert!(read <= 2 * (READ_SHARE + packet(n).len()) as u64, "while {read} bytes were read");
+    }
+    assert!(stepped.shard.counters.of_bytes_in > 20 * READ_SHARE as u64, "it did flood");
+}

@@ -1,0 +1,187 @@
+//! What tests of whole shards share: a shard with a handler that numbers its answers, and a switch at the other end of a
+//! connection that never waits in the kernel.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use crossbeam_channel::Receiver;
+use maple_core::engine::{Engine, Options, ShardId};
+use maple_core::policy::{Net, PacketHandle};
+use maple_core::route::Route;
+use maple_core::state::Store;
+use maple_wire::msg::stats::{Desc, ReplyBody};
+use maple_wire::msg::{Features, Hello, Message, NO_BUFFER, PacketInView, PacketOut, StatsReply, SwitchConfig};
+use maple_wire::{Dpid, Header, PortNo, Version};
+use mio::Poll;
+use mio::net::TcpListener;
+
+use super::post::{Letter, Post};
+use super::registry::Registry;
+use super::{Parts, QueueLimits, Shard, sync};
+use crate::discovery::{Discovery, Key, Timing};
+use crate::handler::{Handler, HandlerFactory, Replies};
+use crate::notice::Notices;
+use crate::session::{Deadlines, SwitchInfo};
+use crate::time::Clock;
+
+/// What a shard shares with others, and what is its own.
+pub(super) struct Setting {
+    pub id: ShardId,
+    pub poll: Poll,
+    pub clock: Clock,
+    pub listeners: Vec<TcpListener>,
+    pub registry: Arc<Registry>,
+    pub inbox: Receiver<Vec<Letter>>,
+    pub post: Post,
+    pub notices: Notices,
+}
+
+impl Setting {
+    /// All that a shard is made of, where these handlers serve its switches and none moves by itself.
+    pub fn parts(self, handlers: Arc<dyn HandlerFactory>) -> Parts {
+        Parts {
+            id: self.id,
+            poll: self.poll,
+            clock: self.clock,
+            deadlines: Deadlines::default(),
+            limits: QueueLimits::default(),
+            listeners: self.listeners,
+            registry: self.registry,
+            inbox: self.inbox,
+            post: self.post,
+            discovery: Discovery::new(Key([0; 16]), Timing::default(), 1),
+            notices: self.notices,
+            handlers: Some(handlers),
+            write_each: false,
+            balance: Duration::ZERO,
+        }
+    }
+}
+
+/// The shard, to be made in the thread that runs it.
+pub(super) fn shard(parts: Parts) -> std::io::Result<Shard> {
+    let policy = Arc::new(|_: &PacketHandle, _: &Net| Route::drop());
+    let engine = Engine::new(parts.id, Store::new(), policy, Options::default());
+    Shard::new(parts, engine)
+}
+
+/// Handlers that number their answers and count their ends.
+pub(super) fn numbering(downs: &Arc<AtomicU64>) -> Arc<dyn HandlerFactory> {
+    let downs = Arc::clone(downs);
+    Arc::new(move |_: &SwitchInfo| Numbering { answered: 0, downs: Arc::clone(&downs) })
+}
+
+/// Numbers its answers.
+struct Numbering {
+    answered: u32,
+    downs: Arc<AtomicU64>,
+}
+
+impl Handler for Numbering {
+    fn packet_in(&mut self, packet: &PacketInView<'_>, out: &mut Replies) {
+        self.answered += 1;
+        let data = self.answered.to_be_bytes().to_vec();
+        let answer = PacketOut { buffer_id: NO_BUFFER, in_port: PortNo(1), actions: vec![], data };
+        out.answer(packet.xid(), &Message::PacketOut(answer));
+    }
+
+    fn switch_down(&mut self) {
+        self.downs.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Nothing has come in.
+pub(super) struct Nothing;
+
+/// A switch at the other end of a connection.
+pub(super) struct Client {
+    pub stream: TcpStream,
+    buffer: Vec<u8>,
+    dpid: Dpid,
+}
+
+impl Client {
+    /// A connection of the switch `dpid`, which has said hello.
+    pub fn connect(address: SocketAddr, dpid: Dpid) -> Client {
+        let stream = TcpStream::connect(address).expect("the backlog has room");
+        stream.set_nodelay(true).and_then(|()| stream.set_nonblocking(true)).expect("a socket can");
+        let mut client = Client { stream, buffer: Vec::new(), dpid };
+        client.send(1, &Message::Hello(Hello { version: Version::Of10 as u8, elements: vec![] }));
+        client
+    }
+
+    pub fn send(&mut self, xid: u32, message: &Message) {
+        let mut bytes = Vec::new();
+        message.encode(Version::Of10, xid, &mut bytes).expect("it can be said");
+        self.write(&bytes);
+    }
+
+    pub fn write(&mut self, bytes: &[u8]) {
+        sync::step();
+        // The controller may have closed already; then there is nothing to read.
+        if let Ok(written) = self.stream.write(bytes) {
+            assert_eq!(written, bytes.len(), "so little always fits");
+        }
+    }
+
+    /// The next message that is not part of being a switch; `None` at the end of the stream.
+    pub fn next(&mut self) -> Option<(Header, Message)> {
+        loop {
+            sync::step();
+            if let Ok(found) = self.try_next() {
+                return found;
+            }
+        }
+    }
+
+    /// The same, if it is there.
+    pub fn try_next(&mut self) -> Result<Option<(Header, Message)>, Nothing> {
+        loop {
+            while let Some(length) = Header::peek(&self.buffer).expect("a header").map(|h| usize::from(h.length))
+                && self.buffer.len() >= length
+            {
+                let bytes: Vec<u8> = self.buffer.drain(..length).collect();
+                let (header, message) = Message::decode(&bytes).expect("a message");
+                let reply = match &message {
+                    Message::FeaturesRequest => Message::FeaturesReply(features(self.dpid)),
+                    Message::EchoRequest(data) => Message::EchoReply(data.clone()),
+                    Message::GetConfigRequest => Message::GetConfigReply(SwitchConfig { flags: 0, miss_send_len: 0 }),
+                    Message::StatsRequest(_) => Message::StatsReply(StatsReply::new(ReplyBody::Desc(Desc::default()))),
+                    _ => return Ok(Some((header, message))),
+                };
+                self.send(header.xid, &reply);
+            }
+            let mut chunk = [0; 1024];
+            match self.stream.read(&mut chunk) {
+                Ok(0) => return Ok(None),
+                Ok(read) => self.buffer.extend_from_slice(&chunk[..read]),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Err(Nothing),
+                Err(_) => return Ok(None),
+            }
+        }
+    }
+
+    /// Waits for a packet-out: its transaction id and its data.
+    pub fn answer(&mut self) -> (u32, Vec<u8>) {
+        loop {
+            match self.next().expect("the connection lasts") {
+                (header, Message::PacketOut(answer)) => return (header.xid, answer.data),
+                _ => continue,
+            }
+        }
+    }
+}
+
+fn features(dpid: Dpid) -> Features {
+    let ports = vec![];
+    Features { dpid, n_buffers: 0, n_tables: 1, auxiliary_id: 0, capabilities: 0, actions: 0, ports }
+}
+
+/// An encoded packet-in.
+pub(super) fn packet(xid: u32) -> Vec<u8> {
+    let frame = maple_wire::packet::build::Frame::ethernet([2; 6], [4; 6]).ipv4([10; 4], [11; 4]).udp(1, 2).build();
+    crate::handler::testing::packet_in(Version::Of10, xid, NO_BUFFER, 1, &frame)
+}
