@@ -41,16 +41,16 @@ impl Contender {
         Ok(Contender { name: name.to_owned(), command: command.to_owned() })
     }
 
-    /// This program's own learning switch.
-    pub fn ours(more: &str) -> anyhow::Result<Contender> {
+    /// This program, running a policy or handler (and options of `maple run` behind it).
+    pub fn ours(policy: &str, more: &str) -> anyhow::Result<Contender> {
         // The interpreter of a virtual environment is a link, and knows its packages only by that name.
         let named = std::env::args_os().next().map(PathBuf::from).unwrap_or_default();
         let is_python = named.file_stem().is_some_and(|stem| stem.to_string_lossy().starts_with("python"));
         let program =
             if is_python { named } else { std::env::current_exe().context("can't tell which program this is")? };
         let program = format!("'{}'{}", program.display(), if is_python { " -m maple" } else { "" });
-        let rest = "run builtin:learning-switch --listen 127.0.0.1:{port} --control none --cores {cores}";
-        Ok(Contender { name: "maple".into(), command: format!("{program} {rest} --workers {{workers}}{more}") })
+        let rest = "--listen 127.0.0.1:{port} --control none --cores {cores} --workers {workers}";
+        Ok(Contender { name: "maple".into(), command: format!("{program} run {policy} {rest}{more}") })
     }
 
     /// Starts it on these cores, and waits until it listens.

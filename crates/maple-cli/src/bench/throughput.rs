@@ -22,6 +22,10 @@ const RATE_WINDOW: u32 = 4096;
 /// `maple bench throughput`.
 #[derive(Debug, Args)]
 pub struct ThroughputArgs {
+    /// What Maple runs: a policy or handler as `maple run` takes it, and options of `maple run` behind it. With a policy
+    /// choose so few addresses that all are known before the measurement begins
+    #[arg(long, value_name = "POLICY", default_value = "builtin:learning-switch")]
+    pub policy: String,
     /// Numbers of switches
     #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "1,16,64,256")]
     pub switches: Vec<u32>,
@@ -78,9 +82,9 @@ pub fn main(args: &ThroughputArgs) -> anyhow::Result<u8> {
     if !core_affinity::set_for_current(core) {
         anyhow::bail!("this process may not use core {}: choose --load-core", args.load_core);
     }
-    let mut contenders = vec![Contender::ours("")?];
+    let mut contenders = vec![Contender::ours(&args.policy, "")?];
     if args.unbatched {
-        contenders.push(Contender { name: "maple-unbatched".into(), ..Contender::ours(" --batch off")? });
+        contenders.push(Contender { name: "maple-unbatched".into(), ..Contender::ours(&args.policy, " --batch off")? });
     }
     contenders.extend(args.against.iter().cloned());
     let names = contenders.iter().map(|contender| contender.name.clone()).collect();
