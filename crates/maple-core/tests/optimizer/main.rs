@@ -7,6 +7,7 @@ mod policy;
 mod classbench;
 mod compile;
 mod deep;
+mod levels;
 mod paper;
 mod record;
 mod scripts;

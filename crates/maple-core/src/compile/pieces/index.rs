@@ -196,3 +196,51 @@ impl View {
         hasher.finish()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Masks of two words, some of them with no bits in common.
+    const MASKS: [[u64; 2]; 6] = [[0xff, 0], [0xf0, 0xf], [0, 0xff], [0xff, 0xff], [0x3c, 0xf0], [0, 0]];
+
+    /// A set by the number of its masks and the bits that its values are taken from.
+    fn set(masks: usize, bits: u64) -> [u64; 4] {
+        let [a, b] = MASKS[masks];
+        [bits & a, a, bits >> 8 & b, b]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(60))]
+
+        #[test]
+        fn the_index_finds_what_looking_at_each_piece_finds(
+            steps in vec((0..MASKS.len(), any::<u16>(), any::<bool>()), 1..400),
+            thin in any::<u16>(),
+        ) {
+            let (mut store, mut index, mut there) = (Store::default(), Index::default(), BTreeSet::new());
+            store.lengthen(4, 0);
+            for (number, (masks, bits, is_removed)) in steps.iter().enumerate() {
+                let (id, asked) = (number as PieceId, set(*masks, u64::from(*bits)));
+                // Few values, so that many sets overlap.
+                store.put(id, &set(*masks, u64::from(bits & thin)));
+                index.insert(&store, id);
+                there.insert(id);
+                if let Some(other) = there.range(PieceId::from(bits % 400)..).next().copied().filter(|_| *is_removed) {
+                    index.remove(&store, other);
+                    there.remove(&other);
+                }
+                let mut found = Vec::new();
+                index.overlapping(&store, &asked, |id| found.push(id));
+                found.sort_unstable();
+                let all: Vec<PieceId> = there.iter().copied().filter(|id| overlap(store.get(*id), &asked)).collect();
+                prop_assert_eq!(found, all);
+            }
+        }
+    }
+}

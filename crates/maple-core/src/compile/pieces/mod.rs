@@ -287,27 +287,7 @@ impl Pieces {
         self.displace(id);
         let Some(piece) = self.pieces[id as usize].take() else { return };
         self.index.remove(&self.store, id);
-        self.visited += (piece.earlier.len() + piece.later.len()) as u64 + 1;
-        for other in &piece.earlier {
-            let there = self.pieces[*other as usize].as_mut().expect("a neighbour lives");
-            let at = take_out(&mut there.later, id);
-            if !there.shadowed && loses_later(there, id, at, role) {
-                self.doubtful.insert(*other);
-                // What is named may be gone. A need stays until it is looked at: so it is seen whether that changes.
-                if !there.why.is_needed() {
-                    there.why = Why::Nothing;
-                }
-            }
-        }
-        for other in &piece.later {
-            let there = self.pieces[*other as usize].as_mut().expect("a neighbour lives");
-            take_out(&mut there.earlier, id);
-            if there.shadowed {
-                self.bared.insert(*other);
-            } else if role == Role::Answer && there.is_barrier() && !there.why.is_needed() {
-                self.doubtful.insert(*other);
-            }
-        }
+        self.part(id, &piece, role);
         self.free.push(id);
         self.actions.release(piece.says);
         if let Some(taken) = piece.taken {
@@ -321,6 +301,33 @@ impl Pieces {
         }
         self.bared.remove(&id);
         self.doubtful.remove(&id);
+    }
+
+    /// Takes a piece that is gone out of its neighbours' lists, and notes for which of them that may matter.
+    fn part(&mut self, id: PieceId, piece: &Piece, role: Role) {
+        self.visited += (piece.earlier.len() + piece.later.len()) as u64 + 1;
+        let behind = self.with_roles(&piece.later);
+        for other in &piece.earlier {
+            let there = self.pieces[*other as usize].as_mut().expect("a neighbour lives");
+            let at = take_out(&mut there.later, id);
+            if loses_later(there, id, at, role) && (there.why.names(id) || self.may_be_taken(*other, &behind)) {
+                self.doubtful.insert(*other);
+                // What is named may be gone. A need stays until it is looked at: so it is seen whether that changes.
+                let there = self.piece_mut(*other);
+                if !there.why.is_needed() {
+                    there.why = Why::Nothing;
+                }
+            }
+        }
+        for (at, (other, _)) in behind.iter().enumerate() {
+            let there = self.pieces[*other as usize].as_mut().expect("a neighbour lives");
+            take_out(&mut there.earlier, id);
+            if there.shadowed {
+                self.bared.insert(*other);
+            } else if role == Role::Answer && there.is_barrier() && self.may_be_taken(*other, &behind[at + 1..]) {
+                self.doubtful.insert(*other);
+            }
+        }
     }
 
     /// Brings rules and levels up to date with what came, went and changed.

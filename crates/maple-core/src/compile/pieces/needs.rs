@@ -26,6 +26,14 @@ impl Why {
     pub(super) fn is_needed(&self) -> bool {
         matches!(self, Why::Needed { .. })
     }
+
+    /// Whether this is a piece that the reason rests on.
+    pub(super) fn names(&self, id: PieceId) -> bool {
+        match self {
+            Why::Needed { answer: by, .. } | Why::Covered(by) => *by == id,
+            Why::Nothing => false,
+        }
+    }
 }
 
 impl Pieces {
@@ -115,11 +123,13 @@ impl Pieces {
 
     /// What a piece stood for falls to others.
     fn piece_went(&mut self, id: PieceId, before: Role) {
-        let is_lost = |other: &PieceId| match self.piece(*other).why {
-            Why::Needed { answer, .. } => answer == id,
-            Why::Covered(_) | Why::Nothing => self.role(*other) == Role::Barrier,
+        let piece = self.piece(id);
+        let behind = self.with_roles(&piece.later);
+        let is_lost = |other: &PieceId| {
+            let there = self.piece(*other);
+            there.is_barrier() && (there.why.names(id) || self.may_be_taken(*other, &behind))
         };
-        let lost: Vec<PieceId> = self.piece(id).earlier.iter().copied().filter(is_lost).collect();
+        let lost: Vec<PieceId> = piece.earlier.iter().copied().filter(is_lost).collect();
         self.doubtful.extend(lost);
         if before == Role::Answer {
             self.answer_went(id);
@@ -133,11 +143,37 @@ impl Pieces {
             Why::Needed { answer, .. } => answer == id,
             Why::Covered(_) | Why::Nothing => false,
         };
-        let is_no_rule = |other: &PieceId| self.piece(*other).is_barrier() && !self.is_rule(*other);
+        let behind = self.with_roles(&piece.later);
+        let may_be = |at: usize| behind[at].1 == Role::Barrier && self.may_be_taken(behind[at].0, &behind[at + 1..]);
         let before = piece.earlier.iter().copied().filter(was_for_it);
-        let behind = piece.later.iter().copied().filter(is_no_rule);
+        let behind = (0..behind.len()).filter(|at| may_be(*at)).map(|at| behind[at].0);
         let doubtful: Vec<PieceId> = before.chain(behind).collect();
         self.doubtful.extend(doubtful);
+    }
+
+    /// Pieces and what they count for.
+    pub(super) fn with_roles(&self, pieces: &[PieceId]) -> Vec<(PieceId, Role)> {
+        pieces.iter().map(|id| (*id, self.role(*id))).collect()
+    }
+
+    /// Whether a barrier that is not needed may be now that a piece has gone which took packets of it. `behind` are the
+    /// pieces behind both that overlap what went: three matches that overlap in pairs have a packet in common, so an answer
+    /// that takes any of these packets is among them. What lies behind a piece that covers the barrier does not matter.
+    pub(super) fn may_be_taken(&self, barrier: PieceId, behind: &[(PieceId, Role)]) -> bool {
+        let (set, cover) = match self.piece(barrier).why {
+            Why::Needed { .. } => return false,
+            Why::Covered(by) => (self.store.get(barrier), Some(by)),
+            Why::Nothing => (self.store.get(barrier), None),
+        };
+        for (other, role) in behind {
+            if *role == Role::Answer && overlap(self.store.get(*other), set) {
+                return true;
+            }
+            if Some(*other) == cover {
+                return false;
+            }
+        }
+        false
     }
 
     /// Doubts of barriers beside a piece that they are needed, if the packets that they are needed for are its own.
