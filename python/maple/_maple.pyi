@@ -501,9 +501,12 @@ class Table:
     or while the file is imported) each use is a transaction of its own. Keys and values are ``None``, numbers, text,
     bytes, addresses, locations, tuples (lists become tuples) and dictionaries of these. Addresses that are keys come
     back as text.
+
+    With ``persist`` it is kept over a restart, in the file of ``maple run --state FILE``: a write outside of a policy
+    returns when it is on the disk. What is in the file counts then, not what the policy's file writes as it is loaded.
     """
 
-    def __new__(cls, name: str) -> Table: ...
+    def __new__(cls, name: str, *, persist: bool = False) -> Table: ...
     @property
     def name(self) -> str:
         """The name."""
@@ -541,9 +544,9 @@ class Table:
 
 @final
 class Var:
-    """A variable of tracked state, by name; ``default`` is its value until it is set."""
+    """A variable of tracked state, by name; ``default`` is its value until it is set. ``persist`` is as in tables."""
 
-    def __new__(cls, name: str, default: Any = None) -> Var: ...
+    def __new__(cls, name: str, default: Any = None, *, persist: bool = False) -> Var: ...
     @property
     def name(self) -> str:
         """The name."""
@@ -557,9 +560,12 @@ class Var:
 
 @final
 class Counter:
-    """A variable that is added to. Additions need not know the sum, so they are in nobody's way."""
+    """A variable that is added to. Additions need not know the sum, so they are in nobody's way.
 
-    def __new__(cls, name: str) -> Counter: ...
+    ``persist`` is as in tables.
+    """
+
+    def __new__(cls, name: str, *, persist: bool = False) -> Counter: ...
     @property
     def name(self) -> str:
         """The name."""

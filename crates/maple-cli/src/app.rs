@@ -93,6 +93,13 @@ impl App {
         self
     }
 
+    /// Has the table and the variable of this name survive restarts, in the file that `--state` says.
+    #[must_use]
+    pub fn keep(self, name: &str) -> App {
+        self.store.keep(name);
+        self
+    }
+
     /// Calls `started` when the controller runs, with a handle that can write tracked state.
     #[must_use]
     pub fn on_start(mut self, started: impl FnOnce(Handle) + 'static) -> App {

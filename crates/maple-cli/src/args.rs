@@ -100,6 +100,9 @@ pub struct RunOptions {
     /// JSON file with link costs by name: {"secure": [{"a": "1", "b": "2", "cost": 10}]}, with datapath ids in hex
     #[arg(long, value_name = "FILE")]
     pub weights: Option<PathBuf>,
+    /// File that keeps the tables and variables that the policy wants to survive a restart (persist=True)
+    #[arg(long, value_name = "FILE")]
+    pub state: Option<PathBuf>,
     /// Unix socket for `maple show`, or `none` [default: $MAPLE_CONTROL or a place in the user's run-time folder; none
     /// with --emulate]
     #[arg(long, value_name = "PATH")]

@@ -20,6 +20,7 @@ use crate::control::socket::ControlSocket;
 use crate::control::{Handle, Shared};
 use crate::discovery::{Discovery, Key, Timing};
 use crate::handler::HandlerFactory;
+use crate::keeper::{KeepError, Keeper};
 use crate::notice::Notices;
 use crate::random::random;
 use crate::session::Deadlines;
@@ -69,6 +70,8 @@ pub struct ControllerOptions {
     pub timing: Timing,
     /// Where to put the Unix socket of `maple show`; none if `None`.
     pub control: Option<PathBuf>,
+    /// The file that keeps what [`Store::keep`] says over a restart.
+    pub state_file: Option<PathBuf>,
 }
 
 impl ControllerOptions {
@@ -89,6 +92,7 @@ impl ControllerOptions {
             limits: QueueLimits::default(),
             timing: Timing::default(),
             control: None,
+            state_file: None,
         }
     }
 
@@ -118,6 +122,9 @@ pub enum StartError {
         /// Why.
         error: io::Error,
     },
+    /// State can't be kept over a restart.
+    #[error(transparent)]
+    Keep(#[from] KeepError),
     /// More shards than there can be.
     #[error("{0} workers are more than {MAX_WORKERS}")]
     TooManyWorkers(usize),
@@ -134,6 +141,7 @@ pub struct Controller {
     handle: Handle,
     threads: Vec<JoinHandle<()>>,
     control: Option<ControlSocket>,
+    keeper: Option<Keeper>,
 }
 
 impl Controller {
@@ -152,6 +160,7 @@ impl Controller {
         }
         let listeners = options.listen.iter().map(|address| listen(*address)).collect::<Result<Vec<_>, _>>()?;
         let addresses = listeners.iter().map(TcpListener::local_addr).collect::<io::Result<Vec<_>>>()?;
+        let keeper = keeper(&options)?;
         let (notices, receiver) = Notices::new();
         let ground = Ground {
             clock: Clock::start(),
@@ -176,8 +185,9 @@ impl Controller {
             notices: ground.notices.clone(),
             receiver,
             failure: OnceLock::new(),
+            kept: keeper.as_ref().map(Keeper::notes),
         };
-        let mut controller = Controller { handle: Handle::new(shared), threads: Vec::new(), control: None };
+        let mut controller = Controller { handle: Handle::new(shared), threads: Vec::new(), control: None, keeper };
         let mut listeners = Some(listeners);
         for (id, (poll, inbox)) in polls.into_iter().zip(inboxes).enumerate() {
             let id = ShardId(id as u8);
@@ -210,6 +220,8 @@ impl Controller {
                 tracing::error!("a shard panicked");
             }
         }
+        // Behind the shards' last commits.
+        self.keeper.take();
     }
 }
 
@@ -255,6 +267,15 @@ impl Ground {
             write_each: options.write_each,
             balance: options.balance,
         })
+    }
+}
+
+/// What keeps state over a restart, if any is to be kept.
+fn keeper(options: &ControllerOptions) -> Result<Option<Keeper>, KeepError> {
+    match (&options.state_file, options.store.kept().first()) {
+        (Some(path), _) => Keeper::open(path, &options.store).map(Some),
+        (None, Some(name)) => Err(KeepError::Where(name.to_string())),
+        (None, None) => Ok(None),
     }
 }
 

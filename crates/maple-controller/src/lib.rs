@@ -32,12 +32,14 @@ pub mod counters;
 pub mod notice;
 
 mod controller;
+mod keeper;
 mod random;
 
 pub use control::{Handle, Trouble};
 pub use controller::{Controller, ControllerOptions, StartError};
 pub use counters::Counters;
 pub use handler::{Handler, HandlerFactory, Replies};
+pub use keeper::KeepError;
 pub use notice::Notice;
 pub use session::{CloseReason, Deadlines};
 pub use shard::QueueLimits;

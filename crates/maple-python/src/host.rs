@@ -79,6 +79,15 @@ pub fn use_store(store: Arc<Store>) {
     *HOST.write().unwrap_or_else(PoisonError::into_inner) = Host { store, controller: None };
 }
 
+/// Has the table and the variable of this name survive restarts. `false` if a controller runs that keeps no state.
+pub fn keep(name: &str) -> bool {
+    let keeps = controller().is_none_or(|controller| controller.keeps_state());
+    if keeps {
+        store().keep(name);
+    }
+    keeps
+}
+
 /// Writes in a transaction of its own; returns when no packet is answered from the old values any more.
 pub fn publish(writes: Vec<Write>) -> PyResult<()> {
     acknowledge(store().update(|_| writes))

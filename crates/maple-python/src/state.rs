@@ -7,7 +7,7 @@ use std::sync::Arc;
 use maple_core::network::{LinkName, Mac as CoreMac};
 use maple_core::state::{Cell, CellValue, Float, Name, Value, Write};
 use maple_wire::Dpid;
-use pyo3::exceptions::{PyKeyError, PyOverflowError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyKeyError, PyOverflowError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
 
@@ -57,6 +57,16 @@ fn write(py: Python<'_>, writes: Vec<Write>) -> PyResult<()> {
     }
 }
 
+/// Has what is called so survive restarts, if it is to.
+fn keep(py: Python<'_>, name: &str, persist: bool) -> PyResult<()> {
+    if persist && !py.detach(|| host::keep(name)) {
+        return Err(PyRuntimeError::new_err(format!(
+            "{name:?} is to be kept over a restart; say in which file with `maple run --state FILE`"
+        )));
+    }
+    Ok(())
+}
+
 impl Table {
     fn value(&self, key: &Bound<'_, PyAny>) -> PyResult<Option<Value>> {
         match read(Cell::Table(self.name.clone(), to_key(key)?)) {
@@ -80,8 +90,10 @@ impl Table {
 #[pymethods]
 impl Table {
     #[new]
-    fn new(name: &str) -> Table {
-        Table { name: name.into() }
+    #[pyo3(signature = (name, *, persist = false))]
+    fn new(py: Python<'_>, name: &str, persist: bool) -> PyResult<Table> {
+        keep(py, name, persist)?;
+        Ok(Table { name: name.into() })
     }
 
     /// The name.
@@ -199,8 +211,9 @@ impl Table {
 #[pymethods]
 impl Var {
     #[new]
-    #[pyo3(signature = (name, default = None))]
-    fn new(name: &str, default: Option<&Bound<'_, PyAny>>) -> PyResult<Var> {
+    #[pyo3(signature = (name, default = None, *, persist = false))]
+    fn new(py: Python<'_>, name: &str, default: Option<&Bound<'_, PyAny>>, persist: bool) -> PyResult<Var> {
+        keep(py, name, persist)?;
         Ok(Var { name: name.into(), default: default.map(to_value).transpose()?.unwrap_or(Value::None) })
     }
 
@@ -233,8 +246,10 @@ impl Var {
 #[pymethods]
 impl Counter {
     #[new]
-    fn new(name: &str) -> Counter {
-        Counter { name: name.into() }
+    #[pyo3(signature = (name, *, persist = false))]
+    fn new(py: Python<'_>, name: &str, persist: bool) -> PyResult<Counter> {
+        keep(py, name, persist)?;
+        Ok(Counter { name: name.into() })
     }
 
     /// The name.

@@ -17,6 +17,7 @@ pub fn run(options: &RunOptions, factory: Arc<dyn HandlerFactory>) -> anyhow::Re
         (options.emulate.is_some(), "--emulate"),
         (options.emulation.traffic.is_some(), "--traffic"),
         (options.weights.is_some(), "--weights"),
+        (options.state.is_some(), "--state"),
         (options.track_hosts.is_some(), "--track-hosts"),
         (options.path_tags.is_some(), "--path-tags"),
         (options.compiler.is_some(), "--compiler"),

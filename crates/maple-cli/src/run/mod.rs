@@ -188,6 +188,7 @@ fn placed(options: &RunOptions, mut chosen: ControllerOptions) -> ControllerOpti
         chosen.listen = vec![SocketAddr::from((Ipv4Addr::LOCALHOST, 0))];
         chosen.pin = false;
     }
+    chosen.state_file.clone_from(&options.state);
     chosen.control = match &options.control {
         Some(path) if path == Path::new("none") => None,
         Some(path) => Some(path.clone()),

@@ -7,7 +7,7 @@ pub mod transactions;
 
 mod json;
 pub mod socket;
-mod state;
+pub(crate) mod state;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -22,6 +22,7 @@ use maple_core::state::{Commit, Snapshot, Store, Write};
 use maple_wire::{Dpid, PortNo, Version};
 
 use crate::counters::Counters;
+use crate::keeper::Notes;
 use crate::notice::{Notice, Notices};
 use crate::shard::post::{Letter, Mailbox, Question};
 use crate::shard::registry::Registry;
@@ -45,6 +46,8 @@ pub(crate) struct Shared {
     pub receiver: Receiver<Notice>,
     /// Why the controller stopped by itself.
     pub failure: OnceLock<String>,
+    /// What is on its way to the state file, if there is one.
+    pub kept: Option<Arc<Notes>>,
 }
 
 /// What one shard has counted.
@@ -141,6 +144,11 @@ impl Handle {
     /// The store, for transactions from outside of f; give their commits to [`Handle::committed`].
     pub fn store(&self) -> &Arc<Store> {
         &self.shared.store
+    }
+
+    /// Whether there is a file for state that is to survive restarts.
+    pub fn keeps_state(&self) -> bool {
+        self.shared.kept.is_some()
     }
 
     /// The links, each once, lower end first.

@@ -2,7 +2,8 @@
 //!
 //! A write is *committed* at one moment for all shards. When a call of this module returns it is *acknowledged*: every
 //! shard has ended the turn that it was in at that moment, and sent what came of it, so no packet is answered from the
-//! old value any more. [`Handle::settled`] waits for the switches: every rule that depended on the old value is gone.
+//! old value any more; and what is to survive a restart is on the disk. [`Handle::settled`] waits for the switches: every
+//! rule that depended on the old value is gone.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,6 +27,9 @@ pub enum ChangeError {
     /// It was committed, but a shard did not answer in time or the controller has stopped.
     #[error("the state is changed, but the controller did not confirm that it has followed")]
     Unconfirmed,
+    /// It was committed and is followed, but it is not on the disk as it should be.
+    #[error("the state is changed, but it could not be written to the state file: a restart may lose it")]
+    NotKept,
 }
 
 /// How a thread of the system waits for a change of what its transaction read.
@@ -102,7 +106,7 @@ impl Handle {
     /// Writes, and returns when that is acknowledged.
     ///
     /// # Errors
-    /// [`ChangeError::Unconfirmed`].
+    /// [`ChangeError::Unconfirmed`] or [`ChangeError::NotKept`].
     pub fn change(&self, writes: Vec<Write>) -> Result<(), ChangeError> {
         self.acknowledge(self.store().update(|_| writes))
     }
@@ -110,15 +114,22 @@ impl Handle {
     /// Follows up a commit on [`Handle::store`], and returns when it is acknowledged.
     ///
     /// # Errors
-    /// [`ChangeError::Unconfirmed`].
+    /// [`ChangeError::Unconfirmed`] or [`ChangeError::NotKept`].
     pub fn acknowledge(&self, commit: Commit) -> Result<(), ChangeError> {
+        let kept = commit.kept;
         if !self.follow(commit) {
             return Err(ChangeError::Unconfirmed);
         }
         // A shard may have sent packets of that turn to the switches of another.
         let rounds = if self.shared.boxes.len() > 1 { 2 } else { 1 };
         let confirmed = (0..rounds).all(|_| self.ask_round(Letter::Fence, PATIENCE));
-        if confirmed { Ok(()) } else { Err(ChangeError::Unconfirmed) }
+        if !confirmed {
+            return Err(ChangeError::Unconfirmed);
+        }
+        match (&self.shared.kept, kept) {
+            (Some(notes), Some(version)) if !notes.wait(version, PATIENCE) => Err(ChangeError::NotKept),
+            _ => Ok(()),
+        }
     }
 
     /// Waits until no switch has a rule any more that a change before this call has made wrong, by the barrier replies of

@@ -42,6 +42,7 @@ mod snapshot;
 mod txn;
 mod value;
 
+mod journal;
 mod readers;
 mod store;
 mod sync;
@@ -53,6 +54,7 @@ mod tests;
 
 pub use atomically::{Access, Attempt, Patience, Read, Stop, Stopped, Turn, Tx, View};
 pub use cell::{Cell, CellValue};
+pub use journal::Journal;
 pub use readers::WaiterId;
 pub use snapshot::{Snapshot, SwitchInfo, Write};
 pub use store::{Commit, Conflict, Store};

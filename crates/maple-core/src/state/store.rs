@@ -7,6 +7,7 @@ use std::task::Waker;
 use arc_swap::ArcSwap;
 use maple_wire::Dpid;
 
+use super::journal::Kept;
 use super::readers::{Readers, Touched, WaiterId};
 use super::{Cell, CellValue, Snapshot, Txn, Write, sync};
 use crate::engine::{Selection, ShardId};
@@ -15,15 +16,22 @@ use crate::tree::LeafId;
 /// All tracked state, shared by the shards.
 #[derive(Debug, Default)]
 pub struct Store {
-    /// Read without a lock; replaced under the lock of `readers`.
+    /// Read without a lock; replaced under the lock of `books`.
     pub(super) current: ArcSwap<Snapshot>,
-    readers: Mutex<Readers>,
+    books: Mutex<Books>,
     /// Held alone by a transaction that nobody may overtake, and by everybody else's commits together.
     pub(super) turnstile: RwLock<()>,
     tags: Mutex<TagPool>,
     /// Every snapshot since it was last asked for, for tests that compare with what was true at any moment.
     #[cfg(any(test, feature = "testing"))]
     trail: Mutex<Vec<Arc<Snapshot>>>,
+}
+
+/// What a commit has to look up.
+#[derive(Debug, Default)]
+pub(super) struct Books {
+    readers: Readers,
+    pub(super) kept: Kept,
 }
 
 /// Which path tags leaves of any shard have.
@@ -46,6 +54,8 @@ pub struct Commit {
     pub refresh: BTreeSet<Dpid>,
     /// What the transaction asked to invalidate besides.
     pub invalidate: Vec<Selection>,
+    /// The version that it made, if a [`super::Journal`] was told of it.
+    pub kept: Option<u64>,
 }
 
 /// The transaction read something that has another value now; run it again.
@@ -106,27 +116,27 @@ impl Store {
     /// Changes the state by what `decide` makes of the newest snapshot; nothing can come between.
     pub fn update(&self, decide: impl FnOnce(&Snapshot) -> Vec<Write>) -> Commit {
         let _pass = sync::read(&self.turnstile);
-        let mut readers = self.lock();
+        let mut books = self.lock();
         let newest = self.snapshot();
         let writes = decide(&newest);
-        let (commit, wake) = self.publish(&mut readers, &newest, &writes);
-        drop(readers);
+        let (commit, wake) = self.publish(&mut books, &newest, &writes);
+        drop(books);
         wake.into_iter().for_each(Waker::wake);
         commit
     }
 
     pub(super) fn commit_past_turnstile(&self, txn: Txn, reader: Option<LeafId>) -> Result<Commit, Conflict> {
-        let mut readers = self.lock();
+        let mut books = self.lock();
         let newest = self.snapshot();
         if let Some(cell) = changed_since(&txn.reads, txn.base.version, &newest) {
             return Err(Conflict(cell));
         }
-        let (mut commit, wake) = self.publish(&mut readers, &newest, &txn.writes);
+        let (mut commit, wake) = self.publish(&mut books, &newest, &txn.writes);
         commit.invalidate = txn.invalidations;
         if let Some(leaf) = reader.filter(|_| txn.writes.is_empty()) {
-            readers.subscribe(leaf, txn.reads);
+            books.readers.subscribe(leaf, txn.reads);
         }
-        drop(readers);
+        drop(books);
         wake.into_iter().for_each(Waker::wake);
         Ok(commit)
     }
@@ -134,24 +144,24 @@ impl Store {
     /// Has `waker` woken once when one of the cells that the transaction read has another value than it saw. `None`
     /// if one has already.
     pub fn watch(&self, txn: &Txn, waker: Waker) -> Option<WaiterId> {
-        let mut readers = self.lock();
+        let mut books = self.lock();
         let changed = changed_since(&txn.reads, txn.base.version, &self.snapshot());
-        changed.is_none().then(|| readers.watch(&txn.reads, waker))
+        changed.is_none().then(|| books.readers.watch(&txn.reads, waker))
     }
 
     /// Ends a [`Store::watch`].
     pub fn unwatch(&self, waiter: WaiterId) {
-        self.lock().unwatch(waiter);
+        self.lock().readers.unwatch(waiter);
     }
 
     /// Whether the leaf is subscribed: its run is what f would do now.
     pub fn is_current(&self, leaf: LeafId) -> bool {
-        self.lock().has(leaf)
+        self.lock().readers.has(leaf)
     }
 
     /// The leaves that depend on a cell.
     pub fn readers_of(&self, cell: &Cell) -> BTreeSet<LeafId> {
-        self.lock().of(cell)
+        self.lock().readers.of(cell)
     }
 
     /// Takes a path tag that nobody has.
@@ -171,15 +181,15 @@ impl Store {
 
     /// Ends a leaf's subscriptions.
     pub fn forget(&self, leaf: LeafId) {
-        self.lock().forget(leaf);
+        self.lock().readers.forget(leaf);
     }
 
     /// How many leaves are subscribed, and to how many distinct cells.
     pub fn subscriptions(&self) -> (usize, usize) {
-        self.lock().count()
+        self.lock().readers.count()
     }
 
-    fn publish(&self, readers: &mut Readers, newest: &Snapshot, writes: &[Write]) -> (Commit, Vec<Waker>) {
+    pub(super) fn publish(&self, books: &mut Books, newest: &Snapshot, writes: &[Write]) -> (Commit, Vec<Waker>) {
         let mut commit = Commit::default();
         if writes.is_empty() {
             return (commit, Vec::new());
@@ -190,8 +200,9 @@ impl Store {
             commit.refresh.extend(touched(write, newest));
             next.apply(write);
         }
-        let Touched { withdraw, wake } = readers.changed(writes, newest, &next);
+        let Touched { withdraw, wake } = books.readers.changed(writes, newest, &next);
         commit.withdraw = withdraw;
+        commit.kept = books.kept.tell(writes, &next);
         let next = Arc::new(next);
         #[cfg(any(test, feature = "testing"))]
         sync::lock(&self.trail).push(Arc::clone(&next));
@@ -206,8 +217,8 @@ impl Store {
         std::mem::take(&mut sync::lock(&self.trail))
     }
 
-    fn lock(&self) -> MutexGuard<'_, Readers> {
-        sync::lock(&self.readers)
+    pub(super) fn lock(&self) -> MutexGuard<'_, Books> {
+        sync::lock(&self.books)
     }
 }
 

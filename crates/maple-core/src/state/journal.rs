@@ -1,0 +1,123 @@
+//! Which tables and variables survive a restart, and who is told what is written to them.
+//!
+//! Core keeps no file. Whoever does is a [`Journal`], which hears of each commit that wrote something to be kept, in the
+//! order of commits, before anybody can see what was written.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
+use std::task::Waker;
+
+use super::{Name, Snapshot, Store, Write};
+
+/// Hears what is to be kept.
+pub trait Journal: Send + Sync {
+    /// The commit that makes this version writes this: tables and variables, as they are behind it. Called under the
+    /// store's lock, so it must not wait, nor use the store.
+    fn append(&self, version: u64, writes: &[Write]);
+}
+
+/// What is to be kept, and by whom.
+#[derive(Default)]
+pub(super) struct Kept {
+    names: BTreeSet<Name>,
+    journal: Option<Arc<dyn Journal>>,
+}
+
+impl fmt::Debug for Kept {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(&self.names).finish()
+    }
+}
+
+impl Kept {
+    /// Tells the journal what it is to hear of a commit. The version to wait for, if that is anything.
+    pub fn tell(&self, writes: &[Write], next: &Snapshot) -> Option<u64> {
+        let journal = self.journal.as_ref()?;
+        let kept: Vec<Write> = writes.iter().filter(|write| self.has(write)).map(|write| behind(write, next)).collect();
+        if kept.is_empty() {
+            return None;
+        }
+        journal.append(next.version, &kept);
+        Some(next.version)
+    }
+
+    fn has(&self, write: &Write) -> bool {
+        match write {
+            Write::Table { table: name, .. } | Write::Var { name, .. } | Write::Add { name, .. } => {
+                self.names.contains(name)
+            }
+            _ => false,
+        }
+    }
+}
+
+impl Store {
+    /// Has the table and the variable of this name survive restarts, where a controller keeps state at all.
+    pub fn keep(&self, name: &str) {
+        let mut books = self.lock();
+        if books.kept.names.insert(name.into())
+            && let Some(journal) = &books.kept.journal
+        {
+            let state = self.snapshot();
+            journal.append(state.version, &contents(&state, &name.into()));
+        }
+    }
+
+    /// The names of what is to be kept.
+    pub fn kept(&self) -> Vec<Name> {
+        self.lock().kept.names.iter().cloned().collect()
+    }
+
+    /// Tells `journal` from now on what is written to what is to be kept, after putting there what it had `kept` of the
+    /// names that it `knows`: these are to be kept too, and what was written to them before counts no more. Of others
+    /// the journal is told what is there.
+    pub fn keep_in(&self, journal: Arc<dyn Journal>, knows: &[Name], kept: Vec<Write>) {
+        let mut books = self.lock();
+        let state = self.snapshot();
+        let before = knows.iter().flat_map(|name| contents(&state, name)).map(without_value);
+        let writes: Vec<Write> = before.chain(kept).collect();
+        // The journal is not told: this is what it has.
+        let (_, wake) = self.publish(&mut books, &state, &writes);
+        let new: Vec<Write> = books
+            .kept
+            .names
+            .iter()
+            .filter(|name| !knows.contains(name))
+            .flat_map(|name| contents(&state, name))
+            .collect();
+        journal.append(self.snapshot().version, &new);
+        books.kept.names.extend(knows.iter().cloned());
+        books.kept.journal = Some(journal);
+        drop(books);
+        wake.into_iter().for_each(Waker::wake);
+    }
+}
+
+/// All that the table and the variable of a name hold, as writes.
+fn contents(state: &Snapshot, name: &Name) -> Vec<Write> {
+    let entry = |(key, value): (&super::Value, &super::Value)| Write::Table {
+        table: name.clone(),
+        key: key.clone(),
+        value: Some(value.clone()),
+    };
+    let var = state.var(name).map(|value| Write::Var { name: name.clone(), value: Some(value.clone()) });
+    state.table(name).into_iter().flatten().map(entry).chain(var).collect()
+}
+
+/// The write that takes away what this one puts.
+fn without_value(write: Write) -> Write {
+    match write {
+        Write::Table { table, key, .. } => Write::Table { table, key, value: None },
+        Write::Var { name, .. } => Write::Var { name, value: None },
+        other => other,
+    }
+}
+
+/// The same write without what depends on the state before.
+fn behind(write: &Write, next: &Snapshot) -> Write {
+    match write {
+        Write::Add { name, .. } => Write::Var { name: name.clone(), value: next.var(name).cloned() },
+        other => other.clone(),
+    }
+}

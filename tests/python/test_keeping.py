@@ -1,0 +1,91 @@
+"""State that survives a restart of `maple run`, also when it is killed in the middle of its writes."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import textwrap
+from pathlib import Path
+
+from test_command import MAPLE, Running, maple, wait_for
+
+POLICY = """
+    import threading
+    from maple import Counter, Table, Var, atomically, policy, flood
+
+    limits, mode = Table("limits", persist=True), Var("mode", "day", persist=True)
+    sum, seen = Counter("sum", persist=True), Table("seen")
+    limits.update({"a": 1, "b": 2})
+
+    @policy
+    def keeping(pkt, net):
+        return flood()
+
+    def write(n):
+        limits[str(n)] = n
+        sum.add()
+
+    def storm():
+        first = sum.value
+        for n in range(first, 1_000_000):
+            atomically(lambda: write(n))
+            print("acknowledged", n, flush=True)
+
+    threading.Thread(target=storm, daemon=True).start()
+    """
+
+
+def state(running: Running, *arguments: str) -> object:
+    done = maple("state", *arguments, "--control", running.control)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout) if done.stdout else None
+
+
+def told(running: Running) -> int:
+    return running.log.read_text().count("acknowledged")
+
+
+def test_what_was_acknowledged_is_there_after_a_kill(tmp_path: Path) -> None:
+    policy, file = tmp_path / "keeping.py", str(tmp_path / "state")
+    policy.write_text(textwrap.dedent(POLICY))
+    acknowledged = 0
+    for round in range(3):
+        running = Running(tmp_path, str(policy), "--state", file)
+        try:
+            if round > 0:
+                kept = state(running, "get", "sum", "--var")
+                assert isinstance(kept, int) and kept >= acknowledged
+                assert state(running, "get", "limits", str(acknowledged - 1)) is None, "keys are text here"
+                assert state(running, "get", "limits", f'"{acknowledged - 1}"') == acknowledged - 1
+                assert state(running, "get", "limits", "a") is None, "what was deleted stays deleted"
+                assert state(running, "get", "mode", "--var") == "night"
+            else:
+                state(running, "delete", "limits", "a")
+                state(running, "set", "mode", "night", "--var")
+            wait_for("some writes", lambda: told(running) > 20)
+        finally:
+            running.stop(signal.SIGKILL)
+        numbers = [line.split()[1] for line in running.log.read_text().splitlines() if line.startswith("acknowledged")]
+        acknowledged = int(numbers[-1]) + 1
+        Path(running.control).unlink()
+
+
+def test_a_policy_that_wants_to_keep_something_is_told_where_and_one_at_a_time(tmp_path: Path) -> None:
+    policy, file = tmp_path / "keeping.py", tmp_path / "state"
+    policy.write_text(textwrap.dedent(POLICY))
+
+    def refused(*arguments: str) -> str:
+        command = [*MAPLE, "run", str(policy), "--listen", "127.0.0.1:0", "--control", "none", *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+        assert done.returncode == 1
+        return done.stderr
+
+    assert "limits is to be kept over a restart; say in which file with --state FILE" in refused()
+    running = Running(tmp_path, str(policy), "--state", str(file))
+    try:
+        assert f"another process uses the state file {file}" in refused("--state", str(file))
+    finally:
+        running.stop()
+    file.write_text("something else")
+    assert "is no state file of Maple's" in refused("--state", str(file))
