@@ -39,6 +39,7 @@ from maple._maple import (
     PolicyTimeout,
     Port,
     Prefix,
+    Query,
     Retry,
     Route,
     Switch,
@@ -62,6 +63,7 @@ from maple._policy import Policy, policy
 mac = Mac
 ip = Ip
 prefix = Prefix
+query = Query
 
 IN_PORT: Final = 0xFFFFFFF8
 """The port that the packet came in by."""
@@ -113,6 +115,7 @@ __all__ = [
     "PolicyTimeout",
     "Port",
     "Prefix",
+    "Query",
     "Retry",
     "Route",
     "Switch",
@@ -130,6 +133,7 @@ __all__ = [
     "or_else",
     "policy",
     "prefix",
+    "query",
     "retry",
     "settled",
     "to",

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
-from typing import Any, Final, NoReturn, TypeAlias, TypeVar, final
+from typing import Any, Final, Generic, NoReturn, TypeAlias, TypeVar, final
 
-from typing_extensions import Self, disjoint_base
+from typing_extensions import Self, TypeVarTuple, Unpack, disjoint_base
 
 __all__ = [
     "FIELDS",
@@ -30,6 +30,7 @@ __all__ = [
     "PolicyTimeout",
     "Port",
     "Prefix",
+    "Query",
     "Retry",
     "Route",
     "Switch",
@@ -55,6 +56,7 @@ FIELDS: Final[frozenset[str]]
 """The names of all packet fields: their OXM names (OpenFlow 1.3, section 7.2.3.7)."""
 
 _T = TypeVar("_T")
+_Arguments = TypeVarTuple("_Arguments")
 _MacLike: TypeAlias = "Mac | str | int | Field"
 _IpLike: TypeAlias = "Ip | str | IPv4Address | IPv6Address | Field"
 _Condition: TypeAlias = "int | str | Mac | Ip | Prefix | range | IPv4Address | IPv6Address | IPv4Network | IPv6Network"
@@ -576,6 +578,20 @@ class Counter:
     @property
     def value(self) -> int:
         """What it is. In a policy: a dependency, which each addition changes."""
+
+@final
+class Query(Generic[_T, Unpack[_Arguments]]):
+    """A function of the state whose answers are remembered until something that they are made of changes.
+
+    The function takes a ``Net`` and values as tables hold them, and gives such a value. It may read tables, variables,
+    the network and other queries; it must write nothing, and depend on nothing else. Who calls the query depends on its
+    *answer*: where that stays equal no rule is taken back and no policy runs again. What it reads may change at any
+    time, and then it is called while others' writes wait: it should be quick.
+    """
+
+    def __new__(cls, function: Callable[[Net, Unpack[_Arguments]], _T]) -> Query[_T, Unpack[_Arguments]]: ...
+    def __call__(self, *arguments: Unpack[_Arguments]) -> _T:
+        """The answer: in a policy, a function that ``atomically`` calls, another query, or a thread."""
 
 class Retry(BaseException):
     """Raised by ``retry()``. Not to be caught."""

@@ -26,6 +26,7 @@ NAMES = [
     "blocklist",
     "topology",
     "parallel_paths",
+    "bandwidth",
 ]
 MAPLE = [sys.executable, "-m", "maple"]
 
@@ -149,6 +150,41 @@ def test_parallel_paths_are_the_shortest_and_depend_on_the_links(bench: Bench, m
         assert "Links" in decision.reads
         assert decide(bench, example("parallel_paths"), dst=H2).route == hops([(1, 2)])
         assert decide(bench, example("parallel_paths"), dst="00:00:00:00:00:99").route == flood()
+
+
+def test_bandwidth_waits_until_it_is_free_and_is_never_oversold(bench: Bench) -> None:
+    policy = example("bandwidth")
+    demands, granted, used = Table("demands"), Table("granted"), Table("used")
+    one, other = ("10.0.0.1", "10.0.0.3"), ("10.0.0.2", "10.0.0.3")
+    packet = {"src": H2, "ipv4_src": other[0], "ipv4_dst": other[1], "tcp_dst": 80}
+
+    def wait_for(wanted: dict[Any, Any]) -> None:
+        end = time.monotonic() + 5
+        while dict(granted.items()) != wanted and time.monotonic() < end:
+            time.sleep(0.01)
+        assert dict(granted.items()) == wanted
+
+    links = ((1, 3),)
+    demands[one] = 60
+    wait_for({one: (60, links)})
+    demands[other] = 50
+    time.sleep(0.1)
+    assert dict(granted.items()) == {one: (60, links)}
+    waiting = bench.decide(
+        policy, frame(eth_src=H2, eth_dst=H3, ipv4_src=other[0], ipv4_dst=other[1], tcp_dst=80), 1, 2
+    )
+    assert waiting.error is not None and "waits" in waiting.error
+    assert (used[(1, 3)], decide(bench, policy, **packet | {"ipv4_src": "10.0.0.9"}).route) == (
+        60,
+        hops([(1, 3), (2, 1)]),
+    )
+    del demands[one]
+    wait_for({other: (50, links)})
+    assert (used[(1, 3)], decide(bench, policy, **packet).route) == (50, hops([(1, 3), (2, 1)]))
+    # The host moves to the same switch: it has what it needs without any link.
+    bench.host(H3, 1, 5, "10.0.0.3")
+    wait_for({other: (50, ())})
+    assert used[(1, 3)] == 0
 
 
 @pytest.mark.parametrize("version", ["1.0", "1.3"])

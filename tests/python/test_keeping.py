@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import signal
 import subprocess
@@ -42,8 +43,8 @@ def state(running: Running, *arguments: str) -> object:
     return json.loads(done.stdout) if done.stdout else None
 
 
-def told(running: Running) -> int:
-    return running.log.read_text().count("acknowledged")
+def told_more(running: Running, than: int) -> bool:
+    return running.log.read_text().count("acknowledged") > than
 
 
 def test_what_was_acknowledged_is_there_after_a_kill(tmp_path: Path) -> None:
@@ -63,7 +64,7 @@ def test_what_was_acknowledged_is_there_after_a_kill(tmp_path: Path) -> None:
             else:
                 state(running, "delete", "limits", "a")
                 state(running, "set", "mode", "night", "--var")
-            wait_for("some writes", lambda: told(running) > 20)
+            wait_for("some writes", functools.partial(told_more, running, 20))
         finally:
             running.stop(signal.SIGKILL)
         numbers = [line.split()[1] for line in running.log.read_text().splitlines() if line.startswith("acknowledged")]

@@ -3,14 +3,17 @@
 count INTERFACE MARK         counts the frames that come in with MARK in them; each line on standard input asks
 serve PORT...                echoes what TCP clients send
 tcp ADDRESS PORT TIMEOUT     says hello to such a server and prints the echo, or what went wrong
+stream ADDRESS PORT          sends such a server something every 2 ms, and prints the time when echoes come
 udp ADDRESS PORT FROM TEXT   sends one datagram, to one host, a group or everybody
 frame INTERFACE TO FROM TEXT sends one Ethernet frame, whoever it says that it comes from
 frames INTERFACE             sends the frames that come in, in hex, one a line; says so after each
 """
 
+import contextlib
 import select
 import socket
 import sys
+import time
 
 ALL_PROTOCOLS = 3
 OUTGOING = 4
@@ -62,6 +65,21 @@ def tcp(address, port, timeout):
         print(error)
 
 
+def stream(address, port):
+    with socket.create_connection((address, int(port)), timeout=5) as server:
+        server.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        server.setblocking(False)
+        while True:
+            # Where the network does not take it, what was sent waits in the connection's buffer.
+            with contextlib.suppress(BlockingIOError):
+                server.send(b"x")
+            if select.select([server], [], [], 0.002)[0]:
+                if not server.recv(4096):
+                    return
+                print(time.time(), flush=True)
+                time.sleep(0.001)
+
+
 def udp(address, port, own, text):
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
         sender.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
@@ -85,5 +103,13 @@ def frames(interface):
 
 
 if __name__ == "__main__":
-    commands = {"count": count, "serve": serve, "tcp": tcp, "udp": udp, "frame": frame, "frames": frames}
+    commands = {
+        "count": count,
+        "serve": serve,
+        "tcp": tcp,
+        "stream": stream,
+        "udp": udp,
+        "frame": frame,
+        "frames": frames,
+    }
     commands[sys.argv[1]](*sys.argv[2:])

@@ -4,15 +4,15 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::{Parser, Subcommand};
-use maple_controller::{Handle, HandlerFactory};
+use maple_controller::Handle;
 use maple_core::network::{LinkName, Location};
 use maple_core::policy::Policy;
-use maple_core::state::{Store, Write};
+use maple_core::state::{Store, Stored, Var, Write};
 use maple_wire::Dpid;
 
 use crate::args::{CheckOptions, RunOptions};
 use crate::run::{self, Started};
-use crate::{LoadedPolicy, check, finish, usage};
+use crate::{LoadedHandlers, LoadedPolicy, check, finish, usage};
 
 /// A policy with what it needs around it: link costs, first contents of tables, threads of its own.
 pub struct App {
@@ -48,9 +48,9 @@ fn command_line() -> Result<Alone, ExitCode> {
 }
 
 /// Runs handlers with the options of the program's command line, until it is told to stop.
-pub(crate) fn run_handlers(factory: Arc<dyn HandlerFactory>) -> ExitCode {
+pub(crate) fn run_handlers(handlers: LoadedHandlers) -> ExitCode {
     match command_line() {
-        Ok(Alone { command: None, options }) => finish(run::handlers::run(&options, factory)).into(),
+        Ok(Alone { command: None, options }) => finish(run::handlers::run(&options, handlers, Box::new(|_| {}))).into(),
         Ok(_) => finish(Err(anyhow::anyhow!("handlers can't be checked: what they read is not tracked"))).into(),
         Err(status) => status,
     }
@@ -97,6 +97,13 @@ impl App {
     #[must_use]
     pub fn keep(self, name: &str) -> App {
         self.store.keep(name);
+        self
+    }
+
+    /// Says what a variable is until it is set, for people who look at it from outside.
+    #[must_use]
+    pub fn var<V: Stored + Clone>(self, var: &Var<V>) -> App {
+        self.store.declare_var(var.name(), var.initial().to_value());
         self
     }
 

@@ -58,7 +58,9 @@ pub use maple_controller::{Handle, Handler, HandlerFactory, Replies};
 pub use maple_core::network::{Hop, LinkName, Location, Mac};
 pub use maple_core::policy::{Net, PacketHandle, Policy, PolicyError};
 pub use maple_core::route::Route;
-pub use maple_core::state::{Access, Counter, Read, Stop, Store, Table, Tx, Value, Var, Write};
+pub use maple_core::state::{
+    Access, Attempt, Counter, Query, QueryError, Read, Stop, Store, Stored, Table, Tx, Value, Var, Write,
+};
 pub use maple_core::trace::{Cond, Range};
 pub use maple_wire::msg;
 pub use maple_wire::msg::PacketInView;
@@ -81,7 +83,15 @@ pub enum Loaded {
     /// A policy.
     Policy(LoadedPolicy),
     /// Handlers: a program for each switch.
-    Handlers(Arc<dyn HandlerFactory>),
+    Handlers(LoadedHandlers),
+}
+
+/// Handlers that are ready to run.
+pub struct LoadedHandlers {
+    /// Makes one for each switch.
+    pub factory: Arc<dyn HandlerFactory>,
+    /// The state that they share, with what was written to it already.
+    pub store: Arc<Store>,
 }
 
 /// A place in a policy's source that looks like a read of something that Maple can't track.
@@ -123,7 +133,12 @@ pub trait PolicyLoader: Sync {
 
 /// Runs handlers with the options of `maple run` from the program's command line: `factory` makes one for each switch.
 pub fn run_handlers(factory: impl HandlerFactory + 'static) -> ExitCode {
-    app::run_handlers(Arc::new(factory))
+    run_handlers_with(Store::new(), factory)
+}
+
+/// The same with state that the handlers share, and that `maple state` shows and changes.
+pub fn run_handlers_with(store: Arc<Store>, factory: impl HandlerFactory + 'static) -> ExitCode {
+    app::run_handlers(LoadedHandlers { factory: Arc::new(factory), store })
 }
 
 /// Runs `policy` with the options of `maple run` from the program's command line.

@@ -14,7 +14,7 @@ use crate::show::hint;
 /// `maple state`.
 #[derive(Debug, Args)]
 #[command(after_help = "Keys and values are JSON, and whatever is not is text: 80, true, null, \"80\", day, [1, 2]. \
-    Addresses in tables of Rust policies: mac:00:00:00:00:00:01, ip:10.0.0.1, switch:1, location:1:3")]
+    Addresses as values in tables of Rust policies, and as the first keys: mac:00:00:00:00:00:01, ip:10.0.0.1, switch:1, location:1:3")]
 pub struct StateArgs {
     #[command(subcommand)]
     what: What,
@@ -68,7 +68,14 @@ pub fn main(args: StateArgs) -> anyhow::Result<u8> {
         What::Get(place) => ask(&path, &Request::State(State::Get(place.place()?))).map_err(hint)?,
         What::Set { place, value, settled } => {
             let (place, value) = place.with_value(value)?;
-            ask(&path, &Request::State(State::Set { place, value, settled })).map_err(hint)?;
+            let name = match &place {
+                Place::Var(name) => format!("variable {name}"),
+                Place::Table(name) | Place::Key(name, _) => format!("table {name}"),
+            };
+            let done = ask(&path, &Request::State(State::Set { place, value, settled })).map_err(hint)?;
+            if done["new"] == true {
+                eprintln!("note: the {name} is new; nothing in the controller has asked for it yet");
+            }
             return Ok(0);
         }
         What::Delete { place, settled } => {

@@ -107,6 +107,7 @@ fn the_examples_read_nothing_that_is_not_tracked() {
         "multicast_group",
         "blocklist",
         "parallel_paths",
+        "bandwidth",
     ] {
         let output = run(example(name), &["check", "--rounds", "1", "--pause", "0", "--packets", "300"]);
         assert!(output.status.success(), "{name}: {}{}", text(&output.stdout), text(&output.stderr));
@@ -128,6 +129,14 @@ fn a_check_says_what_it_covered_and_starts_with_the_packets_of_a_capture() {
     assert_eq!((coverage["failed"].as_u64(), told["runs"].as_array().map(Vec::len)), (Some(0), Some(0)));
     let output = maple(&["check", "builtin:learning-switch"]);
     assert_eq!(output.status.code(), Some(1), "handlers are no policies");
+}
+
+#[test]
+fn bandwidth_is_obeyed() {
+    obeys("bandwidth");
+    let mut command = Command::new(example("bandwidth"));
+    let output = command.env("MAPLE_CAPACITY", "much").output().expect("the example runs");
+    assert!(text(&output.stderr).contains("MAPLE_CAPACITY is a number of Mbit/s, not \"much\""));
 }
 
 #[test]

@@ -26,7 +26,7 @@ pub trait Policy: Send + Sync {
     fn decide_batch(&self, runs: &[Run]) -> Vec<Result<Route, PolicyError>> {
         let decide = |run: &Run| {
             let decided = catch_unwind(AssertUnwindSafe(|| self.decide(&run.packet(), &run.net())));
-            decided.unwrap_or_else(|panic| Err(PolicyError::Exception(panic_text(&*panic))))
+            decided.unwrap_or_else(|panic| Err(PolicyError::Exception(panic_text("the policy", &*panic))))
         };
         runs.iter().map(decide).collect()
     }
@@ -38,11 +38,11 @@ pub trait Policy: Send + Sync {
     }
 }
 
-/// What a panic says.
-fn panic_text(panic: &(dyn Any + Send)) -> Arc<str> {
+/// What a panic of `who` says.
+pub(crate) fn panic_text(who: &str, panic: &(dyn Any + Send)) -> Arc<str> {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("without a message");
-    format!("the policy panicked: {text}").into()
+    format!("{who} panicked: {text}").into()
 }
 
 impl<F> Policy for F

@@ -51,6 +51,9 @@ enum Subject {
     Headers(Rc<dyn Fields>),
 }
 
+/// The headers of no packet.
+struct NoFields;
+
 /// The fields of a subject.
 enum View<'a> {
     Packet(Packet<'a>),
@@ -80,6 +83,12 @@ impl Run {
     pub fn of_headers(headers: Rc<dyn Fields>, txn: Txn) -> Run {
         let nowhere = Location::new(Dpid(0), PortNo(0));
         Run::on(Subject::Headers(headers), nowhere, txn, false, Recorder::of_headers())
+    }
+
+    /// A run of a query: state, and a packet that has no fields.
+    pub(crate) fn of_state(txn: Txn) -> Run {
+        let nowhere = Location::new(Dpid(0), PortNo(0));
+        Run::on(Subject::Headers(Rc::new(NoFields)), nowhere, txn, true, Recorder::of_headers())
     }
 
     fn on(subject: Subject, ingress: Location, txn: Txn, track_hosts: bool, recorder: Recorder) -> Run {
@@ -152,6 +161,16 @@ impl Subject {
             }
             Subject::Headers(headers) => View::Headers(&**headers),
         }
+    }
+}
+
+impl Fields for NoFields {
+    fn value(&self, _: Field) -> Option<u128> {
+        None
+    }
+
+    fn is_captured(&self, _: Field) -> bool {
+        true
     }
 }
 

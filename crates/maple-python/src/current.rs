@@ -11,7 +11,8 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 
 thread_local! {
-    static CURRENT: RefCell<Option<(PacketHandle, Net)>> = const { RefCell::new(None) };
+    /// A query has no packet.
+    static CURRENT: RefCell<Option<(Option<PacketHandle>, Net)>> = const { RefCell::new(None) };
     static TICKET: Cell<u64> = const { Cell::new(0) };
 }
 
@@ -24,12 +25,21 @@ pub struct Ticket(u64);
 /// While this lives its run is the current one of the thread.
 pub struct Entered {
     ticket: Ticket,
-    outer: (u64, Option<(PacketHandle, Net)>),
+    outer: (u64, Option<(Option<PacketHandle>, Net)>),
 }
 
 impl Entered {
     /// Makes the run that these handles belong to the current one of this thread.
     pub fn new(pkt: PacketHandle, net: Net) -> Entered {
+        Entered::with(Some(pkt), net)
+    }
+
+    /// The same for the run of a query.
+    pub fn of_query(net: Net) -> Entered {
+        Entered::with(None, net)
+    }
+
+    fn with(pkt: Option<PacketHandle>, net: Net) -> Entered {
         let ticket = Ticket(NEXT.fetch_add(1, Ordering::Relaxed));
         Entered { ticket, outer: (TICKET.replace(ticket.0), CURRENT.replace(Some((pkt, net)))) }
     }
@@ -53,7 +63,7 @@ impl Ticket {
         TICKET.get() == self.0
     }
 
-    fn handles(self, what: &str) -> PyResult<(PacketHandle, Net)> {
+    fn handles(self, what: &str) -> PyResult<(Option<PacketHandle>, Net)> {
         CURRENT.with_borrow(|current| current.clone().filter(|_| self.is_valid())).ok_or_else(|| {
             PyRuntimeError::new_err(format!(
                 "{what} belongs to a run of the policy that is over (or runs in another thread); \
@@ -70,7 +80,10 @@ pub fn net() -> Option<Net> {
 
 /// Asks the packet of the run that `ticket` names; `what` is the thing asked for, for the error.
 pub fn with_packet<T>(ticket: Ticket, what: &str, ask: impl FnOnce(&PacketHandle) -> T) -> PyResult<T> {
-    Ok(ask(&ticket.handles(what)?.0))
+    match ticket.handles(what)?.0 {
+        Some(packet) => Ok(ask(&packet)),
+        None => Err(PyRuntimeError::new_err(format!("{what}: a query has no packet"))),
+    }
 }
 
 /// Asks the network as the run that `ticket` names sees it.

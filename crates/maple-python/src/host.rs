@@ -1,11 +1,12 @@
 //! The process that Python policies live in: its `maple` command, its store, and the way to the running controller.
 
+use std::cell::Cell;
 use std::ffi::OsString;
 use std::path::Path;
 use std::sync::{Arc, LazyLock, PoisonError, RwLock};
 use std::time::Duration;
 
-use maple::{Handle, Loaded, LoadedPolicy, PolicyLoader, Suspicion};
+use maple::{Handle, Loaded, LoadedHandlers, LoadedPolicy, PolicyLoader, Suspicion};
 use maple_core::state::{Commit, Store, Write};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
@@ -14,6 +15,7 @@ use pyo3::types::PyType;
 use crate::filters::PythonFilters;
 use crate::handler::PythonHandlers;
 use crate::policy::PythonPolicy;
+use crate::query;
 
 /// Runs the `maple` command; the exit status.
 #[pyfunction]
@@ -26,6 +28,7 @@ struct Loader;
 
 impl PolicyLoader for Loader {
     fn load(&self, file: &Path, name: Option<&str>, time_limit: Duration) -> anyhow::Result<Loaded> {
+        query::limit(time_limit);
         Python::attach(|py| {
             let module = py.import("maple._policy").map_err(|e| anyhow::anyhow!("{e}"))?;
             let path = file.to_string_lossy();
@@ -35,7 +38,8 @@ impl PolicyLoader for Loader {
                 anyhow::anyhow!("can't load {path}:\n{told}")
             })?;
             if loaded.is_instance_of::<PyType>() {
-                return Ok(Loaded::Handlers(Arc::new(PythonHandlers::new(&loaded, time_limit))));
+                let factory = Arc::new(PythonHandlers::new(&loaded, time_limit));
+                return Ok(Loaded::Handlers(LoadedHandlers { factory, store: store() }));
             }
             let track_hosts = loaded.getattr("track_hosts").and_then(|wish| wish.extract()).unwrap_or(true);
             let policy = Arc::new(PythonPolicy::new(&loaded, time_limit));
@@ -60,6 +64,10 @@ impl PolicyLoader for Loader {
     fn started(&self, controller: Handle) {
         HOST.write().unwrap_or_else(PoisonError::into_inner).controller = Some(controller);
     }
+}
+
+thread_local! {
+    static ON_WORKER: Cell<bool> = const { Cell::new(false) };
 }
 
 struct Host {
@@ -93,10 +101,29 @@ pub fn publish(writes: Vec<Write>) -> PyResult<()> {
     acknowledge(store().update(|_| writes))
 }
 
+/// Runs what a worker of the controller does, in which nobody may wait for the workers.
+pub fn on_worker(py: Python<'_>, work: &mut (dyn FnMut() + Send)) {
+    py.detach(|| {
+        ON_WORKER.set(true);
+        work();
+        ON_WORKER.set(false);
+    });
+}
+
+/// Whether this thread is a worker: a handler runs here.
+pub fn is_worker() -> bool {
+    ON_WORKER.get()
+}
+
 /// Has the running controller, if there is one, follow a commit; returns when no packet is answered from the old values
-/// any more.
+/// any more. A handler does not wait for that, as its own worker would have to answer.
 pub fn acknowledge(commit: Commit) -> PyResult<()> {
     let Some(controller) = controller() else { return Ok(()) };
+    if is_worker() {
+        // A controller that has stopped answers nothing from anything.
+        controller.committed(commit);
+        return Ok(());
+    }
     match controller.acknowledge(commit) {
         // A controller that has stopped takes no writes, and answers nothing from anything.
         Err(error) if controller.write(Vec::new()) => Err(PyRuntimeError::new_err(error.to_string())),

@@ -71,6 +71,14 @@ impl<'py> Watched<'py> {
     }
 }
 
+impl<'py> Watched<'py> {
+    /// The same, unless this is a part of a run that is watched.
+    pub fn unless_it_is(py: Python<'py>, limit: Duration) -> PyResult<Option<Watched<'py>>> {
+        let is_watched = SLOT.with(|slot| slot.deadline.load(Ordering::SeqCst) != 0);
+        if is_watched { Ok(None) } else { Watched::new(py, limit).map(Some) }
+    }
+}
+
 impl Drop for Watched<'_> {
     fn drop(&mut self) {
         self.slot.deadline.store(0, Ordering::SeqCst);

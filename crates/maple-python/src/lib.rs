@@ -19,6 +19,7 @@ mod spelling;
 mod address;
 mod net;
 mod paths;
+mod query;
 mod route;
 mod state;
 mod transaction;
@@ -54,6 +55,8 @@ mod _maple {
     use crate::packet::PyPacket;
     #[pymodule_export]
     use crate::paths::{PyParallelPaths, network};
+    #[pymodule_export]
+    use crate::query::Query;
     #[pymodule_export]
     use crate::route::{PyLocation, PyRoute, drop, flood, hops, multicast, to};
     #[pymodule_export]

@@ -10,6 +10,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 
 use crate::current::Entered;
+use crate::host;
 use crate::interrupt::Watched;
 use crate::kind::described;
 use crate::net::PyNet;
@@ -90,6 +91,6 @@ impl Policy for PythonPolicy {
 
     /// The thread stays known to the interpreter, so that a batch has only to take the lock.
     fn on_thread(&self, worker: &mut (dyn FnMut() + Send)) {
-        Python::attach(|py| py.detach(worker));
+        Python::attach(|py| host::on_worker(py, worker));
     }
 }

@@ -36,7 +36,8 @@ pub struct Counter {
     name: Name,
 }
 
-fn read(cell: Cell) -> CellValue {
+/// Reads in the run or the transaction that this thread is in the middle of, else the newest state.
+pub fn read(cell: Cell) -> CellValue {
     match current::net() {
         Some(net) => net.read(cell),
         None => transaction::read(&cell).unwrap_or_else(|| cell.evaluate(&host::store().snapshot())),
@@ -92,6 +93,7 @@ impl Table {
     #[new]
     #[pyo3(signature = (name, *, persist = false))]
     fn new(py: Python<'_>, name: &str, persist: bool) -> PyResult<Table> {
+        py.detach(|| host::store().declare_table(name));
         keep(py, name, persist)?;
         Ok(Table { name: name.into() })
     }
@@ -213,8 +215,10 @@ impl Var {
     #[new]
     #[pyo3(signature = (name, default = None, *, persist = false))]
     fn new(py: Python<'_>, name: &str, default: Option<&Bound<'_, PyAny>>, persist: bool) -> PyResult<Var> {
+        let default = default.map(to_value).transpose()?.unwrap_or(Value::None);
+        py.detach(|| host::store().declare_var(name, default.clone()));
         keep(py, name, persist)?;
-        Ok(Var { name: name.into(), default: default.map(to_value).transpose()?.unwrap_or(Value::None) })
+        Ok(Var { name: name.into(), default })
     }
 
     /// The name.
@@ -248,6 +252,7 @@ impl Counter {
     #[new]
     #[pyo3(signature = (name, *, persist = false))]
     fn new(py: Python<'_>, name: &str, persist: bool) -> PyResult<Counter> {
+        py.detach(|| host::store().declare_var(name, Value::from(0i64)));
         keep(py, name, persist)?;
         Ok(Counter { name: name.into() })
     }

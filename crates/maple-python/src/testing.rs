@@ -48,7 +48,8 @@ pub struct Decision {
 
 impl Bench {
     fn write(&self, writes: Vec<Write>) {
-        self.store.update(|_| writes);
+        // Whoever commits may ask queries, which want the interpreter's lock.
+        Python::attach(|py| py.detach(|| self.store.update(|_| writes)));
     }
 
     fn port(at: Location, kind: PortKind) -> Write {
@@ -127,7 +128,8 @@ impl Bench {
             read_switch: finished.trace.read_switch,
         };
         if answer.is_ok() {
-            self.store.commit(finished.txn, None).map_err(|e| PyRuntimeError::new_err(e.to_string()))?;
+            let committed = py.detach(|| self.store.commit(finished.txn, None));
+            committed.map_err(|e| PyRuntimeError::new_err(e.to_string()))?;
         }
         Ok(decision)
     }

@@ -107,12 +107,21 @@ pub fn or_else(py: Python<'_>, first: Py<PyAny>, second: Py<PyAny>) -> PyResult<
 #[pyfunction]
 #[pyo3(signature = (timeout = 20.0))]
 pub fn settled(py: Python<'_>, timeout: f64) -> PyResult<()> {
+    not_in_a_handler("settled()")?;
     let within = Duration::try_from_secs_f64(timeout);
     let within = within.map_err(|error| PyRuntimeError::new_err(format!("settled(timeout=…): {error}")))?;
     if py.detach(|| host::settled(within)) {
         return Ok(());
     }
     Err(PyTimeoutError::new_err(format!("not all switches have confirmed within {timeout} s that old rules are gone")))
+}
+
+/// Handlers share a thread with the switches that others wait for.
+fn not_in_a_handler(what: &str) -> PyResult<()> {
+    if host::is_worker() {
+        return Err(PyRuntimeError::new_err(format!("{what} waits, and a handler must not: start a thread for that")));
+    }
+    Ok(())
 }
 
 fn is_within() -> bool {
@@ -137,18 +146,32 @@ fn part(py: Python<'_>, function: &Py<PyAny>) -> PyResult<Py<PyAny>> {
 
 fn run(py: Python<'_>, store: &Store, function: &Py<PyAny>) -> PyResult<Ended> {
     let (value, txn) = call(py, store, function);
-    ended(py, value, txn, |txn| py.detach(|| store.commit(txn, None)).ok())
+    match value {
+        Ok(value) => {
+            let commit = py.detach(|| store.commit(txn, None));
+            Ok(commit.map_or(Ended::Lost, |commit| Ended::Done(value, commit)))
+        }
+        Err(error) if error.is_instance_of::<Retry>(py) => Ok(Ended::Waits(txn)),
+        Err(error) => Err(error),
+    }
 }
 
 /// Runs while nobody else can commit.
 fn run_alone(py: Python<'_>, store: &Store, function: &Py<PyAny>) -> PyResult<Ended> {
-    py.detach(|| {
+    let (value, txn) = py.detach(|| {
         let turn = store.turn();
-        Python::attach(|py| {
-            let (value, txn) = call(py, store, function);
-            ended(py, value, txn, |txn| turn.commit(txn, None).ok())
-        })
-    })
+        let (value, txn) = Python::attach(|py| call(py, store, function));
+        // Queries may be asked in a commit, by this thread or by another, so the interpreter's lock is not held here.
+        match value {
+            Ok(value) => (Ok((value, turn.commit(txn, None).ok())), None),
+            Err(error) => (Err(error), Some(txn)),
+        }
+    });
+    match (value, txn) {
+        (Ok((value, commit)), _) => Ok(commit.map_or(Ended::Lost, |commit| Ended::Done(value, commit))),
+        (Err(error), Some(txn)) if error.is_instance_of::<Retry>(py) => Ok(Ended::Waits(txn)),
+        (Err(error), _) => Err(error),
+    }
 }
 
 fn call(py: Python<'_>, store: &Store, function: &Py<PyAny>) -> (PyResult<Py<PyAny>>, Txn) {
@@ -158,21 +181,9 @@ fn call(py: Python<'_>, store: &Store, function: &Py<PyAny>) -> (PyResult<Py<PyA
     (value, TXN.take().unwrap_or(begun))
 }
 
-fn ended(
-    py: Python<'_>,
-    value: PyResult<Py<PyAny>>,
-    txn: Txn,
-    commit: impl FnOnce(Txn) -> Option<Commit>,
-) -> PyResult<Ended> {
-    match value {
-        Ok(value) => Ok(commit(txn).map_or(Ended::Lost, |commit| Ended::Done(value, commit))),
-        Err(error) if error.is_instance_of::<Retry>(py) => Ok(Ended::Waits(txn)),
-        Err(error) => Err(error),
-    }
-}
-
 /// Sleeps until something that the transaction read has changed.
 fn wait(py: Python<'_>, store: &Store, txn: &Txn, until: Option<Instant>) -> PyResult<()> {
+    not_in_a_handler("retry()")?;
     loop {
         py.check_signals()?;
         let left = until.map_or(SLICE, |until| until.saturating_duration_since(Instant::now()).min(SLICE));

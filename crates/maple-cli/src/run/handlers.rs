@@ -1,23 +1,21 @@
 //! `maple run builtin:learning-switch`, `builtin:hub`, and handlers in Python: a program a switch instead of a policy.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use anyhow::bail;
-use maple_controller::{Controller, ControllerOptions, HandlerFactory};
+use maple_controller::{Controller, ControllerOptions};
 
 use super::progress::Lines;
-use super::{TURN, joined, log_to_stderr, placed};
+use super::{Started, TURN, joined, log_to_stderr, placed};
 use crate::args::RunOptions;
-use crate::{say, signal};
+use crate::{LoadedHandlers, say, signal};
 
 /// Serves switches until it is told to stop.
-pub fn run(options: &RunOptions, factory: Arc<dyn HandlerFactory>) -> anyhow::Result<u8> {
+pub fn run(options: &RunOptions, handlers: LoadedHandlers, started: Started<'_>) -> anyhow::Result<u8> {
     for (given, option) in [
         (options.emulate.is_some(), "--emulate"),
         (options.emulation.traffic.is_some(), "--traffic"),
         (options.weights.is_some(), "--weights"),
-        (options.state.is_some(), "--state"),
         (options.track_hosts.is_some(), "--track-hosts"),
         (options.path_tags.is_some(), "--path-tags"),
         (options.compiler.is_some(), "--compiler"),
@@ -33,8 +31,10 @@ pub fn run(options: &RunOptions, factory: Arc<dyn HandlerFactory>) -> anyhow::Re
     }
     log_to_stderr(options.verbose);
     let stop = signal::stop_flag()?;
-    let controller = Controller::start(placed(options, ControllerOptions::for_handlers(factory)))?;
+    let chosen = ControllerOptions { store: handlers.store, ..ControllerOptions::for_handlers(handlers.factory) };
+    let controller = Controller::start(placed(options, chosen))?;
     let handle = controller.handle();
+    started(controller.handle());
     let mut lines = Lines::new();
     lines.say(&format!("listening on {}", joined(handle.addresses())));
     while !stop.load(Ordering::SeqCst) && handle.failure().is_none() {

@@ -20,7 +20,7 @@ use maple_core::state::{Store, Write};
 use maple_emulator::Topology;
 
 use crate::args::{PathTags, RunArgs, RunOptions, Switch, default_control};
-use crate::{Loaded, LoadedPolicy, PolicyLoader, builtin, descriptors, signal, weights};
+use crate::{Loaded, LoadedHandlers, LoadedPolicy, PolicyLoader, builtin, descriptors, signal, weights};
 use progress::Lines;
 
 /// Counts packets on which the policy failed: told at the tenth, the hundredth, and so on.
@@ -60,16 +60,17 @@ const TURN: Duration = Duration::from_millis(50);
 /// `maple run POLICY`.
 pub fn main(args: RunArgs, loader: Option<&dyn PolicyLoader>) -> anyhow::Result<u8> {
     if let Some(factory) = args.policy.strip_prefix("builtin:").and_then(builtin::handlers) {
-        return handlers::run(&args.options, factory);
+        let store = Store::new();
+        return handlers::run(&args.options, LoadedHandlers { factory, store }, Box::new(|_| {}));
     }
-    let loaded = match load(&args.policy, args.policy_time_limit, loader)? {
-        Loaded::Policy(loaded) => loaded,
-        Loaded::Handlers(factory) => return handlers::run(&args.options, factory),
-    };
     let started = move |controller: Handle| {
         if let Some(loader) = loader {
             loader.started(controller);
         }
+    };
+    let loaded = match load(&args.policy, args.policy_time_limit, loader)? {
+        Loaded::Policy(loaded) => loaded,
+        Loaded::Handlers(handlers) => return handlers::run(&args.options, handlers, Box::new(started)),
     };
     with(args.options, loaded, Box::new(started))
 }

@@ -65,34 +65,79 @@ pub enum Place {
 /// The answer to a request that has one answer.
 pub(super) fn answer(handle: &Handle, request: &State) -> Result<Value, String> {
     match request {
-        State::Get(place) | State::Watch(place) => Ok(show(&handle.store().view().cell(cell(place)?))),
+        State::Get(place) | State::Watch(place) => {
+            if !is_known(handle, place) {
+                return Err(unknown(handle, place));
+            }
+            Ok(shown_at(handle, place, &handle.store().view().cell(cell(handle, place)?)))
+        }
         State::Set { place, value, settled } => change(handle, place, Some(stored(value)?), *settled),
         State::Delete { place, settled } => change(handle, place, None, *settled),
     }
 }
 
 fn change(handle: &Handle, place: &Place, value: Option<Stored>, settled: bool) -> Result<Value, String> {
+    let is_new = !is_known(handle, place);
     let write = match place {
         Place::Var(name) => Write::Var { name: name.as_str().into(), value },
-        Place::Key(table, key) => Write::Table { table: table.as_str().into(), key: stored(key)?, value },
+        Place::Key(table, key) => {
+            Write::Table { table: table.as_str().into(), key: key_of(handle, table, key)?, value }
+        }
         Place::Table(name) => return Err(format!("a key of {name} is changed, not the whole table")),
     };
     handle.change(vec![write]).map_err(|error| error.to_string())?;
     if settled && !handle.settled(SETTLING) {
         return Err("the state is changed, but not all switches have confirmed that its old rules are gone".into());
     }
-    Ok(json!({ "settled": settled }))
+    Ok(json!({ "settled": settled, "new": is_new }))
+}
+
+/// Whether anything is known of a table or a variable.
+fn is_known(handle: &Handle, place: &Place) -> bool {
+    let (store, state) = (handle.store(), handle.snapshot());
+    match place {
+        Place::Var(name) => state.var(name).is_some() || store.vars().contains(name.as_str()),
+        Place::Table(name) | Place::Key(name, _) => {
+            state.table(name).is_some() || store.tables().contains(name.as_str())
+        }
+    }
+}
+
+fn unknown(handle: &Handle, place: &Place) -> String {
+    let (kind, name, known) = match place {
+        Place::Var(name) => ("variable", name, handle.store().vars()),
+        Place::Table(name) | Place::Key(name, _) => ("table", name, handle.store().tables()),
+    };
+    let known: Vec<&str> = known.iter().map(|name| &**name).collect();
+    match known.as_slice() {
+        [] => format!("there is no {kind} {name}, nor any other"),
+        known => format!("there is no {kind} {name}; there are {}", known.join(", ")),
+    }
+}
+
+/// The key that is meant. Text that is an address is that address where the table's keys are.
+fn key_of(handle: &Handle, table: &str, key: &Value) -> Result<Stored, String> {
+    let plain = stored(key)?;
+    let Stored::Str(text) = &plain else { return Ok(plain) };
+    let meant = match handle.store().example_key(table) {
+        Some(Stored::Mac(_)) => text.parse().ok().map(Stored::Mac),
+        Some(Stored::Ipv4(_)) => text.parse().ok().map(Stored::Ipv4),
+        Some(Stored::Ipv6(_)) => text.parse().ok().map(Stored::Ipv6),
+        Some(Stored::Switch(_)) => dpid(text).ok().map(Stored::Switch),
+        _ => None,
+    };
+    Ok(meant.unwrap_or(plain))
 }
 
 /// Tells a place's value, and again whenever it has changed, as long as `tell` says that somebody listens.
 pub(super) fn watch(handle: &Handle, place: &Place, mut tell: impl FnMut(Option<Value>) -> bool) -> Result<(), String> {
-    let cell = cell(place)?;
+    let cell = cell(handle, place)?;
     let mut told = None;
     loop {
         let mut txn = handle.store().begin();
         let value = txn.read(cell.clone());
         if told.as_ref() != Some(&value) {
-            if !tell(Some(show(&value))) {
+            if !tell(Some(shown_at(handle, place, &value))) {
                 return Ok(());
             }
             told = Some(value);
@@ -108,12 +153,20 @@ pub(super) fn watch(handle: &Handle, place: &Place, mut tell: impl FnMut(Option<
     }
 }
 
-fn cell(place: &Place) -> Result<Cell, String> {
+fn cell(handle: &Handle, place: &Place) -> Result<Cell, String> {
     Ok(match place {
         Place::Var(name) => Cell::Var(name.as_str().into()),
         Place::Table(name) => Cell::TableAll(name.as_str().into()),
-        Place::Key(table, key) => Cell::Table(table.as_str().into(), stored(key)?),
+        Place::Key(table, key) => Cell::Table(table.as_str().into(), key_of(handle, table, key)?),
     })
+}
+
+/// What is at a place; a variable that was never set is what it was declared to be.
+fn shown_at(handle: &Handle, place: &Place, value: &CellValue) -> Value {
+    match (place, value) {
+        (Place::Var(name), CellValue::Value(None)) => handle.store().initial(name).as_ref().map_or(Value::Null, shown),
+        _ => show(value),
+    }
 }
 
 fn show(value: &CellValue) -> Value {

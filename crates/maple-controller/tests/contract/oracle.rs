@@ -176,6 +176,11 @@ impl Run<'_> {
                 self.write(change);
                 self.decide(then)
             }
+            Program::Either { first, waits, second, then } => {
+                let changes = if *waits { second } else { first };
+                changes.iter().for_each(|change| self.write(change));
+                self.decide(then)
+            }
         }
     }
 
@@ -193,6 +198,10 @@ impl Run<'_> {
             Question::AnyEntry { table, value } => {
                 self.state.tables.iter().any(|((name, _), v)| name == table && v == value)
             }
+            Question::ManyEntries { table, value, least } => {
+                let all = self.state.tables.iter();
+                all.filter(|((name, _), v)| name == table && *v == value).count() as u64 >= *least
+            }
             Question::VarIs { name, value } => self.state.vars.get(name) == Some(value),
             Question::Linked(a, b) => self.state.links_of(*a).iter().any(|(_, far)| far.switch == *b),
         }
@@ -208,6 +217,7 @@ impl Run<'_> {
             Subject::EdgePortCount(dpid) => {
                 Some(state.edge_ports().iter().filter(|at| at.switch == dpid).count() as u128)
             }
+            Subject::Degree(dpid) => Some(state.links_of(dpid).len() as u128),
             Subject::SwitchCount => Some(state.switches.len() as u128),
         }
     }

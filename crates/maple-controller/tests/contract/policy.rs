@@ -1,12 +1,36 @@
 //! Programs run through Maple's API, as a user's policy would be.
 
+use std::sync::LazyLock;
+
 use maple_core::engine::Selection;
 use maple_core::network::{LinkName, Location};
 use maple_core::policy::{Net, PacketHandle, Policy, PolicyError};
+use maple_core::state::{Access, Query, Stop};
 use maple_core::{Hop, Mac, Route, Value};
-use maple_wire::{Constraint, PortNo};
+use maple_wire::{Constraint, Dpid, PortNo};
 
 use crate::program::{Answer, Change, Operand, Program, Question, Subject, WEIGHT, Who, int};
+
+/// Whether so many entries of a table have a value.
+static MANY_ENTRIES: LazyLock<Query<(String, (Value, u64)), bool>> = LazyLock::new(|| {
+    Query::new("many_entries", |net: &Net, (table, (value, least)): (String, (Value, u64))| {
+        COUNT_ENTRIES.get(net, &(table, value)) >= least
+    })
+});
+
+/// How many do: a query that the other asks.
+static COUNT_ENTRIES: LazyLock<Query<(String, Value), u64>> = LazyLock::new(|| {
+    Query::new("count_entries", |net: &Net, (table, value): (String, Value)| {
+        net.entries(&table).iter().filter(|(_, v)| *v == value).count() as u64
+    })
+});
+
+/// How many links a switch has.
+static DEGREE: LazyLock<Query<Dpid, u64>> = LazyLock::new(|| {
+    Query::new("degree", |net: &Net, dpid: Dpid| {
+        net.links().iter().filter(|(a, b)| a.switch == dpid || b.switch == dpid).count() as u64
+    })
+});
 
 /// A program as Maple's policy.
 pub struct Programmed(pub Program);
@@ -32,6 +56,19 @@ impl Policy for Programmed {
                     write(change, pkt, net);
                     then
                 }
+                Program::Either { first, waits, second, then } => {
+                    let all = |changes: &[Change], net: &Net| changes.iter().for_each(|change| write(change, pkt, net));
+                    let first = |net: &Net| {
+                        all(first, net);
+                        Stop::unless(!*waits)
+                    };
+                    let second = |net: &Net| {
+                        all(second, net);
+                        Ok(())
+                    };
+                    net.or_else(first, second)?;
+                    then
+                }
             }
         }
     }
@@ -47,6 +84,9 @@ fn ask(question: &Question, pkt: &PacketHandle, net: &Net) -> bool {
         Question::TableIs { table, key, value } => net.get(table, &operand(key, pkt)).as_ref() == Some(value),
         Question::Contains { table, key } => net.contains(table, &operand(key, pkt)),
         Question::AnyEntry { table, value } => net.entries(table).iter().any(|(_, v)| v == value),
+        Question::ManyEntries { table, value, least } => {
+            MANY_ENTRIES.get(net, &((*table).to_owned(), (value.clone(), *least)))
+        }
         Question::VarIs { name, value } => net.var(name).as_ref() == Some(value),
         Question::Linked(a, b) => {
             let ends = [(*a, *b), (*b, *a)];
@@ -62,6 +102,7 @@ fn learn(subject: Subject, pkt: &PacketHandle, net: &Net) -> Option<u128> {
         Subject::TableLen(table) => Some(net.len(table) as u128),
         Subject::HostCount => Some(net.hosts().len() as u128),
         Subject::EdgePortCount(dpid) => Some(net.edge_ports(dpid).len() as u128),
+        Subject::Degree(dpid) => Some(u128::from(DEGREE.get(net, &dpid))),
         Subject::SwitchCount => Some(net.switches().len() as u128),
     }
 }

@@ -26,6 +26,8 @@ pub enum Program {
     Switch { subject: Subject, arms: Vec<(Option<u128>, Program)>, other: Box<Program> },
     /// Changes the state and goes on.
     Write { change: Change, then: Box<Program> },
+    /// Makes the first changes, or, where that waits, the second and nothing of the first; and goes on.
+    Either { first: Vec<Change>, waits: bool, second: Vec<Change>, then: Box<Program> },
 }
 
 /// A yes/no question.
@@ -47,6 +49,8 @@ pub enum Question {
     Contains { table: &'static str, key: Operand },
     /// Whether a table has any entry with this value.
     AnyEntry { table: &'static str, value: Value },
+    /// Whether so many entries of a table have this value: asked of a query.
+    ManyEntries { table: &'static str, value: Value, least: u64 },
     /// Whether a variable has this value.
     VarIs { name: &'static str, value: Value },
     /// Whether these switches are linked.
@@ -68,6 +72,8 @@ pub enum Subject {
     EdgePortCount(Dpid),
     /// How many switches there are.
     SwitchCount,
+    /// How many links a switch has: asked of a query.
+    Degree(Dpid),
 }
 
 /// A host, as seen from a packet.
@@ -137,7 +143,7 @@ impl Program {
             Program::Answer(_) => Vec::new(),
             Program::Ask { yes, no, .. } => vec![yes, no],
             Program::Switch { arms, other, .. } => arms.iter().map(|(_, arm)| arm).chain([&**other]).collect(),
-            Program::Write { then, .. } => vec![then],
+            Program::Write { then, .. } | Program::Either { then, .. } => vec![then],
         }
     }
 
@@ -151,7 +157,7 @@ impl Program {
                 Some((_, arm)) => *arm = child,
                 None => **other = child,
             },
-            Program::Write { then, .. } => **then = child,
+            Program::Write { then, .. } | Program::Either { then, .. } => **then = child,
         }
         whole
     }
@@ -180,6 +186,10 @@ impl Program {
             }
             Program::Write { change, then } => {
                 writeln!(f, "{pad}{change:?}")?;
+                then.write(f, depth)
+            }
+            Program::Either { first, waits, second, then } => {
+                writeln!(f, "{pad}{first:?} and {}, else {second:?}", if *waits { "waits" } else { "goes on" })?;
                 then.write(f, depth)
             }
         }

@@ -2,6 +2,8 @@
 //!
 //! Domains are small, so that packets meet the same leaves and routes meet at the same switches.
 
+use std::sync::LazyLock;
+
 use maple_wire::packet::build::Frame;
 use maple_wire::{Dpid, Field, PortNo, Version};
 
@@ -9,7 +11,7 @@ use super::Random;
 use crate::network::{Hop, LinkName, Location, Mac};
 use crate::policy::{Net, PacketHandle, Policy, PolicyError};
 use crate::route::Route;
-use crate::state::{Value, Write};
+use crate::state::{Access, Query, Stop, Value, Write};
 
 /// A policy as a tree: each node asks one thing and goes on.
 #[derive(Clone, Debug)]
@@ -30,6 +32,10 @@ pub enum Tree {
     Table(&'static str, Field, Box<[Tree; 2]>),
     /// Whether a table has more than one key.
     Crowded(&'static str, Box<[Tree; 2]>),
+    /// Whether a query finds more than so many keys in a table.
+    Full(&'static str, usize, Box<[Tree; 2]>),
+    /// Sets a variable and puts the field into a table, takes that back, and sets another variable if it was not set.
+    Either(&'static str, Field, &'static str, Box<Tree>),
     /// Puts the field into a table (once: it writes only what is not there).
     Remember(&'static str, Field, Box<Tree>),
     /// Sets a variable, whatever it was.
@@ -58,6 +64,10 @@ pub enum Answer {
     /// A list of hops, which may be wrong.
     Hops(Vec<Hop>),
 }
+
+/// Whether a table has more than so many keys.
+static FULL: LazyLock<Query<(String, u64), bool>> =
+    LazyLock::new(|| Query::new("full", |net: &Net, (table, most): (String, u64)| net.len(&table) as u64 > most));
 
 impl Policy for Tree {
     fn decide(&self, pkt: &PacketHandle, net: &Net) -> Result<Route, PolicyError> {
@@ -91,6 +101,24 @@ impl Policy for Tree {
                     (next, net.contains(table, &key))
                 }
                 Tree::Crowded(table, next) => (next, net.len(table) > 1),
+                Tree::Full(table, most, next) => (next, FULL.get(net, &((*table).to_owned(), *most as u64))),
+                Tree::Either(first, field, second, next) => {
+                    let (key, is_set) = (key(pkt, *field), net.var(second).is_some());
+                    let waits = |net: &Net| {
+                        net.set_var(first, Value::from(true));
+                        net.set("seen", key, Value::from(true));
+                        Err(Stop::Retry)
+                    };
+                    let instead = |net: &Net| {
+                        if !is_set {
+                            net.set_var(second, Value::from(true));
+                        }
+                        Ok(())
+                    };
+                    net.or_else(waits, instead)?;
+                    here = next;
+                    continue;
+                }
             };
             here = &next[usize::from(yes)];
         }
@@ -186,7 +214,9 @@ pub fn policy(random: &mut Random, depth: usize) -> Tree {
     let field = *random.pick(&FIELDS);
     if random.chance(6) {
         let next = Box::new(policy(random, depth - 1));
-        return if random.chance(70) {
+        return if random.chance(20) {
+            Tree::Either(random.pick::<&str>(&VARS), field, random.pick::<&str>(&VARS), next)
+        } else if random.chance(70) {
             Tree::Remember(random.pick::<&str>(&TABLES), field, next)
         } else {
             Tree::Set(random.pick::<&str>(&VARS), next)
@@ -204,6 +234,7 @@ pub fn policy(random: &mut Random, depth: usize) -> Tree {
         14 => Tree::Switch(1 + random.below(3) as u64, next),
         15..17 => Tree::Var(random.pick::<&str>(&VARS), next),
         17..19 => Tree::Table(random.pick::<&str>(&TABLES), field, next),
+        _ if random.chance(50) => Tree::Full(random.pick::<&str>(&TABLES), 1 + random.below(2), next),
         _ => Tree::Crowded(random.pick::<&str>(&TABLES), next),
     }
 }

@@ -215,9 +215,9 @@ impl Store {
     }
 
     fn run<T>(&self, f: impl FnOnce(&Tx) -> Result<T, Stop>, commit: impl FnOnce(Txn) -> Option<Commit>) -> Attempt<T> {
-        let tx = Tx(RefCell::new(self.begin()));
+        let tx = Tx::new(self.begin());
         let ended = f(&tx);
-        let txn = tx.0.into_inner();
+        let txn = tx.into_txn();
         match ended {
             Ok(value) => commit(txn).map_or(Attempt::Conflict, |commit| Attempt::Done(value, commit)),
             Err(Stop::Retry) => Attempt::Retry(txn),
@@ -245,6 +245,18 @@ impl Alone {
 impl Drop for Alone {
     fn drop(&mut self) {
         ALONE.set(false);
+    }
+}
+
+impl Tx {
+    /// A run of this transaction.
+    pub fn new(txn: Txn) -> Tx {
+        Tx(RefCell::new(txn))
+    }
+
+    /// What it read and wrote.
+    pub fn into_txn(self) -> Txn {
+        self.0.into_inner()
     }
 }
 

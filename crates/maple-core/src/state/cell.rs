@@ -6,6 +6,7 @@ use std::sync::Arc;
 use imbl::OrdMap;
 use maple_wire::{Dpid, PortNo};
 
+use super::query::{Answer, Question};
 use super::{Name, Snapshot, Value};
 use crate::network::{Hop, Location, Mac, PortInfo, PortKind, graph};
 
@@ -49,6 +50,8 @@ pub enum Cell {
     Weights,
     /// The hops of a flood that starts at this switch: the network's spanning tree, and all edge ports on it.
     Flood(Dpid),
+    /// The answer of a query.
+    Query(Question),
 }
 
 /// The value of a cell in one snapshot.
@@ -82,6 +85,8 @@ pub enum CellValue {
     NoSuchWeight,
     /// Of [`Cell::Weights`].
     Names(Vec<Name>),
+    /// Of [`Cell::Query`].
+    Answer(Answer),
 }
 
 impl Cell {
@@ -112,6 +117,7 @@ impl Cell {
                 CellValue::Hops(graph::path(state, *from, *to, weight.as_ref()).map(Arc::from))
             }
             Cell::Flood(from) => CellValue::Hops(Some(Arc::from(graph::flood(state, *from)))),
+            Cell::Query(question) => CellValue::Answer(question.answer(state)),
         }
     }
 

@@ -14,7 +14,8 @@
 //!   repeated. Afterwards the same list is the leaf's subscription, registered under the same lock: no change can fall
 //!   between the two.
 //! * *Cut-off*: when a write may have changed a cell, the cell is evaluated again, and only if its *value* differs are
-//!   its readers withdrawn. Paths and trees are cells like any other.
+//!   its readers withdrawn. Paths and trees are cells like any other, and so are the answers of people's own
+//!   functions of state ([`Query`]).
 //!
 //! * *Strict serialisability*: commits are serialised by one lock, and validated under it; so a transaction is as if it
 //!   had run whole at the moment of its commit, and one that only reads at the moment that it took its snapshot.
@@ -38,15 +39,19 @@ mod atomically;
 mod typed;
 
 mod cell;
+mod query;
 mod snapshot;
 mod txn;
 mod value;
 
 mod journal;
+mod names;
 mod readers;
 mod store;
 mod sync;
 
+#[cfg(test)]
+mod queries;
 #[cfg(test)]
 mod schedules;
 #[cfg(test)]
@@ -55,6 +60,7 @@ mod tests;
 pub use atomically::{Access, Attempt, Patience, Read, Stop, Stopped, Turn, Tx, View};
 pub use cell::{Cell, CellValue};
 pub use journal::Journal;
+pub use query::{Answer, Function, Query, QueryError, Question};
 pub use readers::WaiterId;
 pub use snapshot::{Snapshot, SwitchInfo, Write};
 pub use store::{Commit, Conflict, Store};

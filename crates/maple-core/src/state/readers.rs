@@ -5,6 +5,9 @@
 //! Cells are found by hash, so a write costs the look-ups of the few cells that it can change, whether there are ten
 //! subscriptions or a million; where a table has no reader at all even these are saved. Questions about the topology
 //! are kept in order besides, as a change of a link may concern all paths: each *distinct* one is evaluated once.
+//!
+//! A query that somebody is subscribed to is in turn subscribed to what its answer was made of. When that changes the
+//! query is evaluated, once for all its readers; they hear of it only if the answer differs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::task::Waker;
@@ -23,6 +26,8 @@ pub(super) struct Readers {
     topology: BTreeSet<Cell>,
     /// How many of `cells` are about which table.
     tables: FxHashMap<Name, usize>,
+    /// What the answers of those of `cells` that are queries were made of.
+    inputs: FxHashMap<Cell, Vec<Cell>>,
     leaves: FxHashMap<LeafId, Vec<Cell>>,
     waiters: BTreeMap<WaiterId, (Vec<Cell>, Waker)>,
     next_waiter: WaiterId,
@@ -38,6 +43,8 @@ struct Subscription {
     value: CellValue,
     leaves: BTreeSet<LeafId>,
     waiters: BTreeSet<WaiterId>,
+    /// Queries whose answers were made of it.
+    queries: BTreeSet<Cell>,
 }
 
 /// What a change of cells means to their readers, who are subscribed no more.
@@ -49,20 +56,20 @@ pub(super) struct Touched {
 
 impl Readers {
     /// Subscribes a leaf to cells with the values that they have now, in place of what it was subscribed to.
-    pub fn subscribe(&mut self, leaf: LeafId, reads: BTreeMap<Cell, CellValue>) {
+    pub fn subscribe(&mut self, leaf: LeafId, reads: BTreeMap<Cell, CellValue>, now: &Snapshot) {
         self.forget(leaf);
         self.leaves.insert(leaf, reads.keys().cloned().collect());
         for (cell, value) in reads {
-            self.subscription(cell, value).leaves.insert(leaf);
+            self.subscription(cell, value, now).leaves.insert(leaf);
         }
     }
 
     /// Subscribes somebody who is to be woken when one of these cells changes.
-    pub fn watch(&mut self, reads: &BTreeMap<Cell, CellValue>, waker: Waker) -> WaiterId {
+    pub fn watch(&mut self, reads: &BTreeMap<Cell, CellValue>, waker: Waker, now: &Snapshot) -> WaiterId {
         self.next_waiter.0 += 1;
         let id = self.next_waiter;
         for (cell, value) in reads {
-            self.subscription(cell.clone(), value.clone()).waiters.insert(id);
+            self.subscription(cell.clone(), value.clone(), now).waiters.insert(id);
         }
         self.waiters.insert(id, (reads.keys().cloned().collect(), waker));
         id
@@ -94,6 +101,11 @@ impl Readers {
         self.cells.get(cell).map(|subscription| subscription.leaves.clone()).unwrap_or_default()
     }
 
+    /// The cells that somebody is subscribed to, in no order.
+    pub fn cells(&self) -> impl Iterator<Item = &Cell> {
+        self.cells.keys()
+    }
+
     /// How many leaves are subscribed, and to how many distinct cells.
     pub fn count(&self) -> (usize, usize) {
         (self.leaves.len(), self.cells.len())
@@ -106,12 +118,18 @@ impl Readers {
             return touched;
         }
         let mut waiters = BTreeSet::new();
-        for cell in self.suspects(writes, before) {
-            let Some(subscription) = self.cells.get(&cell) else { continue };
-            if cell.evaluate(next) != subscription.value {
+        let mut suspects: Vec<Cell> = self.suspects(writes, before).into_iter().collect();
+        let mut seen: FxHashSet<Cell> = suspects.iter().cloned().collect();
+        while let Some(cell) = suspects.pop() {
+            let Some(subscription) = self.cells.get_mut(&cell) else { continue };
+            let value = cell.evaluate(next);
+            if value != subscription.value {
                 touched.withdraw.extend(subscription.leaves.iter().copied());
                 waiters.extend(subscription.waiters.iter().copied());
+                suspects.extend(subscription.queries.iter().filter(|query| seen.insert((*query).clone())).cloned());
+                subscription.value = value;
             }
+            self.resubscribe(&cell, next);
         }
         touched.withdraw.iter().for_each(|leaf| self.forget(*leaf));
         touched.wake = waiters.into_iter().filter_map(|waiter| self.unwatch(waiter)).collect();
@@ -152,23 +170,43 @@ impl Readers {
         suspects
     }
 
-    fn subscription(&mut self, cell: Cell, value: CellValue) -> &mut Subscription {
-        let (topology, tables) = (&mut self.topology, &mut self.tables);
-        self.cells.entry(cell).or_insert_with_key(|cell| {
+    fn subscription(&mut self, cell: Cell, value: CellValue, now: &Snapshot) -> &mut Subscription {
+        if !self.cells.contains_key(&cell) {
             if cell.is_topology() {
-                topology.insert(cell.clone());
+                self.topology.insert(cell.clone());
             }
             if let Some(table) = cell.table() {
-                *tables.entry(table.clone()).or_default() += 1;
+                *self.tables.entry(table.clone()).or_default() += 1;
             }
-            Subscription { value, leaves: BTreeSet::new(), waiters: BTreeSet::new() }
+            self.resubscribe(&cell, now);
+        }
+        self.cells.entry(cell).or_insert_with(|| Subscription {
+            value,
+            leaves: BTreeSet::new(),
+            waiters: BTreeSet::new(),
+            queries: BTreeSet::new(),
         })
+    }
+
+    /// Subscribes a query to what its answer is made of now, and no more to what it was made of.
+    fn resubscribe(&mut self, cell: &Cell, now: &Snapshot) {
+        let Cell::Query(question) = cell else { return };
+        let (_, reads) = question.answer_with_reads(now);
+        let old = self.inputs.insert(cell.clone(), reads.iter().map(|(input, _)| input.clone()).collect());
+        for (input, value) in reads.iter() {
+            self.subscription(input.clone(), value.clone(), now).queries.insert(cell.clone());
+        }
+        for input in old.unwrap_or_default() {
+            if reads.iter().all(|(new, _)| *new != input) {
+                self.release(&input, |subscription| subscription.queries.remove(cell));
+            }
+        }
     }
 
     fn release(&mut self, cell: &Cell, remove: impl FnOnce(&mut Subscription) -> bool) {
         let Some(subscription) = self.cells.get_mut(cell) else { return };
         remove(subscription);
-        if !subscription.leaves.is_empty() || !subscription.waiters.is_empty() {
+        if !subscription.leaves.is_empty() || !subscription.waiters.is_empty() || !subscription.queries.is_empty() {
             return;
         }
         self.cells.remove(cell);
@@ -181,5 +219,14 @@ impl Readers {
                 self.tables.remove(table);
             }
         }
+        for input in self.inputs.remove(cell).unwrap_or_default() {
+            self.release_query(&input, cell);
+        }
+    }
+
+    /// Ends a query's subscription to what its answer was made of. Apart from [`Readers::release`], which is generic and
+    /// would otherwise have no end of types.
+    fn release_query(&mut self, input: &Cell, query: &Cell) {
+        self.release(input, |subscription| subscription.queries.remove(query));
     }
 }

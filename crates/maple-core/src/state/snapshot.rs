@@ -1,10 +1,12 @@
 //! One consistent view of all tracked state, and the writes that lead from one to the next.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use imbl::{OrdMap, OrdSet};
 use maple_wire::{Dpid, PortNo, Version};
 
+use super::query::Memo;
 use super::{Name, Value};
 use crate::engine::ShardId;
 use crate::network::{HostInfo, LinkName, Location, Mac, PortInfo, PortKind};
@@ -13,6 +15,10 @@ use crate::network::{HostInfo, LinkName, Location, Mac, PortInfo, PortKind};
 #[derive(Clone, Default, Debug)]
 pub struct Snapshot {
     pub(super) version: u64,
+    /// Whether it has writes that are not committed.
+    pub(super) draft: bool,
+    /// What queries answered in this store's snapshots.
+    pub(super) memo: Arc<Memo>,
     tables: OrdMap<Name, OrdMap<Value, Value>>,
     vars: OrdMap<Name, Value>,
     costs: OrdMap<Name, OrdMap<LinkName, u64>>,
@@ -99,9 +105,29 @@ impl Snapshot {
         self.version
     }
 
+    /// The same, for writes that are not committed.
+    pub(super) fn draft(&self) -> Snapshot {
+        Snapshot { draft: true, ..self.clone() }
+    }
+
+    /// Its version, unless it has writes that are not committed.
+    pub(super) fn published(&self) -> Option<u64> {
+        (!self.draft).then_some(self.version)
+    }
+
     /// A table of the policy, if it has any key.
     pub fn table(&self, name: &str) -> Option<&OrdMap<Value, Value>> {
         self.tables.get(name)
+    }
+
+    /// The names of the tables that have keys, in order.
+    pub fn tables(&self) -> impl Iterator<Item = &Name> + '_ {
+        self.tables.keys()
+    }
+
+    /// The names of the variables that are set, in order.
+    pub fn vars(&self) -> impl Iterator<Item = &Name> + '_ {
+        self.vars.keys()
     }
 
     /// A variable of the policy.

@@ -8,6 +8,7 @@ use arc_swap::ArcSwap;
 use maple_wire::Dpid;
 
 use super::journal::Kept;
+use super::names::Declared;
 use super::readers::{Readers, Touched, WaiterId};
 use super::{Cell, CellValue, Snapshot, Txn, Write, sync};
 use crate::engine::{Selection, ShardId};
@@ -30,8 +31,9 @@ pub struct Store {
 /// What a commit has to look up.
 #[derive(Debug, Default)]
 pub(super) struct Books {
-    readers: Readers,
+    pub(super) readers: Readers,
     pub(super) kept: Kept,
+    pub(super) declared: Declared,
 }
 
 /// Which path tags leaves of any shard have.
@@ -134,7 +136,7 @@ impl Store {
         let (mut commit, wake) = self.publish(&mut books, &newest, &txn.writes);
         commit.invalidate = txn.invalidations;
         if let Some(leaf) = reader.filter(|_| txn.writes.is_empty()) {
-            books.readers.subscribe(leaf, txn.reads);
+            books.readers.subscribe(leaf, txn.reads, &newest);
         }
         drop(books);
         wake.into_iter().for_each(Waker::wake);
@@ -145,8 +147,9 @@ impl Store {
     /// if one has already.
     pub fn watch(&self, txn: &Txn, waker: Waker) -> Option<WaiterId> {
         let mut books = self.lock();
-        let changed = changed_since(&txn.reads, txn.base.version, &self.snapshot());
-        changed.is_none().then(|| books.readers.watch(&txn.reads, waker))
+        let newest = self.snapshot();
+        let changed = changed_since(&txn.reads, txn.base.version, &newest);
+        changed.is_none().then(|| books.readers.watch(&txn.reads, waker, &newest))
     }
 
     /// Ends a [`Store::watch`].

@@ -50,7 +50,8 @@ impl Txn {
 
     /// Writes; later reads of this transaction see it.
     pub fn write(&mut self, write: Write) {
-        self.working.get_or_insert_with(|| Box::new(Snapshot::clone(&self.base))).apply(&write);
+        let draft = || Box::new(self.base.draft());
+        self.working.get_or_insert_with(draft).apply(&write);
         self.writes.push(write);
     }
 

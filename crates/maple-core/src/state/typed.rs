@@ -26,7 +26,7 @@ pub struct Table<K, V> {
 }
 
 /// A variable of tracked state.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Var<V> {
     name: Name,
     initial: V,
@@ -125,6 +125,16 @@ impl<V: Stored + Clone> Var<V> {
         Var { name: name.into(), initial }
     }
 
+    /// The name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What it is until it is set.
+    pub fn initial(&self) -> &V {
+        &self.initial
+    }
+
     /// The value.
     ///
     /// # Panics
@@ -205,6 +215,16 @@ stored! {
     Ipv6Addr => Ipv6,
     Dpid => Switch,
     Location => Location,
+}
+
+impl Stored for () {
+    fn to_value(&self) -> Value {
+        Value::None
+    }
+
+    fn from_value(value: &Value) -> Option<()> {
+        (*value == Value::None).then_some(())
+    }
 }
 
 impl Stored for Value {

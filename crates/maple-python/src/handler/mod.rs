@@ -39,6 +39,7 @@ use pyo3::prelude::*;
 use pyo3::type_object::PyTypeInfo;
 use pyo3::types::PyString;
 
+use crate::host;
 use crate::interrupt::Watched;
 use crate::kind::described;
 use crate::told::Told;
@@ -86,7 +87,7 @@ impl HandlerFactory for PythonHandlers {
 
     /// The thread stays known to the interpreter, so that a batch has only to take the lock.
     fn on_thread(&self, worker: &mut (dyn FnMut() + Send)) {
-        Python::attach(|py| py.detach(worker));
+        Python::attach(|py| host::on_worker(py, worker));
     }
 }
 

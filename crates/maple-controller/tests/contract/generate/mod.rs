@@ -159,6 +159,9 @@ impl Dice {
         if self.one_in(4) {
             return Program::Write { change: self.change(case), then: rest };
         }
+        if self.one_in(4) {
+            return self.either(case, rest);
+        }
         let (table, key) = (self.pick(&TABLES), self.operand());
         if self.one_in(2) {
             let change = Change::Put { table, key: key.clone(), value: Operand::Field(Field::InPort) };
@@ -172,10 +175,17 @@ impl Dice {
         }
     }
 
+    /// Changes that are taken back or not, and others instead; sometimes none.
+    fn either(&mut self, case: &Case, then: Box<Program>) -> Program {
+        let first = (0..1 + self.below(2)).map(|_| self.change(case)).collect();
+        let second = (0..self.below(2)).map(|_| self.change(case)).collect();
+        Program::Either { first, waits: !self.one_in(4), second, then }
+    }
+
     fn question(&mut self, case: &Case) -> Question {
         let (field, dpid) = (self.field(), self.dpid(case));
         let value = self.value(case, field);
-        match self.below(20) {
+        match self.below(22) {
             0..6 => Question::Equals { field, value, mask: field.full_mask() },
             6..8 => Question::Equals { field, value, mask: self.mask(field) },
             8..11 => {
@@ -192,18 +202,23 @@ impl Dice {
             16 => Question::AnyEntry { table: self.pick(&TABLES), value: int(self.below(3).into()) },
             17 => Question::VarIs { name: self.pick(&VARS), value: int(self.below(3).into()) },
             18 => Question::Linked(dpid, self.dpid(case)),
+            19..21 => {
+                let (table, value) = (self.pick(&TABLES), int(self.below(3).into()));
+                Question::ManyEntries { table, value, least: 1 + self.below(3) }
+            }
             _ => Question::Equals { field: Field::InPort, value: 1 + u128::from(self.below(3)), mask: u128::MAX >> 96 },
         }
     }
 
     fn subject(&mut self, case: &Case) -> Subject {
         let field = self.field();
-        match self.below(10) {
+        match self.below(11) {
             0..5 => Subject::Field { field, mask: field.full_mask() },
             5 => Subject::Field { field, mask: self.mask(field) },
             6 => Subject::Ingress,
             7 => Subject::TableLen(self.pick(&TABLES)),
             8 => Subject::EdgePortCount(self.dpid(case)),
+            9 => Subject::Degree(self.dpid(case)),
             _ => self.pick(&[Subject::HostCount, Subject::SwitchCount]),
         }
     }

@@ -1,0 +1,120 @@
+//! Bandwidth on demand: flows ask for capacity, wait until it is free, and give it back when they end.
+//!
+//! An application asks for so many Mbit/s from one host to another, and says so when the flow has ended:
+//!
+//! ```text
+//! maple state set demands '["10.0.0.1", "10.0.0.3"]' 40
+//! maple state delete demands '["10.0.0.1", "10.0.0.3"]'
+//! ```
+//!
+//! A thread, the broker, reserves it on all links of the way at once, or waits until that is possible: McNettle's example of
+//! software transactional memory (Figure 1). Packets of a flow that asked and was not granted wait; all others are best
+//! effort.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use maple::{Access, App, Field, Net, PacketHandle, Query, Route, Stop, Table, Tx};
+
+const IPV4: u128 = 0x0800;
+
+/// Source and destination.
+type Flow = (String, String);
+/// Links, each as switch and port that it leaves by.
+type Way = Vec<(u64, u32)>;
+
+struct Broker {
+    /// Mbit/s of each link, in each direction.
+    capacity: i64,
+    /// Mbit/s that applications ask for.
+    demands: Table<Flow, i64>,
+    /// What they have, and the links that they have it on.
+    granted: Table<Flow, (i64, Way)>,
+    /// Mbit/s of each link that are granted.
+    used: Table<(u64, u32), i64>,
+    way: Query<Flow, Option<Way>>,
+}
+
+/// The links of the shortest way; `None` while a host was not seen.
+fn way(net: &Net, flow: Flow) -> Option<Way> {
+    let locate = |text: &str| net.locate_ip(IpAddr::V4(text.parse().ok()?)).map(|(_, at)| at);
+    let route = net.shortest_path(locate(&flow.0)?, locate(&flow.1)?);
+    let mut hops: Way = route.explicit_hops().map(|hop| (hop.switch.0, hop.port.0)).collect();
+    hops.pop(); // out of the network
+    Some(hops)
+}
+
+impl Broker {
+    fn new(capacity: i64) -> Broker {
+        let (demands, granted, used) = (Table::new("demands"), Table::new("granted"), Table::new("used"));
+        Broker { capacity, demands, granted, used, way: Query::new("way", way) }
+    }
+
+    fn decide(&self, pkt: &PacketHandle, net: &Net) -> Route {
+        let Some(dst) = net.locate(pkt.eth_dst()) else { return Route::flood() };
+        if pkt.is(Field::EthType, IPV4) {
+            let address = |field| Ipv4Addr::from(pkt.get(field).unwrap_or_default() as u32).to_string();
+            let flow = (address(Field::Ipv4Src), address(Field::Ipv4Dst));
+            if self.demands.contains(net, &flow) && !self.granted.contains(net, &flow) {
+                return net.retry();
+            }
+        }
+        match net.locate(pkt.eth_src()) {
+            Some(src) => net.shortest_path(src, dst),
+            None => Route::flood(),
+        }
+    }
+
+    fn reserve(&self, tx: &Tx, flow: &Flow, amount: i64) -> Result<(), Stop> {
+        let links = self.way.get(tx, flow).ok_or(Stop::Retry)?;
+        for link in &links {
+            let total = self.used.get(tx, link).unwrap_or(0) + amount;
+            Stop::unless(total <= self.capacity)?; // until some of it is given back
+            self.used.set(tx, link, &total);
+        }
+        self.granted.set(tx, flow, &(amount, links));
+        Ok(())
+    }
+
+    fn release(&self, tx: &Tx, flow: &Flow, amount: i64, links: &Way) {
+        self.granted.delete(tx, flow);
+        for link in links {
+            let total = self.used.get(tx, link).unwrap_or(0);
+            self.used.set(tx, link, &(total - amount));
+        }
+    }
+
+    /// Reserves for the first of these flows for which there is room; waits where there is none.
+    fn first_of(&self, tx: &Tx, waiting: &[(Flow, i64)]) -> Result<(), Stop> {
+        let Some(((flow, amount), rest)) = waiting.split_first() else { return Err(Stop::Retry) };
+        tx.or_else(|tx| self.reserve(tx, flow, *amount), |tx| self.first_of(tx, rest))
+    }
+
+    /// Gives back what a flow does not need any more or has on another way than it takes, else grants something.
+    fn step(&self, tx: &Tx) -> Result<(), Stop> {
+        for (flow, (amount, links)) in self.granted.entries(tx) {
+            if self.demands.get(tx, &flow) != Some(amount) || self.way.get(tx, &flow).as_ref() != Some(&links) {
+                self.release(tx, &flow, amount, &links);
+                return Ok(());
+            }
+        }
+        let mut waiting = self.demands.entries(tx);
+        waiting.retain(|(flow, _)| !self.granted.contains(tx, flow));
+        self.first_of(tx, &waiting)
+    }
+}
+
+fn main() -> ExitCode {
+    let capacity = std::env::var("MAPLE_CAPACITY").unwrap_or_else(|_| "100".into());
+    let Ok(capacity) = capacity.parse() else {
+        eprintln!("MAPLE_CAPACITY is a number of Mbit/s, not {capacity:?}");
+        return ExitCode::FAILURE;
+    };
+    let broker = Arc::new(Broker::new(capacity));
+    let policy = Arc::clone(&broker);
+    let serve = move |controller: maple::Handle| {
+        std::thread::spawn(move || while controller.atomically(None, |tx| broker.step(tx)).is_ok() {});
+    };
+    App::new(move |pkt: &PacketHandle, net: &Net| policy.decide(pkt, net)).on_start(serve).run()
+}

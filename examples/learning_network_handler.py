@@ -1,0 +1,47 @@
+"""A learning controller with switch-local and network state side by side, as McNettle has it (its section 2).
+
+Each switch has a handler of its own, and what it knows of its ports is an attribute: nobody else sees it, its events
+come one after the other, so it needs no transaction. Who is in the network is one for all switches: each host gets a
+number, and the switch that sees it first notes where it came in. Handlers run in parallel, so that is a table, changed
+in a transaction; so is the list of those that may not talk, which other programs write:
+`maple state set blocked 00:00:00:00:00:07 true`.
+
+The network must have no loops.
+"""
+
+from maple import FlowMod, Handler, Mac, Messages, PacketIn, Port, Table, atomically
+
+IDLE_TIMEOUT = 5
+
+hosts = Table("hosts")  # address: the host's number, and the switch and port where it came in
+blocked = Table("blocked")  # addresses that may not talk
+
+
+class LearningNetwork(Handler):
+    def __init__(self) -> None:
+        self.ports: dict[Mac, int] = {}
+
+    def packet_in(self, pkt: PacketIn) -> Messages:
+        src, dst, here = pkt.eth_src, pkt.eth_dst, pkt.in_port
+        if src in blocked:
+            return FlowMod.add(pkt.match("eth_src"), [], idle_timeout=IDLE_TIMEOUT, packet=pkt)
+        if not src.is_multicast and self.ports.get(src) != here:
+            self.ports[src] = here
+            atomically(lambda: self.register(src, here))
+        there = self.ports.get(dst)
+        if there is None:
+            return pkt.flood()
+        if there == here:
+            return None  # who is behind the port that it came in by has it already
+        match = pkt.match("in_port", "eth_src", "eth_dst")
+        return FlowMod.add(match, there, idle_timeout=IDLE_TIMEOUT, packet=pkt)
+
+    def register(self, host: Mac, port: int) -> None:
+        if host not in hosts:
+            hosts[host] = (len(hosts) + 1, self.switch.dpid, port)
+
+    def port_status(self, port: Port, reason: str) -> Messages:
+        if reason == "delete" or not port.up:
+            self.ports = {mac: there for mac, there in self.ports.items() if there != port.number}
+            return FlowMod.delete(out_port=port.number)
+        return None

@@ -1,0 +1,119 @@
+//! A learning controller with switch-local and network state side by side, as McNettle has it (its section 2).
+//!
+//! Each switch has a handler of its own, and what it knows of its ports is a field: nobody else sees it, its events come one
+//! after the other, so it needs no transaction. Who is in the network is one for all switches: each host gets a number,
+//! and the switch that sees it first notes where it came in. Handlers run in parallel, so that is a table, changed in a
+//! transaction; so is the list of those that may not talk, which other programs write: `maple state set blocked
+//! mac:00:00:00:00:00:07 true`.
+//!
+//! The network must have no loops.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use maple::msg::{FlowMod, FlowModCommand, PacketOut};
+use maple::msg::{NO_BUFFER, PacketInView, PortReason, PortStatus};
+use maple::{
+    Action, Attempt, Dpid, Field, Handler, Instruction, Mac, Match, Message, Packet, PortNo, Replies, Store,
+    SwitchInfo, Table,
+};
+
+const IDLE_TIMEOUT: u16 = 5;
+const PRIORITY: u16 = 0x8000;
+/// The group bit of a hardware address.
+const GROUP: u128 = 1 << 40;
+
+/// What all switches share.
+struct Network {
+    store: Arc<Store>,
+    /// The host's number, and the switch and port where it came in.
+    hosts: Table<Mac, (i64, (Dpid, u32))>,
+    /// Who may not talk.
+    blocked: Table<Mac, bool>,
+}
+
+struct LearningNetwork {
+    dpid: Dpid,
+    ports: HashMap<u128, PortNo>,
+    network: Arc<Network>,
+}
+
+impl Network {
+    fn register(&self, host: Mac, switch: Dpid, port: PortNo) {
+        let register = |tx: &maple::Tx| {
+            if !self.hosts.contains(tx, &host) {
+                let number = self.hosts.len(tx) as i64 + 1;
+                self.hosts.set(tx, &host, &(number, (switch, port.0)));
+            }
+            Ok(())
+        };
+        // A handler doesn't wait: it runs again where another was faster. No rule of ours depends on the table.
+        while matches!(self.store.attempt(register), Attempt::Conflict) {}
+    }
+}
+
+/// Has the switch send the packet: from its buffer where it keeps it, else with the bytes that came.
+fn send(packet: &PacketInView<'_>, in_port: PortNo, to: PortNo, out: &mut Replies) {
+    let data = if packet.buffer_id() == NO_BUFFER { packet.data().to_vec() } else { Vec::new() };
+    let actions = vec![Action::output(to)];
+    out.request(&Message::PacketOut(PacketOut { buffer_id: packet.buffer_id(), in_port, actions, data }));
+}
+
+/// A rule that goes when it is not used.
+fn rule(matching: Match, actions: Vec<Action>, buffer_id: u32) -> Message {
+    let instructions = if actions.is_empty() { Vec::new() } else { vec![Instruction::ApplyActions(actions)] };
+    let rule = FlowMod::new(FlowModCommand::Add, PRIORITY, matching, instructions);
+    Message::FlowMod(FlowMod { idle_timeout: IDLE_TIMEOUT, buffer_id, ..rule })
+}
+
+impl Handler for LearningNetwork {
+    fn switch_up(&mut self, _: &SwitchInfo, out: &mut Replies) {
+        maple::ask_for_packets(out);
+    }
+
+    fn packet_in(&mut self, packet: &PacketInView<'_>, out: &mut Replies) {
+        let Some(here) = packet.in_port() else { return };
+        let frame = Packet::new(packet.data(), here.0);
+        let (Some(src), Some(dst)) = (frame.get(Field::EthSrc), frame.get(Field::EthDst)) else { return };
+        let host = Mac::from_bits(src);
+        if self.network.blocked.contains(&self.network.store.view(), &host) {
+            out.request(&rule(Match::any().exact(Field::EthSrc, src), Vec::new(), packet.buffer_id()));
+            return;
+        }
+        if src & GROUP == 0 && self.ports.insert(src, here) != Some(here) {
+            self.network.register(host, self.dpid, here);
+        }
+        let there = match self.ports.get(&dst) {
+            None => return send(packet, here, PortNo::FLOOD, out),
+            Some(there) if *there == here => return, // who is behind the port that it came in by has it already
+            Some(there) => *there,
+        };
+        let matching =
+            Match::any().exact(Field::InPort, here.0.into()).exact(Field::EthSrc, src).exact(Field::EthDst, dst);
+        out.request(&rule(matching, vec![Action::output(there)], packet.buffer_id()));
+        if packet.buffer_id() == NO_BUFFER {
+            send(packet, here, there, out);
+        }
+    }
+
+    fn port_status(&mut self, status: &PortStatus, out: &mut Replies) {
+        if status.reason == PortReason::Delete || !status.port.is_up() {
+            let gone = status.port.number;
+            self.ports.retain(|_, port| *port != gone);
+            let all = FlowMod::new(FlowModCommand::Delete, 0, Match::any(), Vec::new());
+            out.request(&Message::FlowMod(FlowMod { out_port: gone, table_id: 0xff, ..all }));
+        }
+    }
+}
+
+fn main() -> std::process::ExitCode {
+    let store = Store::new();
+    let (hosts, blocked) = (Table::new("hosts"), Table::new("blocked"));
+    let network = Arc::new(Network { store: Arc::clone(&store), hosts, blocked });
+    let handler = move |switch: &SwitchInfo| LearningNetwork {
+        dpid: switch.features.dpid,
+        ports: HashMap::new(),
+        network: Arc::clone(&network),
+    };
+    maple::run_handlers_with(store, handler)
+}
