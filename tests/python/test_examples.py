@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from conftest import H1, H2, H3
 from maple import Policy, Table, drop, flood, hops
 from maple._policy import load
 from maple.testing import Bench, Decision, frame
+from test_command import Running, maple
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 NAMES = [
@@ -195,3 +197,22 @@ def test_an_emulated_network_delivers_what_the_example_says(name: str, version: 
     assert done.returncode == 0, done.stdout + done.stderr
     assert "delivered otherwise than f says         0" in done.stdout
     assert "warning" not in done.stdout
+
+
+def test_handlers_share_the_networks_state_and_keep_their_own(tmp_path: Path) -> None:
+    running = Running(tmp_path, str(EXAMPLES / "learning_network_handler.py"))
+    try:
+        done = subprocess.run(
+            [*MAPLE, "emulate", "linear:3", "--controller", running.address, "--traffic", "1s"],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout
+        text = maple("state", "get", "hosts", "--control", running.control).stdout
+        hosts = dict(json.loads(text))
+        assert sorted(number for number, _, _ in hosts.values()) == list(range(1, len(hosts) + 1))
+        assert all(hosts[f"00:00:00:00:00:0{switch}"][1:] == [switch, 1] for switch in (1, 2, 3))
+    finally:
+        assert running.stop() == 0

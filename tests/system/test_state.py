@@ -183,3 +183,22 @@ def test_bandwidth_is_granted_when_it_is_free(controller, lab, figure, language)
     wait_for("all to be given back", has())
     assert all(total == 0 for _, total in json.loads(state(maple, "get", "used")))
     assert maple.show("errors") == []
+
+
+@LANGUAGES
+def test_handlers_share_the_networks_state(controller, lab, language):
+    program = [rust_example("learning_network_handler")] if language == "Rust" else None
+    maple = controller(EXAMPLES / "learning_network_handler.py", program=program)
+    net = lab(LinearTopo(k=3), port=maple.port)
+    wait_for("hosts to reach each other", lambda: net.ping_all()[0] == 0)
+    text = state(maple, "get", "hosts")
+    # The switches' own interfaces may have spoken as well.
+    assert all(host.MAC() in text for host in net.hosts)
+    numbers = sorted(number for _, (number, *_) in json.loads(text))
+    assert numbers == list(range(1, len(numbers) + 1)), "no two have one number"
+    state(maple, "set", "blocked", net["h1"].MAC() if language == "Python" else f"mac:{net['h1'].MAC()}", "true")
+    # Rules that were there stay until they are not used for some seconds; so they are taken away here.
+    for switch in net.switches:
+        sh("ovs-ofctl", "-O", net.protocol, "del-flows", switch.name, f"dl_src={net['h1'].MAC()}")
+    assert net.ping("h1", "h2") == 0
+    assert net.ping("h2", "h3") == 1

@@ -295,6 +295,13 @@ fn the_packets_of_a_trace_are_answered() {
 }
 
 #[test]
+fn handlers_with_network_state_serve_an_emulated_network() {
+    let controller = Running::start(example("learning_network_handler"), &[]);
+    let output = maple(&["emulate", "linear:3", "--controller", &controller.1, "--traffic", "1s"]);
+    assert!(output.status.success(), "{}", text(&output.stdout));
+}
+
+#[test]
 fn the_learning_switch_as_a_handler_answers() {
     let controller = Running::start(example("learning_switch_handler"), &[]);
     for version in ["1.0", "1.3"] {

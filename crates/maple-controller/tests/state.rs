@@ -76,6 +76,30 @@ fn other_programs_set_get_delete_and_watch_state() {
 }
 
 #[test]
+fn names_that_nobody_knows_are_told_and_keys_are_what_the_tables_keys_are() {
+    let (maple, path) = controller("names");
+    let ask = |state| ask(&path, &Request::State(state)).map_err(|error| error.to_string());
+    let set = |place| ask(State::Set { place, value: json!(true), settled: false });
+    assert_eq!(
+        ask(State::Get(Place::Table("bloked".into()))),
+        Err("there is no table bloked, nor any other".to_owned())
+    );
+    assert_eq!(set(Place::Var("mode".into())), Ok(json!({ "settled": false, "new": true })));
+    assert_eq!(set(Place::Var("mode".into())), Ok(json!({ "settled": false, "new": false })));
+    assert_eq!(ask(State::Get(Place::Var("mood".into()))), Err("there is no variable mood; there are mode".to_owned()));
+    maple.handle.store().declare_var("speed", Value::from(7i64));
+    assert_eq!(ask(State::Get(Place::Var("speed".into()))), Ok(json!(7)));
+    // The table has addresses for keys, so that is what text means there.
+    let address = |last| Mac([0, 0, 0, 0, 0, last]);
+    let write = Write::Table { table: "blocked".into(), key: address(1).into(), value: Some(Value::from(true)) };
+    maple.handle.change(vec![write]).unwrap();
+    set(key("blocked", "00:00:00:00:00:02")).unwrap();
+    let blocked = Table::<Mac, bool>::new("blocked");
+    assert_eq!(blocked.entries(&maple.handle.store().view()), [(address(1), true), (address(2), true)]);
+    assert_eq!(ask(State::Get(key("blocked", "00:00:00:00:00:02"))), Ok(json!(true)));
+}
+
+#[test]
 fn a_thread_sleeps_until_what_its_transaction_read_has_changed() {
     let (maple, _) = controller("retry");
     fn free() -> Var<i64> {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use maple_core::network::{LinkName, Mac as CoreMac};
-use maple_core::state::{Cell, CellValue, Float, Name, Value, Write};
+use maple_core::state::{Cell, CellValue, Float, Name, Store, Value, Write};
 use maple_wire::Dpid;
 use pyo3::exceptions::{PyKeyError, PyOverflowError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -58,8 +58,16 @@ fn write(py: Python<'_>, writes: Vec<Write>) -> PyResult<()> {
     }
 }
 
-/// Has what is called so survive restarts, if it is to.
-fn keep(py: Python<'_>, name: &str, persist: bool) -> PyResult<()> {
+/// Declares a table or a variable, and has it survive restarts if it is to. Not in runs: a query runs in the middle of a
+/// commit, and can't ask the store for more.
+fn made(py: Python<'_>, name: &str, persist: bool, declare: impl Fn(&Store) + Sync) -> PyResult<()> {
+    if current::net().is_some() {
+        return match persist {
+            true => Err(PyRuntimeError::new_err(format!("{name:?} is to be kept, so make it outside of the policy"))),
+            false => Ok(()),
+        };
+    }
+    py.detach(|| declare(&host::store()));
     if persist && !py.detach(|| host::keep(name)) {
         return Err(PyRuntimeError::new_err(format!(
             "{name:?} is to be kept over a restart; say in which file with `maple run --state FILE`"
@@ -93,8 +101,7 @@ impl Table {
     #[new]
     #[pyo3(signature = (name, *, persist = false))]
     fn new(py: Python<'_>, name: &str, persist: bool) -> PyResult<Table> {
-        py.detach(|| host::store().declare_table(name));
-        keep(py, name, persist)?;
+        made(py, name, persist, |store| store.declare_table(name))?;
         Ok(Table { name: name.into() })
     }
 
@@ -216,8 +223,7 @@ impl Var {
     #[pyo3(signature = (name, default = None, *, persist = false))]
     fn new(py: Python<'_>, name: &str, default: Option<&Bound<'_, PyAny>>, persist: bool) -> PyResult<Var> {
         let default = default.map(to_value).transpose()?.unwrap_or(Value::None);
-        py.detach(|| host::store().declare_var(name, default.clone()));
-        keep(py, name, persist)?;
+        made(py, name, persist, |store| store.declare_var(name, default.clone()))?;
         Ok(Var { name: name.into(), default })
     }
 
@@ -252,8 +258,7 @@ impl Counter {
     #[new]
     #[pyo3(signature = (name, *, persist = false))]
     fn new(py: Python<'_>, name: &str, persist: bool) -> PyResult<Counter> {
-        py.detach(|| host::store().declare_var(name, Value::from(0i64)));
-        keep(py, name, persist)?;
+        made(py, name, persist, |store| store.declare_var(name, Value::from(0i64)))?;
         Ok(Counter { name: name.into() })
     }
 

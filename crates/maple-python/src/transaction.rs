@@ -107,7 +107,7 @@ pub fn or_else(py: Python<'_>, first: Py<PyAny>, second: Py<PyAny>) -> PyResult<
 #[pyfunction]
 #[pyo3(signature = (timeout = 20.0))]
 pub fn settled(py: Python<'_>, timeout: f64) -> PyResult<()> {
-    not_in_a_handler("settled()")?;
+    not_on_a_worker("settled()")?;
     let within = Duration::try_from_secs_f64(timeout);
     let within = within.map_err(|error| PyRuntimeError::new_err(format!("settled(timeout=…): {error}")))?;
     if py.detach(|| host::settled(within)) {
@@ -116,10 +116,11 @@ pub fn settled(py: Python<'_>, timeout: f64) -> PyResult<()> {
     Err(PyTimeoutError::new_err(format!("not all switches have confirmed within {timeout} s that old rules are gone")))
 }
 
-/// Handlers share a thread with the switches that others wait for.
-fn not_in_a_handler(what: &str) -> PyResult<()> {
-    if host::is_worker() {
-        return Err(PyRuntimeError::new_err(format!("{what} waits, and a handler must not: start a thread for that")));
+/// Policies and handlers run on a worker, which others wait for.
+fn not_on_a_worker(what: &str) -> PyResult<()> {
+    if host::is_worker() || current::net().is_some() {
+        let error = format!("{what} waits, and policies and handlers must not: start a thread for that");
+        return Err(PyRuntimeError::new_err(error));
     }
     Ok(())
 }
@@ -183,7 +184,7 @@ fn call(py: Python<'_>, store: &Store, function: &Py<PyAny>) -> (PyResult<Py<PyA
 
 /// Sleeps until something that the transaction read has changed.
 fn wait(py: Python<'_>, store: &Store, txn: &Txn, until: Option<Instant>) -> PyResult<()> {
-    not_in_a_handler("retry()")?;
+    not_on_a_worker("retry()")?;
     loop {
         py.check_signals()?;
         let left = until.map_or(SLICE, |until| until.saturating_duration_since(Instant::now()).min(SLICE));

@@ -85,6 +85,12 @@ fn change(handle: &Handle, place: &Place, value: Option<Stored>, settled: bool) 
         }
         Place::Table(name) => return Err(format!("a key of {name} is changed, not the whole table")),
     };
+    // Known from now on, also when it is empty again.
+    match place {
+        Place::Key(table, _) if is_new => handle.store().declare_table(table),
+        Place::Var(name) if is_new => handle.store().declare_var(name, Stored::None),
+        _ => {}
+    }
     handle.change(vec![write]).map_err(|error| error.to_string())?;
     if settled && !handle.settled(SETTLING) {
         return Err("the state is changed, but not all switches have confirmed that its old rules are gone".into());

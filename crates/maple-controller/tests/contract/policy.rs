@@ -11,8 +11,11 @@ use maple_wire::{Constraint, Dpid, PortNo};
 
 use crate::program::{Answer, Change, Operand, Program, Question, Subject, WEIGHT, Who, int};
 
+/// Of a table, a value, and a number.
+type ManyEntries = Query<(String, (Value, u64)), bool>;
+
 /// Whether so many entries of a table have a value.
-static MANY_ENTRIES: LazyLock<Query<(String, (Value, u64)), bool>> = LazyLock::new(|| {
+static MANY_ENTRIES: LazyLock<ManyEntries> = LazyLock::new(|| {
     Query::new("many_entries", |net: &Net, (table, (value, least)): (String, (Value, u64))| {
         COUNT_ENTRIES.get(net, &(table, value)) >= least
     })
