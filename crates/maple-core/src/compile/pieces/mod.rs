@@ -31,23 +31,30 @@ use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use maple_wire::{Constraint, Instruction, Match};
+use maple_wire::{Constraint, Instruction};
 
-use super::{Rule, to_controller};
 use crate::tree::{LeafId, NodeId, Tree};
-use crate::update::{Change, changes};
+
+mod shadows;
+
+mod needs;
+
+mod levels;
+mod shift;
+
+mod changes;
+
+mod neighbours;
 
 mod actions;
 mod index;
-mod levels;
-mod needs;
 mod sets;
-mod shift;
 
 use actions::{ActionId, Actions};
+use changes::Taken;
 use index::Index;
 use needs::Why;
-use sets::{Layout, Store, covers, uncovered};
+use sets::{Layout, Store};
 
 /// Names a piece while it lives.
 pub(super) type PieceId = u32;
@@ -102,19 +109,12 @@ struct Piece {
     later: Vec<PieceId>,
 }
 
-/// What distinguishes the rules that a piece may have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Taken {
-    priority: u16,
-    /// `None` is to the controller.
-    action: Option<ActionId>,
-    leaf: Option<LeafId>,
-}
-
 /// The pieces of a table.
 #[derive(Debug)]
 pub(super) struct Pieces {
     pieces: Vec<Option<Piece>>,
+    /// What each counts for, in little memory: most questions are about that.
+    roles: Vec<Role>,
     free: Vec<PieceId>,
     layout: Layout,
     store: Store,
@@ -144,6 +144,7 @@ impl Pieces {
     pub(super) fn new(priorities: &RangeInclusive<u16>) -> Pieces {
         Pieces {
             pieces: Vec::new(),
+            roles: Vec::new(),
             free: Vec::new(),
             layout: Layout::default(),
             store: Store::default(),
@@ -175,6 +176,7 @@ impl Pieces {
         }
         let id = self.free.pop().unwrap_or_else(|| {
             self.pieces.push(None);
+            self.roles.push(Role::Nothing);
             PieceId::try_from(self.pieces.len() - 1).expect("a table has fewer than 2^32 pieces")
         });
         let mut set = std::mem::take(&mut self.scratch);
@@ -198,40 +200,9 @@ impl Pieces {
             earlier,
             later,
         });
+        self.note_role(id);
         self.touched.push(id);
         id
-    }
-
-    /// Finds the pieces that overlap a new one, and puts it into their lists.
-    fn meet_neighbours(&mut self, tree: &Tree, id: PieceId, node: NodeId, set: &[u64]) -> (Vec<PieceId>, Vec<PieceId>) {
-        let rank = tree.rank(node);
-        let (mut earlier, mut later) = (Vec::new(), Vec::new());
-        let pieces = &self.pieces;
-        let rank_of = |other: PieceId| pieces[other as usize].as_ref().map_or(0, |piece| tree.rank(piece.node));
-        self.index.overlapping(&self.store, set, |other| {
-            let there = rank_of(other);
-            if there < rank { earlier.push((there, other)) } else { later.push((there, other)) }
-        });
-        self.visited += (earlier.len() + later.len()) as u64 + 1;
-        let ids = |mut ranked: Vec<(u64, PieceId)>| {
-            ranked.sort_unstable();
-            ranked.into_iter().map(|(_, other)| other).collect::<Vec<_>>()
-        };
-        let (earlier, later) = (ids(earlier), ids(later));
-        for (others, is_later) in [(&earlier, true), (&later, false)] {
-            for other in others {
-                let Some(mut there) = self.pieces[*other as usize].take() else { continue };
-                let list = if is_later { &mut there.later } else { &mut there.earlier };
-                let rank_of = |at: PieceId| self.pieces[at as usize].as_ref().map_or(rank, |p| tree.rank(p.node));
-                let at = match list.last() {
-                    Some(last) if rank_of(*last) > rank => list.partition_point(|at| rank_of(*at) < rank),
-                    _ => list.len(),
-                };
-                list.insert(at, id);
-                self.pieces[*other as usize] = Some(there);
-            }
-        }
-        (earlier, later)
     }
 
     /// Gives sets the words that the layout has.
@@ -278,6 +249,7 @@ impl Pieces {
         let piece = self.piece_mut(id);
         piece.leaf = leaf;
         let old = std::mem::replace(&mut piece.says, says);
+        self.note_role(id);
         self.actions.release(old);
     }
 
@@ -303,33 +275,6 @@ impl Pieces {
         self.doubtful.remove(&id);
     }
 
-    /// Takes a piece that is gone out of its neighbours' lists, and notes for which of them that may matter.
-    fn part(&mut self, id: PieceId, piece: &Piece, role: Role) {
-        self.visited += (piece.earlier.len() + piece.later.len()) as u64 + 1;
-        let behind = self.with_roles(&piece.later);
-        for other in &piece.earlier {
-            let there = self.pieces[*other as usize].as_mut().expect("a neighbour lives");
-            let at = take_out(&mut there.later, id);
-            if loses_later(there, id, at, role) && (there.why.names(id) || self.may_be_taken(*other, &behind)) {
-                self.doubtful.insert(*other);
-                // What is named may be gone. A need stays until it is looked at: so it is seen whether that changes.
-                let there = self.piece_mut(*other);
-                if !there.why.is_needed() {
-                    there.why = Why::Nothing;
-                }
-            }
-        }
-        for (at, (other, _)) in behind.iter().enumerate() {
-            let there = self.pieces[*other as usize].as_mut().expect("a neighbour lives");
-            take_out(&mut there.earlier, id);
-            if there.shadowed {
-                self.bared.insert(*other);
-            } else if role == Role::Answer && there.is_barrier() && self.may_be_taken(*other, &behind[at + 1..]) {
-                self.doubtful.insert(*other);
-            }
-        }
-    }
-
     /// Brings rules and levels up to date with what came, went and changed.
     pub(super) fn settle(&mut self, tree: &Tree) {
         self.settle_shadows(tree);
@@ -343,68 +288,18 @@ impl Pieces {
         self.bared.clear();
     }
 
-    /// The rules as they are, by falling priority.
-    pub(super) fn rules(&self, cookie: &dyn Fn(Option<LeafId>) -> u64) -> Vec<Rule> {
-        let ids = (0..self.pieces.len() as PieceId).filter(|id| self.pieces[*id as usize].is_some());
-        let rule = |id| Some(self.rule(self.store.get(id), self.wanted(id)?, cookie));
-        let mut rules: Vec<Rule> = ids.filter_map(rule).collect();
-        let key = |rule: &Rule| (std::cmp::Reverse(rule.priority), rule.matching.constraints().copied().collect());
-        rules.sort_by_cached_key(|rule| -> (_, Vec<Constraint>) { key(rule) });
-        rules
-    }
-
-    /// What has changed since this was last asked, in an order whose every prefix is safe.
-    pub(super) fn take_changes(&mut self, cookie: &dyn Fn(Option<LeafId>) -> u64) -> Vec<Change> {
-        let (mut old, mut new) = (Vec::new(), Vec::new());
-        for (set, taken) in std::mem::take(&mut self.gone) {
-            old.push(self.rule(&set, taken, cookie));
-            self.actions.release(taken.word());
-        }
-        for id in std::mem::take(&mut self.changed) {
-            // A piece that has gone may have left its number to another.
-            let Some(piece) = self.pieces[id as usize].as_mut().filter(|piece| piece.changed) else { continue };
-            piece.changed = false;
-            let wanted = self.wanted(id);
-            let taken = std::mem::replace(&mut self.piece_mut(id).taken, wanted);
-            if taken == wanted {
-                continue;
-            }
-            let set = self.store.get(id);
-            new.extend(wanted.map(|wanted| self.rule(set, wanted, cookie)));
-            old.extend(taken.map(|taken| self.rule(set, taken, cookie)));
-            wanted.into_iter().for_each(|wanted| self.actions.hold(wanted.word()));
-            taken.into_iter().for_each(|taken| self.actions.release(taken.word()));
-        }
-        let changes = changes(&old, &new);
-        self.levels.send(changes.len());
-        changes
-    }
-
     /// How many pieces were looked at so far, each time counted.
     pub(super) fn visited(&self) -> u64 {
         self.visited
     }
 
-    /// The rule that a piece should have.
-    fn wanted(&self, id: PieceId) -> Option<Taken> {
-        let piece = self.piece(id);
-        let action = match piece.says {
-            Word::Answer(action) => Some(action),
-            Word::Unknown | Word::Partial => None,
-        };
-        let is_rule = self.is_rule(id) && piece.is_placed() && self.levels.has(piece.level);
-        is_rule.then(|| Taken { priority: self.levels.priority(piece.level), action, leaf: piece.leaf })
-    }
-
-    fn rule(&self, set: &[u64], taken: Taken, cookie: &dyn Fn(Option<LeafId>) -> u64) -> Rule {
-        let Taken { priority, action, leaf } = taken;
-        let instructions = action.map_or_else(to_controller, |action| self.actions.get(action).to_vec());
-        let matching = Match::from_constraints(self.layout.unpack(set));
-        Rule { priority, matching, instructions, cookie: cookie(leaf) }
-    }
-
     fn role(&self, id: PieceId) -> Role {
-        self.piece(id).role()
+        self.roles[id as usize]
+    }
+
+    /// Brings up to date what a piece counts for.
+    fn note_role(&mut self, id: PieceId) {
+        self.roles[id as usize] = self.piece(id).role();
     }
 
     /// Whether a piece is a rule, if there is a priority for it.
@@ -428,39 +323,6 @@ impl Pieces {
         if !piece.changed {
             piece.changed = true;
             self.changed.push(id);
-        }
-    }
-
-    /// Finds out which of the new and bared pieces earlier ones cover, and which later ones new ones cover.
-    fn settle_shadows(&mut self, tree: &Tree) {
-        let is_new = |pieces: &Pieces, id: PieceId| pieces.piece(id).was == Some(Role::Nothing);
-        let fresh = self.touched.iter().copied().filter(|id| is_new(self, *id)).chain(self.bared.iter().copied());
-        let mut open: BTreeSet<(u64, PieceId)> = fresh.map(|id| (self.rank(tree, id), id)).collect();
-        while let Some((_, id)) = open.pop_first() {
-            let piece = self.piece(id);
-            let (was_there, set) = (!is_new(self, id) && !piece.shadowed, self.store.get(id));
-            let before: Vec<PieceId> = piece.earlier.iter().copied().filter(|o| !self.piece(*o).shadowed).collect();
-            let shadowed = uncovered(&self.store, set, &before).is_none();
-            self.visited += before.len() as u64 + 1;
-            self.shadow(id, shadowed);
-            if shadowed || was_there {
-                continue;
-            }
-            let (piece, set) = (self.piece(id), self.store.get(id));
-            for other in &piece.later {
-                let there = self.piece(*other);
-                let may_be = there.says == Word::Partial || covers(set, self.store.get(*other));
-                if may_be && !there.shadowed {
-                    open.insert((self.rank(tree, *other), *other));
-                }
-            }
-        }
-    }
-
-    fn shadow(&mut self, id: PieceId, shadowed: bool) {
-        if self.piece(id).shadowed != shadowed {
-            self.touch(id);
-            self.piece_mut(id).shadowed = shadowed;
         }
     }
 
@@ -504,12 +366,6 @@ impl Piece {
     }
 }
 
-impl Taken {
-    fn word(self) -> Word {
-        self.action.map_or(Word::Unknown, Word::Answer)
-    }
-}
-
 impl Word {
     /// By how many levels the later of two rules that overlap must at least lie below the earlier. Where both do the
     /// same it may not lie above, or it might hide the other.
@@ -520,25 +376,4 @@ impl Word {
             _ => Some(1),
         }
     }
-}
-
-/// Whether a barrier may be needed otherwise now that the piece `id`, which stood at `at` among the later ones and
-/// counted for `role`, is gone.
-fn loses_later(barrier: &Piece, id: PieceId, at: usize, role: Role) -> bool {
-    if role == Role::Nothing || !barrier.is_barrier() {
-        return false;
-    }
-    match &barrier.why {
-        Why::Needed { answer, .. } => *answer == id,
-        // What lies behind the one that stands for it does not matter.
-        Why::Covered(by) => *by == id || !barrier.later[..at].contains(by),
-        Why::Nothing => true,
-    }
-}
-
-/// Takes a piece out of a list, and says where it stood.
-fn take_out(list: &mut Vec<PieceId>, id: PieceId) -> usize {
-    let at = list.iter().rposition(|other| *other == id).expect("neighbours know each other");
-    list.remove(at);
-    at
 }

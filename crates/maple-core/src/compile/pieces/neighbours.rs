@@ -1,0 +1,96 @@
+//! Neighbours: which pieces overlap which, in order of precedence.
+//!
+//! A piece that comes finds its neighbours with one question to the index; one that goes leaves the lists of all that it
+//! was in, and where it may have been the reason for something, that is noted for the next settling.
+
+use super::needs::Why;
+use super::{Piece, PieceId, Pieces, Role};
+use crate::tree::{NodeId, Tree};
+
+impl Pieces {
+    /// Finds the pieces that overlap a new one, and puts it into their lists.
+    pub(super) fn meet_neighbours(
+        &mut self,
+        tree: &Tree,
+        id: PieceId,
+        node: NodeId,
+        set: &[u64],
+    ) -> (Vec<PieceId>, Vec<PieceId>) {
+        let rank = tree.rank(node);
+        let (mut earlier, mut later) = (Vec::new(), Vec::new());
+        let pieces = &self.pieces;
+        let rank_of = |other: PieceId| pieces[other as usize].as_ref().map_or(0, |piece| tree.rank(piece.node));
+        self.index.overlapping(&self.store, set, |other| {
+            let there = rank_of(other);
+            if there < rank { earlier.push((there, other)) } else { later.push((there, other)) }
+        });
+        self.visited += (earlier.len() + later.len()) as u64 + 1;
+        let ids = |mut ranked: Vec<(u64, PieceId)>| {
+            ranked.sort_unstable();
+            ranked.into_iter().map(|(_, other)| other).collect::<Vec<_>>()
+        };
+        let (earlier, later) = (ids(earlier), ids(later));
+        for (others, is_later) in [(&earlier, true), (&later, false)] {
+            for other in others {
+                let Some(mut there) = self.pieces[*other as usize].take() else { continue };
+                let list = if is_later { &mut there.later } else { &mut there.earlier };
+                let rank_of = |at: PieceId| self.pieces[at as usize].as_ref().map_or(rank, |p| tree.rank(p.node));
+                let at = match list.last() {
+                    Some(last) if rank_of(*last) > rank => list.partition_point(|at| rank_of(*at) < rank),
+                    _ => list.len(),
+                };
+                list.insert(at, id);
+                self.pieces[*other as usize] = Some(there);
+            }
+        }
+        (earlier, later)
+    }
+
+    /// Takes a piece that is gone out of its neighbours' lists, and notes for which of them that may matter.
+    pub(super) fn part(&mut self, id: PieceId, piece: &Piece, role: Role) {
+        self.visited += (piece.earlier.len() + piece.later.len()) as u64 + 1;
+        let behind = self.with_roles(&piece.later);
+        for other in &piece.earlier {
+            let there = self.pieces[*other as usize].as_mut().expect("a neighbour lives");
+            let at = take_out(&mut there.later, id);
+            if loses_later(there, id, at, role) && (there.why.names(id) || self.may_be_taken(*other, &behind)) {
+                self.doubtful.insert(*other);
+                // What is named may be gone. A need stays until it is looked at: so it is seen whether that changes.
+                let there = self.piece_mut(*other);
+                if !there.why.is_needed() {
+                    there.why = Why::Nothing;
+                }
+            }
+        }
+        for (at, (other, _)) in behind.iter().enumerate() {
+            let there = self.pieces[*other as usize].as_mut().expect("a neighbour lives");
+            take_out(&mut there.earlier, id);
+            if there.shadowed {
+                self.bared.insert(*other);
+            } else if role == Role::Answer && there.is_barrier() && self.may_be_taken(*other, &behind[at + 1..]) {
+                self.doubtful.insert(*other);
+            }
+        }
+    }
+}
+
+/// Whether a barrier may be needed otherwise now that the piece `id`, which stood at `at` among the later ones and
+/// counted for `role`, is gone.
+fn loses_later(barrier: &Piece, id: PieceId, at: usize, role: Role) -> bool {
+    if role == Role::Nothing || !barrier.is_barrier() {
+        return false;
+    }
+    match &barrier.why {
+        Why::Needed { answer, .. } => *answer == id,
+        // What lies behind the one that stands for it does not matter.
+        Why::Covered(by) => *by == id || !barrier.later[..at].contains(by),
+        Why::Nothing => true,
+    }
+}
+
+/// Takes a piece out of a list, and says where it stood.
+fn take_out(list: &mut Vec<PieceId>, id: PieceId) -> usize {
+    let at = list.iter().rposition(|other| *other == id).expect("neighbours know each other");
+    list.remove(at);
+    at
+}

@@ -1,0 +1,43 @@
+//! Which pieces are shadowed: covered altogether by earlier ones, so that no packet gets to them.
+
+use std::collections::BTreeSet;
+
+use super::sets::{covers, uncovered};
+use super::{PieceId, Pieces, Role, Word};
+use crate::tree::Tree;
+
+impl Pieces {
+    /// Finds out which of the new and bared pieces earlier ones cover, and which later ones new ones cover.
+    pub(super) fn settle_shadows(&mut self, tree: &Tree) {
+        let is_new = |pieces: &Pieces, id: PieceId| pieces.piece(id).was == Some(Role::Nothing);
+        let fresh = self.touched.iter().copied().filter(|id| is_new(self, *id)).chain(self.bared.iter().copied());
+        let mut open: BTreeSet<(u64, PieceId)> = fresh.map(|id| (self.rank(tree, id), id)).collect();
+        while let Some((_, id)) = open.pop_first() {
+            let piece = self.piece(id);
+            let (was_there, set) = (!is_new(self, id) && !piece.shadowed, self.store.get(id));
+            let before: Vec<PieceId> = piece.earlier.iter().copied().filter(|o| !self.piece(*o).shadowed).collect();
+            let shadowed = uncovered(&self.store, set, &before).is_none();
+            self.visited += before.len() as u64 + 1;
+            self.shadow(id, shadowed);
+            if shadowed || was_there {
+                continue;
+            }
+            let (piece, set) = (self.piece(id), self.store.get(id));
+            for other in &piece.later {
+                let there = self.piece(*other);
+                let may_be = there.says == Word::Partial || covers(set, self.store.get(*other));
+                if may_be && !there.shadowed {
+                    open.insert((self.rank(tree, *other), *other));
+                }
+            }
+        }
+    }
+
+    fn shadow(&mut self, id: PieceId, shadowed: bool) {
+        if self.piece(id).shadowed != shadowed {
+            self.touch(id);
+            self.piece_mut(id).shadowed = shadowed;
+            self.note_role(id);
+        }
+    }
+}
