@@ -13,7 +13,7 @@ use crate::network::{Location, Mac};
 use crate::report::Report;
 use crate::route::Part;
 use crate::state::{Cell, Commit, Write};
-use crate::trace::Trace;
+use crate::trace::{Item, Trace};
 use crate::tree::LeafId;
 
 /// A moment: nanoseconds since any fixed point, never going back.
@@ -259,6 +259,8 @@ pub(super) struct Install {
     pub ingress: (Dpid, Option<PortNo>),
     /// What the leaf's packets have in common, without the ingress port.
     pub trace: Trace,
+    /// The same as far as the ingress switch can match it: perhaps narrower. Packets that come pass this.
+    pub entering: Vec<Item>,
     /// A packet of the leaf.
     pub frame: Arc<[u8]>,
     pub part: Part,

@@ -26,9 +26,11 @@ use super::leaf::{LeafState, cookie};
 use super::location::{classifier, retain_guarded, table_miss};
 use super::switch::{CLASSIFIER, INGRESS, Sent, Stale, Switch, TRANSIT, Waiter};
 use super::tags::untagged;
+use super::timers::Timer;
 use super::union::{Pending, Source, Union};
 use super::{Effect, Engine, actions};
 use crate::compile::{LeafAction, Rule};
+use crate::network::PortKind;
 use crate::tree::LeafId;
 use crate::update::{Change, Installed, changes};
 
@@ -91,11 +93,6 @@ impl Wanted {
         let chosen = self.pending.iter().filter(|(id, _)| table.is_none_or(|table| table == **id));
         chosen.map(|(table, pending)| pending.additions(installed.get(table))).sum()
     }
-
-    /// Whether a leaf's part has a rule of its own that says something.
-    pub fn answers(&self, source: Source, cookie: u64) -> bool {
-        self.shared.answers(source, cookie)
-    }
 }
 
 impl Engine {
@@ -114,6 +111,9 @@ impl Engine {
         if !self.with(dpid, |engine, switch| engine.fits(switch, switch.brings_in())) {
             self.turn_away(dpid);
             self.with(dpid, Engine::prepare);
+            if !self.with(dpid, |engine, switch| engine.fits(switch, false)) {
+                self.with(dpid, Engine::prepare_least);
+            }
             if !self.with(dpid, |engine, switch| engine.fits(switch, false)) {
                 self.clear_out(dpid);
                 self.with(dpid, Engine::prepare);
@@ -149,6 +149,13 @@ impl Engine {
         }
         self.collect(switch);
         true
+    }
+
+    /// Finds out what is to be changed so that there are as few rules as can be.
+    fn prepare_least(&mut self, switch: &mut Switch) -> bool {
+        switch.transit.be_calm(self.now);
+        switch.stale.transit = true;
+        self.prepare(switch)
     }
 
     /// Sends what is to be changed, or its first step.
@@ -226,7 +233,7 @@ impl Engine {
     }
 
     /// Asks everybody what changed.
-    fn collect(&self, switch: &mut Switch) {
+    fn collect(&mut self, switch: &mut Switch) {
         for leaf in std::mem::take(&mut switch.acting) {
             switch.table.act(leaf, self.ingress_action(leaf, switch.capabilities.version));
         }
@@ -235,11 +242,17 @@ impl Engine {
         let mut say = |wanted: &mut Wanted, source, changes| {
             wanted.shared.take(version, source, changes, &mut shared);
         };
+        if switch.stale.classifier {
+            switch.stale.transit |= self.set_links(switch);
+        }
         if std::mem::take(&mut switch.stale.transit) {
-            for (source, changes) in switch.transit.take_changes() {
+            let mark = |leaf: Option<LeafId>| cookie(self.options.epoch, leaf);
+            let (wait, Switch { transit, capabilities, .. }) = (self.options.thin_after, &mut *switch);
+            let (all, deadline) = transit.take_changes(self.now, wait, capabilities, mark(None));
+            self.timers.extend(deadline.map(|time| (time, Timer::Thin(switch.dpid))));
+            for (source, changes) in all {
                 say(&mut switch.wanted, source, changes);
             }
-            let mark = |leaf: Option<LeafId>| cookie(self.options.epoch, leaf);
             let tags = switch.transit.tagged.rules(version, &mark);
             let before = std::mem::replace(&mut switch.wanted.tags, tags);
             let changes = changes(&before, &switch.wanted.tags);
@@ -268,6 +281,23 @@ impl Engine {
         } else {
             self.compare_all(switch, shared_table);
         }
+    }
+
+    /// Tells the transit table which ports are links.
+    fn set_links(&self, switch: &mut Switch) -> bool {
+        let state = self.store.snapshot();
+        let links = state.ports_of(switch.dpid).filter_map(|(port, info)| match info.kind {
+            PortKind::Link(peer) => Some((port, peer)),
+            PortKind::New | PortKind::Edge => None,
+        });
+        switch.transit.set_links(links, self.now + self.options.thin_after.unwrap_or_default())
+    }
+
+    /// Rules that a switch's links can do without may be taken away.
+    pub(super) fn thin_timer(&mut self, dpid: Dpid) {
+        let Some(switch) = self.switches.get_mut(&dpid) else { return };
+        switch.transit.doubt_all();
+        self.mark(dpid, Stale { transit: true, ..Stale::default() });
     }
 
     /// Everything is compared with what the switch has.

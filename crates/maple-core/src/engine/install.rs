@@ -22,6 +22,7 @@ use super::timers::Timer;
 use super::{Effect, Engine, ShardId, actions, tags};
 use crate::report::Report;
 use crate::route::Resolved;
+use crate::trace::Item;
 use crate::tree::LeafId;
 
 impl Engine {
@@ -50,7 +51,8 @@ impl Engine {
         leaf.attempt += 1;
         let until = self.now + self.options.install_timeout;
         self.timers.insert((until, Timer::Leaf(id)));
-        let letters: Vec<Install> = others.iter().map(|dpid| leaf.letter(id, *dpid, &leaf.route)).collect();
+        let entering = leaf.entering(&switch.capabilities);
+        let letters: Vec<Install> = others.iter().map(|dpid| leaf.letter(id, *dpid, &leaf.route, &entering)).collect();
         leaf.state = LeafState::Installing { awaiting: others, until };
         self.post_installs(letters);
     }
@@ -344,8 +346,9 @@ impl Engine {
 }
 
 impl Leaf {
-    /// The letter that has a switch take its part of a route of the leaf.
-    pub(super) fn letter(&self, id: LeafId, dpid: Dpid, route: &Resolved) -> Install {
+    /// The letter that has a switch take its part of a route of the leaf. What its packets have in common where they enter
+    /// is `entering` ([`Leaf::entering`]).
+    pub(super) fn letter(&self, id: LeafId, dpid: Dpid, route: &Resolved, entering: &[Item]) -> Install {
         let (trace, port) = self.transit_trace();
         Install {
             leaf: id,
@@ -353,6 +356,7 @@ impl Leaf {
             dpid,
             ingress: (self.ingress(), port),
             trace,
+            entering: entering.to_vec(),
             frame: self.representative.frame.clone(),
             part: route.parts[&dpid].clone(),
             unicast: route.egress_count() <= 1,

@@ -7,6 +7,7 @@ use maple_wire::{Constraint, Dpid, Field, Packet, PortNo, Version};
 
 use super::Time;
 use super::tags::PathTag;
+use crate::capabilities::Capabilities;
 use crate::network::Location;
 use crate::route::Resolved;
 use crate::trace::{Fields, Item, Trace};
@@ -113,6 +114,12 @@ impl Leaf {
     /// The route that the leaf has, or is about to have.
     pub fn goal(&self) -> &Resolved {
         if let LeafState::Moving { to, .. } = &self.state { to } else { &self.route }
+    }
+
+    /// What the leaf's packets have in common where they enter, as far as a switch can match it, without the port.
+    pub fn entering(&self, capabilities: &Capabilities) -> Vec<Item> {
+        let items = self.trace.lower(&self.representative.packet(), capabilities).items;
+        items.into_iter().filter(|item| !is_about_in_port(item)).collect()
     }
 
     /// The trace as other switches see it: without the port where the packets entered; and that port if f asked.

@@ -14,7 +14,7 @@ impl Engine {
     /// A packet came by a link port.
     pub(super) fn link_packet_in(&mut self, arrived: Arrived) {
         self.stats.link_packet_ins += 1;
-        if self.answer_known(&arrived) {
+        if self.answer_known(&arrived, false) {
             return;
         }
         let until = self.now + self.options.hold;
@@ -27,8 +27,10 @@ impl Engine {
         switch.held.push((until, arrived));
     }
 
-    /// Does with the packet what the parts here say, if they agree.
-    fn answer_known(&mut self, arrived: &Arrived) -> bool {
+    /// Does with the packet what the parts here say, if they agree. A packet that was `unknown` when it came does not go on to
+    /// other switches: they may not have their parts yet of the leaf that it is known by now, and are right about packets
+    /// of their parts only (`transit/link.rs`).
+    fn answer_known(&mut self, arrived: &Arrived, unknown: bool) -> bool {
         let Some(switch) = self.switches.get(&arrived.at.switch) else { return false };
         let tag = tags::reserved_id(self.options.path_tags, arrived);
         let part = match tag {
@@ -38,7 +40,7 @@ impl Engine {
                 _ => None,
             },
         };
-        let Some(part) = part else { return false };
+        let Some(part) = part.filter(|part| !unknown || part.links.is_empty()) else { return false };
         let actions = actions::all(switch.version(), part, tag);
         if let Some(effect) = self.packet_out(arrived, actions) {
             self.after.push(effect);
@@ -50,7 +52,7 @@ impl Engine {
     pub(super) fn try_held(&mut self, dpid: Dpid) {
         let Some(switch) = self.switches.get_mut(&dpid) else { return };
         for (until, arrived) in std::mem::take(&mut switch.held) {
-            if !self.answer_known(&arrived)
+            if !self.answer_known(&arrived, true)
                 && let Some(switch) = self.switches.get_mut(&dpid)
             {
                 switch.held.push((until, arrived));

@@ -9,6 +9,7 @@ use super::hosts::PROBE_MAC;
 use super::leaf::from_port;
 use super::switch::{INGRESS, Switch, TRANSIT};
 use super::tags::UNKNOWN_TAG;
+use super::transit::MERGED;
 use crate::compile::Rule;
 use crate::network::{Location, PortKind};
 use crate::state::Snapshot;
@@ -86,6 +87,7 @@ pub(super) fn reason(rule: &Rule) -> &'static str {
         (_, [Instruction::GotoTable(TRANSIT)]) => "maple: from another switch",
         (_, [Instruction::GotoTable(INGRESS)]) => "maple: from a host, where it is known to be",
         (0, _) => "maple: everything else",
+        (MERGED, _) => "maple: all that comes by this link and goes there goes this way",
         (UNKNOWN_TAG, _) => "maple: path tags of routes that are gone",
         (RESERVED, _) if rule.matching.get(Field::VlanVid).is_some() => "maple: VLAN ids of hosts like path tags",
         _ => "maple: not decided yet; lower rules must not take these",

@@ -185,7 +185,8 @@ impl Engine {
     /// What was done so far.
     pub fn stats(&self) -> Stats {
         let rules = self.switches.values().map(|switch| switch.installed().count() as u64).sum();
-        Stats { leaves: self.leaves.len() as u64, rules, ..self.stats }
+        let rules_spared = self.switches.values().map(|switch| switch.transit.spared() as u64).sum();
+        Stats { leaves: self.leaves.len() as u64, rules, rules_spared, ..self.stats }
     }
 
     fn on(&mut self, event: Event) {

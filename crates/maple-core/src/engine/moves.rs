@@ -50,7 +50,9 @@ impl Engine {
         self.moving.insert((leaf.ingress(), id));
         let until = self.now + self.options.install_timeout;
         self.timers.insert((until, Timer::Leaf(id)));
-        let letters: Vec<Install> = awaiting.iter().map(|dpid| leaf.letter(id, *dpid, &to)).collect();
+        let Some(switch) = self.switches.get(&leaf.ingress()) else { return };
+        let entering = leaf.entering(&switch.capabilities);
+        let letters: Vec<Install> = awaiting.iter().map(|dpid| leaf.letter(id, *dpid, &to, &entering)).collect();
         leaf.state = LeafState::Moving { to: Box::new(to), awaiting: awaiting.into_iter().collect(), then, until };
         match letters.is_empty() {
             true => self.move_on(id),
@@ -65,7 +67,8 @@ impl Engine {
         let Some(next) = then.pop() else { return self.end_move(id) };
         awaiting.insert(next);
         let to = to.clone();
-        let letter = leaf.letter(id, next, &to);
+        let Some(switch) = self.switches.get(&leaf.ingress()) else { return };
+        let letter = leaf.letter(id, next, &to, &leaf.entering(&switch.capabilities));
         self.post_installs(vec![letter]);
     }
 

@@ -37,6 +37,9 @@ pub struct Options {
     /// How long rules stay at later switches after the ingress rule is gone, for packets under way. Longer than the
     /// network's longest delay.
     pub drain: Duration,
+    /// How long a link must be there, and nothing have had to be sent again, before rules are taken away that its packets
+    /// can do without. Longer than switches take to lose rules of before. `None`: never.
+    pub thin_after: Option<Duration>,
     /// How long a host may take to answer a probe at its old port.
     pub probe_timeout: Duration,
     /// How long a host without known IPv4 or IPv6 address must have been silent before a move is believed.
@@ -71,6 +74,7 @@ impl Default for Options {
             hold: Duration::from_millis(100),
             new_port_hold: Duration::from_secs(1),
             drain: Duration::from_millis(50),
+            thin_after: Some(Duration::from_secs(1)),
             probe_timeout: Duration::from_millis(500),
             silence: Duration::from_secs(10),
             max_rules: None,
@@ -156,6 +160,8 @@ pub struct Stats {
     pub leaves: u64,
     /// Rules that switches of this shard have now.
     pub rules: u64,
+    /// Rules for packets from other switches that they need not have.
+    pub rules_spared: u64,
 }
 
 impl Stats {
@@ -197,6 +203,7 @@ impl Stats {
             ("rechecks_failed", self.rechecks_failed),
             ("leaves", self.leaves),
             ("rules", self.rules),
+            ("rules_spared", self.rules_spared),
         ]
         .into_iter()
     }
@@ -241,6 +248,7 @@ impl std::ops::AddAssign for Stats {
             rechecks_failed,
             leaves,
             rules,
+            rules_spared,
         } = other;
         self.packet_ins += packet_ins;
         self.hits += hits;
@@ -277,6 +285,7 @@ impl std::ops::AddAssign for Stats {
         self.rechecks_failed += rechecks_failed;
         self.leaves += leaves;
         self.rules += rules;
+        self.rules_spared += rules_spared;
     }
 }
 

@@ -25,7 +25,7 @@
 //!
 //! No rule has a timeout at the switch: a rule may shield others.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use maple_wire::Dpid;
@@ -37,6 +37,7 @@ use super::event::{Answer, Letter, Refusal};
 use super::leaf::{Leaf, LeafState, leaf_of};
 use super::switch::{Switch, Waiter};
 use super::timers::Timer;
+use super::transit::MERGED;
 use super::{Effect, Engine, Options, Selection, ShardId, Time};
 use crate::tree::LeafId;
 
@@ -212,8 +213,13 @@ impl Engine {
         let Some(switch) = self.switches.get_mut(&dpid).filter(|switch| switch.room.asked == Some(xid)) else { return };
         if let ReplyBody::Flow(flows) = &reply.body {
             for flow in flows {
-                if let Some(leaf) = leaf_of(epoch, flow.cookie) {
-                    *switch.room.reading.entry(leaf).or_default() += flow.packet_count;
+                let reading = &mut switch.room.reading;
+                let mut took = |leaf| *reading.entry(leaf).or_default() += flow.packet_count;
+                leaf_of(epoch, flow.cookie).into_iter().for_each(&mut took);
+                if flow.priority == MERGED {
+                    // Whose packets they were can't be told.
+                    let all = switch.transit.stood_for(&flow.matching);
+                    all.filter_map(|cookie| leaf_of(epoch, cookie)).for_each(took);
                 }
             }
         }
@@ -251,7 +257,10 @@ impl Engine {
         let has_rules = |leaf: &LeafId| self.leaves.get(leaf).is_some_and(|leaf| leaf.state == LeafState::Active);
         let passing = switch.transit.leaves();
         let mut with_rules: Vec<LeafId> = coldest.iter().copied().filter(has_rules).chain(passing).collect();
-        with_rules.sort_by_key(used);
+        // A leaf whose rule another stands for makes no room here.
+        let hidden: BTreeSet<LeafId> =
+            switch.transit.hidden().filter_map(|cookie| leaf_of(self.options.epoch, cookie)).collect();
+        with_rules.sort_by_key(|leaf| (used(leaf), hidden.contains(leaf)));
         let mut traces = coldest;
         traces.sort_by_key(used);
         let mut victims = choose(&with_rules, wanted, bound, used);
@@ -262,7 +271,10 @@ impl Engine {
     /// A leaf has to go.
     fn evict(&mut self, dpid: Dpid, leaf: LeafId) {
         self.stats.leaves_evicted += 1;
-        if self.leaves.get(&leaf).is_some_and(|leaf| leaf.ingress() == dpid) {
+        if let Some(own) = self.leaves.get_mut(&leaf).filter(|leaf| leaf.ingress() == dpid) {
+            // Were they decided again, they would make the same leaf again.
+            let (route, held) = (own.goal().clone(), std::mem::take(&mut own.held));
+            held.iter().for_each(|packet| self.send_direct(&route, packet));
             self.withdraw(leaf);
         } else {
             self.post(ShardId::of(leaf), Letter::Withdraw(Selection::Leaves([leaf].into())));

@@ -27,6 +27,8 @@ pub(super) enum Timer {
     Room(Dpid),
     /// The next leaf that is checked.
     Recheck,
+    /// A switch with rules that its links can do without.
+    Thin(Dpid),
 }
 
 impl Engine {
@@ -52,6 +54,7 @@ impl Engine {
                 Timer::Room(dpid) => self.ask_for_statistics(dpid),
                 // Every batch looks whether it is time; all that was wanted is a batch.
                 Timer::Recheck => {}
+                Timer::Thin(dpid) => self.thin_timer(dpid),
             }
         }
     }

@@ -27,10 +27,16 @@
 #[cfg(test)]
 mod tests;
 
+mod destination;
+mod link;
+
+pub(super) use link::MERGED;
+
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use maple_wire::msg::Message;
-use maple_wire::{Dpid, PortNo, Version};
+use maple_wire::{Dpid, Field, Match, PortNo, Version};
 
 use super::event::{Answer, Install, Letter, Refusal};
 use super::leaf::{Arrived, Watched, are_disjoint, from_port, source_lines};
@@ -41,10 +47,12 @@ use super::union::Source;
 use super::{Engine, Options, ShardId, Time, actions};
 use crate::capabilities::Capabilities;
 use crate::compile::{LeafAction, Table};
+use crate::network::Location;
 use crate::route::Part;
 use crate::trace::{Item, Trace};
 use crate::tree::{Augmented, LeafId};
 use crate::update::Change;
+use link::{Coming, Link, Moment};
 
 /// Everything that passes a switch from other switches.
 #[derive(Default)]
@@ -52,6 +60,14 @@ pub(super) struct Transit {
     groups: BTreeMap<GroupKey, Group>,
     /// The groups whose rules may have changed.
     stale: BTreeSet<GroupKey>,
+    /// The parts that may have changed.
+    touched: BTreeSet<(LeafId, PortNo)>,
+    /// By arrival port.
+    links: BTreeMap<PortNo, Link>,
+    /// The ports that are links: what they lead to, and from when on only packets come that belong to parts.
+    open: BTreeMap<PortNo, (Location, Time)>,
+    /// Links whose rules are to be decided about again.
+    due: BTreeSet<PortNo>,
     /// By leaf and the port that its packets arrive by: two, while a leaf moves from one route to another.
     leaves: BTreeMap<(LeafId, PortNo), GroupKey>,
     /// Parts of routes that a path tag tells apart from all others.
@@ -88,6 +104,10 @@ pub(super) struct Passing {
     draining: Option<Time>,
     /// The switch refused its rule, so it has none.
     refused: bool,
+    /// Whether the tree states all of it that can arrive.
+    is_stated: bool,
+    /// The owner was told that it is in: its packets may be under way.
+    exposed: bool,
 }
 
 impl Transit {
@@ -104,14 +124,28 @@ impl Transit {
             return Ok(());
         }
         let at = Arrived::of(install, arrives);
-        let items = install.trace.lower(&at.packet(), capabilities).items;
+        let entering = Trace { items: install.entering.clone(), ..Trace::default() };
+        let items = entering.lower(&at.packet(), capabilities).items;
         self.check_others(key, install)?;
+        let old = self.take_out(install.leaf, arrives);
         let group = self.groups.entry(key).or_insert_with(|| Group::new(arrives, capabilities, options));
         self.stale.insert(key);
-        let replaced = group.insert(install, items, capabilities.version)?;
-        replaced.iter().for_each(|old| {
-            self.leaves.remove(&(*old, arrives));
-        });
+        self.touched.insert((install.leaf, arrives));
+        match group.insert(install, items, capabilities.version, old.as_ref().is_some_and(|old| old.exposed)) {
+            Ok(replaced) => {
+                self.touched.extend(replaced.iter().map(|old| (*old, arrives)));
+                replaced.iter().for_each(|old| {
+                    self.leaves.remove(&(*old, arrives));
+                });
+            }
+            Err(refusal) => {
+                // Packets of what was there may be under way.
+                let Some(old) = old.filter(|old| old.exposed) else { return Err(refusal) };
+                group.parts.insert(install.leaf, Passing { refused: true, ..old });
+                self.leaves.insert((install.leaf, arrives), key);
+                return Err(refusal);
+            }
+        }
         self.leaves.insert((install.leaf, arrives), key);
         Ok(())
     }
@@ -122,8 +156,10 @@ impl Transit {
         let there = self.groups.get(&key).and_then(|group| group.parts.get(&install.leaf));
         let Some(passing) = there else { return Ok(false) };
         let is_same = passing.part == install.part && !passing.refused;
-        if !is_same && (passing.is_going() || !passing.gives_way_to(install)) {
-            self.delete(install.leaf, key.arrives);
+        if !is_same && !passing.gives_way_to(install) {
+            return Err(Refusal::Draining);
+        }
+        if !is_same && passing.is_going() {
             return Ok(false);
         }
         if !is_same {
@@ -137,6 +173,7 @@ impl Transit {
                 passing.part = install.part.clone();
                 group.table.act(install.leaf, action(version, &install.part));
                 self.stale.insert(key);
+                self.touched.insert((install.leaf, key.arrives));
             }
         }
         Ok(true)
@@ -192,17 +229,102 @@ impl Transit {
         Some(answers)
     }
 
-    /// What changed in the rules of the groups since this was last asked. Groups without parts end here.
-    pub fn take_changes(&mut self) -> Vec<(Source, Vec<Change>)> {
+    /// What changed in the rules since this was last asked, and when to ask again if nothing happens before. Groups
+    /// without parts end here. `wait` says how long a link must have been calm before rules are taken away that it can do
+    /// without (`link.rs`); `None`: none are. `cookie` is that of rules that stand for several.
+    pub fn take_changes(
+        &mut self,
+        now: Time,
+        wait: Option<Duration>,
+        capabilities: &Capabilities,
+        cookie: u64,
+    ) -> (Vec<(Source, Vec<Change>)>, Option<Time>) {
         let mut all = Vec::new();
+        let mut ports = std::mem::take(&mut self.due);
+        for (leaf, arrives) in std::mem::take(&mut self.touched) {
+            let key = self.leaves.get(&(leaf, arrives)).copied();
+            let group = key.and_then(|key| Some((key, self.groups.get(&key)?)));
+            let part = group.and_then(|(key, group)| Coming::of(key, group.version, group.parts.get(&leaf)?));
+            let link = self.links.entry(arrives).or_insert_with(|| Link::new(arrives));
+            link.take_part(leaf, part, capabilities);
+            ports.insert(arrives);
+        }
         for key in std::mem::take(&mut self.stale) {
             let Some(group) = self.groups.get_mut(&key) else { continue };
-            all.push((Source::Group(key), group.table.take_changes()));
+            let link = self.links.entry(key.arrives).or_insert_with(|| Link::new(key.arrives));
+            link.take_rules(key, group.table.take_changes(), &mut all);
+            ports.insert(key.arrives);
             if group.parts.is_empty() {
                 self.groups.remove(&key);
             }
         }
-        all
+        let mut deadline = None;
+        for port in ports {
+            let Some(link) = self.links.get_mut(&port) else { continue };
+            let opens = self.open.get(&port).map(|(_, opens)| *opens).filter(|_| wait.is_some());
+            let moment = Moment { now, opens, wait: wait.unwrap_or_default() };
+            link.decide(moment, cookie, &mut all);
+            deadline = [deadline, link.deadline(moment)].into_iter().flatten().min();
+            if link.is_empty() {
+                self.links.remove(&port);
+            }
+        }
+        (all, deadline)
+    }
+
+    /// These ports are links, and what they lead to. Of those that are new, packets that belong to no part may come before
+    /// `opens`. Returns whether anything changed.
+    pub fn set_links(&mut self, links: impl Iterator<Item = (PortNo, Location)>, opens: Time) -> bool {
+        let before = std::mem::take(&mut self.open);
+        for (port, peer) in links {
+            let known = before.get(&port).filter(|(there, _)| *there == peer);
+            self.open.insert(port, *known.unwrap_or(&(peer, opens)));
+            if known.is_none() {
+                self.doubt(port, |link| link.doubt_all());
+            }
+        }
+        before != self.open
+    }
+
+    /// Time has passed.
+    pub fn doubt_all(&mut self) {
+        let ports: Vec<PortNo> = self.links.keys().copied().collect();
+        ports.into_iter().for_each(|port| self.doubt(port, Link::doubt_all));
+    }
+
+    /// There is no room: what may be taken away goes now.
+    pub fn be_calm(&mut self, now: Time) {
+        let ports: Vec<PortNo> = self.links.keys().copied().collect();
+        ports.into_iter().for_each(|port| self.doubt(port, |link| link.be_calm(now)));
+    }
+
+    fn doubt(&mut self, port: PortNo, doubt: impl Fn(&mut Link)) {
+        if let Some(link) = self.links.get_mut(&port) {
+            doubt(link);
+            self.due.insert(port);
+        }
+    }
+
+    /// How many rules the switch is spared.
+    pub fn spared(&self) -> usize {
+        self.links.values().map(Link::spared).sum()
+    }
+
+    /// The cookies of the rules that the rule with this match and the priority [`MERGED`] stands for.
+    pub fn stood_for(&self, matching: &Match) -> impl Iterator<Item = u64> {
+        let port = matching.get(Field::InPort).map(|c| PortNo(c.value as u32));
+        let link = port.and_then(|port| self.links.get(&port));
+        link.into_iter().flat_map(|link| link.stood_for(matching))
+    }
+
+    /// The cookies of the rules that a switch is spared because others stand for them.
+    pub fn hidden(&self) -> impl Iterator<Item = u64> {
+        self.links.values().flat_map(Link::hidden)
+    }
+
+    /// Whether a leaf's part has a rule that says something in its group's table.
+    fn has_rule(&self, key: GroupKey, cookie: u64) -> bool {
+        self.links.get(&key.arrives).is_some_and(|link| link.answers(key, cookie))
     }
 
     /// Where the rules of the part come from that a leaf's attempt brought in.
@@ -231,18 +353,26 @@ impl Transit {
             if let Some(passing) = group.parts.get_mut(&leaf) {
                 passing.refused = true;
             }
+            self.touched.insert((leaf, key.arrives));
         }
     }
 
-    /// Takes a part out at once.
-    fn delete(&mut self, leaf: LeafId, arrives: PortNo) -> bool {
-        let Some(key) = self.leaves.remove(&(leaf, arrives)) else { return false };
-        if let Some(group) = self.groups.get_mut(&key) {
-            group.table.remove(leaf);
-            group.parts.remove(&leaf);
-            self.stale.insert(key);
+    /// Takes a part out at once, or, if its packets may be under way, its rules. Its owner will have it removed.
+    fn discard(&mut self, leaf: LeafId, arrives: PortNo) {
+        match self.passing(leaf, arrives) {
+            Some(passing) if passing.exposed => self.take_rules(leaf),
+            _ => drop(self.take_out(leaf, arrives)),
         }
-        true
+    }
+
+    /// Takes a part out at once, and forgets it.
+    fn take_out(&mut self, leaf: LeafId, arrives: PortNo) -> Option<Passing> {
+        let key = self.leaves.remove(&(leaf, arrives))?;
+        let group = self.groups.get_mut(&key)?;
+        group.table.remove(leaf);
+        self.stale.insert(key);
+        self.touched.insert((leaf, arrives));
+        group.parts.remove(&leaf)
     }
 
     /// The leaves that have a part here.
@@ -282,8 +412,14 @@ impl Group {
     }
 
     /// Puts a part into the tree; returns the draining ones that it stands for now.
-    fn insert(&mut self, install: &Install, items: Vec<Item>, version: Version) -> Result<Vec<LeafId>, Refusal> {
-        let mut replaced = Vec::new();
+    fn insert(
+        &mut self,
+        install: &Install,
+        items: Vec<Item>,
+        version: Version,
+        was_exposed: bool,
+    ) -> Result<Vec<LeafId>, Refusal> {
+        let (mut replaced, mut exposed) = (Vec::new(), was_exposed);
         match self.table.augment(&items, install.leaf, action(version, &install.part)) {
             Augmented::Added => {}
             Augmented::Existing(old) => {
@@ -291,7 +427,7 @@ impl Group {
                     return Err(Refusal::Draining);
                 }
                 self.table.remove(old);
-                self.parts.remove(&old);
+                exposed |= self.parts.remove(&old).is_some_and(|old| old.exposed);
                 self.table.augment(&items, install.leaf, action(version, &install.part));
                 replaced.push(old);
             }
@@ -305,9 +441,11 @@ impl Group {
                 return Err(Refusal::Draining);
             }
         }
-        let Install { attempt, part, unicast, trace, .. } = install.clone();
-        self.parts
-            .insert(install.leaf, Passing { trace, items, part, attempt, unicast, draining: None, refused: false });
+        let Install { attempt, part, unicast, trace, entering, .. } = install.clone();
+        let is_stated = items == entering;
+        let (draining, refused) = (None, false);
+        let passing = Passing { trace, items, part, attempt, unicast, draining, refused, is_stated, exposed };
+        self.parts.insert(install.leaf, passing);
         Ok(replaced)
     }
 
@@ -326,10 +464,12 @@ impl Passing {
         self.draining.is_some() || self.refused
     }
 
-    /// Whether it may be replaced at once, for the same packets, though packets of it may be under way.
+    /// Whether it may be replaced at once, for the same packets, though packets of it may be under way. If it is on its way
+    /// out, what comes in its place must not send them where their parts are perhaps not in yet.
     fn gives_way_to(&self, install: &Install) -> bool {
+        let has_way = || !self.is_going() || install.part.links.is_subset(&self.part.links);
         self.trace.items == install.trace.items
-            && (self.part.acts_like(&install.part) || self.unicast && install.unicast)
+            && (self.part.acts_like(&install.part) || self.unicast && install.unicast && has_way())
     }
 }
 
@@ -340,7 +480,7 @@ impl Arrived {
             frame: install.frame.clone(),
             total_len: install.frame.len(),
             buffer_id: maple_wire::msg::NO_BUFFER,
-            at: crate::network::Location::new(install.dpid, port),
+            at: Location::new(install.dpid, port),
         }
     }
 }
@@ -379,8 +519,10 @@ impl Engine {
     /// A part's rules are in.
     pub(super) fn part_installed(&mut self, dpid: Dpid, leaf: LeafId, attempt: u32) {
         let Some(switch) = self.switches.get_mut(&dpid) else { return };
-        let is_it = |(_, passing): (GroupKey, &Passing)| passing.attempt == attempt && !passing.is_going();
-        let is_in = switch.transit.parts_of(leaf).any(is_it);
+        let is_it = |(_, passing): &(GroupKey, &Passing)| passing.attempt == attempt && !passing.is_going();
+        let arrives = switch.transit.parts_of(leaf).find(is_it).map(|(key, _)| key.arrives);
+        let passing = arrives.and_then(|arrives| switch.transit.passing(leaf, arrives));
+        let is_in = passing.map(|passing| passing.exposed = true).is_some();
         if is_in || switch.transit.tagged.has(leaf, attempt) {
             self.answer_owner(Answer { leaf, attempt, dpid, outcome: Ok(()) });
         }
@@ -405,7 +547,7 @@ impl Engine {
         let over = switch.transit.parts_of(leaf).filter(|(_, passing)| is_over(passing));
         let over: Vec<PortNo> = over.map(|(key, _)| key.arrives).collect();
         for arrives in &over {
-            switch.transit.delete(leaf, *arrives);
+            drop(switch.transit.take_out(leaf, *arrives));
         }
         if switch.transit.tagged.drained(leaf, now) || !over.is_empty() {
             self.mark(dpid, Stale { transit: true, ..Stale::default() });
@@ -417,7 +559,7 @@ impl Engine {
     pub(super) fn drop_part(&mut self, dpid: Dpid, leaf: LeafId, attempt: u32) {
         let Some(switch) = self.switches.get_mut(&dpid) else { return };
         if let Some(key) = switch.transit.source_of(leaf, attempt) {
-            switch.transit.delete(leaf, key.arrives);
+            switch.transit.discard(leaf, key.arrives);
         } else if switch.transit.tagged.has(leaf, attempt) {
             switch.transit.tagged.delete(leaf);
         }
@@ -438,9 +580,8 @@ impl Engine {
     /// Refuses the parts just put in for which the compiler found no rule: the switch can't match their packets.
     pub(super) fn refuse_unmatchable(&mut self, switch: &mut Switch) {
         let epoch = self.options.epoch;
-        let has_rule = |switch: &Switch, key, leaf| {
-            switch.wanted.answers(Source::Group(key), super::leaf::cookie(epoch, Some(leaf)))
-        };
+        let has_rule =
+            |switch: &Switch, key, leaf| switch.transit.has_rule(key, super::leaf::cookie(epoch, Some(leaf)));
         let waiting = std::mem::take(&mut switch.waiting);
         for waiter in waiting {
             if let Waiter::Part { leaf, attempt } = waiter
@@ -448,7 +589,7 @@ impl Engine {
                 && let Some(key) = switch.transit.source_of(leaf, attempt)
                 && !has_rule(switch, key, leaf)
             {
-                switch.transit.delete(leaf, key.arrives);
+                switch.transit.discard(leaf, key.arrives);
                 switch.stale.transit = true;
                 self.dirty.insert(switch.dpid);
                 let outcome = Err(Refusal::Impossible(format!("switch {} can't match it", switch.dpid)));

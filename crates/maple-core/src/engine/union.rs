@@ -17,8 +17,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use maple_wire::{Constraint, Field, Match, Version};
-use rustc_hash::FxHashMap;
+use maple_wire::{Constraint, Field, Match, PortNo, Version};
 
 use super::actions::is_to_controller;
 use super::transit::GroupKey;
@@ -30,6 +29,8 @@ use crate::update::{Change, EntryKey, Installed, differs, key_of};
 pub(super) enum Source {
     Tags,
     Ingress,
+    /// What stands for several rules of groups with this arrival port.
+    Link(PortNo),
     Group(GroupKey),
     Own,
 }
@@ -42,8 +43,6 @@ pub(super) struct Pending(BTreeMap<EntryKey, Option<Rule>>);
 #[derive(Debug, Default)]
 pub(super) struct Union {
     entries: BTreeMap<EntryKey, BTreeMap<Rank, Rule>>,
-    /// How many rules that say something there are, by source and cookie.
-    answers: FxHashMap<(Source, u64), u32>,
 }
 
 /// Of several rules of an entry the first counts: by the priority that was asked for, then those that say something,
@@ -104,21 +103,10 @@ impl Union {
             let key = key_of(&raised);
             let at = self.entries.entry(key.clone()).or_default();
             for asks in [false, true] {
-                if let Some(old) = at.remove(&(Reverse(asked), asks, source))
-                    && !asks
-                {
-                    let count = self.answers.entry((source, old.cookie)).or_default();
-                    *count -= 1;
-                    if *count == 0 {
-                        self.answers.remove(&(source, old.cookie));
-                    }
-                }
+                at.remove(&(Reverse(asked), asks, source));
             }
             if !matches!(change, Change::Delete(_)) {
                 let asks = is_to_controller(&raised.instructions);
-                if !asks {
-                    *self.answers.entry((source, raised.cookie)).or_default() += 1;
-                }
                 at.insert((Reverse(asked), asks, source), raised);
             }
             let winner = at.first_key_value().map(|(_, rule)| rule.clone());
@@ -132,11 +120,6 @@ impl Union {
     /// All rules, by falling priority.
     pub fn rules(&self) -> impl Iterator<Item = Rule> {
         self.entries.values().filter_map(|at| at.first_key_value()).map(|(_, rule)| rule.clone())
-    }
-
-    /// Whether a source has a rule with this cookie that says something.
-    pub fn answers(&self, source: Source, cookie: u64) -> bool {
-        self.answers.contains_key(&(source, cookie))
     }
 }
 
@@ -154,7 +137,7 @@ fn is_exact(matching: &Match) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use maple_wire::{Action, Dpid, Instruction, PortNo};
+    use maple_wire::{Action, Dpid, Instruction};
 
     use super::*;
     use crate::engine::actions::to_controller;
@@ -202,10 +185,6 @@ mod tests {
                 union.take(Version::Of13, source, changes(&old, &new), &mut pending);
                 let want = naive(&sources);
                 assert_eq!(union.rules().collect::<Vec<_>>(), want);
-                for cookie in 0..5 {
-                    let says = new.iter().any(|r| r.cookie == cookie && !is_to_controller(&r.instructions));
-                    assert_eq!(union.answers(source, cookie), says);
-                }
                 if random.chance(50) {
                     let steps = std::mem::take(&mut pending).changes(&installed);
                     steps.iter().for_each(|change| installed.apply(change));

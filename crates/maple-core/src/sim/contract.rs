@@ -9,11 +9,13 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use maple_wire::{Dpid, PortNo};
 
 use super::generate::{
-    LINK_PORTS, Shape, Step, Tree, greeting, hosts, line_shape, policy, policy_by_ingress, shape, steps,
+    LINK_PORTS, Shape, Step, Tree, greeting, hosts, line_shape, policy, policy_by_ingress, policy_of_filters, shape,
+    steps, steps_of_flows,
 };
 use super::{Delivery, Random, Sim, SimSwitch, apply};
 use crate::compile::Strategy;
@@ -34,6 +36,7 @@ struct Case {
     compiler: Strategy,
     /// The most rules of a switch, and the most leaves of a tree.
     room: (Option<usize>, Option<usize>),
+    thin_after: Option<Duration>,
     steps: Vec<Step>,
 }
 
@@ -55,7 +58,8 @@ impl Case {
         let path_tags = path_tags(&mut random);
         let track_hosts = !random.chance(10);
         let (compiler, room) = (compiler(&mut random), room(&mut random));
-        Case { seed, shape, policy, path_tags, track_hosts, compiler, room, steps }
+        let thin_after = thin_after(&mut random);
+        Case { seed, shape, policy, path_tags, track_hosts, compiler, room, thin_after, steps }
     }
 
     /// A case in which routes meet that only a path tag tells apart.
@@ -72,7 +76,23 @@ impl Case {
         let path_tags = path_tags(&mut random);
         let track_hosts = !random.chance(10);
         let (compiler, room) = (compiler(&mut random), room(&mut random));
-        Case { seed, shape, policy, path_tags, track_hosts, compiler, room, steps }
+        let thin_after = thin_after(&mut random);
+        Case { seed, shape, policy, path_tags, track_hosts, compiler, room, thin_after, steps }
+    }
+
+    /// A case in which many flows share links, so that rules can be left out and must come back.
+    fn of_flows_that_share_links(seed: u64) -> Case {
+        let mut random = Random(seed);
+        let shape = line_shape(&mut random);
+        let policy = policy_of_filters(&mut random);
+        let mut steps: Vec<Step> = (0..hosts().len()).map(|host| greeting(&mut random, host)).collect();
+        steps.push(Step::Rest);
+        let count = 20 + random.below(30);
+        steps.extend(steps_of_flows(&mut random, &shape, count, 16));
+        let path_tags = path_tags(&mut random);
+        let (compiler, room) = (compiler(&mut random), room(&mut random));
+        let thin_after = Some(Duration::from_millis(10));
+        Case { seed, shape, policy, path_tags, track_hosts: true, compiler, room, thin_after, steps }
     }
 
     /// Plays the case; an error says what is wrong.
@@ -86,6 +106,7 @@ impl Case {
             play.tally.packet_ins += stats.packet_ins - stats.link_packet_ins;
             play.tally.tagged += stats.tagged;
             play.tally.ambiguous += stats.ambiguous;
+            play.tally.spared += stats.rules_spared;
         }
         Ok(play.tally)
     }
@@ -127,6 +148,12 @@ fn path_tags(random: &mut Random) -> Option<TagBlock> {
     *random.pick(&[Some(TagBlock::UPPER), Some(TagBlock::UPPER), Some(one), None])
 }
 
+/// Mostly soon, so that much is taken away and sent again.
+fn thin_after(random: &mut Random) -> Option<Duration> {
+    let all = [None, Some(10), Some(10), Some(30), Some(1000)];
+    random.pick(&all).map(Duration::from_millis)
+}
+
 struct Play<'a> {
     case: &'a Case,
     sim: Sim,
@@ -158,25 +185,29 @@ struct Tally {
     tagged: u64,
     /// Installations refused because routes meet.
     ambiguous: u64,
+    /// Rules that switches were spared in the end.
+    spared: u64,
 }
 
 impl std::ops::AddAssign for Tally {
     fn add_assign(&mut self, other: Tally) {
-        let Tally { exact, lossy, delivered, packet_ins, tagged, ambiguous } = other;
+        let Tally { exact, lossy, delivered, packet_ins, tagged, ambiguous, spared } = other;
         self.exact += exact;
         self.lossy += lossy;
         self.delivered += delivered;
         self.packet_ins += packet_ins;
         self.tagged += tagged;
         self.ambiguous += ambiguous;
+        self.spared += spared;
     }
 }
 
 impl<'a> Play<'a> {
     fn new(case: &'a Case) -> Play<'a> {
         let policy = Arc::new(case.policy.clone());
-        let Case { path_tags, track_hosts, compiler, room: (max_rules, max_traces), .. } = *case;
-        let options = Options { path_tags, track_hosts, compiler, max_rules, max_traces, ..Options::default() };
+        let Case { path_tags, track_hosts, compiler, room: (max_rules, max_traces), thin_after, .. } = *case;
+        let options =
+            Options { path_tags, track_hosts, compiler, max_rules, max_traces, thin_after, ..Options::default() };
         let mut sim = Sim::new(policy, case.shape.shards, &options, case.seed);
         let ports = [PortNo(4), case.shape.last_port];
         for ((dpid, version), tables) in (1..).map(Dpid).zip(&case.shape.versions).zip(&case.shape.tables) {
@@ -238,7 +269,7 @@ impl<'a> Play<'a> {
                 self.sim.set_port(at, false);
                 self.sim.set_port(at, true);
                 self.send(mac, at, &frame.0);
-                self.sim.run_for(std::time::Duration::from_millis(5));
+                self.sim.run_for(Duration::from_millis(5));
                 self.sim.rediscover(at);
             }
             Step::LinkDown(index) => {
@@ -249,7 +280,7 @@ impl<'a> Play<'a> {
                 self.lossy = true;
                 let at = self.case.shape.links[*index].0;
                 self.sim.set_port(at, true);
-                self.sim.run_for(std::time::Duration::from_millis(5));
+                self.sim.run_for(Duration::from_millis(5));
                 self.sim.rediscover(at);
             }
             Step::Move { host, to } => {
@@ -264,7 +295,7 @@ impl<'a> Play<'a> {
                 self.lossy = true;
                 let dpid = Dpid(*dpid);
                 self.sim.restart(dpid);
-                self.sim.run_for(std::time::Duration::from_millis(5));
+                self.sim.run_for(Duration::from_millis(5));
                 self.sim.ports_of(dpid).into_iter().for_each(|at| self.sim.rediscover(at));
             }
             Step::LoseRule(dpid, index) => {
@@ -281,7 +312,7 @@ impl<'a> Play<'a> {
             }
             Step::Rest => self.rest()?,
         }
-        self.sim.run_for(std::time::Duration::from_micros(300));
+        self.sim.run_for(Duration::from_micros(300));
         Ok(())
     }
 
@@ -418,6 +449,13 @@ fn the_network_behaves_so_too_where_routes_meet_that_only_a_path_tag_tells_apart
     assert!(all.tagged * 20 > cases, "tags must be used: {all:?}");
 }
 
+#[test]
+fn the_network_behaves_so_too_where_rules_of_a_link_are_left_out_and_come_back() {
+    let cases = 3_000;
+    let all = play_all(cases, Case::of_flows_that_share_links);
+    assert!(all.spared > cases, "rules must be left out: {all:?}");
+}
+
 /// Plays many cases and says how much that tested.
 fn play_all(cases: u64, generate: impl Fn(u64) -> Case) -> Tally {
     let number = |name: &str, default: u64| {
@@ -434,9 +472,10 @@ fn play_all(cases: u64, generate: impl Fn(u64) -> Case) -> Tally {
                 let small = case.shrunk();
                 let error = small.play().err().unwrap_or(error);
                 let steps: Vec<String> = small.steps.iter().map(|step| format!("  {step:?}\n")).collect();
-                let Case { shape, policy, path_tags, track_hosts, compiler, room, .. } = &small;
-                let options =
-                    format!("{path_tags:?}, hosts tracked: {track_hosts}, compiler {compiler:?}, room {room:?}");
+                let Case { shape, policy, path_tags, track_hosts, compiler, room, thin_after, .. } = &small;
+                let options = format!(
+                    "{path_tags:?}, hosts tracked: {track_hosts}, compiler {compiler:?}, room {room:?}, thin {thin_after:?}"
+                );
                 panic!("seed {seed}: {error}\n{shape:?}\n{policy:#?}\n{options}\n{}", steps.concat());
             }
         }

@@ -239,6 +239,32 @@ pub fn policy(random: &mut Random, depth: usize) -> Tree {
     }
 }
 
+/// A list of filters, first match counts, over routes that mostly go where the packet says.
+pub fn policy_of_filters(random: &mut Random) -> Tree {
+    let to_somewhere = |random: &mut Random| match random.below(12) {
+        0 => Answer::Drop,
+        1 => answer(random, 1),
+        2 => Answer::ToHost(*random.pick(&hosts())),
+        3 => Answer::ToPort(Location::new(Dpid(1 + random.below(4) as u64), PortNo(4))),
+        _ => Answer::ToDestination(if random.chance(20) { Some("cost") } else { None }),
+    };
+    let mut policy = Tree::Go(to_somewhere(random));
+    for _ in 0..1 + random.below(6) {
+        let field = *random.pick(&FIELDS[1..]);
+        let next = Box::new([policy, Tree::Go(to_somewhere(random))]);
+        policy = match random.below(8) {
+            0 => Tree::Read(field, mask(random, field), next),
+            1..6 => Tree::Is(field, value(random, field), next),
+            6 => Tree::Switch(1 + random.below(3) as u64, next),
+            _ => {
+                let (a, b) = (value(random, field), value(random, field));
+                Tree::Within(field, a.min(b), a.max(b), next)
+            }
+        };
+    }
+    policy
+}
+
 fn answer(random: &mut Random, sets: usize) -> Answer {
     let hosts = hosts();
     match random.below(20) {
@@ -450,10 +476,15 @@ pub fn greeting(random: &mut Random, host: usize) -> Step {
 
 /// What happens, in order.
 pub fn steps(random: &mut Random, shape: &Shape, count: usize) -> Vec<Step> {
-    let hosts = hosts();
     // A few flows, so that packets meet the rules of those before.
-    let flows: Vec<(usize, u64)> =
-        (0..1 + random.below(6)).map(|_| (random.below(hosts.len()), random.number())).collect();
+    let flows = 1 + random.below(6);
+    steps_of_flows(random, shape, count, flows)
+}
+
+/// What happens to so many flows, in order.
+pub fn steps_of_flows(random: &mut Random, shape: &Shape, count: usize, flows: usize) -> Vec<Step> {
+    let hosts = hosts();
+    let flows: Vec<(usize, u64)> = (0..flows).map(|_| (random.below(hosts.len()), random.number())).collect();
     let mut mark = 0;
     let mut all = Vec::new();
     while all.len() < count {

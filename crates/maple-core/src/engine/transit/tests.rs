@@ -57,6 +57,7 @@ impl World {
             dpid: DPID,
             ingress: (Dpid(1), None),
             trace: Recorder::new().finish(),
+            entering: Vec::new(),
             frame: [0; 60].into(),
             part: Part { arrives: Some(PortNo(1)), edges, ..Part::default() },
             unicast: true,
