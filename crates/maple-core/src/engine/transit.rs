@@ -25,6 +25,8 @@
 //! same, so it stays known until its owner has it removed, and such packets are answered from here.
 
 #[cfg(test)]
+mod oracle;
+#[cfg(test)]
 mod tests;
 
 mod destination;

@@ -37,6 +37,8 @@ mod recheck;
 mod scripts;
 #[cfg(test)]
 mod space;
+#[cfg(test)]
+mod thin;
 
 pub use switch::{Out, SimSwitch, apply};
 
