@@ -69,8 +69,8 @@ impl World {
         let policy = |_: &PacketHandle, _: &Net| Route::drop();
         let engine = Engine::new(ShardId(0), Store::new(), Arc::new(policy), options);
         let mut switch = SimSwitch::new(DPID, version);
-        if random.chance(35) {
-            switch.capacity = 10 + random.below(14);
+        if random.chance(15) {
+            switch.capacity = 16 + random.below(16);
         }
         let frames = (0..72).map(|n| frame(n as u8)).collect();
         let entrance = if random.chance(50) { version } else { Version::Of13 };
@@ -131,6 +131,7 @@ impl World {
 
     /// The next thing that is on its way gets to the switch.
     fn deliver(&mut self) {
+        self.now = self.now + Duration::from_micros(10);
         match self.queue.pop_front() {
             Some(Sent::ReadFlows) => {
                 let flows: Vec<InstalledFlow> = self.switch.flows.clone();
@@ -159,7 +160,7 @@ impl World {
             let Some(arrives) = part.arrives else { continue };
             for frame in owned.frames.iter().map(|at| &self.frames[*at]) {
                 let out = self.switch.receive(frame, arrives);
-                let ports: BTreeSet<PortNo> = out.iter().filter_map(|out| port_of(out)).collect();
+                let ports: BTreeSet<PortNo> = out.iter().filter_map(port_of).collect();
                 let to_controller = out.len() == 1 && ports.is_empty();
                 assert!(
                     to_controller || ports == part.links,
@@ -223,7 +224,7 @@ impl World {
 
     fn pass(&mut self, time: Duration) {
         self.now = self.now + time;
-        // What is on its way then is no longer.
+        // What was on its way has passed.
         let now = self.now;
         self.leaves.retain(|_, owned| owned.until.is_none_or(|until| until > now));
         self.handle(vec![Event::Tick]);
