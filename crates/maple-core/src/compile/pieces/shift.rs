@@ -32,14 +32,14 @@ const SHARE: u64 = 50;
 const MOVES: u64 = 1;
 
 /// How many pieces may move at a time.
-const WAY: usize = 300;
+const WAY: usize = 100;
 
 /// After how many changes it is seen whether a level can be given up.
-const EVERY: u64 = 100;
+const EVERY: u64 = 200;
 
 /// How many levels are looked at then, and how many pieces these may have.
 const LOOKED_AT: usize = 64;
-const FEW: usize = 100;
+const FEW: usize = 30;
 
 /// How much was and may be done to save levels.
 #[derive(Debug, Default)]
