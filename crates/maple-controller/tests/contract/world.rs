@@ -138,7 +138,8 @@ impl<'a> World<'a> {
         if ambiguous > self.ambiguous {
             self.ambiguous = ambiguous;
             let now = self.network.now();
-            let tables = switches().flat_map(|(dpid, switch)| switch.tables().iter().map(move |table| (dpid, table)));
+            let at_rest = switches().filter(|(dpid, _)| !self.controller.is_half_way(*dpid));
+            let tables = at_rest.flat_map(|(dpid, switch)| switch.tables().iter().map(move |table| (dpid, table)));
             let mut torn = tables.filter_map(|(dpid, table)| {
                 torn_rules(table.rules(), &|a, b| {
                     let wanted = self.controller.rules(dpid);

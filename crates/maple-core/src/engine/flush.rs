@@ -15,6 +15,9 @@
 //! confirmed. What is wanted meanwhile waits until then. If an addition was refused, the rest is not sent; the rules are
 //! read, and compared anew. Additions themselves may be refused from any point on: each of them only follows such as
 //! lie above it.
+//!
+//! What the classifier sends on comes last, behind the rest: a host that was just found must not meet rules that knew
+//! nothing of it. Until then its packets come to the controller, which is always right.
 
 use std::collections::BTreeMap;
 
@@ -163,13 +166,15 @@ impl Engine {
         let changes = self.changes(switch);
         self.refuse_unmatchable(switch);
         let waiting = std::mem::take(&mut switch.waiting);
-        let is_addition = |change: &Change| matches!(change, Change::Add(_));
-        let (additions, rest): (Vec<_>, Vec<_>) = changes.into_iter().partition(|(_, change)| is_addition(change));
+        let is_addition = |(_, change): &(u8, Change)| matches!(change, Change::Add(_));
+        let is_door = |(table, _): &(u8, Change)| switch.three_tables && *table == CLASSIFIER;
+        let (additions, rest): (Vec<_>, Vec<_>) =
+            changes.into_iter().partition(|change| is_addition(change) && !is_door(change));
         if additions.is_empty() && rest.is_empty() && waiting.is_empty() {
             switch.wanted.pending.clear();
             return true;
         }
-        let is_one = additions.is_empty() || rest.is_empty();
+        let is_one = additions.is_empty() || rest.iter().all(is_addition);
         self.send_changes(switch, additions);
         if is_one {
             self.send_changes(switch, rest);

@@ -26,6 +26,11 @@ impl Engine {
         rules
     }
 
+    /// Whether an update of a switch's rules is half-way: new ones are on their way, and old ones still there.
+    pub fn is_half_way(&self, dpid: Dpid) -> bool {
+        self.switches.get(&dpid).is_some_and(|switch| switch.wanted.is_half_way())
+    }
+
     /// The errors of f that were reported, each with the number of packets that were dropped because of it.
     pub fn failures(&self) -> Vec<(Arc<str>, u64)> {
         self.failures.iter().map(|(error, count)| (error.clone(), *count)).collect()

@@ -128,6 +128,25 @@ fn packets_are_flooded_until_the_destination_is_known_and_then_take_the_shortest
 }
 
 /// Blocks what the `blocked` table names; reads a variable only for others.
+#[test]
+fn a_host_that_was_just_found_never_meets_rules_that_know_nothing_of_it() {
+    let policy = |_: &PacketHandle, net: &Net| if net.locate(B).is_some() { Route::drop() } else { Route::flood() };
+    for seed in 0..20 {
+        let mut sim = Sim::new(Arc::new(policy), 1, &Options::default(), seed);
+        sim.add_switch(Dpid(1), Version::Of13, 4);
+        sim.run();
+        sim.settle_ports();
+        sim.run();
+        assert_eq!(send(&mut sim, at(1, 3), udp(A, B, 80)).len(), 3, "nobody knows B");
+        for port in 0..40 {
+            sim.inject(at(1, 4), udp(B, A, port));
+        }
+        sim.run();
+        assert_eq!(sim.delivered, [], "f sees packets of B where B is known");
+        assert_eq!(send(&mut sim, at(1, 3), udp(A, B, 80)), []);
+    }
+}
+
 fn blocklist(pkt: &PacketHandle, net: &Net) -> Route {
     if net.contains("blocked", &Value::Mac(pkt.eth_src())) {
         return Route::drop();

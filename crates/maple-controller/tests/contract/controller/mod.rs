@@ -141,6 +141,11 @@ impl Controller {
         self.owners.get(&dpid).map(|owner| self.engine_of(*owner).rules(dpid)).unwrap_or_default()
     }
 
+    /// Whether a switch's rules are in the middle of a change.
+    pub fn is_half_way(&self, dpid: Dpid) -> bool {
+        self.owners.get(&dpid).is_some_and(|owner| self.engine_of(*owner).is_half_way(dpid))
+    }
+
     fn engine_of(&self, connection: usize) -> &Engine {
         &self.shards[self.connections[connection].shard].engine
     }
