@@ -168,8 +168,7 @@ impl Engine {
             LeafState::Active | LeafState::Moving { .. } if !others.is_empty() => match self.switches.get_mut(&ingress)
             {
                 Some(switch) => {
-                    switch.leaving.insert(id);
-                    switch.waiting.push(Waiter::Left { leaf: id, others });
+                    switch.await_leaving(id, others);
                     switch.acting.insert(id);
                     self.mark(ingress, Stale::default());
                 }
@@ -198,9 +197,13 @@ impl Engine {
 
     /// A leaf's rule is out of its ingress switch, or sends its packets another way.
     pub(super) fn ingress_left(&mut self, dpid: Dpid, leaf: LeafId, others: &[(Dpid, PortNo)]) {
-        self.remove_parts(leaf, others);
+        // It may have been led back in the meantime.
+        let is_used = |leaf: &&Leaf| matches!(leaf.state, LeafState::Active | LeafState::Moving { .. });
+        let used = self.leaves.get(&leaf).filter(is_used).map(Leaf::placed).unwrap_or_default();
+        let others: Vec<_> = others.iter().copied().filter(|place| !used.contains(place)).collect();
+        self.remove_parts(leaf, &others);
         let Some(switch) = self.switches.get_mut(&dpid) else { return };
-        switch.leaving.remove(&leaf);
+        switch.has_left(leaf);
         if switch.leaving.is_empty() {
             for blocked in std::mem::take(&mut switch.blocked) {
                 self.begin(blocked);

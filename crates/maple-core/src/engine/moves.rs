@@ -86,8 +86,7 @@ impl Engine {
         switch.acting.insert(id);
         switch.waiting.push(Waiter::Fresh(vec![id]));
         if !others.is_empty() {
-            switch.leaving.insert(id);
-            switch.waiting.push(Waiter::Left { leaf: id, others });
+            switch.await_leaving(id, others);
         }
         self.mark(ingress, Stale::default());
     }

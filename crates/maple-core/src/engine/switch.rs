@@ -10,6 +10,7 @@
 //! `installed` is what the switch has when it has done all that was sent. When it refuses something (an error with one
 //! of our transaction ids) we no longer know, so its rules are read and become the new `installed`.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
@@ -66,8 +67,8 @@ pub(super) struct Switch {
     pub(super) deleted: VecDeque<(Time, u8, Rule)>,
     /// What waits for the barrier of the next flush.
     pub waiting: Vec<Waiter>,
-    /// Leaves whose rules are on their way out of the ingress table.
-    pub leaving: BTreeSet<LeafId>,
+    /// Leaves whose rules are on their way out of the ingress table, and how many times over.
+    pub leaving: BTreeMap<LeafId, u32>,
     /// Leaves that wait for that.
     pub blocked: BTreeSet<LeafId>,
     /// Packets from other switches that wait for rules under way.
@@ -131,7 +132,7 @@ impl Switch {
             unconfirmed: VecDeque::new(),
             deleted: VecDeque::new(),
             waiting: Vec::new(),
-            leaving: BTreeSet::new(),
+            leaving: BTreeMap::new(),
             blocked: BTreeSet::new(),
             held: Vec::new(),
             undecided: Undecided::default(),
@@ -167,6 +168,22 @@ impl Switch {
             Waiter::Left { leaf, others } => Some((*leaf, others.as_slice())),
             Waiter::Part { .. } | Waiter::Fresh(_) | Waiter::Settled(_) => None,
         })
+    }
+
+    /// A leaf's rule is on its way out; these parts of it follow.
+    pub fn await_leaving(&mut self, leaf: LeafId, others: Vec<(Dpid, PortNo)>) {
+        *self.leaving.entry(leaf).or_default() += 1;
+        self.waiting.push(Waiter::Left { leaf, others });
+    }
+
+    /// What [`Switch::await_leaving`] was told of is out.
+    pub fn has_left(&mut self, leaf: LeafId) {
+        if let Entry::Occupied(mut times) = self.leaving.entry(leaf) {
+            *times.get_mut() -= 1;
+            if *times.get() == 0 {
+                times.remove();
+            }
+        }
     }
 
     /// Whether something was sent, or is to be, that the switch has not confirmed.

@@ -205,6 +205,28 @@ fn a_link_that_fails_is_routed_round_and_one_that_nobody_uses_re_decides_nothing
 }
 
 #[test]
+fn a_route_that_is_led_back_before_it_has_left_keeps_its_parts() {
+    for seed in 0..50 {
+        let mut sim = Sim::new(Arc::new(shortest), 1, &Options::default(), seed);
+        (1..=2).for_each(|dpid| sim.add_switch(Dpid(dpid), Version::Of13, 4));
+        sim.run();
+        sim.add_link(at(1, 2), at(2, 1));
+        sim.run();
+        sim.settle_ports();
+        sim.run();
+        send(&mut sim, at(1, 3), udp(A, B, 80));
+        send(&mut sim, at(2, 3), udp(B, A, 80));
+        send(&mut sim, at(1, 3), udp(A, B, 80));
+        let (a, b) = (at(1, 2), at(2, 1));
+        sim.tell(Event::LinkDown { a, b });
+        sim.tell(Event::LinkUp { a, b });
+        sim.run();
+        let out = send(&mut sim, at(1, 3), udp(A, B, 80));
+        assert_eq!(out, [Delivery { at: at(2, 3), frame: udp(A, B, 80) }], "seed {seed}");
+    }
+}
+
+#[test]
 fn a_host_moves_at_once_when_its_port_went_down_and_after_a_probe_when_it_did_not() {
     let mut sim = ring(Arc::new(shortest), 3, 2, Version::Of13);
     send(&mut sim, at(1, 3), udp(A, B, 80));
