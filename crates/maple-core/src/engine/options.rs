@@ -38,7 +38,8 @@ pub struct Options {
     /// network's longest delay.
     pub drain: Duration,
     /// How long a link must be there, and nothing have had to be sent again, before rules are taken away that its packets
-    /// can do without. Longer than switches take to lose rules of before. `None`: never.
+    /// can do without. Longer than switches take to lose rules of before. `None`: never, as
+    /// long as nobody asks for it: on Open vSwitch pings were lost now and then while rules were taken away.
     pub thin_after: Option<Duration>,
     /// How long a host may take to answer a probe at its old port.
     pub probe_timeout: Duration,
@@ -74,7 +75,7 @@ impl Default for Options {
             hold: Duration::from_millis(100),
             new_port_hold: Duration::from_secs(1),
             drain: Duration::from_millis(50),
-            thin_after: Some(Duration::from_secs(1)),
+            thin_after: None,
             probe_timeout: Duration::from_millis(500),
             silence: Duration::from_secs(10),
             max_rules: None,
