@@ -108,6 +108,13 @@ def test_a_stream_of_a_host_that_is_blocked_stops_and_nobody_elses_rules_change(
     assert maple.show("errors") == []
 
 
+def said(process):
+    """The next line that a program prints; why it ended, if it did."""
+    line = process.stdout.readline()
+    assert line, process.communicate()
+    return line
+
+
 def test_state_is_read_written_and_watched_by_processes(controller, lab, tmp_path):
     policy = tmp_path / "modes.py"
     policy.write_text(
@@ -135,9 +142,9 @@ def test_state_is_read_written_and_watched_by_processes(controller, lab, tmp_pat
     first = int(state(maple, "get", "ticks", "--var"))
     wait_for("the thread's writes", lambda: int(state(maple, "get", "ticks", "--var")) > first)
     with net.running("h1", MAPLE, "state", "watch", "mode", "--var", "--control", str(maple.control)) as watch:
-        assert json.loads(watch.stdout.readline()) == "day"
+        assert json.loads(said(watch)) == "day"
         state(maple, "set", "mode", "night", "--var", "--settled")
-        assert json.loads(watch.stdout.readline()) == "night"
+        assert json.loads(said(watch)) == "night"
     assert net.ping("h1", "h2") == 0
     state(maple, "set", "mode", "day", "--var")
     assert net.ping("h1", "h2") == 1

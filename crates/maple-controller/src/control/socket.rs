@@ -1,7 +1,8 @@
 //! The Unix socket of `maple show` and `maple state`: one JSON request a line in, one JSON answer a line out.
 //!
-//! An answer is `{"ok": …}` or `{"error": "…"}`; to a watch there is one after the other. The socket is readable and writable for its owner only. One thread
-//! accepts, and each client has one of a few more; none of them is a shard, so a slow client delays nobody's packets.
+//! An answer is `{"ok": …}` or `{"error": "…"}`; to a watch there is one after the other. The socket is readable and
+//! writable for its owner only. One thread accepts, and each client has one of a few more; none of them is a shard, so a
+//! slow client delays nobody's packets.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::fs::PermissionsExt;
