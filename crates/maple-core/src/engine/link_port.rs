@@ -27,10 +27,8 @@ impl Engine {
         switch.held.push((until, arrived));
     }
 
-    /// Does with the packet what the parts here say, if they agree. A packet that was `unknown` when it came does not go on to
-    /// other switches: they may not have their parts yet of the leaf that it is known by now, and are right about packets
-    /// of their parts only (`transit/link.rs`).
-    fn answer_known(&mut self, arrived: &Arrived, unknown: bool) -> bool {
+    /// Does with the packet what the parts here say, if they agree. One that `stays` does not go on to other switches.
+    fn answer_known(&mut self, arrived: &Arrived, stays: bool) -> bool {
         let Some(switch) = self.switches.get(&arrived.at.switch) else { return false };
         let tag = tags::reserved_id(self.options.path_tags, arrived);
         let part = match tag {
@@ -40,7 +38,7 @@ impl Engine {
                 _ => None,
             },
         };
-        let Some(part) = part.filter(|part| !unknown || part.links.is_empty()) else { return false };
+        let Some(part) = part.filter(|part| !stays || part.links.is_empty()) else { return false };
         let actions = actions::all(switch.version(), part, tag);
         if let Some(effect) = self.packet_out(arrived, actions) {
             self.after.push(effect);
@@ -49,10 +47,14 @@ impl Engine {
     }
 
     /// Something changed at the switch: perhaps packets that wait there can go on.
+    ///
+    /// Where rules are left out at links (`transit/link.rs`) they don't leave the switch: the next ones may not have their
+    /// parts yet of the leaf that the packet is known by now, and are right about packets of their parts only.
     pub(super) fn try_held(&mut self, dpid: Dpid) {
+        let stay = self.options.thin_after.is_some();
         let Some(switch) = self.switches.get_mut(&dpid) else { return };
         for (until, arrived) in std::mem::take(&mut switch.held) {
-            if !self.answer_known(&arrived, true)
+            if !self.answer_known(&arrived, stay)
                 && let Some(switch) = self.switches.get_mut(&dpid)
             {
                 switch.held.push((until, arrived));
