@@ -34,6 +34,8 @@ mod ports;
 #[cfg(test)]
 mod recheck;
 #[cfg(test)]
+mod routes;
+#[cfg(test)]
 mod scripts;
 #[cfg(test)]
 mod space;

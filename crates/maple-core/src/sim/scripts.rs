@@ -15,15 +15,15 @@ use crate::report::Report;
 use crate::route::Route;
 use crate::state::{Counter, Stop, Value, Var, Write};
 
-const A: Mac = Mac([0, 0, 0, 0, 0, 0xa]);
-const B: Mac = Mac([0, 0, 0, 0, 0, 0xb]);
+pub(super) const A: Mac = Mac([0, 0, 0, 0, 0, 0xa]);
+pub(super) const B: Mac = Mac([0, 0, 0, 0, 0, 0xb]);
 
-fn at(switch: u64, port: u32) -> Location {
+pub(super) fn at(switch: u64, port: u32) -> Location {
     Location::new(Dpid(switch), PortNo(port))
 }
 
 /// Switches 1 to n in a ring (a line for two): port 1 and 2 to the neighbours, 3 and 4 for hosts.
-fn ring(policy: Arc<dyn Policy>, n: u64, shards: u8, version: Version) -> Sim {
+pub(super) fn ring(policy: Arc<dyn Policy>, n: u64, shards: u8, version: Version) -> Sim {
     ring_with(&Options::default(), policy, n, shards, version)
 }
 
@@ -43,18 +43,18 @@ fn ring_with(options: &Options, policy: Arc<dyn Policy>, n: u64, shards: u8, ver
     sim
 }
 
-fn udp(src: Mac, dst: Mac, port: u16) -> Vec<u8> {
+pub(super) fn udp(src: Mac, dst: Mac, port: u16) -> Vec<u8> {
     let ip = |mac: Mac| [10, 0, 0, mac.0[5]];
     Frame::ethernet(dst.0, src.0).ipv4(ip(src), ip(dst)).udp(1000, port).payload(b"hello")
 }
 
-fn send(sim: &mut Sim, from: Location, frame: Vec<u8>) -> Vec<Delivery> {
+pub(super) fn send(sim: &mut Sim, from: Location, frame: Vec<u8>) -> Vec<Delivery> {
     sim.inject(from, frame);
     sim.run();
     std::mem::take(&mut sim.delivered)
 }
 
-fn stats(sim: &Sim) -> Stats {
+pub(super) fn stats(sim: &Sim) -> Stats {
     let mut all = Stats::default();
     for engine in sim.engines() {
         let s = engine.stats();
@@ -80,7 +80,7 @@ fn stats(sim: &Sim) -> Stats {
 }
 
 /// Routes by the location of source and destination, floods to the unknown.
-fn shortest(pkt: &PacketHandle, net: &Net) -> Route {
+pub(super) fn shortest(pkt: &PacketHandle, net: &Net) -> Route {
     let (src, dst) = (net.locate(pkt.eth_src()), net.locate(pkt.eth_dst()));
     match (src, dst) {
         (Some(src), Some(dst)) => net.shortest_path(src, dst),
@@ -128,25 +128,6 @@ fn packets_are_flooded_until_the_destination_is_known_and_then_take_the_shortest
 }
 
 /// Blocks what the `blocked` table names; reads a variable only for others.
-#[test]
-fn a_host_that_was_just_found_never_meets_rules_that_know_nothing_of_it() {
-    let policy = |_: &PacketHandle, net: &Net| if net.locate(B).is_some() { Route::drop() } else { Route::flood() };
-    for seed in 0..20 {
-        let mut sim = Sim::new(Arc::new(policy), 1, &Options::default(), seed);
-        sim.add_switch(Dpid(1), Version::Of13, 4);
-        sim.run();
-        sim.settle_ports();
-        sim.run();
-        assert_eq!(send(&mut sim, at(1, 3), udp(A, B, 80)).len(), 3, "nobody knows B");
-        for port in 0..40 {
-            sim.inject(at(1, 4), udp(B, A, port));
-        }
-        sim.run();
-        assert_eq!(sim.delivered, [], "f sees packets of B where B is known");
-        assert_eq!(send(&mut sim, at(1, 3), udp(A, B, 80)), []);
-    }
-}
-
 fn blocklist(pkt: &PacketHandle, net: &Net) -> Route {
     if net.contains("blocked", &Value::Mac(pkt.eth_src())) {
         return Route::drop();
@@ -176,78 +157,6 @@ fn a_write_from_outside_re_decides_exactly_what_depended_on_it() {
     sim.tell(block(None));
     sim.run();
     assert_eq!(send(&mut sim, at(1, 3), udp(A, B, 80)).len(), 1);
-}
-
-#[test]
-fn a_link_that_fails_is_routed_round_and_one_that_nobody_uses_re_decides_nothing() {
-    let mut sim = ring(Arc::new(shortest), 4, 2, Version::Of13);
-    send(&mut sim, at(1, 3), udp(A, B, 80));
-    send(&mut sim, at(2, 3), udp(B, A, 80));
-    send(&mut sim, at(1, 3), udp(A, B, 80));
-    let before = stats(&sim);
-    sim.set_port(at(3, 2), false);
-    sim.run();
-    assert_eq!(stats(&sim).leaves_withdrawn, before.leaves_withdrawn, "the path from 1 to 2 is the same without 3-4");
-    sim.set_port(at(1, 2), false);
-    sim.run();
-    assert_eq!(stats(&sim).leaves_moved - before.leaves_moved, 2);
-    assert_eq!(stats(&sim).leaves_withdrawn, before.leaves_withdrawn);
-    assert_eq!(send(&mut sim, at(1, 3), udp(A, B, 80)), [], "the ring is cut in two");
-    sim.set_port(at(3, 2), true);
-    sim.run();
-    sim.rediscover(at(3, 2));
-    sim.run();
-    let out = send(&mut sim, at(1, 3), udp(A, B, 80));
-    assert_eq!(out, [Delivery { at: at(2, 3), frame: udp(A, B, 80) }], "the long way round");
-    for dpid in 1..=4 {
-        assert!(sim.switch(Dpid(dpid)).is_some_and(|switch| switch.flows.len() < 12), "no stale rule stays");
-    }
-}
-
-#[test]
-fn a_route_that_is_led_back_before_it_has_left_keeps_its_parts() {
-    for seed in 0..50 {
-        let mut sim = Sim::new(Arc::new(shortest), 1, &Options::default(), seed);
-        (1..=2).for_each(|dpid| sim.add_switch(Dpid(dpid), Version::Of13, 4));
-        sim.run();
-        sim.add_link(at(1, 2), at(2, 1));
-        sim.run();
-        sim.settle_ports();
-        sim.run();
-        send(&mut sim, at(1, 3), udp(A, B, 80));
-        send(&mut sim, at(2, 3), udp(B, A, 80));
-        send(&mut sim, at(1, 3), udp(A, B, 80));
-        let (a, b) = (at(1, 2), at(2, 1));
-        sim.tell(Event::LinkDown { a, b });
-        sim.tell(Event::LinkUp { a, b });
-        sim.run();
-        let out = send(&mut sim, at(1, 3), udp(A, B, 80));
-        assert_eq!(out, [Delivery { at: at(2, 3), frame: udp(A, B, 80) }], "seed {seed}");
-    }
-}
-
-#[test]
-fn a_host_moves_at_once_when_its_port_went_down_and_after_a_probe_when_it_did_not() {
-    let mut sim = ring(Arc::new(shortest), 3, 2, Version::Of13);
-    send(&mut sim, at(1, 3), udp(A, B, 80));
-    send(&mut sim, at(2, 3), udp(B, A, 80));
-    sim.place_host(B, at(2, 3));
-    // Somebody pretends to be B while B is there and answers.
-    assert_eq!(send(&mut sim, at(3, 3), udp(B, A, 80)), []);
-    assert!(sim.reports.iter().any(|r| matches!(r, Report::HostSpoofed { mac, .. } if *mac == B)), "{:?}", sim.reports);
-    assert_eq!(send(&mut sim, at(1, 3), udp(A, B, 80))[0].at, at(2, 3));
-    // B goes to switch 3 without a word.
-    sim.place_host(B, at(3, 3));
-    sim.run_for(std::time::Duration::from_secs(10));
-    assert_eq!(send(&mut sim, at(3, 3), udp(B, A, 80)), [], "the first packet is not believed yet");
-    assert_eq!(send(&mut sim, at(3, 3), udp(B, A, 80))[0].at, at(1, 3));
-    assert_eq!(send(&mut sim, at(1, 3), udp(A, B, 80))[0].at, at(3, 3));
-    // Its port goes down, and it is back at once.
-    sim.set_port(at(3, 3), false);
-    sim.run();
-    sim.place_host(B, at(2, 3));
-    assert_eq!(send(&mut sim, at(2, 3), udp(B, A, 80))[0].at, at(1, 3));
-    assert_eq!(send(&mut sim, at(1, 3), udp(A, B, 80))[0].at, at(2, 3));
 }
 
 #[test]
@@ -436,21 +345,6 @@ fn a_switch_that_comes_back_empty_gets_its_rules_and_foreign_ones_are_left_alone
     assert!(!flows.iter().any(|flow| flow.priority == 8), "the stale one is gone");
     assert_eq!(send(&mut sim, at(1, 3), udp(A, B, 80)).len(), 5);
     assert_eq!(send(&mut sim, at(1, 3), udp(A, B, 80)).len(), 5);
-}
-
-#[test]
-fn no_part_stays_behind_when_its_ingress_switch_goes_before_it_says_that_its_rule_is_out() {
-    let mut sim = ring(Arc::new(shortest), 2, 1, Version::Of13);
-    send(&mut sim, at(1, 3), udp(A, B, 80));
-    let parts = |sim: &mut Sim| {
-        let flows = sim.switch(Dpid(2)).map(|switch| switch.flows.clone()).unwrap_or_default();
-        flows.iter().filter(|flow| flow.table_id == 2 && (1..=65000).contains(&flow.priority)).count()
-    };
-    assert_eq!(parts(&mut sim), 1);
-    sim.tell(Event::Invalidate(Selection::All));
-    sim.tell(Event::SwitchDown { dpid: Dpid(1) });
-    sim.run();
-    assert_eq!(parts(&mut sim), 0);
 }
 
 #[test]

@@ -1,0 +1,118 @@
+//! Routes while links, hosts and switches come and go, as scripts.
+
+use std::sync::Arc;
+
+use maple_wire::{Dpid, Version};
+
+use super::scripts::{A, B, at, ring, send, shortest, stats, udp};
+use super::{Delivery, Sim};
+use crate::engine::{Event, Options, Selection};
+use crate::policy::{Net, PacketHandle};
+use crate::report::Report;
+use crate::route::Route;
+
+#[test]
+fn a_host_that_was_just_found_never_meets_rules_that_know_nothing_of_it() {
+    let policy = |_: &PacketHandle, net: &Net| if net.locate(B).is_some() { Route::drop() } else { Route::flood() };
+    for seed in 0..20 {
+        let mut sim = Sim::new(Arc::new(policy), 1, &Options::default(), seed);
+        sim.add_switch(Dpid(1), Version::Of13, 4);
+        sim.run();
+        sim.settle_ports();
+        sim.run();
+        assert_eq!(send(&mut sim, at(1, 3), udp(A, B, 80)).len(), 3, "nobody knows B");
+        for port in 0..40 {
+            sim.inject(at(1, 4), udp(B, A, port));
+        }
+        sim.run();
+        assert_eq!(sim.delivered, [], "f sees packets of B where B is known");
+        assert_eq!(send(&mut sim, at(1, 3), udp(A, B, 80)), []);
+    }
+}
+
+#[test]
+fn a_link_that_fails_is_routed_round_and_one_that_nobody_uses_re_decides_nothing() {
+    let mut sim = ring(Arc::new(shortest), 4, 2, Version::Of13);
+    send(&mut sim, at(1, 3), udp(A, B, 80));
+    send(&mut sim, at(2, 3), udp(B, A, 80));
+    send(&mut sim, at(1, 3), udp(A, B, 80));
+    let before = stats(&sim);
+    sim.set_port(at(3, 2), false);
+    sim.run();
+    assert_eq!(stats(&sim).leaves_withdrawn, before.leaves_withdrawn, "the path from 1 to 2 is the same without 3-4");
+    sim.set_port(at(1, 2), false);
+    sim.run();
+    assert_eq!(stats(&sim).leaves_moved - before.leaves_moved, 2);
+    assert_eq!(stats(&sim).leaves_withdrawn, before.leaves_withdrawn);
+    assert_eq!(send(&mut sim, at(1, 3), udp(A, B, 80)), [], "the ring is cut in two");
+    sim.set_port(at(3, 2), true);
+    sim.run();
+    sim.rediscover(at(3, 2));
+    sim.run();
+    let out = send(&mut sim, at(1, 3), udp(A, B, 80));
+    assert_eq!(out, [Delivery { at: at(2, 3), frame: udp(A, B, 80) }], "the long way round");
+    for dpid in 1..=4 {
+        assert!(sim.switch(Dpid(dpid)).is_some_and(|switch| switch.flows.len() < 12), "no stale rule stays");
+    }
+}
+
+#[test]
+fn a_route_that_is_led_back_before_it_has_left_keeps_its_parts() {
+    for seed in 0..50 {
+        let mut sim = Sim::new(Arc::new(shortest), 1, &Options::default(), seed);
+        (1..=2).for_each(|dpid| sim.add_switch(Dpid(dpid), Version::Of13, 4));
+        sim.run();
+        sim.add_link(at(1, 2), at(2, 1));
+        sim.run();
+        sim.settle_ports();
+        sim.run();
+        send(&mut sim, at(1, 3), udp(A, B, 80));
+        send(&mut sim, at(2, 3), udp(B, A, 80));
+        send(&mut sim, at(1, 3), udp(A, B, 80));
+        let (a, b) = (at(1, 2), at(2, 1));
+        sim.tell(Event::LinkDown { a, b });
+        sim.tell(Event::LinkUp { a, b });
+        sim.run();
+        let out = send(&mut sim, at(1, 3), udp(A, B, 80));
+        assert_eq!(out, [Delivery { at: at(2, 3), frame: udp(A, B, 80) }], "seed {seed}");
+    }
+}
+
+#[test]
+fn a_host_moves_at_once_when_its_port_went_down_and_after_a_probe_when_it_did_not() {
+    let mut sim = ring(Arc::new(shortest), 3, 2, Version::Of13);
+    send(&mut sim, at(1, 3), udp(A, B, 80));
+    send(&mut sim, at(2, 3), udp(B, A, 80));
+    sim.place_host(B, at(2, 3));
+    // Somebody pretends to be B while B is there and answers.
+    assert_eq!(send(&mut sim, at(3, 3), udp(B, A, 80)), []);
+    assert!(sim.reports.iter().any(|r| matches!(r, Report::HostSpoofed { mac, .. } if *mac == B)), "{:?}", sim.reports);
+    assert_eq!(send(&mut sim, at(1, 3), udp(A, B, 80))[0].at, at(2, 3));
+    // B goes to switch 3 without a word.
+    sim.place_host(B, at(3, 3));
+    sim.run_for(std::time::Duration::from_secs(10));
+    assert_eq!(send(&mut sim, at(3, 3), udp(B, A, 80)), [], "the first packet is not believed yet");
+    assert_eq!(send(&mut sim, at(3, 3), udp(B, A, 80))[0].at, at(1, 3));
+    assert_eq!(send(&mut sim, at(1, 3), udp(A, B, 80))[0].at, at(3, 3));
+    // Its port goes down, and it is back at once.
+    sim.set_port(at(3, 3), false);
+    sim.run();
+    sim.place_host(B, at(2, 3));
+    assert_eq!(send(&mut sim, at(2, 3), udp(B, A, 80))[0].at, at(1, 3));
+    assert_eq!(send(&mut sim, at(1, 3), udp(A, B, 80))[0].at, at(2, 3));
+}
+
+#[test]
+fn no_part_stays_behind_when_its_ingress_switch_goes_before_it_says_that_its_rule_is_out() {
+    let mut sim = ring(Arc::new(shortest), 2, 1, Version::Of13);
+    send(&mut sim, at(1, 3), udp(A, B, 80));
+    let parts = |sim: &mut Sim| {
+        let flows = sim.switch(Dpid(2)).map(|switch| switch.flows.clone()).unwrap_or_default();
+        flows.iter().filter(|flow| flow.table_id == 2 && (1..=65000).contains(&flow.priority)).count()
+    };
+    assert_eq!(parts(&mut sim), 1);
+    sim.tell(Event::Invalidate(Selection::All));
+    sim.tell(Event::SwitchDown { dpid: Dpid(1) });
+    sim.run();
+    assert_eq!(parts(&mut sim), 0);
+}
