@@ -29,8 +29,9 @@ pub(super) struct DataCentre {
     tenants: usize,
     /// For each tenant the weight of each link from a rack to the aggregation switches of its pod: `racks * half`.
     up: Vec<Vec<u32>>,
-    /// For each tenant the weight of each link from an aggregation switch to its core switches: `pods * half * half`.
-    core: Vec<Vec<u32>>,
+    /// For each tenant, two pods and aggregation switch: the lightest way over a core switch, and which that is. A
+    /// controller knows it once it knows the weights. `pods * pods * half`.
+    over: Vec<Vec<(u32, u32)>>,
 }
 
 /// What `mt-route` answers.
@@ -44,13 +45,9 @@ impl DataCentre {
     /// A fat tree of switches with `ports` ports (even), with weights out of a seed.
     pub(super) fn new(ports: usize, tenants: usize, seed: u64) -> DataCentre {
         let half = ports / 2;
-        let mut random = Random::new(seed);
-        let mut weights = |links: usize| -> Vec<Vec<u32>> {
-            let mut one = || (0..links).map(|_| 1 + random.below(HEAVIEST) as u32).collect();
-            (0..tenants).map(|_| one()).collect()
-        };
-        let pods = 2 * half;
-        DataCentre { half, tenants, up: weights(pods * half * half), core: weights(pods * half * half) }
+        let (up, core) = weights(half, tenants, seed);
+        let over = core.iter().map(|core| lightest_over(half, core)).collect();
+        DataCentre { half, tenants, up, over }
     }
 
     /// How many racks there are.
@@ -92,21 +89,22 @@ impl DataCentre {
     }
 
     /// Adds the ports of the tenant's shortest path. All paths between two racks that go down once have equally many
-    /// links, so that the lightest is found among those through each aggregation and core switch.
+    /// links, so that the lightest is found among those through each aggregation switch and the best core switch there.
     fn path(&self, tenant: usize, src: usize, dst: usize, ports: &mut Vec<Port>) {
         let half = self.half;
-        let (up, core) = (&self.up[tenant], &self.core[tenant]);
+        let up = &self.up[tenant];
         let (from, to) = (src / half, dst / half);
-        let ends = |aggregation: usize| up[src * half + aggregation] + up[dst * half + aggregation];
+        let (up_src, up_dst) = (&up[src * half..][..half], &up[dst * half..][..half]);
+        let ends = |aggregation: usize| up_src[aggregation] + up_dst[aggregation];
         let switch = |pod: usize, aggregation: usize| pod * half + aggregation;
         if src != dst && from == to {
             let best = (0..half).min_by_key(|a| ends(*a)).unwrap_or(0);
             ports.push(self.port(src, half + best));
             ports.push(self.port(self.racks() + switch(from, best), dst % half));
         } else if from != to {
-            let all = (0..half).flat_map(|a| (0..half).map(move |c| (a, c)));
-            let over = |a: usize, c: usize| core[switch(from, a) * half + c] + core[switch(to, a) * half + c];
-            let (a, c) = all.min_by_key(|(a, c)| ends(*a) + over(*a, *c)).unwrap_or((0, 0));
+            let over = &self.over[tenant][(from * 2 * half + to) * half..][..half];
+            let a = (0..half).min_by_key(|a| ends(*a) + over[*a].0).unwrap_or(0);
+            let c = over[a].1 as usize;
             ports.push(self.port(src, half + a));
             ports.push(self.port(self.racks() + switch(from, a), half + c));
             ports.push(self.port(2 * self.racks() + a * half + c, to));
@@ -119,6 +117,29 @@ impl DataCentre {
     fn port(&self, switch: usize, port: usize) -> Port {
         (switch * 2 * self.half + port) as Port
     }
+}
+
+/// For each tenant the weight of each link from a rack to the aggregation switches of its pod, and of each link from an
+/// aggregation switch to its core switches: `pods * half * half` each.
+fn weights(half: usize, tenants: usize, seed: u64) -> (Vec<Vec<u32>>, Vec<Vec<u32>>) {
+    let mut random = Random::new(seed);
+    let mut weights = || -> Vec<Vec<u32>> {
+        let mut one = || (0..2 * half * half * half).map(|_| 1 + random.below(HEAVIEST) as u32).collect();
+        (0..tenants).map(|_| one()).collect()
+    };
+    (weights(), weights())
+}
+
+/// The lightest way over a core switch between two pods, for each aggregation switch, given the weights of a tenant.
+fn lightest_over(half: usize, core: &[u32]) -> Vec<(u32, u32)> {
+    let pods = 2 * half;
+    let links = |pod: usize, aggregation: usize| &core[(pod * half + aggregation) * half..][..half];
+    let lightest = |from: usize, to: usize, aggregation: usize| {
+        let ways = links(from, aggregation).iter().zip(links(to, aggregation)).map(|(up, down)| up + down);
+        ways.zip(0..).min().unwrap_or((0, 0))
+    };
+    let pairs = (0..pods).flat_map(|from| (0..pods).map(move |to| (from, to)));
+    pairs.flat_map(|(from, to)| (0..half).map(move |a| lightest(from, to, a))).collect()
 }
 
 #[cfg(test)]
@@ -140,9 +161,10 @@ mod tests {
         let switches: Vec<u32> = ports.iter().map(|port| port / 4).collect();
         assert_eq!(switches.len(), 5, "rack, aggregation, core, aggregation, rack");
         assert!(switches[0] == 0 && switches[4] == 7 && (16..20).contains(&switches[2]));
+        let (_, core) = weights(2, 1, 1);
         let weight = |a: usize, c: usize| {
             let ends = centre.up[0][a] + centre.up[0][7 * 2 + a];
-            ends + centre.core[0][a * 2 + c] + centre.core[0][(3 * 2 + a) * 2 + c]
+            ends + core[0][a * 2 + c] + core[0][(3 * 2 + a) * 2 + c]
         };
         let taken = (switches[1] as usize - 8, (switches[2] as usize - 16) % 2);
         let lightest = (0..2).flat_map(|a| (0..2).map(move |c| (a, c))).map(|(a, c)| weight(a, c)).min();

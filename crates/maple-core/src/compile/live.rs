@@ -24,12 +24,13 @@
 //! A new trace costs the nodes that it adds, the runs around them that become complete, and the pieces that overlap
 //! the new ones. How long the table is does not matter but through these.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use maple_wire::{Constraint, Instruction};
 use rustc_hash::FxHashMap;
 
-use super::pieces::{PieceId, Pieces, Says};
+use super::pieces::{PieceId, Pieces, Says, Tidy};
 use super::table::Keeper;
 use super::{LeafAction, Region, Rule, Target};
 use crate::capabilities::Capabilities;
@@ -48,6 +49,8 @@ pub(super) struct Live {
     places: Vec<Option<Place>>,
     runs: Vec<Run>,
     free: Vec<RunId>,
+    /// The last edit of the tree, kept for its memory.
+    edit: Edit,
 }
 
 /// Names a run while it lives.
@@ -96,7 +99,7 @@ struct Run {
 #[derive(Debug)]
 struct Does {
     /// Those that fit this; the others go to the controller.
-    only: Option<Constraint>,
+    only: Option<Box<Constraint>>,
     /// `None` is to send them to the controller.
     instructions: Option<Arc<[Instruction]>>,
 }
@@ -125,6 +128,7 @@ impl Live {
             places: Vec::new(),
             runs: vec![untold],
             free: Vec::new(),
+            edit: Edit::default(),
         }
     }
 
@@ -138,23 +142,26 @@ impl Live {
             }),
         }
         self.actions.insert(leaf, Does::from(action));
-        self.follow();
+        self.follow(Tidy::AtOnce);
         outcome
     }
 
     /// Takes in what an edit of the tree did.
-    fn follow(&mut self) {
-        let Edit { place, removed, added } = self.tree.last_edit().clone();
+    fn follow(&mut self, tidy: Tidy) {
+        let mut edit = std::mem::take(&mut self.edit);
+        edit.copy(self.tree.last_edit());
+        let Edit { place, ref removed, ref added } = edit;
         let was_complete = removed.last().is_some_and(|top| self.runs[self.place(*top).run as usize].complete);
-        removed.into_iter().for_each(|node| self.forget(node));
+        removed.iter().for_each(|node| self.forget(*node));
         if let Some((above, branch)) = place {
             self.vacate(above, branch, was_complete);
         }
-        self.grow(place, &added);
+        self.grow(place, added);
         if let Some((above, Branch::Outcome(true))) = place {
             self.show_test(above, None);
         }
-        self.pieces.settle(&self.tree);
+        self.edit = edit;
+        self.pieces.settle(&self.tree, tidy);
     }
 
     fn forget(&mut self, node: NodeId) {
@@ -234,7 +241,7 @@ impl Live {
     }
 
     fn begin(&mut self, above: Option<NodeId>, region: Option<Region>) -> RunId {
-        let matched = region.filter(|region| region.matches(&self.target.capabilities).is_some());
+        let matched = region.filter(|region| region.stated(&self.target.capabilities).is_some());
         matched.map_or(UNTOLD, |region| self.begin_matched(above, region))
     }
 
@@ -283,12 +290,13 @@ impl Live {
         let test = parent.map(|(above, _)| above).filter(|above| self.place(*above).kind == Kind::Test);
         let (extent, says) = self.answer(leaf, run);
         let complete = matches!(extent, Extent::All);
+        let region = self.runs[run as usize].region.clone();
         let own = match extent {
-            Extent::All if test.is_none() => self.runs[run as usize].region.matches(&self.target.capabilities),
-            Extent::Part(matches) => Some(matches),
+            Extent::All if test.is_none() => region.stated(&self.target.capabilities),
+            Extent::Part(matches) => Some(Cow::Owned(matches)),
             Extent::All | Extent::Nothing => None,
         };
-        self.show(node, own, Some(leaf), &says);
+        self.show(node, &own.unwrap_or_default(), Some(leaf), &says);
         match test {
             Some(_) => self.runs[run as usize].complete = complete,
             None => self.complete(run, complete),
@@ -320,33 +328,37 @@ impl Live {
         let (rest, capabilities) = (&self.runs[run as usize].region, &self.target.capabilities);
         if kind == Kind::Wide {
             let wide = rest.widened(cond, capabilities).and_then(|wide| wide.matches(capabilities));
-            return self.show(node, wide, None, &Says::Partial);
+            return self.show(node, &wide.unwrap_or_default(), None, &Says::Partial);
         }
         if kind != Kind::Test {
             return;
         }
-        let region = || matches.or_else(|| rest.and(cond).and_then(|region| region.matches(capabilities)));
-        let (matches, leaf, says) = match yes.map(|yes| (yes, self.tree.node(yes))) {
-            None => (region(), None, Says::Unknown),
+        let (is_shown, leaf, says) = match yes.map(|yes| (yes, self.tree.node(yes))) {
+            None => (true, None, Says::Unknown),
             Some((yes, Node::Leaf(leaf))) => match self.answer(*leaf, self.place(yes).run) {
-                (Extent::All, says) => (region(), Some(*leaf), says),
-                (Extent::Part(_), _) => (region(), Some(*leaf), Says::Partial),
-                (Extent::Nothing, _) => (region(), Some(*leaf), Says::Unknown),
+                (Extent::All, says) => (true, Some(*leaf), says),
+                (Extent::Part(_), _) => (true, Some(*leaf), Says::Partial),
+                (Extent::Nothing, _) => (true, Some(*leaf), Says::Unknown),
             },
-            Some((yes, _)) => {
-                let complete = self.runs[self.place(yes).run as usize].complete;
-                (if complete { None } else { region() }, None, Says::Partial)
-            }
+            Some((yes, _)) => (!self.runs[self.place(yes).run as usize].complete, None, Says::Partial),
         };
-        self.show(node, matches, leaf, &says);
+        if is_shown && !self.place(node).pieces.is_empty() {
+            // They are of the yes-region, whatever they said so far.
+            let there = std::mem::take(&mut self.place_mut(node).pieces);
+            there.iter().for_each(|piece| self.pieces.say(*piece, leaf, &says));
+            self.place_mut(node).pieces = there;
+            return;
+        }
+        let region = || matches.or_else(|| rest.and(cond).and_then(|region| region.matches(capabilities)));
+        let matches = if is_shown { region() } else { None };
+        self.show(node, &matches.unwrap_or_default(), leaf, &says);
     }
 
     /// Has a node's pieces be these. The matches of a node are always the same ones, if there are any, unless a leaf's
     /// action changes.
-    fn show(&mut self, node: NodeId, matches: Option<Vec<Vec<Constraint>>>, leaf: Option<LeafId>, says: &Says) {
-        let matches = matches.unwrap_or_default();
+    fn show(&mut self, node: NodeId, matches: &[Vec<Constraint>], leaf: Option<LeafId>, says: &Says) {
         let there = std::mem::take(&mut self.place_mut(node).pieces);
-        let same = there.len() == matches.len() && there.iter().zip(&matches).all(|(p, all)| self.pieces.is(*p, all));
+        let same = there.len() == matches.len() && there.iter().zip(matches).all(|(p, all)| self.pieces.is(*p, all));
         let pieces = if same {
             there.iter().for_each(|piece| self.pieces.say(*piece, leaf, says));
             there
@@ -393,7 +405,7 @@ impl From<LeafAction> for Does {
         match action {
             LeafAction::Apply(instructions) => Does { only: None, instructions: Some(instructions.into()) },
             LeafAction::ApplyTo(only, instructions) => {
-                Does { only: Some(only), instructions: Some(instructions.into()) }
+                Does { only: Some(Box::new(only)), instructions: Some(instructions.into()) }
             }
             LeafAction::Controller => Does { only: None, instructions: None },
         }
@@ -424,7 +436,7 @@ impl Keeper for Live {
             return false;
         }
         self.actions.remove(&leaf);
-        self.follow();
+        self.follow(Tidy::InTurn);
         true
     }
 
@@ -434,7 +446,7 @@ impl Keeper for Live {
         if let Some(test) = self.show_leaf(node) {
             self.show_test(test, None);
         }
-        self.pieces.settle(&self.tree);
+        self.pieces.settle(&self.tree, Tidy::AtOnce);
     }
 
     fn rules(&self) -> Vec<Rule> {

@@ -1,5 +1,7 @@
 //! A set of packets as a conjunction, and the matches that state it.
 
+use std::borrow::Cow;
+
 use maple_wire::{Constraint, Field};
 
 use crate::capabilities::Capabilities;
@@ -37,14 +39,14 @@ impl Region {
 
     /// The packets of this region that fit `constraint` too; `None` where there can't be any.
     pub(crate) fn with(&self, constraint: &Constraint) -> Option<Region> {
-        let mut region = self.clone();
+        let mut region = self.with_room(1);
         region.constrain(constraint)?;
         Some(region)
     }
 
     /// The packets of this region that fit `cond` too; `None` where there can't be any.
     pub(crate) fn and(&self, cond: &Cond) -> Option<Region> {
-        let mut region = self.clone();
+        let mut region = self.with_room(cond.all.len());
         for constraint in &cond.all {
             region.constrain(constraint)?;
         }
@@ -57,6 +59,14 @@ impl Region {
     /// The matches that together take exactly the packets of this region, each in OXM order; `None` where the switch
     /// can't match it, or only with too many rules.
     pub(crate) fn matches(&self, capabilities: &Capabilities) -> Option<Vec<Vec<Constraint>>> {
+        self.stated(capabilities).map(Cow::into_owned)
+    }
+
+    /// [`Region::matches`], without a copy where the region is its own one match.
+    pub(crate) fn stated(&self, capabilities: &Capabilities) -> Option<Cow<'_, [Vec<Constraint>]>> {
+        if self.ranges.is_empty() {
+            return capabilities.can_match_all(&self.all).then_some(Cow::Borrowed(std::slice::from_ref(&self.all)));
+        }
         let mut matches = vec![self.all.clone()];
         for range in &self.ranges {
             let blocks = blocks(range, capabilities)?;
@@ -69,7 +79,7 @@ impl Region {
             };
             matches = matches.iter().flat_map(stated).collect();
         }
-        matches.iter().all(|all| capabilities.can_match_all(all)).then_some(matches)
+        matches.iter().all(|all| capabilities.can_match_all(all)).then_some(Cow::Owned(matches))
     }
 
     /// Into how many matches a range cuts the region; `None` where that takes a closer look, as at [`Region::matches`].
@@ -107,8 +117,15 @@ impl Region {
         wide
     }
 
+    /// A copy that has room for more constraints.
+    fn with_room(&self, constraints: usize) -> Region {
+        let mut all = Vec::with_capacity(self.all.len() + constraints);
+        all.extend_from_slice(&self.all);
+        Region { all, ranges: self.ranges.clone() }
+    }
+
     fn constrain(&mut self, constraint: &Constraint) -> Option<()> {
-        self.all = merged(&self.all, constraint)?;
+        merge(&mut self.all, constraint)?;
         let at = self.ranges.iter().position(|range| range.field == constraint.field);
         at.map_or(Some(()), |at| self.settle(at))
     }
@@ -154,6 +171,12 @@ impl Region {
 /// The constraints with one more, in OXM order; `None` where no packet fits all of them.
 fn merged(all: &[Constraint], constraint: &Constraint) -> Option<Vec<Constraint>> {
     let mut all = all.to_vec();
+    merge(&mut all, constraint)?;
+    Some(all)
+}
+
+/// Takes a constraint in; `None` where no packet fits all of them.
+fn merge(all: &mut Vec<Constraint>, constraint: &Constraint) -> Option<()> {
     let at = match all.binary_search_by_key(&constraint.field, |c| c.field) {
         Ok(at) => {
             let there = &mut all[at];
@@ -173,9 +196,9 @@ fn merged(all: &[Constraint], constraint: &Constraint) -> Option<Vec<Constraint>
     if field == Field::VlanVid && mask & VLAN_PRESENT != 0 && value & VLAN_PRESENT == 0 {
         // Without a tag all bits are 0, and the whole value is the form that every switch takes (1.3 §7.2.3.7).
         all[at] = Constraint::exact(field, 0);
-        return (value == 0).then_some(all);
+        return (value == 0).then_some(());
     }
-    Some(all)
+    Some(())
 }
 
 /// The range as masked values, as few as can be; as single values where the field takes no prefix mask. `None` where

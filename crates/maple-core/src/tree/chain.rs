@@ -4,10 +4,11 @@
 //! which are no part of the chain. And a test goes only when nothing is left below it, or with all that is below it.
 
 use std::num::NonZeroU32;
+use std::sync::Arc;
 
 use super::index::Index;
 use super::{Branch, Node, NodeId, Tree};
-use crate::trace::Fields;
+use crate::trace::{Cond, Fields};
 
 /// From how many tests on a chain has an index. Fewer are walked as fast.
 const LONG: usize = 8;
@@ -30,7 +31,19 @@ pub(super) struct Chains {
 #[derive(Clone, Debug, Default)]
 struct Chain {
     nodes: Vec<NodeId>,
+    conds: Vec<Arc<Cond>>,
     index: Index,
+}
+
+/// A long chain, for a packet that comes to its first test.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Entered<'t> {
+    /// Its tests.
+    pub(super) nodes: &'t [NodeId],
+    /// What they ask.
+    pub(super) conds: &'t [Arc<Cond>],
+    /// How many of them the packet fails before it fits one.
+    pub(super) fails: usize,
 }
 
 impl ChainId {
@@ -42,7 +55,7 @@ impl ChainId {
 impl Chains {
     /// The first test of the chain that the packet fits; or the last test, and `false`.
     pub(super) fn first<P: Fields + ?Sized>(&self, chain: ChainId, packet: &P) -> Option<(NodeId, bool)> {
-        let Chain { nodes, index } = &self.chains[chain.index()];
+        let Chain { nodes, index, .. } = &self.chains[chain.index()];
         match index.first(packet) {
             Some(at) => Some((nodes[at], true)),
             None => nodes.last().map(|last| (*last, false)),
@@ -50,7 +63,8 @@ impl Chains {
     }
 
     pub(super) fn bytes(&self) -> usize {
-        let chain = |chain: &Chain| size_of_val(chain) + size_of_val(&chain.nodes[..]) + chain.index.bytes();
+        let lists = |chain: &Chain| size_of_val(&chain.nodes[..]) + size_of_val(&chain.conds[..]);
+        let chain = |chain: &Chain| size_of_val(chain) + lists(chain) + chain.index.bytes();
         self.chains.iter().map(chain).sum()
     }
 
@@ -69,6 +83,14 @@ impl Chains {
 }
 
 impl Tree {
+    /// The chain that begins with a node, if that is long, and how far a packet goes in it. It may look at more fields
+    /// than the walk would.
+    pub(super) fn enter<P: Fields + ?Sized>(&self, node: NodeId, packet: &P) -> Option<Entered<'_>> {
+        let Chain { nodes, conds, index } = &self.chains.chains[self.slot(node).chain?.index()];
+        let begins = nodes.first() == Some(&node);
+        begins.then(|| Entered { nodes, conds, fails: index.first(packet).unwrap_or(nodes.len()) })
+    }
+
     /// Takes note of a new test, which has no children yet.
     pub(super) fn enter_chain(&mut self, test: NodeId) {
         let Some((above, Branch::Outcome(false))) = self.parent(test) else { return };
@@ -88,8 +110,9 @@ impl Tree {
     fn push_to_chain(&mut self, chain: ChainId, test: NodeId) {
         let Node::Test { cond, .. } = self.node(test) else { return };
         let cond = cond.clone();
-        let Chain { nodes, index } = &mut self.chains.chains[chain.index()];
+        let Chain { nodes, conds, index } = &mut self.chains.chains[chain.index()];
         nodes.push(test);
+        conds.push(cond.clone());
         index.push(cond);
         self.slots[test.index()].chain = Some(chain);
     }
@@ -97,9 +120,10 @@ impl Tree {
     /// Takes note that a node goes. What is below it is gone.
     pub(super) fn leave_chain(&mut self, node: NodeId) {
         let Some(chain) = self.slots[node.index()].chain.take() else { return };
-        let Chain { nodes, index } = &mut self.chains.chains[chain.index()];
+        let Chain { nodes, conds, index } = &mut self.chains.chains[chain.index()];
         debug_assert_eq!(nodes.last(), Some(&node), "a chain ends where its last test is");
         nodes.pop();
+        conds.pop();
         index.pop();
         if nodes.len() < SHORT {
             for node in self.chains.drop(chain) {

@@ -37,6 +37,15 @@ pub(crate) struct Edit {
     pub(crate) added: Vec<NodeId>,
 }
 
+impl Edit {
+    /// Becomes a copy of another edit.
+    pub(crate) fn copy(&mut self, other: &Edit) {
+        self.place = other.place;
+        self.removed.clone_from(&other.removed);
+        self.added.clone_from(&other.added);
+    }
+}
+
 impl Tree {
     /// Adds a trace that ends in `leaf`. In a tree for a switch, all traces are lowered alike
     /// ([`crate::Trace::lower`]).

@@ -11,6 +11,9 @@
 //! known, or become several items that the switch can match. What became of a question in front of a node is kept with
 //! the node (a [`Note`]), so that the next run need not ask it again.
 //!
+//! At the first test of a long chain the chain's index says which of its tests is the first that the packet fits. Up to
+//! there a run that asks what the chain does gets its answers without a look at the packet.
+//!
 //! # Why it is correct
 //!
 //! What is made of a question depends on the question and on the items before, and these are the way to the node. So a
@@ -19,7 +22,7 @@
 //!
 //! # Cost
 //!
-//! A question that the tree asks costs its answer and some nanoseconds. The first other question costs the length of the
+//! A question that the tree asks costs its answer and some nanoseconds; in a long chain, the latter only. The first other question costs the length of the
 //! way; then each costs what it costs a recorder. To put the run's leaf in ([`Tree::plant`]) costs the new nodes.
 
 use std::cell::Cell;
@@ -27,6 +30,7 @@ use std::sync::Arc;
 
 use maple_wire::Field;
 
+use super::chain::Entered;
 use super::{Augmented, Branch, LeafId, Node, NodeId, Tree};
 use crate::capabilities::Capabilities;
 use crate::trace::{Cond, Fields, Item, Lowered, Trace};
@@ -37,6 +41,8 @@ pub struct Follower<'t> {
     tree: &'t Tree,
     capabilities: &'t Capabilities,
     at: Place,
+    /// In a long chain: how far the run is in it, which may be farther than `at`.
+    ahead: Option<Ahead<'t>>,
     short: bool,
     /// From the first question on that the tree does not ask: all items. Those up to `at` are on the tree.
     written: Option<Lowered>,
@@ -50,6 +56,15 @@ struct Place {
     here: Option<NodeId>,
     /// How many items lead here.
     depth: usize,
+}
+
+/// A run within a long chain.
+#[derive(Clone, Copy, Debug)]
+struct Ahead<'t> {
+    chain: Entered<'t>,
+    /// How many of the chain's tests are behind it, and how many are behind [`Follower::at`].
+    passed: usize,
+    noted: usize,
 }
 
 /// What a policy asks.
@@ -113,7 +128,7 @@ impl Tree {
     /// Begins to follow a run. All traces of a tree are lowered for the same capabilities.
     pub fn follow<'t>(&'t self, capabilities: &'t Capabilities) -> Follower<'t> {
         let at = Place { here: self.root(), ..Place::default() };
-        Follower { tree: self, capabilities, at, short: false, written: None, notes: Vec::new() }
+        Follower { tree: self, capabilities, at, ahead: None, short: false, written: None, notes: Vec::new() }
     }
 
     /// Adds the trace of a run that was followed, ending in `leaf`: [`Tree::augment`] without the items.
@@ -151,6 +166,15 @@ impl Tree {
 impl Follower<'_> {
     /// Whether the packet fits a conjunction, as [`crate::Recorder::fits`].
     pub fn fits<P: Fields + ?Sized>(&mut self, packet: &P, cond: &Arc<Cond>) -> bool {
+        if let Some(ahead) = &mut self.ahead {
+            if ahead.passed < ahead.chain.fails && Arc::ptr_eq(&ahead.chain.conds[ahead.passed], cond) {
+                ahead.passed += 1;
+                return false;
+            }
+            self.catch_up();
+        } else if let (None, Some(node)) = (&self.written, self.at.here) {
+            self.enter(packet, node);
+        }
         let begin = self.at;
         while let (None, Some(node)) = (&self.written, self.at.here) {
             if let Node::Test { cond: there, .. } = self.tree.node(node)
@@ -177,6 +201,7 @@ impl Follower<'_> {
     /// The value of a field under a mask, as [`crate::Recorder::read_there`].
     pub fn read_there<P: Fields + ?Sized>(&mut self, packet: &P, field: Field, mask: u128) -> u128 {
         let mask = mask & field.full_mask();
+        self.catch_up();
         if let (None, Some(node)) = (&self.written, self.at.here) {
             let is_asked = match self.tree.node(node) {
                 Node::Value(values) => (values.field, values.mask) == (field, mask),
@@ -206,7 +231,8 @@ impl Follower<'_> {
     }
 
     /// Ends the run.
-    pub fn finish(self) -> Followed {
+    pub fn finish(mut self) -> Followed {
+        self.catch_up();
         let Follower { tree, at, short, written, notes, .. } = self;
         let rest = written.map(|written| written.items()[at.depth..].to_vec()).unwrap_or_default();
         Followed { at, rest, short, notes, edits: tree.edits }
@@ -228,13 +254,35 @@ impl Follower<'_> {
         };
         self.short |= packet.short.get();
         self.at.go(self.tree, node, branch);
+        self.ahead = self.ahead.filter(|_| branch == Branch::Outcome(false)).and_then(|ahead| ahead.behind(node));
         branch
+    }
+
+    /// Takes note that the run comes to a node, which may be the first of a long chain.
+    fn enter<P: Fields + ?Sized>(&mut self, packet: &P, node: NodeId) {
+        let packet = Looked::new(packet);
+        self.ahead = self.tree.enter(node, &packet).map(|mut chain| {
+            if packet.short.get() {
+                // The run itself may do without the field that was not captured.
+                chain.fails = 0;
+            }
+            Ahead { chain, passed: 0, noted: 0 }
+        });
+    }
+
+    /// Goes to where the run is in its chain.
+    fn catch_up(&mut self) {
+        let Some(ahead) = self.ahead.as_mut().filter(|ahead| ahead.noted < ahead.passed) else { return };
+        let depth = self.at.depth + ahead.passed - ahead.noted;
+        ahead.noted = ahead.passed;
+        let (last, branch) = (ahead.chain.nodes[ahead.passed - 1], Branch::Outcome(false));
+        self.at = Place { from: Some((last, branch)), here: self.tree.child(last, branch), depth };
     }
 
     /// The items of the run up to a place on the tree, where none were written before.
     fn written_from(&mut self, place: Place) -> &mut Lowered {
         self.written.get_or_insert_with(|| {
-            self.at = place;
+            (self.at, self.ahead) = (place, None);
             Lowered::after(self.tree.items_to(place.from))
         })
     }
@@ -288,6 +336,14 @@ fn is_the_item(question: &Question, item: &Item) -> bool {
         (Question::Fits(asked), Item::Test { cond, .. }) => asked == cond,
         (Question::Read(asked), Item::Read(read)) => **asked == (read.field, read.mask),
         _ => false,
+    }
+}
+
+impl<'t> Ahead<'t> {
+    /// Behind a test that the packet failed, if it is the chain's next.
+    fn behind(self, test: NodeId) -> Option<Ahead<'t>> {
+        let is_next = self.chain.nodes.get(self.passed) == Some(&test);
+        is_next.then(|| Ahead { passed: self.passed + 1, noted: self.noted + 1, ..self })
     }
 }
 

@@ -1,12 +1,12 @@
 //! From pieces to rules, and what has changed in them since that was last asked.
 
-use maple_wire::{Constraint, Match};
+use maple_wire::{Constraint, Match, MatchField};
 
 use super::actions::ActionId;
 use super::{PieceId, Pieces, Word};
 use crate::compile::{Rule, to_controller};
 use crate::tree::LeafId;
-use crate::update::{Change, changes};
+use crate::update::{Change, changes_of};
 
 /// What distinguishes the rules that a piece may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +35,8 @@ impl Pieces {
             old.push(self.rule(&set, taken, cookie));
             self.actions.release(taken.word());
         }
-        for id in std::mem::take(&mut self.changed) {
+        let mut changed = std::mem::take(&mut self.changed);
+        for id in changed.drain(..) {
             // A piece that has gone may have left its number to another.
             let Some(piece) = self.pieces[id as usize].as_mut().filter(|piece| piece.changed) else { continue };
             piece.changed = false;
@@ -50,7 +51,8 @@ impl Pieces {
             wanted.into_iter().for_each(|wanted| self.actions.hold(wanted.word()));
             taken.into_iter().for_each(|taken| self.actions.release(taken.word()));
         }
-        let changes = changes(&old, &new);
+        self.changed = changed;
+        let changes = changes_of(old, new);
         self.levels.send(changes.len());
         changes
     }
@@ -69,7 +71,7 @@ impl Pieces {
     fn rule(&self, set: &[u64], taken: Taken, cookie: &dyn Fn(Option<LeafId>) -> u64) -> Rule {
         let Taken { priority, action, leaf } = taken;
         let instructions = action.map_or_else(to_controller, |action| self.actions.get(action).to_vec());
-        let matching = Match::from_constraints(self.layout.unpack(set));
+        let matching = Match { fields: self.layout.unpack(set).map(MatchField::Known).collect() };
         Rule { priority, matching, instructions, cookie: cookie(leaf) }
     }
 }

@@ -14,6 +14,7 @@
 //! Rules come in few mask patterns, however many they are: a question costs a look-up a large group and a comparison a
 //! member of a small one, an insertion or a removal the number of views of its own group.
 
+use std::collections::hash_map::Entry;
 use std::hash::{Hash, Hasher};
 
 use rustc_hash::{FxHashMap, FxHasher};
@@ -32,6 +33,8 @@ const CANDIDATES: usize = 4;
 pub(super) struct Index {
     groups: Vec<Group>,
     by_masks: FxHashMap<Box<[u64]>, u32>,
+    /// The group that was last asked for: often the next too.
+    last: u32,
     /// The large groups.
     large: Vec<u32>,
     /// Members of small groups.
@@ -55,7 +58,14 @@ struct Group {
 struct View {
     /// The bits that count, word by word.
     masks: Box<[u64]>,
-    by_values: FxHashMap<u64, Vec<PieceId>>,
+    by_values: FxHashMap<u64, Found>,
+}
+
+/// Members with the same values.
+#[derive(Debug)]
+enum Found {
+    One(PieceId),
+    Several(Vec<PieceId>),
 }
 
 impl Index {
@@ -114,13 +124,22 @@ impl Index {
                 None => group.members.iter().for_each(&mut check),
                 Some(view) => {
                     let view = &group.views[view];
-                    view.by_values.get(&view.key(set)).into_iter().flatten().for_each(&mut check);
+                    view.by_values.get(&view.key(set)).into_iter().flat_map(Found::members).for_each(&mut check);
                 }
             }
         }
     }
 
     fn group_of(&mut self, set: &[u64]) -> u32 {
+        let is_same = |group: &Group| group.masks.iter().eq(set.iter().skip(1).step_by(2));
+        if self.groups.get(self.last as usize).is_some_and(is_same) {
+            return self.last;
+        }
+        self.last = self.find_group(set);
+        self.last
+    }
+
+    fn find_group(&mut self, set: &[u64]) -> u32 {
         let masks: Box<[u64]> = set.iter().skip(1).step_by(2).copied().collect();
         if let Some(at) = self.by_masks.get(&masks) {
             return *at;
@@ -173,19 +192,46 @@ impl Group {
     }
 }
 
+impl Found {
+    fn members(&self) -> &[PieceId] {
+        match self {
+            Found::One(piece) => std::slice::from_ref(piece),
+            Found::Several(pieces) => pieces,
+        }
+    }
+
+    fn insert(&mut self, piece: PieceId) {
+        match self {
+            Found::One(other) => *self = Found::Several(vec![*other, piece]),
+            Found::Several(pieces) => pieces.push(piece),
+        }
+    }
+
+    /// Takes a member out; says whether none is left.
+    fn remove(&mut self, piece: PieceId) -> bool {
+        match self {
+            Found::One(other) => *other == piece,
+            Found::Several(pieces) => {
+                if let Some(place) = pieces.iter().position(|other| *other == piece) {
+                    pieces.swap_remove(place);
+                }
+                pieces.is_empty()
+            }
+        }
+    }
+}
+
 impl View {
     fn insert(&mut self, set: &[u64], piece: PieceId) {
-        self.by_values.entry(self.key(set)).or_default().push(piece);
+        self.by_values.entry(self.key(set)).and_modify(|found| found.insert(piece)).or_insert(Found::One(piece));
     }
 
     fn remove(&mut self, set: &[u64], piece: PieceId) {
         let key = self.key(set);
-        let Some(there) = self.by_values.get_mut(&key) else { return };
-        if let Some(place) = there.iter().position(|other| *other == piece) {
-            there.swap_remove(place);
-        }
-        if there.is_empty() {
-            self.by_values.remove(&key);
+        if let Entry::Occupied(mut there) = self.by_values.entry(key)
+            && there.get_mut().remove(piece)
+        {
+            there.remove();
         }
     }
 

@@ -20,10 +20,11 @@
 //! A piece that came or changed is looked at in order of precedence: when its turn comes, all that it must yield to has
 //! its level for good, and all behind it that now is too high gets its turn later.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
 use super::shift::Savings;
+use super::turns::Turns;
 use super::{PieceId, Pieces, Role};
 use crate::tree::Tree;
 
@@ -90,7 +91,7 @@ impl Pieces {
     /// Gives all touched pieces a level, and moves what stands in their way.
     pub(super) fn settle_levels(&mut self, tree: &Tree) {
         let touched = std::mem::take(&mut self.touched);
-        let mut open: BTreeSet<(u64, PieceId)> = BTreeSet::new();
+        let mut open = Turns::default();
         for id in &touched {
             if self.role(*id) == Role::Nothing {
                 self.displace(*id);
@@ -101,7 +102,7 @@ impl Pieces {
         self.touched = touched;
         self.inherit(&open);
         let mut overrun = false;
-        while let Some((_, id)) = open.pop_first() {
+        while let Some(id) = open.pop_first() {
             let (from, until) = self.bounds(id);
             let piece = self.piece(id);
             if !piece.is_placed() || piece.level < from {
@@ -130,7 +131,7 @@ impl Pieces {
     }
 
     /// Has all pieces that must yield to one, and are too high, get their turn.
-    fn push_down(&mut self, tree: &Tree, id: PieceId, open: &mut BTreeSet<(u64, PieceId)>) {
+    fn push_down(&mut self, tree: &Tree, id: PieceId, open: &mut Turns) {
         let piece = self.piece(id);
         for other in &piece.later {
             let there = self.piece(*other);
@@ -142,18 +143,18 @@ impl Pieces {
     }
 
     /// Lets pieces have the levels of pieces with the same match that went.
-    fn inherit(&mut self, open: &BTreeSet<(u64, PieceId)>) {
+    fn inherit(&mut self, open: &Turns) {
         if self.vacant.is_empty() {
             return;
         }
-        for (_, id) in open {
-            let set = self.store.get(*id);
+        for id in open.iter() {
+            let set = self.store.get(id);
             let Some(level) = self.vacant.iter().find(|(vacant, _)| **vacant == *set).map(|(_, level)| *level) else {
                 continue;
             };
-            let (from, until) = self.bounds(*id);
-            if !self.piece(*id).is_placed() && from <= level && level < until {
-                self.put(*id, level);
+            let (from, until) = self.bounds(id);
+            if !self.piece(id).is_placed() && from <= level && level < until {
+                self.put(id, level);
             }
         }
     }

@@ -27,7 +27,7 @@
 //! at the pieces that came, went or changed and at their neighbours. How much that was is counted in
 //! [`Pieces::visited`]. The lists take 8 bytes for each pair of pieces that overlap.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
@@ -49,10 +49,12 @@ mod neighbours;
 mod actions;
 mod index;
 mod sets;
+mod turns;
 
 use actions::{ActionId, Actions};
 use changes::Taken;
 use index::Index;
+pub(super) use needs::Tidy;
 use needs::Why;
 use sets::{Layout, Store};
 
@@ -98,6 +100,8 @@ struct Piece {
     shadowed: bool,
     /// Of a barrier: why it is a rule, or none.
     why: Why,
+    /// Whether it waits for being looked at.
+    waits: bool,
     /// What it counted for when things were last settled, if it is to be settled.
     was: Option<Role>,
     /// The rule that stood for it when changes were last taken.
@@ -127,6 +131,8 @@ pub(super) struct Pieces {
     bared: BTreeSet<PieceId>,
     /// Barriers of which it is to be seen whether they are needed.
     doubtful: BTreeSet<PieceId>,
+    /// Barriers that are rules, perhaps without need, and some pieces that are none any more.
+    waiting: VecDeque<PieceId>,
     /// The places of pieces that went: a piece with the same match takes the level.
     vacant: Vec<(Box<[u64]>, u32)>,
     /// Pieces whose rules may have changed since changes were last taken, and some that are gone.
@@ -154,6 +160,7 @@ impl Pieces {
             touched: Vec::new(),
             bared: BTreeSet::new(),
             doubtful: BTreeSet::new(),
+            waiting: VecDeque::new(),
             vacant: Vec::new(),
             changed: Vec::new(),
             gone: Vec::new(),
@@ -194,6 +201,7 @@ impl Pieces {
             seat: None,
             shadowed: false,
             why: Why::Nothing,
+            waits: false,
             was: Some(Role::Nothing),
             taken: None,
             changed: false,
@@ -276,14 +284,16 @@ impl Pieces {
     }
 
     /// Brings rules and levels up to date with what came, went and changed.
-    pub(super) fn settle(&mut self, tree: &Tree) {
+    pub(super) fn settle(&mut self, tree: &Tree, tidy: Tidy) {
         self.settle_shadows(tree);
-        self.settle_needs(tree);
+        self.settle_needs(tree, tidy);
         self.settle_levels(tree);
-        for id in std::mem::take(&mut self.touched) {
+        let mut touched = std::mem::take(&mut self.touched);
+        for id in touched.drain(..) {
             self.piece_mut(id).was = None;
             self.change(id);
         }
+        self.touched = touched;
         self.vacant.clear();
         self.bared.clear();
     }

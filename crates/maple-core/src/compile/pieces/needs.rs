@@ -6,9 +6,16 @@
 //! before it. A needed barrier remembers such packets and that answer; one that is not needed, the first piece behind it
 //! that covers it, since what lies behind that one does not matter. So most of what happens around a barrier leaves it
 //! alone at the cost of a comparison, and only what touches its reason makes it look again.
+//!
+//! # What may wait
+//!
+//! When an answer goes, all barriers that remember it must find another, and nearly all do: in a dense filter set they are
+//! dozens, each with hundreds of pieces to look at. A barrier that is a rule without need does no harm, so these *wait*:
+//! each edit looks at a few of them, in the order in which they came to wait. One that is doubted again meanwhile, or goes,
+//! costs nothing more. What a new trace makes doubtful is looked at with it.
 
 use super::sets::{covers, meet, overlap, uncovered};
-use super::{PieceId, Pieces, Role};
+use super::{Piece, PieceId, Pieces, Role};
 use crate::tree::Tree;
 
 /// Why a barrier is a rule, or none.
@@ -21,6 +28,16 @@ pub(super) enum Why {
     /// No answer takes its packets; or it is no barrier, or not yet looked at.
     Nothing,
 }
+
+/// When it is seen whether rules that were needed still are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::compile) enum Tidy {
+    AtOnce,
+    InTurn,
+}
+
+/// How many barriers that wait are looked at with each edit.
+const TURNS: usize = 4;
 
 impl Why {
     pub(super) fn is_needed(&self) -> bool {
@@ -37,8 +54,8 @@ impl Why {
 }
 
 impl Pieces {
-    /// Finds out for all barriers around touched pieces whether they are needed.
-    pub(super) fn settle_needs(&mut self, tree: &Tree) {
+    /// Finds out for barriers around touched pieces whether they are needed, and for some that wait.
+    pub(super) fn settle_needs(&mut self, tree: &Tree, tidy: Tidy) {
         let was = |id: &PieceId| (*id, self.piece(*id).was.unwrap_or(Role::Nothing));
         let mut touched: Vec<(PieceId, Role)> = self.touched.iter().map(was).collect();
         touched.sort_unstable_by_key(|(id, _)| *id);
@@ -57,9 +74,27 @@ impl Pieces {
             }
         }
         while let Some(id) = self.doubtful.pop_first() {
-            if self.role(id) == Role::Barrier {
+            if self.role(id) != Role::Barrier {
+                continue;
+            }
+            match tidy {
+                Tidy::InTurn if self.piece(id).why.is_needed() => self.wait(id),
+                Tidy::InTurn | Tidy::AtOnce => self.look_again(id),
+            }
+        }
+        for _ in 0..TURNS {
+            let Some(id) = self.waiting.pop_front() else { return };
+            let waits = |piece: &mut Piece| std::mem::take(&mut piece.waits);
+            if self.pieces[id as usize].as_mut().is_some_and(waits) && self.role(id) == Role::Barrier {
                 self.look_again(id);
             }
+        }
+    }
+
+    /// Has a barrier that is a rule, perhaps without need, be looked at later.
+    fn wait(&mut self, id: PieceId) {
+        if !std::mem::replace(&mut self.piece_mut(id).waits, true) {
+            self.waiting.push_back(id);
         }
     }
 
@@ -194,7 +229,8 @@ impl Pieces {
         if was_needed != why.is_needed() {
             self.touch(id);
         }
-        self.piece_mut(id).why = why;
+        let piece = self.piece_mut(id);
+        (piece.why, piece.waits) = (why, false);
     }
 
     fn reason(&mut self, id: PieceId) -> Why {

@@ -78,8 +78,8 @@ impl Layout {
     }
 
     /// The match that was packed, in OXM order.
-    pub(super) fn unpack(&self, set: &[u64]) -> Vec<Constraint> {
-        let constraint = |(field, place): &(Field, Place)| {
+    pub(super) fn unpack(&self, set: &[u64]) -> impl Iterator<Item = Constraint> {
+        let constraint = move |(field, place): &(Field, Place)| {
             let Place { word, shift } = *place;
             let part = |at: usize| match field.bits() {
                 bits if bits > 64 => u128::from(set[at + 2]) << 64 | u128::from(set[at]),
@@ -88,7 +88,7 @@ impl Layout {
             let (value, mask) = (part(2 * word), part(2 * word + 1));
             (mask != 0).then_some(Constraint { field: *field, value, mask })
         };
-        self.places.iter().filter_map(constraint).collect()
+        self.places.iter().filter_map(constraint)
     }
 
     fn room(&mut self, bits: u32) -> Place {

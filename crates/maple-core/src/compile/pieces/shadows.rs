@@ -1,8 +1,7 @@
 //! Which pieces are shadowed: covered altogether by earlier ones, so that no packet gets to them.
 
-use std::collections::BTreeSet;
-
 use super::sets::{covers, uncovered};
+use super::turns::Turns;
 use super::{PieceId, Pieces, Role, Word};
 use crate::tree::Tree;
 
@@ -11,8 +10,9 @@ impl Pieces {
     pub(super) fn settle_shadows(&mut self, tree: &Tree) {
         let is_new = |pieces: &Pieces, id: PieceId| pieces.piece(id).was == Some(Role::Nothing);
         let fresh = self.touched.iter().copied().filter(|id| is_new(self, *id)).chain(self.bared.iter().copied());
-        let mut open: BTreeSet<(u64, PieceId)> = fresh.map(|id| (self.rank(tree, id), id)).collect();
-        while let Some((_, id)) = open.pop_first() {
+        let mut open = Turns::default();
+        fresh.for_each(|id| open.insert((self.rank(tree, id), id)));
+        while let Some(id) = open.pop_first() {
             let piece = self.piece(id);
             let (was_there, set) = (!is_new(self, id) && !piece.shadowed, self.store.get(id));
             let before: Vec<PieceId> = piece.earlier.iter().copied().filter(|o| !self.piece(*o).shadowed).collect();

@@ -1,0 +1,56 @@
+//! Pieces that are to be looked at, in order of precedence.
+
+use super::PieceId;
+
+/// Pieces with their ranks, each once. Mostly few, which a list holds without memory of its own for each.
+#[derive(Debug, Default)]
+pub(super) struct Turns {
+    /// Those that come first at the end.
+    list: Vec<(u64, PieceId)>,
+}
+
+impl Turns {
+    /// Adds a piece that is perhaps there.
+    pub(super) fn insert(&mut self, turn: (u64, PieceId)) {
+        if let Err(at) = self.list.binary_search_by(|there| turn.cmp(there)) {
+            self.list.insert(at, turn);
+        }
+    }
+
+    /// Takes the first one out.
+    pub(super) fn pop_first(&mut self) -> Option<PieceId> {
+        self.list.pop().map(|(_, id)| id)
+    }
+
+    /// All of them, the first one first.
+    pub(super) fn iter(&self) -> impl Iterator<Item = PieceId> {
+        self.list.iter().rev().map(|(_, id)| *id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn turns_come_in_order_and_once(steps in vec(prop::option::weighted(0.7, (0..20u64, 0..3u32)), 0..100)) {
+            let (mut turns, mut oracle) = (Turns::default(), BTreeSet::new());
+            for step in steps {
+                match step {
+                    Some(turn) => {
+                        turns.insert(turn);
+                        oracle.insert(turn);
+                    }
+                    None => prop_assert_eq!(turns.pop_first(), oracle.pop_first().map(|(_, id)| id)),
+                }
+                prop_assert!(turns.iter().eq(oracle.iter().map(|(_, id)| *id)));
+            }
+        }
+    }
+}
