@@ -60,12 +60,13 @@ impl Pieces {
     /// The rule that a piece should have.
     fn wanted(&self, id: PieceId) -> Option<Taken> {
         let piece = self.piece(id);
-        let action = match piece.says {
+        let spot = self.spot(id);
+        let action = match spot.says {
             Word::Answer(action) => Some(action),
             Word::Unknown | Word::Partial => None,
         };
-        let is_rule = self.is_rule(id) && piece.is_placed() && self.levels.has(piece.level);
-        is_rule.then(|| Taken { priority: self.levels.priority(piece.level), action, leaf: piece.leaf })
+        let is_rule = self.is_rule(id) && spot.is_placed() && self.levels.has(spot.level);
+        is_rule.then(|| Taken { priority: self.levels.priority(spot.level), action, leaf: piece.leaf })
     }
 
     fn rule(&self, set: &[u64], taken: Taken, cookie: &dyn Fn(Option<LeafId>) -> u64) -> Rule {

@@ -104,12 +104,12 @@ impl Pieces {
         let mut overrun = false;
         while let Some(id) = open.pop_first() {
             let (from, until) = self.bounds(id);
-            let piece = self.piece(id);
-            if !piece.is_placed() || piece.level < from {
+            let spot = self.spot(id);
+            if !spot.is_placed() || spot.level < from {
                 let level = self.choose(tree, id, from, until);
                 self.put(id, level);
             }
-            let level = self.piece(id).level;
+            let level = self.spot(id).level;
             overrun |= !self.levels.has(level);
             if level >= until {
                 self.push_down(tree, id, &mut open);
@@ -132,11 +132,11 @@ impl Pieces {
 
     /// Has all pieces that must yield to one, and are too high, get their turn.
     fn push_down(&mut self, tree: &Tree, id: PieceId, open: &mut Turns) {
-        let piece = self.piece(id);
-        for other in &piece.later {
-            let there = self.piece(*other);
-            let too_high = |gap: u32| there.level < piece.level + gap;
-            if there.is_placed() && piece.says.gap(there.says).is_some_and(too_high) {
+        let spot = self.spot(id);
+        for other in &self.piece(id).later {
+            let there = self.spot(*other);
+            let too_high = |gap: u32| there.level < spot.level + gap;
+            if there.is_placed() && spot.says.gap(there.says).is_some_and(too_high) {
                 open.insert((self.rank(tree, *other), *other));
             }
         }
@@ -153,7 +153,7 @@ impl Pieces {
                 continue;
             };
             let (from, until) = self.bounds(id);
-            if !self.piece(id).is_placed() && from <= level && level < until {
+            if !self.spot(id).is_placed() && from <= level && level < until {
                 self.put(id, level);
             }
         }
@@ -162,19 +162,19 @@ impl Pieces {
     /// The first level that a piece may have, and the first below that it should not have.
     fn bounds(&mut self, id: PieceId) -> (u32, u32) {
         let (mut from, mut until) = (0, u32::MAX - 1);
-        let piece = self.piece(id);
+        let (piece, spot) = (self.piece(id), self.spot(id));
         for other in &piece.earlier {
-            let there = self.piece(*other);
+            let there = self.spot(*other);
             if there.is_placed()
-                && let Some(gap) = there.says.gap(piece.says)
+                && let Some(gap) = there.says.gap(spot.says)
             {
                 from = from.max(there.level + gap);
             }
         }
         for other in &piece.later {
-            let there = self.piece(*other);
+            let there = self.spot(*other);
             if there.is_placed()
-                && let Some(gap) = piece.says.gap(there.says)
+                && let Some(gap) = spot.says.gap(there.says)
             {
                 until = until.min(there.level + 1 - gap);
             }
@@ -187,23 +187,22 @@ impl Pieces {
     /// Gives a piece a level.
     pub(super) fn put(&mut self, id: PieceId, level: u32) {
         self.displace(id);
-        let piece = self.piece_mut(id);
-        piece.level = level;
         let there = self.levels.used.entry(level).or_default();
         there.push(id);
         let seat = there.len() as u32 - 1;
-        self.piece_mut(id).seat = Some(seat);
+        let spot = &mut self.spots[id as usize];
+        (spot.level, spot.seat) = (level, Some(seat));
         self.change(id);
     }
 
     /// Takes a piece's level from it.
     pub(super) fn displace(&mut self, id: PieceId) {
-        let piece = self.piece_mut(id);
-        let (level, Some(seat)) = (piece.level, piece.seat.take()) else { return };
+        let spot = &mut self.spots[id as usize];
+        let (level, Some(seat)) = (spot.level, spot.seat.take()) else { return };
         let there = self.levels.used.get_mut(&level).expect("a piece's level is in use");
         there.swap_remove(seat as usize);
         match there.get(seat as usize).copied() {
-            Some(moved) => self.piece_mut(moved).seat = Some(seat),
+            Some(moved) => self.spots[moved as usize].seat = Some(seat),
             None if there.is_empty() => drop(self.levels.used.remove(&level)),
             None => {}
         }
@@ -226,7 +225,7 @@ impl Pieces {
         self.levels.too_many = (deepest >= self.levels.count).then_some(order.len());
         let step = self.levels.step;
         for (_, id) in order {
-            let depth = self.piece(id).level;
+            let depth = self.spot(id).level;
             self.put(id, depth * step + step - 1);
         }
     }

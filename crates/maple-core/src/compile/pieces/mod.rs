@@ -90,13 +90,7 @@ enum Role {
 
 #[derive(Debug)]
 struct Piece {
-    node: NodeId,
     leaf: Option<LeafId>,
-    says: Word,
-    /// From 0 at the top.
-    level: u32,
-    /// Where it stands among the pieces of its level, if it has one.
-    seat: Option<u32>,
     shadowed: bool,
     /// Of a barrier: why it is a rule, or none.
     why: Why,
@@ -113,12 +107,24 @@ struct Piece {
     later: Vec<PieceId>,
 }
 
+/// What its neighbours most often ask of a piece.
+#[derive(Clone, Copy, Debug)]
+struct Spot {
+    node: NodeId,
+    says: Word,
+    /// From 0 at the top.
+    level: u32,
+    /// Where it stands among the pieces of its level, if it has one.
+    seat: Option<u32>,
+}
+
 /// The pieces of a table.
 #[derive(Debug)]
 pub(super) struct Pieces {
     pieces: Vec<Option<Piece>>,
-    /// What each counts for, in little memory: most questions are about that.
+    /// What each counts for, and where it is, in little memory: most questions are about that.
     roles: Vec<Role>,
+    spots: Vec<Spot>,
     free: Vec<PieceId>,
     layout: Layout,
     store: Store,
@@ -151,6 +157,7 @@ impl Pieces {
         Pieces {
             pieces: Vec::new(),
             roles: Vec::new(),
+            spots: Vec::new(),
             free: Vec::new(),
             layout: Layout::default(),
             store: Store::default(),
@@ -184,6 +191,7 @@ impl Pieces {
         let id = self.free.pop().unwrap_or_else(|| {
             self.pieces.push(None);
             self.roles.push(Role::Nothing);
+            self.spots.push(Spot { node, says: Word::Unknown, level: 0, seat: None });
             PieceId::try_from(self.pieces.len() - 1).expect("a table has fewer than 2^32 pieces")
         });
         let mut set = std::mem::take(&mut self.scratch);
@@ -192,13 +200,9 @@ impl Pieces {
         let (earlier, later) = self.meet_neighbours(tree, id, node, &set);
         self.scratch = set;
         self.index.insert(&self.store, id);
-        let says = self.actions.word(says);
+        self.spots[id as usize] = Spot { node, says: self.actions.word(says), level: 0, seat: None };
         self.pieces[id as usize] = Some(Piece {
-            node,
             leaf,
-            says,
-            level: 0,
-            seat: None,
             shadowed: false,
             why: Why::Nothing,
             waits: false,
@@ -249,32 +253,31 @@ impl Pieces {
     /// Has a piece say something else, or lead to another leaf.
     pub(super) fn say(&mut self, id: PieceId, leaf: Option<LeafId>, says: &Says) {
         let says = self.actions.word(says);
-        let piece = self.piece(id);
-        if piece.says == says && piece.leaf == leaf {
+        let old = self.spot(id).says;
+        if old == says && self.piece(id).leaf == leaf {
             return self.actions.release(says);
         }
         self.touch(id);
-        let piece = self.piece_mut(id);
-        piece.leaf = leaf;
-        let old = std::mem::replace(&mut piece.says, says);
+        self.piece_mut(id).leaf = leaf;
+        self.spots[id as usize].says = says;
         self.note_role(id);
         self.actions.release(old);
     }
 
     /// Takes a piece out.
     pub(super) fn remove(&mut self, id: PieceId) {
-        let (role, was_placed) = (self.role(id), self.piece(id).is_placed());
+        let (role, Spot { says, level, seat, .. }) = (self.role(id), self.spot(id));
         self.displace(id);
         let Some(piece) = self.pieces[id as usize].take() else { return };
         self.index.remove(&self.store, id);
         self.part(id, &piece, role);
         self.free.push(id);
-        self.actions.release(piece.says);
+        self.actions.release(says);
         if let Some(taken) = piece.taken {
             self.gone.push((self.store.get(id).into(), taken));
         }
-        if was_placed {
-            self.vacant.push((self.store.get(id).into(), piece.level));
+        if seat.is_some() {
+            self.vacant.push((self.store.get(id).into(), level));
         }
         if piece.was.is_some() {
             self.touched.retain(|other| *other != id);
@@ -307,14 +310,26 @@ impl Pieces {
         self.roles[id as usize]
     }
 
+    fn spot(&self, id: PieceId) -> Spot {
+        self.spots[id as usize]
+    }
+
     /// Brings up to date what a piece counts for.
     fn note_role(&mut self, id: PieceId) {
-        self.roles[id as usize] = self.piece(id).role();
+        self.roles[id as usize] = match self.spot(id).says {
+            _ if self.piece(id).shadowed => Role::Nothing,
+            Word::Answer(_) => Role::Answer,
+            Word::Unknown | Word::Partial => Role::Barrier,
+        };
     }
 
     /// Whether a piece is a rule, if there is a priority for it.
     fn is_rule(&self, id: PieceId) -> bool {
-        self.piece(id).is_rule()
+        match self.role(id) {
+            Role::Nothing => false,
+            Role::Barrier => self.piece(id).why.is_needed(),
+            Role::Answer => true,
+        }
     }
 
     /// Notes what a piece counts for before that changes.
@@ -337,7 +352,7 @@ impl Pieces {
     }
 
     fn rank(&self, tree: &Tree, id: PieceId) -> u64 {
-        tree.rank(self.piece(id).node)
+        tree.rank(self.spot(id).node)
     }
 
     fn piece(&self, id: PieceId) -> &Piece {
@@ -349,30 +364,10 @@ impl Pieces {
     }
 }
 
-impl Piece {
-    fn role(&self) -> Role {
-        match self.says {
-            _ if self.shadowed => Role::Nothing,
-            Word::Answer(_) => Role::Answer,
-            Word::Unknown | Word::Partial => Role::Barrier,
-        }
-    }
-
+impl Spot {
     /// Whether it has a level.
-    fn is_placed(&self) -> bool {
+    fn is_placed(self) -> bool {
         self.seat.is_some()
-    }
-
-    fn is_barrier(&self) -> bool {
-        self.role() == Role::Barrier
-    }
-
-    fn is_rule(&self) -> bool {
-        match self.role() {
-            Role::Nothing => false,
-            Role::Barrier => self.why.is_needed(),
-            Role::Answer => true,
-        }
     }
 }
 

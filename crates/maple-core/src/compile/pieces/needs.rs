@@ -104,9 +104,8 @@ impl Pieces {
         let earlier = std::mem::take(&mut self.piece_mut(id).earlier);
         self.visited += earlier.len() as u64;
         for (at, barrier) in earlier.iter().enumerate().rev() {
-            let there = self.piece(*barrier);
-            let may_be = there.is_barrier()
-                && match there.why {
+            let may_be = self.role(*barrier) == Role::Barrier
+                && match self.piece(*barrier).why {
                     Why::Needed { .. } => false,
                     Why::Covered(by) => self.rank(tree, by) >= rank,
                     Why::Nothing => true,
@@ -161,8 +160,8 @@ impl Pieces {
         let piece = self.piece(id);
         let behind = self.with_roles(&piece.later);
         let is_lost = |other: &PieceId| {
-            let there = self.piece(*other);
-            there.is_barrier() && (there.why.names(id) || self.may_be_taken(*other, &behind))
+            let is_barrier = self.role(*other) == Role::Barrier;
+            is_barrier && (self.piece(*other).why.names(id) || self.may_be_taken(*other, &behind))
         };
         let lost: Vec<PieceId> = piece.earlier.iter().copied().filter(is_lost).collect();
         self.doubtful.extend(lost);

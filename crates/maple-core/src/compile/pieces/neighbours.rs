@@ -18,8 +18,8 @@ impl Pieces {
     ) -> (Vec<PieceId>, Vec<PieceId>) {
         let rank = tree.rank(node);
         let (mut earlier, mut later) = (Vec::new(), Vec::new());
-        let pieces = &self.pieces;
-        let rank_of = |other: PieceId| pieces[other as usize].as_ref().map_or(0, |piece| tree.rank(piece.node));
+        let spots = &self.spots;
+        let rank_of = |other: PieceId| tree.rank(spots[other as usize].node);
         self.index.overlapping(&self.store, set, |other| {
             let there = rank_of(other);
             if there < rank { earlier.push((there, other)) } else { later.push((there, other)) }
@@ -32,15 +32,13 @@ impl Pieces {
         let (earlier, later) = (ids(earlier), ids(later));
         for (others, is_later) in [(&earlier, true), (&later, false)] {
             for other in others {
-                let Some(mut there) = self.pieces[*other as usize].take() else { continue };
+                let there = self.pieces[*other as usize].as_mut().expect("a neighbour lives");
                 let list = if is_later { &mut there.later } else { &mut there.earlier };
-                let rank_of = |at: PieceId| self.pieces[at as usize].as_ref().map_or(rank, |p| tree.rank(p.node));
                 let at = match list.last() {
                     Some(last) if rank_of(*last) > rank => list.partition_point(|at| rank_of(*at) < rank),
                     _ => list.len(),
                 };
                 list.insert(at, id);
-                self.pieces[*other as usize] = Some(there);
             }
         }
         (earlier, later)
@@ -53,7 +51,8 @@ impl Pieces {
         for other in &piece.earlier {
             let there = self.pieces[*other as usize].as_mut().expect("a neighbour lives");
             let at = take_out(&mut there.later, id);
-            if loses_later(there, id, at, role) && (there.why.names(id) || self.may_be_taken(*other, &behind)) {
+            let is_lost = self.roles[*other as usize] == Role::Barrier && loses_later(there, id, at, role);
+            if is_lost && (there.why.names(id) || self.may_be_taken(*other, &behind)) {
                 self.doubtful.insert(*other);
                 // What is named may be gone. A need stays until it is looked at: so it is seen whether that changes.
                 let there = self.piece_mut(*other);
@@ -67,7 +66,10 @@ impl Pieces {
             take_out(&mut there.earlier, id);
             if there.shadowed {
                 self.bared.insert(*other);
-            } else if role == Role::Answer && there.is_barrier() && self.may_be_taken(*other, &behind[at + 1..]) {
+            } else if role == Role::Answer
+                && self.role(*other) == Role::Barrier
+                && self.may_be_taken(*other, &behind[at + 1..])
+            {
                 self.doubtful.insert(*other);
             }
         }
@@ -77,7 +79,7 @@ impl Pieces {
 /// Whether a barrier may be needed otherwise now that the piece `id`, which stood at `at` among the later ones and
 /// counted for `role`, is gone.
 fn loses_later(barrier: &Piece, id: PieceId, at: usize, role: Role) -> bool {
-    if role == Role::Nothing || !barrier.is_barrier() {
+    if role == Role::Nothing {
         return false;
     }
     match &barrier.why {

@@ -108,6 +108,7 @@ impl Layout {
 
 impl Store {
     /// The set of a piece.
+    #[inline]
     pub(super) fn get(&self, id: PieceId) -> &[u64] {
         &self.words[id as usize * self.stride..][..self.stride]
     }
@@ -134,13 +135,22 @@ impl Store {
 }
 
 /// Whether a packet can fit both: they agree in the bits that both fix.
+#[inline]
 pub(super) fn overlap(a: &[u64], b: &[u64]) -> bool {
+    if let ([a0, a1, a2, a3], [b0, b1, b2, b3]) = (a, b) {
+        // The usual length, without a loop.
+        return (a0 ^ b0) & a1 & b1 | (a2 ^ b2) & a3 & b3 == 0;
+    }
     let differ = a.chunks_exact(2).zip(b.chunks_exact(2)).map(|(x, y)| (x[0] ^ y[0]) & x[1] & y[1]);
     differ.fold(0, |all, word| all | word) == 0
 }
 
 /// Whether `a` takes every packet that `b` takes.
+#[inline]
 pub(super) fn covers(a: &[u64], b: &[u64]) -> bool {
+    if let ([a0, a1, a2, a3], [b0, b1, b2, b3]) = (a, b) {
+        return a1 & (!b1 | (a0 ^ b0)) | a3 & (!b3 | (a2 ^ b2)) == 0;
+    }
     let more = a.chunks_exact(2).zip(b.chunks_exact(2)).map(|(x, y)| x[1] & (!y[1] | (x[0] ^ y[0])));
     more.fold(0, |all, word| all | word) == 0
 }

@@ -25,7 +25,7 @@ impl Pieces {
             let (piece, set) = (self.piece(id), self.store.get(id));
             for other in &piece.later {
                 let there = self.piece(*other);
-                let may_be = there.says == Word::Partial || covers(set, self.store.get(*other));
+                let may_be = self.spot(*other).says == Word::Partial || covers(set, self.store.get(*other));
                 if may_be && !there.shadowed {
                     open.insert((self.rank(tree, *other), *other));
                 }

@@ -63,6 +63,8 @@ enum Way {
 #[derive(Clone, Debug, Default)]
 struct Plan {
     levels: FxHashMap<PieceId, u32>,
+    /// A bit for the number of each piece in it, modulo how many there are: most pieces that are asked for are not.
+    perhaps: [u64; 4],
     /// How many rules are sent again.
     again: u64,
 }
@@ -85,6 +87,18 @@ impl Savings {
     /// How many rules may be sent again now.
     fn allowance(&self) -> u64 {
         (self.sent / SHARE).saturating_sub(self.moved)
+    }
+}
+
+impl Plan {
+    fn get(&self, id: PieceId) -> Option<u32> {
+        let perhaps = self.perhaps[id as usize / 64 % 4] >> (id % 64) & 1;
+        if perhaps == 1 { self.levels.get(&id).copied() } else { None }
+    }
+
+    fn insert(&mut self, id: PieceId, level: u32) {
+        self.perhaps[id as usize / 64 % 4] |= 1 << (id % 64);
+        self.levels.insert(id, level);
     }
 }
 
@@ -144,7 +158,7 @@ impl Pieces {
         let plans = ways.into_iter().filter_map(|(way, from)| {
             let (mut plan, level) = (plan.clone(), self.next(way, from?, terms)?);
             plan.again += u64::from(self.piece(id).taken.is_some());
-            plan.levels.insert(id, level);
+            plan.insert(id, level);
             self.shift(tree, plan, id, way, terms)
         });
         plans.min_by_key(|plan| plan.again)
@@ -165,16 +179,15 @@ impl Pieces {
             };
             for other in others {
                 let Some(bound) = self.bound(id, level, *other, way) else { continue };
-                let there = self.piece(*other);
-                let planned = plan.levels.get(other).copied();
-                let now = i64::from(planned.unwrap_or(there.level));
+                let planned = plan.get(*other);
+                let now = i64::from(planned.unwrap_or(self.spot(*other).level));
                 if if way == Way::Up { now <= bound } else { now >= bound } {
                     continue;
                 }
                 let bound = u32::try_from(bound).ok()?;
                 let next = self.next(way, bound, terms)?;
-                plan.levels.insert(*other, next);
-                plan.again += u64::from(planned.is_none() && there.taken.is_some());
+                plan.insert(*other, next);
+                plan.again += u64::from(planned.is_none() && self.piece(*other).taken.is_some());
                 open.insert((self.rank(tree, *other), *other));
             }
             if plan.again > terms.allowance || plan.levels.len() > WAY {
@@ -186,7 +199,7 @@ impl Pieces {
 
     /// How far down (or, on the way down, up) `other` may be if a piece has this level; `None` where that does not matter.
     fn bound(&self, id: PieceId, level: u32, other: PieceId, way: Way) -> Option<i64> {
-        let (piece, there) = (self.piece(id), self.piece(other));
+        let (piece, there) = (self.spot(id), self.spot(other));
         let level = i64::from(level);
         let bound = match way {
             Way::Up => level - i64::from(there.says.gap(piece.says)?),
