@@ -26,9 +26,11 @@
 //! way; then each costs what it costs a recorder. To put the run's leaf in ([`Tree::plant`]) costs the new nodes.
 
 use std::cell::Cell;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use maple_wire::Field;
+use rustc_hash::FxHasher;
 
 use super::chain::Entered;
 use super::{Augmented, Branch, LeafId, Node, NodeId, Tree};
@@ -43,6 +45,8 @@ pub struct Follower<'t> {
     at: Place,
     /// In a long chain: how far the run is in it, which may be farther than `at`.
     ahead: Option<Ahead<'t>>,
+    /// The notes of a node, and where the note that was last found stands: the next is likely the next to be asked for.
+    noted: Option<(NodeId, &'t [Note], usize)>,
     short: bool,
     /// From the first question on that the tree does not ask: all items. Those up to `at` are on the tree.
     written: Option<Lowered>,
@@ -68,7 +72,7 @@ struct Ahead<'t> {
 }
 
 /// What a policy asks.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Question {
     Fits(Arc<Cond>),
     /// A field under a mask. In a box, as there are few of them.
@@ -91,6 +95,8 @@ enum Becomes {
 pub(super) struct Note {
     question: Question,
     becomes: Becomes,
+    /// Of the question, to tell most of them apart without a look at them.
+    hash: u32,
 }
 
 /// A note for the node behind so many items.
@@ -128,7 +134,16 @@ impl Tree {
     /// Begins to follow a run. All traces of a tree are lowered for the same capabilities.
     pub fn follow<'t>(&'t self, capabilities: &'t Capabilities) -> Follower<'t> {
         let at = Place { here: self.root(), ..Place::default() };
-        Follower { tree: self, capabilities, at, ahead: None, short: false, written: None, notes: Vec::new() }
+        Follower {
+            tree: self,
+            capabilities,
+            at,
+            ahead: None,
+            noted: None,
+            short: false,
+            written: None,
+            notes: Vec::new(),
+        }
     }
 
     /// Adds the trace of a run that was followed, ending in `leaf`: [`Tree::augment`] without the items.
@@ -157,7 +172,7 @@ impl Tree {
 
     fn note(&mut self, node: NodeId, note: Note) {
         let there = self.notes.entry(node).or_default();
-        if there.iter().all(|other| other.question != note.question) {
+        if there.iter().all(|other| other.hash != note.hash || other.question != note.question) {
             there.push(note);
         }
     }
@@ -239,9 +254,15 @@ impl Follower<'_> {
     }
 
     /// What becomes of a question in front of a node, where that is known.
-    fn becomes(&self, node: NodeId, is: impl Fn(&Question) -> bool) -> Option<Becomes> {
-        let notes = self.tree.notes.get(&node)?;
-        notes.iter().find(|note| is(&note.question)).map(|note| note.becomes)
+    fn becomes(&mut self, node: NodeId, is: impl Fn(&Question) -> bool) -> Option<Becomes> {
+        let (notes, next) = match self.noted {
+            Some((of, notes, last)) if of == node => (notes, last + 1),
+            _ => (self.tree.notes.get(&node)?.as_slice(), 0),
+        };
+        let is_next = notes.get(next).is_some_and(|note| is(&note.question));
+        let at = if is_next { Some(next) } else { notes.iter().position(|note| is(&note.question)) };
+        self.noted = Some((node, notes, at.unwrap_or(next)));
+        at.map(|at| notes[at].becomes)
     }
 
     /// Goes on to the child that the packet gets to.
@@ -312,7 +333,7 @@ impl Follower<'_> {
         let mut is_settled = false;
         for (depth, item) in written.items().iter().enumerate().skip(begin) {
             let node = at.here.filter(|node| at.depth == depth && tree.asks(*node, item));
-            let note = Note { question: question.clone(), becomes: becomes(item) };
+            let note = Note::new(question, becomes(item));
             is_settled = note.becomes == Becomes::Node;
             if !is_the_item(question, item) {
                 notes.push(Noted { depth, node, note });
@@ -324,9 +345,17 @@ impl Follower<'_> {
         if !is_settled {
             let depth = written.items().len();
             let node = at.here.filter(|_| at.depth == depth);
-            notes.push(Noted { depth, node, note: Note { question: question.clone(), becomes: Becomes::Known } });
+            notes.push(Noted { depth, node, note: Note::new(question, Becomes::Known) });
         }
         answer
+    }
+}
+
+impl Note {
+    fn new(question: &Question, becomes: Becomes) -> Note {
+        let mut hasher = FxHasher::default();
+        question.hash(&mut hasher);
+        Note { question: question.clone(), becomes, hash: hasher.finish() as u32 }
     }
 }
 
