@@ -119,7 +119,6 @@ impl Pieces {
         if overrun && self.levels.too_many.is_none_or(|many| pieces < many / 2) {
             self.renumber(tree);
         }
-        self.give_up_a_level(tree);
     }
 
     /// A level for a piece that must not lie above `from` and should lie above `until`.

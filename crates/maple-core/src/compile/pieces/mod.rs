@@ -291,6 +291,10 @@ impl Pieces {
         self.settle_shadows(tree);
         self.settle_needs(tree, tidy);
         self.settle_levels(tree);
+        if tidy == Tidy::AtOnce {
+            // Where leaves go levels become free as it is.
+            self.give_up_a_level(tree);
+        }
         let mut touched = std::mem::take(&mut self.touched);
         for id in touched.drain(..) {
             self.piece_mut(id).was = None;

@@ -37,7 +37,7 @@ pub(in crate::compile) enum Tidy {
 }
 
 /// How many barriers that wait are looked at with each edit.
-const TURNS: usize = 4;
+const TURNS: usize = 2;
 
 impl Why {
     pub(super) fn is_needed(&self) -> bool {
