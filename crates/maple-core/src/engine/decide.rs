@@ -338,5 +338,6 @@ fn new_leaf(trace: crate::trace::Trace, route: Resolved, representative: Arrived
         failures: 0,
         held: Vec::new(),
         held_until: None,
+        strays: Vec::new(),
     }
 }

@@ -242,6 +242,8 @@ pub(super) enum Letter {
     Remove { leaf: LeafId, dpid: Dpid, arrives: PortNo },
     /// Send a frame out of a switch of yours.
     Emit { dpid: Dpid, part: Part, frame: Arc<[u8]> },
+    /// A packet got no further than this switch, and is one of this leaf of yours.
+    Stray { leaf: LeafId, dpid: Dpid, frame: Arc<[u8]> },
     /// Find out whether a host still answers at a port of yours.
     Probe { mac: Mac, at: Location, asker: ShardId },
     /// It does.

@@ -130,6 +130,7 @@ impl Engine {
         }
         self.mark(ingress, Stale::default());
         held.iter().for_each(|packet| self.forward(id, packet));
+        self.lead_strays(id);
     }
 
     /// The leaf's packets go through the controller from now on, perhaps until a later attempt.
@@ -147,6 +148,7 @@ impl Engine {
         leaf.tag = None;
         leaf.failures += 1;
         leaf.held_until = None;
+        self.stats.link_drops += std::mem::take(&mut leaf.strays).len() as u64;
         let held = std::mem::take(&mut leaf.held);
         let route = leaf.route.clone();
         if let Some(at) = retry {
@@ -221,6 +223,7 @@ impl Engine {
         self.release_parts(id);
         let Some(leaf) = self.leaves.remove(&id) else { return };
         self.stats.leaves_withdrawn += 1;
+        self.stats.link_drops += leaf.strays.len() as u64;
         let ingress = leaf.ingress();
         self.move_over(ingress, id);
         if let Some(switch) = self.switches.get_mut(&ingress) {

@@ -45,6 +45,8 @@ pub(super) struct Leaf {
     /// Packets that wait for the installation, and how long they may.
     pub held: Vec<Arrived>,
     pub held_until: Option<Time>,
+    /// Packets of it that got no further than these switches, and wait for the installation as well.
+    pub strays: Vec<(Dpid, Arc<[u8]>)>,
 }
 
 /// How far a leaf has come.

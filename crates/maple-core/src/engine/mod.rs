@@ -229,6 +229,7 @@ impl Engine {
                 Letter::Answer(answer) => self.answered(answer),
                 Letter::Remove { leaf, dpid, arrives } => self.remove_part(dpid, leaf, arrives),
                 Letter::Emit { dpid, part, frame } => self.emit(dpid, &part, &frame),
+                Letter::Stray { leaf, dpid, frame } => self.stray(leaf, dpid, frame),
                 Letter::Probe { mac, at, asker } => self.probe(mac, at, asker),
                 Letter::Alive { mac, at } => self.alive(mac, at),
             }

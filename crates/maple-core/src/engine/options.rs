@@ -38,8 +38,9 @@ pub struct Options {
     /// network's longest delay.
     pub drain: Duration,
     /// How long a link must be there, and nothing have had to be sent again, before rules are taken away that its packets
-    /// can do without. Longer than switches take to lose rules of before. `None`: never, as
-    /// long as nobody asks for it: on Open vSwitch pings were lost now and then while rules were taken away.
+    /// can do without. Longer than switches take to lose rules of before. `None`: never. That takes that nobody but hosts
+    /// sends packets into the network, and that these are not under way for longer than `drain`: else a packet may go where
+    /// others to its destination go.
     pub thin_after: Option<Duration>,
     /// How long a host may take to answer a probe at its old port.
     pub probe_timeout: Duration,

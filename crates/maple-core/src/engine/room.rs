@@ -176,6 +176,7 @@ impl Engine {
         let Some(leaf) = self.leaves.get_mut(&id) else { return };
         leaf.state = LeafState::Crowded { from };
         leaf.held_until = None;
+        self.stats.link_drops += std::mem::take(&mut leaf.strays).len() as u64;
         let (ingress, route, held) = (leaf.ingress(), leaf.route.clone(), std::mem::take(&mut leaf.held));
         if let Some(switch) = self.switches.get_mut(&ingress) {
             switch.acting.insert(id);

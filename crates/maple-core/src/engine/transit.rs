@@ -109,7 +109,7 @@ pub(super) struct Passing {
     /// Whether the tree states all of it that can arrive.
     is_stated: bool,
     /// The owner was told that it is in: its packets may be under way.
-    exposed: bool,
+    pub exposed: bool,
 }
 
 impl Transit {
@@ -212,20 +212,20 @@ impl Transit {
         self.groups.range(first..).take_while(move |(key, _)| key.arrives == arrives)
     }
 
-    /// What is known of a packet that arrived by a link port: each different way to treat it, once. `None` if that
-    /// can't be said because bytes are missing.
-    pub fn answers(&self, arrived: &Arrived) -> Option<Vec<&Part>> {
-        let mut answers: Vec<&Part> = Vec::new();
+    /// What is known of a packet that arrived by a link port: each different way to treat it, once, and a leaf that says
+    /// so. `None` if that can't be said because bytes are missing.
+    pub fn answers(&self, arrived: &Arrived) -> Option<Vec<(LeafId, &Passing)>> {
+        let mut answers: Vec<(LeafId, &Passing)> = Vec::new();
         for (_, group) in self.at_port(arrived.at.port) {
             let watched = Watched::new(arrived);
             let found = group.find(&watched);
             if watched.short.get() {
                 return None;
             }
-            if let Some(passing) = found
-                && !answers.iter().any(|part| part.acts_like(&passing.part))
+            if let Some((leaf, passing)) = found
+                && !answers.iter().any(|(_, there)| there.part.acts_like(&passing.part))
             {
-                answers.push(&passing.part);
+                answers.push((leaf, passing));
             }
         }
         Some(answers)
@@ -452,11 +452,11 @@ impl Group {
     }
 
     /// What the group knows of a packet.
-    fn find(&self, packet: &Watched<'_>) -> Option<&Passing> {
-        let at_once = self.table.tree().search(packet).and_then(|leaf| self.parts.get(&leaf));
+    fn find(&self, packet: &Watched<'_>) -> Option<(LeafId, &Passing)> {
+        let at_once = self.table.tree().search(packet).and_then(|leaf| Some((leaf, self.parts.get(&leaf)?)));
         // Where the switch can't match all of a trace, the tree has less than may arrive.
-        let fits = |passing: &&Passing| passing.trace.items.iter().all(|item| item.holds(packet));
-        at_once.or_else(|| self.parts.values().find(fits))
+        let fits = |(_, passing): &(&LeafId, &Passing)| passing.trace.items.iter().all(|item| item.holds(packet));
+        at_once.or_else(|| self.parts.iter().find(fits).map(|(leaf, passing)| (*leaf, passing)))
     }
 }
 

@@ -126,6 +126,8 @@ pub struct Sim {
     pub history: Vec<Arc<Snapshot>>,
     /// The longest delay of a message between engines, or between engine and switch.
     pub max_delay: Duration,
+    /// How much longer frames take from one switch to another.
+    pub link_delay: Duration,
     /// Packets that were answered where they lay.
     pub hits: u64,
     /// Flow-mods seen.
@@ -157,6 +159,7 @@ impl Sim {
             delivered: Vec::new(),
             reports: Vec::new(),
             max_delay: Duration::from_millis(2),
+            link_delay: Duration::ZERO,
             hits: 0,
             flow_mods: 0,
             settled: Vec::new(),
@@ -486,7 +489,10 @@ impl Sim {
             return;
         }
         match self.links.get(&at) {
-            Some(peer) => self.schedule(Channel::Link(*peer), Happening::Frame(*peer, frame)),
+            Some(peer) => {
+                let (channel, frame) = (Channel::Link(*peer), Happening::Frame(*peer, frame));
+                self.schedule_after(self.link_delay, channel, frame);
+            }
             None => match self.answer_to_probe(at, &frame) {
                 Some(Some(reply)) => self.inject(at, reply),
                 Some(None) => {}
@@ -535,8 +541,12 @@ impl Sim {
     }
 
     fn schedule(&mut self, channel: Channel, happening: Happening) {
+        self.schedule_after(Duration::ZERO, channel, happening);
+    }
+
+    fn schedule_after(&mut self, delay: Duration, channel: Channel, happening: Happening) {
         let longest = self.max_delay.as_nanos().max(1) as usize;
-        let time = self.now + Duration::from_nanos(1 + self.random.below(longest) as u64);
+        let time = self.now + delay + Duration::from_nanos(1 + self.random.below(longest) as u64);
         let last = self.last.entry(channel).or_default();
         *last = time.max(*last);
         self.sent += 1;

@@ -7,7 +7,7 @@ use maple_wire::packet::build::Frame;
 use maple_wire::{Action, Dpid, Field, Instruction, PortNo, Version};
 
 use super::{Delivery, Sim};
-use crate::engine::{Event, InstalledFlow, Options, Stats};
+use crate::engine::{Event, InstalledFlow, Options, Selection, Stats};
 use crate::network::{Location, Mac};
 use crate::policy::{Net, PacketHandle, Policy};
 use crate::route::Route;
@@ -219,4 +219,36 @@ fn what_changes_again_and_again_is_merged_less_and_less_often() {
     }
     let (first, last): (u64, u64) = (flow_mods[..8].iter().sum(), flow_mods[32..].iter().sum());
     assert!(last < first, "{flow_mods:?}");
+}
+
+#[test]
+fn a_packet_that_is_later_than_its_rules_still_comes_out() {
+    for thin_after in [None, Some(Duration::from_secs(1))] {
+        let mut sim = network(Arc::new(acl), thin_after, &line(3));
+        let (from, to) = (mac(1, 1), mac(3, 1));
+        send(&mut sim, from, to, 22);
+        sim.run();
+        // Longer than parts that were withdrawn are kept for packets under way.
+        sim.link_delay = Duration::from_millis(80);
+        sim.inject(home(from), udp(from, to, 22));
+        sim.run_for(Duration::from_millis(10));
+        sim.tell(Event::Invalidate(Selection::All));
+        sim.run_for(Duration::from_millis(90));
+        assert!(sim.delivered.is_empty(), "it waits at the second switch, which has nothing for it any more");
+        sim.inject(home(from), udp(from, to, 22));
+        sim.run_for(Duration::from_millis(400));
+        let one = Delivery { at: home(to), frame: udp(from, to, 22) };
+        assert_eq!(std::mem::take(&mut sim.delivered), [one.clone(), one], "rules left out: {thin_after:?}");
+        assert_eq!(stats(&sim).link_drops, 0);
+    }
+}
+
+#[test]
+fn a_frame_that_never_entered_the_network_goes_nowhere() {
+    let mut sim = network(Arc::new(acl), Some(Duration::from_secs(1)), &line(3));
+    let (from, to) = (mac(1, 1), mac(3, 1));
+    // A frame of the second switch's own interface: it never entered the network.
+    sim.inject(Location::new(Dpid(2), PortNo(1)), udp(from, to, 22));
+    sim.run();
+    assert_eq!((sim.delivered.len(), stats(&sim).link_drops), (0, 1));
 }
