@@ -21,9 +21,8 @@
 
 use std::collections::BTreeMap;
 
-use maple_wire::Dpid;
-use maple_wire::Version;
 use maple_wire::msg::{FlowMod, Message};
+use maple_wire::{Dpid, Instruction, Version};
 
 use super::leaf::{LeafState, cookie};
 use super::location::{classifier, retain_guarded, table_miss};
@@ -325,19 +324,29 @@ impl Engine {
         let own = cookie(self.options.epoch, None);
         let state = self.store.snapshot();
         let mut first = classifier(switch, &state, &self.options, own);
+        // What the switch has just refused is tried again when there may be room (`full_timer`), not at once.
+        let is_refused = |table: u8, rule: &Rule| {
+            switch.refused.iter().any(|(t, p, m)| (*t, *p, m) == (table, rule.priority, &rule.matching))
+        };
+        let miss = |table: u8| Some(table_miss(own)).filter(|rule| !is_refused(table, rule));
         // Packets without a classifier rule come to the controller: slow, never wrong.
-        let is_refused = |rule: &Rule| switch.refused.iter().any(|(p, m)| (*p, m) == (rule.priority, &rule.matching));
-        first.retain(|rule| !is_refused(rule));
-        let unknown_tag = self.options.path_tags.map(|block| block.unknown(own)).filter(|rule| !is_refused(rule));
+        first.retain(|rule| !is_refused(CLASSIFIER, rule));
+        let unknown = self.options.path_tags.map(|block| block.unknown(own)).filter(|rule| !is_refused(TRANSIT, rule));
         if self.options.path_tags.is_some() {
-            retain_guarded(&mut first, unknown_tag.is_some());
+            retain_guarded(&mut first, unknown.is_some());
         }
-        first.push(table_miss(own));
+        // Nor may a packet come into a table that drops what it does not know.
+        for table in [INGRESS, TRANSIT] {
+            if miss(table).is_none() {
+                first.retain(|rule| rule.instructions != [Instruction::GotoTable(table)]);
+            }
+        }
+        first.extend(miss(CLASSIFIER));
         if !switch.three_tables {
             return BTreeMap::from([(CLASSIFIER, first)]);
         }
-        let transit = unknown_tag.into_iter().chain([table_miss(own)]).collect();
-        BTreeMap::from([(CLASSIFIER, first), (INGRESS, vec![table_miss(own)]), (TRANSIT, transit)])
+        let transit = unknown.into_iter().chain(miss(TRANSIT)).collect();
+        BTreeMap::from([(CLASSIFIER, first), (INGRESS, miss(INGRESS).into_iter().collect()), (TRANSIT, transit)])
     }
 
     fn ingress_action(&self, leaf: LeafId, version: Version) -> LeafAction {

@@ -81,8 +81,8 @@ pub(super) struct Switch {
     pub full_until: Option<Time>,
     /// How often in a row it refused something.
     full_count: u32,
-    /// Priorities and matches that it refused of late.
-    pub(super) refused: Vec<(u16, Match)>,
+    /// Tables, priorities and matches of rules that it refused of late.
+    pub(super) refused: Vec<(u8, u16, Match)>,
 }
 
 /// Which tables no longer show what is wanted.
@@ -246,7 +246,7 @@ impl Engine {
         let (table, rule) = (*table, rule.clone());
         let what = refusal(switch.version(), table, &rule, error);
         let full = is_table_full(error, switch.version());
-        switch.refused.push((rule.priority, rule.matching.clone()));
+        switch.refused.push((table, rule.priority, rule.matching.clone()));
         switch.stale.classifier = true;
         switch.full_count += 1;
         // Whoever refuses again and again gets nothing for a while.

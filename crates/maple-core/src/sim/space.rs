@@ -146,3 +146,27 @@ fn where_there_is_room_nothing_is_asked_and_nobody_goes() {
     let Stats { leaves_evicted, turned_away, stats_requests, .. } = stats(&sim);
     assert_eq!((leaves_evicted, turned_away, stats_requests), (0, 0, 0));
 }
+
+/// A switch without room for the rules that it can't do without is not asked without end to take them.
+#[test]
+fn a_rule_of_the_engines_own_that_finds_no_room_is_tried_again_after_a_while() {
+    let mut sim = network(Options::default(), 1, Version::Of13);
+    assert_eq!(play(&mut sim, 0..4, Duration::from_millis(100)).len(), 2);
+    for capacity in 1..8 {
+        if let Some(switch) = sim.switch(Dpid(2)) {
+            switch.capacity = capacity;
+        }
+        let before = stats(&sim).refused_rules;
+        sim.restart(Dpid(2));
+        sim.run_for(Duration::from_millis(5));
+        sim.ports_of(Dpid(2)).into_iter().for_each(|at| sim.rediscover(at));
+        sim.run_for(Duration::from_secs(60));
+        let refused = stats(&sim).refused_rules - before;
+        assert!(refused < 200, "room for {capacity} rules: {refused} refused in a minute");
+    }
+    if let Some(switch) = sim.switch(Dpid(2)) {
+        switch.capacity = usize::MAX;
+    }
+    sim.run_for(Duration::from_secs(120));
+    play(&mut sim, 4..8, Duration::from_millis(100));
+}
