@@ -94,6 +94,10 @@ pub struct RunOptions {
     /// The most kinds of packets that are remembered for a switch [default: no bound]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub max_traces: Option<u32>,
+    /// Leave out rules that packets from other switches can do without, and merge those to one destination, when a link has
+    /// been calm for so long [default: never]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=3600))]
+    pub thin_after: Option<u32>,
     /// How many cached answers a second, a worker, are checked by running the policy again; 0: none [default: 2]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(..=1000))]
     pub check_rate: Option<u32>,

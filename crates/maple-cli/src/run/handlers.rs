@@ -21,6 +21,7 @@ pub fn run(options: &RunOptions, handlers: LoadedHandlers, started: Started<'_>)
         (options.compiler.is_some(), "--compiler"),
         (options.max_rules.is_some(), "--max-rules"),
         (options.max_traces.is_some(), "--max-traces"),
+        (options.thin_after.is_some(), "--thin-after"),
         (options.check_rate.is_some(), "--check-rate"),
     ] {
         if given {

@@ -168,6 +168,7 @@ fn controller_options(options: &RunOptions, loaded: &LoadedPolicy, track_hosts: 
     chosen.engine.track_hosts = track_hosts;
     chosen.engine.max_rules = options.max_rules.map(|count| count as usize);
     chosen.engine.max_traces = options.max_traces.map(|count| count as usize);
+    chosen.engine.thin_after = options.thin_after.map(|seconds| Duration::from_secs(seconds.into()));
     chosen.engine.compiler = options.compiler.map_or(chosen.engine.compiler, Into::into);
     chosen.engine.check_rate = options.check_rate.unwrap_or(CHECK_RATE);
     if let Some(PathTags(block)) = options.path_tags {
