@@ -14,6 +14,7 @@ use crate::mt_route::{self, MtRouteArgs};
 use crate::report::{Chart, PlotError, TextTable};
 use crate::rules::policy::OtherLanguage;
 use crate::rules::{self, RulesArgs};
+use crate::state::{self, StateArgs};
 
 /// `maple bench`.
 #[derive(Debug, Args)]
@@ -34,6 +35,8 @@ pub enum Bench {
     MtRoute(MtRouteArgs),
     /// How many packets of a switch go to the controller, against exact-match rules (the paper's Figure 6a)
     Misses(MissesArgs),
+    /// What transactions and writes of tracked state cost, against threads and against who depends on them
+    State(StateArgs),
     /// Make a filter set and traces out of a seed, in the format of ClassBench
     Generate(GenerateArgs),
     /// Compare filter sets: prefix lengths, ranges, overlaps
@@ -84,6 +87,7 @@ pub fn main(args: BenchArgs, python: Option<&dyn OtherLanguage>) -> Result<(), B
         Bench::Growth(args) => growth::main(&args),
         Bench::MtRoute(args) => mt_route::main(&args),
         Bench::Misses(args) => misses::main(&args),
+        Bench::State(args) => state::main(&args),
         Bench::Generate(args) => sets::generate(&args),
         Bench::Statistics(args) => sets::statistics(&args),
     }

@@ -22,6 +22,8 @@ pub mod generate;
 pub mod misses;
 pub mod mt_route;
 
+pub mod state;
+
 pub mod report;
 
 pub use command::{Bench, BenchArgs, BenchError, Output, main};

@@ -2,6 +2,7 @@
 
 mod common;
 
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -73,6 +74,17 @@ fn other_programs_set_get_delete_and_watch_state() {
     assert!(seen.is_sorted_by(|a, b| a.as_i64() < b.as_i64()) && seen.len() > 1, "each change once: {seen:?}");
     ask(State::Delete { place: key("t", "a"), settled: true }).unwrap();
     assert_eq!(ask(State::Get(Place::Table("t".into()))).unwrap(), json!([]));
+}
+
+#[test]
+fn who_is_one_too_many_is_told() {
+    let (_maple, path) = controller("full");
+    let connected: Vec<UnixStream> = (0..16).map(|_| UnixStream::connect(&path).unwrap()).collect();
+    let get = Request::State(State::Get(Place::Var("n".into())));
+    let why = "16 programs are connected to the controller, and it serves no more at a time";
+    assert_eq!(ask(&path, &get).map_err(|error| error.to_string()), Err(why.to_owned()));
+    assert_eq!(follow(&path, &get, |_| true).map_err(|error| error.to_string()), Err(why.to_owned()));
+    drop(connected);
 }
 
 #[test]

@@ -86,9 +86,9 @@ impl Run {
     }
 
     /// A run of a query: state, and a packet that has no fields.
-    pub(crate) fn of_state(txn: Txn) -> Run {
+    pub(crate) fn of_state(txn: Txn, track_hosts: bool) -> Run {
         let nowhere = Location::new(Dpid(0), PortNo(0));
-        Run::on(Subject::Headers(Rc::new(NoFields)), nowhere, txn, true, Recorder::of_headers())
+        Run::on(Subject::Headers(Rc::new(NoFields)), nowhere, txn, track_hosts, Recorder::of_headers())
     }
 
     fn on(subject: Subject, ingress: Location, txn: Txn, track_hosts: bool, recorder: Recorder) -> Run {

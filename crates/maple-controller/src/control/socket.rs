@@ -48,6 +48,9 @@ pub enum AskError {
     /// The controller refused the request.
     #[error("{0}")]
     Refused(String),
+    /// The controller closed the connection without an answer, or, while it was followed, behind the last one.
+    #[error("the controller closed the connection: it has stopped, or is about to")]
+    Closed,
 }
 
 /// Asks the controller behind a control socket.
@@ -58,33 +61,37 @@ pub fn ask(path: &Path, request: &Request) -> Result<Value, AskError> {
     let stream = send(path, request)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     let mut text = String::new();
-    BufReader::new(stream).read_line(&mut text)?;
-    understood(&text)
+    match BufReader::new(stream).read_line(&mut text)? {
+        0 => Err(AskError::Closed),
+        _ => understood(&text),
+    }
 }
 
-/// Asks for something that has many answers, and hands out each as it comes, until the controller stops or `each` says
-/// that it is enough.
+/// Asks for something that has many answers, and hands out each as it comes, until `each` says that it is enough.
 ///
 /// # Errors
-/// [`AskError`] if there is no controller, or it refuses the request.
+/// [`AskError`] if there is no controller, it refuses the request, or it stops.
 pub fn follow(path: &Path, request: &Request, mut each: impl FnMut(Value) -> bool) -> Result<(), AskError> {
     let mut reader = BufReader::new(send(path, request)?);
     let mut text = String::new();
     while reader.read_line(&mut text)? > 0 {
         if !each(understood(&text)?) {
-            break;
+            return Ok(());
         }
         text.clear();
     }
-    Ok(())
+    Err(AskError::Closed)
 }
 
 fn send(path: &Path, request: &Request) -> Result<UnixStream, AskError> {
     let mut stream = UnixStream::connect(path).map_err(|error| AskError::NotThere { path: path.to_owned(), error })?;
     let mut line = serde_json::to_string(request)?;
     line.push('\n');
-    stream.write_all(line.as_bytes())?;
-    Ok(stream)
+    match stream.write_all(line.as_bytes()) {
+        // Who was turned away can still read why.
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(stream),
+    }
 }
 
 fn understood(text: &str) -> Result<Value, AskError> {
@@ -156,6 +163,7 @@ fn serve(listener: &UnixListener, handle: &Handle, closing: &AtomicBool) {
         if clients.fetch_add(1, Ordering::Relaxed) >= CLIENTS {
             clients.fetch_sub(1, Ordering::Relaxed);
             tracing::warn!("a control client was turned away: {CLIENTS} are connected");
+            turn_away(stream);
             continue;
         }
         let (handle, counted) = (handle.clone(), Arc::clone(&clients));
@@ -169,6 +177,15 @@ fn serve(listener: &UnixListener, handle: &Handle, closing: &AtomicBool) {
             clients.fetch_sub(1, Ordering::Relaxed);
             tracing::warn!(%error, "can't serve a control client");
         }
+    }
+}
+
+/// Tells a client why it is not served. It may have asked already or not: the answer is the same.
+fn turn_away(mut stream: UnixStream) {
+    let error = format!("{CLIENTS} programs are connected to the controller, and it serves no more at a time");
+    // A few bytes into an empty buffer: this does not wait.
+    if let Err(error) = write_line(&mut stream, &json!({ "error": error })) {
+        tracing::debug!(%error, "a control client's connection failed");
     }
 }
 

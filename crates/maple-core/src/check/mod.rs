@@ -109,6 +109,8 @@ impl Check {
             store.update(|_| {
                 hosts.iter().map(|(mac, info)| Write::Host { mac: *mac, info: Some(info.clone()) }).collect()
             });
+        } else {
+            store.know_no_hosts();
         }
         let state = store.snapshot();
         let values = Values::of(&hosts, &state);

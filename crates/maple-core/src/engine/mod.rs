@@ -124,6 +124,9 @@ pub struct Engine {
 impl Engine {
     /// The engine of `shard`. All shards of a controller share `store`, and have equal `options`.
     pub fn new(shard: ShardId, store: Arc<Store>, policy: Arc<dyn Policy>, options: Options) -> Engine {
+        if !options.track_hosts {
+            store.know_no_hosts();
+        }
         Engine {
             shard,
             store,

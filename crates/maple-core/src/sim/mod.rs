@@ -149,6 +149,8 @@ impl Sim {
     /// A controller of so many shards, without any switch.
     pub fn new(policy: Arc<dyn Policy>, shards: u8, options: &Options, seed: u64) -> Sim {
         let store = Store::new();
+        // From now on each snapshot is noted.
+        store.take_trail();
         store.update(|_| vec![Write::Weight("cost".into())]);
         let engine = |shard| Engine::new(ShardId(shard), store.clone(), policy.clone(), options.clone());
         let engines = (0..shards.max(1)).map(engine).collect();

@@ -219,6 +219,8 @@ impl Store {
         let ended = f(&tx);
         let txn = tx.into_txn();
         match ended {
+            // What it read was all true when it began, and nobody needs to know.
+            Ok(value) if !txn.wrote() => Attempt::Done(value, Commit::default()),
             Ok(value) => commit(txn).map_or(Attempt::Conflict, |commit| Attempt::Done(value, commit)),
             Err(Stop::Retry) => Attempt::Retry(txn),
             Err(Stop::Cancel) => Attempt::Cancelled,

@@ -3,11 +3,10 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
-use imbl::OrdMap;
 use maple_wire::{Dpid, PortNo};
 
 use super::query::{Answer, Question};
-use super::{Name, Snapshot, Value};
+use super::{Name, Rows, Snapshot, Value};
 use crate::network::{Hop, Location, Mac, PortInfo, PortKind, graph};
 
 /// One unit of tracked state: a stored value, or a question about stored values.
@@ -60,7 +59,7 @@ pub enum CellValue {
     /// Of [`Cell::Table`] and [`Cell::Var`].
     Value(Option<Value>),
     /// Of [`Cell::TableAll`].
-    Table(OrdMap<Value, Value>),
+    Table(Rows),
     /// Of [`Cell::TableLen`].
     Len(usize),
     /// Of [`Cell::HostAt`].
@@ -95,7 +94,7 @@ impl Cell {
         match self {
             Cell::Table(table, key) => CellValue::Value(state.table(table).and_then(|t| t.get(key)).cloned()),
             Cell::TableAll(table) => CellValue::Table(state.table(table).cloned().unwrap_or_default()),
-            Cell::TableLen(table) => CellValue::Len(state.table(table).map_or(0, OrdMap::len)),
+            Cell::TableLen(table) => CellValue::Len(state.table(table).map_or(0, Rows::len)),
             Cell::Var(name) => CellValue::Value(state.var(name).cloned()),
             Cell::HostAt(mac) => CellValue::Location(state.host(*mac).map(|host| host.location)),
             Cell::HostAddresses(mac) => CellValue::Addresses(
@@ -119,6 +118,17 @@ impl Cell {
             Cell::Flood(from) => CellValue::Hops(Some(Arc::from(graph::flood(state, *from)))),
             Cell::Query(question) => CellValue::Answer(question.answer(state)),
         }
+    }
+
+    /// Whether the cell has the value `seen`, which it had in the published snapshot of this version, if one is given.
+    pub(super) fn still(&self, seen: &CellValue, version: Option<u64>, now: &Snapshot) -> bool {
+        // A table as a whole is not compared key by key where nobody wrote to it.
+        if let (Cell::TableAll(table), Some(version)) = (self, version)
+            && now.table(table).is_some_and(|rows| rows.is_as_in(version))
+        {
+            return true;
+        }
+        self.evaluate(now) == *seen
     }
 
     /// The table that the cell is about.

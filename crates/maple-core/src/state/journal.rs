@@ -78,7 +78,7 @@ impl Store {
         let before = knows.iter().flat_map(|name| contents(&state, name)).map(without_value);
         let writes: Vec<Write> = before.chain(kept).collect();
         // The journal is not told: this is what it has.
-        let (_, wake) = self.publish(&mut books, &state, &writes);
+        let (_, wake) = self.publish(&mut books, self.newest(), writes);
         let new: Vec<Write> = books
             .kept
             .names

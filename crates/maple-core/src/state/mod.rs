@@ -29,9 +29,10 @@
 //!
 //! # Cost
 //!
-//! Snapshots are persistent maps: taking one is a pointer copy, a write is O(log n). A commit costs one comparison a
-//! cell read if anything was written meanwhile, else nothing but the registration. A change of the topology evaluates
-//! each *distinct* subscribed topology cell once.
+//! Snapshots are persistent maps: taking one is a pointer copy, a write is O(log n), and in place where nobody has the
+//! snapshot before any more. A commit costs one comparison a cell read if anything was written meanwhile, else nothing
+//! but the registration; a transaction that only read needs none. A change of the topology evaluates each *distinct*
+//! subscribed topology cell once.
 //!
 //! Any thread may call the store.
 
@@ -40,6 +41,7 @@ mod typed;
 
 mod cell;
 mod query;
+mod rows;
 mod snapshot;
 mod txn;
 mod value;
@@ -47,9 +49,12 @@ mod value;
 mod journal;
 mod names;
 mod readers;
+mod spare;
 mod store;
 mod sync;
 
+#[cfg(test)]
+mod model;
 #[cfg(test)]
 mod queries;
 #[cfg(test)]
@@ -62,6 +67,7 @@ pub use cell::{Cell, CellValue};
 pub use journal::Journal;
 pub use query::{Answer, Function, Query, QueryError, Question};
 pub use readers::WaiterId;
+pub use rows::Rows;
 pub use snapshot::{Snapshot, SwitchInfo, Write};
 pub use store::{Commit, Conflict, Store};
 pub use txn::{Savepoint, Txn};

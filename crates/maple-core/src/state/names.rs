@@ -49,7 +49,7 @@ impl Store {
 
     /// A key that a table has, or one that a leaf asked it for: what kind of keys it has.
     pub fn example_key(&self, table: &str) -> Option<Value> {
-        let first = |state: &super::Snapshot| Some(state.table(table)?.get_min()?.0.clone());
+        let first = |state: &super::Snapshot| Some(state.table(table)?.first_key()?.clone());
         first(&self.snapshot()).or_else(|| {
             let asked = |cell: &Cell| match cell {
                 Cell::Table(name, key) if **name == *table => Some(key.clone()),

@@ -12,7 +12,7 @@ use super::{
     Value, Var, Write,
 };
 use crate::engine::ShardId;
-use crate::network::{Location, PortInfo, PortKind};
+use crate::network::{Location, Mac, PortInfo, PortKind};
 use crate::run::Net;
 use crate::tree::LeafId;
 
@@ -96,6 +96,18 @@ fn a_query_of_queries_hears_only_of_answers_that_differ() {
     assert_eq!(counts(), (5, 2));
     assert_eq!(both(4, -2), BTreeSet::from([LeafId(1)]));
     assert_eq!(counts(), (6, 3));
+}
+
+#[test]
+fn where_nobody_notes_hosts_a_query_that_asks_for_one_fails_as_f_does() {
+    let (store, mac) = (Store::new(), Mac([0, 0, 0, 0, 0, 1]));
+    let (known, _) = counted("known", move |net: &Net, (): ()| net.locate(mac).is_some());
+    assert!(!known.get(&store.view(), &()));
+    store.know_no_hosts();
+    let error = known.try_get(&store.view(), &()).map_err(|error| error.to_string());
+    let why =
+        "the query known() failed: net.locate(00:00:00:00:00:01) needs host tracking, which is off (track_hosts=False)";
+    assert_eq!(error, Err(why.into()));
 }
 
 #[test]

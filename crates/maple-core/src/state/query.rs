@@ -28,7 +28,7 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use rustc_hash::FxHashMap;
@@ -87,7 +87,11 @@ pub enum QueryError {
 
 /// Answers that were found, by question.
 #[derive(Debug, Default)]
-pub(super) struct Memo(Mutex<FxHashMap<Question, Vec<Remembered>>>);
+pub(super) struct Memo {
+    answers: Mutex<FxHashMap<Question, Vec<Remembered>>>,
+    /// Whether nobody notes where hosts are, so that asking for it is an error, as it is in f.
+    no_hosts: AtomicBool,
+}
 
 /// The cells that an answer rests on, with the values that they had.
 pub(super) type Reads = Arc<[(Cell, CellValue)]>;
@@ -187,7 +191,7 @@ impl Question {
         if let Some(one) = here {
             return (Ok(one.answer.clone()), one.reads.clone());
         }
-        let holds = |one: &&Remembered| one.reads.iter().all(|(cell, seen)| cell.evaluate(state) == *seen);
+        let holds = |one: &&Remembered| one.reads.iter().all(|(cell, seen)| cell.still(seen, one.version, state));
         if let Some(one) = known.iter().find(holds) {
             state.memo.remember(self, Remembered { version: state.published(), ..one.clone() });
             return (Ok(one.answer.clone()), one.reads.clone());
@@ -205,7 +209,8 @@ impl Question {
         let Some(_asking) = Asking::enter(self) else {
             return (Err("it asks itself".into()), Arc::new([]));
         };
-        let run = Run::of_state(Txn::new(Arc::new(state.clone())));
+        let tracked = !state.memo.no_hosts.load(Ordering::Relaxed);
+        let run = Run::of_state(Txn::new(Arc::new(state.clone())), tracked);
         let asked = catch_unwind(AssertUnwindSafe(|| (self.function.0.ask)(&run.net(), &self.argument)));
         let answer = asked.unwrap_or_else(|panic| Err(panic_text("the query", &*panic)));
         let Some(finished) = run.finish() else { return (Err("its run was ended".into()), Arc::new([])) };
@@ -244,13 +249,19 @@ impl Memo {
     /// Answers to one question that are remembered: that of the newest state, and that of runs that began before.
     const DEPTH: usize = 2;
 
+    /// From now on queries that ask for hosts fail.
+    pub fn know_no_hosts(&self) {
+        self.no_hosts.store(true, Ordering::Relaxed);
+        sync::lock(&self.answers).clear();
+    }
+
     fn of(&self, question: &Question) -> Vec<Remembered> {
-        sync::lock(&self.0).get(question).cloned().unwrap_or_default()
+        sync::lock(&self.answers).get(question).cloned().unwrap_or_default()
     }
 
     /// Puts an answer in front, in place of the one that rests on the same.
     fn remember(&self, question: &Question, new: Remembered) {
-        let mut memo = sync::lock(&self.0);
+        let mut memo = sync::lock(&self.answers);
         if memo.len() >= Memo::MOST && !memo.contains_key(question) {
             memo.clear();
         }

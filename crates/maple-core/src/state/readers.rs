@@ -14,7 +14,7 @@ use std::task::Waker;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::{Cell, CellValue, Name, Snapshot, Write};
+use super::{Cell, CellValue, Name, Snapshot, Value, Write};
 use crate::network::HostInfo;
 use crate::tree::LeafId;
 
@@ -25,7 +25,7 @@ pub(super) struct Readers {
     /// Those of `cells` that are about the topology, in order.
     topology: BTreeSet<Cell>,
     /// How many of `cells` are about which table.
-    tables: FxHashMap<Name, usize>,
+    tables: FxHashMap<Name, About>,
     /// What the answers of those of `cells` that are queries were made of.
     inputs: FxHashMap<Cell, Vec<Cell>>,
     leaves: FxHashMap<LeafId, Vec<Cell>>,
@@ -36,6 +36,14 @@ pub(super) struct Readers {
 /// A transaction that waits for a change.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct WaiterId(u64);
+
+/// How many subscribed cells are about a table.
+#[derive(Debug, Default)]
+struct About {
+    keys: usize,
+    /// The table as a whole, or the number of its keys.
+    whole: usize,
+}
 
 #[derive(Debug)]
 struct Subscription {
@@ -52,6 +60,12 @@ struct Subscription {
 pub(super) struct Touched {
     pub withdraw: BTreeSet<LeafId>,
     pub wake: Vec<Waker>,
+}
+
+impl About {
+    fn of(&mut self, cell: &Cell) -> &mut usize {
+        if matches!(cell, Cell::Table(..)) { &mut self.keys } else { &mut self.whole }
+    }
 }
 
 impl Readers {
@@ -114,16 +128,20 @@ impl Readers {
     /// Evaluates the subscribed cells that `writes` may have changed and ends the subscriptions of those that did.
     pub fn changed(&mut self, writes: &[Write], before: &Snapshot, next: &Snapshot) -> Touched {
         let mut touched = Touched::default();
-        if self.cells.is_empty() {
+        let mut suspects: Vec<Cell> = self.suspects(writes, before).into_iter().collect();
+        if suspects.is_empty() {
             return touched;
         }
         let mut waiters = BTreeSet::new();
-        let mut suspects: Vec<Cell> = self.suspects(writes, before).into_iter().collect();
         let mut seen: FxHashSet<Cell> = suspects.iter().cloned().collect();
         while let Some(cell) = suspects.pop() {
             let Some(subscription) = self.cells.get_mut(&cell) else { continue };
             let value = cell.evaluate(next);
-            if value != subscription.value {
+            let differs = match &cell {
+                Cell::TableAll(table) => differs(table, writes, before, next),
+                _ => value != subscription.value,
+            };
+            if differs {
                 touched.withdraw.extend(subscription.leaves.iter().copied());
                 waiters.extend(subscription.waiters.iter().copied());
                 suspects.extend(subscription.queries.iter().filter(|query| seen.insert((*query).clone())).cloned());
@@ -136,38 +154,52 @@ impl Readers {
         touched
     }
 
-    /// The cells that these writes can change, as far as somebody may be subscribed to them.
-    fn suspects(&self, writes: &[Write], before: &Snapshot) -> FxHashSet<Cell> {
+    /// The cells that these writes can change and somebody is subscribed to.
+    pub fn suspects(&self, writes: &[Write], before: &Snapshot) -> FxHashSet<Cell> {
         let mut suspects = FxHashSet::default();
+        if self.cells.is_empty() {
+            return suspects;
+        }
         for write in writes {
             match write {
-                Write::Table { table, .. } if !self.tables.contains_key(table) => {}
-                Write::Table { table, key, .. } => suspects.extend([
-                    Cell::Table(table.clone(), key.clone()),
-                    Cell::TableAll(table.clone()),
-                    Cell::TableLen(table.clone()),
-                ]),
-                Write::Var { name, .. } | Write::Add { name, .. } => suspects.extend([Cell::Var(name.clone())]),
+                Write::Table { table, key, .. } => self.suspect_table(&mut suspects, table, key),
+                Write::Var { name, .. } | Write::Add { name, .. } => {
+                    self.suspect(&mut suspects, [Cell::Var(name.clone())]);
+                }
                 Write::Host { mac, info } => {
-                    suspects.extend([Cell::HostAt(*mac), Cell::HostAddresses(*mac), Cell::Hosts]);
+                    self.suspect(&mut suspects, [Cell::HostAt(*mac), Cell::HostAddresses(*mac), Cell::Hosts]);
                     let ips = before.host(*mac).into_iter().chain(info).flat_map(HostInfo::addresses);
-                    suspects.extend(ips.map(Cell::HostByIp));
+                    self.suspect(&mut suspects, ips.map(Cell::HostByIp));
                 }
                 Write::Weight(name) | Write::Cost { name, .. } => {
-                    suspects.extend([Cell::Weights]);
+                    self.suspect(&mut suspects, [Cell::Weights]);
                     suspects.extend(self.topology.iter().filter(|cell| cell.is_path_by(name)).cloned());
                 }
                 Write::Switch { .. } => {
-                    suspects.extend([Cell::Switches]);
+                    self.suspect(&mut suspects, [Cell::Switches]);
                     suspects.extend(self.topology.iter().cloned());
                 }
                 Write::Port { at, .. } => {
-                    suspects.extend([Cell::Port(*at), Cell::EdgePorts(at.switch)]);
+                    self.suspect(&mut suspects, [Cell::Port(*at), Cell::EdgePorts(at.switch)]);
                     suspects.extend(self.topology.iter().cloned());
                 }
             }
         }
         suspects
+    }
+
+    fn suspect_table(&self, suspects: &mut FxHashSet<Cell>, table: &Name, key: &Value) {
+        let Some(about) = self.tables.get(table) else { return };
+        if about.keys > 0 {
+            self.suspect(suspects, [Cell::Table(table.clone(), key.clone())]);
+        }
+        if about.whole > 0 {
+            self.suspect(suspects, [Cell::TableAll(table.clone()), Cell::TableLen(table.clone())]);
+        }
+    }
+
+    fn suspect(&self, suspects: &mut FxHashSet<Cell>, cells: impl IntoIterator<Item = Cell>) {
+        suspects.extend(cells.into_iter().filter(|cell| self.cells.contains_key(cell)));
     }
 
     fn subscription(&mut self, cell: Cell, value: CellValue, now: &Snapshot) -> &mut Subscription {
@@ -176,7 +208,7 @@ impl Readers {
                 self.topology.insert(cell.clone());
             }
             if let Some(table) = cell.table() {
-                *self.tables.entry(table.clone()).or_default() += 1;
+                *self.tables.entry(table.clone()).or_default().of(&cell) += 1;
             }
             self.resubscribe(&cell, now);
         }
@@ -212,10 +244,10 @@ impl Readers {
         self.cells.remove(cell);
         self.topology.remove(cell);
         if let Some(table) = cell.table()
-            && let Some(count) = self.tables.get_mut(table)
+            && let Some(about) = self.tables.get_mut(table)
         {
-            *count -= 1;
-            if *count == 0 {
+            *about.of(cell) -= 1;
+            if about.keys + about.whole == 0 {
                 self.tables.remove(table);
             }
         }
@@ -229,4 +261,13 @@ impl Readers {
     fn release_query(&mut self, input: &Cell, query: &Cell) {
         self.release(input, |subscription| subscription.queries.remove(query));
     }
+}
+
+/// Whether a table has other keys or values than before; nothing but these writes happened to it.
+fn differs(table: &Name, writes: &[Write], before: &Snapshot, next: &Snapshot) -> bool {
+    let at = |state: &Snapshot, key: &Value| state.table(table).and_then(|rows| rows.get(key)).cloned();
+    writes.iter().any(|write| match write {
+        Write::Table { table: of, key, .. } => of == table && at(before, key) != at(next, key),
+        _ => false,
+    })
 }

@@ -267,6 +267,7 @@ fn a_transaction_that_always_loses_gets_its_turn() {
                     sync::step();
                 }
             }
+            Var::new("seen", 0i128).set(tx, &seen);
             Ok(())
         });
         stop.store(true, Ordering::SeqCst);

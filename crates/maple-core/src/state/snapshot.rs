@@ -7,7 +7,7 @@ use imbl::{OrdMap, OrdSet};
 use maple_wire::{Dpid, PortNo, Version};
 
 use super::query::Memo;
-use super::{Name, Value};
+use super::{Name, Rows, Value};
 use crate::engine::ShardId;
 use crate::network::{HostInfo, LinkName, Location, Mac, PortInfo, PortKind};
 
@@ -19,7 +19,7 @@ pub struct Snapshot {
     pub(super) draft: bool,
     /// What queries answered in this store's snapshots.
     pub(super) memo: Arc<Memo>,
-    tables: OrdMap<Name, OrdMap<Value, Value>>,
+    tables: OrdMap<Name, Rows>,
     vars: OrdMap<Name, Value>,
     costs: OrdMap<Name, OrdMap<LinkName, u64>>,
     switches: OrdMap<Dpid, SwitchInfo>,
@@ -116,7 +116,7 @@ impl Snapshot {
     }
 
     /// A table of the policy, if it has any key.
-    pub fn table(&self, name: &str) -> Option<&OrdMap<Value, Value>> {
+    pub fn table(&self, name: &str) -> Option<&Rows> {
         self.tables.get(name)
     }
 
@@ -213,20 +213,43 @@ impl Snapshot {
         self.by_port.get(&at).into_iter().flatten().copied()
     }
 
-    /// Applies one write.
+    /// Applies the writes that lead to this version.
+    pub(super) fn apply_all(&mut self, writes: &[Write], version: u64) {
+        self.version = version;
+        writes.iter().for_each(|write| self.apply(write));
+    }
+
+    /// Applies one write. What comes of it depends on nothing but the snapshot and the write.
     pub(super) fn apply(&mut self, write: &Write) {
         match write {
-            Write::Table { table, key, value } => put_nested(&mut self.tables, table, key, value.clone()),
+            Write::Table { table, key, value } => self.put_row(table, key, value.clone()),
             Write::Var { name, value } => put(&mut self.vars, name, value.clone()),
             Write::Add { name, amount } => {
                 let before = self.vars.get(name).and_then(Value::as_int).unwrap_or_default();
-                self.vars.insert(name.clone(), Value::Int(before.saturating_add(*amount)));
+                put(&mut self.vars, name, Some(Value::Int(before.saturating_add(*amount))));
             }
             Write::Weight(name) => drop(self.costs.entry(name.clone()).or_default()),
             Write::Cost { name, link, cost } => put(self.costs.entry(name.clone()).or_default(), link, *cost),
             Write::Switch { dpid, info } => put(&mut self.switches, dpid, *info),
             Write::Port { at, info } => put(&mut self.ports, at, *info),
             Write::Host { mac, info } => self.apply_host(*mac, info.clone()),
+        }
+    }
+
+    /// Puts a value into a table, or takes it away; a table without keys is none.
+    fn put_row(&mut self, table: &Name, key: &Value, value: Option<Value>) {
+        let changed = if self.draft { u64::MAX } else { self.version };
+        let Some(rows) = self.tables.get_mut(table) else {
+            if value.is_some() {
+                let mut rows = Rows::default();
+                rows.put(key, value, changed);
+                self.tables.insert(table.clone(), rows);
+            }
+            return;
+        };
+        rows.put(key, value, changed);
+        if rows.is_empty() {
+            self.tables.remove(table);
         }
     }
 
@@ -255,24 +278,11 @@ impl Snapshot {
 
 fn put<K: Ord + Clone, V: Clone>(map: &mut OrdMap<K, V>, key: &K, value: Option<V>) {
     match value {
-        Some(value) => map.insert(key.clone(), value),
-        None => map.remove(key),
-    };
-}
-
-/// Puts into a map of maps; inner maps without keys are taken away.
-fn put_nested<N: Ord + Clone, K: Ord + Clone, V: Clone>(
-    map: &mut OrdMap<N, OrdMap<K, V>>,
-    name: &N,
-    key: &K,
-    value: Option<V>,
-) {
-    let Some(inner) = map.get_mut(name) else {
-        map.extend(value.map(|value| (name.clone(), OrdMap::unit(key.clone(), value))));
-        return;
-    };
-    put(inner, key, value);
-    if inner.is_empty() {
-        map.remove(name);
+        // What is there is replaced in place, without a copy of the key.
+        Some(value) => match map.get_mut(key) {
+            Some(there) => *there = value,
+            None => drop(map.insert(key.clone(), value)),
+        },
+        None => drop(map.remove(key)),
     }
 }

@@ -4,12 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 use std::task::Waker;
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, Guard};
 use maple_wire::Dpid;
 
 use super::journal::Kept;
 use super::names::Declared;
 use super::readers::{Readers, Touched, WaiterId};
+use super::spare::Spare;
 use super::{Cell, CellValue, Snapshot, Txn, Write, sync};
 use crate::engine::{Selection, ShardId};
 use crate::tree::LeafId;
@@ -23,9 +24,10 @@ pub struct Store {
     /// Held alone by a transaction that nobody may overtake, and by everybody else's commits together.
     pub(super) turnstile: RwLock<()>,
     tags: Mutex<TagPool>,
-    /// Every snapshot since it was last asked for, for tests that compare with what was true at any moment.
+    /// Every snapshot since it was last asked for, for tests that compare with what was true at any moment; nothing
+    /// before it was first asked for.
     #[cfg(any(test, feature = "testing"))]
-    trail: Mutex<Vec<Arc<Snapshot>>>,
+    trail: Mutex<Option<Vec<Arc<Snapshot>>>>,
 }
 
 /// What a commit has to look up.
@@ -34,6 +36,8 @@ pub(super) struct Books {
     pub(super) readers: Readers,
     pub(super) kept: Kept,
     pub(super) declared: Declared,
+    /// What the next snapshot is made of, if there is any.
+    spare: Option<Spare>,
 }
 
 /// Which path tags leaves of any shard have.
@@ -119,9 +123,9 @@ impl Store {
     pub fn update(&self, decide: impl FnOnce(&Snapshot) -> Vec<Write>) -> Commit {
         let _pass = sync::read(&self.turnstile);
         let mut books = self.lock();
-        let newest = self.snapshot();
+        let newest = self.newest();
         let writes = decide(&newest);
-        let (commit, wake) = self.publish(&mut books, &newest, &writes);
+        let (commit, wake) = self.publish(&mut books, newest, writes);
         drop(books);
         wake.into_iter().for_each(Waker::wake);
         commit
@@ -129,15 +133,15 @@ impl Store {
 
     pub(super) fn commit_past_turnstile(&self, txn: Txn, reader: Option<LeafId>) -> Result<Commit, Conflict> {
         let mut books = self.lock();
-        let newest = self.snapshot();
+        let newest = self.newest();
         if let Some(cell) = changed_since(&txn.reads, txn.base.version, &newest) {
             return Err(Conflict(cell));
         }
-        let (mut commit, wake) = self.publish(&mut books, &newest, &txn.writes);
-        commit.invalidate = txn.invalidations;
         if let Some(leaf) = reader.filter(|_| txn.writes.is_empty()) {
             books.readers.subscribe(leaf, txn.reads, &newest);
         }
+        let (mut commit, wake) = self.publish(&mut books, newest, txn.writes);
+        commit.invalidate = txn.invalidations;
         drop(books);
         wake.into_iter().for_each(Waker::wake);
         Ok(commit)
@@ -167,6 +171,11 @@ impl Store {
         self.lock().readers.of(cell)
     }
 
+    /// Says that nobody notes where hosts are: queries that ask for it fail from now on, as f does.
+    pub fn know_no_hosts(&self) {
+        self.newest().memo.know_no_hosts();
+    }
+
     /// Takes a path tag that nobody has.
     pub(crate) fn take_tag(&self, ids: std::ops::RangeInclusive<u16>) -> Option<u16> {
         let mut pool = sync::lock(&self.tags);
@@ -192,32 +201,49 @@ impl Store {
         self.lock().readers.count()
     }
 
-    pub(super) fn publish(&self, books: &mut Books, newest: &Snapshot, writes: &[Write]) -> (Commit, Vec<Waker>) {
+    /// How many of the cells that somebody is subscribed to these writes could change: what a commit has to find out
+    /// before anything is withdrawn, by itself.
+    pub fn concerned(&self, writes: &[Write]) -> usize {
+        self.lock().readers.suspects(writes, &self.newest()).len()
+    }
+
+    /// The newest snapshot, for whoever has the lock of the books.
+    pub(super) fn newest(&self) -> Guard<Arc<Snapshot>> {
+        sync::step();
+        self.current.load()
+    }
+
+    pub(super) fn publish(
+        &self,
+        books: &mut Books,
+        newest: Guard<Arc<Snapshot>>,
+        writes: Vec<Write>,
+    ) -> (Commit, Vec<Waker>) {
         let mut commit = Commit::default();
         if writes.is_empty() {
             return (commit, Vec::new());
         }
-        let mut next = newest.clone();
-        next.version += 1;
-        for write in writes {
-            commit.refresh.extend(touched(write, newest));
-            next.apply(write);
+        let next = Spare::next(books.spare.take(), &newest, &writes);
+        for write in &writes {
+            commit.refresh.extend(touched(write, &newest));
         }
-        let Touched { withdraw, wake } = books.readers.changed(writes, newest, &next);
+        let Touched { withdraw, wake } = books.readers.changed(&writes, &newest, &next);
         commit.withdraw = withdraw;
-        commit.kept = books.kept.tell(writes, &next);
-        let next = Arc::new(next);
+        commit.kept = books.kept.tell(&writes, &next);
         #[cfg(any(test, feature = "testing"))]
-        sync::lock(&self.trail).push(Arc::clone(&next));
-        self.current.store(next);
+        if let Some(trail) = &mut *sync::lock(&self.trail) {
+            trail.push(Arc::clone(&next));
+        }
+        drop(newest);
+        books.spare = Spare::new(self.current.swap(next), writes);
         sync::step();
         (commit, wake)
     }
 
-    /// Every snapshot that was published since this was last asked.
+    /// Every snapshot that was published since this was last asked; nothing the first time.
     #[cfg(any(test, feature = "testing"))]
     pub fn take_trail(&self) -> Vec<Arc<Snapshot>> {
-        std::mem::take(&mut sync::lock(&self.trail))
+        sync::lock(&self.trail).replace(Vec::new()).unwrap_or_default()
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Books> {
@@ -230,7 +256,7 @@ fn changed_since(reads: &BTreeMap<Cell, CellValue>, version: u64, newest: &Snaps
     if newest.version == version {
         return None;
     }
-    reads.iter().find(|(cell, seen)| cell.evaluate(newest) != **seen).map(|(cell, _)| cell.clone())
+    reads.iter().find(|(cell, seen)| !cell.still(seen, Some(version), newest)).map(|(cell, _)| cell.clone())
 }
 
 /// The switches whose classifier a write may change.

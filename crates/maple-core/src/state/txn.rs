@@ -1,7 +1,7 @@
 //! The transaction of one run: reads of one snapshot, noted; writes of its own, kept apart until commit.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use super::{Cell, CellValue, Snapshot, Write};
 use crate::engine::Selection;
@@ -11,8 +11,8 @@ use crate::engine::Selection;
 #[derive(Clone, Debug)]
 pub struct Txn {
     pub(super) base: Arc<Snapshot>,
-    /// The base with the own writes, once there are any.
-    working: Option<Box<Snapshot>>,
+    /// The base with the own writes, once somebody asked for what they alone don't tell.
+    working: OnceLock<Box<Snapshot>>,
     pub(super) reads: BTreeMap<Cell, CellValue>,
     pub(super) writes: Vec<Write>,
     pub(super) invalidations: Vec<Selection>,
@@ -21,15 +21,18 @@ pub struct Txn {
 /// A moment of a transaction, to which its writes can be taken back.
 #[derive(Debug)]
 pub struct Savepoint {
-    working: Option<Box<Snapshot>>,
+    working: OnceLock<Box<Snapshot>>,
     writes: usize,
     invalidations: usize,
 }
 
 impl Txn {
+    /// So many own writes are looked through for a key, rather than put into a snapshot.
+    const FEW: usize = 16;
+
     /// A transaction over this snapshot.
     pub fn new(base: Arc<Snapshot>) -> Txn {
-        Txn { base, working: None, reads: BTreeMap::new(), writes: Vec::new(), invalidations: Vec::new() }
+        Txn { base, working: OnceLock::new(), reads: BTreeMap::new(), writes: Vec::new(), invalidations: Vec::new() }
     }
 
     /// The value of `cell`, own writes included. The cell becomes a dependency.
@@ -39,7 +42,7 @@ impl Txn {
         {
             return value.clone();
         }
-        let value = cell.evaluate(self.peek());
+        let value = self.own(&cell).unwrap_or_else(|| cell.evaluate(self.peek()));
         if !self.reads.contains_key(&cell) {
             // What must still hold at commit is what the snapshot says, without the own writes.
             let seen = if self.writes.is_empty() { value.clone() } else { cell.evaluate(&self.base) };
@@ -50,9 +53,27 @@ impl Txn {
 
     /// Writes; later reads of this transaction see it.
     pub fn write(&mut self, write: Write) {
-        let draft = || Box::new(self.base.draft());
-        self.working.get_or_insert_with(draft).apply(&write);
+        if let Some(working) = self.working.get_mut() {
+            working.apply(&write);
+        }
         self.writes.push(write);
+    }
+
+    /// The value of a key or a variable, if there are few own writes and these say it all.
+    fn own(&self, cell: &Cell) -> Option<CellValue> {
+        if self.writes.len() > Txn::FEW {
+            return None;
+        }
+        let last = self.writes.iter().rev().find(|write| match (cell, write) {
+            (Cell::Table(of, at), Write::Table { table, key, .. }) => key == at && table == of,
+            (Cell::Var(of), Write::Var { name, .. } | Write::Add { name, .. }) => name == of,
+            _ => false,
+        });
+        match (cell, last) {
+            (Cell::Table(..) | Cell::Var(_), None) => Some(cell.evaluate(&self.base)),
+            (_, Some(Write::Table { value, .. } | Write::Var { value, .. })) => Some(CellValue::Value(value.clone())),
+            _ => None,
+        }
     }
 
     /// This moment, for [`Txn::roll_back`].
@@ -69,7 +90,7 @@ impl Txn {
 
     /// The same reads without any writes.
     pub fn without_writes(self) -> Txn {
-        Txn { working: None, writes: Vec::new(), invalidations: Vec::new(), ..self }
+        Txn { working: OnceLock::new(), writes: Vec::new(), invalidations: Vec::new(), ..self }
     }
 
     /// Withdraws what `selection` says when the transaction commits.
@@ -90,7 +111,14 @@ impl Txn {
     /// The state as the transaction sees it, without noting anything. For showing, and for decisions that are
     /// validated in another way.
     pub fn peek(&self) -> &Snapshot {
-        self.working.as_deref().unwrap_or(&self.base)
+        if self.writes.is_empty() {
+            return &self.base;
+        }
+        self.working.get_or_init(|| {
+            let mut draft = Box::new(self.base.draft());
+            self.writes.iter().for_each(|write| draft.apply(write));
+            draft
+        })
     }
 
     /// The cells read so far, in order.

@@ -102,6 +102,8 @@ impl Controller {
     /// A controller without switches.
     pub fn new(shards: u8, policy: Arc<dyn Policy>, options: Options, pace: Pace, seed: u64) -> Controller {
         let store = Store::new();
+        // From now on each snapshot is noted.
+        store.take_trail();
         store.update(|_| vec![Write::Weight(WEIGHT.into())]);
         let shard = |id| Shard {
             engine: Engine::new(ShardId(id), store.clone(), policy.clone(), options.clone()),

@@ -1,0 +1,170 @@
+//! `maple bench state`: what tracked state costs.
+//!
+//! * A table that is mostly read: transactions of one read on one thread and on two, beside `papaya`, a concurrent hash
+//!   table without transactions, with the same keys and values: as it comes, and with the hash function of our tables.
+//! * Bandwidth reservation over random paths of 1 to 6 links: transactions a second and lost runs against threads.
+//! * What a write costs that nobody depends on, and its steps.
+//! * What a write costs against the number of leaves that depend on it, on other keys, and on nothing.
+//!
+//! Each figure is the median of several rounds, and what is compared is measured in turns. What one thread does alone is
+//! measured in processor time, so that other programs count less.
+
+use clap::Args;
+use serde::Serialize;
+
+use crate::command::{BenchError, Output};
+use crate::report::{Chart, Progress, Series, TextTable};
+
+mod reads;
+mod reservations;
+mod writes;
+
+use reads::Reads;
+use reservations::Reservations;
+use writes::{Invalidation, Writes};
+
+/// `maple bench state`.
+#[derive(Debug, Args)]
+pub struct StateArgs {
+    /// How many leaves depend on the table whose keys change, several values with commas
+    #[arg(long, value_name = "N,N,…", value_delimiter = ',', value_parser = clap::value_parser!(u64).range(0..=10_000_000),
+          default_values_t = [0, 1000, 10_000, 100_000, 1_000_000])]
+    pub leaves: Vec<u64>,
+    /// Threads that reserve bandwidth, several values with commas
+    #[arg(long, value_name = "N,N,…", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=256),
+          default_values_t = [1, 2, 4])]
+    pub threads: Vec<u32>,
+    /// How often each figure is measured: the median counts
+    #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub rounds: u32,
+    /// How results are told
+    #[command(flatten)]
+    pub output: Output,
+}
+
+/// All figures.
+#[derive(Debug, Serialize)]
+pub struct Costs {
+    /// Transactions of one read.
+    pub reads: Reads,
+    /// Bandwidth reservation, by threads.
+    pub reservations: Vec<Reservations>,
+    /// Writes that nobody depends on.
+    pub writes: Writes,
+    /// Writes against the number of leaves.
+    pub invalidations: Vec<Invalidation>,
+}
+
+/// Keys of a table, where nothing else is said.
+const KEYS: u64 = 10_000;
+
+/// Runs the command, and prints.
+///
+/// # Errors
+/// [`BenchError`] where a plot can't be written, a link was oversold, or another leaf than those that read a key was
+/// withdrawn.
+pub fn main(args: &StateArgs) -> Result<(), BenchError> {
+    let costs = measure(args)?;
+    args.output.tell(&costs, || text(&costs), || vec![chart(&costs.invalidations)])
+}
+
+/// Measures what the command line says.
+///
+/// # Errors
+/// As [`main`].
+pub fn measure(args: &StateArgs) -> Result<Costs, BenchError> {
+    let rounds = args.rounds as usize;
+    let progress = Progress::new((2 + args.threads.len() + args.leaves.len()) as u64);
+    progress.say("reads");
+    let reads = Reads::measure(rounds);
+    progress.step();
+    let mut reservations = Vec::new();
+    for threads in &args.threads {
+        progress.say(format!("reservations on {threads} threads"));
+        reservations.push(Reservations::measure(*threads as usize, rounds)?);
+        progress.step();
+    }
+    progress.say("writes");
+    let writes = Writes::measure(rounds);
+    progress.step();
+    let mut invalidations = Vec::new();
+    for leaves in &args.leaves {
+        progress.say(format!("{leaves} leaves"));
+        invalidations.push(Invalidation::measure(*leaves, rounds)?);
+        progress.step();
+    }
+    Ok(Costs { reads, reservations, writes, invalidations })
+}
+
+/// A number after the other, for keys.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % n
+    }
+}
+
+fn median(mut all: Vec<f64>) -> f64 {
+    all.sort_by(f64::total_cmp);
+    all[all.len() / 2]
+}
+
+fn text(costs: &Costs) -> String {
+    format!(
+        "{}\nBandwidth reservation over random paths of 1 to 6 of {} links\n{}\nWrites, in nanoseconds of processor time\n{}\n\
+         A write to one key of a table of a million, in nanoseconds of processor time\n{}",
+        costs.reads.text(),
+        reservations::LINKS,
+        reservations::text(&costs.reservations),
+        costs.writes.text(),
+        writes::text(&costs.invalidations),
+    )
+}
+
+fn chart(invalidations: &[Invalidation]) -> Chart {
+    let line = |name: &str, value: fn(&Invalidation) -> f64| {
+        let there = invalidations.iter().filter(|one| one.leaves > 0 && value(one) > 0.0);
+        Series { name: name.into(), points: there.map(|one| (one.leaves as f64, value(one) / 1e3)).collect() }
+    };
+    Chart {
+        title: "Cost of a write by number of leaves".into(),
+        x: "leaves that depend on the table".into(),
+        y: "µs of processor time (median)".into(),
+        log_x: true,
+        log_y: true,
+        labels: Vec::new(),
+        series: vec![
+            line("finding that nobody depends on the key", |one| one.lookup_ns),
+            line("a write to a key without readers", |one| one.no_reader_ns),
+            line("a write to a key with one reader", |one| one.one_reader_ns),
+            line("a write to a key that all leaves read", |one| one.all_readers_ns),
+        ],
+    }
+}
+
+/// Columns of a table of figures: a name and a number each.
+fn list(figures: &[(&str, f64)]) -> String {
+    let mut table = TextTable::new(["", "ns"]);
+    for (name, figure) in figures {
+        table.row([(*name).to_string(), format!("{figure:.0}")]);
+    }
+    table.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_figure_is_measured_and_only_readers_are_withdrawn() {
+        let output = Output { json: false, plot: None };
+        let args = StateArgs { leaves: vec![0, 100], threads: vec![2], rounds: 1, output };
+        let costs = measure(&args).expect("no link is oversold, and exactly the readers are withdrawn");
+        assert!(costs.reads.maple_ns > 0.0 && costs.reads.papaya_ns > 0.0 && costs.writes.variable > 0.0);
+        assert_eq!(costs.invalidations.iter().map(|one| one.leaves).collect::<Vec<_>>(), [0, 100]);
+        assert!(text(&costs).contains("papaya"));
+        assert_eq!(chart(&costs.invalidations).series.len(), 4);
+    }
+}

@@ -1,0 +1,187 @@
+//! Writes: what one costs that nobody depends on, and what readers add to it.
+
+use std::hint::black_box;
+use std::sync::Arc;
+
+use maple_core::LeafId;
+use maple_core::state::{Cell, Name, Store, Tx, Value, Var, Write};
+use serde::Serialize;
+
+use super::reservations::Yield;
+use super::{KEYS, list, median};
+use crate::command::BenchError;
+use crate::report::TextTable;
+
+/// Writes that nobody depends on and their steps, in nanoseconds of processor time.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Writes {
+    /// A variable changes.
+    pub variable: f64,
+    /// A counter changes.
+    pub counter: f64,
+    /// A key of a table of 10,000 changes.
+    pub key: f64,
+    /// The same while somebody holds each snapshot for a while, so that the way to the key is copied.
+    pub key_held: f64,
+    /// A variable changes by a transaction (`atomically`).
+    pub transaction: f64,
+    /// A step: to make the write and let it go.
+    pub make: f64,
+    /// A step: a commit of no writes, which is to take the locks and the newest snapshot.
+    pub locks: f64,
+    /// A step: to find that nobody depends on a key of a table that has 10,000 keys with a reader each.
+    pub lookup: f64,
+}
+
+/// A write to one key of a table of a million, in nanoseconds of processor time.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Invalidation {
+    /// Leaves that depend on a key each.
+    pub leaves: u64,
+    /// To find that nobody depends on a key, alone.
+    pub lookup_ns: f64,
+    /// The whole write to a key without readers.
+    pub no_reader_ns: f64,
+    /// The whole write to a key with one reader.
+    pub one_reader_ns: f64,
+    /// The whole write to a key that all leaves read.
+    pub all_readers_ns: f64,
+}
+
+/// Writes that are timed together.
+const COUNT: u64 = 20_000;
+
+impl Writes {
+    pub(super) fn measure(rounds: usize) -> Writes {
+        let store = Store::new();
+        let (var, sum, table): (Name, Name, Name) = ("var".into(), "sum".into(), "table".into());
+        let key = |n: u64| entry(&table, n % KEYS, n as i64);
+        let variable = |n: u64| Write::Var { name: var.clone(), value: Some(Value::from(n)) };
+        let counter = |_: u64| Write::Add { name: sum.clone(), amount: 1 };
+        store.update(|_| (0..KEYS).map(key).collect());
+        // Keys in no order, as those of flows are.
+        let scattered = |n: u64| key(n.wrapping_mul(7919));
+        let whole = |write: &dyn Fn(u64) -> Write| each(rounds, |n| drop(store.update(|_| vec![write(n)])));
+        let typed = Var::new("var", 0u64);
+        // The snapshot before the newest, which a commit would change in place.
+        let mut held = None;
+        let read = Store::new();
+        read.update(|_| (0..KEYS).map(key).collect());
+        (0..KEYS).for_each(|leaf| subscribe(&read, leaf, &table, leaf));
+        let unread: Vec<Vec<Write>> = (0..1000).map(|n| vec![entry(&table, KEYS + n, 1)]).collect();
+        let writes = Writes {
+            variable: whole(&variable),
+            counter: whole(&counter),
+            key: whole(&scattered),
+            key_held: each(rounds, |n| {
+                let newest = store.snapshot();
+                store.update(|_| vec![scattered(n)]);
+                held = Some(newest);
+            }),
+            transaction: each(rounds, |n| {
+                let _ = black_box(store.atomically(&Yield, |tx: &Tx| {
+                    typed.set(tx, &n);
+                    Ok(())
+                }));
+            }),
+            make: each(rounds, |n| drop(black_box(vec![variable(n)]))),
+            locks: each(rounds, |_| drop(black_box(store.update(|_| Vec::new())))),
+            lookup: each(rounds, |n| {
+                let _ = black_box(read.concerned(&unread[n as usize % unread.len()]));
+            }),
+        };
+        drop(held);
+        writes
+    }
+
+    pub(super) fn text(&self) -> String {
+        list(&[
+            ("a variable changes", self.variable),
+            ("a counter changes", self.counter),
+            ("a key of 10,000 changes", self.key),
+            ("the same while somebody holds the state before", self.key_held),
+            ("a variable changes by a transaction", self.transaction),
+            ("step: make the write", self.make),
+            ("step: locks, and the newest state", self.locks),
+            ("step: find that nobody depends on it, among 10,000 keys that somebody depends on", self.lookup),
+        ])
+    }
+}
+
+impl Invalidation {
+    /// # Errors
+    /// If others than the readers are withdrawn.
+    pub(super) fn measure(leaves: u64, rounds: usize) -> Result<Invalidation, BenchError> {
+        const WRITES: u64 = 1000;
+        let (store, table): (_, Name) = (Store::new(), "table".into());
+        // The table is of one size, so that what differs is who depends on it.
+        let keys = 1_000_000u64.max(leaves) + WRITES;
+        store.update(|_| (0..keys).map(|key| entry(&table, key, 0)).collect());
+        (0..leaves).for_each(|leaf| subscribe(&store, leaf, &table, leaf));
+        let unread: Vec<Vec<Write>> = (0..WRITES).map(|n| vec![entry(&table, keys - WRITES + n, 1)]).collect();
+        let lookup_ns = each(rounds, |n| {
+            let _ = black_box(store.concerned(&unread[(n % WRITES) as usize]));
+        });
+        let no_reader = (0..rounds).map(|_| timed(&store, &table, |n| keys - WRITES + n, WRITES).0).collect();
+        // Each reader is withdrawn once, so this is measured once, over many keys.
+        let (one_reader_ns, withdrawn) = timed(&store, &table, |n| n * (leaves / WRITES).max(1), WRITES);
+        exactly(withdrawn, leaves.min(WRITES))?;
+        (0..leaves).for_each(|leaf| subscribe(&store, leaf, &table, 0));
+        let (all_readers_ns, withdrawn) = timed(&store, &table, |_| 0, 1);
+        exactly(withdrawn, leaves)?;
+        Ok(Invalidation { leaves, lookup_ns, no_reader_ns: median(no_reader), one_reader_ns, all_readers_ns })
+    }
+}
+
+pub(super) fn text(all: &[Invalidation]) -> String {
+    let mut table = TextTable::new(["leaves", "find nobody", "no reader", "one reader", "all leaves, for each"]);
+    for one in all {
+        let for_each = one.all_readers_ns / one.leaves.max(1) as f64;
+        let figures = [one.lookup_ns, one.no_reader_ns, one.one_reader_ns, for_each];
+        table.row([one.leaves.to_string()].into_iter().chain(figures.map(|ns| format!("{ns:.0}"))));
+    }
+    table.to_string()
+}
+
+fn exactly(withdrawn: u64, readers: u64) -> Result<(), BenchError> {
+    let wrong = || BenchError::Wrong(format!("{withdrawn} leaves were withdrawn, and {readers} read what changed"));
+    (withdrawn == readers).then_some(()).ok_or_else(wrong)
+}
+
+fn entry(table: &Name, key: u64, value: i64) -> Write {
+    Write::Table { table: Arc::clone(table), key: Value::from(key), value: Some(Value::from(value)) }
+}
+
+fn subscribe(store: &Store, leaf: u64, table: &Name, key: u64) {
+    let mut txn = store.begin();
+    txn.read(Cell::Table(Arc::clone(table), Value::from(key)));
+    // Nobody else writes, so there is no conflict.
+    let _ = store.commit(txn, Some(LeafId(leaf)));
+}
+
+/// Nanoseconds for each of many writes, all of them of values that were not there before, and the leaves withdrawn.
+fn timed(store: &Store, table: &Name, mut key: impl FnMut(u64) -> u64, count: u64) -> (f64, u64) {
+    let version = store.snapshot().version();
+    let (before, mut withdrawn) = (cpu(), 0);
+    for n in 0..count {
+        let write = entry(table, key(n), -1 - (version + n) as i64);
+        withdrawn += store.update(|_| vec![write]).withdraw.len() as u64;
+    }
+    ((cpu() - before) / count as f64, withdrawn)
+}
+
+/// Nanoseconds for each time that something is done: the median of several rounds.
+fn each(rounds: usize, mut work: impl FnMut(u64)) -> f64 {
+    let round = |_| {
+        let before = cpu();
+        (0..COUNT).for_each(&mut work);
+        (cpu() - before) / COUNT as f64
+    };
+    median((0..rounds).map(round).collect())
+}
+
+/// The processor time that this thread has used, in nanoseconds.
+fn cpu() -> f64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    time.tv_sec as f64 * 1e9 + time.tv_nsec as f64
+}

@@ -1,0 +1,99 @@
+//! The keys and values of one table.
+//!
+//! Keys are found by hash, in a persistent trie: a clone is a pointer copy, and a change copies the few nodes on the way to
+//! the key where another clone has them too, else it is made in place. Hosts of the network choose many of the keys
+//! (addresses), so the hash is keyed, anew in each process. Who looks at all keys gets them in order, as
+//! nothing that people see may depend on a hash; that costs a sort.
+
+use std::fmt;
+
+use foldhash::quality::RandomState;
+use imbl::GenericHashMap;
+use imbl::shared_ptr::DefaultSharedPtr;
+
+use super::Value;
+
+/// The keys and values of one table. Cloning it is a few pointer copies.
+#[derive(Clone, Default)]
+pub struct Rows {
+    rows: GenericHashMap<Value, Value, RandomState, DefaultSharedPtr>,
+    /// The version of the snapshot that was the first to have it as it is, or one before in which nothing differs;
+    /// `u64::MAX` in a transaction that wrote to it.
+    changed: u64,
+}
+
+impl Rows {
+    /// The value at `key`.
+    pub fn get(&self, key: &Value) -> Option<&Value> {
+        self.rows.get(key)
+    }
+
+    /// How many keys there are.
+    pub fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// Keys and values, by key.
+    pub fn iter(&self) -> std::vec::IntoIter<(&Value, &Value)> {
+        let mut all: Vec<(&Value, &Value)> = self.rows.iter().collect();
+        all.sort_unstable_by_key(|(key, _)| *key);
+        all.into_iter()
+    }
+
+    /// The keys in order.
+    pub fn keys(&self) -> impl Iterator<Item = &Value> {
+        self.iter().map(|(key, _)| key)
+    }
+
+    /// The least key.
+    pub fn first_key(&self) -> Option<&Value> {
+        self.rows.keys().min()
+    }
+
+    /// Puts a value at `key`, or takes it away, in the snapshot of this version.
+    pub(super) fn put(&mut self, key: &Value, value: Option<Value>, version: u64) {
+        self.changed = version;
+        match value {
+            Some(value) => match self.rows.get_mut(key) {
+                Some(there) => *there = value,
+                None => drop(self.rows.insert(key.clone(), value)),
+            },
+            None => drop(self.rows.remove(key)),
+        }
+    }
+
+    /// Whether nothing was written to it since the snapshot of this version.
+    pub(super) fn is_as_in(&self, version: u64) -> bool {
+        self.changed <= version
+    }
+}
+
+impl<'a> IntoIterator for &'a Rows {
+    type Item = (&'a Value, &'a Value);
+    type IntoIter = std::vec::IntoIter<(&'a Value, &'a Value)>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+/// What counts is what is in it, and not when it came there.
+impl PartialEq for Rows {
+    fn eq(&self, other: &Rows) -> bool {
+        let same = || self.rows.iter().all(|(key, value)| other.get(key) == Some(value));
+        self.rows.ptr_eq(&other.rows) || (self.len() == other.len() && same())
+    }
+}
+
+impl Eq for Rows {}
+
+impl fmt::Debug for Rows {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self).finish()
+    }
+}
