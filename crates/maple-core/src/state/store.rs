@@ -37,7 +37,7 @@ pub(super) struct Books {
     pub(super) kept: Kept,
     pub(super) declared: Declared,
     /// What the next snapshot is made of, if there is any.
-    spare: Option<Spare>,
+    spare: Spare,
 }
 
 /// Which path tags leaves of any shard have.
@@ -223,7 +223,7 @@ impl Store {
         if writes.is_empty() {
             return (commit, Vec::new());
         }
-        let next = Spare::next(books.spare.take(), &newest, &writes);
+        let next = books.spare.next(&newest, &writes);
         for write in &writes {
             commit.refresh.extend(touched(write, &newest));
         }
@@ -235,7 +235,7 @@ impl Store {
             trail.push(Arc::clone(&next));
         }
         drop(newest);
-        books.spare = Spare::new(self.current.swap(next), writes);
+        books.spare.keep(self.current.swap(next), writes);
         sync::step();
         (commit, wake)
     }
