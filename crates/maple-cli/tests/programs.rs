@@ -274,6 +274,7 @@ fn requests_between_hosts_of_a_network_come_back_to_where_they_came_from() {
     assert!(report["packets"].as_str().is_some_and(|text| text.contains("pairs of 79 hosts")), "{report}");
     assert!(figure("answers") > 0.0, "{report}");
     assert!(figure("packet_ins") > 20.0 && figure("flow_mods") > 0.0, "{report}");
+    assert_eq!(figure("strange"), 0.0, "copies of a flood are not strange: {report}");
 }
 
 #[test]

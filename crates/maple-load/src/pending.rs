@@ -51,6 +51,11 @@ impl Pending {
         id
     }
 
+    /// Whether this id was given out since ids last began anew.
+    pub fn was_sent(&self, id: u32) -> bool {
+        id < self.next
+    }
+
     /// The answer to this one: when it was sent. `None` if it is not under way.
     pub fn answer(&mut self, id: u32) -> Option<u64> {
         if id.wrapping_sub(self.oldest) >= self.next.wrapping_sub(self.oldest) {

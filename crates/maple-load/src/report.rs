@@ -73,6 +73,8 @@ pub struct Report {
     pub packet_outs: f64,
     /// Answers to nothing that was asked.
     pub strange: u64,
+    /// Packet-outs of requests that had been answered already: the other copies of those that were flooded.
+    pub copies: u64,
     /// From packet-in to answer.
     pub latency: Latency,
     /// The same in full: the share of answers (0 to 1) and the time that this share did not exceed, in microseconds.
@@ -127,6 +129,7 @@ impl Report {
             flow_mods: a_second(sum(|tally| tally.flow_mods)),
             packet_outs: a_second(sum(|tally| tally.packet_outs)),
             strange: sum(|tally| tally.strange),
+            copies: sum(|tally| tally.copies),
             latency: Latency::of(&measured.latency),
             curve: SHARES.map(|share| (share, measured.latency.quantile(share) as f64 / 1e3)).to_vec(),
             slowest_switch: a_second(answers().min().unwrap_or(0)),
@@ -217,6 +220,9 @@ impl fmt::Display for Report {
         }
         if self.strange > 0 {
             writeln!(f, "  answers to no question  {:>12}", self.strange)?;
+        }
+        if self.copies > 0 {
+            writeln!(f, "  further copies          {:>12}", self.copies)?;
         }
         let Latency { p50, p95, p99, p99_9, max } = self.latency;
         writeln!(

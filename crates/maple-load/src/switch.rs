@@ -36,6 +36,8 @@ pub(crate) struct Tally {
     pub packet_outs: u64,
     /// Answers to packet-ins that are not under way.
     pub strange: u64,
+    /// Packet-outs of requests that had been answered: the other copies of one that was flooded.
+    pub copies: u64,
 }
 
 impl std::ops::Sub for Tally {
@@ -48,7 +50,15 @@ impl std::ops::Sub for Tally {
             flow_mods: self.flow_mods - before.flow_mods,
             packet_outs: self.packet_outs - before.packet_outs,
             strange: self.strange - before.strange,
+            copies: self.copies - before.copies,
         }
+    }
+}
+
+impl Tally {
+    /// Counts what answers nothing that is under way: one more copy of a request that was sent, or something strange.
+    fn count_late(&mut self, is_copy: bool) {
+        if is_copy { self.copies += 1 } else { self.strange += 1 }
     }
 }
 
@@ -221,7 +231,7 @@ impl Switch {
         let sent = self.pending.answer(id);
         match sent {
             Some(_) => self.tally.answers += 1,
-            None => self.tally.strange += 1,
+            None => self.tally.count_late(self.pending.was_sent(id)),
         }
         sent
     }
@@ -261,11 +271,15 @@ impl Switch {
     }
 
     fn take(&mut self, header: Header, message: &[u8], answered: &mut impl FnMut(u64)) -> Result<(), LoadError> {
+        let mut is_copy = false;
         let sent = match self.said(header, message)? {
             Said::Answer(id) if id > 0x7fff_ffff => return Ok(()),
             Said::Answer(id) => self.pending.answer(id),
             Said::Oldest => self.pending.answer_oldest(),
-            Said::Request { switch, id } if u64::from(switch) + 1 == self.id => self.pending.answer(id),
+            Said::Request { switch, id } if u64::from(switch) + 1 == self.id => {
+                is_copy = self.pending.was_sent(id);
+                self.pending.answer(id)
+            }
             Said::Request { switch, id } => {
                 self.strayed.push((switch, id));
                 return Ok(());
@@ -278,7 +292,7 @@ impl Switch {
                 self.tally.answers += 1;
                 answered(sent);
             }
-            None => self.tally.strange += 1,
+            None => self.tally.count_late(is_copy),
         }
         Ok(())
     }
