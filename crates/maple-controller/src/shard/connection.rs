@@ -5,11 +5,13 @@ use std::net::{Shutdown, SocketAddr};
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-use maple_core::engine::{Engine, Hits, Time};
+use arrayvec::ArrayVec;
+use maple_core::engine::{Engine, Hits, MOST_HITS, Time};
+use maple_wire::msg::PacketInView;
 use maple_wire::{Dpid, Header, Port, Version};
 use mio::net::TcpStream;
 
-use super::handled::packet_in;
+use super::handled::{next, packet_in};
 use super::outbox::Outbox;
 use super::registry::ConnectionId;
 use crate::framing::Framer;
@@ -96,23 +98,20 @@ pub(crate) struct Answered {
     pub packet_outs: u64,
 }
 
-/// What answers packets where they lie, and where to.
-struct Hitting<'a> {
+/// Where the messages of one read go.
+struct Desk<'a, 'b> {
+    now: Time,
+    session: &'a mut Session,
+    /// What answers packets where they lie, if anything does now.
     hits: Option<Hits<'a>>,
     outbox: &'a mut Vec<u8>,
+    out: &'a mut Vec<Output>,
+    /// Packet-ins on end, of which the hits are not told from the others yet.
+    batch: ArrayVec<PacketInView<'b>, MOST_HITS>,
+    /// The same, as they came.
+    waiting: ArrayVec<(Header, &'b [u8]), MOST_HITS>,
+    messages: usize,
     answered: Answered,
-}
-
-impl Hitting<'_> {
-    /// Answers a message, if it is a packet that a leaf answers.
-    fn answer(&mut self, version: Version, header: Header, message: &[u8]) -> bool {
-        let Some(hits) = &mut self.hits else { return false };
-        let answers = packet_in(version, header, message).and_then(|packet| hits.answer(&packet, self.outbox));
-        let Some(answers) = answers else { return false };
-        self.answered.packets += 1;
-        self.answered.packet_outs += answers as u64;
-        true
-    }
 }
 
 /// What one read brought.
@@ -209,12 +208,15 @@ impl Connection {
             return Ok(ReadResult::Some { bytes: read, messages: 0, answered: Answered::default() });
         };
         let hits = self.dpid.filter(|_| session.is_up()).and_then(|dpid| engine.hits(now, dpid));
-        let mut desk = Hitting { hits, outbox: self.outbox.buffer(), answered: Answered::default() };
-        let messages = take_in(session, framer, now, &buffer[..read], &mut desk, out);
-        if desk.answered.packets > 0 {
+        let (batch, waiting, answered) = (ArrayVec::new(), ArrayVec::new(), Answered::default());
+        let outbox = self.outbox.buffer();
+        let mut desk = Desk { now, session, hits, outbox, out, batch, waiting, messages: 0, answered };
+        desk.take_in(framer, &buffer[..read]);
+        let Desk { session, messages, answered, .. } = desk;
+        if answered.packets > 0 {
             session.on_progress(now);
         }
-        Ok(ReadResult::Some { bytes: read, messages, answered: desk.answered })
+        Ok(ReadResult::Some { bytes: read, messages, answered })
     }
 
     /// Begins to linger: the peer sees the end of the stream behind the last message.
@@ -250,33 +252,144 @@ impl Drop for Connection {
     }
 }
 
-/// Cuts bytes into messages and hands them to the session, up to its end. Gives how many there were.
-fn take_in(
-    session: &mut Session,
-    framer: &mut Framer,
-    now: Time,
-    bytes: &[u8],
-    desk: &mut Hitting<'_>,
-    out: &mut Vec<Output>,
-) -> usize {
-    let mut messages = 0;
-    let version = session.version();
-    let result = framer.feed(bytes, |header, message| {
-        messages += 1;
-        if desk.answer(version, header, message) {
-            return ControlFlow::Continue(());
+impl<'b> Desk<'_, 'b> {
+    /// Cuts bytes into messages and deals with them, up to the session's end.
+    fn take_in(&mut self, framer: &mut Framer, mut bytes: &'b [u8]) {
+        match self.take_whole(framer, &mut bytes) {
+            Ok(ControlFlow::Break(())) => {}
+            Ok(ControlFlow::Continue(())) => {
+                if let Some(header) = framer.pending() {
+                    self.session.on_header(header, self.out);
+                }
+            }
+            Err(error) => self.session.on_garbage(error, self.out),
         }
-        session.on_message(now, header, message, out);
-        if matches!(out.last(), Some(Output::Close(_))) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-    });
-    match result {
-        Ok(ControlFlow::Break(())) => {}
-        Ok(ControlFlow::Continue(())) => {
-            if let Some(header) = framer.pending() {
-                session.on_header(header, out);
+    }
+
+    /// Deals with all messages that are whole, and puts the start of the next one aside.
+    fn take_whole(&mut self, framer: &mut Framer, bytes: &mut &'b [u8]) -> Result<ControlFlow<()>, maple_wire::Error> {
+        if framer.held() > 0 {
+            let Some(header) = framer.complete(bytes)? else { return Ok(ControlFlow::Continue(())) };
+            self.messages += 1;
+            let flow = self.one(header, framer.begun());
+            framer.clear();
+            if flow.is_break() {
+                return Ok(flow);
             }
         }
-        Err(error) => session.on_garbage(error, out),
+        let version = self.session.version();
+        loop {
+            let next = next(bytes);
+            let Ok(Some((header, message))) = next else {
+                let flow = self.settle();
+                if flow.is_continue() {
+                    next?;
+                    framer.keep(bytes);
+                }
+                return Ok(flow);
+            };
+            self.messages += 1;
+            let packet = if self.hits.is_some() { packet_in(version, header, message) } else { None };
+            let flow = match packet {
+                Some(packet) => {
+                    self.batch.push(packet);
+                    self.waiting.push((header, message));
+                    if self.batch.is_full() { self.settle() } else { ControlFlow::Continue(()) }
+                }
+                None => match self.settle() {
+                    ControlFlow::Continue(()) => self.tell(header, message),
+                    flow => flow,
+                },
+            };
+            if flow.is_break() {
+                return Ok(flow);
+            }
+        }
     }
-    messages
+
+    /// Deals with a message that stands alone.
+    fn one(&mut self, header: Header, message: &[u8]) -> ControlFlow<()> {
+        if let Some(hits) = &mut self.hits
+            && let Some(packet) = packet_in(self.session.version(), header, message)
+        {
+            let hit = hits.answer(&[packet], self.outbox);
+            self.answered.add(hit);
+            if hit.packets != 0 {
+                return ControlFlow::Continue(());
+            }
+        }
+        self.tell(header, message)
+    }
+
+    /// Answers those of the packets that wait that are hits, and tells the session of the others, in their order.
+    fn settle(&mut self) -> ControlFlow<()> {
+        let Some(hits) = self.hits.as_mut().filter(|_| !self.batch.is_empty()) else {
+            return ControlFlow::Continue(());
+        };
+        let hit = hits.answer(&self.batch, self.outbox);
+        self.answered.add(hit);
+        self.batch.clear();
+        for (n, (header, message)) in std::mem::take(&mut self.waiting).into_iter().enumerate() {
+            if hit.packets & 1 << n == 0 && self.tell(header, message).is_break() {
+                return ControlFlow::Break(());
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Tells the session of a message. Breaks off at its end.
+    fn tell(&mut self, header: Header, message: &[u8]) -> ControlFlow<()> {
+        self.session.on_message(self.now, header, message, self.out);
+        if matches!(self.out.last(), Some(Output::Close(_))) {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
+    }
+}
+
+impl Answered {
+    fn add(&mut self, hit: maple_core::engine::Answered) {
+        self.packets += u64::from(hit.packets.count_ones());
+        self.packet_outs += hit.packet_outs as u64;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use maple_wire::Message;
+    use maple_wire::msg::Hello;
+
+    use super::*;
+    use crate::session::Deadlines;
+
+    /// What a session says to a stream that comes in reads of this length.
+    fn said(stream: &[u8], length: usize) -> (String, usize) {
+        let (mut out, mut outbox, mut framer, mut messages) = (Vec::new(), Vec::new(), Framer::default(), 0);
+        let mut session = Session::new(Time(0), Deadlines::default(), &mut out);
+        for read in stream.chunks(length) {
+            let (batch, waiting, answered) = (ArrayVec::new(), ArrayVec::new(), Answered::default());
+            let (session, outbox, out) = (&mut session, &mut outbox, &mut out);
+            let mut desk =
+                Desk { now: Time(0), session, hits: None, outbox, out, batch, waiting, messages: 0, answered };
+            desk.take_in(&mut framer, read);
+            messages += desk.messages;
+        }
+        (format!("{out:?}"), messages)
+    }
+
+    #[test]
+    fn messages_of_all_sizes_are_the_same_to_a_session_however_they_are_cut() {
+        let mut stream = Vec::new();
+        let hello = Message::Hello(Hello { version: Version::Of13 as u8, elements: vec![] });
+        let echo = |length: usize| Message::EchoRequest((0..length).map(|n| n as u8).collect());
+        for message in [hello, echo(0), echo(5000), echo(1), echo(2500), echo(30)] {
+            message.encode(Version::Of13, 7, &mut stream).expect("it can be said");
+        }
+        let whole = said(&stream, stream.len());
+        assert_eq!(whole.1, 6);
+        for length in (1..64).chain([500, 2047, 2048, 2049, 5000, 5008, 5024]) {
+            assert_eq!(said(&stream, length), whole, "in reads of {length}");
+        }
+    }
 }

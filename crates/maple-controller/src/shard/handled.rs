@@ -283,7 +283,7 @@ fn begin(rest: &mut &[u8], framer: &mut Framer, session: &mut Session, desk: &mu
 
 /// Takes the next whole message off the front of `rest`.
 #[inline]
-fn next<'a>(rest: &mut &'a [u8]) -> Result<Option<(Header, &'a [u8])>, maple_wire::Error> {
+pub(super) fn next<'a>(rest: &mut &'a [u8]) -> Result<Option<(Header, &'a [u8])>, maple_wire::Error> {
     let Some(header) = Header::peek(rest)? else { return Ok(None) };
     let Some((message, behind)) = rest.split_at_checked(usize::from(header.length)) else { return Ok(None) };
     *rest = behind;

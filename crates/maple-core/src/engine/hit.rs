@@ -12,63 +12,47 @@
 //!
 //! All packets of a loan are looked at in one snapshot, the newest when it began. That a leaf is current is asked of the store,
 //! under its lock, once for a leaf and version of the state: a leaf that is current now and was in the tree before the snapshot
-//! was taken was current in it. What the engine knows besides changes in [`Engine::handle`] only, which ends a *season*; what
-//! is remembered of a leaf counts for one season and one version. Rules of earlier turns were sent, and this packet-out is
-//! written behind them.
+//! was taken was current in it. The answer to a leaf's packets follows from the leaf and its switch's version of OpenFlow, for
+//! which the leaf was made; whoever changes a leaf has its answer forgotten ([`Leaves`]). That a host is where its packet
+//! came from follows from the snapshot alone, and is remembered for its version. Rules of earlier turns were sent, and this
+//! packet-out is written behind them.
 //!
 //! # Cost
 //!
 //! A loan loads the snapshot: two atomic operations for all packets of a read, none for each. A packet costs a search of the
-//! tree and two look-ups by hash.
+//! tree and two look-ups of one cache line each. Where there are many hosts and leaves, the time goes into waiting for memory:
+//! so packets come in batches, and the lines that a batch needs are all on their way before the first is looked at.
+
+mod leaves;
+mod recent;
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
+use arrayvec::ArrayVec;
 use maple_wire::msg::{Message, NO_BUFFER, PacketInView, PacketOut};
-use maple_wire::{Dpid, Field, Packet, PortNo};
-use rustc_hash::FxHashMap;
+use maple_wire::{Dpid, Field, Packet, PortNo, Version};
 
 use super::hosts::{PROBE_MAC, addresses};
-use super::leaf::LeafState;
+use super::leaf::{Leaf, LeafState};
 use super::location::LLDP_TYPE;
 use super::{Engine, Time, actions};
-use crate::network::{Location, Mac, PortKind};
+use crate::network::{HostInfo, Location, Mac, PortKind};
 use crate::state::Snapshot;
 use crate::tree::LeafId;
+use leaves::Head;
+pub(super) use leaves::Leaves;
+pub(super) use recent::Recent;
+
+/// Most packets that are answered together.
+pub const MOST_HITS: usize = 64;
 
 /// Where the length stands in a message, and the transaction id.
 const LENGTH: std::ops::Range<usize> = 2..4;
 const XID: std::ops::Range<usize> = 4..8;
-/// How many answers, and how many hosts, are remembered of a switch.
-const REMEMBERED: usize = 1 << 17;
-
-/// What is remembered of a switch's packets.
-#[derive(Debug, Default)]
-pub(super) struct Memory {
-    /// The answer to a leaf's packets from a port.
-    said: FxHashMap<(LeafId, PortNo), Said>,
-    /// Hosts that are where their packets come from.
-    believed: FxHashMap<Mac, Believed>,
-}
-
-/// An answer.
-#[derive(Debug)]
-struct Said {
-    season: u64,
-    version: u64,
-    /// The packet-out, but for the frame, its length and its transaction id; none where packets are dropped.
-    head: Vec<u8>,
-    /// Whether the packet goes straight out of its egress ports, past the rules.
-    direct: bool,
-}
-
-/// A host's packet that taught nothing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Believed {
-    version: u64,
-    port: PortNo,
-    addresses: (Option<Ipv4Addr>, Option<Ipv6Addr>),
-}
+/// Where a packet-out has the port that the packet came in by.
+const IN_PORT_10: std::ops::Range<usize> = 12..14;
+const IN_PORT_13: std::ops::Range<usize> = 12..16;
 
 /// The engine, lent to the packets that one read brought.
 pub struct Hits<'a> {
@@ -79,68 +63,78 @@ pub struct Hits<'a> {
     port: Option<(PortNo, bool)>,
 }
 
+/// Which packets of a batch were answered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Answered {
+    /// A bit for each, the first one's the lowest.
+    pub packets: u64,
+    /// How many packet-outs that made: none for packets that are dropped.
+    pub packet_outs: usize,
+}
+
+/// A packet that may be a hit.
+struct Asking<'a> {
+    /// Its number in the batch.
+    number: usize,
+    frame: &'a [u8],
+    port: PortNo,
+    packet: Packet<'a>,
+    host: Host,
+    leaf: Option<LeafId>,
+}
+
+/// What a packet says of its host.
+struct Host {
+    mac: Mac,
+    addresses: (Option<Ipv4Addr>, Option<Ipv6Addr>),
+}
+
 impl Engine {
     /// Lends itself to packets of this switch, if there is nothing about it to be settled first.
     pub fn hits(&mut self, now: Time, dpid: Dpid) -> Option<Hits<'_>> {
-        let switch = self.switches.get(&dpid)?;
+        let switch = self.switches.get_mut(&dpid)?;
         let is_settled = self.asked.is_empty() && switch.undecided.is_empty() && switch.ready;
-        is_settled.then(|| {
-            self.now = self.now.max(now);
-            Hits { state: self.store.snapshot(), engine: self, dpid, port: None }
-        })
-    }
-
-    /// What is remembered of a leaf's packets: made anew where it no longer counts. `None` if they are no hits.
-    fn said(&mut self, leaf: LeafId, at: Location, version: u64) -> Option<&Said> {
-        let season = self.season;
-        let switch = self.switches.get(&at.switch)?;
-        let counts = |said: &Said| said.season == season && said.version == version;
-        if !switch.memory.said.get(&(leaf, at.port)).is_some_and(counts) {
-            let is_current = self.store.is_current(leaf);
-            let (head, direct) = self.head(leaf, at).filter(|_| is_current)?;
-            let memory = &mut self.switches.get_mut(&at.switch)?.memory;
-            if memory.said.len() >= REMEMBERED {
-                memory.said.clear();
-            }
-            memory.said.insert((leaf, at.port), Said { season, version, head, direct });
+        if !is_settled {
+            return None;
         }
-        self.switches.get(&at.switch)?.memory.said.get(&(leaf, at.port))
-    }
-
-    /// A packet-out without a frame, as the leaf's packets are answered now, and whether it goes past the rules. `None` if
-    /// more is to be done.
-    fn head(&self, leaf: LeafId, at: Location) -> Option<(Vec<u8>, bool)> {
-        let leaf = self.leaves.get(&leaf)?;
-        let version = self.switches.get(&at.switch)?.version();
-        let part = leaf.route.parts.get(&at.switch);
-        let (actions, direct) = match leaf.state {
-            LeafState::Active => {
-                let tag = leaf.tag.as_ref().map(|tag| tag.id);
-                (part.map(|part| actions::all(version, part, tag)).unwrap_or_default(), false)
-            }
-            LeafState::Direct { .. } => {
-                let elsewhere =
-                    leaf.route.parts.iter().any(|(dpid, part)| *dpid != at.switch && !part.edges.is_empty());
-                if elsewhere {
-                    return None;
-                }
-                (part.map(|part| actions::egress(version, part)).unwrap_or_default(), true)
-            }
-            _ => return None,
-        };
-        let mut head = Vec::new();
-        if !actions.is_empty() {
-            let message = PacketOut { buffer_id: NO_BUFFER, in_port: at.port, actions, data: Vec::new() };
-            Message::PacketOut(message).encode(version, 0, &mut head).ok()?;
-        }
-        Some((head, direct))
+        let state = self.store.snapshot();
+        switch.believed.begin(state.version());
+        self.leaves.begin(state.version());
+        self.now = self.now.max(now);
+        Some(Hits { state, engine: self, dpid, port: None })
     }
 }
 
 impl Hits<'_> {
-    /// Appends the answer to a packet, if it is a hit. `None` if it is not: then it is an event. Otherwise how many messages
-    /// were appended, which is none where packets are dropped.
-    pub fn answer(&mut self, packet_in: &PacketInView<'_>, out: &mut Vec<u8>) -> Option<usize> {
+    /// Appends the answers to those packets, of at most [`MOST_HITS`], that are hits. The others are events.
+    pub fn answer(&mut self, packets: &[PacketInView<'_>], out: &mut Vec<u8>) -> Answered {
+        let mut asking: ArrayVec<Asking<'_>, MOST_HITS> = ArrayVec::new();
+        for (number, packet_in) in packets.iter().take(MOST_HITS).enumerate() {
+            asking.extend(self.ask(number, packet_in));
+        }
+        let Some(switch) = self.engine.switches.get(&self.dpid) else { return Answered::default() };
+        if self.engine.options.track_hosts {
+            near(asking.iter().map(|asking| switch.believed.touch(asking.key())));
+            asking.retain(|asking| self.is_believed(asking));
+        }
+        let Engine { switches, leaves, .. } = &*self.engine;
+        let Some(switch) = switches.get(&self.dpid) else { return Answered::default() };
+        for asking in &mut asking {
+            asking.leaf = switch.table.tree().search(&asking.packet);
+        }
+        near(asking.iter().filter_map(|asking| asking.leaf).map(|leaf| leaves.touch(leaf)));
+        let mut answered = Answered::default();
+        for asking in &asking {
+            if let Some(packet_outs) = self.say(asking, out) {
+                answered.packets |= 1 << asking.number;
+                answered.packet_outs += packet_outs;
+            }
+        }
+        answered
+    }
+
+    /// The packet, if it may be a hit as far as it says itself.
+    fn ask<'p>(&mut self, number: usize, packet_in: &PacketInView<'p>) -> Option<Asking<'p>> {
         let (port, frame) = (packet_in.in_port()?, packet_in.data());
         let is_whole = frame.len() >= usize::from(packet_in.total_len());
         if !is_whole || !self.is_edge(port) {
@@ -148,28 +142,18 @@ impl Hits<'_> {
         }
         let packet = Packet::with_wire_len(frame, port.0, frame.len());
         let is_plain = packet.switch_value(Field::VlanVid) == Some(0);
-        if !is_plain || packet.switch_value(Field::EthType) == Some(LLDP_TYPE) || !self.is_believed(port, &packet) {
+        if !is_plain || packet.switch_value(Field::EthType) == Some(LLDP_TYPE) {
             return None;
         }
-        let at = Location::new(self.dpid, port);
-        let leaf = self.engine.switches.get(&self.dpid)?.table.tree().search(&packet)?;
-        let said = self.engine.said(leaf, at, self.state.version())?;
-        let start = out.len();
-        let length = u16::try_from(said.head.len() + frame.len()).ok()?;
-        let direct = said.direct;
-        let answers = usize::from(!said.head.is_empty());
-        if answers > 0 {
-            out.extend_from_slice(&said.head);
-            out.extend_from_slice(frame);
-            let xid = self.engine.switches.get_mut(&self.dpid)?.take_xid(self.engine.options.first_xid);
-            out[start..][LENGTH].copy_from_slice(&length.to_be_bytes());
-            out[start..][XID].copy_from_slice(&xid.to_be_bytes());
+        let mut host = Host { mac: Mac::from_bits(0), addresses: (None, None) };
+        if self.engine.options.track_hosts {
+            let address = |field| Mac::from_bits(packet.switch_value(field).unwrap_or_default());
+            host = Host { mac: address(Field::EthSrc), addresses: addresses(&packet) };
+            if !host.mac.is_host() || host.mac == PROBE_MAC || address(Field::EthDst) == PROBE_MAC {
+                return None;
+            }
         }
-        let stats = &mut self.engine.stats;
-        stats.packet_ins += 1;
-        stats.hits += 1;
-        stats.sent_by_controller += u64::from(direct);
-        Some(answers)
+        Some(Asking { number, frame, port, packet, host, leaf: None })
     }
 
     /// Whether packets enter the network by this port.
@@ -186,35 +170,130 @@ impl Hits<'_> {
     }
 
     /// Whether the packet's host is known to be where it came from, and the packet teaches nothing of it.
-    fn is_believed(&mut self, port: PortNo, packet: &Packet<'_>) -> bool {
-        if !self.engine.options.track_hosts {
-            return true;
-        }
-        let address = |field| Mac::from_bits(packet.switch_value(field).unwrap_or_default());
-        let mac = address(Field::EthSrc);
-        if !mac.is_host() || mac == PROBE_MAC || address(Field::EthDst) == PROBE_MAC {
-            return false;
-        }
-        let seen = Believed { version: self.state.version(), port, addresses: addresses(packet) };
+    fn is_believed(&mut self, asking: &Asking<'_>) -> bool {
         let Some(switch) = self.engine.switches.get_mut(&self.dpid) else { return false };
-        let believed = &mut switch.memory.believed;
-        if believed.get(&mac) == Some(&seen) {
+        let (key, short) = (asking.key(), asking.short());
+        if short.is_some() && switch.believed.get(key) == short {
             return true;
         }
-        let Some(host) = self.state.host(mac) else { return false };
+        let Some(host) = self.state.host(asking.host.mac) else { return false };
         // When a host without an address was last heard of is noted: that is the engine's to do.
-        let is_known = |host: &crate::network::HostInfo| {
-            let (v4, v6) = seen.addresses;
+        let is_known = |host: &HostInfo| {
+            let (v4, v6) = asking.host.addresses;
             v4.is_none_or(|ip| host.ipv4.contains(&ip)) && v6.is_none_or(|ip| host.ipv6.contains(&ip))
         };
         let has_address = !host.ipv4.is_empty() || !host.ipv6.is_empty();
-        let here = host.location == Location::new(self.dpid, port) && has_address && is_known(host);
-        if here {
-            if believed.len() >= REMEMBERED {
-                believed.clear();
-            }
-            believed.insert(mac, seen);
+        let here = host.location == Location::new(self.dpid, asking.port) && has_address && is_known(host);
+        if let Some(short) = short.filter(|_| here) {
+            switch.believed.put(key, short);
         }
         here
     }
+
+    /// Appends the answer to a packet of a leaf, if it is a hit; how many messages that made.
+    fn say(&mut self, asking: &Asking<'_>, out: &mut Vec<u8>) -> Option<usize> {
+        let leaf = asking.leaf?;
+        if self.engine.leaves.said(leaf).is_none() {
+            self.engine.learn_answer(leaf, self.dpid)?;
+        }
+        let Engine { switches, leaves, stats, options, .. } = &mut *self.engine;
+        let head = leaves.said(leaf)?;
+        let length = u16::try_from(head.bytes.len() + asking.frame.len()).ok()?;
+        stats.packet_ins += 1;
+        stats.hits += 1;
+        stats.sent_by_controller += u64::from(head.direct);
+        if head.bytes.is_empty() {
+            return Some(0);
+        }
+        let switch = switches.get_mut(&self.dpid)?;
+        let start = out.len();
+        out.extend_from_slice(&head.bytes);
+        out.extend_from_slice(asking.frame);
+        let message = &mut out[start..];
+        message[LENGTH].copy_from_slice(&length.to_be_bytes());
+        message[XID].copy_from_slice(&switch.take_xid(options.first_xid).to_be_bytes());
+        // Packets with another port than there is room for are none of an edge port.
+        match switch.version() {
+            Version::Of10 => message[IN_PORT_10].copy_from_slice(&(asking.port.0 as u16).to_be_bytes()),
+            Version::Of13 => message[IN_PORT_13].copy_from_slice(&asking.port.0.to_be_bytes()),
+        }
+        Some(1)
+    }
 }
+
+impl Engine {
+    /// Remembers how the leaf's packets are answered. `None` if they are no hits.
+    fn learn_answer(&mut self, id: LeafId, dpid: Dpid) -> Option<()> {
+        if !self.store.is_current(id) {
+            return None;
+        }
+        if !self.leaves.renew(id) {
+            let version = self.switches.get(&dpid)?.version();
+            let head = head(self.leaves.get(&id)?, dpid, version)?;
+            self.leaves.remember(id, head);
+        }
+        Some(())
+    }
+}
+
+#[cfg(any(test, feature = "testing"))]
+impl Engine {
+    /// Panics if the answer that is remembered of a leaf is not what would be found out now.
+    pub(crate) fn check_remembered(&self) {
+        for (id, leaf) in self.leaves.iter() {
+            let Some(said) = self.leaves.remembered(*id) else { continue };
+            let switch = self.switches.get(&leaf.ingress()).expect("a leaf is at a switch");
+            let now = head(leaf, leaf.ingress(), switch.version());
+            assert_eq!(Some(said), now.as_ref(), "what is remembered of {id:?}, and what holds");
+        }
+    }
+}
+
+/// A packet-out without a frame, as the leaf's packets are answered now. `None` if more is to be done.
+fn head(leaf: &Leaf, dpid: Dpid, version: Version) -> Option<Head> {
+    let part = leaf.route.parts.get(&dpid);
+    let (actions, direct) = match leaf.state {
+        LeafState::Active => {
+            let tag = leaf.tag.as_ref().map(|tag| tag.id);
+            (part.map(|part| actions::all(version, part, tag)).unwrap_or_default(), false)
+        }
+        LeafState::Direct { .. } => {
+            let elsewhere = leaf.route.parts.iter().any(|(other, part)| *other != dpid && !part.edges.is_empty());
+            if elsewhere {
+                return None;
+            }
+            (part.map(|part| actions::egress(version, part)).unwrap_or_default(), true)
+        }
+        _ => return None,
+    };
+    let mut bytes = Vec::new();
+    if !actions.is_empty() {
+        let message = PacketOut { buffer_id: NO_BUFFER, in_port: PortNo(0), actions, data: Vec::new() };
+        Message::PacketOut(message).encode(version, 0, &mut bytes).ok()?;
+    }
+    Some(Head { bytes, direct })
+}
+
+/// Has memory that was touched loaded: nothing waits for it, but it is not left out either.
+fn near(touched: impl Iterator<Item = u32>) {
+    std::hint::black_box(touched.fold(0, |all, word| all ^ word));
+}
+
+impl Asking<'_> {
+    /// Host and port as one word, which are all that there is to them where [`Asking::short`] gives something.
+    fn key(&self) -> u64 {
+        self.host.mac.bits() as u64 | u64::from(self.port.0 as u16) << 48
+    }
+
+    /// The host's addresses as one word: the IPv4 address, which is never 0, or 0 if the packet shows none. `None` if they, or
+    /// the port, need more than that.
+    fn short(&self) -> Option<u32> {
+        match self.host.addresses {
+            (v4, None) if self.port.0 <= u32::from(u16::MAX) => Some(v4.map_or(0, u32::from)),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -62,14 +62,15 @@ mod union;
 mod view;
 
 pub use event::{Effect, Event, InstalledFlow, Mail, Selection, ShardId, Time};
-pub use hit::Hits;
+pub use hit::{Answered, Hits, MOST_HITS};
 pub use hosts::PROBE_MAC;
 pub use options::{Options, Stats, TableRule};
 pub use settle::SETTLING_ROUNDS;
 pub use tags::{TagBlock, TagBlockError};
 
 use event::Letter;
-use leaf::{Arrived, Leaf};
+use hit::Leaves;
+use leaf::Arrived;
 use switch::Switch;
 use timers::Timer;
 
@@ -84,10 +85,8 @@ pub struct Engine {
     options: Options,
     stats: Stats,
     now: Time,
-    /// How many batches were handled: within one season nothing changes but what the store says.
-    season: u64,
     switches: BTreeMap<Dpid, Switch>,
-    leaves: BTreeMap<LeafId, Leaf>,
+    leaves: Leaves,
     next_leaf: u32,
     tags: tags::Tags,
     timers: BTreeSet<(Time, Timer)>,
@@ -134,9 +133,8 @@ impl Engine {
             options,
             stats: Stats::default(),
             now: Time::default(),
-            season: 0,
             switches: BTreeMap::new(),
-            leaves: BTreeMap::new(),
+            leaves: Leaves::default(),
             next_leaf: 0,
             tags: tags::Tags::default(),
             timers: BTreeSet::new(),
@@ -163,7 +161,6 @@ impl Engine {
     /// Rules are compiled once for the whole batch, so packets of one batch share the cost.
     pub fn handle(&mut self, now: Time, events: &mut Vec<Event>, out: &mut Vec<Effect>) {
         self.now = self.now.max(now);
-        self.season += 1;
         self.run_timers();
         self.recheck();
         for event in events.drain(..) {

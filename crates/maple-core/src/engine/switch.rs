@@ -19,7 +19,7 @@ use maple_wire::{Constraint, Dpid, Match, PortNo, Version, print};
 
 use super::event::Refusal;
 use super::flush::Wanted;
-use super::hit::Memory;
+use super::hit::Recent;
 use super::leaf::{Arrived, cookie, has_three_tables, is_ours, leaf_of};
 use super::location::MAX_COMPILED;
 use super::new_port::Undecided;
@@ -76,7 +76,8 @@ pub(super) struct Switch {
     /// Packets that wait until it is known what is behind their ports.
     pub undecided: Undecided,
     pub room: Room,
-    pub memory: Memory,
+    /// Hosts that are where their packets come from.
+    pub believed: Recent,
     /// The switch refuses again and again: until then nothing new is put in.
     pub full_until: Option<Time>,
     /// How often in a row it refused something.
@@ -137,7 +138,7 @@ impl Switch {
             held: Vec::new(),
             undecided: Undecided::default(),
             room: Room::default(),
-            memory: Memory::default(),
+            believed: Recent::default(),
             full_until: None,
             full_count: 0,
             refused: Vec::new(),

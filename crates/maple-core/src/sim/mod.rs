@@ -408,8 +408,11 @@ impl Sim {
         let (mut bytes, mut answer) = (Vec::new(), Vec::new());
         Message::PacketIn(packet_in.clone()).encode(version, 0, &mut bytes).expect("a switch can say what it sends");
         let view = PacketInView::new_checked(version, &bytes).expect("it holds together");
-        let answers = self.engines[usize::from(shard.0)].hits(self.now, dpid)?.answer(&view, &mut answer)?;
-        assert_eq!(answers, usize::from(!answer.is_empty()));
+        let answered = self.engines[usize::from(shard.0)].hits(self.now, dpid)?.answer(&[view], &mut answer);
+        assert_eq!(answered.packet_outs, usize::from(!answer.is_empty()));
+        if answered.packets == 0 {
+            return None;
+        }
         if !answer.is_empty() {
             let (header, message) = Message::decode(&answer).expect("a packet-out");
             self.schedule(Channel::ToSwitch(dpid), Happening::Message(dpid, header.xid, Box::new(message)));
@@ -422,6 +425,7 @@ impl Sim {
         let mut events = self.answer_hits(shard, events);
         let mut effects = Vec::new();
         self.engines[usize::from(shard.0)].handle(self.now, &mut events, &mut effects);
+        self.engines[usize::from(shard.0)].check_remembered();
         self.history.extend(self.store.take_trail());
         for effect in effects {
             match effect {

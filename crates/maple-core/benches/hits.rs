@@ -1,0 +1,201 @@
+//! What a packet costs that a leaf of a policy answers: `cargo bench -p maple-core --bench hits`.
+//!
+//! One shard, OpenFlow 1.0, the policy that floods, and 16 switches that serve one host each, 100 or 1,000. Reads of 64
+//! packet-ins are answered where they lie, switch after switch and host after host, so that what is remembered of a host is
+//! as cold as it gets: alone, with a batch of events handled before each round of reads, and with another value of a cell
+//! that nobody reads committed before each. Without tracking of hosts there is one leaf a switch. Printed are nanoseconds of
+//! processor time a packet, medians of several rounds.
+//!
+//! `cargo bench -p maple-core --bench hits -- HOSTS PACKETS` answers so many packets of so many hosts a switch, and nothing
+//! more: what a profiler or a counter of instructions is to look at.
+
+use std::sync::Arc;
+
+use arrayvec::ArrayVec;
+use maple_core::engine::{Effect, Engine, Event, Options, ShardId, Time};
+use maple_core::network::Location;
+use maple_core::policy::{Net, PacketHandle};
+use maple_core::route::Route;
+use maple_core::state::{Store, Value, Write};
+use maple_wire::msg::stats::Desc;
+use maple_wire::msg::{Features, PacketIn, PacketInReason, PacketInView};
+use maple_wire::packet::build::Frame;
+use maple_wire::{Dpid, Field, Match, Message, Port, PortNo, Version};
+
+const SWITCHES: u64 = 16;
+/// Packets of one read.
+const READ: usize = 64;
+/// Packets of one round.
+const ROUND: usize = 1 << 17;
+const ROUNDS: usize = 7;
+/// A time at which nothing is held or awaited any more.
+const LATER: u64 = 3_600_000_000_000;
+
+fn main() {
+    if std::env::args().any(|arg| arg == "--test") {
+        return;
+    }
+    let numbers: Vec<usize> = std::env::args().filter_map(|word| word.parse().ok()).collect();
+    if let [hosts, packets] = numbers[..] {
+        let mut bench = Bench::new(hosts, true);
+        let answers = bench.answer(packets);
+        return println!("{hosts} hosts a switch: {packets} packets, {answers} bytes of answers");
+    }
+    println!("one leaf a switch: {:.0} ns", Bench::new(1000, false).rounds(|_, _| {}));
+    for hosts in [1, 100, 1000] {
+        let mut bench = Bench::new(hosts, true);
+        let alone = bench.rounds(|_, _| {});
+        let events = bench.rounds(|engine, _| handle(engine, &mut vec![Event::Tick]));
+        let store = Arc::clone(&bench.store);
+        let commits = bench.rounds(|engine, n| {
+            let writes = [Write::Var { name: "unread".into(), value: Some(Value::from(n as i64)) }];
+            let commit = store.update(|_| writes.to_vec());
+            handle(engine, &mut vec![Event::Committed(commit)]);
+        });
+        println!("{hosts} hosts a switch: {alone:.0} ns, with events {events:.0}, with commits {commits:.0}");
+    }
+}
+
+/// A shard whose packets are all hits.
+struct Bench {
+    engine: Engine,
+    store: Arc<Store>,
+    /// What one pass over all hosts reads: 64 messages of a switch at most at a time.
+    reads: Vec<(Dpid, Vec<Vec<u8>>)>,
+    next: usize,
+    out: Vec<u8>,
+}
+
+impl Bench {
+    fn new(hosts: usize, track_hosts: bool) -> Bench {
+        let store = Store::new();
+        let policy = Arc::new(|_: &PacketHandle, _: &Net| Route::flood());
+        let options = Options { track_hosts, check_rate: 0, ..Options::default() };
+        let mut engine = Engine::new(ShardId(0), Arc::clone(&store), policy, options);
+        let mut events = Vec::new();
+        for dpid in (1..=SWITCHES).map(Dpid) {
+            events.push(switch_up(dpid));
+            events.push(Event::FlowsRead { dpid, flows: Vec::new() });
+            let ports = [1, 2].map(PortNo).into_iter();
+            events.extend(ports.map(|port| Event::PortIsEdge { port: Location::new(dpid, port) }));
+        }
+        handle(&mut engine, &mut events);
+        let all: Vec<(Dpid, Vec<PacketIn>)> = (1..=SWITCHES).map(|s| (Dpid(s), packets(s, hosts))).collect();
+        // Hosts come to notice first, and have leaves then.
+        for _ in 0..3 {
+            for (dpid, packets) in &all {
+                let packet_in = |packet_in: &PacketIn| Event::PacketIn { dpid: *dpid, packet_in: packet_in.clone() };
+                handle(&mut engine, &mut packets.iter().map(packet_in).collect());
+            }
+        }
+        let encoded = |packet: &PacketIn| {
+            let mut bytes = Vec::new();
+            Message::PacketIn(packet.clone()).encode(Version::Of10, 1, &mut bytes).expect("a packet-in");
+            bytes
+        };
+        let pieces = hosts.div_ceil(READ);
+        let reads = (0..pieces).flat_map(|piece| {
+            all.iter().map(move |(dpid, all)| {
+                let some = all.iter().skip(piece * READ).take(READ);
+                (*dpid, some.map(encoded).collect())
+            })
+        });
+        Bench { engine, store, reads: reads.collect(), next: 0, out: Vec::new() }
+    }
+
+    /// Answers the next packets, which must all be hits; how many bytes that made.
+    fn answer(&mut self, packets: usize) -> usize {
+        let (mut left, mut bytes) = (packets, 0);
+        while left > 0 {
+            let (dpid, messages) = &self.reads[self.next];
+            let mut hits = self.engine.hits(Time(LATER), *dpid).expect("nothing is to be settled first");
+            let packets: ArrayVec<_, READ> = messages
+                .iter()
+                .take(left)
+                .map(|message| PacketInView::new_checked(Version::Of10, message).expect("it holds together"))
+                .collect();
+            assert_eq!(hits.answer(&packets, &mut self.out).packet_outs, packets.len(), "hits");
+            left -= packets.len();
+            bytes += self.out.len();
+            self.out.clear();
+            self.next = (self.next + 1) % self.reads.len();
+        }
+        bytes
+    }
+
+    /// Nanoseconds a packet, where something is done before each pass over the switches.
+    fn rounds(&mut self, mut before: impl FnMut(&mut Engine, usize)) -> f64 {
+        let turn: usize = self.reads.iter().take(SWITCHES as usize).map(|(_, messages)| messages.len()).sum();
+        let mut times: Vec<f64> = Vec::new();
+        for round in 0..=ROUNDS {
+            let (mut took, turns) = (0.0, ROUND / turn);
+            for n in 0..turns {
+                before(&mut self.engine, round * turns + n);
+                let began = cpu();
+                self.answer(turn);
+                took += cpu() - began;
+            }
+            times.push(took / (turns * turn) as f64);
+        }
+        // The first round was to warm up.
+        times.remove(0);
+        times.sort_by(f64::total_cmp);
+        times[times.len() / 2]
+    }
+}
+
+fn switch_up(dpid: Dpid) -> Event {
+    let features =
+        Features { dpid, n_buffers: 0, n_tables: 1, auxiliary_id: 0, capabilities: 0, actions: 0, ports: vec![] };
+    let port = |number: u32| Port::new(PortNo(number), [0; 6], "port");
+    Event::SwitchUp {
+        dpid,
+        version: Version::Of10,
+        features,
+        description: Desc::default(),
+        ports: vec![port(1), port(2)],
+    }
+}
+
+/// One packet of each host of a switch, to the host after it.
+fn packets(switch: u64, hosts: usize) -> Vec<PacketIn> {
+    let mac = |host: usize| [2, 0, switch as u8, 0, (host >> 8) as u8, host as u8];
+    let ip = |host: usize| [10, switch as u8, (host >> 8) as u8, host as u8];
+    let packet = |host: usize| {
+        let to = (host + 1) % hosts;
+        let data = Frame::ethernet(mac(host), mac(to)).ipv4(ip(host), ip(to)).udp(1, 2).build();
+        PacketIn {
+            buffer_id: maple_wire::msg::NO_BUFFER,
+            total_len: data.len() as u16,
+            reason: PacketInReason::NoMatch,
+            table_id: 0,
+            cookie: u64::MAX,
+            pipeline: Match::any().exact(Field::InPort, 1),
+            data,
+        }
+    };
+    (0..hosts).map(packet).collect()
+}
+
+/// Handles events, and confirms at once what the switches are asked to confirm.
+fn handle(engine: &mut Engine, events: &mut Vec<Event>) {
+    let mut effects = Vec::new();
+    while !events.is_empty() {
+        engine.handle(Time(LATER), events, &mut effects);
+        for effect in effects.drain(..) {
+            match effect {
+                Effect::Send { dpid, xid, message: Message::BarrierRequest } => {
+                    events.push(Event::BarrierReply { dpid, xid });
+                }
+                Effect::ReadFlows { dpid } => events.push(Event::FlowsRead { dpid, flows: Vec::new() }),
+                _ => {}
+            }
+        }
+    }
+}
+
+/// The processor time that this thread has used, in nanoseconds.
+fn cpu() -> f64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    time.tv_sec as f64 * 1e9 + time.tv_nsec as f64
+}

@@ -1,0 +1,193 @@
+//! Tests of hits: batches, and answers that are remembered while what they rest on changes. Random networks and changes take
+//! this road in the tests of `sim`, which look after each batch of events whether all that is remembered still holds.
+
+use maple_wire::Port;
+use maple_wire::msg::stats::Desc;
+use maple_wire::msg::{Features, PacketIn, PacketInReason, PortReason, PortStatus};
+use maple_wire::packet::build::Frame;
+use maple_wire::{Action, Match};
+
+use super::*;
+use crate::engine::{Effect, Event, Options, ShardId};
+use crate::policy::{Net, PacketHandle};
+use crate::route::Route;
+use crate::state::{Store, Write};
+
+const SWITCH: Dpid = Dpid(1);
+
+/// One switch with three ports, which behaves as it is asked to, and a policy that floods.
+struct Bench {
+    engine: Engine,
+    version: Version,
+    now: u64,
+}
+
+impl Bench {
+    fn new(version: Version) -> Bench {
+        let policy = Arc::new(|_: &PacketHandle, _: &Net| Route::flood());
+        let engine = Engine::new(ShardId(0), Store::new(), policy, Options { check_rate: 0, ..Options::default() });
+        let mut bench = Bench { engine, version, now: 0 };
+        let features = Features {
+            dpid: SWITCH,
+            n_buffers: 0,
+            n_tables: 3,
+            auxiliary_id: 0,
+            capabilities: 0,
+            actions: 0,
+            ports: vec![],
+        };
+        let ports = (1..=3).map(port).collect();
+        bench.handle(vec![Event::SwitchUp { dpid: SWITCH, version, features, description: Desc::default(), ports }]);
+        bench.handle((1..=3).map(|n| Event::PortIsEdge { port: Location::new(SWITCH, PortNo(n)) }).collect());
+        bench
+    }
+
+    /// Handles events, and confirms at once what is to be confirmed.
+    fn handle(&mut self, mut events: Vec<Event>) {
+        let mut effects = Vec::new();
+        while !events.is_empty() {
+            self.now += 1_000_000_000;
+            self.engine.handle(Time(self.now), &mut events, &mut effects);
+            for effect in effects.drain(..) {
+                match effect {
+                    Effect::Send { dpid, xid, message: Message::BarrierRequest } => {
+                        events.push(Event::BarrierReply { dpid, xid });
+                    }
+                    Effect::ReadFlows { dpid } => events.push(Event::FlowsRead { dpid, flows: Vec::new() }),
+                    _ => {}
+                }
+            }
+            self.engine.check_remembered();
+        }
+    }
+
+    /// What becomes of packets of these hosts, by port 1, in one batch.
+    fn answer(&mut self, hosts: &[u8]) -> (Answered, Vec<u8>) {
+        let bytes: Vec<Vec<u8>> = hosts
+            .iter()
+            .map(|host| {
+                let mut bytes = Vec::new();
+                Message::PacketIn(packet_in(*host)).encode(self.version, 9, &mut bytes).expect("a packet-in");
+                bytes
+            })
+            .collect();
+        let views: Vec<_> =
+            bytes.iter().map(|bytes| PacketInView::new_checked(self.version, bytes).expect("a packet-in")).collect();
+        let mut out = Vec::new();
+        let answered = self.engine.hits(Time(self.now), SWITCH).expect("all is settled").answer(&views, &mut out);
+        (answered, out)
+    }
+
+    /// The ports that a host's packet goes to, where it is a hit.
+    fn ports_of(&mut self, host: u8) -> Option<Vec<u32>> {
+        let (answered, bytes) = self.answer(&[host]);
+        if answered.packets == 0 {
+            return None;
+        }
+        let Ok((_, Message::PacketOut(out))) = Message::decode(&bytes) else { panic!("{bytes:?}") };
+        assert_eq!((out.in_port, out.data), (PortNo(1), packet_in(host).data));
+        let port = |action: &Action| if let Action::Output { port, .. } = action { port.0 } else { 0 };
+        Some(out.actions.iter().map(port).collect())
+    }
+
+    /// Makes a host known, and a leaf for its packets.
+    fn teach(&mut self, host: u8) {
+        for _ in 0..3 {
+            self.handle(vec![Event::PacketIn { dpid: SWITCH, packet_in: packet_in(host) }]);
+        }
+    }
+}
+
+fn port(number: u32) -> Port {
+    Port::new(PortNo(number), [0; 6], "port")
+}
+
+fn packet_in(host: u8) -> PacketIn {
+    let data = Frame::ethernet([2, 0, 0, 0, 0, host], [2, 0, 0, 0, 1, host])
+        .ipv4([10, 0, 0, host], [10, 0, 1, host])
+        .udp(1, 2)
+        .build();
+    PacketIn {
+        buffer_id: NO_BUFFER,
+        total_len: data.len() as u16,
+        reason: PacketInReason::NoMatch,
+        table_id: 0,
+        cookie: u64::MAX,
+        pipeline: Match::any().exact(Field::InPort, 1),
+        data,
+    }
+}
+
+#[test]
+fn a_leaf_that_changes_while_its_answer_is_remembered_is_never_answered_from_memory() {
+    for version in [Version::Of10, Version::Of13] {
+        let mut bench = Bench::new(version);
+        bench.teach(1);
+        assert_eq!(bench.ports_of(1), Some(vec![1, 2, 3]), "{version:?}");
+        assert_eq!(bench.ports_of(1), Some(vec![1, 2, 3]), "the second time from memory");
+        let mut down = port(3);
+        down.state = Port::STATE_LINK_DOWN;
+        let status = PortStatus { reason: PortReason::Modify, port: down };
+        bench.handle(vec![Event::PortStatus { dpid: SWITCH, status }]);
+        assert_ne!(bench.ports_of(1), Some(vec![1, 2, 3]), "port 3 is down");
+        bench.teach(1);
+        assert_eq!(bench.ports_of(1), Some(vec![1, 2]));
+    }
+}
+
+#[test]
+fn a_leaf_that_is_no_longer_in_use_is_not_answered_from_memory_though_nothing_was_committed() {
+    let mut bench = Bench::new(Version::Of13);
+    bench.teach(1);
+    assert_eq!(bench.ports_of(1), Some(vec![1, 2, 3]));
+    let version = bench.engine.store.snapshot().version();
+    let id = *bench.engine.leaves.keys().next().expect("a leaf");
+    bench.engine.leaves.get_mut(&id).expect("it is there").state = LeafState::Blocked;
+    assert_eq!((bench.ports_of(1), bench.engine.store.snapshot().version()), (None, version));
+}
+
+#[test]
+fn answers_outlive_events_and_commits_that_they_do_not_rest_on() {
+    let mut bench = Bench::new(Version::Of13);
+    bench.teach(1);
+    let ports = bench.ports_of(1);
+    let id = *bench.engine.leaves.keys().next().expect("a leaf");
+    let write = Write::Var { name: "unread".into(), value: Some(crate::state::Value::from(1)) };
+    bench.handle(vec![Event::Tick, Event::Write(vec![write])]);
+    assert!(bench.engine.leaves.remembered(id).is_some(), "it was not forgotten");
+    assert_eq!(bench.ports_of(1), ports);
+}
+
+#[test]
+fn a_host_is_believed_only_with_the_address_and_at_the_port_that_it_was_seen_with() {
+    let mut bench = Bench::new(Version::Of13);
+    bench.teach(1);
+    assert!(bench.ports_of(1).is_some() && bench.ports_of(2).is_none(), "2 is not known");
+    let mut foreign = packet_in(1);
+    let at = foreign.data.windows(4).position(|bytes| bytes == [10, 0, 0, 1]).expect("its address");
+    foreign.data[at + 3] = 77;
+    let mut elsewhere = packet_in(1);
+    // Port 65,537 has the same lower 16 bits as port 1.
+    elsewhere.pipeline = Match::any().exact(Field::InPort, 0x1_0001);
+    for packet in [foreign, elsewhere] {
+        let mut bytes = Vec::new();
+        Message::PacketIn(packet).encode(Version::Of13, 9, &mut bytes).expect("a packet-in");
+        let view = PacketInView::new_checked(Version::Of13, &bytes).expect("a packet-in");
+        let answered = bench.engine.hits(Time(bench.now), SWITCH).expect("settled").answer(&[view], &mut Vec::new());
+        assert_eq!(answered.packets, 0);
+    }
+}
+
+#[test]
+fn a_batch_is_answered_as_its_packets_one_by_one() {
+    for version in [Version::Of10, Version::Of13] {
+        let mut benches = [Bench::new(version), Bench::new(version)];
+        benches.iter_mut().for_each(|bench| [1, 2, 5].into_iter().for_each(|host| bench.teach(host)));
+        let hosts = [1, 9, 2, 2, 8, 5, 1];
+        let [together, single] = &mut benches;
+        let (answered, bytes) = together.answer(&hosts);
+        assert_eq!(answered, Answered { packets: 0b110_1101, packet_outs: 5 });
+        let each: Vec<u8> = hosts.iter().flat_map(|host| single.answer(&[*host]).1).collect();
+        assert_eq!(bytes, each, "{version:?}");
+    }
+}
