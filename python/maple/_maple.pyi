@@ -64,7 +64,7 @@ _Place: TypeAlias = "Location | tuple[int, int]"
 _Value: TypeAlias = "Any"
 _Actions: TypeAlias = "int | Action | Iterable[int | Action]"
 _Says: TypeAlias = "_Message | Iterable[_Message] | None"
-_Message: TypeAlias = "PacketOut | FlowMod | Barrier"
+_Message: TypeAlias = "PacketOut | FlowMod | GroupMod | MeterMod | StatsRequest | Barrier"
 _FieldValue: TypeAlias = "int | str | Mac | Ip | Prefix | IPv4Address | IPv6Address | tuple[Any, Any] | None"
 
 class PolicyTimeout(BaseException):
@@ -724,6 +724,9 @@ class Handler:
     def barrier(self) -> _Says:
         """The switch has done all that was sent before a :class:`Barrier`, the oldest that it had not answered."""
 
+    def stats(self, stats: Stats, /) -> _Says:
+        """The switch answered a :class:`StatsRequest`, or said a part of the answer."""
+
     def timer(self) -> _Says:
         """The time that :meth:`wake_after` asked for has come."""
 
@@ -1078,6 +1081,417 @@ class Barrier:
     def __ne__(self, other: object, /) -> bool: ...
 
 @final
+class Bucket:
+    """One of the action lists of a group."""
+
+    def __new__(
+        cls, actions: _Actions, *, weight: int = 0, watch_port: int | None = None, watch_group: int | None = None
+    ) -> Bucket: ...
+    @property
+    def actions(self) -> list[Action]:
+        """What it does."""
+
+    @property
+    def weight(self) -> int:
+        """Its share of the packets in a ``"select"`` group."""
+
+    @property
+    def watch_port(self) -> int | None:
+        """The port that must be up for it to be used."""
+
+    @property
+    def watch_group(self) -> int | None:
+        """The group that must be live for it to be used."""
+
+    def __eq__(self, other: object, /) -> bool: ...
+    def __ne__(self, other: object, /) -> bool: ...
+
+@final
+class GroupMod:
+    """Adds, changes or deletes a group (1.3). Its ``type`` is ``"all"``, ``"select"``, ``"indirect"`` or ``"ff"`` (fast
+    failover); where buckets are only actions, they need not be a :class:`Bucket`."""
+
+    @staticmethod
+    def add(group: int, buckets: Iterable[Bucket | _Actions], *, type: str = "all") -> GroupMod:
+        """Adds a group."""
+
+    @staticmethod
+    def modify(group: int, buckets: Iterable[Bucket | _Actions], *, type: str = "all") -> GroupMod:
+        """Changes a group."""
+
+    @staticmethod
+    def delete(group: int | None = None) -> GroupMod:
+        """Deletes a group, or all, and the rules that use them."""
+
+    def __eq__(self, other: object, /) -> bool: ...
+    def __ne__(self, other: object, /) -> bool: ...
+
+@final
+class Band:
+    """What a meter does above a rate, in kilobits per second or packets per second."""
+
+    @staticmethod
+    def drop(rate: int, burst: int = 0) -> Band:
+        """Drops what is above the rate."""
+
+    @staticmethod
+    def remark(rate: int, levels: int = 1, burst: int = 0) -> Band:
+        """Raises the drop precedence of what is above the rate by so many levels."""
+
+    @property
+    def rate(self) -> int:
+        """The rate."""
+
+    @property
+    def burst(self) -> int:
+        """How much may come at once, in kilobits or packets."""
+
+    @property
+    def levels(self) -> int | None:
+        """By how many levels the drop precedence rises; ``None`` where packets are dropped."""
+
+    def __eq__(self, other: object, /) -> bool: ...
+    def __ne__(self, other: object, /) -> bool: ...
+
+@final
+class MeterMod:
+    """Adds, changes or deletes a meter (1.3)."""
+
+    @staticmethod
+    def add(meter: int, bands: list[Band], *, packets: bool = False) -> MeterMod:
+        """Adds a meter; its rates are in packets per second if ``packets``."""
+
+    @staticmethod
+    def modify(meter: int, bands: list[Band], *, packets: bool = False) -> MeterMod:
+        """Changes a meter."""
+
+    @staticmethod
+    def delete(meter: int | None = None) -> MeterMod:
+        """Deletes a meter, or all, and the rules that use them."""
+
+    def __eq__(self, other: object, /) -> bool: ...
+    def __ne__(self, other: object, /) -> bool: ...
+
+@final
+class StatsRequest:
+    """Asks the switch for statistics; :meth:`Handler.stats` hears the answer."""
+
+    @staticmethod
+    def flows(
+        match: Match | None = None,
+        *,
+        table: int | None = None,
+        out_port: int | None = None,
+        out_group: int | None = None,
+        cookie: int = 0,
+        cookie_mask: int = 0,
+    ) -> StatsRequest:
+        """Asks for the rules that the match covers (:class:`FlowStats`); of all tables, to all ports, where none is named."""
+
+    @staticmethod
+    def aggregate(
+        match: Match | None = None,
+        *,
+        table: int | None = None,
+        out_port: int | None = None,
+        out_group: int | None = None,
+        cookie: int = 0,
+        cookie_mask: int = 0,
+    ) -> StatsRequest:
+        """Asks for the sums over these rules (:class:`AggregateStats`)."""
+
+    @staticmethod
+    def tables() -> StatsRequest:
+        """Asks how full the tables are (:class:`TableStats`)."""
+
+    @staticmethod
+    def ports(port: int | None = None) -> StatsRequest:
+        """Asks what went through a port, or all (:class:`PortStats`)."""
+
+    @staticmethod
+    def queues(port: int | None = None, queue: int | None = None) -> StatsRequest:
+        """Asks what went through a queue, or all (:class:`QueueStats`)."""
+
+    @staticmethod
+    def groups(group: int | None = None) -> StatsRequest:
+        """Asks what went through a group, or all (:class:`GroupStats`; 1.3)."""
+
+    @staticmethod
+    def group_descriptions() -> StatsRequest:
+        """Asks what groups are set up to do (:class:`GroupDesc`; 1.3)."""
+
+    @staticmethod
+    def meters(meter: int | None = None) -> StatsRequest:
+        """Asks what went through a meter, or all (:class:`MeterStats`; 1.3)."""
+
+    @staticmethod
+    def meter_configs(meter: int | None = None) -> StatsRequest:
+        """Asks what a meter is set up to do, or all (:class:`MeterConfig`; 1.3)."""
+
+    def __eq__(self, other: object, /) -> bool: ...
+    def __ne__(self, other: object, /) -> bool: ...
+
+@final
+class Stats:
+    """The answer to a :class:`StatsRequest`, or a part of it."""
+
+    @property
+    def kind(self) -> str:
+        """What was asked for, by the method's name: ``"flows"``, ``"aggregate"``, ``"tables"`` and so on."""
+
+    @property
+    def entries(self) -> list[Any]:
+        """One object for each rule, port and so on: :class:`FlowStats` where rules were asked for."""
+
+    @property
+    def more(self) -> bool:
+        """Whether the next part follows."""
+
+@final
+class FlowStats:
+    """A rule and its counters."""
+
+    @property
+    def match(self) -> Match:
+        """Which packets it takes."""
+
+    @property
+    def priority(self) -> int:
+        """Its priority."""
+
+    @property
+    def table(self) -> int:
+        """Its table."""
+
+    @property
+    def cookie(self) -> int:
+        """Its cookie."""
+
+    @property
+    def idle_timeout(self) -> int:
+        """Its idle timeout in seconds; 0 is never."""
+
+    @property
+    def hard_timeout(self) -> int:
+        """Its hard timeout in seconds; 0 is never."""
+
+    @property
+    def actions(self) -> list[Action]:
+        """What it does with packets; none is to drop, if they go on to no other table."""
+
+    @property
+    def goto(self) -> int | None:
+        """The table where packets go on."""
+
+    @property
+    def meter(self) -> int | None:
+        """The meter that they pass."""
+
+    @property
+    def duration(self) -> float:
+        """Seconds since it was added."""
+
+    @property
+    def packets(self) -> int:
+        """Packets it took."""
+
+    @property
+    def bytes(self) -> int:
+        """Their bytes."""
+
+@final
+class AggregateStats:
+    """What rules took together."""
+
+    @property
+    def flows(self) -> int:
+        """How many rules they are."""
+
+    @property
+    def packets(self) -> int:
+        """Packets."""
+
+    @property
+    def bytes(self) -> int:
+        """Bytes."""
+
+@final
+class TableStats:
+    """How full and how busy a table is."""
+
+    @property
+    def table(self) -> int:
+        """The table."""
+
+    @property
+    def active(self) -> int:
+        """How many rules it has."""
+
+    @property
+    def lookups(self) -> int:
+        """Packets looked up."""
+
+    @property
+    def matched(self) -> int:
+        """Packets that a rule took."""
+
+    @property
+    def max_entries(self) -> int | None:
+        """How many rules it can hold; ``None`` in OpenFlow 1.3."""
+
+@final
+class PortStats:
+    """What went through a port. A counter that the switch does not have is all ones."""
+
+    @property
+    def port(self) -> int:
+        """The port."""
+
+    @property
+    def rx_packets(self) -> int:
+        """Packets received."""
+
+    @property
+    def tx_packets(self) -> int:
+        """Packets sent."""
+
+    @property
+    def rx_bytes(self) -> int:
+        """Bytes received."""
+
+    @property
+    def tx_bytes(self) -> int:
+        """Bytes sent."""
+
+    @property
+    def rx_dropped(self) -> int:
+        """Received packets dropped."""
+
+    @property
+    def tx_dropped(self) -> int:
+        """Packets dropped that were to be sent."""
+
+    @property
+    def rx_errors(self) -> int:
+        """Receive errors."""
+
+    @property
+    def tx_errors(self) -> int:
+        """Send errors."""
+
+@final
+class QueueStats:
+    """What went through a queue."""
+
+    @property
+    def port(self) -> int:
+        """Its port."""
+
+    @property
+    def queue(self) -> int:
+        """Its number there."""
+
+    @property
+    def tx_packets(self) -> int:
+        """Packets sent."""
+
+    @property
+    def tx_bytes(self) -> int:
+        """Bytes sent."""
+
+    @property
+    def tx_errors(self) -> int:
+        """Packets dropped for want of room."""
+
+@final
+class GroupStats:
+    """What went through a group."""
+
+    @property
+    def group(self) -> int:
+        """The group."""
+
+    @property
+    def users(self) -> int:
+        """How many rules and groups use it."""
+
+    @property
+    def packets(self) -> int:
+        """Packets."""
+
+    @property
+    def bytes(self) -> int:
+        """Bytes."""
+
+    @property
+    def duration(self) -> float:
+        """Seconds it has been there."""
+
+    @property
+    def buckets(self) -> list[tuple[int, int]]:
+        """Packets and bytes of each bucket."""
+
+@final
+class GroupDesc:
+    """What a group is set up to do."""
+
+    @property
+    def group(self) -> int:
+        """The group."""
+
+    @property
+    def type(self) -> str:
+        """Its type, as in :class:`GroupMod`."""
+
+    @property
+    def buckets(self) -> list[Bucket]:
+        """Its buckets."""
+
+@final
+class MeterStats:
+    """What went through a meter."""
+
+    @property
+    def meter(self) -> int:
+        """The meter."""
+
+    @property
+    def users(self) -> int:
+        """How many rules use it."""
+
+    @property
+    def packets(self) -> int:
+        """Packets that came in."""
+
+    @property
+    def bytes(self) -> int:
+        """Bytes that came in."""
+
+    @property
+    def duration(self) -> float:
+        """Seconds it has been there."""
+
+    @property
+    def bands(self) -> list[tuple[int, int]]:
+        """Packets and bytes that each band applied to."""
+
+@final
+class MeterConfig:
+    """What a meter is set up to do."""
+
+    @property
+    def meter(self) -> int:
+        """The meter."""
+
+    @property
+    def packets(self) -> bool:
+        """Whether its rates are in packets per second."""
+
+    @property
+    def bands(self) -> list[Band]:
+        """Its bands."""
+
+@final
 class FlowRemoved:
     """A rule that is gone."""
 
@@ -1168,6 +1582,9 @@ class HandlerBench:
 
     def barrier(self) -> list[str]:
         """The switch answers a barrier."""
+
+    def stats(self, message: bytes) -> list[str]:
+        """The switch answers a statistics request with this encoded message."""
 
     def timer(self) -> list[str]:
         """The time that the handler asked for has come."""

@@ -3,13 +3,31 @@
 from __future__ import annotations
 
 import re
+import struct
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import maple
 import pytest
-from maple import Action, Barrier, FlowMod, Handler, Match, Messages, PacketIn, PacketOut, Port, SwitchError
+from maple import (
+    Action,
+    Band,
+    Barrier,
+    Bucket,
+    FlowMod,
+    GroupMod,
+    Handler,
+    Match,
+    Messages,
+    MeterMod,
+    PacketIn,
+    PacketOut,
+    Port,
+    PortStats,
+    StatsRequest,
+    SwitchError,
+)
 from maple._policy import load
 from maple.testing import HandlerBench, frame
 from test_command import Running
@@ -276,3 +294,144 @@ def test_a_failing_handler_is_told_once_and_the_network_lives(tmp_path: Path) ->
     finally:
         assert running.stop() == 0
     assert "handlers failed" in running.log.read_text()
+
+
+class Asking(Handler):
+    """Asks for statistics of all kinds that its switch can say, and keeps the answers."""
+
+    def __init__(self) -> None:
+        self.got: list[maple.Stats] = []
+
+    def switch_up(self) -> Messages:
+        self.wake_after(1)
+        yield StatsRequest.flows(Match(in_port=1), out_port=2)
+        yield StatsRequest.aggregate()
+        yield StatsRequest.tables()
+        yield StatsRequest.ports()
+        yield StatsRequest.ports(3)
+        yield StatsRequest.queues()
+
+    def packet_in(self, pkt: PacketIn) -> Messages:
+        return None
+
+    def stats(self, stats: maple.Stats) -> Messages:
+        self.got.append(stats)
+        return None if stats.more else Barrier()
+
+    def timer(self) -> Messages:
+        yield StatsRequest.groups(7)
+        yield StatsRequest.group_descriptions()
+        yield StatsRequest.meters()
+        yield StatsRequest.meter_configs(9)
+
+
+def of10(kind: int, body: bytes, flags: int = 0) -> bytes:
+    """An encoded statistics reply of OpenFlow 1.0 (§5.3.5)."""
+    return struct.pack("!BBHIHH", 1, 17, 12 + len(body), 0, kind, flags) + body
+
+
+def of13(kind: int, body: bytes, flags: int = 0) -> bytes:
+    """An encoded multipart reply of OpenFlow 1.3 (§7.3.5)."""
+    return struct.pack("!BBHIHHI", 4, 19, 16 + len(body), 0, kind, flags, 0) + body
+
+
+@BOTH
+def test_a_handler_asks_for_statistics(of: str) -> None:
+    bench = HandlerBench(Asking, of=of)
+    asked = bench.started[-6:]
+    kinds = ["FLOW", "AGGREGATE", "TABLE", "PORT", "PORT", "QUEUE"]
+    assert [kind in text for kind, text in zip(kinds, asked, strict=True)] == [True] * 6, asked
+    assert "in_port=1" in asked[0] and "out_port=2" in asked[0]
+    later = bench.timer()
+    if of == "1.3":
+        assert len(later) == 4 and bench.errors() == []
+    else:
+        assert later == [] and "which OpenFlow 1.0 can't say" in bench.errors()[0]
+
+
+def test_a_handler_hears_statistics_of_1_0() -> None:
+    bench = HandlerBench(Asking, of="1.0")
+    port = struct.pack("!H6x12Q", 3, 1, 2, 3, 4, 5, 6, 7, 8, 0, 0, 0, 0)
+    assert bench.stats(of10(4, port, flags=1)) == []
+    (barrier,) = bench.stats(of10(4, port))
+    assert "BARRIER" in barrier
+    bench.stats(of10(2, struct.pack("!QQI4x", 10, 20, 3)))
+    bench.stats(of10(3, struct.pack("!B3x32sIIIQQ", 1, b"classifier", 0, 1000, 5, 60, 50)))
+    bench.stats(of10(5, struct.pack("!H2xIQQQ", 3, 8, 100, 10, 1)))
+    first, second, aggregate, tables, queues = bench.handler.got
+    assert (first.kind, first.more, second.more) == ("ports", True, False)
+    (stats,) = second.entries
+    assert isinstance(stats, PortStats)
+    assert (stats.port, stats.rx_packets, stats.tx_packets, stats.rx_bytes, stats.tx_bytes) == (3, 1, 2, 3, 4)
+    assert (stats.rx_dropped, stats.tx_dropped, stats.rx_errors, stats.tx_errors) == (5, 6, 7, 8)
+    (total,) = aggregate.entries
+    assert (total.packets, total.bytes, total.flows) == (10, 20, 3)
+    (table,) = tables.entries
+    assert (table.table, table.active, table.lookups, table.matched, table.max_entries) == (1, 5, 60, 50, 1000)
+    (queue,) = queues.entries
+    assert (queue.port, queue.queue, queue.tx_bytes, queue.tx_packets, queue.tx_errors) == (3, 8, 100, 10, 1)
+    assert bench.errors() == []
+
+
+def test_a_handler_hears_statistics_of_1_3() -> None:
+    bench = HandlerBench(Asking)
+    match = struct.pack("!HHI", 1, 12, 0x80000004) + struct.pack("!I4x", 1)
+    output = struct.pack("!HHIH6x", 0, 16, 2, 0)
+    instructions = struct.pack("!HH4x", 4, 24) + output + struct.pack("!HHB3x", 1, 8, 4) + struct.pack("!HHI", 6, 8, 9)
+    fixed = struct.pack("!BxIIHHHH4xQQQ", 1, 2, 500_000_000, 70, 5, 6, 0, 0xC0, 11, 22)
+    flow = struct.pack("!H", 2 + len(fixed) + len(match + instructions)) + fixed + match + instructions
+    bench.stats(of13(1, flow))
+    bench.stats(of13(6, struct.pack("!H2xII4xQQII", 56, 7, 2, 30, 40, 1, 0) + struct.pack("!QQ", 5, 6)))
+    bucket = struct.pack("!HHII4x", 32, 50, 3, 0xFFFFFFFF) + output
+    bench.stats(of13(7, struct.pack("!HBxI", 8 + len(bucket), 1, 7) + bucket))
+    bench.stats(of13(9, struct.pack("!IH6xIQQII", 9, 56, 1, 30, 40, 1, 0) + struct.pack("!QQ", 5, 6)))
+    bench.stats(of13(10, struct.pack("!HHI", 24, 2 | 4, 9) + struct.pack("!HHII4x", 1, 16, 1000, 50)))
+    assert bench.errors() == []
+    flows, groups, descriptions, meters, configs = bench.handler.got
+    (rule,) = flows.entries
+    assert rule.match == Match(in_port=1) and rule.actions == [Action.output(2)]
+    assert (rule.table, rule.duration, rule.priority, rule.idle_timeout, rule.hard_timeout) == (1, 2.5, 70, 5, 6)
+    assert (rule.cookie, rule.packets, rule.bytes, rule.goto, rule.meter) == (0xC0, 11, 22, 4, 9)
+    (group,) = groups.entries
+    assert (group.group, group.users, group.packets, group.bytes, group.buckets) == (7, 2, 30, 40, [(5, 6)])
+    (description,) = descriptions.entries
+    assert (description.group, description.type) == (7, "select")
+    assert description.buckets == [Bucket(2, weight=50, watch_port=3)]
+    (meter,) = meters.entries
+    assert (meter.meter, meter.users, meter.packets, meter.bytes, meter.bands) == (9, 1, 30, 40, [(5, 6)])
+    (config,) = configs.entries
+    assert (config.meter, config.packets, config.bands) == (9, True, [Band.drop(1000, burst=50)])
+
+
+def test_a_handler_changes_groups_and_meters() -> None:
+    class Changing(Handler):
+        def packet_in(self, pkt: PacketIn) -> Messages:
+            buckets = [Bucket(1, weight=2), Bucket([Action.set_field(eth_dst=A), 2], weight=1)]
+            yield GroupMod.add(7, buckets, type="select")
+            yield GroupMod.modify(7, [1, [2, 3]])
+            yield GroupMod.delete(7)
+            yield GroupMod.delete()
+            yield MeterMod.add(9, [Band.drop(1000, burst=100), Band.remark(500, levels=2)])
+            yield MeterMod.modify(9, [Band.drop(10)], packets=True)
+            yield MeterMod.delete(9)
+            yield FlowMod.add(Match(), Action.group(7), meter=9)
+
+        def timer(self) -> Messages:
+            return GroupMod.add(1, [1], type="chosen")
+
+        def barrier(self) -> Messages:
+            return GroupMod.add(1, 5)  # type: ignore[arg-type]
+
+    bench = HandlerBench(Changing)
+    said = bench.packet_in(packet(A, B))
+    assert bench.errors() == []
+    assert len(said) == 8
+    assert all("GROUP_MOD" in text for text in said[:4]) and all("METER_MOD" in text for text in said[4:7]), said
+    assert "group:7" in said[7] and "meter:9" in said[7]
+    bench.timer()
+    assert 'one of all, select, indirect, ff, not "chosen"' in bench.errors()[0]
+    bench.barrier()
+    assert "buckets are a list of Bucket" in bench.errors()[0]
+    old = HandlerBench(Changing, of="1.0")
+    old.packet_in(packet(A, B))
+    assert "which OpenFlow 1.0 can't say" in old.errors()[0]

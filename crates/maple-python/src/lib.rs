@@ -42,8 +42,9 @@ mod _maple {
     use crate::field::FieldRef;
     #[pymodule_export]
     use crate::handler::{
-        Action, Barrier, HandlerBench, PyFlowMod, PyFlowRemoved, PyHandler, PyMatch, PyPacketIn, PyPacketOut, PyPort,
-        PySwitch, SwitchError,
+        Action, Barrier, HandlerBench, PyAggregateStats, PyBand, PyBucket, PyFlowMod, PyFlowRemoved, PyFlowStats,
+        PyGroupDesc, PyGroupMod, PyGroupStats, PyHandler, PyMatch, PyMeterConfig, PyMeterMod, PyMeterStats, PyPacketIn,
+        PyPacketOut, PyPort, PyPortStats, PyQueueStats, PyStats, PyStatsRequest, PySwitch, PyTableStats, SwitchError,
     };
     #[pymodule_export]
     use crate::host::main;

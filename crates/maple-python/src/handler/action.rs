@@ -15,6 +15,13 @@ const WHOLE: u16 = 0xffff;
 #[derive(PartialEq, Eq, Hash)]
 pub struct Action(WireAction);
 
+impl Action {
+    /// This action.
+    pub(super) fn of(action: WireAction) -> Action {
+        Action(action)
+    }
+}
+
 /// The actions that an object stands for: a port number, an action, or several of these.
 pub(super) fn actions(object: &Bound<'_, PyAny>) -> PyResult<Vec<WireAction>> {
     if let Some(action) = one(object)? {

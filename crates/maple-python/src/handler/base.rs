@@ -9,6 +9,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
 use super::packet_in::PyPacketIn;
+use super::statistics::PyStats;
 use super::switch::{PyFlowRemoved, PyPort, PySwitch, SwitchError};
 use crate::interrupt::Watched;
 use crate::kind::described;
@@ -115,6 +116,10 @@ impl PyHandler {
 
     /// The switch has done all that was sent before the oldest barrier that it had not answered.
     fn barrier(&self) {}
+
+    /// The switch answered a statistics request, or said a part of the answer.
+    #[pyo3(signature = (_stats, /), text_signature = "($self, stats, /)")]
+    fn stats(&self, _stats: &Bound<'_, PyStats>) {}
 
     /// The time that `wake_after` asked for has come.
     fn timer(&self) {}

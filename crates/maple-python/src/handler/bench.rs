@@ -14,6 +14,7 @@ use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 
 use super::matching::PyMatch;
+use super::statistics::decoded;
 use super::{PythonHandler, PythonHandlers};
 
 /// A switch with one handler. Each call gives the messages that the switch gets, as `maple decode` prints them.
@@ -167,6 +168,12 @@ impl HandlerBench {
     /// The switch answers a barrier.
     fn barrier(&self) -> Vec<String> {
         self.call(|handler, out| handler.reply(0, &Message::BarrierReply, out))
+    }
+
+    /// The switch answers a statistics request with this encoded message.
+    fn stats(&self, message: &[u8]) -> PyResult<Vec<String>> {
+        let message = decoded(self.version, message)?;
+        Ok(self.call(|handler, out| handler.reply(0, &message, out)))
     }
 
     /// The time that the handler asked for has come.

@@ -34,7 +34,7 @@ pub struct PyFlowMod {
 pub struct Barrier;
 
 /// A message in words.
-fn shown(message: &Message) -> String {
+pub(super) fn shown(message: &Message) -> String {
     let mut bytes = Vec::new();
     let encoded =
         message.encode(Version::Of13, 0, &mut bytes).or_else(|_| message.encode(Version::Of10, 0, &mut bytes));

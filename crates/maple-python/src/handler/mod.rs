@@ -16,14 +16,22 @@ mod action;
 mod matching;
 mod messages;
 
+mod groups;
+mod statistics;
+
 mod bench;
 
 pub use action::Action;
 pub use base::PyHandler;
 pub use bench::HandlerBench;
+pub use groups::{PyBand, PyBucket, PyGroupMod, PyMeterMod};
 pub use matching::PyMatch;
 pub use messages::{Barrier, PyFlowMod, PyPacketOut};
 pub use packet_in::PyPacketIn;
+pub use statistics::{
+    PyAggregateStats, PyFlowStats, PyGroupDesc, PyGroupStats, PyMeterConfig, PyMeterStats, PyPortStats, PyQueueStats,
+    PyStats, PyStatsRequest, PyTableStats,
+};
 pub use switch::{PyFlowRemoved, PyPort, PySwitch, SwitchError};
 
 use std::sync::Arc;
@@ -210,7 +218,13 @@ impl Handler for PythonHandler {
             }
             Message::Error(error) => self.complaints.tell(refused(out, error).into()),
             Message::BarrierReply => self.call(py, intern!(py, "barrier"), (), out),
-            // Nothing else can be asked for.
+            Message::StatsReply(reply) => match PyStats::new(py, out.version(), reply) {
+                Ok(Some(stats)) => self.tell(py, intern!(py, "stats"), Bound::new(py, stats), out),
+                // Other kinds can't be asked for.
+                Ok(None) => {}
+                Err(error) => self.complain(py, &error),
+            },
+            // Nor can other messages.
             _ => {}
         });
     }
@@ -261,10 +275,18 @@ fn say_one(
     message: &Bound<'_, PyAny>,
     out: &mut Replies,
 ) -> PyResult<bool> {
+    let request;
     let messages = if let Ok(packet_out) = message.cast_exact::<PyPacketOut>() {
         [Some(packet_out.get().message()), None]
     } else if let Ok(flow_mod) = message.cast_exact::<PyFlowMod>() {
         [Some(flow_mod.get().message()), flow_mod.get().packet_out()]
+    } else if let Ok(group_mod) = message.cast_exact::<PyGroupMod>() {
+        [Some(group_mod.get().message()), None]
+    } else if let Ok(meter_mod) = message.cast_exact::<PyMeterMod>() {
+        [Some(meter_mod.get().message()), None]
+    } else if let Ok(asked) = message.cast_exact::<PyStatsRequest>() {
+        request = asked.get().message(out.version());
+        [Some(&request), None]
     } else if message.is_exact_instance_of::<Barrier>() {
         [Some(&Message::BarrierRequest), None]
     } else {
@@ -286,7 +308,8 @@ fn say_one(
 fn no_message(handler: &Bound<'_, PyHandler>, method: &Bound<'_, PyString>, answer: &Bound<'_, PyAny>) -> PyErr {
     PyTypeError::new_err(format!(
         "{}{method} returned {}, which is no message; messages are pkt.out(…), pkt.flood(), PacketOut(…), \
-         FlowMod.add(…), FlowMod.modify(…), FlowMod.delete(…), Barrier(), and lists of these",
+         FlowMod.add(…), FlowMod.modify(…), FlowMod.delete(…), GroupMod.add(…), MeterMod.add(…), StatsRequest.flows(…), \
+         Barrier(), and lists of these",
         place(handler, method),
         described(answer),
     ))

@@ -1,0 +1,458 @@
+//! Statistics: what handlers ask switches for, and what these answer.
+
+use maple::{Instruction, Match, Message, PortNo};
+use maple_wire::msg::stats::{FlowStatsRequest, QueueStatsRequest, ReplyBody, RequestBody, StatsReply, StatsRequest};
+use maple_wire::msg::stats::{GroupDesc, MeterConfig};
+use maple_wire::{Version, msg};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyList;
+
+use super::action::Action;
+use super::groups::{PyBand, PyBucket, kind_name};
+use super::matching::PyMatch;
+use super::messages::shown;
+
+/// `OFPTT_ALL`.
+const ALL_TABLES: u8 = 0xff;
+/// `OFPG_ANY`, `OFPQ_ALL`, `OFPM_ALL`.
+const ANY: u32 = 0xffff_ffff;
+/// `OFPG_ALL`.
+const ALL_GROUPS: u32 = 0xffff_fffc;
+
+/// Asks the switch for statistics.
+#[pyclass(frozen, name = "StatsRequest", module = "maple", eq)]
+#[derive(PartialEq)]
+pub struct PyStatsRequest(Message);
+
+/// Statistics, or a part of them.
+#[pyclass(frozen, get_all, name = "Stats", module = "maple")]
+pub struct PyStats {
+    /// What they are about.
+    kind: &'static str,
+    /// One for each rule, port and so on.
+    entries: Py<PyList>,
+    /// Whether other parts follow.
+    more: bool,
+}
+
+macro_rules! entries {
+    ($($(#[$about:meta])* $rust:ident $name:literal { $($(#[$what:meta])* $field:ident: $type:ty,)* })*) => { $(
+        $(#[$about])*
+        #[pyclass(frozen, get_all, name = $name, module = "maple")]
+        pub struct $rust { $($(#[$what])* $field: $type,)* }
+    )* };
+}
+
+entries! {
+    /// What is known of a rule.
+    PyFlowStats "FlowStats" {
+        /// Which packets it takes.
+        r#match: Py<PyMatch>,
+        /// Its priority.
+        priority: u16,
+        /// Its table.
+        table: u8,
+        /// Its cookie.
+        cookie: u64,
+        /// Its timeouts in seconds; 0 is never.
+        idle_timeout: u16,
+        /// See `idle_timeout`.
+        hard_timeout: u16,
+        /// What it does with packets at once.
+        actions: Vec<Py<Action>>,
+        /// The table where they go on.
+        goto: Option<u8>,
+        /// The meter that they pass.
+        meter: Option<u32>,
+        /// Seconds since it was added.
+        duration: f64,
+        /// Packets it took.
+        packets: u64,
+        /// Their bytes.
+        bytes: u64,
+    }
+    /// What rules took together.
+    PyAggregateStats "AggregateStats" {
+        /// How many rules they are.
+        flows: u32,
+        /// Packets.
+        packets: u64,
+        /// Bytes.
+        bytes: u64,
+    }
+    /// How full and how busy a table is.
+    PyTableStats "TableStats" {
+        /// The table.
+        table: u8,
+        /// How many rules it has.
+        active: u32,
+        /// Packets looked up.
+        lookups: u64,
+        /// Packets that a rule took.
+        matched: u64,
+        /// How many rules it can hold; 1.3 does not say.
+        max_entries: Option<u32>,
+    }
+    /// What went through a port; a counter that the switch does not have is all ones.
+    PyPortStats "PortStats" {
+        /// The port.
+        port: u32,
+        /// Packets received.
+        rx_packets: u64,
+        /// Packets sent.
+        tx_packets: u64,
+        /// Bytes received.
+        rx_bytes: u64,
+        /// Bytes sent.
+        tx_bytes: u64,
+        /// Received packets dropped.
+        rx_dropped: u64,
+        /// Packets dropped that were to be sent.
+        tx_dropped: u64,
+        /// Receive errors.
+        rx_errors: u64,
+        /// Send errors.
+        tx_errors: u64,
+    }
+    /// What went through a queue.
+    PyQueueStats "QueueStats" {
+        /// Its port.
+        port: u32,
+        /// Its number there.
+        queue: u32,
+        /// Packets sent.
+        tx_packets: u64,
+        /// Bytes sent.
+        tx_bytes: u64,
+        /// Packets dropped for want of room.
+        tx_errors: u64,
+    }
+    /// What went through a group.
+    PyGroupStats "GroupStats" {
+        /// The group.
+        group: u32,
+        /// How many rules and groups use it.
+        users: u32,
+        /// Packets.
+        packets: u64,
+        /// Bytes.
+        bytes: u64,
+        /// Seconds it has been there.
+        duration: f64,
+        /// Packets and bytes of each bucket.
+        buckets: Vec<(u64, u64)>,
+    }
+    /// What a group is set up to do.
+    PyGroupDesc "GroupDesc" {
+        /// The group.
+        group: u32,
+        /// Its type.
+        r#type: &'static str,
+        /// Its buckets.
+        buckets: Vec<Py<PyBucket>>,
+    }
+    /// What went through a meter.
+    PyMeterStats "MeterStats" {
+        /// The meter.
+        meter: u32,
+        /// How many rules use it.
+        users: u32,
+        /// Packets that came in.
+        packets: u64,
+        /// Bytes that came in.
+        bytes: u64,
+        /// Seconds it has been there.
+        duration: f64,
+        /// Packets and bytes that each band applied to.
+        bands: Vec<(u64, u64)>,
+    }
+    /// What a meter is set up to do.
+    PyMeterConfig "MeterConfig" {
+        /// The meter.
+        meter: u32,
+        /// Whether rates are in packets per second, instead of kilobits.
+        packets: bool,
+        /// Its bands.
+        bands: Vec<Py<PyBand>>,
+    }
+}
+
+impl PyStatsRequest {
+    /// The message for a switch that speaks this version: in 1.0 another number stands for the queues of all ports.
+    pub(super) fn message(&self, version: Version) -> Message {
+        match &self.0 {
+            Message::StatsRequest(StatsRequest { flags, body: RequestBody::Queue(asked) })
+                if version == Version::Of10 && asked.port == PortNo::ANY =>
+            {
+                let body = RequestBody::Queue(QueueStatsRequest { port: PortNo::ALL, ..asked.clone() });
+                Message::StatsRequest(StatsRequest { flags: *flags, body })
+            }
+            message => message.clone(),
+        }
+    }
+
+    fn new(body: RequestBody) -> PyStatsRequest {
+        PyStatsRequest(Message::StatsRequest(StatsRequest::new(body)))
+    }
+}
+
+/// Which rules are meant.
+fn rules(
+    matching: Option<&Bound<'_, PyMatch>>,
+    table: Option<u8>,
+    out_port: Option<u32>,
+    out_group: Option<u32>,
+    (cookie, cookie_mask): (u64, u64),
+) -> FlowStatsRequest {
+    FlowStatsRequest {
+        table_id: table.unwrap_or(ALL_TABLES),
+        out_port: out_port.map_or(PortNo::ANY, PortNo),
+        out_group: out_group.unwrap_or(ANY),
+        cookie,
+        cookie_mask,
+        matching: matching.map_or_else(Match::any, |matching| matching.get().0.clone()),
+    }
+}
+
+#[pymethods]
+impl PyStatsRequest {
+    /// Asks for rules and their counters.
+    #[staticmethod]
+    #[pyo3(signature = (r#match = None, *, table = None, out_port = None, out_group = None, cookie = 0, cookie_mask = 0))]
+    fn flows(
+        r#match: Option<&Bound<'_, PyMatch>>,
+        table: Option<u8>,
+        out_port: Option<u32>,
+        out_group: Option<u32>,
+        cookie: u64,
+        cookie_mask: u64,
+    ) -> PyStatsRequest {
+        PyStatsRequest::new(RequestBody::Flow(rules(r#match, table, out_port, out_group, (cookie, cookie_mask))))
+    }
+
+    /// Asks for the sums over rules.
+    #[staticmethod]
+    #[pyo3(signature = (r#match = None, *, table = None, out_port = None, out_group = None, cookie = 0, cookie_mask = 0))]
+    fn aggregate(
+        r#match: Option<&Bound<'_, PyMatch>>,
+        table: Option<u8>,
+        out_port: Option<u32>,
+        out_group: Option<u32>,
+        cookie: u64,
+        cookie_mask: u64,
+    ) -> PyStatsRequest {
+        PyStatsRequest::new(RequestBody::Aggregate(rules(r#match, table, out_port, out_group, (cookie, cookie_mask))))
+    }
+
+    /// Asks how full the tables are.
+    #[staticmethod]
+    fn tables() -> PyStatsRequest {
+        PyStatsRequest::new(RequestBody::Table)
+    }
+
+    /// Asks what went through a port, or all.
+    #[staticmethod]
+    #[pyo3(signature = (port = None))]
+    fn ports(port: Option<u32>) -> PyStatsRequest {
+        PyStatsRequest::new(RequestBody::Port(port.map_or(PortNo::ANY, PortNo)))
+    }
+
+    /// Asks what went through queues.
+    #[staticmethod]
+    #[pyo3(signature = (port = None, queue = None))]
+    fn queues(port: Option<u32>, queue: Option<u32>) -> PyStatsRequest {
+        let asked = QueueStatsRequest { port: port.map_or(PortNo::ANY, PortNo), queue: queue.unwrap_or(ANY) };
+        PyStatsRequest::new(RequestBody::Queue(asked))
+    }
+
+    /// Asks what went through a group, or all.
+    #[staticmethod]
+    #[pyo3(signature = (group = None))]
+    fn groups(group: Option<u32>) -> PyStatsRequest {
+        PyStatsRequest::new(RequestBody::Group(group.unwrap_or(ALL_GROUPS)))
+    }
+
+    /// Asks what groups are set up to do.
+    #[staticmethod]
+    fn group_descriptions() -> PyStatsRequest {
+        PyStatsRequest::new(RequestBody::GroupDesc)
+    }
+
+    /// Asks what went through a meter, or all.
+    #[staticmethod]
+    #[pyo3(signature = (meter = None))]
+    fn meters(meter: Option<u32>) -> PyStatsRequest {
+        PyStatsRequest::new(RequestBody::Meter(meter.unwrap_or(ANY)))
+    }
+
+    /// Asks what meters are set up to do.
+    #[staticmethod]
+    #[pyo3(signature = (meter = None))]
+    fn meter_configs(meter: Option<u32>) -> PyStatsRequest {
+        PyStatsRequest::new(RequestBody::MeterConfig(meter.unwrap_or(ANY)))
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<StatsRequest {}>", shown(&self.0))
+    }
+}
+
+#[pymethods]
+impl PyStats {
+    fn __repr__(&self, py: Python<'_>) -> String {
+        let more = if self.more { ", more to come" } else { "" };
+        format!("<Stats {}: {} entries{more}>", self.kind, self.entries.bind(py).len())
+    }
+}
+
+impl PyStats {
+    /// What a switch answered; `None` for a kind that handlers can't ask for.
+    pub(super) fn new(py: Python<'_>, version: Version, reply: &StatsReply) -> PyResult<Option<PyStats>> {
+        let seconds = |sec: u32, nsec: u32| f64::from(sec) + f64::from(nsec) / 1e9;
+        let list = PyList::empty(py);
+        macro_rules! all {
+            ($entries:expr, $make:expr) => {
+                $entries.iter().try_for_each(|entry| list.append(Py::new(py, ($make)(entry))?))?
+            };
+        }
+        let kind = match &reply.body {
+            ReplyBody::Flow(flows) => {
+                flows.iter().try_for_each(|flow| list.append(Py::new(py, PyFlowStats::new(py, flow)?)?))?;
+                "flows"
+            }
+            ReplyBody::Aggregate(sum) => {
+                let (flows, packets, bytes) = (sum.flow_count, sum.packet_count, sum.byte_count);
+                list.append(Py::new(py, PyAggregateStats { flows, packets, bytes })?)?;
+                "aggregate"
+            }
+            ReplyBody::Table(tables) => {
+                all!(tables, |t: &msg::stats::TableStats| PyTableStats {
+                    table: t.table_id,
+                    active: t.active_count,
+                    lookups: t.lookup_count,
+                    matched: t.matched_count,
+                    max_entries: (version == Version::Of10).then_some(t.max_entries),
+                });
+                "tables"
+            }
+            ReplyBody::Port(ports) => {
+                all!(ports, PyPortStats::new);
+                "ports"
+            }
+            ReplyBody::Queue(queues) => {
+                all!(queues, |q: &msg::stats::QueueStats| PyQueueStats {
+                    port: q.port.0,
+                    queue: q.queue,
+                    tx_packets: q.tx_packets,
+                    tx_bytes: q.tx_bytes,
+                    tx_errors: q.tx_errors,
+                });
+                "queues"
+            }
+            ReplyBody::Group(groups) => {
+                all!(groups, |g: &msg::stats::GroupStats| PyGroupStats {
+                    group: g.group,
+                    users: g.ref_count,
+                    packets: g.packet_count,
+                    bytes: g.byte_count,
+                    duration: seconds(g.duration_sec, g.duration_nsec),
+                    buckets: g.buckets.iter().map(|bucket| (bucket.packet_count, bucket.byte_count)).collect(),
+                });
+                "groups"
+            }
+            ReplyBody::GroupDesc(groups) => {
+                groups.iter().try_for_each(|group| list.append(Py::new(py, PyGroupDesc::new(py, group)?)?))?;
+                "group_descriptions"
+            }
+            ReplyBody::Meter(meters) => {
+                all!(meters, |m: &msg::stats::MeterStats| PyMeterStats {
+                    meter: m.meter,
+                    users: m.flow_count,
+                    packets: m.packet_in_count,
+                    bytes: m.byte_in_count,
+                    duration: seconds(m.duration_sec, m.duration_nsec),
+                    bands: m.bands.iter().map(|band| (band.packet_count, band.byte_count)).collect(),
+                });
+                "meters"
+            }
+            ReplyBody::MeterConfig(meters) => {
+                meters.iter().try_for_each(|meter| list.append(Py::new(py, PyMeterConfig::new(py, meter)?)?))?;
+                "meter_configs"
+            }
+            _ => return Ok(None),
+        };
+        Ok(Some(PyStats { kind, entries: list.unbind(), more: reply.more() }))
+    }
+}
+
+impl PyFlowStats {
+    fn new(py: Python<'_>, flow: &msg::stats::FlowStats) -> PyResult<PyFlowStats> {
+        let (mut actions, mut goto, mut meter) = (Vec::new(), None, None);
+        for instruction in &flow.instructions {
+            match instruction {
+                Instruction::ApplyActions(all) | Instruction::WriteActions(all) => {
+                    actions.extend(all.iter().map(|action| Py::new(py, Action::of(action.clone()))));
+                }
+                Instruction::GotoTable(table) => goto = Some(*table),
+                Instruction::Meter(number) => meter = Some(*number),
+                _ => {}
+            }
+        }
+        Ok(PyFlowStats {
+            r#match: Py::new(py, PyMatch(flow.matching.clone()))?,
+            priority: flow.priority,
+            table: flow.table_id,
+            cookie: flow.cookie,
+            idle_timeout: flow.idle_timeout,
+            hard_timeout: flow.hard_timeout,
+            actions: actions.into_iter().collect::<PyResult<_>>()?,
+            goto,
+            meter,
+            duration: f64::from(flow.duration_sec) + f64::from(flow.duration_nsec) / 1e9,
+            packets: flow.packet_count,
+            bytes: flow.byte_count,
+        })
+    }
+}
+
+impl PyPortStats {
+    fn new(stats: &msg::stats::PortStats) -> PyPortStats {
+        PyPortStats {
+            port: stats.port.0,
+            rx_packets: stats.rx_packets,
+            tx_packets: stats.tx_packets,
+            rx_bytes: stats.rx_bytes,
+            tx_bytes: stats.tx_bytes,
+            rx_dropped: stats.rx_dropped,
+            tx_dropped: stats.tx_dropped,
+            rx_errors: stats.rx_errors,
+            tx_errors: stats.tx_errors,
+        }
+    }
+}
+
+impl PyGroupDesc {
+    fn new(py: Python<'_>, group: &GroupDesc) -> PyResult<PyGroupDesc> {
+        let buckets = group.buckets.iter().map(|bucket| Py::new(py, PyBucket(bucket.clone())));
+        let r#type = kind_name(group.kind);
+        Ok(PyGroupDesc { group: group.group, r#type, buckets: buckets.collect::<PyResult<_>>()? })
+    }
+}
+
+impl PyMeterConfig {
+    fn new(py: Python<'_>, meter: &MeterConfig) -> PyResult<PyMeterConfig> {
+        let bands = meter.bands.iter().map(|band| Py::new(py, PyBand(band.clone()))).collect::<PyResult<_>>()?;
+        Ok(PyMeterConfig { meter: meter.meter, packets: meter.flags & super::groups::PER_PACKET != 0, bands })
+    }
+}
+
+/// A statistics reply as a bench gets it: an encoded message of this version.
+pub(super) fn decoded(version: Version, message: &[u8]) -> PyResult<Message> {
+    let wrong = |what: String| PyValueError::new_err(format!("no statistics reply of OpenFlow {version}: {what}"));
+    match Message::decode(message) {
+        Ok((header, message @ Message::StatsReply(_))) if header.version == version as u8 => Ok(message),
+        Ok((header, _)) => Err(wrong(format!("version {}, type {}", header.version, header.kind))),
+        Err(error) => Err(wrong(error.to_string())),
+    }
+}
