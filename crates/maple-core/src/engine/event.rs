@@ -263,8 +263,9 @@ pub(super) struct Install {
     pub trace: Trace,
     /// The same as far as the ingress switch can match it: perhaps narrower. Packets that come pass this.
     pub entering: Vec<Item>,
-    /// A packet of the leaf.
+    /// A packet of the leaf, perhaps its beginning only, and its whole length.
     pub frame: Arc<[u8]>,
+    pub total_len: usize,
     pub part: Part,
     /// Whether the whole route has one egress port.
     pub unicast: bool,

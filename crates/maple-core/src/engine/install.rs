@@ -364,6 +364,7 @@ impl Leaf {
             trace,
             entering: entering.to_vec(),
             frame: self.representative.frame.clone(),
+            total_len: self.representative.total_len,
             part: route.parts[&dpid].clone(),
             unicast: route.egress_count() <= 1,
             tag: self.tag.clone(),

@@ -480,7 +480,7 @@ impl Arrived {
     fn of(install: &Install, port: PortNo) -> Arrived {
         Arrived {
             frame: install.frame.clone(),
-            total_len: install.frame.len(),
+            total_len: install.total_len,
             buffer_id: maple_wire::msg::NO_BUFFER,
             at: Location::new(install.dpid, port),
         }

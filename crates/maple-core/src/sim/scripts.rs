@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::Mutex;
 
 use maple_wire::packet::build::Frame;
-use maple_wire::{Dpid, Field, Packet, PortNo, Version};
+use maple_wire::{Action, Dpid, Field, Instruction, Packet, PortNo, Version};
 
 use super::{Delivery, Sim};
 use crate::engine::{Engine, Event, Options, Selection, Stats, TagBlock};
@@ -588,4 +588,26 @@ fn a_packet_waits_for_a_change_of_what_its_run_read_and_is_answered_then() {
     assert_eq!(sim.store.snapshot().var("free"), Some(&Value::Int(4)));
     assert_eq!(sim.store.snapshot().var("admitted"), Some(&Value::Int(2)), "runs that waited had no effect");
     assert_eq!(sim.store.subscriptions(), (0, 0));
+}
+
+/// What a switch behind the ingress has for a leaf is made of the leaf's first packet, of which the ingress sent the beginning.
+#[test]
+fn a_packet_that_came_in_part_makes_rules_for_its_kind_at_later_switches_too() {
+    let policy = |pkt: &PacketHandle, net: &Net| {
+        let port = if pkt.is(Field::IpProto, 17) { 3 } else { 4 };
+        net.shortest_path(at(1, 3), at(2, port))
+    };
+    let mut sim = ring(Arc::new(policy), 2, 1, Version::Of13);
+    if let Some(switch) = sim.switch(Dpid(1)) {
+        // Less than the header that tells the protocol.
+        (switch.send_len, switch.buffers) = (32, true);
+    }
+    assert_eq!(send(&mut sim, at(1, 3), udp(A, B, 80))[0].at, at(2, 3));
+    let Some(switch) = sim.switch(Dpid(2)) else { panic!("it is there") };
+    let leads_out = |flow: &&crate::engine::InstalledFlow| {
+        flow.table_id == 2 && flow.instructions == [Instruction::ApplyActions(vec![Action::output(PortNo(3))])]
+    };
+    let rules: Vec<_> = switch.flows.iter().filter(leads_out).collect();
+    let [rule] = rules[..] else { panic!("{rules:?}") };
+    assert!(rule.matching.get(Field::IpProto).is_some(), "{rule:?}");
 }

@@ -201,6 +201,7 @@ impl World {
             ingress: from,
             trace,
             entering,
+            total_len: frame.len(),
             frame,
             part,
             unicast: false,

@@ -59,6 +59,7 @@ impl World {
             trace: Recorder::new().finish(),
             entering: Vec::new(),
             frame: [0; 60].into(),
+            total_len: 60,
             part: Part { arrives: Some(PortNo(1)), edges, ..Part::default() },
             unicast: true,
             tag: None,
