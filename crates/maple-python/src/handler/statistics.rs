@@ -185,7 +185,7 @@ impl PyStatsRequest {
             Message::StatsRequest(StatsRequest { flags, body: RequestBody::Queue(asked) })
                 if version == Version::Of10 && asked.port == PortNo::ANY =>
             {
-                let body = RequestBody::Queue(QueueStatsRequest { port: PortNo::ALL, ..asked.clone() });
+                let body = RequestBody::Queue(QueueStatsRequest { port: PortNo::ALL, ..*asked });
                 Message::StatsRequest(StatsRequest { flags: *flags, body })
             }
             message => message.clone(),
