@@ -1186,7 +1186,7 @@ class StatsRequest:
         cookie: int = 0,
         cookie_mask: int = 0,
     ) -> StatsRequest:
-        """Asks for the rules that the match covers (:class:`FlowStats`); of all tables, to all ports, where none is named."""
+        """Asks for rules that the match covers (:class:`FlowStats`): in all tables, to all ports, if none is named."""
 
     @staticmethod
     def aggregate(

@@ -1,4 +1,4 @@
-"""With `--thin-after` switches are spared rules for packets from other switches, and every ping still gets its answer."""
+"""With `--thin-after` switches have fewer rules for packets from other switches, and every ping is answered."""
 
 import pytest
 from harness import EXAMPLES, rust_example, wait_for
