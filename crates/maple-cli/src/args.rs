@@ -262,6 +262,10 @@ pub struct LoadArgs {
     /// Packets of one switch without an answer, at most [default: 512; with --mode latency 1, with --mode rate 4096]
     #[arg(long, value_name = "W")]
     pub window: Option<u32>,
+    /// So many of the switches are still at first, and then keep 512 packets without an answer: what does that do to the
+    /// latency of the others?
+    #[arg(long, value_name = "N", default_value_t = 0, conflicts_with_all = ["rate", "trace", "topology"])]
+    pub flooding: u32,
     /// Packets a second of all switches together, with --mode rate
     #[arg(long, value_name = "R", required_if_eq("mode", "rate"))]
     pub rate: Option<f64>,

@@ -50,6 +50,7 @@ fn options(args: &LoadArgs) -> anyhow::Result<LoadOptions> {
         switches: args.switches,
         macs: args.macs,
         mode,
+        flooding: args.flooding,
         version: args.of,
         duration: args.duration,
         warmup: args.warmup,

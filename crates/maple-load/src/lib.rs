@@ -33,7 +33,7 @@ mod report;
 mod run;
 
 pub use histogram::Histogram;
-pub use options::{LoadError, LoadOptions, Mode};
+pub use options::{FLOOD, LoadError, LoadOptions, Mode};
 pub use report::{Latency, Report};
 pub use run::run;
 pub use workload::{Header, Network, NetworkHost, Workload};

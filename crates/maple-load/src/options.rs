@@ -8,6 +8,9 @@ use maple_wire::Version;
 
 use crate::workload::Workload;
 
+/// Packet-ins under way of a switch that floods.
+pub const FLOOD: u32 = 512;
+
 /// How packet-ins are sent.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Mode {
@@ -38,6 +41,9 @@ pub struct LoadOptions {
     pub macs: u32,
     /// How packet-ins are sent.
     pub mode: Mode,
+    /// So many of the switches, the last ones, are still at first, and then keep [`FLOOD`] packet-ins under way, to see what
+    /// that does to the others' latency.
+    pub flooding: u32,
     /// The version that the switches speak.
     pub version: Version,
     /// How long to measure.
@@ -60,12 +66,18 @@ impl LoadOptions {
             switches: 16,
             macs: 100_000,
             mode: Mode::Throughput { window: 512 },
+            flooding: 0,
             version: Version::Of10,
             duration: Duration::from_secs(5),
             warmup: Duration::from_secs(2),
             settle: Duration::from_millis(500),
             watch: None,
         }
+    }
+
+    /// Whether the switch at this place is one that floods.
+    pub(crate) fn floods(&self, place: usize) -> bool {
+        place >= self.switches.saturating_sub(self.flooding) as usize
     }
 
     /// Fails if a number makes no sense.
@@ -78,9 +90,17 @@ impl LoadOptions {
             () if self.macs == 0 => Err(LoadError::Wrong("a switch must have a source address")),
             () if window == 0 || window > 1 << 20 => Err(LoadError::Wrong("the window is 1 to 1048576")),
             () if !(rate > 0.0 && rate.is_finite()) => Err(LoadError::Wrong("the rate is more than 0")),
+            () if self.flooding >= self.switches => Err(LoadError::Wrong("there must be a switch that does not flood")),
+            () if self.flooding > 0 && !self.can_flood() => {
+                Err(LoadError::Wrong("switches flood beside a window, and with source addresses"))
+            }
             () if self.duration.is_zero() => Err(LoadError::Wrong("the duration is more than 0")),
             () => Ok(()),
         }
+    }
+
+    fn can_flood(&self) -> bool {
+        matches!(self.mode, Mode::Throughput { .. }) && self.workload == Workload::Addresses
     }
 }
 

@@ -28,7 +28,10 @@ pub(crate) struct Measured {
     pub elapsed: Duration,
     pub cpu: Cpu,
     pub tallies: Vec<Tally>,
+    /// Of the switches that do not flood.
     pub latency: Histogram,
+    /// The same before the others flooded, where some do.
+    pub calm: Option<Histogram>,
     pub lateness: Histogram,
     pub held_back: u64,
     /// What the controller's process used meanwhile and what it held then, where it was watched.
@@ -75,11 +78,17 @@ pub struct Report {
     pub strange: u64,
     /// Packet-outs of requests that had been answered already: the other copies of those that were flooded.
     pub copies: u64,
-    /// From packet-in to answer.
+    /// From packet-in to answer; of the switches that don't flood, where some do.
     pub latency: Latency,
+    /// The same of the same switches before the others flooded, where some do.
+    pub latency_before_flood: Option<Latency>,
+    /// How many switches flood.
+    pub flooding: u32,
+    /// Answers a second to these.
+    pub flood_answers: f64,
     /// The same in full: the share of answers (0 to 1) and the time that this share did not exceed, in microseconds.
     pub curve: Vec<(f64, f64)>,
-    /// Answers a second of the switch that got fewest.
+    /// Answers a second of the switch that got fewest, of those that don't flood; so the next three.
     pub slowest_switch: f64,
     /// Answers a second of the switch that got most.
     pub fastest_switch: f64,
@@ -105,7 +114,8 @@ impl Report {
         let sum = |count: fn(&Tally) -> u64| measured.tallies.iter().map(count).sum::<u64>();
         let a_second = |count: u64| count as f64 / seconds;
         let percent = |nanoseconds: u64| nanoseconds as f64 / 1e7 / seconds;
-        let answers = || measured.tallies.iter().map(|tally| tally.answers);
+        let (others, flooding) = measured.tallies.split_at(measured.tallies.len() - options.flooding as usize);
+        let answers = || others.iter().map(|tally| tally.answers);
         let (window, offered) = match options.mode {
             Mode::Throughput { window } => (window, None),
             Mode::Rate { window, per_second } => (window, Some(per_second)),
@@ -131,6 +141,9 @@ impl Report {
             strange: sum(|tally| tally.strange),
             copies: sum(|tally| tally.copies),
             latency: Latency::of(&measured.latency),
+            latency_before_flood: measured.calm.as_ref().map(Latency::of),
+            flooding: options.flooding,
+            flood_answers: a_second(flooding.iter().map(|tally| tally.answers).sum()),
             curve: SHARES.map(|share| (share, measured.latency.quantile(share) as f64 / 1e3)).to_vec(),
             slowest_switch: a_second(answers().min().unwrap_or(0)),
             fastest_switch: a_second(answers().max().unwrap_or(0)),
@@ -229,6 +242,15 @@ impl fmt::Display for Report {
             f,
             "  latency µs              p50 {p50:.1}  p95 {p95:.1}  p99 {p99:.1}  p99.9 {p99_9:.1}  max {max:.1}"
         )?;
+        if let Some(before) = self.latency_before_flood {
+            let (flooding, answers, times) = (self.flooding, self.flood_answers, p50 / before.p50);
+            let Latency { p50, p95, p99, .. } = before;
+            writeln!(f, "  {flooding} more flood, answered  {answers:>12.0} /s")?;
+            writeln!(
+                f,
+                "  latency µs before that  p50 {p50:.1}  p95 {p95:.1}  p99 {p99:.1}; p50 is now {times:.2} times that"
+            )?;
+        }
         let (cpu, waited) = (self.generator_cpu, self.generator_waited);
         write!(f, "  generator               {cpu:>12.0} % of its core, waited for it {waited:.0} %")?;
         if let (Some(cpu), Some(mib)) = (self.controller_cpu, self.controller_mib) {
@@ -260,6 +282,7 @@ mod tests {
             cpu: Cpu { ran: cpu_percent * 20_000_000, waited: waited_percent * 20_000_000 },
             tallies: vec![tally(2000), tally(1000)],
             latency,
+            calm: None,
             lateness: Histogram::default(),
             held_back: 0,
             controller: Some(Process { ran: 1_000_000_000, resident: 3 << 20 }),

@@ -8,7 +8,7 @@ use mio::{Events, Interest, Poll, Token};
 
 use crate::cpu::{Cpu, Process};
 use crate::histogram::Histogram;
-use crate::options::{LoadError, LoadOptions, Mode};
+use crate::options::{FLOOD, LoadError, LoadOptions, Mode};
 use crate::report::{Measured, Report};
 use crate::switch::{Switch, Tally};
 use crate::workload::{Workload, plans};
@@ -74,6 +74,8 @@ struct Load<'a> {
     lateness: Histogram,
     /// Packet-ins that were due in rate mode and found the window full.
     held_back: u64,
+    /// Whether the switches that are to flood do.
+    is_flooding: bool,
 }
 
 impl<'a> Load<'a> {
@@ -83,6 +85,7 @@ impl<'a> Load<'a> {
         let plans = plans(options)?;
         let mut switches = Vec::with_capacity(plans.len());
         for (id, plan) in (1..).zip(plans) {
+            let window = if options.floods(switches.len()) { FLOOD } else { window };
             let mut switch = Switch::connect(options.connect, id, options.version, plan, window)?;
             let interest = Interest::READABLE | Interest::WRITABLE;
             poll.registry().register(&mut switch.socket, Token(switches.len()), interest)?;
@@ -113,6 +116,7 @@ impl<'a> Load<'a> {
             latency: Histogram::default(),
             lateness: Histogram::default(),
             held_back: 0,
+            is_flooding: false,
         })
     }
 
@@ -147,10 +151,8 @@ impl<'a> Load<'a> {
     /// Sends packet-ins for so long.
     fn send_for(&mut self, time: Duration) -> Result<(), LoadError> {
         let deadline = Instant::now() + time;
-        if let Mode::Throughput { .. } = self.options.mode {
-            for i in 0..self.switches.len() {
-                self.fill_up(i)?;
-            }
+        for i in 0..self.switches.len() {
+            self.fill_up(i)?;
         }
         while Instant::now() < deadline {
             self.send_due()?;
@@ -159,7 +161,21 @@ impl<'a> Load<'a> {
         Ok(())
     }
 
+    /// The latency while no switch floods, where some are to; from then on they do.
+    fn before_the_flood(&mut self) -> Result<Option<Histogram>, LoadError> {
+        if self.options.flooding == 0 {
+            return Ok(None);
+        }
+        self.latency = Histogram::default();
+        self.send_for(self.options.duration)?;
+        let calm = std::mem::take(&mut self.latency);
+        self.is_flooding = true;
+        self.send_for(self.options.warmup)?;
+        Ok(Some(calm))
+    }
+
     fn measure(mut self) -> Result<Report, LoadError> {
+        let calm = self.before_the_flood()?;
         self.latency = Histogram::default();
         self.lateness = Histogram::default();
         self.held_back = 0;
@@ -175,6 +191,7 @@ impl<'a> Load<'a> {
             controller: used.zip(now).map(|(used, now)| Process { ran: now.ran.saturating_sub(used.ran), ..now }),
             tallies: self.switches.iter().zip(before).map(|(switch, before)| switch.tally - before).collect(),
             latency: self.latency,
+            calm,
             lateness: self.lateness,
             held_back: self.held_back,
         };
@@ -213,13 +230,17 @@ impl<'a> Load<'a> {
         }
         for i in ready.drain(..) {
             let now = self.now();
-            let latency = &mut self.latency;
-            self.switches[i].receive(&mut self.buffer, |sent| latency.add(now.saturating_sub(sent)))?;
+            let (latency, counts) = (&mut self.latency, !self.options.floods(i));
+            self.switches[i].receive(&mut self.buffer, |sent| {
+                if counts {
+                    latency.add(now.saturating_sub(sent));
+                }
+            })?;
             self.forward(i, now)?;
             if self.switches[i].readable {
                 self.unread.push(i);
             }
-            if sending && matches!(self.options.mode, Mode::Throughput { .. }) {
+            if sending {
                 self.fill_up(i)?;
             }
         }
@@ -243,12 +264,14 @@ impl<'a> Load<'a> {
         Ok(())
     }
 
-    /// Fills a switch's window, if enough of it is free.
+    /// Fills a switch's window, if it has one and enough of it is free.
     fn fill_up(&mut self, i: usize) -> Result<(), LoadError> {
         let Mode::Throughput { window } = self.options.mode else { return Ok(()) };
-        if self.switches[i].is_mute() {
+        let floods = self.options.floods(i);
+        if self.switches[i].is_mute() || (floods && !self.is_flooding) {
             return Ok(());
         }
+        let window = if floods { FLOOD } else { window };
         loop {
             let switch = &mut self.switches[i];
             let free = window.saturating_sub(switch.open()).min(switch.room()).min(VOLLEY);

@@ -109,6 +109,22 @@ fn one_packet_at_a_time_is_what_a_window_of_one_means() {
 }
 
 #[test]
+fn latency_is_told_of_the_others_before_and_while_some_flood() {
+    let address = controller(Version::Of10, Answer::FlowModWithBuffer);
+    let mode = Mode::Throughput { window: 1 };
+    let report = run(&LoadOptions { flooding: 1, ..options(address, Version::Of10, mode) }).expect("it runs");
+    let before = report.latency_before_flood.expect("it was calm before");
+    assert!(before.p50 > 0.0 && report.latency.p50 > 0.0 && report.flood_answers > 0.0, "{report}");
+    assert!(report.to_string().contains("1 more flood"), "{report}");
+    for wrong in [
+        LoadOptions { flooding: 3, ..options(address, Version::Of10, mode) },
+        LoadOptions { flooding: 1, ..options(address, Version::Of10, Mode::Rate { per_second: 9.0, window: 9 }) },
+    ] {
+        assert!(matches!(run(&wrong), Err(LoadError::Wrong(_))));
+    }
+}
+
+#[test]
 fn a_rate_is_kept_and_no_more_is_sent() {
     let address = controller(Version::Of13, Answer::FlowModWithBuffer);
     let mode = Mode::Rate { per_second: 500.0, window: 4096 };
