@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import subprocess
 import threading
 import time
 from contextlib import contextmanager
@@ -108,6 +109,17 @@ def test_a_stream_of_a_host_that_is_blocked_stops_and_nobody_elses_rules_change(
     assert maple.show("errors") == []
 
 
+@contextmanager
+def watching(maple, *place):
+    """`maple state watch` as a process; it ends with the block."""
+    command = [MAPLE, "state", "watch", *place, "--control", str(maple.control)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
 def said(process):
     """The next line that a program prints; why it ended, if it did."""
     line = process.stdout.readline()
@@ -141,7 +153,7 @@ def test_state_is_read_written_and_watched_by_processes(controller, lab, tmp_pat
     # What a thread of the policy's own process writes is seen by others.
     first = int(state(maple, "get", "ticks", "--var"))
     wait_for("the thread's writes", lambda: int(state(maple, "get", "ticks", "--var")) > first)
-    with net.running("h1", MAPLE, "state", "watch", "mode", "--var", "--control", str(maple.control)) as watch:
+    with watching(maple, "mode", "--var") as watch:
         assert json.loads(said(watch)) == "day"
         state(maple, "set", "mode", "night", "--var", "--settled")
         assert json.loads(said(watch)) == "night"
