@@ -21,7 +21,7 @@
 //!
 //! A loan loads the snapshot: two atomic operations for all packets of a read, none for each. A packet costs a search of the
 //! tree and two look-ups of one cache line each. Where there are many hosts and leaves, the time goes into waiting for memory:
-//! so packets come in batches, and the lines that a batch needs are all on their way before the first is looked at.
+//! so packets come in batches, and the lines that a batch needs next are all on their way before the first is looked at.
 
 mod leaves;
 mod recent;
@@ -39,13 +39,13 @@ use super::location::LLDP_TYPE;
 use super::{Engine, Time, actions};
 use crate::network::{HostInfo, Location, Mac, PortKind};
 use crate::state::Snapshot;
-use crate::tree::LeafId;
+use crate::tree::{LeafId, TOGETHER};
 use leaves::Head;
 pub(super) use leaves::Leaves;
 pub(super) use recent::Recent;
 
 /// Most packets that are answered together.
-pub const MOST_HITS: usize = 64;
+pub const MOST_HITS: usize = TOGETHER;
 
 /// Where the length stands in a message, and the transaction id.
 const LENGTH: std::ops::Range<usize> = 2..4;
@@ -119,8 +119,9 @@ impl Hits<'_> {
         }
         let Engine { switches, leaves, .. } = &*self.engine;
         let Some(switch) = switches.get(&self.dpid) else { return Answered::default() };
-        for asking in &mut asking {
-            asking.leaf = switch.table.tree().search(&asking.packet);
+        let found = switch.table.tree().search_all(asking.iter().map(|asking| &asking.packet));
+        for (asking, leaf) in asking.iter_mut().zip(found) {
+            asking.leaf = leaf;
         }
         near(asking.iter().filter_map(|asking| asking.leaf).map(|leaf| leaves.touch(leaf)));
         let mut answered = Answered::default();

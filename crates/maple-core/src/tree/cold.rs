@@ -1,7 +1,7 @@
 //! How long leaves have not been used, and how much memory a tree takes: what keeps a tree bounded.
 //!
 //! Time is counted in periods, which the owner of the tree begins. A leaf remembers the last one in which a look-up
-//! found it: one store to an array of 4 bytes a node, some nanoseconds where that is not in the cache. Whoever knows
+//! found it, in an array of 4 bytes a node: some nanoseconds where that is not in the cache. Whoever knows
 //! otherwise that a leaf's packets were seen (by a switch's counters, say) may say so.
 
 use super::{LeafId, Node, NodeId, Note, Tree};
@@ -55,6 +55,10 @@ impl Tree {
     }
 
     pub(super) fn use_leaf(&self, node: NodeId) {
-        self.used[node.index()].set(self.period.get());
+        // Most leaves were used in this period already, and what is not written stays clean in the cache.
+        let (used, period) = (&self.used[node.index()], self.period.get());
+        if used.get() != period {
+            used.set(period);
+        }
     }
 }

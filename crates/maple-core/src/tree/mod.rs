@@ -48,6 +48,7 @@ mod follow;
 mod index;
 mod order;
 mod render;
+mod together;
 mod touch;
 mod values;
 
@@ -62,6 +63,7 @@ use touch::Touched;
 pub use edit::Augmented;
 pub(crate) use edit::Edit;
 pub use follow::{Followed, Follower};
+pub use together::TOGETHER;
 pub(crate) use values::Values;
 
 /// Names a leaf, for good: 40 bits, of which the upper 8 name a shard and the lower 32 count its leaves.
@@ -115,6 +117,15 @@ pub(crate) enum Branch {
     Outcome(bool),
 }
 
+/// What a search finds behind a node.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    /// The node is a leaf.
+    Leaf(LeafId),
+    /// This node is next.
+    To(NodeId),
+}
+
 /// A node. `None` in place of a child is `Ω`.
 #[derive(Clone, Debug)]
 pub(crate) enum Node {
@@ -151,21 +162,30 @@ impl Tree {
     pub fn search<P: Fields + ?Sized>(&self, packet: &P) -> Option<LeafId> {
         let mut at = self.root?;
         loop {
-            at = match self.node(at) {
-                Node::Leaf(leaf) => {
-                    self.use_leaf(at);
-                    return Some(*leaf);
-                }
-                Node::Value(values) => values.get(packet.value(values.field)?)?,
-                Node::Test { cond, yes, no } => match self.slot(at).chain {
-                    None => if cond.holds(packet) { *yes } else { *no }?,
-                    Some(chain) => {
-                        let (test, outcome) = self.chains.first(chain, packet)?;
-                        self.child(test, Branch::Outcome(outcome))?
-                    }
-                },
+            at = match self.step(at, packet)? {
+                Step::Leaf(leaf) => return Some(leaf),
+                Step::To(next) => next,
             }
         }
+    }
+
+    /// Where a packet gets to from a node. A leaf counts as used.
+    #[inline(always)]
+    fn step<P: Fields + ?Sized>(&self, at: NodeId, packet: &P) -> Option<Step> {
+        Some(Step::To(match self.node(at) {
+            Node::Leaf(leaf) => {
+                self.use_leaf(at);
+                return Some(Step::Leaf(*leaf));
+            }
+            Node::Value(values) => values.get(packet.value(values.field)?)?,
+            Node::Test { cond, yes, no } => match self.slot(at).chain {
+                None => if cond.holds(packet) { *yes } else { *no }?,
+                Some(chain) => {
+                    let (test, outcome) = self.chains.first(chain, packet)?;
+                    self.child(test, Branch::Outcome(outcome))?
+                }
+            },
+        }))
     }
 
     /// What [`Tree::search`] does, test by test: its oracle.

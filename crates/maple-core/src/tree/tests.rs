@@ -154,6 +154,10 @@ impl Grown {
             assert_eq!(self.tree.search(packet), wanted, "{}", self.tree.render());
             assert_eq!(self.tree.walk(packet), wanted);
         }
+        for some in packets.chunks(TOGETHER) {
+            let alone: Vec<_> = some.iter().map(|packet| self.tree.search(packet)).collect();
+            assert_eq!(self.tree.search_all(some.iter())[..], alone);
+        }
         packets.iter().take(2).for_each(|packet| self.check_touching(packet));
         assert_eq!(in_order(&self.tree), self.nodes.len());
     }

@@ -175,6 +175,16 @@ impl Values {
         }
     }
 
+    /// Reads a word of what a look-up reads first. What a list holds is that.
+    pub(super) fn touch(&self) -> u32 {
+        match &self.children {
+            Children::Few(list) => list.first().map_or(0, |(value, _)| *value as u32),
+            Children::Short(table) => table.len as u32,
+            Children::Long(table) => table.len as u32,
+            Children::Wide(table) => table.len as u32,
+        }
+    }
+
     /// How many bytes it takes.
     pub(super) fn bytes(&self) -> usize {
         size_of_val(self)
