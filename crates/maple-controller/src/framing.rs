@@ -1,12 +1,11 @@
 //! Cuts a connection's byte stream into OpenFlow messages, in place where a message came in whole.
 //!
-//! A shard reads every socket into one large buffer and feeds what it read to the connection's [`Framer`]. Messages
-//! that lie whole in the buffer are handed on as slices of it. Only the bytes of a message that is still incomplete at
-//! the end of a read are copied aside, at most 65,535 of them, each once: a peer that sends one byte at a time costs
-//! one byte's work a read, and a connection between messages holds no buffer at all.
+//! A shard reads every socket into one large buffer and has the connection's [`Framer`] cut what it read. Messages that lie
+//! whole in the buffer are handed out as slices of it. Only the bytes of a message that is still incomplete at the end of a
+//! read are copied aside, at most 65,535 of them, each once: a peer that sends one byte at a time costs one byte's work a
+//! read, and a connection between messages holds no buffer at all.
 
 use maple_wire::{Error, Header};
-use std::ops::ControlFlow;
 
 /// A buffer for the start of a message that gets smaller than this is kept; a larger one is given back when empty.
 const KEEP: usize = 2048;
@@ -17,80 +16,75 @@ const HEADER: usize = 8;
 #[derive(Debug, Default)]
 pub struct Framer {
     partial: Vec<u8>,
+    /// Whether what is held has become a whole message, which was handed out.
+    is_whole: bool,
+}
+
+/// What comes next in a stream.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Cut<'held, 'read> {
+    /// A message that lies whole in what was read.
+    Whole(Header, &'read [u8]),
+    /// A message that earlier reads began. It is always the first of a read.
+    Begun(Header, &'held [u8]),
+    /// Nothing whole: all that was read is dealt with, and the start of the next message put aside. Its header, as soon as
+    /// that is there.
+    Rest(Option<Header>),
 }
 
 impl Framer {
-    /// Feeds bytes as they came in; `each` gets every message that is now whole, with its header.
+    /// Takes the next message off the front of `read`, the bytes that came in and were not cut yet.
     ///
-    /// `each` breaks off when the connection is to close; the bytes behind are then forgotten. Fails on a header whose
-    /// length can't be one, after handing out all messages before it.
-    pub fn feed(
-        &mut self,
-        mut chunk: &[u8],
-        mut each: impl FnMut(Header, &[u8]) -> ControlFlow<()>,
-    ) -> Result<ControlFlow<()>, Error> {
+    /// Fails on a header whose length can't be one. The stream is of no use from there on.
+    #[inline]
+    pub fn next<'read>(&mut self, read: &mut &'read [u8]) -> Result<Cut<'_, 'read>, Error> {
         if !self.partial.is_empty() {
-            let Some(header) = self.complete(&mut chunk)? else { return Ok(ControlFlow::Continue(())) };
-            let flow = each(header, &self.partial);
+            if !self.is_whole {
+                return self.complete(read);
+            }
             self.partial.clear();
-            if flow.is_break() {
-                return Ok(flow);
-            }
+            self.is_whole = false;
         }
-        while let Some(header) = Header::peek(chunk)? {
-            let Some((message, rest)) = chunk.split_at_checked(usize::from(header.length)) else { break };
-            chunk = rest;
-            if each(header, message).is_break() {
-                return Ok(ControlFlow::Break(()));
-            }
+        let header = Header::peek(read)?;
+        if let Some(header) = header
+            && let Some((message, behind)) = read.split_at_checked(usize::from(header.length))
+        {
+            *read = behind;
+            return Ok(Cut::Whole(header, message));
         }
-        self.keep(chunk);
-        Ok(ControlFlow::Continue(()))
+        self.keep(read);
+        Ok(Cut::Rest(header))
     }
 
-    /// The header of the message that is still coming in, as soon as it is there.
-    pub fn pending(&self) -> Option<Header> {
-        Header::peek(&self.partial).ok().flatten()
-    }
-
-    /// Bytes held aside.
+    /// Bytes held aside of a message that is not whole.
     pub fn held(&self) -> usize {
-        self.partial.len()
+        if self.is_whole { 0 } else { self.partial.len() }
     }
 
-    /// What is there of the message begun; all of it once [`Framer::complete`] has given its header.
-    pub fn begun(&self) -> &[u8] {
-        &self.partial
+    /// Moves bytes from `read` until the message begun is whole, or there are none left.
+    #[cold]
+    fn complete<'read>(&mut self, read: &mut &'read [u8]) -> Result<Cut<'_, 'read>, Error> {
+        self.take_up_to(HEADER, read);
+        let Some(header) = Header::peek(&self.partial)? else { return Ok(Cut::Rest(None)) };
+        self.take_up_to(usize::from(header.length), read);
+        self.is_whole = self.partial.len() == usize::from(header.length);
+        Ok(if self.is_whole { Cut::Begun(header, &self.partial) } else { Cut::Rest(Some(header)) })
     }
 
-    /// Forgets the message begun.
-    pub fn clear(&mut self) {
-        self.partial.clear();
-    }
-
-    /// Moves bytes from `chunk` until the message begun is whole; `None` if they do not suffice. Fails on a header whose
-    /// length can't be one.
-    pub fn complete(&mut self, chunk: &mut &[u8]) -> Result<Option<Header>, Error> {
-        self.take_up_to(HEADER, chunk);
-        let Some(header) = Header::peek(&self.partial)? else { return Ok(None) };
-        self.take_up_to(usize::from(header.length), chunk);
-        Ok((self.partial.len() == usize::from(header.length)).then_some(header))
-    }
-
-    /// Moves bytes from `chunk` until `length` are held or `chunk` is empty.
-    fn take_up_to(&mut self, length: usize, chunk: &mut &[u8]) {
-        let missing = length.saturating_sub(self.partial.len()).min(chunk.len());
-        let (taken, rest) = chunk.split_at(missing);
+    /// Moves bytes from `read` until `length` are held or `read` is empty.
+    fn take_up_to(&mut self, length: usize, read: &mut &[u8]) {
+        let missing = length.saturating_sub(self.partial.len()).min(read.len());
+        let (taken, rest) = read.split_at(missing);
         self.partial.extend_from_slice(taken);
-        *chunk = rest;
+        *read = rest;
     }
 
     /// Puts the start of the next message aside, where none is begun.
-    pub fn keep(&mut self, rest: &[u8]) {
-        if rest.is_empty() && self.partial.capacity() > KEEP {
+    fn keep(&mut self, read: &mut &[u8]) {
+        if read.is_empty() && self.partial.capacity() > KEEP {
             self.partial = Vec::new();
         }
-        self.partial.extend_from_slice(rest);
+        self.partial.extend_from_slice(std::mem::take(read));
     }
 }
 
@@ -109,14 +103,16 @@ mod tests {
     }
 
     fn collect(framer: &mut Framer, chunk: &[u8]) -> Vec<Vec<u8>> {
-        let mut got = Vec::new();
-        let flow = framer.feed(chunk, |header, bytes| {
+        let (mut read, mut got) = (chunk, Vec::new());
+        loop {
+            let (header, bytes) = match framer.next(&mut read).expect("headers are right") {
+                Cut::Whole(header, bytes) => (header, bytes),
+                Cut::Begun(header, bytes) => (header, bytes),
+                Cut::Rest(_) => return got,
+            };
             assert_eq!(usize::from(header.length), bytes.len());
             got.push(bytes.to_vec());
-            ControlFlow::Continue(())
-        });
-        assert_eq!(flow, Ok(ControlFlow::Continue(())));
-        got
+        }
     }
 
     #[test]
@@ -131,27 +127,31 @@ mod tests {
     #[test]
     fn a_header_is_seen_before_its_message_is_whole() {
         let mut framer = Framer::default();
-        collect(&mut framer, &message(300, 2)[..9]);
-        assert_eq!(framer.pending().map(|h| h.length), Some(300));
+        let message = message(300, 2);
+        let mut header = |read: &[u8]| match framer.next(&mut &*read) {
+            Ok(Cut::Rest(header)) => header.map(|header| header.length),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(
+            (header(&message[..5]), header(&message[5..9]), header(&message[9..20])),
+            (None, Some(300), Some(300))
+        );
     }
 
     #[test]
     fn a_length_under_eight_fails_after_the_messages_before_it() {
         let mut framer = Framer::default();
-        let mut seen = 0;
         let bad = [message(8, 1), vec![4, 2, 0, 7, 0, 0, 0, 0]].concat();
-        let result = framer.feed(&bad, |_, _| {
-            seen += 1;
-            ControlFlow::Continue(())
-        });
-        assert_eq!((result.is_err(), seen), (true, 1));
+        let mut read = &bad[..];
+        assert!(matches!(framer.next(&mut read), Ok(Cut::Whole(..))));
+        assert!(framer.next(&mut read).is_err());
     }
 
     #[test]
     fn a_length_of_zero_in_pieces_fails_and_does_not_hang() {
         let mut framer = Framer::default();
         collect(&mut framer, &[4, 2, 0]);
-        assert!(framer.feed(&[0, 0, 0, 0, 0, 9, 9], |_, _| ControlFlow::Continue(())).is_err());
+        assert!(framer.next(&mut &[0, 0, 0, 0, 0, 9, 9][..]).is_err());
     }
 
     #[test]

@@ -5,6 +5,7 @@ use maple_wire::msg::{Features, Hello, HelloElement, PacketIn, PacketInReason, S
 use maple_wire::{Match, PortNo};
 
 use super::*;
+use crate::framing::Cut;
 use crate::time::after as later;
 
 /// A session and what it said.
@@ -467,14 +468,18 @@ proptest::proptest! {
     ) {
         let mut peer = if greeted { Peer::up(Version::Of13) } else { Peer::connect() };
         let mut framer = crate::framing::Framer::default();
-        for chunk in stream(&seeds).chunks(piece) {
+        for mut chunk in stream(&seeds).chunks(piece) {
             let Peer { session, now, out } = &mut peer;
-            let flow = framer.feed(chunk, |header, message| {
-                session.on_message(*now, header, message, out);
-                std::ops::ControlFlow::Continue(())
-            });
-            if let Err(error) = flow {
-                session.on_garbage(error, out);
+            loop {
+                match framer.next(&mut chunk) {
+                    Ok(Cut::Whole(header, message)) => session.on_message(*now, header, message, out),
+                    Ok(Cut::Begun(header, message)) => session.on_message(*now, header, message, out),
+                    Ok(Cut::Rest(_)) => break,
+                    Err(error) => {
+                        session.on_garbage(error, out);
+                        break;
+                    }
+                }
             }
             if out.iter().any(|output| matches!(output, Output::Claim(_))) {
                 session.admit(*now, out);

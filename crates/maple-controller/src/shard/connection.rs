@@ -11,10 +11,10 @@ use maple_wire::msg::PacketInView;
 use maple_wire::{Dpid, Header, Port, Version};
 use mio::net::TcpStream;
 
-use super::handled::{next, packet_in};
+use super::handled::packet_in;
 use super::outbox::Outbox;
 use super::registry::ConnectionId;
-use crate::framing::Framer;
+use crate::framing::{Cut, Framer};
 use crate::handler::Handler;
 use crate::session::{CloseReason, ENGINE_XIDS, Output, Session};
 
@@ -255,62 +255,49 @@ impl Drop for Connection {
 impl<'b> Desk<'_, 'b> {
     /// Cuts bytes into messages and deals with them, up to the session's end.
     fn take_in(&mut self, framer: &mut Framer, mut bytes: &'b [u8]) {
-        match self.take_whole(framer, &mut bytes) {
-            Ok(ControlFlow::Break(())) => {}
-            Ok(ControlFlow::Continue(())) => {
-                if let Some(header) = framer.pending() {
-                    self.session.on_header(header, self.out);
-                }
-            }
-            Err(error) => self.session.on_garbage(error, self.out),
-        }
-    }
-
-    /// Deals with all messages that are whole, and puts the start of the next one aside.
-    fn take_whole(&mut self, framer: &mut Framer, bytes: &mut &'b [u8]) -> Result<ControlFlow<()>, maple_wire::Error> {
-        if framer.held() > 0 {
-            let Some(header) = framer.complete(bytes)? else { return Ok(ControlFlow::Continue(())) };
-            self.messages += 1;
-            let flow = self.one(header, framer.begun());
-            framer.clear();
-            if flow.is_break() {
-                return Ok(flow);
-            }
-        }
         let version = self.session.version();
         loop {
-            let next = next(bytes);
-            let Ok(Some((header, message))) = next else {
-                let flow = self.settle();
-                if flow.is_continue() {
-                    next?;
-                    framer.keep(bytes);
+            let flow = match framer.next(&mut bytes) {
+                Ok(Cut::Whole(header, message)) => self.whole(version, header, message),
+                Ok(Cut::Begun(header, message)) => self.begun(version, header, message),
+                Ok(Cut::Rest(header)) => {
+                    if self.settle().is_continue() {
+                        header.into_iter().for_each(|header| self.session.on_header(header, self.out));
+                    }
+                    return;
                 }
-                return Ok(flow);
-            };
-            self.messages += 1;
-            let packet = if self.hits.is_some() { packet_in(version, header, message) } else { None };
-            let flow = match packet {
-                Some(packet) => {
-                    self.batch.push(packet);
-                    self.waiting.push((header, message));
-                    if self.batch.is_full() { self.settle() } else { ControlFlow::Continue(()) }
+                Err(error) => {
+                    if self.settle().is_continue() {
+                        self.session.on_garbage(error, self.out);
+                    }
+                    return;
                 }
-                None => match self.settle() {
-                    ControlFlow::Continue(()) => self.tell(header, message),
-                    flow => flow,
-                },
             };
             if flow.is_break() {
-                return Ok(flow);
+                return;
             }
         }
     }
 
-    /// Deals with a message that stands alone.
-    fn one(&mut self, header: Header, message: &[u8]) -> ControlFlow<()> {
+    /// Deals with a message that lies in the read: a packet-in waits for more.
+    #[inline]
+    fn whole(&mut self, version: Version, header: Header, message: &'b [u8]) -> ControlFlow<()> {
+        self.messages += 1;
+        let packet = if self.hits.is_some() { packet_in(version, header, message) } else { None };
+        let Some(packet) = packet else {
+            self.settle()?;
+            return self.tell(header, message);
+        };
+        self.batch.push(packet);
+        self.waiting.push((header, message));
+        if self.batch.is_full() { self.settle() } else { ControlFlow::Continue(()) }
+    }
+
+    /// Deals with a message that earlier reads began, and nothing waits before it.
+    fn begun(&mut self, version: Version, header: Header, message: &[u8]) -> ControlFlow<()> {
+        self.messages += 1;
         if let Some(hits) = &mut self.hits
-            && let Some(packet) = packet_in(self.session.version(), header, message)
+            && let Some(packet) = packet_in(version, header, message)
         {
             let hit = hits.answer(&[packet], self.outbox);
             self.answered.add(hit);
@@ -356,40 +343,4 @@ impl Answered {
 }
 
 #[cfg(test)]
-mod tests {
-    use maple_wire::Message;
-    use maple_wire::msg::Hello;
-
-    use super::*;
-    use crate::session::Deadlines;
-
-    /// What a session says to a stream that comes in reads of this length.
-    fn said(stream: &[u8], length: usize) -> (String, usize) {
-        let (mut out, mut outbox, mut framer, mut messages) = (Vec::new(), Vec::new(), Framer::default(), 0);
-        let mut session = Session::new(Time(0), Deadlines::default(), &mut out);
-        for read in stream.chunks(length) {
-            let (batch, waiting, answered) = (ArrayVec::new(), ArrayVec::new(), Answered::default());
-            let (session, outbox, out) = (&mut session, &mut outbox, &mut out);
-            let mut desk =
-                Desk { now: Time(0), session, hits: None, outbox, out, batch, waiting, messages: 0, answered };
-            desk.take_in(&mut framer, read);
-            messages += desk.messages;
-        }
-        (format!("{out:?}"), messages)
-    }
-
-    #[test]
-    fn messages_of_all_sizes_are_the_same_to_a_session_however_they_are_cut() {
-        let mut stream = Vec::new();
-        let hello = Message::Hello(Hello { version: Version::Of13 as u8, elements: vec![] });
-        let echo = |length: usize| Message::EchoRequest((0..length).map(|n| n as u8).collect());
-        for message in [hello, echo(0), echo(5000), echo(1), echo(2500), echo(30)] {
-            message.encode(Version::Of13, 7, &mut stream).expect("it can be said");
-        }
-        let whole = said(&stream, stream.len());
-        assert_eq!(whole.1, 6);
-        for length in (1..64).chain([500, 2047, 2048, 2049, 5000, 5008, 5024]) {
-            assert_eq!(said(&stream, length), whole, "in reads of {length}");
-        }
-    }
-}
+mod tests;

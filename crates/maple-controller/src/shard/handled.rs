@@ -22,7 +22,7 @@ use maple_wire::{Message, Version};
 use super::Shard;
 use super::connection::{Connection, Life};
 use crate::counters::Counters;
-use crate::framing::Framer;
+use crate::framing::{Cut, Framer};
 use crate::handler::{BATCH, Complaints, Handler, Replies};
 use crate::session::{Output, Session, SwitchInfo, apply_port_status};
 
@@ -131,12 +131,9 @@ impl Connection {
         {
             catch_up(&std::mem::take(early), session.version(), handler, &mut desk);
         }
-        let done = match finish_begun(rest, framer, session, (handler.as_deref_mut(), early), &mut desk) {
-            Some(done) => done,
-            None => match handler.as_deref_mut().zip(version) {
-                Some((handler, version)) => in_place(rest, framer, session, (handler, version), &mut desk),
-                None => one_by_one(rest, framer, session, early, &mut desk),
-            },
+        let done = match handler.as_deref_mut().zip(version) {
+            Some((handler, version)) => in_place(rest, framer, session, (handler, version), &mut desk),
+            None => one_by_one(rest, framer, session, early, &mut desk),
         };
         if desk.counters.of_messages_in != before {
             session.on_progress(desk.now);
@@ -145,40 +142,6 @@ impl Connection {
         settle(desk.now, session, desk.replies, outbox.buffer(), wake, desk.counters);
         done
     }
-}
-
-/// Completes the message that an earlier read began. `None` if the messages behind it are next, otherwise whether all is
-/// done.
-fn finish_begun(
-    rest: &mut &[u8],
-    framer: &mut Framer,
-    session: &mut Session,
-    (handler, early): (Option<&mut (dyn Handler + 'static)>, &mut Vec<u8>),
-    desk: &mut Desk<'_>,
-) -> Option<bool> {
-    if framer.held() == 0 {
-        return None;
-    }
-    let header = match framer.complete(rest) {
-        Ok(Some(header)) => header,
-        Ok(None) => {
-            framer.pending().into_iter().for_each(|header| session.on_header(header, desk.outputs));
-            return Some(true);
-        }
-        Err(error) => {
-            session.on_garbage(error, desk.outputs);
-            return Some(true);
-        }
-    };
-    desk.counters.of_messages_in += 1;
-    let version = session.version();
-    match handler.and_then(|handler| Some((packet_in(version, header, framer.begun())?, handler))) {
-        Some((packet, handler)) => hand_over(&mut [packet].into_iter().collect(), handler, desk),
-        None if keep_early(session, header, framer.begun(), early) => {}
-        None => session.on_message(desk.now, header, framer.begun(), desk.outputs),
-    }
-    framer.clear();
-    (!desk.outputs.is_empty()).then_some(false)
 }
 
 /// Messages of a switch that is up: packet-ins go to the handler in batches.
@@ -191,8 +154,9 @@ fn in_place(
 ) -> bool {
     let mut batch = ArrayVec::new();
     loop {
-        match next(rest) {
-            Ok(Some((header, message))) => {
+        let cut = framer.next(rest);
+        match cut {
+            Ok(Cut::Whole(header, message)) => {
                 desk.counters.of_messages_in += 1;
                 if let Some(packet) = packet_in(version, header, message) {
                     batch.push(packet);
@@ -206,19 +170,27 @@ fn in_place(
                 }
                 hand_over(&mut batch, handler, desk);
                 session.on_message(desk.now, header, message, desk.outputs);
-                if !desk.outputs.is_empty() {
-                    return false;
+            }
+            Ok(Cut::Begun(header, message)) => {
+                desk.counters.of_messages_in += 1;
+                match packet_in(version, header, message) {
+                    Some(packet) => hand_over(&mut [packet].into_iter().collect(), handler, desk),
+                    None => session.on_message(desk.now, header, message, desk.outputs),
                 }
             }
-            Ok(None) => {
+            Ok(Cut::Rest(header)) => {
                 hand_over(&mut batch, handler, desk);
-                return begin(rest, framer, session, desk);
+                header.into_iter().for_each(|header| session.on_header(header, desk.outputs));
+                return true;
             }
             Err(error) => {
                 hand_over(&mut batch, handler, desk);
                 session.on_garbage(error, desk.outputs);
                 return true;
             }
+        }
+        if !desk.outputs.is_empty() {
+            return false;
         }
     }
 }
@@ -244,22 +216,25 @@ fn one_by_one(
     desk: &mut Desk<'_>,
 ) -> bool {
     loop {
-        match next(rest) {
-            Ok(Some((header, message))) => {
-                desk.counters.of_messages_in += 1;
-                if keep_early(session, header, message, early) {
-                    continue;
-                }
-                session.on_message(desk.now, header, message, desk.outputs);
-                if !desk.outputs.is_empty() {
-                    return false;
-                }
+        let (header, message) = match framer.next(rest) {
+            Ok(Cut::Whole(header, message)) => (header, message),
+            Ok(Cut::Begun(header, message)) => (header, message),
+            Ok(Cut::Rest(header)) => {
+                header.into_iter().for_each(|header| session.on_header(header, desk.outputs));
+                return true;
             }
-            Ok(None) => return begin(rest, framer, session, desk),
             Err(error) => {
                 session.on_garbage(error, desk.outputs);
                 return true;
             }
+        };
+        desk.counters.of_messages_in += 1;
+        if keep_early(session, header, message, early) {
+            continue;
+        }
+        session.on_message(desk.now, header, message, desk.outputs);
+        if !desk.outputs.is_empty() {
+            return false;
         }
     }
 }
@@ -272,22 +247,6 @@ fn keep_early(session: &Session, header: Header, message: &[u8], early: &mut Vec
         early.extend_from_slice(message);
     }
     is_kept
-}
-
-/// Puts the start of a message that has not come in whole aside.
-fn begin(rest: &mut &[u8], framer: &mut Framer, session: &mut Session, desk: &mut Desk<'_>) -> bool {
-    framer.keep(rest);
-    framer.pending().into_iter().for_each(|header| session.on_header(header, desk.outputs));
-    true
-}
-
-/// Takes the next whole message off the front of `rest`.
-#[inline]
-pub(super) fn next<'a>(rest: &mut &'a [u8]) -> Result<Option<(Header, &'a [u8])>, maple_wire::Error> {
-    let Some(header) = Header::peek(rest)? else { return Ok(None) };
-    let Some((message, behind)) = rest.split_at_checked(usize::from(header.length)) else { return Ok(None) };
-    *rest = behind;
-    Ok(Some((header, message)))
 }
 
 /// The message as a packet-in, if it is one and holds together; if it does not, the session says so.

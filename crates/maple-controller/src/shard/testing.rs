@@ -13,7 +13,9 @@ use maple_core::policy::{Net, PacketHandle};
 use maple_core::route::Route;
 use maple_core::state::Store;
 use maple_wire::msg::stats::{Desc, ReplyBody};
-use maple_wire::msg::{Features, Hello, Message, NO_BUFFER, PacketInView, PacketOut, StatsReply, SwitchConfig};
+use maple_wire::msg::{
+    Features, Hello, Message, NO_BUFFER, PacketInView, PacketOut, RequestBody, StatsReply, SwitchConfig,
+};
 use maple_wire::{Dpid, Header, PortNo, Version};
 use mio::Poll;
 use mio::net::TcpListener;
@@ -145,13 +147,7 @@ impl Client {
             {
                 let bytes: Vec<u8> = self.buffer.drain(..length).collect();
                 let (header, message) = Message::decode(&bytes).expect("a message");
-                let reply = match &message {
-                    Message::FeaturesRequest => Message::FeaturesReply(features(self.dpid)),
-                    Message::EchoRequest(data) => Message::EchoReply(data.clone()),
-                    Message::GetConfigRequest => Message::GetConfigReply(SwitchConfig { flags: 0, miss_send_len: 0 }),
-                    Message::StatsRequest(_) => Message::StatsReply(StatsReply::new(ReplyBody::Desc(Desc::default()))),
-                    _ => return Ok(Some((header, message))),
-                };
+                let Some(reply) = reply(self.dpid, &message) else { return Ok(Some((header, message))) };
                 self.send(header.xid, &reply);
             }
             let mut chunk = [0; 1024];
@@ -173,6 +169,20 @@ impl Client {
             }
         }
     }
+}
+
+/// What a switch without ports replies, where the message asks for a reply that is part of being a switch.
+pub(super) fn reply(dpid: Dpid, message: &Message) -> Option<Message> {
+    Some(match message {
+        Message::FeaturesRequest => Message::FeaturesReply(features(dpid)),
+        Message::EchoRequest(data) => Message::EchoReply(data.clone()),
+        Message::GetConfigRequest => Message::GetConfigReply(SwitchConfig { flags: 0, miss_send_len: 0 }),
+        Message::StatsRequest(request) => Message::StatsReply(StatsReply::new(match request.body {
+            RequestBody::PortDesc => ReplyBody::PortDesc(vec![]),
+            _ => ReplyBody::Desc(Desc::default()),
+        })),
+        _ => return None,
+    })
 }
 
 fn features(dpid: Dpid) -> Features {

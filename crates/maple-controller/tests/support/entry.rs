@@ -1,14 +1,12 @@
 //! What fuzzers call: bytes from a socket, cut into reads anywhere, through the buffers and to a handler.
 //!
-//! Both versions of the cutting, in place and through a [`Framer`], must give the same messages, and a handler's answers
-//! must be whole messages however odd the packets are.
+//! What a shard cuts messages with must give those that an iterator over the whole stream gives, and a handler's answers must
+//! be whole messages however odd the packets are.
 
-use std::ops::ControlFlow;
-
-use maple_controller::framing::Framer;
+use maple_controller::framing::{Cut, Framer};
 use maple_controller::handler::{Handler, LearningSwitch, Replies};
 use maple_wire::msg::{Frames, PacketInView};
-use maple_wire::{Message, Version};
+use maple_wire::{Error, Message, Version};
 
 /// The first byte of `data` says how long reads are, the second which version is spoken; the rest comes in.
 pub fn reads(data: &[u8]) {
@@ -16,24 +14,28 @@ pub fn reads(data: &[u8]) {
     let version = if version % 2 == 0 { Version::Of10 } else { Version::Of13 };
     let mut framer = Framer::default();
     let mut cut: Vec<Vec<u8>> = Vec::new();
-    let mut failed = false;
-    for read in stream.chunks(usize::from(*length).max(1)) {
-        let fed = framer.feed(read, |_, message| {
-            cut.push(message.to_vec());
-            ControlFlow::Continue(())
-        });
-        failed = fed.is_err();
-        if failed {
-            break;
-        }
-        assert!(framer.held() <= usize::from(u16::MAX), "more than one message is held");
-    }
+    let mut reads = stream.chunks(usize::from(*length).max(1));
+    let failed = reads.any(|read| messages(&mut framer, read, &mut cut).is_err());
     let mut whole = Frames::new(stream);
     let frames: Vec<_> = whole.by_ref().collect();
     let messages: Vec<&[u8]> = frames.iter().flatten().map(|(_, message)| *message).collect();
     assert_eq!(cut, messages);
     assert_eq!(failed, frames.iter().any(Result::is_err));
     handled(version, &messages);
+}
+
+/// Cuts what one read brought as a shard does.
+fn messages(framer: &mut Framer, mut read: &[u8], cut: &mut Vec<Vec<u8>>) -> Result<(), Error> {
+    loop {
+        match framer.next(&mut read)? {
+            Cut::Whole(_, message) => cut.push(message.to_vec()),
+            Cut::Begun(_, message) => cut.push(message.to_vec()),
+            Cut::Rest(_) => break,
+        }
+    }
+    assert!(read.is_empty(), "all is dealt with");
+    assert!(framer.held() < usize::from(u16::MAX), "a whole message is held");
+    Ok(())
 }
 
 /// Gives the packet-ins among the messages to a learning switch, as batches and one by one.
