@@ -269,6 +269,10 @@ pub struct LoadArgs {
     /// Packets a second of all switches together, with --mode rate
     #[arg(long, value_name = "R", required_if_eq("mode", "rate"))]
     pub rate: Option<f64>,
+    /// Packets of one switch that are sent together, with --mode rate [default: 1, and above 40000 packets a second the
+    /// smallest bursts that make no more than 40000 writes a second]
+    #[arg(long, value_name = "B")]
+    pub burst: Option<u32>,
     /// Send the packets of this file in place of made-up ones: a capture (pcap, pcapng) of Ethernet frames, or a header
     /// trace in the format of ClassBench
     #[arg(long, value_name = "FILE", conflicts_with = "macs")]

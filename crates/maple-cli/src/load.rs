@@ -18,7 +18,7 @@ const WINDOW: u32 = 512;
 /// Window of `--mode rate`: so much that it seldom holds anything back.
 const RATE_WINDOW: u32 = 4096;
 /// How long a controller may look at a network before hosts talk.
-const DISCOVERY: Duration = Duration::from_secs(5);
+pub(crate) const DISCOVERY: Duration = Duration::from_secs(5);
 /// Most packets of a trace.
 const MOST_PACKETS: usize = 1_000_000;
 
@@ -37,13 +37,18 @@ pub fn main(args: &LoadArgs) -> anyhow::Result<u8> {
 
 fn options(args: &LoadArgs) -> anyhow::Result<LoadOptions> {
     let mode = match (args.mode, args.rate) {
+        (LoadMode::Throughput | LoadMode::Latency, _) if args.burst.is_some() => bail!("--burst needs --mode rate"),
         (LoadMode::Throughput | LoadMode::Latency, Some(_)) => bail!("--rate needs --mode rate"),
         (LoadMode::Throughput, None) => Mode::Throughput { window: args.window.unwrap_or(WINDOW) },
         (LoadMode::Latency, None) if args.window.is_some_and(|window| window != 1) => {
             bail!("--mode latency is a window of 1: leave out --window, or choose --mode throughput")
         }
         (LoadMode::Latency, None) => Mode::Throughput { window: 1 },
-        (LoadMode::Rate, Some(per_second)) => Mode::Rate { per_second, window: args.window.unwrap_or(RATE_WINDOW) },
+        (LoadMode::Rate, Some(per_second)) => {
+            let window = args.window.unwrap_or(RATE_WINDOW);
+            let burst = args.burst.unwrap_or_else(|| maple_load::burst(per_second).min(window));
+            Mode::Rate { per_second, window, burst }
+        }
         (LoadMode::Rate, None) => bail!("--mode rate needs --rate"),
     };
     let mut options = LoadOptions {
@@ -61,9 +66,9 @@ fn options(args: &LoadArgs) -> anyhow::Result<LoadOptions> {
         options.workload = Workload::Frames(Arc::new(frames(file)?));
     }
     if let Some(topology) = &args.topology {
-        let topology = Topology::parse(topology)?;
-        options.switches = topology.switches.len() as u32;
-        options.workload = Workload::Network(Arc::new(network(&topology)));
+        let network = network(&Topology::parse(topology)?);
+        options.switches = network.switches.len() as u32;
+        options.workload = Workload::Network(Arc::new(network));
         options.settle = DISCOVERY;
     }
     options.settle = args.settle.unwrap_or(options.settle);
@@ -88,7 +93,8 @@ fn frame(traced: &TracedHeader) -> Vec<u8> {
     Header { src: src.into(), dst: dst.into(), src_port, dst_port, proto }.frame()
 }
 
-fn network(topology: &Topology) -> Network {
+/// The switches, hosts and links of a topology.
+pub(crate) fn network(topology: &Topology) -> Network {
     let places: BTreeMap<_, _> =
         topology.switches.iter().enumerate().map(|(place, switch)| (switch.dpid, place)).collect();
     let hosts = topology.hosts.iter();

@@ -227,6 +227,11 @@ fn a_load_says_what_is_wrong_with_its_options_and_that_nobody_listens() {
     for (arguments, says) in [
         (&["load", "--rate", "10"][..], "--rate needs --mode rate"),
         (&["load", "--mode", "latency", "--window", "2"], "--mode latency is a window of 1"),
+        (&["load", "--burst", "2"], "--burst needs --mode rate"),
+        (
+            &["load", "--mode", "rate", "--rate", "9", "--window", "4", "--burst", "5"],
+            "a burst is 1 packet-in to the window",
+        ),
         (&["load", "--connect", "127.0.0.1:1", "--switches", "0"], "there must be a switch"),
         (&["load", "--connect", "127.0.0.1:1"], "switch 1 can't connect to 127.0.0.1:1"),
     ] {
@@ -279,6 +284,47 @@ fn requests_between_hosts_of_a_network_come_back_to_where_they_came_from() {
     assert!(figure("answers") > 0.0, "{report}");
     assert!(figure("packet_ins") > 20.0 && figure("flow_mods") > 0.0, "{report}");
     assert_eq!(figure("strange"), 0.0, "copies of a flood are not strange: {report}");
+}
+
+#[test]
+fn a_bench_offers_rates_between_the_hosts_of_a_network_and_draws_the_delay() {
+    let plots = std::env::temp_dir().join(format!("maple-bench-{}", std::process::id()));
+    let folder = plots.to_str().expect("it is text");
+    let sweep = ["bench", "throughput", "--topology", "ring:3", "--windows", "4", "--rates", "0.2,0.4", "--of", "1.3"];
+    let brief =
+        ["--rounds", "1", "--duration", "300ms", "--warmup", "300ms", "--settle", "1s", "--json", "--plot", folder];
+    let output = maple(&[&sweep[..], &brief].concat());
+    let told: serde_json::Value =
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {}", text(&output.stderr)));
+    assert_eq!(told["packets"], "requests between the hosts of ring:3");
+    let points = told["controllers"][0]["points"].as_array().expect("there are points");
+    assert_eq!(points.len(), 3, "{told}");
+    for (point, share) in points.iter().zip([None, Some(0.2), Some(0.4)]) {
+        assert_eq!(point["switches"], 3, "{told}");
+        assert!(point["answers"].as_f64() > Some(0.0) && point["p95"].as_f64() > Some(0.0), "{told}");
+        let most = points[0]["answers"].as_f64().expect("a number");
+        assert_eq!(point["offered"].as_f64(), share.map(|share| share * most), "{told}");
+    }
+    let drawn = std::fs::read_to_string(plots.join("delay-against-offered-rate.svg")).expect("it is drawn");
+    assert!(drawn.contains("maple, median") && drawn.contains("95th percentile"), "{drawn}");
+    std::fs::remove_dir_all(&plots).expect("it is there");
+}
+
+#[test]
+fn a_bench_says_what_is_wrong_with_its_options() {
+    for (arguments, says) in [
+        (&["--switches", "0"][..], "0 is not in 1..=65535"),
+        (&["--rates", "0.5,0"], "a share is a number above 0"),
+        (&["--burst", "4"], "--rates"),
+        (&["--topology", "ring:3", "--switches", "4"], "cannot be used with"),
+        (&["--against", "limit=./of_limit"], "does not say {port}"),
+        (&["--topology", "/nonexistent.json"], "/nonexistent.json"),
+        (&["--cores", "0,1", "--load-core", "1"], "core 1 can't be the controller's and the generator's"),
+    ] {
+        let output = maple(&[&["bench", "throughput"], arguments].concat());
+        assert!(!output.status.success());
+        assert!(text(&output.stderr).contains(says), "{arguments:?}: {}", text(&output.stderr));
+    }
 }
 
 #[test]

@@ -23,6 +23,7 @@ mod workload;
 
 mod histogram;
 mod pending;
+mod schedule;
 
 mod handshake;
 mod packets;
@@ -33,7 +34,7 @@ mod report;
 mod run;
 
 pub use histogram::Histogram;
-pub use options::{FLOOD, LoadError, LoadOptions, Mode};
+pub use options::{FLOOD, LoadError, LoadOptions, Mode, burst};
 pub use report::{Latency, Report};
 pub use run::run;
 pub use workload::{Header, Network, NetworkHost, Workload};

@@ -10,6 +10,8 @@ use crate::workload::Workload;
 
 /// Packet-ins under way of a switch that floods.
 pub const FLOOD: u32 = 512;
+/// Most bursts a second that [`burst`] makes of a rate.
+const BURSTS: f64 = 40_000.0;
 
 /// How packet-ins are sent.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -25,7 +27,14 @@ pub enum Mode {
         per_second: f64,
         /// Most packet-ins of one switch without an answer; what would be more is not sent, and told.
         window: u32,
+        /// Packet-ins of one switch that are due together, at most `window`. With 1 the rate is uniform.
+        burst: u32,
     },
+}
+
+/// The smallest bursts in which one thread can send so many packet-ins a second: each is a write.
+pub fn burst(per_second: f64) -> u32 {
+    (per_second / BURSTS).ceil().max(1.0) as u32
 }
 
 /// What load to make.
@@ -83,12 +92,14 @@ impl LoadOptions {
     /// Fails if a number makes no sense.
     pub(crate) fn check(&self) -> Result<(), LoadError> {
         let (Mode::Throughput { window } | Mode::Rate { window, .. }) = self.mode;
-        let rate = if let Mode::Rate { per_second, .. } = self.mode { per_second } else { 1.0 };
+        let (rate, burst) =
+            if let Mode::Rate { per_second, burst, .. } = self.mode { (per_second, burst) } else { (1.0, 1) };
         match () {
             () if self.switches == 0 => Err(LoadError::Wrong("there must be a switch")),
             () if self.switches > 65_535 => Err(LoadError::Wrong("there may be 65535 switches at most")),
             () if self.macs == 0 => Err(LoadError::Wrong("a switch must have a source address")),
             () if window == 0 || window > 1 << 20 => Err(LoadError::Wrong("the window is 1 to 1048576")),
+            () if burst == 0 || burst > window => Err(LoadError::Wrong("a burst is 1 packet-in to the window")),
             () if !(rate > 0.0 && rate.is_finite()) => Err(LoadError::Wrong("the rate is more than 0")),
             () if self.flooding >= self.switches => Err(LoadError::Wrong("there must be a switch that does not flood")),
             () if self.flooding > 0 && !self.can_flood() => {

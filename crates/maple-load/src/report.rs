@@ -64,6 +64,8 @@ pub struct Report {
     pub window: u32,
     /// Packet-ins a second that were to be sent, in rate mode.
     pub offered: Option<f64>,
+    /// How many of them were due together at one switch.
+    pub burst: Option<u32>,
     /// How long was measured, in seconds.
     pub seconds: f64,
     /// Packet-ins sent a second.
@@ -116,9 +118,9 @@ impl Report {
         let percent = |nanoseconds: u64| nanoseconds as f64 / 1e7 / seconds;
         let (others, flooding) = measured.tallies.split_at(measured.tallies.len() - options.flooding as usize);
         let answers = || others.iter().map(|tally| tally.answers);
-        let (window, offered) = match options.mode {
-            Mode::Throughput { window } => (window, None),
-            Mode::Rate { window, per_second } => (window, Some(per_second)),
+        let (window, offered, burst) = match options.mode {
+            Mode::Throughput { window } => (window, None, None),
+            Mode::Rate { window, per_second, burst } => (window, Some(per_second), Some(burst)),
         };
         let mut report = Report {
             of: options.version.to_string(),
@@ -133,6 +135,7 @@ impl Report {
             macs: (options.workload == Workload::Addresses).then_some(options.macs),
             window,
             offered,
+            burst,
             seconds,
             packet_ins: a_second(sum(|tally| tally.sent)),
             answers: a_second(sum(|tally| tally.answers)),
@@ -215,7 +218,9 @@ impl fmt::Display for Report {
         let Report { of, switches, packets, window, seconds, .. } = self;
         writeln!(f, "{switches} switches, OpenFlow {of}, {packets}, window {window}, {seconds:.1} s")?;
         if let Some(offered) = self.offered {
-            writeln!(f, "  offered                 {offered:>12.0} /s")?;
+            let burst = self.burst.filter(|burst| *burst > 1);
+            let bursts = burst.map(|burst| format!(" in bursts of {burst} at a switch")).unwrap_or_default();
+            writeln!(f, "  offered                 {offered:>12.0} /s{bursts}")?;
         }
         for (what, value) in [
             ("packet-ins sent", self.packet_ins),
@@ -311,7 +316,7 @@ mod tests {
 
     #[test]
     fn a_rate_that_was_not_kept_gives_no_result() {
-        let offered = |per_second| options(Mode::Rate { per_second, window: 8 });
+        let offered = |per_second| options(Mode::Rate { per_second, window: 8, burst: 1 });
         assert!(Report::of(&offered(2000.0), &measured(100, 0)).is_result(), "it polls all the time");
         let short = Report::of(&offered(3000.0), &measured(100, 0));
         assert!(short.doubts[0].contains("2000 of 3000 packet-ins a second"), "{:?}", short.doubts);

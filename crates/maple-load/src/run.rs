@@ -10,6 +10,7 @@ use crate::cpu::{Cpu, Process};
 use crate::histogram::Histogram;
 use crate::options::{FLOOD, LoadError, LoadOptions, Mode};
 use crate::report::{Measured, Report};
+use crate::schedule::Schedule;
 use crate::switch::{Switch, Tally};
 use crate::workload::{Workload, plans};
 
@@ -23,6 +24,8 @@ const BUFFER: usize = 1 << 20;
 const VOLLEY: u32 = 4096;
 /// Windows from here on are filled up by quarters, so that writes stay large.
 const LARGE_WINDOW: u32 = 8;
+/// Most sockets that are read before packet-ins that are due are sent, and most that are written to before answers are read.
+const STRIDE: usize = 64;
 /// Where random numbers start.
 const SEED: u64 = 0x6d61_706c_6500_0001;
 /// How long the poll waits when nothing is due sooner.
@@ -43,7 +46,9 @@ pub fn run(options: &LoadOptions) -> Result<Report, LoadError> {
     }
     load.pause(LEARNING)?;
     load.start = load.now();
-    load.due = load.start as f64;
+    if let Mode::Rate { per_second, burst, .. } = options.mode {
+        load.schedule = Schedule::new(load.start, per_second, burst);
+    }
     load.send_for(options.warmup)?;
     load.measure()
 }
@@ -55,8 +60,12 @@ struct Load<'a> {
     clock: Instant,
     /// When the first packet-in was sent.
     start: u64,
-    /// When the next packet-in is due in rate mode, in nanoseconds.
-    due: f64,
+    /// When packet-ins are due in rate mode.
+    schedule: Schedule,
+    /// Switches with packet-ins that are staged and not written yet.
+    staged: Vec<usize>,
+    /// What the poll last told.
+    events: Events,
     /// Whose turn it is in rate mode.
     turn: usize,
     /// The state of the random numbers; the same ones in every run.
@@ -108,7 +117,9 @@ impl<'a> Load<'a> {
             switches,
             clock: Instant::now(),
             start: 0,
-            due: 0.0,
+            schedule: Schedule::new(0, 1.0, 1),
+            staged: Vec::new(),
+            events: Events::with_capacity(STRIDE),
             turn: 0,
             buffer: vec![0; BUFFER],
             scratch: Vec::new(),
@@ -200,7 +211,7 @@ impl<'a> Load<'a> {
 
     /// How long the next turn may wait for the controller.
     fn nap(&self) -> Duration {
-        let due = Duration::from_nanos((self.due as u64).saturating_sub(self.now()));
+        let due = Duration::from_nanos(self.schedule.next().saturating_sub(self.now()));
         match self.options.mode {
             // The poll counts in milliseconds, which is too coarse for what is due sooner.
             Mode::Rate { .. } if due < 2 * Duration::from_millis(1) => Duration::ZERO,
@@ -211,14 +222,13 @@ impl<'a> Load<'a> {
 
     /// Waits for the controller, and reads each socket that is ready once.
     fn turn(&mut self, wait: Duration, sending: bool) -> Result<(), LoadError> {
-        let mut events = Events::with_capacity(1024);
         let wait = if self.unread.is_empty() { wait } else { Duration::ZERO };
-        match self.poll.poll(&mut events, Some(wait)) {
+        match self.poll.poll(&mut self.events, Some(wait)) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(()),
             result => result?,
         }
         let mut ready = std::mem::take(&mut self.unread);
-        for event in &events {
+        for event in &self.events {
             let i = event.token().0;
             if event.is_writable() && self.switches[i].is_behind() {
                 self.switches[i].flush()?;
@@ -298,22 +308,26 @@ impl<'a> Load<'a> {
         }
     }
 
-    /// Sends what is due in rate mode, at equal distances.
+    /// Sends what is due in rate mode, in one write for each of at most [`STRIDE`] switches.
     fn send_due(&mut self) -> Result<(), LoadError> {
-        let Mode::Rate { per_second, .. } = self.options.mode else { return Ok(()) };
+        let Mode::Rate { burst, .. } = self.options.mode else { return Ok(()) };
         let now = self.now();
-        while self.due <= now as f64 {
-            let due = self.due as u64;
-            self.due += 1e9 / per_second;
-            self.lateness.add(now - due);
+        while self.staged.len() < STRIDE
+            && let Some(due) = self.schedule.take(now)
+        {
             let i = self.next_switch();
             let switch = &mut self.switches[i];
-            if switch.room() == 0 {
-                self.held_back += 1;
-            } else {
-                // Counted from when it was due, so that a generator that lags does not hide what others wait for.
-                switch.send(1, due, || next(&mut self.random), &mut self.scratch)?;
+            let count = burst.min(switch.room());
+            self.held_back += u64::from(burst - count);
+            if !switch.is_behind() {
+                self.staged.push(i);
             }
+            // Counted from when it was due, so that a generator that lags does not hide what others wait for.
+            switch.stage(count, due, || next(&mut self.random));
+            self.lateness.add(now - due);
+        }
+        for i in self.staged.drain(..) {
+            self.switches[i].flush()?;
         }
         Ok(())
     }

@@ -183,9 +183,25 @@ impl Switch {
         &mut self,
         count: u32,
         time: u64,
-        mut random: impl FnMut() -> u64,
+        random: impl FnMut() -> u64,
         scratch: &mut Vec<u8>,
     ) -> Result<(), LoadError> {
+        self.make(count, time, random, scratch);
+        let taken = if self.waiting.is_empty() { self.write(scratch)? } else { 0 };
+        self.waiting.extend_from_slice(&scratch[taken..]);
+        scratch.clear();
+        Ok(())
+    }
+
+    /// Puts so many packet-ins, which count as sent at `time`, behind what waits; there must be room.
+    pub fn stage(&mut self, count: u32, time: u64, random: impl FnMut() -> u64) {
+        let mut waiting = std::mem::take(&mut self.waiting);
+        self.make(count, time, random, &mut waiting);
+        self.waiting = waiting;
+    }
+
+    /// Makes so many packet-ins and notes them as sent at `time`.
+    fn make(&mut self, count: u32, time: u64, mut random: impl FnMut() -> u64, scratch: &mut Vec<u8>) {
         if let Source::Addresses(template, _) = &self.source {
             scratch.reserve(count as usize * template.len());
         }
@@ -214,10 +230,6 @@ impl Switch {
             }
         }
         self.tally.sent += u64::from(count);
-        let taken = if self.waiting.is_empty() { self.write(scratch)? } else { 0 };
-        self.waiting.extend_from_slice(&scratch[taken..]);
-        scratch.clear();
-        Ok(())
     }
 
     /// A packet comes in by a link.

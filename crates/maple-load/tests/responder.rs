@@ -118,7 +118,10 @@ fn latency_is_told_of_the_others_before_and_while_some_flood() {
     assert!(report.to_string().contains("1 more flood"), "{report}");
     for wrong in [
         LoadOptions { flooding: 3, ..options(address, Version::Of10, mode) },
-        LoadOptions { flooding: 1, ..options(address, Version::Of10, Mode::Rate { per_second: 9.0, window: 9 }) },
+        LoadOptions {
+            flooding: 1,
+            ..options(address, Version::Of10, Mode::Rate { per_second: 9.0, window: 9, burst: 1 })
+        },
     ] {
         assert!(matches!(run(&wrong), Err(LoadError::Wrong(_))));
     }
@@ -127,10 +130,25 @@ fn latency_is_told_of_the_others_before_and_while_some_flood() {
 #[test]
 fn a_rate_is_kept_and_no_more_is_sent() {
     let address = controller(Version::Of13, Answer::FlowModWithBuffer);
-    let mode = Mode::Rate { per_second: 500.0, window: 4096 };
-    let report = run(&options(address, Version::Of13, mode)).expect("it runs");
-    assert!(report.packet_ins > 300.0 && report.packet_ins < 700.0, "{report}");
-    assert_eq!(report.offered, Some(500.0));
+    for burst in [1, 10] {
+        let mode = Mode::Rate { per_second: 500.0, window: 4096, burst };
+        let report = run(&options(address, Version::Of13, mode)).expect("it runs");
+        assert!(report.packet_ins > 300.0 && report.packet_ins < 700.0, "{report}");
+        assert_eq!((report.offered, report.burst), (Some(500.0), Some(burst)));
+        assert_eq!(report.to_string().contains("in bursts of 10"), burst == 10, "{report}");
+        let sent = (report.packet_ins * report.seconds).round() as u32;
+        assert_eq!(sent % burst, 0, "bursts are whole: {report}");
+    }
+}
+
+#[test]
+fn packets_that_find_the_window_full_are_told_and_not_sent() {
+    let address = controller(Version::Of10, Answer::Nothing);
+    let mode = Mode::Rate { per_second: 5000.0, window: 8, burst: 3 };
+    let report =
+        run(&LoadOptions { warmup: Duration::ZERO, ..options(address, Version::Of10, mode) }).expect("it runs");
+    assert_eq!((report.packet_ins * report.seconds).round(), 24.0, "8 of each switch: {report}");
+    assert!(report.doubts.iter().any(|doubt| doubt.contains("found the window full")), "{report}");
 }
 
 #[test]
@@ -152,4 +170,8 @@ fn what_goes_wrong_is_told() {
     assert!(error.to_string().contains("can't connect to 127.0.0.1:1"), "{error}");
     let error = run(&options(nobody, Version::Of10, Mode::Throughput { window: 0 })).unwrap_err();
     assert!(matches!(error, LoadError::Wrong(_)), "{error}");
+    for burst in [0, 5] {
+        let wrong = Mode::Rate { per_second: 9.0, window: 4, burst };
+        assert!(matches!(run(&options(nobody, Version::Of10, wrong)), Err(LoadError::Wrong(_))));
+    }
 }

@@ -1,5 +1,6 @@
 //! `maple bench`: the benchmarks of the optimizer, and those that need a controller on sockets.
 
+mod charts;
 mod controllers;
 mod results;
 mod throughput;

@@ -4,42 +4,60 @@
 //! that what else happens on the machine meets them alike; a point's figure is the median of its rounds, and ratios are
 //! between medians of one run. Each measurement starts its controller afresh.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use anyhow::{Context, bail};
 use clap::Args;
 use maple_bench::Output;
 use maple_bench::report::Progress;
-use maple_load::{LoadOptions, Mode, Report};
+use maple_emulator::Topology;
+use maple_load::{LoadOptions, Mode, Report, Workload};
 use maple_wire::Version;
 
 use super::controllers::Contender;
 use super::results::{Point, Results};
 use crate::args::{duration, version};
+use crate::{descriptors, load};
 
 /// Most packet-ins of a switch without an answer where a rate is offered.
 const RATE_WINDOW: u32 = 4096;
+/// How long to send before measuring, to switches that are alike and to those of a network.
+const WARMUP: Duration = Duration::from_secs(2);
+const NETWORK_WARMUP: Duration = Duration::from_secs(10);
+/// The longest warm-up that is not asked for.
+const LONGEST_WARMUP: Duration = Duration::from_secs(30);
 
 /// `maple bench throughput`.
 #[derive(Debug, Args)]
 pub struct ThroughputArgs {
     /// What Maple runs: a policy or handler as `maple run` takes it, and options of `maple run` behind it. With a policy
-    /// choose so few addresses that all are known before the measurement begins
-    #[arg(long, value_name = "POLICY", default_value = "builtin:learning-switch")]
-    pub policy: String,
+    /// choose so few addresses that all are known before the measurement begins [default: builtin:learning-switch; with
+    /// --topology builtin:shortest-path]
+    #[arg(long, value_name = "POLICY")]
+    pub policy: Option<String>,
     /// Numbers of switches
-    #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "1,16,64,256")]
+    #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "1,16,64,256", value_parser = clap::value_parser!(u32).range(1..=65535))]
     pub switches: Vec<u32>,
+    /// Be the switches of this network, whose hosts send requests to each other at random, in place of switches that are
+    /// alike: linear:N, ring:N, tree:DEPTH,FANOUT, fattree:K, or FILE.json
+    #[arg(long, value_name = "TOPOLOGY", conflicts_with_all = ["switches", "macs"])]
+    pub topology: Option<String>,
     /// Packets of one switch without an answer, at most; 1 measures latency
-    #[arg(long, value_name = "W,…", value_delimiter = ',', default_value = "512")]
+    #[arg(long, value_name = "W,…", value_delimiter = ',', default_value = "512", value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     pub windows: Vec<u32>,
     /// Worker threads of the controller
     #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "1", value_parser = clap::value_parser!(u8).range(1..))]
     pub workers: Vec<u8>,
     /// Shares of the throughput at the first window to offer as a rate, each a measurement of its own: delay against rate
-    #[arg(long, value_name = "SHARE,…", value_delimiter = ',')]
+    #[arg(long, value_name = "SHARE,…", value_delimiter = ',', value_parser = share)]
     pub rates: Vec<f64>,
+    /// Packets of one switch that are sent together where a rate is offered [default: 1, and above 40000 packets a second
+    /// the smallest bursts that make no more than 40000 writes a second]
+    #[arg(long, value_name = "B", requires = "rates", value_parser = clap::value_parser!(u32).range(1..=i64::from(RATE_WINDOW)))]
+    pub burst: Option<u32>,
     /// Source addresses of each switch
-    #[arg(long, value_name = "M", default_value_t = 100_000)]
+    #[arg(long, value_name = "M", default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1..))]
     pub macs: u32,
     /// OpenFlow version of the switches
     #[arg(long, value_name = "1.0|1.3", default_value = "1.0", value_parser = version)]
@@ -47,9 +65,14 @@ pub struct ThroughputArgs {
     /// How long to measure each time
     #[arg(long, value_name = "TIME", default_value = "3s", value_parser = duration)]
     pub duration: Duration,
-    /// How long to send before that
-    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = duration)]
-    pub warmup: Duration,
+    /// How long to send before that [default: 2s; where a rate is offered until all addresses have come, 30s at most; with
+    /// --topology 10s, in which the controller is to see all pairs of hosts]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub warmup: Option<Duration>,
+    /// Leave the controller alone for so long before the first packet [default: 500ms; with --topology 5s, as links are
+    /// to be discovered]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub settle: Option<Duration>,
     /// How often to measure each point
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     pub rounds: u32,
@@ -70,90 +93,153 @@ pub struct ThroughputArgs {
     pub output: Output,
 }
 
+/// A share of a throughput.
+fn share(text: &str) -> Result<f64, String> {
+    let share = text.parse().ok().filter(|share: &f64| *share > 0.0 && share.is_finite());
+    share.ok_or_else(|| "a share is a number above 0, 1 being the whole throughput".to_owned())
+}
+
 /// Measures and prints. The exit status is 1 if a figure is no result.
 pub fn main(args: &ThroughputArgs) -> anyhow::Result<u8> {
+    let sweep = Sweep::of(args)?;
+    descriptors::allow(u64::from(sweep.switches.iter().copied().max().unwrap_or(0)))?;
     if args.cores.contains(&args.load_core) {
-        anyhow::bail!(
-            "core {} can't be the controller's and the generator's: choose --cores or --load-core",
-            args.load_core
-        );
+        bail!("core {} can't be the controller's and the generator's: choose --cores or --load-core", args.load_core);
     }
     let core = core_affinity::CoreId { id: args.load_core };
     if !core_affinity::set_for_current(core) {
-        anyhow::bail!("this process may not use core {}: choose --load-core", args.load_core);
+        bail!("this process may not use core {}: choose --load-core", args.load_core);
     }
-    let mut contenders = vec![Contender::ours(&args.policy, "")?];
-    if args.unbatched {
-        contenders.push(Contender { name: "maple-unbatched".into(), ..Contender::ours(&args.policy, " --batch off")? });
-    }
-    contenders.extend(args.against.iter().cloned());
-    let names = contenders.iter().map(|contender| contender.name.clone()).collect();
-    let mut results = Results::new(names, args.of.to_string(), args.macs);
-    sweep(args, &contenders, &mut results)?;
+    let results = sweep.run()?;
     results.tell(&args.output)?;
     Ok(u8::from(!results.are_all_results()))
 }
 
-/// Measures every point.
-fn sweep(args: &ThroughputArgs, contenders: &[Contender], results: &mut Results) -> anyhow::Result<()> {
-    let each = args.switches.len() * args.workers.len() * (args.windows.len() + args.rates.len());
-    let progress = Progress::new((each * contenders.len()) as u64 * u64::from(args.rounds));
-    for (&workers, &switches) in args.workers.iter().flat_map(|w| args.switches.iter().map(move |s| (w, s))) {
-        let mut most = vec![0.0; contenders.len()];
-        for &window in &args.windows {
-            let medians = measure(args, contenders, &progress, (workers, switches), |_| Mode::Throughput { window })?;
-            for (i, report) in medians.into_iter().enumerate() {
-                if window == args.windows[0] {
-                    most[i] = report.answers;
+/// What is to be measured.
+struct Sweep<'a> {
+    args: &'a ThroughputArgs,
+    contenders: Vec<Contender>,
+    switches: Vec<u32>,
+    workload: Workload,
+    progress: Progress,
+}
+
+impl<'a> Sweep<'a> {
+    fn of(args: &'a ThroughputArgs) -> anyhow::Result<Sweep<'a>> {
+        let (switches, workload, policy) = match &args.topology {
+            None => (args.switches.clone(), Workload::Addresses, "builtin:learning-switch"),
+            Some(topology) => {
+                let network = load::network(&Topology::parse(topology)?);
+                (vec![network.switches.len() as u32], Workload::Network(Arc::new(network)), "builtin:shortest-path")
+            }
+        };
+        let policy = args.policy.as_deref().unwrap_or(policy);
+        let mut contenders = vec![Contender::ours(policy, "")?];
+        if args.unbatched {
+            contenders.push(Contender { name: "maple-unbatched".into(), ..Contender::ours(policy, " --batch off")? });
+        }
+        contenders.extend(args.against.iter().cloned());
+        let each = switches.len() * args.workers.len() * (args.windows.len() + args.rates.len());
+        let progress = Progress::new((each * contenders.len()) as u64 * u64::from(args.rounds));
+        Ok(Sweep { args, contenders, switches, workload, progress })
+    }
+
+    /// Measures every point.
+    fn run(&self) -> anyhow::Result<Results> {
+        let args = self.args;
+        let packets = match &args.topology {
+            None => format!("{} addresses a switch", args.macs),
+            Some(topology) => format!("requests between the hosts of {topology}"),
+        };
+        let names = self.contenders.iter().map(|contender| contender.name.clone()).collect();
+        let mut results = Results::new(names, args.of.to_string(), packets);
+        for (&workers, &switches) in args.workers.iter().flat_map(|w| self.switches.iter().map(move |s| (w, s))) {
+            let mut most = vec![0.0; self.contenders.len()];
+            for &window in &args.windows {
+                let medians = self.measure((workers, switches), |_| Mode::Throughput { window })?;
+                for (i, report) in medians.into_iter().enumerate() {
+                    if window == args.windows[0] {
+                        most[i] = report.answers;
+                    }
+                    results.add(i, Point::new(workers, &report));
                 }
-                results.add(i, Point::new(workers, &report));
+            }
+            for &share in &args.rates {
+                // Each is offered a share of what it can do itself.
+                let medians = self.measure((workers, switches), |i| self.rate((most[i] * share).max(1.0)))?;
+                for (i, report) in medians.into_iter().enumerate() {
+                    results.add(i, Point::new(workers, &report));
+                }
             }
         }
-        for &share in &args.rates {
-            // Each is offered a share of what it can do itself.
-            let mode = |i: usize| Mode::Rate { per_second: (most[i] * share).max(1.0), window: RATE_WINDOW };
-            let medians = measure(args, contenders, &progress, (workers, switches), mode)?;
-            for (i, report) in medians.into_iter().enumerate() {
-                results.add(i, Point::new(workers, &report));
+        Ok(results)
+    }
+
+    fn rate(&self, per_second: f64) -> Mode {
+        let burst = self.args.burst.unwrap_or_else(|| maple_load::burst(per_second).min(RATE_WINDOW));
+        Mode::Rate { per_second, window: RATE_WINDOW, burst }
+    }
+
+    /// One point of all contenders: the median of its rounds, by answers a second or, where a rate is offered, by delay.
+    fn measure(&self, (workers, switches): (u8, u32), mode: impl Fn(usize) -> Mode) -> anyhow::Result<Vec<Report>> {
+        let mut rounds: Vec<Vec<Report>> = self.contenders.iter().map(|_| Vec::new()).collect();
+        for _ in 0..self.args.rounds {
+            for (i, contender) in self.contenders.iter().enumerate() {
+                let doing = match mode(i) {
+                    Mode::Throughput { window } => format!("window {window}"),
+                    Mode::Rate { per_second, .. } => format!("{per_second:.0} packet-ins a second"),
+                };
+                self.progress.say(format!("{}: {switches} switches, {workers} workers, {doing}", contender.name));
+                let report = self.load(contender, (workers, switches), mode(i));
+                rounds[i].push(report.with_context(|| format!("{}, {switches} switches, {doing}", contender.name))?);
+                self.progress.step();
+            }
+        }
+        Ok(rounds.into_iter().filter_map(median).collect())
+    }
+
+    /// One measurement.
+    fn load(&self, contender: &Contender, (workers, switches): (u8, u32), mode: Mode) -> anyhow::Result<Report> {
+        let controller = contender.start(&self.args.cores, workers)?;
+        let plain = LoadOptions::new(controller.address);
+        let is_network = matches!(self.workload, Workload::Network(_));
+        Ok(maple_load::run(&LoadOptions {
+            switches,
+            macs: self.args.macs,
+            workload: self.workload.clone(),
+            mode,
+            version: self.args.of,
+            duration: self.args.duration,
+            warmup: self.args.warmup.unwrap_or_else(|| self.warmup(switches, mode)),
+            settle: self.args.settle.unwrap_or(if is_network { load::DISCOVERY } else { plain.settle }),
+            watch: Some(controller.pid()),
+            ..plain
+        })?)
+    }
+
+    /// How long to send before measuring. All switches learn alike, so their tables grow at the same moments: what that
+    /// costs is no delay of a rate that goes on.
+    fn warmup(&self, switches: u32, mode: Mode) -> Duration {
+        match (&self.workload, mode) {
+            (Workload::Network(_), _) => NETWORK_WARMUP,
+            (_, Mode::Throughput { .. }) => WARMUP,
+            (_, Mode::Rate { per_second, .. }) => {
+                let all = f64::from(switches) * f64::from(self.args.macs) / per_second;
+                WARMUP + Duration::try_from_secs_f64(all).unwrap_or(LONGEST_WARMUP).min(LONGEST_WARMUP - WARMUP)
             }
         }
     }
-    Ok(())
 }
 
-/// One point of all contenders: the median of its rounds, by answers a second.
-fn measure(
-    args: &ThroughputArgs,
-    contenders: &[Contender],
-    progress: &Progress,
-    (workers, switches): (u8, u32),
-    mode: impl Fn(usize) -> Mode,
-) -> anyhow::Result<Vec<Report>> {
-    let mut rounds: Vec<Vec<Report>> = contenders.iter().map(|_| Vec::new()).collect();
-    for _ in 0..args.rounds {
-        for (i, contender) in contenders.iter().enumerate() {
-            progress.say(format!("{}: {switches} switches, {:?}", contender.name, mode(i)));
-            let controller = contender.start(&args.cores, workers)?;
-            let report = maple_load::run(&LoadOptions {
-                switches,
-                macs: args.macs,
-                mode: mode(i),
-                version: args.of,
-                duration: args.duration,
-                warmup: args.warmup,
-                watch: Some(controller.pid()),
-                ..LoadOptions::new(controller.address)
-            })?;
-            rounds[i].push(report);
-            progress.step();
-        }
+/// The report in the middle, by answers a second or, where all were offered the same rate, by the median delay; the lower
+/// one of two. Rounds that are no result count only where no other is there.
+fn median(reports: Vec<Report>) -> Option<Report> {
+    let key = |report: &Report| if report.offered.is_some() { report.latency.p50 } else { report.answers };
+    let (mut results, others): (Vec<Report>, Vec<Report>) = reports.into_iter().partition(Report::is_result);
+    if results.is_empty() {
+        results = others;
     }
-    Ok(rounds.into_iter().filter_map(median).collect())
-}
-
-/// The report in the middle, by answers a second; the lower one of two.
-fn median(mut reports: Vec<Report>) -> Option<Report> {
-    reports.sort_by(|a, b| a.answers.total_cmp(&b.answers));
-    let middle = reports.len().checked_sub(1)? / 2;
-    Some(reports.swap_remove(middle))
+    results.sort_by(|a, b| key(a).total_cmp(&key(b)));
+    let middle = results.len().checked_sub(1)? / 2;
+    Some(results.swap_remove(middle))
 }
