@@ -1,0 +1,91 @@
+//! What a message costs in allocations: nothing, on the hot roads of handlers and of policies. Alone in its process, with an
+//! allocator that counts what all threads do.
+
+mod common;
+
+use std::alloc::System;
+use std::io::{Read, Write};
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::{LONG, Maple, Peer, SHORT, packet_in};
+use maple_controller::ControllerOptions;
+use maple_controller::handler::LearningSwitch;
+use maple_controller::session::SwitchInfo;
+use maple_wire::msg::Frames;
+use maple_wire::packet::build::Frame;
+use maple_wire::{Message, Version};
+use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
+
+#[global_allocator]
+static MEMORY: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+
+/// Hosts at each of two ports.
+const HOSTS: u8 = 50;
+/// How often all their packets are sent while allocations are counted.
+const ROUNDS: usize = 200;
+
+#[test]
+fn packets_of_the_learning_switch_and_hits_of_a_policy_allocate_nothing() {
+    let learning = Maple::with(|options| {
+        options.handlers = Some(Arc::new(|_: &SwitchInfo| LearningSwitch::new()));
+        seldom(options);
+    });
+    let policy = Maple::with(seldom);
+    for version in [Version::Of10, Version::Of13] {
+        let stream = packets(version);
+        let messages = Frames::new(&stream).count();
+        // For each packet a rule, and as the switch buffers none a packet-out.
+        let mut peer = Peer::begin(learning.address, version, 1);
+        peer.pump(LONG, |_, message| matches!(message, Message::SetConfig(_)));
+        assert_eq!(count(&mut peer, &stream, 2 * messages), 0, "learning switch, {version}");
+        let mut peer = Peer::up(&policy, version, 1);
+        assert_eq!(count(&mut peer, &stream, messages), 0, "policy, {version}");
+    }
+}
+
+/// Probes of ports and echoes, one every few seconds, are no part of this.
+fn seldom(options: &mut ControllerOptions) {
+    let hour = Duration::from_secs(3600);
+    (options.timing.interval, options.deadlines.idle, options.balance) = (hour, hour, Duration::ZERO);
+}
+
+/// Has the controller get to know a stream, whose packets it then answers with so many messages, and counts what it allocates
+/// from then on.
+fn count(peer: &mut Peer, stream: &[u8], messages: usize) -> usize {
+    let is_answer = |(_, message): &(u32, Message)| matches!(message, Message::PacketOut(_) | Message::FlowMod(_));
+    let is_known = (0..50).any(|_| {
+        peer.seen.clear();
+        peer.send_bytes(stream);
+        peer.pump(SHORT, |_, _| false);
+        peer.seen.len() == messages && peer.seen.iter().all(is_answer)
+    });
+    assert!(is_known, "the last time it said {} messages: {:?}", peer.seen.len(), peer.seen.last());
+    let mut answers = Vec::new();
+    peer.send_bytes(stream);
+    while Frames::new(&answers).filter(Result::is_ok).count() < messages {
+        let mut chunk = [0; 65536];
+        let read = peer.stream.read(&mut chunk).expect("there is more");
+        answers.extend_from_slice(&chunk[..read]);
+    }
+    assert!(MEMORY.stats().allocations > 0, "it counts");
+    let region = Region::new(MEMORY);
+    for _ in 0..ROUNDS {
+        peer.stream.write_all(stream).expect("the controller reads");
+        peer.stream.read_exact(&mut answers).expect("the controller answers");
+    }
+    let stats = region.change();
+    stats.allocations + stats.reallocations
+}
+
+/// A packet-in of each host to one at the other port.
+fn packets(version: Version) -> Vec<u8> {
+    let mut stream = Vec::new();
+    for (port, host) in (0..HOSTS).flat_map(|host| [(1, host), (2, host)]) {
+        let address = |port: u32| ([2, 0, 0, 0, port as u8, host], [10, 0, port as u8, host]);
+        let ((src, from), (dst, to)) = (address(port), address(3 - port));
+        let frame = Frame::ethernet(dst, src).ipv4(from, to).udp(1, 2).build();
+        packet_in(port, frame).encode(version, 1, &mut stream).expect("a packet-in");
+    }
+    stream
+}
