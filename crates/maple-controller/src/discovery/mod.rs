@@ -328,8 +328,21 @@ impl Discovery {
             if self.ports.get(&at).is_some_and(|port| port.next == time) {
                 self.settle(now, at, out);
                 self.ask(now, at, out);
-                self.probe(now, at, out);
+                self.probe_unless_one_has_its_chance(now, at, out);
             }
+        }
+    }
+
+    /// Probes a port, unless a new port's last quick probe left late and has not had its chance: what is behind the port
+    /// is then concluded when it has, rather than a whole interval later.
+    fn probe_unless_one_has_its_chance(&mut self, now: Time, at: Location, out: &mut Vec<Found>) {
+        let Some(port) = self.ports.get_mut(&at) else { return };
+        match port.chance_soon(now, &self.timing) {
+            Some(chance) => {
+                port.next = chance;
+                self.agenda.push(Reverse((chance, at)));
+            }
+            None => self.probe(now, at, out),
         }
     }
 

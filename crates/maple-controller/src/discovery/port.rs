@@ -134,6 +134,12 @@ impl PortState {
         self.chance_until = self.chance_until.max(time);
     }
 
+    /// When the last of a new port's quick probes will have had its chance, if that is not yet, but soon.
+    pub(super) fn chance_soon(&self, now: Time, timing: &Timing) -> Option<Time> {
+        let soon = now < self.chance_until && self.chance_until <= after(now, timing.fast);
+        (soon && self.kind == PortKind::New && self.probes >= timing.fast_probes).then_some(self.chance_until)
+    }
+
     /// What is behind the port, from what is known now.
     pub(super) fn conclusion(&mut self, now: Time, timing: &Timing) -> PortKind {
         match (self.fresh_heard(now, timing), self.fresh_reached(now, timing)) {

@@ -22,6 +22,8 @@ struct World {
     odd: Vec<(Location, Odd)>,
     /// When which probe left.
     sent: Vec<(Time, Location)>,
+    /// How long after it was asked for a probe leaves.
+    late: Duration,
     /// A shard that is held up: it reads nothing and does nothing.
     busy: Option<usize>,
     /// Frames that wait for it.
@@ -42,6 +44,7 @@ impl World {
             kinds: BTreeMap::new(),
             odd: Vec::new(),
             sent: Vec::new(),
+            late: Duration::ZERO,
             busy: None,
             unread: Vec::new(),
             mail: Vec::new(),
@@ -146,10 +149,10 @@ impl World {
         match found {
             Found::Send { at } => {
                 self.sent.push((self.now, at));
-                let shard = self.shard(at.switch);
-                let frame = self.shards[shard].frame(self.now, at).unwrap();
+                let (shard, leaves) = (self.shard(at.switch), later(self.now, self.late));
+                let frame = self.shards[shard].frame(leaves, at).unwrap();
                 if let Some(to) = self.wires.get(&at) {
-                    self.flying.push((later(self.now, self.delay), *to, frame));
+                    self.flying.push((later(leaves, self.delay), *to, frame));
                 }
             }
             Found::Tell { to, tell } => {
@@ -226,6 +229,19 @@ fn a_new_port_is_neither_edge_nor_link_until_it_had_its_chance() {
     assert_eq!(world.kind(at(1, 1)), PortKind::New);
     world.run(MS);
     assert_eq!(world.kind(at(1, 1)), PortKind::Edge);
+}
+
+#[test]
+fn a_port_is_an_edge_soon_also_where_its_probes_leave_late() {
+    for late in [1, 20, 99] {
+        let mut world = World::new(1);
+        world.late = late * MS;
+        world.up(1, 1);
+        world.run((299 + late) * MS);
+        assert_eq!(world.kind(at(1, 1)), PortKind::New, "the last probe has its chance");
+        world.run(MS);
+        assert_eq!(world.kind(at(1, 1)), PortKind::Edge, "{late} ms late");
+    }
 }
 
 #[test]
