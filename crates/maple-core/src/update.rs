@@ -30,7 +30,7 @@
 //!
 //! Sorting: `n log n` comparisons.
 
-use std::cmp::{Ordering, Reverse};
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use maple_wire::msg::{FlowMod, FlowModCommand};
@@ -88,38 +88,6 @@ pub fn changes(installed: &[Rule], wanted: &[Rule]) -> Vec<Change> {
     let modifications = modified.map(|(_, rule)| Change::Modify((*rule).clone()));
     let deletes = deleted.map(|(_, rule)| Change::Delete((*rule).clone()));
     adds.chain(modifications).chain(deletes).collect()
-}
-
-/// [`changes`], for rules whose matches are canonical ([`Match::from_constraints`]) and that nobody else needs.
-pub(crate) fn changes_of(mut installed: Vec<Rule>, mut wanted: Vec<Rule>) -> Vec<Change> {
-    let order = |a: &Rule, b: &Rule| {
-        let matches = || a.matching.constraints().cmp(b.matching.constraints());
-        a.priority.cmp(&b.priority).then_with(matches)
-    };
-    installed.sort_by(order);
-    wanted.sort_by(order);
-    let (mut old, mut new) = (installed.into_iter().peekable(), wanted.into_iter().peekable());
-    let (mut adds, mut modifications, mut deletes) = (Vec::new(), Vec::new(), Vec::new());
-    loop {
-        let which = match (old.peek(), new.peek()) {
-            (None, None) => break,
-            (Some(_), None) => Ordering::Less,
-            (None, Some(_)) => Ordering::Greater,
-            (Some(old), Some(new)) => order(old, new),
-        };
-        match which {
-            Ordering::Less => deletes.extend(old.next().map(Change::Delete)),
-            Ordering::Greater => adds.extend(new.next().map(Change::Add)),
-            Ordering::Equal => {
-                let differs = old.next().zip(new.peek()).is_some_and(|(old, new)| differs(&old, new));
-                modifications.extend(new.next().filter(|_| differs).map(Change::Modify));
-            }
-        }
-    }
-    adds.reverse();
-    adds.append(&mut modifications);
-    adds.append(&mut deletes);
-    adds
 }
 
 /// The rules that a table of a switch has, by falling priority.
@@ -210,35 +178,4 @@ fn match_key(matching: &Match) -> (Vec<Constraint>, Vec<(u32, &[u8])>) {
     known.sort_unstable();
     unknown.sort_unstable();
     (known, unknown)
-}
-
-#[cfg(test)]
-mod tests {
-    use maple_wire::Field;
-    use proptest::collection::vec;
-    use proptest::prelude::*;
-
-    use super::*;
-
-    /// Rules of few entries, in canonical form, each entry once.
-    fn rules() -> impl Strategy<Value = Vec<Rule>> {
-        vec((0..3u16, 0..3u128, 0..3u128, 0..3u64), 0..12).prop_map(|all| {
-            let rule = |(priority, proto, port, cookie): (u16, u128, u128, u64)| {
-                let stated =
-                    [(Field::IpProto, proto), (Field::TcpDst, port)].into_iter().filter(|(_, value)| *value > 0);
-                let matching = Match::from_constraints(stated.map(|(field, value)| Constraint::exact(field, value)));
-                Rule { priority, matching, instructions: Vec::new(), cookie }
-            };
-            let by_key: BTreeMap<EntryKey, Rule> =
-                all.into_iter().map(rule).map(|rule| (key_of(&rule), rule)).collect();
-            by_key.into_values().collect()
-        })
-    }
-
-    proptest! {
-        #[test]
-        fn changes_are_the_same_whoever_keeps_the_rules(old in rules(), new in rules()) {
-            prop_assert_eq!(changes(&old, &new), changes_of(old, new));
-        }
-    }
 }

@@ -233,9 +233,7 @@ impl<'a> Play<'a> {
         let (number, mut time) = (groups.len(), Duration::ZERO);
         for (at, group) in groups.enumerate() {
             let begin = Instant::now();
-            for leaf in group {
-                self.table.remove(leaf);
-            }
+            self.table.remove_all(&group);
             let changes = self.table.take_changes();
             time += begin.elapsed();
             self.change(&changes)?;

@@ -179,9 +179,8 @@ impl Task<'_> {
         let (number, mut time) = (all.len(), Duration::ZERO);
         for (at, selected) in all.enumerate() {
             let begin = Instant::now();
-            for leaf in leaves(&play.table, &selected) {
-                play.table.remove(leaf);
-            }
+            let leaves = leaves(&play.table, &selected);
+            play.table.remove_all(&leaves);
             let changes = play.table.take_changes();
             time += begin.elapsed();
             play.change(&changes)?;

@@ -27,10 +27,9 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use maple_wire::{Constraint, Instruction};
-use rustc_hash::FxHashMap;
+use maple_wire::Constraint;
 
-use super::pieces::{PieceId, Pieces, Says, Tidy};
+use super::pieces::{ActionId, PieceId, Pieces, Says, Tidy};
 use super::table::Keeper;
 use super::{LeafAction, Region, Rule, Target};
 use crate::capabilities::Capabilities;
@@ -44,7 +43,6 @@ pub(super) struct Live {
     target: Target,
     tree: Tree,
     pieces: Pieces,
-    actions: FxHashMap<LeafId, Does>,
     /// By node.
     places: Vec<Option<Place>>,
     runs: Vec<Run>,
@@ -64,7 +62,18 @@ const UNTOLD: RunId = 0;
 struct Place {
     run: RunId,
     kind: Kind,
-    pieces: Vec<PieceId>,
+    pieces: Own,
+    /// Of a leaf.
+    does: Does,
+}
+
+/// The pieces of a node: mostly one.
+#[derive(Debug, Default)]
+enum Own {
+    #[default]
+    None,
+    One(PieceId),
+    Several(Box<[PieceId]>),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,18 +99,19 @@ enum Kind {
 struct Run {
     /// The test or `V` node above.
     above: Option<NodeId>,
-    region: Arc<Region>,
+    /// `None` if the run is a leaf under a `V` node: the node's region and the value say it.
+    region: Option<Arc<Region>>,
     complete: bool,
     nodes: u32,
 }
 
 /// What is to be done with a leaf's packets.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Does {
     /// Those that fit this; the others go to the controller.
     only: Option<Box<Constraint>>,
-    /// `None` is to send them to the controller.
-    instructions: Option<Arc<[Instruction]>>,
+    /// The instructions, which are held. `None` is to send them to the controller.
+    action: Option<ActionId>,
 }
 
 /// For which packets of its run a leaf has an answer.
@@ -119,12 +129,11 @@ struct Yes {
 
 impl Live {
     pub(super) fn new(target: Target) -> Live {
-        let untold = Run { above: None, region: Arc::new(Region::any()), complete: false, nodes: 1 };
+        let untold = Run { above: None, region: Some(Arc::new(Region::any())), complete: false, nodes: 1 };
         Live {
             pieces: Pieces::new(&target.priorities),
             target,
             tree: Tree::new(),
-            actions: FxHashMap::default(),
             places: Vec::new(),
             runs: vec![untold],
             free: Vec::new(),
@@ -133,21 +142,27 @@ impl Live {
     }
 
     /// Takes in a trace that the tree has taken in.
-    fn take_in(&mut self, outcome: Augmented, leaf: LeafId, action: LeafAction) -> Augmented {
-        match &outcome {
-            Augmented::Existing(_) => return outcome,
-            Augmented::Added => {}
-            Augmented::Replaced { removed, .. } => removed.iter().for_each(|old| {
-                self.actions.remove(old);
-            }),
+    fn take_in(&mut self, outcome: Augmented, action: LeafAction) -> Augmented {
+        if !matches!(outcome, Augmented::Existing(_)) {
+            let does = self.does(action);
+            self.follow(does);
+            self.pieces.settle(&self.tree, Tidy::AtOnce);
         }
-        self.actions.insert(leaf, Does::from(action));
-        self.follow(Tidy::AtOnce);
         outcome
     }
 
-    /// Takes in what an edit of the tree did.
-    fn follow(&mut self, tidy: Tidy) {
+    /// What an action is, in short.
+    fn does(&mut self, action: LeafAction) -> Does {
+        let (only, instructions) = match action {
+            LeafAction::Apply(instructions) => (None, Some(instructions)),
+            LeafAction::ApplyTo(only, instructions) => (Some(Box::new(only)), Some(instructions)),
+            LeafAction::Controller => (None, None),
+        };
+        Does { only, action: instructions.map(|instructions| self.pieces.name(instructions)) }
+    }
+
+    /// Takes in what an edit of the tree did. If there is a new leaf, it does this.
+    fn follow(&mut self, does: Does) {
         let mut edit = std::mem::take(&mut self.edit);
         edit.copy(self.tree.last_edit());
         let Edit { place, ref removed, ref added } = edit;
@@ -156,17 +171,17 @@ impl Live {
         if let Some((above, branch)) = place {
             self.vacate(above, branch, was_complete);
         }
-        self.grow(place, added);
+        self.grow(place, added, does);
         if let Some((above, Branch::Outcome(true))) = place {
             self.show_test(above, None);
         }
         self.edit = edit;
-        self.pieces.settle(&self.tree, tidy);
     }
 
     fn forget(&mut self, node: NodeId) {
         let Some(place) = self.places[node.index()].take() else { return };
-        place.pieces.into_iter().for_each(|piece| self.pieces.remove(piece));
+        place.pieces.ids().iter().for_each(|piece| self.pieces.remove(*piece));
+        place.does.action.into_iter().for_each(|action| self.pieces.release(action));
         let run = &mut self.runs[place.run as usize];
         run.nodes -= 1;
         if run.nodes == 0 {
@@ -190,7 +205,7 @@ impl Live {
     }
 
     /// Puts in the new nodes, each the only child of the one before.
-    fn grow(&mut self, place: Option<(NodeId, Branch)>, added: &[NodeId]) {
+    fn grow(&mut self, place: Option<(NodeId, Branch)>, added: &[NodeId], does: Does) {
         let mut from = place;
         let mut sides: Vec<Option<Yes>> = Vec::with_capacity(added.len());
         for (at, node) in added.iter().enumerate() {
@@ -201,11 +216,18 @@ impl Live {
             if self.places.len() <= node.index() {
                 self.places.resize_with(node.index() + 1, || None);
             }
-            self.places[node.index()] = Some(Place { run, kind, pieces: Vec::new() });
+            self.places[node.index()] = Some(Place { run, kind, pieces: Own::None, does: Does::default() });
             from = added.get(at + 1).and_then(|next| self.tree.parent(*next));
         }
         let Some(leaf) = added.last() else { return };
+        self.place_mut(*leaf).does = does;
         self.show_leaf(*leaf);
+        if let Some((_, Branch::Value(_))) = self.tree.parent(*leaf) {
+            let run = self.place(*leaf).run;
+            if run != UNTOLD {
+                self.runs[run as usize].region = None;
+            }
+        }
         for (node, yes) in added.iter().zip(sides).rev() {
             self.show_test(*node, yes.map(|yes| yes.matches));
         }
@@ -221,7 +243,7 @@ impl Live {
         if run == UNTOLD {
             return UNTOLD;
         }
-        let region = self.runs[run as usize].region.clone();
+        let region = self.region(run).clone();
         match (kind, branch, self.tree.node(above)) {
             (Kind::Test, Branch::Outcome(true), Node::Test { cond, .. }) => match yes {
                 Some(yes) => self.begin_matched(Some(above), yes.region.clone()),
@@ -246,7 +268,7 @@ impl Live {
     }
 
     fn begin_matched(&mut self, above: Option<NodeId>, region: Region) -> RunId {
-        let run = Run { above, region: Arc::new(region), complete: false, nodes: 0 };
+        let run = Run { above, region: Some(Arc::new(region)), complete: false, nodes: 0 };
         match self.free.pop() {
             Some(id) => {
                 self.runs[id as usize] = run;
@@ -266,7 +288,7 @@ impl Live {
             Node::Test { .. } if run == UNTOLD => return (Kind::Blocked, None),
             Node::Test { cond, .. } => cond,
         };
-        let rest = &*self.runs[run as usize].region;
+        let rest = &**self.region(run);
         let Some(region) = rest.and(cond) else { return (Kind::Never, None) };
         if region == *rest {
             return (Kind::Always, None);
@@ -288,15 +310,15 @@ impl Live {
         }
         let parent = self.tree.parent(node).filter(|(_, branch)| *branch == Branch::Outcome(true));
         let test = parent.map(|(above, _)| above).filter(|above| self.place(*above).kind == Kind::Test);
-        let (extent, says) = self.answer(leaf, run);
+        let region = self.region_of_leaf(node, run);
+        let (extent, says) = self.answer(node, &region);
         let complete = matches!(extent, Extent::All);
-        let region = self.runs[run as usize].region.clone();
         let own = match extent {
             Extent::All if test.is_none() => region.stated(&self.target.capabilities),
             Extent::Part(matches) => Some(Cow::Owned(matches)),
             Extent::All | Extent::Nothing => None,
         };
-        self.show(node, &own.unwrap_or_default(), Some(leaf), &says);
+        self.show(node, &own.unwrap_or_default(), Some(leaf), says);
         match test {
             Some(_) => self.runs[run as usize].complete = complete,
             None => self.complete(run, complete),
@@ -304,10 +326,10 @@ impl Live {
         test
     }
 
-    /// What a leaf answers, and to which packets of its run.
-    fn answer(&self, leaf: LeafId, run: RunId) -> (Extent, Says) {
-        let (region, does) = (&*self.runs[run as usize].region, &self.actions[&leaf]);
-        let Some(instructions) = &does.instructions else { return (Extent::Nothing, Says::Unknown) };
+    /// What a leaf answers, and to which packets of its run, whose region this is.
+    fn answer(&self, leaf: NodeId, region: &Region) -> (Extent, Says) {
+        let does = &self.place(leaf).does;
+        let Some(action) = does.action else { return (Extent::Nothing, Says::Unknown) };
         let extent = match &does.only {
             None => Extent::All,
             Some(only) => match region.with(only) {
@@ -317,7 +339,7 @@ impl Live {
                     .map_or(Extent::Nothing, Extent::Part),
             },
         };
-        (extent, Says::Answer(instructions.clone()))
+        (extent, Says::Answer(action))
     }
 
     /// Brings a test's pieces up to date with what its yes-side says. The matches of its yes-region are `matches`, if
@@ -325,46 +347,52 @@ impl Live {
     fn show_test(&mut self, node: NodeId, matches: Option<Vec<Vec<Constraint>>>) {
         let Place { run, kind, .. } = *self.place(node);
         let Node::Test { cond, yes, .. } = self.tree.node(node) else { return };
-        let (rest, capabilities) = (&self.runs[run as usize].region, &self.target.capabilities);
+        let (rest, capabilities) = (self.region(run), &self.target.capabilities);
         if kind == Kind::Wide {
             let wide = rest.widened(cond, capabilities).and_then(|wide| wide.matches(capabilities));
-            return self.show(node, &wide.unwrap_or_default(), None, &Says::Partial);
+            return self.show(node, &wide.unwrap_or_default(), None, Says::Partial);
         }
         if kind != Kind::Test {
             return;
         }
         let (is_shown, leaf, says) = match yes.map(|yes| (yes, self.tree.node(yes))) {
             None => (true, None, Says::Unknown),
-            Some((yes, Node::Leaf(leaf))) => match self.answer(*leaf, self.place(yes).run) {
+            Some((yes, Node::Leaf(leaf))) => match self.answer(yes, self.region(self.place(yes).run)) {
                 (Extent::All, says) => (true, Some(*leaf), says),
                 (Extent::Part(_), _) => (true, Some(*leaf), Says::Partial),
                 (Extent::Nothing, _) => (true, Some(*leaf), Says::Unknown),
             },
             Some((yes, _)) => (!self.runs[self.place(yes).run as usize].complete, None, Says::Partial),
         };
-        if is_shown && !self.place(node).pieces.is_empty() {
+        if is_shown && !self.place(node).pieces.ids().is_empty() {
             // They are of the yes-region, whatever they said so far.
             let there = std::mem::take(&mut self.place_mut(node).pieces);
-            there.iter().for_each(|piece| self.pieces.say(*piece, leaf, &says));
+            there.ids().iter().for_each(|piece| self.pieces.say(*piece, leaf, says));
             self.place_mut(node).pieces = there;
             return;
         }
         let region = || matches.or_else(|| rest.and(cond).and_then(|region| region.matches(capabilities)));
         let matches = if is_shown { region() } else { None };
-        self.show(node, &matches.unwrap_or_default(), leaf, &says);
+        self.show(node, &matches.unwrap_or_default(), leaf, says);
     }
 
     /// Has a node's pieces be these. The matches of a node are always the same ones, if there are any, unless a leaf's
     /// action changes.
-    fn show(&mut self, node: NodeId, matches: &[Vec<Constraint>], leaf: Option<LeafId>, says: &Says) {
+    fn show(&mut self, node: NodeId, matches: &[Vec<Constraint>], leaf: Option<LeafId>, says: Says) {
         let there = std::mem::take(&mut self.place_mut(node).pieces);
-        let same = there.len() == matches.len() && there.iter().zip(matches).all(|(p, all)| self.pieces.is(*p, all));
+        let ids = there.ids();
+        let same = ids.len() == matches.len() && ids.iter().zip(matches).all(|(p, all)| self.pieces.is(*p, all));
         let pieces = if same {
-            there.iter().for_each(|piece| self.pieces.say(*piece, leaf, says));
+            ids.iter().for_each(|piece| self.pieces.say(*piece, leaf, says));
             there
         } else {
-            there.into_iter().for_each(|piece| self.pieces.remove(piece));
-            matches.iter().map(|all| self.pieces.insert(&self.tree, all, node, leaf, says)).collect()
+            ids.iter().for_each(|piece| self.pieces.remove(*piece));
+            let mut insert = |all: &Vec<_>| self.pieces.insert(&self.tree, all, node, leaf, says);
+            match matches {
+                [] => Own::None,
+                [one] => Own::One(insert(one)),
+                several => Own::Several(several.iter().map(insert).collect()),
+            }
         };
         self.place_mut(node).pieces = pieces;
     }
@@ -386,9 +414,25 @@ impl Live {
     /// Whether a `V` node with so many complete children is complete.
     fn has_all(&self, node: NodeId, run: RunId, complete: u32) -> bool {
         let Node::Value(values) = self.tree.node(node) else { return false };
-        let region = &self.runs[run as usize].region;
+        let region = self.region(run);
         let known = region.constraints().iter().find(|c| c.field == values.field).map_or(0, |c| c.mask);
         1u128.checked_shl((values.mask & !known).count_ones()) == Some(u128::from(complete))
+    }
+
+    /// The region of a run that is more than a leaf under a `V` node.
+    fn region(&self, run: RunId) -> &Arc<Region> {
+        self.runs[run as usize].region.as_ref().expect("nothing but a leaf's run does without its region")
+    }
+
+    /// The region of the run that a leaf is in.
+    fn region_of_leaf(&self, leaf: NodeId, run: RunId) -> Arc<Region> {
+        let value = || {
+            let (above, branch) = self.tree.parent(leaf)?;
+            let (Node::Value(values), Branch::Value(value)) = (self.tree.node(above), branch) else { return None };
+            let read = Constraint { field: values.field, value, mask: values.mask };
+            self.region(self.place(above).run).with(&read).map(Arc::new)
+        };
+        self.runs[run as usize].region.clone().or_else(value).expect("a leaf's region can be matched")
     }
 
     fn place(&self, node: NodeId) -> &Place {
@@ -400,14 +444,12 @@ impl Live {
     }
 }
 
-impl From<LeafAction> for Does {
-    fn from(action: LeafAction) -> Does {
-        match action {
-            LeafAction::Apply(instructions) => Does { only: None, instructions: Some(instructions.into()) },
-            LeafAction::ApplyTo(only, instructions) => {
-                Does { only: Some(Box::new(only)), instructions: Some(instructions.into()) }
-            }
-            LeafAction::Controller => Does { only: None, instructions: None },
+impl Own {
+    fn ids(&self) -> &[PieceId] {
+        match self {
+            Own::None => &[],
+            Own::One(piece) => std::slice::from_ref(piece),
+            Own::Several(pieces) => pieces,
         }
     }
 }
@@ -423,29 +465,43 @@ impl Keeper for Live {
 
     fn augment(&mut self, items: &[Item], leaf: LeafId, action: LeafAction) -> Augmented {
         let outcome = self.tree.augment(items, leaf);
-        self.take_in(outcome, leaf, action)
+        self.take_in(outcome, action)
     }
 
     fn plant(&mut self, run: Followed, leaf: LeafId, action: LeafAction) -> Augmented {
         let outcome = self.tree.plant(run, leaf);
-        self.take_in(outcome, leaf, action)
+        self.take_in(outcome, action)
     }
 
     fn remove(&mut self, leaf: LeafId) -> bool {
         if !self.tree.remove(leaf) {
             return false;
         }
-        self.actions.remove(&leaf);
-        self.follow(Tidy::InTurn);
+        self.follow(Does::default());
+        self.pieces.settle(&self.tree, Tidy::InTurn);
         true
+    }
+
+    fn remove_all(&mut self, leaves: &[LeafId]) -> usize {
+        let mut removed = 0;
+        for leaf in leaves {
+            if self.tree.remove(*leaf) {
+                self.follow(Does::default());
+                removed += 1;
+            }
+        }
+        self.pieces.settle(&self.tree, Tidy::InTurn);
+        removed
     }
 
     fn act(&mut self, leaf: LeafId, action: LeafAction) {
         let Some(node) = self.tree.leaf_node(leaf) else { return };
-        self.actions.insert(leaf, Does::from(action));
+        let does = self.does(action);
+        let old = std::mem::replace(&mut self.place_mut(node).does, does);
         if let Some(test) = self.show_leaf(node) {
             self.show_test(test, None);
         }
+        old.action.into_iter().for_each(|action| self.pieces.release(action));
         self.pieces.settle(&self.tree, Tidy::AtOnce);
     }
 

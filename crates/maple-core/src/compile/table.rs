@@ -64,6 +64,10 @@ pub(super) trait Keeper: fmt::Debug + Send {
     fn plant(&mut self, run: Followed, leaf: LeafId, action: LeafAction) -> Augmented;
     /// See [`Table::remove`].
     fn remove(&mut self, leaf: LeafId) -> bool;
+    /// See [`Table::remove_all`].
+    fn remove_all(&mut self, leaves: &[LeafId]) -> usize {
+        leaves.iter().filter(|leaf| self.remove(**leaf)).count()
+    }
     /// See [`Table::act`].
     fn act(&mut self, leaf: LeafId, action: LeafAction);
     /// See [`Table::rules`].
@@ -119,6 +123,12 @@ impl Table {
     /// Takes a leaf out; returns whether it was there.
     pub fn remove(&mut self, leaf: LeafId) -> bool {
         self.keeper.remove(leaf)
+    }
+
+    /// Takes leaves out, and returns how many of them were there. Costs less than one after the other: what the rest of the
+    /// table makes of it is seen once.
+    pub fn remove_all(&mut self, leaves: &[LeafId]) -> usize {
+        self.keeper.remove_all(leaves)
     }
 
     /// Has a leaf's packets treated by another action. A leaf that is not there is passed over.

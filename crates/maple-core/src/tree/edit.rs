@@ -290,7 +290,8 @@ impl At {
         match place {
             None => At::Alone,
             Some((test, Branch::Outcome(true))) => At::Before(test),
-            Some((above, Branch::Outcome(false) | Branch::Value(_))) => At::Behind(above),
+            Some((above, Branch::Outcome(false))) => At::Behind(above),
+            Some((above, Branch::Value(_))) => At::First(above),
         }
     }
 }

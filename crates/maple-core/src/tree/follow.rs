@@ -218,13 +218,14 @@ impl Follower<'_> {
         let mask = mask & field.full_mask();
         self.catch_up();
         if let (None, Some(node)) = (&self.written, self.at.here) {
-            let is_asked = match self.tree.node(node) {
-                Node::Value(values) => (values.field, values.mask) == (field, mask),
-                _ => false,
-            };
+            if let Node::Value(values) = self.tree.node(node)
+                && (values.field, values.mask) == (field, mask)
+            {
+                let Branch::Value(value) = self.step(packet, node) else { unreachable!("a `V` node has values") };
+                return value;
+            }
             let is = |question: &Question| matches!(question, Question::Read(read) if **read == (field, mask));
             match self.becomes(node, is) {
-                _ if is_asked => _ = self.step(packet, node),
                 Some(Becomes::Node | Becomes::Begun) => _ = self.step(packet, node),
                 Some(Becomes::Known) => {}
                 None => return self.write_read(packet, field, mask),

@@ -42,11 +42,17 @@ pub(super) enum At {
     Before(NodeId),
     /// Right behind this node.
     Behind(NodeId),
+    /// Right behind this node, where more nodes will come in.
+    First(NodeId),
 }
 
 /// How far apart labels at the ends of the list are put: far more nodes than a tree can have fit, and each gap takes
 /// 32 insertions in one place.
 const STEP: u64 = 1 << 32;
+
+/// Which part of the room behind a `V` node its newest child takes: the next child comes in before it. So a gap takes
+/// hundreds of children, not 32.
+const SHARE: u64 = 32;
 
 impl Order {
     /// The label of a node in the list. It is higher than the labels of all nodes before it, until the next insertion.
@@ -59,13 +65,14 @@ impl Order {
         let (before, after) = match at {
             At::Alone => (None, None),
             At::Before(after) => (self.place(after).before, Some(after)),
-            At::Behind(before) => (Some(before), self.place(before).after),
+            At::Behind(before) | At::First(before) => (Some(before), self.place(before).after),
         };
-        let label = match self.room(before, after) {
+        let share = if matches!(at, At::First(_)) { SHARE } else { 2 };
+        let label = match self.room(before, after, share) {
             Some(label) => label,
             None => {
                 self.spread(before.or(after).expect("the list is not empty, since there is no room"));
-                self.room(before, after).expect("the block was given gaps")
+                self.room(before, after, share).expect("the block was given gaps")
             }
         };
         if self.places.len() <= node.index() {
@@ -91,15 +98,15 @@ impl Order {
         }
     }
 
-    /// A label between two neighbours, if there is one.
-    fn room(&self, before: Option<NodeId>, after: Option<NodeId>) -> Option<u64> {
+    /// A label between two neighbours, if there is one: so that what is left behind it is a share of the room.
+    fn room(&self, before: Option<NodeId>, after: Option<NodeId>, share: u64) -> Option<u64> {
         let low = before.map(|node| self.label(node));
         let high = after.map(|node| self.label(node));
         match (low, high) {
             (None, None) => Some(1 << 63),
             (Some(low), None) => Some(low.checked_add(STEP).unwrap_or(low + (u64::MAX - low) / 2)).filter(|l| *l > low),
             (None, Some(high)) => Some(high.checked_sub(STEP).unwrap_or(high / 2)).filter(|l| *l < high),
-            (Some(low), Some(high)) => (high - low > 1).then(|| low + (high - low) / 2),
+            (Some(low), Some(high)) => (high - low > 1).then(|| high - (high - low).div_ceil(share)),
         }
     }
 
@@ -164,7 +171,8 @@ mod tests {
             order.insert(node, At::Before(oracle[place]));
             oracle.insert(place, node);
         } else {
-            order.insert(node, At::Behind(oracle[place]));
+            let at = if node.index() % 3 == 0 { At::First(oracle[place]) } else { At::Behind(oracle[place]) };
+            order.insert(node, at);
             oracle.insert(place + 1, node);
         }
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use maple_core::{Augmented, Capabilities, Change, Compiler, LeafId, Rule, Strategy, Table, Target};
+use maple_core::{Augmented, Capabilities, Change, Compiler, LeafId, Rule, Strategy, Table, Target, changes};
 use maple_wire::Field;
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -19,7 +19,13 @@ fn table(capabilities: Capabilities) -> Table {
 /// Applies what has changed and checks that each packet is treated right at every moment.
 fn follow(table: &mut Table, installed: &mut Installed, probes: &[Headers]) {
     let (old, new) = (installed.rules(), table.rules());
-    for change in table.take_changes() {
+    let taken = table.take_changes();
+    let sorted = |mut changes: Vec<Change>| {
+        changes.sort_by_key(|change| format!("{change:?}"));
+        changes
+    };
+    assert_eq!(sorted(taken.clone()), sorted(changes(&old, &new)));
+    for change in taken {
         installed.apply(&change);
         installed.check(&old, &new, probes, &change);
     }
@@ -185,6 +191,11 @@ proptest! {
                 table.remove(leaves[index.index(leaves.len())]);
                 follow(&mut table, &mut installed, &probes);
             }
+            let leaves: Vec<LeafId> = table.tree().leaves().collect();
+            let half = &leaves[leaves.len() / 2..];
+            prop_assert_eq!(table.remove_all(half), half.len());
+            prop_assert_eq!(table.remove_all(half), 0);
+            follow(&mut table, &mut installed, &probes);
             for leaf in table.tree().leaves().collect::<Vec<_>>() {
                 table.act(leaf, action(CONTROLLER));
             }

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use maple_wire::Instruction;
 use rustc_hash::FxHashMap;
 
-use super::{Says, Word};
+use super::Says;
 
 /// Names instructions while somebody holds them. Equal instructions have one name.
-pub(super) type ActionId = u32;
+pub(in crate::compile) type ActionId = u32;
 
 /// The instructions that are held.
 #[derive(Debug, Default)]
@@ -20,19 +20,14 @@ pub(super) struct Actions {
 }
 
 impl Actions {
-    /// What is said, in short. An answer is held once more.
-    pub(super) fn word(&mut self, says: &Says) -> Word {
-        let instructions = match says {
-            Says::Unknown => return Word::Unknown,
-            Says::Partial => return Word::Partial,
-            Says::Answer(instructions) => instructions,
-        };
-        let word = Word::Answer(match self.by_instructions.get(instructions) {
+    /// The name of instructions, which are held once more.
+    pub(super) fn name(&mut self, instructions: Vec<Instruction>) -> ActionId {
+        let id = match self.by_instructions.get(&instructions[..]) {
             Some(id) => *id,
-            None => self.add(instructions.clone()),
-        });
-        self.hold(word);
-        word
+            None => self.add(instructions.into()),
+        };
+        self.hold(Says::Answer(id));
+        id
     }
 
     /// The instructions of a name.
@@ -41,15 +36,15 @@ impl Actions {
     }
 
     /// Holds an answer once more.
-    pub(super) fn hold(&mut self, word: Word) {
-        if let Word::Answer(id) = word {
+    pub(super) fn hold(&mut self, says: Says) {
+        if let Says::Answer(id) = says {
             self.all[id as usize].1 += 1;
         }
     }
 
     /// Holds an answer once less.
-    pub(super) fn release(&mut self, word: Word) {
-        let Word::Answer(id) = word else { return };
+    pub(super) fn release(&mut self, says: Says) {
+        let Says::Answer(id) = says else { return };
         let (instructions, held) = &mut self.all[id as usize];
         *held -= 1;
         if *held == 0 {

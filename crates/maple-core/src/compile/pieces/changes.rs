@@ -1,12 +1,15 @@
 //! From pieces to rules, and what has changed in them since that was last asked.
 
+use std::cmp::Ordering;
+
 use maple_wire::{Constraint, Match, MatchField};
 
 use super::actions::ActionId;
-use super::{PieceId, Pieces, Word};
+use super::sets::Row;
+use super::{PieceId, Pieces, Says};
 use crate::compile::{Rule, to_controller};
 use crate::tree::LeafId;
-use crate::update::{Change, changes_of};
+use crate::update::Change;
 
 /// What distinguishes the rules that a piece may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,11 +33,7 @@ impl Pieces {
 
     /// What has changed since this was last asked, in an order whose every prefix is safe.
     pub(in crate::compile) fn take_changes(&mut self, cookie: &dyn Fn(Option<LeafId>) -> u64) -> Vec<Change> {
-        let (mut old, mut new) = (Vec::new(), Vec::new());
-        for (set, taken) in std::mem::take(&mut self.gone) {
-            old.push(self.rule(&set, taken, cookie));
-            self.actions.release(taken.word());
-        }
+        let (mut old, mut new) = (std::mem::take(&mut self.gone), std::mem::take(&mut self.came));
         let mut changed = std::mem::take(&mut self.changed);
         for id in changed.drain(..) {
             // A piece that has gone may have left its number to another.
@@ -46,15 +45,62 @@ impl Pieces {
                 continue;
             }
             let set = self.store.get(id);
-            new.extend(wanted.map(|wanted| self.rule(set, wanted, cookie)));
-            old.extend(taken.map(|taken| self.rule(set, taken, cookie)));
-            wanted.into_iter().for_each(|wanted| self.actions.hold(wanted.word()));
-            taken.into_iter().for_each(|taken| self.actions.release(taken.word()));
+            if let Some(wanted) = wanted {
+                self.actions.hold(wanted.says());
+                new.push(set, wanted);
+            }
+            taken.into_iter().for_each(|taken| old.push(set, taken));
         }
         self.changed = changed;
-        let changes = changes_of(old, new);
+        let changes = self.changes_between(&old, &new, cookie);
+        old.items().iter().for_each(|taken| self.actions.release(taken.says()));
+        old.clear();
+        new.clear();
+        (self.gone, self.came) = (old, new);
         self.levels.send(changes.len());
         changes
+    }
+
+    /// What [`crate::update::changes`] says of two rows of rules, each made into a [`Rule`] once and only if it is sent.
+    /// Rules of one priority come in the order of their packed matches.
+    fn changes_between(
+        &self,
+        old: &Row<Taken>,
+        new: &Row<Taken>,
+        cookie: &dyn Fn(Option<LeafId>) -> u64,
+    ) -> Vec<Change> {
+        let rule = |row: &Row<Taken>, at: usize| self.rule(row.get(at), row.items()[at], cookie);
+        let (mut was, mut is) = (by_entry(old), by_entry(new));
+        let mut changes = Vec::with_capacity(was.len() + is.len());
+        let (mut modified, mut deleted) = (Vec::new(), Vec::new());
+        loop {
+            let order = match (was.last(), is.last()) {
+                (None, None) => break,
+                (Some(_), None) => Ordering::Greater,
+                (None, Some(_)) => Ordering::Less,
+                (Some(was), Some(is)) => entry(old, *was).cmp(&entry(new, *is)),
+            };
+            let before = if order == Ordering::Less { None } else { was.pop() };
+            let after = if order == Ordering::Greater { None } else { is.pop() };
+            match (before, after) {
+                (None, after) => changes.extend(after.map(|at| Change::Add(rule(new, at)))),
+                (Some(before), None) => deleted.push(before),
+                (Some(before), Some(after)) => {
+                    if self.differs(old.items()[before], new.items()[after], cookie) {
+                        modified.push(after);
+                    }
+                }
+            }
+        }
+        changes.extend(modified.into_iter().rev().map(|at| Change::Modify(rule(new, at))));
+        changes.extend(deleted.into_iter().rev().map(|at| Change::Delete(rule(old, at))));
+        changes
+    }
+
+    /// Whether two rules of one entry are not the same.
+    fn differs(&self, old: Taken, new: Taken, cookie: &dyn Fn(Option<LeafId>) -> u64) -> bool {
+        let does = |taken: Taken| taken.action.map_or_else(to_controller, |action| self.actions.get(action).to_vec());
+        old.action != new.action && does(old) != does(new) || cookie(old.leaf) != cookie(new.leaf)
     }
 
     /// The rule that a piece should have.
@@ -62,8 +108,8 @@ impl Pieces {
         let piece = self.piece(id);
         let spot = self.spot(id);
         let action = match spot.says {
-            Word::Answer(action) => Some(action),
-            Word::Unknown | Word::Partial => None,
+            Says::Answer(action) => Some(action),
+            Says::Unknown | Says::Partial => None,
         };
         let is_rule = self.is_rule(id) && spot.is_placed() && self.levels.has(spot.level);
         is_rule.then(|| Taken { priority: self.levels.priority(spot.level), action, leaf: piece.leaf })
@@ -72,14 +118,27 @@ impl Pieces {
     fn rule(&self, set: &[u64], taken: Taken, cookie: &dyn Fn(Option<LeafId>) -> u64) -> Rule {
         let Taken { priority, action, leaf } = taken;
         let instructions = action.map_or_else(to_controller, |action| self.actions.get(action).to_vec());
-        let matching = Match { fields: self.layout.unpack(set).map(MatchField::Known).collect() };
-        Rule { priority, matching, instructions, cookie: cookie(leaf) }
+        let mut fields = Vec::with_capacity(self.layout.fields());
+        fields.extend(self.layout.unpack(set).map(MatchField::Known));
+        Rule { priority, matching: Match { fields }, instructions, cookie: cookie(leaf) }
     }
+}
+
+/// What makes two rules the same entry.
+fn entry(row: &Row<Taken>, at: usize) -> (u16, &[u64]) {
+    (row.items()[at].priority, row.get(at))
+}
+
+/// The places of rules in a row, in ascending order of their entries.
+fn by_entry(row: &Row<Taken>) -> Vec<usize> {
+    let mut places: Vec<usize> = (0..row.items().len()).collect();
+    places.sort_by(|a, b| entry(row, *a).cmp(&entry(row, *b)));
+    places
 }
 
 impl Taken {
     /// Its answer, as far as that is held.
-    pub(super) fn word(self) -> Word {
-        self.action.map_or(Word::Unknown, Word::Answer)
+    pub(super) fn says(self) -> Says {
+        self.action.map_or(Says::Unknown, Says::Answer)
     }
 }

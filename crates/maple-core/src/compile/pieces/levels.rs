@@ -143,14 +143,14 @@ impl Pieces {
 
     /// Lets pieces have the levels of pieces with the same match that went.
     fn inherit(&mut self, open: &Turns) {
-        if self.vacant.is_empty() {
+        if self.vacant.items().is_empty() {
             return;
         }
         for id in open.iter() {
             let set = self.store.get(id);
-            let Some(level) = self.vacant.iter().find(|(vacant, _)| **vacant == *set).map(|(_, level)| *level) else {
-                continue;
-            };
+            let mut vacant = self.vacant.items().iter().enumerate();
+            let Some((_, level)) = vacant.find(|(at, _)| self.vacant.get(*at) == set) else { continue };
+            let level = *level;
             let (from, until) = self.bounds(id);
             if !self.spot(id).is_placed() && from <= level && level < until {
                 self.put(id, level);

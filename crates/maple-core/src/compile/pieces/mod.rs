@@ -29,7 +29,6 @@
 
 use std::collections::{BTreeSet, VecDeque};
 use std::ops::RangeInclusive;
-use std::sync::Arc;
 
 use maple_wire::{Constraint, Instruction};
 
@@ -51,32 +50,25 @@ mod index;
 mod sets;
 mod turns;
 
-use actions::{ActionId, Actions};
+pub(super) use actions::ActionId;
+use actions::Actions;
 use changes::Taken;
 use index::Index;
 pub(super) use needs::Tidy;
 use needs::Why;
-use sets::{Layout, Store};
+use sets::{Layout, Row, Store};
 
 /// Names a piece while it lives.
 pub(super) type PieceId = u32;
 
 /// What a piece says.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Says {
     /// Nobody knows yet; it may become an answer.
     Unknown,
     /// The controller knows more than a match can say.
     Partial,
-    /// The leaf's instructions.
-    Answer(Arc<[Instruction]>),
-}
-
-/// The same, in short.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Word {
-    Unknown,
-    Partial,
+    /// The leaf's instructions, by their name.
     Answer(ActionId),
 }
 
@@ -111,7 +103,7 @@ struct Piece {
 #[derive(Clone, Copy, Debug)]
 struct Spot {
     node: NodeId,
-    says: Word,
+    says: Says,
     /// From 0 at the top.
     level: u32,
     /// Where it stands among the pieces of its level, if it has one.
@@ -140,11 +132,13 @@ pub(super) struct Pieces {
     /// Barriers that are rules, perhaps without need, and some pieces that are none any more.
     waiting: VecDeque<PieceId>,
     /// The places of pieces that went: a piece with the same match takes the level.
-    vacant: Vec<(Box<[u64]>, u32)>,
+    vacant: Row<u32>,
     /// Pieces whose rules may have changed since changes were last taken, and some that are gone.
     changed: Vec<PieceId>,
     /// Rules of pieces that are gone.
-    gone: Vec<(Box<[u64]>, Taken)>,
+    gone: Row<Taken>,
+    /// Kept for its memory.
+    came: Row<Taken>,
     /// A packed set, kept for its memory.
     scratch: Vec<u64>,
     /// How many pieces were looked at.
@@ -168,12 +162,23 @@ impl Pieces {
             bared: BTreeSet::new(),
             doubtful: BTreeSet::new(),
             waiting: VecDeque::new(),
-            vacant: Vec::new(),
+            vacant: Row::default(),
             changed: Vec::new(),
-            gone: Vec::new(),
+            gone: Row::default(),
+            came: Row::default(),
             scratch: Vec::new(),
             visited: 0,
         }
+    }
+
+    /// The name of instructions, which are held until it is released.
+    pub(super) fn name(&mut self, instructions: Vec<Instruction>) -> ActionId {
+        self.actions.name(instructions)
+    }
+
+    /// Holds the instructions of a name once less.
+    pub(super) fn release(&mut self, action: ActionId) {
+        self.actions.release(Says::Answer(action));
     }
 
     /// Puts a piece in. The match has at most one constraint a field, in OXM order.
@@ -183,7 +188,7 @@ impl Pieces {
         all: &[Constraint],
         node: NodeId,
         leaf: Option<LeafId>,
-        says: &Says,
+        says: Says,
     ) -> PieceId {
         if self.layout.admit(all) {
             self.lengthen();
@@ -191,7 +196,7 @@ impl Pieces {
         let id = self.free.pop().unwrap_or_else(|| {
             self.pieces.push(None);
             self.roles.push(Role::Nothing);
-            self.spots.push(Spot { node, says: Word::Unknown, level: 0, seat: None });
+            self.spots.push(Spot { node, says: Says::Unknown, level: 0, seat: None });
             PieceId::try_from(self.pieces.len() - 1).expect("a table has fewer than 2^32 pieces")
         });
         let mut set = std::mem::take(&mut self.scratch);
@@ -200,7 +205,8 @@ impl Pieces {
         let (earlier, later) = self.meet_neighbours(tree, id, node, &set);
         self.scratch = set;
         self.index.insert(&self.store, id);
-        self.spots[id as usize] = Spot { node, says: self.actions.word(says), level: 0, seat: None };
+        self.actions.hold(says);
+        self.spots[id as usize] = Spot { node, says, level: 0, seat: None };
         self.pieces[id as usize] = Some(Piece {
             leaf,
             shadowed: false,
@@ -227,8 +233,8 @@ impl Pieces {
             words.resize(stride, 0);
             *set = words.into();
         };
-        self.vacant.iter_mut().for_each(|(set, _)| longer(set));
-        self.gone.iter_mut().for_each(|(set, _)| longer(set));
+        self.vacant.lengthen(stride);
+        self.gone.lengthen(stride);
         for (id, piece) in self.pieces.iter_mut().enumerate() {
             let Some(piece) = piece else { continue };
             if let Why::Needed { packets, .. } = &mut piece.why {
@@ -251,12 +257,12 @@ impl Pieces {
     }
 
     /// Has a piece say something else, or lead to another leaf.
-    pub(super) fn say(&mut self, id: PieceId, leaf: Option<LeafId>, says: &Says) {
-        let says = self.actions.word(says);
+    pub(super) fn say(&mut self, id: PieceId, leaf: Option<LeafId>, says: Says) {
         let old = self.spot(id).says;
         if old == says && self.piece(id).leaf == leaf {
-            return self.actions.release(says);
+            return;
         }
+        self.actions.hold(says);
         self.touch(id);
         self.piece_mut(id).leaf = leaf;
         self.spots[id as usize].says = says;
@@ -274,10 +280,10 @@ impl Pieces {
         self.free.push(id);
         self.actions.release(says);
         if let Some(taken) = piece.taken {
-            self.gone.push((self.store.get(id).into(), taken));
+            self.gone.push(self.store.get(id), taken);
         }
         if seat.is_some() {
-            self.vacant.push((self.store.get(id).into(), level));
+            self.vacant.push(self.store.get(id), level);
         }
         if piece.was.is_some() {
             self.touched.retain(|other| *other != id);
@@ -307,7 +313,7 @@ impl Pieces {
 
     /// How many pieces were looked at so far, each time counted.
     pub(super) fn visited(&self) -> u64 {
-        self.visited
+        self.visited + self.levels.savings.visited.get()
     }
 
     fn role(&self, id: PieceId) -> Role {
@@ -322,8 +328,8 @@ impl Pieces {
     fn note_role(&mut self, id: PieceId) {
         self.roles[id as usize] = match self.spot(id).says {
             _ if self.piece(id).shadowed => Role::Nothing,
-            Word::Answer(_) => Role::Answer,
-            Word::Unknown | Word::Partial => Role::Barrier,
+            Says::Answer(_) => Role::Answer,
+            Says::Unknown | Says::Partial => Role::Barrier,
         };
     }
 
@@ -375,13 +381,13 @@ impl Spot {
     }
 }
 
-impl Word {
+impl Says {
     /// By how many levels the later of two rules that overlap must at least lie below the earlier. Where both do the
     /// same it may not lie above, or it might hide the other.
-    fn gap(self, other: Word) -> Option<u32> {
+    fn gap(self, other: Says) -> Option<u32> {
         match (self, other) {
-            (Word::Partial, Word::Partial) => None,
-            (Word::Answer(a), Word::Answer(b)) => Some(u32::from(a != b)),
+            (Says::Partial, Says::Partial) => None,
+            (Says::Answer(a), Says::Answer(b)) => Some(u32::from(a != b)),
             _ => Some(1),
         }
     }

@@ -42,6 +42,19 @@ pub(super) struct Store {
     stride: usize,
 }
 
+/// Packed matches that belong to no piece, each with something to it, one behind the other.
+#[derive(Debug)]
+pub(super) struct Row<T> {
+    words: Vec<u64>,
+    items: Vec<T>,
+}
+
+impl<T> Default for Row<T> {
+    fn default() -> Row<T> {
+        Row { words: Vec::new(), items: Vec::new() }
+    }
+}
+
 impl Layout {
     /// Makes room for a match's fields, and says whether sets are longer now. Those that are there get empty words at
     /// their end.
@@ -54,6 +67,11 @@ impl Layout {
             }
         }
         self.used.len() != before
+    }
+
+    /// How many fields have a place.
+    pub(super) fn fields(&self) -> usize {
+        self.places.len()
     }
 
     /// How many words a set takes.
@@ -134,6 +152,43 @@ impl Store {
     }
 }
 
+impl<T> Row<T> {
+    pub(super) fn push(&mut self, set: &[u64], item: T) {
+        self.words.extend_from_slice(set);
+        self.items.push(item);
+    }
+
+    /// What belongs to the sets.
+    pub(super) fn items(&self) -> &[T] {
+        &self.items
+    }
+
+    /// The set at a place.
+    pub(super) fn get(&self, at: usize) -> &[u64] {
+        let stride = self.stride();
+        &self.words[at * stride..][..stride]
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.words.clear();
+        self.items.clear();
+    }
+
+    /// Has sets take more words.
+    pub(super) fn lengthen(&mut self, stride: usize) {
+        let mut words = Vec::with_capacity(stride * self.items.len());
+        for at in 0..self.items.len() {
+            words.extend_from_slice(self.get(at));
+            words.resize((at + 1) * stride, 0);
+        }
+        self.words = words;
+    }
+
+    fn stride(&self) -> usize {
+        self.words.len() / self.items.len().max(1)
+    }
+}
+
 /// Whether a packet can fit both: they agree in the bits that both fix.
 #[inline]
 pub(super) fn overlap(a: &[u64], b: &[u64]) -> bool {
@@ -203,6 +258,46 @@ fn cut(mut region: Vec<u64>, set: &[u64], mut rest: impl FnMut(Vec<u64>)) {
             region[at] |= !set[at] & bit;
             rest(region.clone());
             region[at] ^= bit;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// The bits that packets have here.
+    const BITS: u64 = 6;
+
+    fn sets() -> impl Strategy<Value = [u64; 2]> {
+        (0..1u64 << BITS, 0..1u64 << BITS, 0..1u64 << BITS).prop_map(|(value, a, b)| [value & a & b, a & b])
+    }
+
+    fn takes(set: &[u64], packet: u64) -> bool {
+        (set[0] ^ packet) & set[1] & ((1 << BITS) - 1) == 0
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2000))]
+
+        #[test]
+        fn many_sets_cover_a_region_exactly_if_each_packet_of_it_is_in_one(all in sets(), cover in vec(sets(), 0..7)) {
+            let mut store = Store::default();
+            store.lengthen(2, 0);
+            cover.iter().zip(0..).for_each(|(set, id)| store.put(id, set));
+            let ids: Vec<PieceId> = (0..cover.len() as PieceId).collect();
+            let is_left = |packet: &u64| takes(&all, *packet) && !cover.iter().any(|set| takes(set, *packet));
+            match uncovered(&store, &all, &ids) {
+                None => prop_assert_eq!((0..1 << BITS).find(is_left), None),
+                Some(region) => {
+                    let mut within = (0..1 << BITS).filter(|packet| takes(&region, *packet)).peekable();
+                    prop_assert!(within.peek().is_some());
+                    prop_assert!(within.all(|packet| is_left(&packet)), "{region:?} is partly covered");
+                }
+            }
         }
     }
 }

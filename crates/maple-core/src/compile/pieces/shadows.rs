@@ -2,7 +2,7 @@
 
 use super::sets::{covers, uncovered};
 use super::turns::Turns;
-use super::{PieceId, Pieces, Role, Word};
+use super::{PieceId, Pieces, Role, Says};
 use crate::tree::Tree;
 
 impl Pieces {
@@ -16,7 +16,7 @@ impl Pieces {
             let piece = self.piece(id);
             let (was_there, set) = (!is_new(self, id) && !piece.shadowed, self.store.get(id));
             let before: Vec<PieceId> = piece.earlier.iter().copied().filter(|o| !self.piece(*o).shadowed).collect();
-            let shadowed = uncovered(&self.store, set, &before).is_none();
+            let shadowed = !before.is_empty() && uncovered(&self.store, set, &before).is_none();
             self.visited += before.len() as u64 + 1;
             self.shadow(id, shadowed);
             if shadowed || was_there {
@@ -25,7 +25,7 @@ impl Pieces {
             let (piece, set) = (self.piece(id), self.store.get(id));
             for other in &piece.later {
                 let there = self.piece(*other);
-                let may_be = self.spot(*other).says == Word::Partial || covers(set, self.store.get(*other));
+                let may_be = self.spot(*other).says == Says::Partial || covers(set, self.store.get(*other));
                 if may_be && !there.shadowed {
                     open.insert((self.rank(tree, *other), *other));
                 }

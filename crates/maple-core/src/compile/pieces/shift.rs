@@ -18,6 +18,7 @@
 //! Of all changes that are sent, one in [`SHARE`] at most is the addition of such a rule; a plan ends where it would cost
 //! more than is left of that, or move more than [`WAY`] pieces. So the work for a change does not grow with the table.
 
+use std::cell::Cell;
 use std::collections::BTreeSet;
 
 use rustc_hash::FxHashMap;
@@ -50,6 +51,8 @@ pub(super) struct Savings {
     /// How many changes were sent when it was last seen whether a level can be given up, and which was looked at last.
     looked: u64,
     last: u32,
+    /// How many pieces were looked at.
+    pub(super) visited: Cell<u64>,
 }
 
 /// Where a shift goes.
@@ -137,8 +140,14 @@ impl Pieces {
     /// How all pieces of a level can have others.
     fn without(&self, tree: &Tree, terms: Terms, level: u32) -> Option<Plan> {
         let ways = [(Way::Up, level.checked_sub(1)), (Way::Down, Some(level + 1))];
+        let there = &self.levels.used[&level];
+        // Each rule of the level is sent again, whatever else is.
+        let rules = there.iter().filter(|id| self.piece(**id).taken.is_some()).count() as u64;
+        if rules > terms.allowance {
+            return None;
+        }
         let mut plan = Plan::default();
-        for id in &self.levels.used[&level] {
+        for id in there {
             if plan.levels.get(id).is_none_or(|planned| *planned == level) {
                 plan = self.cheapest(tree, &plan, *id, ways, terms)?;
             }
@@ -155,32 +164,39 @@ impl Pieces {
         ways: [(Way, Option<u32>); 2],
         terms: Terms,
     ) -> Option<Plan> {
-        let plans = ways.into_iter().filter_map(|(way, from)| {
-            let (mut plan, level) = (plan.clone(), self.next(way, from?, terms)?);
-            plan.again += u64::from(self.piece(id).taken.is_some());
+        let again = plan.again + u64::from(self.piece(id).taken.is_some());
+        let mut best: Option<Plan> = None;
+        for (way, from) in ways {
+            // The second way counts only if it costs less than the first.
+            let allowance = best.as_ref().map_or(Some(terms.allowance), |best| best.again.checked_sub(1));
+            let Some(allowance) = allowance.filter(|allowance| again <= *allowance) else { continue };
+            let Some(level) = from.and_then(|from| self.next(way, from, terms)) else { continue };
+            let mut plan = Plan { again, ..plan.clone() };
             plan.insert(id, level);
-            self.shift(tree, plan, id, way, terms)
-        });
-        plans.min_by_key(|plan| plan.again)
+            best = self.shift(tree, plan, id, way, Terms { allowance, ..terms }).or(best);
+        }
+        best
     }
 
     /// Completes a plan by which a piece takes another level: what is in its way moves on.
     fn shift(&self, tree: &Tree, mut plan: Plan, id: PieceId, way: Way, terms: Terms) -> Option<Plan> {
-        let mut open = BTreeSet::from([(self.rank(tree, id), id)]);
-        let first = |open: &mut BTreeSet<(u64, PieceId)>| match way {
-            Way::Up => open.pop_last(),
-            Way::Down => open.pop_first(),
-        };
-        while let Some((_, id)) = first(&mut open) {
+        let (mut open, mut turn) = (BTreeSet::new(), Some((self.rank(tree, id), id)));
+        while let Some((_, id)) = turn {
             let (piece, level) = (self.piece(id), plan.levels[&id]);
             let others = match way {
                 Way::Up => &piece.earlier,
                 Way::Down => &piece.later,
             };
+            let visited = &self.levels.savings.visited;
+            visited.set(visited.get() + others.len() as u64);
             for other in others {
-                let Some(bound) = self.bound(id, level, *other, way) else { continue };
                 let planned = plan.get(*other);
-                let now = i64::from(planned.unwrap_or(self.spot(*other).level));
+                let now = planned.unwrap_or(self.spot(*other).level);
+                if if way == Way::Up { now < level } else { now > level } {
+                    continue;
+                }
+                let Some(bound) = self.bound(id, level, *other, way) else { continue };
+                let now = i64::from(now);
                 if if way == Way::Up { now <= bound } else { now >= bound } {
                     continue;
                 }
@@ -188,11 +204,15 @@ impl Pieces {
                 let next = self.next(way, bound, terms)?;
                 plan.insert(*other, next);
                 plan.again += u64::from(planned.is_none() && self.piece(*other).taken.is_some());
+                if plan.again > terms.allowance || plan.levels.len() > WAY {
+                    return None;
+                }
                 open.insert((self.rank(tree, *other), *other));
             }
-            if plan.again > terms.allowance || plan.levels.len() > WAY {
-                return None;
-            }
+            turn = match way {
+                Way::Up => open.pop_last(),
+                Way::Down => open.pop_first(),
+            };
         }
         Some(plan)
     }
