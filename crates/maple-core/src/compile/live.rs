@@ -207,11 +207,13 @@ impl Live {
     /// Puts in the new nodes, each the only child of the one before.
     fn grow(&mut self, place: Option<(NodeId, Branch)>, added: &[NodeId], does: Does) {
         let mut from = place;
-        let mut sides: Vec<Option<Yes>> = Vec::with_capacity(added.len());
+        let mut sides: Vec<Option<Yes>> = Vec::with_capacity(added.len().saturating_sub(1));
         for (at, node) in added.iter().enumerate() {
             let run = self.run_under(from, sides.last().and_then(Option::as_ref));
             let (kind, yes) = self.kind(*node, run);
-            sides.push(yes);
+            if *node != added[added.len() - 1] {
+                sides.push(yes);
+            }
             self.runs[run as usize].nodes += 1;
             if self.places.len() <= node.index() {
                 self.places.resize_with(node.index() + 1, || None);

@@ -171,7 +171,7 @@ mod tests {
             order.insert(node, At::Before(oracle[place]));
             oracle.insert(place, node);
         } else {
-            let at = if node.index() % 3 == 0 { At::First(oracle[place]) } else { At::Behind(oracle[place]) };
+            let at = if node.index().is_multiple_of(3) { At::First(oracle[place]) } else { At::Behind(oracle[place]) };
             order.insert(node, at);
             oracle.insert(place + 1, node);
         }

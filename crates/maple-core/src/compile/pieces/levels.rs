@@ -91,7 +91,7 @@ impl Pieces {
     /// Gives all touched pieces a level, and moves what stands in their way.
     pub(super) fn settle_levels(&mut self, tree: &Tree) {
         let touched = std::mem::take(&mut self.touched);
-        let mut open = Turns::default();
+        let mut open = self.turns.take();
         for id in &touched {
             if self.role(*id) == Role::Nothing {
                 self.displace(*id);
@@ -115,6 +115,7 @@ impl Pieces {
                 self.push_down(tree, id, &mut open);
             }
         }
+        self.turns = open;
         let pieces = self.pieces.len() - self.free.len();
         if overrun && self.levels.too_many.is_none_or(|many| pieces < many / 2) {
             self.renumber(tree);

@@ -57,6 +57,7 @@ use index::Index;
 pub(super) use needs::Tidy;
 use needs::Why;
 use sets::{Layout, Row, Store};
+use turns::Turns;
 
 /// Names a piece while it lives.
 pub(super) type PieceId = u32;
@@ -141,6 +142,8 @@ pub(super) struct Pieces {
     came: Row<Taken>,
     /// A packed set, kept for its memory.
     scratch: Vec<u64>,
+    /// No turns, kept for their memory.
+    turns: Turns,
     /// How many pieces were looked at.
     visited: u64,
 }
@@ -167,6 +170,7 @@ impl Pieces {
             gone: Row::default(),
             came: Row::default(),
             scratch: Vec::new(),
+            turns: Turns::default(),
             visited: 0,
         }
     }

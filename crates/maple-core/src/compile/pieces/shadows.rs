@@ -1,16 +1,15 @@
 //! Which pieces are shadowed: covered altogether by earlier ones, so that no packet gets to them.
 
 use super::sets::{covers, uncovered};
-use super::turns::Turns;
 use super::{PieceId, Pieces, Role, Says};
 use crate::tree::Tree;
 
 impl Pieces {
     /// Finds out which of the new and bared pieces earlier ones cover, and which later ones new ones cover.
     pub(super) fn settle_shadows(&mut self, tree: &Tree) {
+        let mut open = self.turns.take();
         let is_new = |pieces: &Pieces, id: PieceId| pieces.piece(id).was == Some(Role::Nothing);
         let fresh = self.touched.iter().copied().filter(|id| is_new(self, *id)).chain(self.bared.iter().copied());
-        let mut open = Turns::default();
         fresh.for_each(|id| open.insert((self.rank(tree, id), id)));
         while let Some(id) = open.pop_first() {
             let piece = self.piece(id);
@@ -31,6 +30,7 @@ impl Pieces {
                 }
             }
         }
+        self.turns = open;
     }
 
     fn shadow(&mut self, id: PieceId, shadowed: bool) {

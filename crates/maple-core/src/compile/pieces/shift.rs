@@ -35,6 +35,9 @@ const MOVES: u64 = 1;
 /// How many pieces may move at a time.
 const WAY: usize = 100;
 
+/// How many words of bits say that a piece is perhaps in a plan: enough that few others are taken for one.
+const PERHAPS: usize = 16;
+
 /// After how many changes it is seen whether a level can be given up.
 const EVERY: u64 = 200;
 
@@ -67,7 +70,7 @@ enum Way {
 struct Plan {
     levels: FxHashMap<PieceId, u32>,
     /// A bit for the number of each piece in it, modulo how many there are: most pieces that are asked for are not.
-    perhaps: [u64; 4],
+    perhaps: [u64; PERHAPS],
     /// How many rules are sent again.
     again: u64,
 }
@@ -94,13 +97,14 @@ impl Savings {
 }
 
 impl Plan {
+    #[inline]
     fn get(&self, id: PieceId) -> Option<u32> {
-        let perhaps = self.perhaps[id as usize / 64 % 4] >> (id % 64) & 1;
+        let perhaps = self.perhaps[id as usize / 64 % PERHAPS] >> (id % 64) & 1;
         if perhaps == 1 { self.levels.get(&id).copied() } else { None }
     }
 
     fn insert(&mut self, id: PieceId, level: u32) {
-        self.perhaps[id as usize / 64 % 4] |= 1 << (id % 64);
+        self.perhaps[id as usize / 64 % PERHAPS] |= 1 << (id % 64);
         self.levels.insert(id, level);
     }
 }

@@ -10,6 +10,12 @@ pub(super) struct Turns {
 }
 
 impl Turns {
+    /// The memory of these for others.
+    pub(super) fn take(&mut self) -> Turns {
+        self.list.clear();
+        std::mem::take(self)
+    }
+
     /// Adds a piece that is perhaps there.
     pub(super) fn insert(&mut self, turn: (u64, PieceId)) {
         if let Err(at) = self.list.binary_search_by(|there| turn.cmp(there)) {
