@@ -1,7 +1,7 @@
 //! The children of a `V` node.
 //!
-//! Most `V` nodes have one child or two, some have tens of thousands. So few children stand in a list, many in a hash
-//! table: open addressing, the place of a value being the upper bits of a product, and removed entries filled from
+//! Most `V` nodes have one child or two, some have tens of thousands. So a single child stands in the node, few in a list, many
+//! in a hash table: open addressing, the place of a value being the upper bits of a product, and removed entries filled from
 //! behind, so that a look-up touches one or two neighbouring entries and nothing else. Keys are no wider than the mask
 //! needs. With 32 bits a child costs 11 to 21 bytes, with 64 bits twice as much.
 
@@ -24,6 +24,11 @@ pub(crate) struct Values {
 
 #[derive(Clone, Debug)]
 enum Children {
+    /// One, or none.
+    One {
+        value: u128,
+        child: Option<NodeId>,
+    },
     Few(Vec<(u128, NodeId)>),
     /// The mask has no bit above 31.
     Short(Table<u32>),
@@ -161,13 +166,14 @@ impl<K: Key> Table<K> {
 
 impl Values {
     pub(super) fn new(field: Field, mask: u128) -> Values {
-        Values { field, mask, children: Children::Few(Vec::new()) }
+        Values { field, mask, children: Children::One { value: 0, child: None } }
     }
 
     /// The child for a value, whose bits outside the mask don't count.
     pub(crate) fn get(&self, value: u128) -> Option<NodeId> {
         let value = value & self.mask;
         match &self.children {
+            Children::One { value: there, child } => child.filter(|_| *there == value),
             Children::Few(list) => list.iter().find(|(there, _)| *there == value).map(|(_, child)| *child),
             Children::Short(table) => table.get(value as u32),
             Children::Long(table) => table.get(value as u64),
@@ -178,6 +184,7 @@ impl Values {
     /// Reads a word of what a look-up reads first. What a list holds is that.
     pub(super) fn touch(&self) -> u32 {
         match &self.children {
+            Children::One { value, .. } => *value as u32,
             Children::Few(list) => list.first().map_or(0, |(value, _)| *value as u32),
             Children::Short(table) => table.len as u32,
             Children::Long(table) => table.len as u32,
@@ -189,6 +196,7 @@ impl Values {
     pub(super) fn bytes(&self) -> usize {
         size_of_val(self)
             + match &self.children {
+                Children::One { .. } => 0,
                 Children::Few(list) => size_of_val(&list[..]),
                 Children::Short(table) => size_of_val(&table.entries[..]),
                 Children::Long(table) => size_of_val(&table.entries[..]),
@@ -204,6 +212,7 @@ impl Values {
     /// How many children there are.
     pub(crate) fn len(&self) -> usize {
         match &self.children {
+            Children::One { child, .. } => child.iter().len(),
             Children::Few(list) => list.len(),
             Children::Short(table) => table.len,
             Children::Long(table) => table.len,
@@ -214,6 +223,7 @@ impl Values {
     /// The children with ascending values.
     pub(crate) fn sorted(&self) -> Vec<(u128, NodeId)> {
         let mut sorted = match &self.children {
+            Children::One { value, child } => child.iter().map(|child| (*value, *child)).collect(),
             Children::Few(list) => list.clone(),
             Children::Short(table) => table.list(),
             Children::Long(table) => table.list(),
@@ -226,6 +236,10 @@ impl Values {
     /// Puts a child in, in place of the one that has its value.
     pub(super) fn insert(&mut self, value: u128, child: NodeId) {
         match &mut self.children {
+            Children::One { value: there, child: Some(first) } if *there != value => {
+                self.children = Children::Few(vec![(*there, *first), (value, child)]);
+            }
+            Children::One { value: there, child: only } => (*there, *only) = (value, Some(child)),
             Children::Few(list) => match list.iter_mut().find(|(there, _)| *there == value) {
                 Some((_, there)) => *there = child,
                 None => {
@@ -248,6 +262,7 @@ impl Values {
 
     pub(super) fn remove(&mut self, value: u128) {
         match &mut self.children {
+            Children::One { value: there, child } => *child = child.filter(|_| *there != value),
             Children::Few(list) => list.retain(|(there, _)| *there != value),
             Children::Short(table) => table.remove(value as u32),
             Children::Long(table) => table.remove(value as u64),
