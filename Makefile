@@ -9,12 +9,13 @@ TOOLS := $(VENV)/.tools
 export CARGO_TERM_COLOR ?= auto
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: help demo build test test-rust test-python test-system system-packages bench-http bench-packages lint clean
+.PHONY: help demo build test test-rust test-python test-system system-packages bench-runtime bench-http bench-packages lint clean
 
 help:
 	@echo 'make demo   build into .venv and run a policy on an emulated ring of four switches (no root needed)'
 	@echo 'make build  build into .venv: .venv/bin/maple, and the package maple'
 	@echo 'make test   all tests: Rust, Python, and as root those on Open vSwitch and Mininet'
+	@echo 'make bench-runtime  throughput and latency of the runtime, and the figures of docs/runtime.md (a quarter of an hour)'
 	@echo 'make bench-http  HTTP connection time on Open vSwitch under three controllers (root; docs/benchmarks.md)'
 	@echo 'make lint   rustfmt, clippy, ruff, mypy, stubtest'
 
@@ -65,6 +66,12 @@ system-packages:
 	    apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends \
 	        openvswitch-switch mininet python3-pytest ethtool iputils-ping iproute2; \
 	fi
+
+# Tables and plots go to target/bench/runtime, the finished figures to docs/runtime. AGAINST='NAME=COMMAND {port}' compares.
+bench-runtime:
+	cargo build --release -p maple-cli
+	bench/runtime/run.sh "$$(cargo metadata --format-version 1 --no-deps | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')/release/maple" \
+	    $(CURDIR)/target/bench/runtime; status=$$?; cp target/bench/runtime/*.svg docs/runtime/; exit $$status
 
 # ARGS="--rates 1,100 --json" and the like; bench/http/run.py --help has all.
 bench-http: build bench-packages

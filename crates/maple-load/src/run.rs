@@ -22,10 +22,12 @@ const LEARNING: Duration = Duration::from_millis(300);
 const BUFFER: usize = 1 << 20;
 /// Most packet-ins that one switch sends at once.
 const VOLLEY: u32 = 4096;
+/// Packet-ins under way of each switch of a network while a controller that will be offered a rate gets to know its hosts.
+const ACQUAINTANCE: u32 = 8;
 /// Windows from here on are filled up by quarters, so that writes stay large.
 const LARGE_WINDOW: u32 = 8;
 /// Most sockets that are read before packet-ins that are due are sent, and most that are written to before answers are read.
-const STRIDE: usize = 64;
+const STRIDE: usize = 32;
 /// Where random numbers start.
 const SEED: u64 = 0x6d61_706c_6500_0001;
 /// How long the poll waits when nothing is due sooner.
@@ -45,11 +47,7 @@ pub fn run(options: &LoadOptions) -> Result<Report, LoadError> {
         switch.teach()?;
     }
     load.pause(LEARNING)?;
-    load.start = load.now();
-    if let Mode::Rate { per_second, burst, .. } = options.mode {
-        load.schedule = Schedule::new(load.start, per_second, burst);
-    }
-    load.send_for(options.warmup)?;
+    load.warm_up()?;
     load.measure()
 }
 
@@ -58,8 +56,8 @@ struct Load<'a> {
     poll: Poll,
     switches: Vec<Switch>,
     clock: Instant,
-    /// When the first packet-in was sent.
-    start: u64,
+    /// How many packet-ins each switch keeps under way, except those that flood; none where they are sent when due.
+    window: Option<u32>,
     /// When packet-ins are due in rate mode.
     schedule: Schedule,
     /// Switches with packet-ins that are staged and not written yet.
@@ -116,7 +114,10 @@ impl<'a> Load<'a> {
             links,
             switches,
             clock: Instant::now(),
-            start: 0,
+            window: match options.mode {
+                Mode::Throughput { window } => Some(window),
+                Mode::Rate { .. } => None,
+            },
             schedule: Schedule::new(0, 1.0, 1),
             staged: Vec::new(),
             events: Events::with_capacity(STRIDE),
@@ -157,6 +158,21 @@ impl<'a> Load<'a> {
             self.turn(NAP, false)?;
         }
         Ok(())
+    }
+
+    /// Sends before the measurement. What a rate offers to a network comes after a time with a window: a controller that
+    /// must first find a route for each pair of hosts would else begin with a queue of all that it was offered meanwhile.
+    fn warm_up(&mut self) -> Result<(), LoadError> {
+        if let Mode::Rate { per_second, burst, window } = self.options.mode {
+            if let Workload::Network(_) = self.options.workload {
+                self.window = Some(ACQUAINTANCE.min(window));
+                self.send_for(self.options.warmup)?;
+                self.window = None;
+                self.pause(LEARNING)?;
+            }
+            self.schedule = Schedule::new(self.now(), per_second, burst);
+        }
+        self.send_for(self.options.warmup)
     }
 
     /// Sends packet-ins for so long.
@@ -212,11 +228,11 @@ impl<'a> Load<'a> {
     /// How long the next turn may wait for the controller.
     fn nap(&self) -> Duration {
         let due = Duration::from_nanos(self.schedule.next().saturating_sub(self.now()));
-        match self.options.mode {
+        match self.window {
+            Some(_) => NAP,
             // The poll counts in milliseconds, which is too coarse for what is due sooner.
-            Mode::Rate { .. } if due < 2 * Duration::from_millis(1) => Duration::ZERO,
-            Mode::Rate { .. } => (due - Duration::from_millis(1)).min(NAP),
-            Mode::Throughput { .. } => NAP,
+            None if due < 2 * Duration::from_millis(1) => Duration::ZERO,
+            None => (due - Duration::from_millis(1)).min(NAP),
         }
     }
 
@@ -276,7 +292,7 @@ impl<'a> Load<'a> {
 
     /// Fills a switch's window, if it has one and enough of it is free.
     fn fill_up(&mut self, i: usize) -> Result<(), LoadError> {
-        let Mode::Throughput { window } = self.options.mode else { return Ok(()) };
+        let Some(window) = self.window else { return Ok(()) };
         let floods = self.options.floods(i);
         if self.switches[i].is_mute() || (floods && !self.is_flooding) {
             return Ok(());
@@ -310,7 +326,7 @@ impl<'a> Load<'a> {
 
     /// Sends what is due in rate mode, in one write for each of at most [`STRIDE`] switches.
     fn send_due(&mut self) -> Result<(), LoadError> {
-        let Mode::Rate { burst, .. } = self.options.mode else { return Ok(()) };
+        let (Mode::Rate { burst, .. }, None) = (self.options.mode, self.window) else { return Ok(()) };
         let now = self.now();
         while self.staged.len() < STRIDE
             && let Some(due) = self.schedule.take(now)

@@ -22,9 +22,12 @@ use crate::{descriptors, load};
 
 /// Most packet-ins of a switch without an answer where a rate is offered.
 const RATE_WINDOW: u32 = 4096;
+/// Packet-ins without an answer of switches that are alike, and of those of a network.
+const WINDOW: u32 = 512;
+const NETWORK_WINDOW: u32 = 16;
 /// How long to send before measuring, to switches that are alike and to those of a network.
 const WARMUP: Duration = Duration::from_secs(2);
-const NETWORK_WARMUP: Duration = Duration::from_secs(10);
+const NETWORK_WARMUP: Duration = Duration::from_secs(6);
 /// The longest warm-up that is not asked for.
 const LONGEST_WARMUP: Duration = Duration::from_secs(30);
 
@@ -43,8 +46,8 @@ pub struct ThroughputArgs {
     /// alike: linear:N, ring:N, tree:DEPTH,FANOUT, fattree:K, or FILE.json
     #[arg(long, value_name = "TOPOLOGY", conflicts_with_all = ["switches", "macs"])]
     pub topology: Option<String>,
-    /// Packets of one switch without an answer, at most; 1 measures latency
-    #[arg(long, value_name = "W,…", value_delimiter = ',', default_value = "512", value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
+    /// Packets of one switch without an answer, at most; 1 measures latency [default: 512; with --topology 16]
+    #[arg(long, value_name = "W,…", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     pub windows: Vec<u32>,
     /// Worker threads of the controller
     #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "1", value_parser = clap::value_parser!(u8).range(1..))]
@@ -66,7 +69,7 @@ pub struct ThroughputArgs {
     #[arg(long, value_name = "TIME", default_value = "3s", value_parser = duration)]
     pub duration: Duration,
     /// How long to send before that [default: 2s; where a rate is offered until all addresses have come, 30s at most; with
-    /// --topology 10s, in which the controller is to see all pairs of hosts]
+    /// --topology 6s, in which the controller is to see all pairs of hosts]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub warmup: Option<Duration>,
     /// Leave the controller alone for so long before the first packet [default: 500ms; with --topology 5s, as links are
@@ -120,6 +123,7 @@ struct Sweep<'a> {
     args: &'a ThroughputArgs,
     contenders: Vec<Contender>,
     switches: Vec<u32>,
+    windows: Vec<u32>,
     workload: Workload,
     progress: Progress,
 }
@@ -139,9 +143,14 @@ impl<'a> Sweep<'a> {
             contenders.push(Contender { name: "maple-unbatched".into(), ..Contender::ours(policy, " --batch off")? });
         }
         contenders.extend(args.against.iter().cloned());
-        let each = switches.len() * args.workers.len() * (args.windows.len() + args.rates.len());
+        let windows = match (&args.windows[..], &workload) {
+            ([], Workload::Network(_)) => vec![NETWORK_WINDOW],
+            ([], _) => vec![WINDOW],
+            (windows, _) => windows.to_vec(),
+        };
+        let each = switches.len() * args.workers.len() * (windows.len() + args.rates.len());
         let progress = Progress::new((each * contenders.len()) as u64 * u64::from(args.rounds));
-        Ok(Sweep { args, contenders, switches, workload, progress })
+        Ok(Sweep { args, contenders, switches, windows, workload, progress })
     }
 
     /// Measures every point.
@@ -155,10 +164,10 @@ impl<'a> Sweep<'a> {
         let mut results = Results::new(names, args.of.to_string(), packets);
         for (&workers, &switches) in args.workers.iter().flat_map(|w| self.switches.iter().map(move |s| (w, s))) {
             let mut most = vec![0.0; self.contenders.len()];
-            for &window in &args.windows {
+            for &window in &self.windows {
                 let medians = self.measure((workers, switches), |_| Mode::Throughput { window })?;
                 for (i, report) in medians.into_iter().enumerate() {
-                    if window == args.windows[0] {
+                    if window == self.windows[0] {
                         most[i] = report.answers;
                     }
                     results.add(i, Point::new(workers, &report));
