@@ -10,7 +10,8 @@ use maple_wire::packet::build::Frame;
 use maple_wire::{Action, Packet, Version};
 
 use super::*;
-use crate::engine::{Effect, Event, InstalledFlow, Mail};
+use crate::engine::event::{Answer, Letter};
+use crate::engine::{Effect, Engine, Event, InstalledFlow, Mail, ShardId};
 use crate::network::{PortInfo, PortKind};
 use crate::policy::{Net, PacketHandle};
 use crate::route::Route;

@@ -7,7 +7,7 @@ use maple_wire::Version;
 use maple_wire::msg::Features;
 
 use super::*;
-use crate::engine::{Event, Options};
+use crate::engine::{Engine, Event, Options, ShardId};
 use crate::policy::{Net, PacketHandle};
 use crate::route::Route;
 use crate::state::Store;
