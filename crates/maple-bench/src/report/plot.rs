@@ -125,6 +125,8 @@ impl Chart {
             chart.draw_series(line)?.label(&series.name).legend(key);
         }
         let mut key = chart.configure_series_labels();
+        // Most curves rise to the right.
+        key.position(SeriesLabelPosition::UpperLeft);
         key.background_style(WHITE.mix(0.8)).border_style(BLACK.mix(0.3)).label_font(("sans-serif", 14)).draw()?;
         area.present()
     }
