@@ -1,8 +1,8 @@
 """os-ken as a controller to compare with: a learning switch for OpenFlow 1.0 in Python.
 
-os-ken (once Ryu) has neither its examples nor a program that runs applications any more, so this is both. For each packet
-it does what their `simple_switch` did: parse the packet, learn its source, and for a known destination send a flow-mod
-and a packet-out, else flood. Needs `pip install os-ken`.
+os-ken (once Ryu) has neither its examples nor a program that runs applications any more, so this is both. For each
+packet it does what their `simple_switch` did: parse the packet, learn its source, and for a known destination send a
+flow-mod and a packet-out, else flood. Needs `pip install os-ken`.
 
     python os_ken_simple_switch.py PORT
 """
@@ -20,7 +20,7 @@ from os_ken.ofproto import ofproto_v1_0
 
 
 class SimpleSwitch(OSKenApp):
-    OFP_VERSIONS = [ofproto_v1_0.OFP_VERSION]
+    OFP_VERSIONS = (ofproto_v1_0.OFP_VERSION,)
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
