@@ -1,16 +1,17 @@
 #!/usr/bin/env python3
 """Counts the atomic operations that a running controller executes, message by message, and says where they are.
 
-One thread of the controller is stepped through instruction by instruction while switches talk to it, and each instruction that
-locks the memory it changes (x86-64: a `lock` prefix, or `xchg` with memory) is counted. In a program without `unsafe` only
-such an instruction, a plain atomic store, or the kernel can change memory that another thread uses at the time.
+One thread of the controller is stepped through instruction by instruction while switches talk to it, and each
+instruction that locks the memory it changes (x86-64: a `lock` prefix, or `xchg` with memory) is counted. In a program
+without `unsafe` only such an instruction, a plain atomic store, or the kernel can change memory that another thread
+uses at the time.
 
     maple run builtin:learning-switch --workers 1 --listen 127.0.0.1:6653 &
     maple load --connect 127.0.0.1:6653 --switches 16 --warmup 10s --duration 10m &
     sleep 30; python3 crates/maple-controller/benches/atomics.py $(pgrep -f 'maple run') --answer 80
 
-The thread is that named `shard-0`. Messages are counted by the bytes that it writes; `--answer` says how long an answer is.
-Linux on x86-64 only, as root or as the user of the controller. Some 20,000 instructions take a second.
+The thread is that named `shard-0`. Messages are counted by the bytes that it writes; `--answer` says how long an
+answer is. Linux on x86-64 only, as root or as the user of the controller. Some 20,000 instructions take a second.
 """
 
 import argparse
@@ -27,17 +28,16 @@ WRITES = {1, 44}  # write and sendto
 PREFIXES = {0x26, 0x2E, 0x36, 0x3E, 0x64, 0x65, 0x66, 0x67, 0xF2, 0xF3}
 LOCK = 0xF0
 
+REGISTERS = [
+    *["r15", "r14", "r13", "r12", "rbp", "rbx", "r11", "r10", "r9", "r8", "rax", "rcx", "rdx", "rsi", "rdi"],
+    *["orig_rax", "rip", "cs", "eflags", "rsp", "ss", "fs_base", "gs_base", "ds", "es", "fs", "gs"],
+]
+
 
 class Registers(ctypes.Structure):
     """`user_regs_struct` of <sys/user.h>."""
 
-    _fields_ = [
-        (name, ctypes.c_ulonglong)
-        for name in (
-            "r15 r14 r13 r12 rbp rbx r11 r10 r9 r8 rax rcx rdx rsi rdi orig_rax rip cs eflags rsp ss fs_base gs_base "
-            "ds es fs gs"
-        ).split()
-    ]
+    _fields_ = [(name, ctypes.c_ulonglong) for name in REGISTERS]
 
 
 LIBC = ctypes.CDLL(None, use_errno=True)
@@ -74,8 +74,11 @@ def shard(process: int) -> int:
 
 
 def step(thread: int, memory: int, seconds: float) -> tuple[int, Counter[int], int, int]:
-    """Instructions, addresses of atomic operations, bytes written, and system calls: from the end of the first write that is
-    seen in so long to that of the last, so that what one read brought is counted whole."""
+    """Instructions, addresses of atomic operations, bytes written, and system calls.
+
+    They are counted from the end of the first write that is seen in so long to that of the last, so that what one read
+    brought is counted whole.
+    """
     registers = Registers()
     known: dict[int, tuple[bool, bool]] = {}
     atomics: Counter[int] = Counter()
