@@ -88,14 +88,16 @@ def test_an_interrupt_ends_it_well(running: Running, how: signal.Signals) -> Non
 
 def test_an_interrupt_ends_a_demonstration_with_its_summary(tmp_path: Path) -> None:
     policy = str(EXAMPLES / "shortest_path.py")
-    process = subprocess.Popen(
-        [*MAPLE, "run", policy, "--emulate", "linear:2", "--traffic", "60s"], stdout=subprocess.PIPE, text=True
-    )
-    time.sleep(2.5)
-    process.send_signal(signal.SIGINT)
-    out, _ = process.communicate(timeout=20)
-    assert process.returncode == 0
-    assert "summary" in out
+    told = tmp_path / "told"
+    with told.open("w") as out:
+        process = subprocess.Popen([*MAPLE, "run", policy, "--emulate", "linear:2", "--traffic", "60s"], stdout=out)
+    try:
+        wait_for("a host to be found", lambda: " found at " in told.read_text())
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 0
+    finally:
+        process.kill()
+    assert "summary" in told.read_text()
 
 
 @pytest.mark.parametrize(
