@@ -492,7 +492,9 @@ impl Keeper for Live {
                 removed += 1;
             }
         }
-        self.pieces.settle(&self.tree, Tidy::InTurn);
+        if removed > 0 {
+            self.pieces.settle(&self.tree, Tidy::InTurn);
+        }
         removed
     }
 

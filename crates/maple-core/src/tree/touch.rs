@@ -11,7 +11,8 @@
 //!
 //! A question costs a look-up a mask of the field, and the leaves that it finds. A field is taken up when it is first
 //! asked for, by one walk of the tree; from then on a new leaf costs a step an item of its trace. Leaves that go are not
-//! looked for: lists drop them when they are next read, and all lists are made anew when half of what they hold is gone.
+//! looked for: lists drop them when they are next read, and all lists when half of what they hold is gone. Masks with no
+//! lists left are not asked.
 
 use maple_wire::{Constraint, Field};
 use rustc_hash::FxHashMap;
@@ -68,7 +69,7 @@ impl Tree {
         let at = match touched.fields.iter().position(|stated| stated.field == constraint.field) {
             Some(at) if touched.fields[at].held <= 2 * self.len() + 64 => at,
             Some(at) => {
-                touched.fields[at] = Stated::of(self, constraint.field);
+                touched.fields[at].sweep(|leaf| self.contains(leaf));
                 at
             }
             None => {
@@ -141,6 +142,7 @@ impl Stated {
             found.extend_from_slice(list);
             before - list.len()
         };
+        let mut is_spent = false;
         for (mask, lists) in &mut self.masks {
             let common = *mask & asked.mask;
             if common == *mask {
@@ -155,7 +157,23 @@ impl Stated {
                 self.held -= fit.map(|(_, list)| read(list)).sum::<usize>();
                 lists.retain(|_, list| !list.is_empty());
             }
+            is_spent |= lists.is_empty();
+        }
+        if is_spent {
+            self.masks.retain(|(_, lists)| !lists.is_empty());
         }
         found
+    }
+
+    /// Forgets all leaves that are gone.
+    fn sweep(&mut self, is_there: impl Fn(LeafId) -> bool) {
+        for (_, lists) in &mut self.masks {
+            lists.retain(|_, list| {
+                list.retain(|leaf| is_there(*leaf));
+                !list.is_empty()
+            });
+        }
+        self.masks.retain(|(_, lists)| !lists.is_empty());
+        self.held = self.masks.iter().flat_map(|(_, lists)| lists.values()).map(Vec::len).sum();
     }
 }

@@ -33,6 +33,9 @@ impl Pieces {
 
     /// What has changed since this was last asked, in an order whose every prefix is safe.
     pub(in crate::compile) fn take_changes(&mut self, cookie: &dyn Fn(Option<LeafId>) -> u64) -> Vec<Change> {
+        if self.changed.is_empty() && self.gone.items().is_empty() {
+            return Vec::new();
+        }
         let (mut old, mut new) = (std::mem::take(&mut self.gone), std::mem::take(&mut self.came));
         let mut changed = std::mem::take(&mut self.changed);
         for id in changed.drain(..) {

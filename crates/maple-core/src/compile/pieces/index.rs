@@ -9,12 +9,15 @@
 //! made where those that are there would find many. Members of small groups stand in one list and are looked at one by
 //! one.
 //!
+//! Views don't hear of a piece that goes. Entries in them bear the piece's *stamp*, which changes when it goes, and those
+//! that are out of date are dropped when they are next read, or with all views of the group when these hold more of them
+//! than of others.
+//!
 //! # Cost
 //!
 //! Rules come in few mask patterns, however many they are: a question costs a look-up a large group and a comparison a
-//! member of a small one, an insertion or a removal the number of views of its own group.
+//! member of a small one, an insertion the number of views of its own group, a removal a few steps.
 
-use std::collections::hash_map::Entry;
 use std::hash::{Hash, Hasher};
 
 use rustc_hash::{FxHashMap, FxHasher};
@@ -39,8 +42,18 @@ pub(super) struct Index {
     large: Vec<u32>,
     /// Members of small groups.
     loose: Vec<PieceId>,
-    /// By piece: its group, and where it stands in that group or, if that is small, among the loose ones.
-    places: Vec<(u32, u32)>,
+    /// By piece.
+    places: Vec<Place>,
+}
+
+/// What is known of a piece, or of the number of one that has gone.
+#[derive(Clone, Copy, Debug, Default)]
+struct Place {
+    group: u32,
+    /// Where it stands in that group or, if that is small, among the loose ones.
+    at: u32,
+    /// How often a piece of this number has gone.
+    stamp: u32,
 }
 
 #[derive(Debug, Default)]
@@ -50,22 +63,34 @@ struct Group {
     /// None while the group is small.
     members: Vec<PieceId>,
     views: Vec<View>,
+    /// How many members went since there were no views.
+    gone: usize,
     /// Which view answers sets of a group, and how large this group was when that was decided.
     view_for: FxHashMap<u32, (usize, usize)>,
 }
 
 #[derive(Debug)]
 struct View {
-    /// The bits that count, word by word.
-    masks: Box<[u64]>,
+    masks: Masks,
     by_values: FxHashMap<u64, Found>,
 }
+
+/// The bits that count in a view, word by word.
+#[derive(Debug)]
+struct Masks(Box<[u64]>);
 
 /// Members with the same values.
 #[derive(Debug)]
 enum Found {
-    One(PieceId),
-    Several(Vec<PieceId>),
+    One(Member),
+    Several(Vec<Member>),
+}
+
+/// A piece that is a member as long as its stamp is this.
+#[derive(Clone, Copy, Debug)]
+struct Member {
+    piece: PieceId,
+    stamp: u32,
 }
 
 impl Index {
@@ -75,57 +100,70 @@ impl Index {
         let group = &mut self.groups[at as usize];
         group.size += 1;
         if self.places.len() <= piece as usize {
-            self.places.resize(piece as usize + 1, (0, 0));
+            self.places.resize(piece as usize + 1, Place::default());
         }
+        let place = &mut self.places[piece as usize];
+        place.group = at;
         if group.members.is_empty() {
-            self.places[piece as usize] = (at, self.loose.len() as u32);
+            place.at = self.loose.len() as u32;
             self.loose.push(piece);
             if group.size > FEW {
                 self.enlarge(at);
             }
             return;
         }
-        self.places[piece as usize] = (at, group.members.len() as u32);
+        place.at = group.members.len() as u32;
         group.members.push(piece);
-        group.views.iter_mut().for_each(|view| view.insert(store.get(piece), piece));
+        let member = Member { piece, stamp: place.stamp };
+        group.views.iter_mut().for_each(|view| view.insert(store.get(piece), member));
     }
 
-    /// Takes out a piece whose set is still in the store.
-    pub(super) fn remove(&mut self, store: &Store, piece: PieceId) {
-        let (at, place) = self.places[piece as usize];
-        let group = &mut self.groups[at as usize];
+    /// Takes out a piece.
+    pub(super) fn remove(&mut self, piece: PieceId) {
+        let Place { group: of, at, stamp } = self.places[piece as usize];
+        self.places[piece as usize].stamp = stamp.wrapping_add(1);
+        let group = &mut self.groups[of as usize];
         group.size -= 1;
         let is_loose = group.members.is_empty();
         let list = if is_loose { &mut self.loose } else { &mut group.members };
-        list.swap_remove(place as usize);
-        if let Some(moved) = list.get(place as usize) {
-            self.places[*moved as usize].1 = place;
+        list.swap_remove(at as usize);
+        if let Some(moved) = list.get(at as usize) {
+            self.places[*moved as usize].at = at;
         }
-        group.views.iter_mut().for_each(|view| view.remove(store.get(piece), piece));
-        if !is_loose && group.size == 0 {
+        if is_loose {
+            return;
+        }
+        group.gone += usize::from(!group.views.is_empty());
+        if group.gone > group.size {
             group.views.clear();
             group.view_for.clear();
-            self.large.retain(|large| *large != at);
+            group.gone = 0;
+        }
+        if group.size == 0 {
+            self.large.retain(|large| *large != of);
         }
     }
 
     /// Calls `seen` with all pieces that overlap a set.
     pub(super) fn overlapping(&mut self, store: &Store, set: &[u64], mut seen: impl FnMut(PieceId)) {
         let asking = self.group_of(set);
+        let Index { groups, large, loose, places, .. } = self;
         let mut check = |piece: &PieceId| {
             if overlap(store.get(*piece), set) {
                 seen(*piece);
             }
         };
-        self.loose.iter().for_each(&mut check);
-        for at in &self.large {
-            let group = &mut self.groups[*at as usize];
-            match group.view(store, asking, set) {
-                None => group.members.iter().for_each(&mut check),
-                Some(view) => {
-                    let view = &group.views[view];
-                    view.by_values.get(&view.key(set)).into_iter().flat_map(Found::members).for_each(&mut check);
-                }
+        loose.iter().for_each(&mut check);
+        for at in large {
+            let group = &mut groups[*at as usize];
+            let Some(view) = group.view(store, places, asking, set) else {
+                group.members.iter().for_each(&mut check);
+                continue;
+            };
+            let view = &mut group.views[view];
+            if let Some(found) = view.by_values.get_mut(&view.masks.key(set)) {
+                found.forget(places);
+                found.members(places).for_each(|member| check(&member.piece));
             }
         }
     }
@@ -155,8 +193,8 @@ impl Index {
         let mut kept = Vec::with_capacity(self.loose.len());
         for piece in std::mem::take(&mut self.loose) {
             let place = &mut self.places[piece as usize];
-            let list = if place.0 == at { &mut self.groups[at as usize].members } else { &mut kept };
-            place.1 = list.len() as u32;
+            let list = if place.group == at { &mut self.groups[at as usize].members } else { &mut kept };
+            place.at = list.len() as u32;
             list.push(piece);
         }
         self.loose = kept;
@@ -166,7 +204,7 @@ impl Index {
 
 impl Group {
     /// The view for a set whose group stands at `asking`. `None` where it has no bits in common with the group's.
-    fn view(&mut self, store: &Store, asking: u32, set: &[u64]) -> Option<usize> {
+    fn view(&mut self, store: &Store, places: &[Place], asking: u32, set: &[u64]) -> Option<usize> {
         if let Some((view, size)) = self.view_for.get(&asking)
             && self.size <= 2 * size
         {
@@ -178,12 +216,15 @@ impl Group {
         }
         let size = self.size;
         let serves = |view: &View| {
-            let is_part = view.masks.iter().zip(&common).all(|(a, b)| a & !b == 0);
-            view.masks == common || is_part && size <= CANDIDATES * view.by_values.len()
+            let is_part = view.masks.0.iter().zip(&common).all(|(a, b)| a & !b == 0);
+            view.masks.0 == common || is_part && size <= CANDIDATES * view.by_values.len()
         };
         let at = self.views.iter().position(serves).unwrap_or_else(|| {
-            let mut view = View { masks: common, by_values: FxHashMap::default() };
-            self.members.iter().for_each(|piece| view.insert(store.get(*piece), *piece));
+            let mut view = View { masks: Masks(common), by_values: FxHashMap::default() };
+            for piece in &self.members {
+                let member = Member { piece: *piece, stamp: places[*piece as usize].stamp };
+                view.insert(store.get(*piece), member);
+            }
             self.views.push(view);
             self.views.len() - 1
         });
@@ -193,52 +234,48 @@ impl Group {
 }
 
 impl Found {
-    fn members(&self) -> &[PieceId] {
-        match self {
-            Found::One(piece) => std::slice::from_ref(piece),
-            Found::Several(pieces) => pieces,
+    /// Those that are still members.
+    fn members(&self, places: &[Place]) -> impl Iterator<Item = &Member> {
+        let members = match self {
+            Found::One(member) => std::slice::from_ref(member),
+            Found::Several(members) => members,
+        };
+        members.iter().filter(|member| member.is_there(places))
+    }
+
+    /// Drops those that are members no more, but for one that stands alone.
+    fn forget(&mut self, places: &[Place]) {
+        if let Found::Several(members) = self {
+            members.retain(|member| member.is_there(places));
         }
     }
 
-    fn insert(&mut self, piece: PieceId) {
+    fn insert(&mut self, member: Member) {
         match self {
-            Found::One(other) => *self = Found::Several(vec![*other, piece]),
-            Found::Several(pieces) => pieces.push(piece),
-        }
-    }
-
-    /// Takes a member out; says whether none is left.
-    fn remove(&mut self, piece: PieceId) -> bool {
-        match self {
-            Found::One(other) => *other == piece,
-            Found::Several(pieces) => {
-                if let Some(place) = pieces.iter().position(|other| *other == piece) {
-                    pieces.swap_remove(place);
-                }
-                pieces.is_empty()
-            }
+            Found::One(other) => *self = Found::Several(vec![*other, member]),
+            Found::Several(members) => members.push(member),
         }
     }
 }
 
+impl Member {
+    fn is_there(self, places: &[Place]) -> bool {
+        places[self.piece as usize].stamp == self.stamp
+    }
+}
+
 impl View {
-    fn insert(&mut self, set: &[u64], piece: PieceId) {
-        self.by_values.entry(self.key(set)).and_modify(|found| found.insert(piece)).or_insert(Found::One(piece));
+    fn insert(&mut self, set: &[u64], member: Member) {
+        let there = self.by_values.entry(self.masks.key(set));
+        there.and_modify(|found| found.insert(member)).or_insert(Found::One(member));
     }
+}
 
-    fn remove(&mut self, set: &[u64], piece: PieceId) {
-        let key = self.key(set);
-        if let Entry::Occupied(mut there) = self.by_values.entry(key)
-            && there.get_mut().remove(piece)
-        {
-            there.remove();
-        }
-    }
-
+impl Masks {
     /// A number for the values of the bits that count, which other values may share.
     fn key(&self, set: &[u64]) -> u64 {
         let mut hasher = FxHasher::default();
-        set.iter().step_by(2).zip(&self.masks).for_each(|(value, mask)| (value & mask).hash(&mut hasher));
+        set.iter().step_by(2).zip(&self.0).for_each(|(value, mask)| (value & mask).hash(&mut hasher));
         hasher.finish()
     }
 }
@@ -270,16 +307,19 @@ mod tests {
             thin in any::<u16>(),
         ) {
             let (mut store, mut index, mut there) = (Store::default(), Index::default(), BTreeSet::new());
+            let mut free = Vec::new();
             store.lengthen(4, 0);
             for (number, (masks, bits, is_removed)) in steps.iter().enumerate() {
-                let (id, asked) = (number as PieceId, set(*masks, u64::from(*bits)));
+                let id = free.pop().unwrap_or(number as PieceId);
+                let asked = set(*masks, u64::from(*bits));
                 // Few values, so that many sets overlap.
                 store.put(id, &set(*masks, u64::from(bits & thin)));
                 index.insert(&store, id);
                 there.insert(id);
                 if let Some(other) = there.range(PieceId::from(bits % 400)..).next().copied().filter(|_| *is_removed) {
-                    index.remove(&store, other);
+                    index.remove(other);
                     there.remove(&other);
+                    free.push(other);
                 }
                 let mut found = Vec::new();
                 index.overlapping(&store, &asked, |id| found.push(id));

@@ -279,7 +279,7 @@ impl Pieces {
         let (role, Spot { says, level, seat, .. }) = (self.role(id), self.spot(id));
         self.displace(id);
         let Some(piece) = self.pieces[id as usize].take() else { return };
-        self.index.remove(&self.store, id);
+        self.index.remove(id);
         self.part(id, &piece, role);
         self.free.push(id);
         self.actions.release(says);

@@ -11,8 +11,8 @@
 //!
 //! When an answer goes, all barriers that remember it must find another, and nearly all do: in a dense filter set they are
 //! dozens, each with hundreds of pieces to look at. A barrier that is a rule without need does no harm, so these *wait*:
-//! each edit looks at a few of them, in the order in which they came to wait. One that is doubted again meanwhile, or goes,
-//! costs nothing more. What a new trace makes doubtful is looked at with it.
+//! each new trace has a few of them looked at, in the order in which they came to wait. One that is doubted again meanwhile,
+//! or goes, costs nothing more. What a new trace makes doubtful is looked at with it.
 
 use super::sets::{covers, meet, overlap, uncovered};
 use super::{Piece, PieceId, Pieces, Role};
@@ -29,15 +29,15 @@ pub(super) enum Why {
     Nothing,
 }
 
-/// When it is seen whether rules that were needed still are.
+/// When it is seen whether rules that were needed still are: at once, with some of those that wait, or later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::compile) enum Tidy {
     AtOnce,
     InTurn,
 }
 
-/// How many barriers that wait are looked at with each edit.
-const TURNS: usize = 2;
+/// How many barriers that wait are looked at with each new trace.
+const TURNS: usize = 4;
 
 impl Why {
     pub(super) fn is_needed(&self) -> bool {
@@ -82,7 +82,7 @@ impl Pieces {
                 Tidy::InTurn | Tidy::AtOnce => self.look_again(id),
             }
         }
-        for _ in 0..TURNS {
+        for _ in 0..if tidy == Tidy::AtOnce { TURNS } else { 0 } {
             let Some(id) = self.waiting.pop_front() else { return };
             let waits = |piece: &mut Piece| std::mem::take(&mut piece.waits);
             if self.pieces[id as usize].as_mut().is_some_and(waits) && self.role(id) == Role::Barrier {
