@@ -80,9 +80,10 @@ pub(super) struct FlowMod13 {
     length: usize,
 }
 
-/// Appends the 1.0 flow-mod for packets with all headers of this one: add, without cookie and flags.
-#[inline]
-pub(super) fn flow_mod10(packet: &Packet<'_>, in_port: u16, rule: Rule, out: &mut Replies) {
+/// Appends the 1.0 flow-mod for packets with all headers of this one, of which the first `wire_len` bytes or less are here:
+/// add, without cookie and flags.
+#[inline(always)]
+pub(super) fn flow_mod10(frame: &[u8], wire_len: usize, in_port: u16, rule: Rule, out: &mut Replies) {
     let bytes: &mut [u8] = match rule.to.and_then(PortNo::to_of10) {
         Some(to) => {
             let bytes = out.append_array(&TO_PORT10);
@@ -94,9 +95,9 @@ pub(super) fn flow_mod10(packet: &Packet<'_>, in_port: u16, rule: Rule, out: &mu
     let Some((head, tail)) = bytes.split_first_chunk_mut::<MATCH_END10>() else { return };
     put(head, 4, rule.xid.to_be_bytes());
     if let [_, _, _, _, _, _, _, _, matching @ ..] = head
-        && !plain10(packet, in_port, matching)
+        && !plain10(frame, in_port, matching)
     {
-        match10(packet, in_port, matching);
+        match10(&Packet::with_wire_len(frame, in_port.into(), wire_len), in_port, matching);
     }
     put(tail, 58 - MATCH_END10, rule.idle_timeout.to_be_bytes());
     put(tail, 62 - MATCH_END10, rule.priority.to_be_bytes());
@@ -105,9 +106,8 @@ pub(super) fn flow_mod10(packet: &Packet<'_>, in_port: u16, rule: Rule, out: &mu
 
 /// The 40 bytes of a 1.0 match, of a packet that is as most are: IPv4 without a VLAN tag, options or fragments, and its
 /// headers whole. `false` for any other, and then nothing is written.
-#[inline]
-fn plain10(packet: &Packet<'_>, in_port: u16, out: &mut [u8; 40]) -> bool {
-    let frame = packet.frame();
+#[inline(always)]
+fn plain10(frame: &[u8], in_port: u16, out: &mut [u8; 40]) -> bool {
     let Some((ethernet, behind)) = frame.split_first_chunk::<14>() else { return false };
     let Some((ip, behind)) = behind.split_first_chunk::<20>() else { return false };
     let total = usize::from(u16::from_be_bytes([ip[2], ip[3]]));
@@ -116,8 +116,14 @@ fn plain10(packet: &Packet<'_>, in_port: u16, out: &mut [u8; 40]) -> bool {
     if !is_plain || total < 20 || total > frame.len() - ethernet.len() {
         return false;
     }
-    let ports = match (ip[9], behind.first_chunk::<4>()) {
-        (PROTO_UDP, Some(ports)) if total >= 20 + 8 => Some(*ports),
+    let ports = match (ip[9], behind) {
+        (PROTO_UDP, [a, b, c, d, ..]) if total >= 20 + 8 => Some([*a, *b, *c, *d]),
+        // The header is as long as it says, and not longer than the packet.
+        (PROTO_TCP, [a, b, c, d, _, _, _, _, _, _, _, _, words, ..])
+            if (5..=(total - 20) / 4).contains(&usize::from(words >> 4)) =>
+        {
+            Some([*a, *b, *c, *d])
+        }
         (PROTO_ICMP | PROTO_TCP | PROTO_UDP, _) => return false,
         _ => None,
     };
@@ -133,7 +139,7 @@ fn plain10(packet: &Packet<'_>, in_port: u16, out: &mut [u8; 40]) -> bool {
 }
 
 /// The 40 bytes of a 1.0 match.
-#[inline]
+#[inline(never)]
 fn match10(packet: &Packet<'_>, in_port: u16, out: &mut [u8; 40]) {
     let mut wildcards = 0;
     put(out, 4, in_port.to_be_bytes());
@@ -398,7 +404,7 @@ mod tests {
                 assert_eq!((header.xid, sorted(message)), (5, sorted(expected)));
 
                 let mut out = Replies::new(Version::Of10);
-                flow_mod10(&packet, 3, rule, &mut out);
+                flow_mod10(&frame, usize::MAX, 3, rule, &mut out);
                 let (_, message) = Message::decode(out.bytes()).unwrap();
                 let mut expected = general(&packet, rule, Version::Of10);
                 if packet.get(Field::EthType) == Some(IPV6) {

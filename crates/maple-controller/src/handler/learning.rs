@@ -8,7 +8,6 @@
 //!
 //! Like all switches that learn, it needs a network without loops.
 
-use arrayvec::ArrayVec;
 use maple_wire::msg::{FlowMod, FlowModCommand, NO_BUFFER, PacketInView, PortReason, PortStatus};
 use maple_wire::{Field, Match, Message, Packet, PortNo, Version};
 
@@ -24,6 +23,8 @@ pub const IDLE_TIMEOUT: u16 = 5;
 const PRIORITY: u16 = 0x8000;
 /// Bytes to make room for, a packet of a batch. A longer answer moves the buffer.
 const ROOM: usize = 160;
+/// Bytes of a frame's two addresses.
+const ADDRESSES: usize = 12;
 /// From here on ports are kept in a list, since 16 bits do not hold them.
 const FIRST_LISTED: u32 = 0xff00;
 
@@ -68,7 +69,7 @@ impl Ports {
 }
 
 /// Where a packet comes from and goes to.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 struct Ends {
     dst: Key,
     src: Key,
@@ -90,18 +91,18 @@ impl LearningSwitch {
         self.macs.memory()
     }
 
-    /// The ends of a frame, if it is long enough to have them.
+    /// The ends of a frame; one that is too short to have any has those of nobody.
     #[inline]
-    fn ends(&self, frame: &[u8]) -> Option<Ends> {
-        let (dst, behind) = frame.split_first_chunk()?;
-        Some(Ends { dst: self.macs.key(*dst), src: self.macs.key(*behind.first_chunk()?) })
+    fn ends(&self, frame: &[u8]) -> Ends {
+        let Some([a, b, c, d, e, f, src @ ..]) = frame.first_chunk::<ADDRESSES>() else { return Ends::default() };
+        Ends { dst: self.macs.key([*a, *b, *c, *d, *e, *f]), src: self.macs.key(*src) }
     }
 
-    /// Answers a packet.
+    /// Answers a packet with these ends.
     #[inline]
-    fn answer(&mut self, packet: &PacketInView<'_>, ends: Option<Ends>, out: &mut Replies) {
+    fn answer(&mut self, packet: &PacketInView<'_>, Ends { dst, src }: Ends, out: &mut Replies) {
         // A packet without addresses or from nowhere can be neither learned nor matched.
-        let Some((Ends { dst, src }, in_port)) = ends.zip(packet.in_port()) else { return };
+        let Some(in_port) = packet.in_port().filter(|_| packet.data().len() >= ADDRESSES) else { return };
         let packed = self.ports.pack(in_port);
         if let Some(port) = packed {
             self.learn(src, port, out);
@@ -143,11 +144,14 @@ impl Handler for LearningSwitch {
     fn packet_ins(&mut self, batch: &[PacketInView<'_>], out: &mut Replies) {
         for batch in batch.chunks(BATCH) {
             out.reserve(batch.len() * ROOM);
-            let ends: ArrayVec<_, BATCH> = batch.iter().map(|packet| self.ends(packet.data())).collect();
-            let touch = |touched, ends: &Ends| touched ^ self.macs.peek(ends.dst) ^ self.macs.peek(ends.src);
-            std::hint::black_box(ends.iter().flatten().fold(0, touch));
-            for (packet, ends) in batch.iter().zip(ends) {
-                self.answer(packet, ends, out);
+            let (mut all, mut touched) = ([Ends::default(); BATCH], 0);
+            for (packet, ends) in batch.iter().zip(&mut all) {
+                *ends = self.ends(packet.data());
+                touched ^= self.macs.peek(ends.dst) ^ self.macs.peek(ends.src);
+            }
+            std::hint::black_box(touched);
+            for (packet, ends) in batch.iter().zip(&all) {
+                self.answer(packet, *ends, out);
             }
         }
     }
@@ -166,25 +170,28 @@ impl Handler for LearningSwitch {
 }
 
 /// Answers a packet with a rule for its like.
-#[inline]
+#[inline(always)]
 fn install(packet: &PacketInView<'_>, in_port: PortNo, to: Option<PortNo>, out: &mut Replies) {
-    let frame = Packet::with_wire_len(packet.data(), in_port.0, packet.total_len().into());
     let buffer_id = packet.buffer_id();
     let rule = Rule { xid: packet.xid(), buffer_id, idle_timeout: IDLE_TIMEOUT, priority: PRIORITY, to };
     match out.version() {
         Version::Of10 => {
             let Some(in_port) = in_port.to_of10() else { return };
-            flow_mod10(&frame, in_port, rule, out);
+            flow_mod10(packet.data(), packet.total_len().into(), in_port, rule, out);
         }
-        Version::Of13 => {
-            out.append(FlowMod13::new(&frame, in_port, rule).bytes());
-        }
+        Version::Of13 => install13(packet, in_port, rule, out),
     }
     if buffer_id == NO_BUFFER
         && let Some(to) = to
     {
         send(packet, in_port, to, out);
     }
+}
+
+#[inline(never)]
+fn install13(packet: &PacketInView<'_>, in_port: PortNo, rule: Rule, out: &mut Replies) {
+    let frame = Packet::with_wire_len(packet.data(), in_port.0, packet.total_len().into());
+    out.append(FlowMod13::new(&frame, in_port, rule).bytes());
 }
 
 #[cfg(test)]

@@ -26,8 +26,8 @@ const PLACES: usize = 8;
 const PORTS: usize = 3;
 /// Most segments in a table.
 const SEGMENTS: usize = 64;
-/// The bit of an address's first 16 that says multicast.
-const MULTICAST: u16 = 1 << 8;
+/// The bit of an address's first byte that says multicast.
+const MULTICAST: u64 = 1;
 
 /// Ports by MAC address. A port is not 0.
 #[derive(Debug)]
@@ -58,8 +58,8 @@ struct Secret {
 /// An address and where it belongs in one table.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Key {
-    /// The address, highest first.
-    mac: [u16; 3],
+    /// The address, its first byte lowest.
+    mac: u64,
     hash: u64,
 }
 
@@ -94,13 +94,19 @@ impl Secret {
 impl Key {
     /// The address as the number that its six bytes spell.
     pub fn mac(self) -> u64 {
-        self.mac.iter().fold(0, |number, part| number << 16 | u64::from(*part))
+        self.mac.swap_bytes() >> 16
+    }
+
+    /// The address as it stands in the rows of a line.
+    #[inline]
+    fn parts(self) -> [u16; 3] {
+        [self.mac as u16, (self.mac >> 16) as u16, (self.mac >> 32) as u16]
     }
 
     /// Whether it is the address of a group: multicast or broadcast.
     #[inline]
     pub fn is_group(self) -> bool {
-        self.mac[0] & MULTICAST != 0
+        self.mac & MULTICAST != 0
     }
 
     /// The line where it belongs, among this many; a power of two.
@@ -145,16 +151,24 @@ impl Segment {
     }
 
     /// The line that holds the address and its port there, or the first line that is not full, and 0.
-    #[inline]
+    #[inline(always)]
     fn find(&self, key: Key) -> (usize, u16) {
-        let mut at = key.line(self.lines.len());
+        let at = key.line(self.lines.len());
+        let line = &self.lines[at];
+        let port = port_in(line, key.parts());
+        if port != 0 || !is_full(line) { (at, port) } else { self.find_behind(at, key) }
+    }
+
+    /// The same for an address that is not in this line, which is full.
+    #[inline(never)]
+    fn find_behind(&self, mut at: usize, key: Key) -> (usize, u16) {
         loop {
+            at = (at + 1) & (self.lines.len() - 1);
             let line = &self.lines[at];
-            let port = port_in(line, key.mac);
+            let port = port_in(line, key.parts());
             if port != 0 || !is_full(line) {
                 return (at, port);
             }
-            at = (at + 1) & (self.lines.len() - 1);
         }
     }
 
@@ -163,7 +177,7 @@ impl Segment {
         let (at, _) = self.find(key);
         let line = &mut self.lines[at];
         let place = line[PORTS].iter().position(|port| *port == 0).unwrap_or_default();
-        write(line, place, key.mac, port);
+        write(line, place, key.parts(), port);
         self.len += 1;
     }
 
@@ -185,16 +199,15 @@ impl Segment {
         let place = (key.hash >> 20) as usize % PLACES;
         let line = &mut self.lines[at];
         if line[PORTS][place] != 0 {
-            write(line, place, key.mac, port);
+            write(line, place, key.parts(), port);
         }
     }
 
     /// All addresses with their ports.
-    fn entries(&self) -> impl Iterator<Item = ([u16; 3], u16)> {
-        let places = self.lines.iter().flat_map(|line| (0..PLACES).map(move |place| (line, place)));
-        places
-            .map(|(line, place)| ([line[0][place], line[1][place], line[2][place]], line[PORTS][place]))
-            .filter(|(_, port)| *port != 0)
+    fn entries(&self) -> impl Iterator<Item = (u64, u16)> {
+        let places = self.lines.iter().flat_map(|line| (0..PLACES).map(move |place| line.map(|row| row[place])));
+        let spelled = |parts: [u16; 3]| parts.iter().rev().fold(0, |mac, part| mac << 16 | u64::from(*part));
+        places.filter(|entry| entry[PORTS] != 0).map(move |[a, b, c, port]| (spelled([a, b, c]), port))
     }
 }
 
@@ -223,13 +236,12 @@ impl Macs {
     #[inline]
     pub fn key(&self, address: [u8; 6]) -> Key {
         let [a, b, c, d, e, f] = address;
-        self.key_of([u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]), u16::from_be_bytes([e, f])])
+        self.key_of(u64::from_le_bytes([a, b, c, d, e, f, 0, 0]))
     }
 
     #[inline]
-    fn key_of(&self, mac: [u16; 3]) -> Key {
-        let key = Key { mac, hash: 0 };
-        Key { hash: self.secret.hash(key.mac()), ..key }
+    fn key_of(&self, mac: u64) -> Key {
+        Key { mac, hash: self.secret.hash(mac) }
     }
 
     /// Brings the place of an address near. Give what comes back to [`std::hint::black_box`], all of a batch together.
@@ -254,7 +266,7 @@ impl Macs {
             (_, 0) => self.insert(key, port),
             (line, _) => {
                 let at = self.home(key);
-                self.segments[at].change(line, key.mac, port);
+                self.segments[at].change(line, key.parts(), port);
                 Learned::Moved
             }
         }
@@ -266,7 +278,7 @@ impl Macs {
         for segment in &mut self.segments {
             let old = std::mem::replace(segment, Segment::new(segment.lines.len()));
             for (mac, port) in old.entries().filter(|(_, known)| *known != port) {
-                let key = Key { mac, hash: self.secret.hash(Key { mac, hash: 0 }.mac()) };
+                let key = Key { mac, hash: self.secret.hash(mac) };
                 segment.add(key, port);
             }
             self.len += segment.len;
@@ -335,7 +347,8 @@ mod tests {
     use std::collections::HashMap;
 
     fn key(macs: &Macs, mac: u64) -> Key {
-        macs.key_of([(mac >> 32) as u16, (mac >> 16) as u16, mac as u16])
+        let [_, _, address @ ..] = mac.to_be_bytes();
+        macs.key(address)
     }
 
     #[derive(Clone, Debug)]
@@ -399,7 +412,7 @@ mod tests {
             }
             let away = all.iter().filter(|key| {
                 let lines = &macs.segments[macs.home(**key)].lines;
-                port_in(&lines[key.line(lines.len())], key.mac) == 0
+                port_in(&lines[key.line(lines.len())], key.parts()) == 0
             });
             assert!(away.count() < 10_000, "a fifth or more is not at home at stride {stride:#x}, secret {secret:x?}");
         }
