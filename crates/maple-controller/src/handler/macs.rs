@@ -6,9 +6,9 @@
 //! where lines were full, in the first line behind it that was not. So looking it up costs one line of memory, and now and
 //! then its neighbour. Nothing is written when nothing changes: a table that has learned stays clean in the cache.
 //!
-//! A table of 100,000 addresses is larger than the caches near a core, and each look-up waits for memory. [`Macs::peek`]
-//! reads a word of the home line and nothing depends on it: a caller who peeks at all addresses of a batch first has all
-//! their lines on the way at once, and the look-ups that follow find them near. Lines lie in large pages ([`super::lines`]).
+//! A table of 100,000 addresses is larger than the caches near a core, and each look-up waits for memory. [`Macs::prefetch`]
+//! asks for the home line and waits for nothing: a caller who does that for all addresses of a batch first has all their
+//! lines on the way at once, and the look-ups that follow find them near. Lines lie in large pages ([`super::lines`]).
 //!
 //! A table is one segment that doubles, and from 64 KiB on segments of that size whose number doubles. An address never
 //! leaves its segment but when their number grows. So growing needs room for one segment more, not for a second table.
@@ -16,6 +16,8 @@
 //! Memory: 8 bytes a place, at most 7 of 8 places in use, doubled when full: 9.1 to 18.3 bytes an address, 10.5 for 100,000.
 //! Never more than [`Macs::MOST`] addresses: from then on a new one takes the place of another in its home line. The
 //! hash has a secret, so that nobody can choose addresses that meet in one line.
+
+use maple_prefetch::prefetch;
 
 use super::lines::{self, Line, Lines};
 use crate::random::random;
@@ -244,10 +246,12 @@ impl Macs {
         Key { mac, hash: self.secret.hash(mac) }
     }
 
-    /// Brings the place of an address near. Give what comes back to [`std::hint::black_box`], all of a batch together.
+    /// Brings the place of an address near.
     #[inline]
-    pub fn peek(&self, key: Key) -> u16 {
-        self.segment(key).map_or(0, |segment| segment.lines[key.line(segment.lines.len())][0][0])
+    pub fn prefetch(&self, key: Key) {
+        if let Some(segment) = self.segment(key) {
+            prefetch(&segment.lines[key.line(segment.lines.len())]);
+        }
     }
 
     /// The port that the address is behind.

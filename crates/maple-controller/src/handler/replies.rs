@@ -136,7 +136,7 @@ impl Replies {
     }
 
     /// The same for a message of a length that is known when this is compiled: a few instructions.
-    #[inline]
+    #[inline(always)]
     pub fn append_array<const N: usize>(&mut self, message: &[u8; N]) -> &mut [u8; N] {
         self.bytes.extend_from_slice(message);
         self.count(message[TYPE]);

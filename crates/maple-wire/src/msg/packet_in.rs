@@ -75,6 +75,7 @@ pub struct PacketInView<'a> {
 
 impl<'a> PacketInView<'a> {
     /// The packet-in that takes all of `bytes`, header included.
+    #[inline]
     pub fn new_checked(version: Version, bytes: &'a [u8]) -> Result<PacketInView<'a>> {
         let data = match version {
             Version::Of10 => offset10::DATA,
@@ -88,16 +89,19 @@ impl<'a> PacketInView<'a> {
     }
 
     /// The message's transaction id.
+    #[inline]
     pub fn xid(&self) -> u32 {
         u32_at(self.bytes, offset::XID)
     }
 
     /// Where the switch keeps the packet, or [`super::NO_BUFFER`].
+    #[inline]
     pub fn buffer_id(&self) -> u32 {
         u32_at(self.bytes, offset::BUFFER_ID)
     }
 
     /// Length of the whole frame in bytes.
+    #[inline]
     pub fn total_len(&self) -> u16 {
         u16_at(self.bytes, offset::TOTAL_LEN)
     }
@@ -119,6 +123,7 @@ impl<'a> PacketInView<'a> {
     }
 
     /// The port that the packet came in by, if the message says it.
+    #[inline]
     pub fn in_port(&self) -> Option<PortNo> {
         match self.version {
             Version::Of10 => Some(PortNo::from_of10(u16_at(self.bytes, offset10::IN_PORT))),
@@ -135,11 +140,13 @@ impl<'a> PacketInView<'a> {
     }
 
     /// The frame, or its first bytes.
+    #[inline]
     pub fn data(&self) -> &'a [u8] {
         &self.bytes[self.data..]
     }
 
     /// The whole message, header included.
+    #[inline]
     pub fn message(&self) -> &'a [u8] {
         self.bytes
     }
