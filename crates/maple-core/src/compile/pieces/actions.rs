@@ -13,10 +13,17 @@ pub(in crate::compile) type ActionId = u32;
 /// The instructions that are held.
 #[derive(Debug, Default)]
 pub(super) struct Actions {
-    /// With how often each is held.
-    all: Vec<(Arc<[Instruction]>, u32)>,
+    all: Vec<Held>,
     by_instructions: FxHashMap<Arc<[Instruction]>, ActionId>,
     free: Vec<ActionId>,
+}
+
+/// Instructions, with how often they are held, and how many of the holders are pieces that say them.
+#[derive(Debug)]
+struct Held {
+    instructions: Arc<[Instruction]>,
+    held: u32,
+    said: u32,
 }
 
 impl Actions {
@@ -32,20 +39,41 @@ impl Actions {
 
     /// The instructions of a name.
     pub(super) fn get(&self, id: ActionId) -> &[Instruction] {
-        &self.all[id as usize].0
+        &self.all[id as usize].instructions
     }
 
     /// Holds an answer once more.
     pub(super) fn hold(&mut self, says: Says) {
         if let Says::Answer(id) = says {
-            self.all[id as usize].1 += 1;
+            self.all[id as usize].held += 1;
         }
+    }
+
+    /// Holds what a piece says from now on.
+    pub(super) fn say(&mut self, says: Says) {
+        self.hold(says);
+        if let Says::Answer(id) = says {
+            self.all[id as usize].said += 1;
+        }
+    }
+
+    /// Releases what a piece says no more.
+    pub(super) fn unsay(&mut self, says: Says) {
+        if let Says::Answer(id) = says {
+            self.all[id as usize].said -= 1;
+        }
+        self.release(says);
+    }
+
+    /// Whether several pieces give this answer.
+    pub(super) fn is_said_by_several(&self, id: ActionId) -> bool {
+        self.all[id as usize].said > 1
     }
 
     /// Holds an answer once less.
     pub(super) fn release(&mut self, says: Says) {
         let Says::Answer(id) = says else { return };
-        let (instructions, held) = &mut self.all[id as usize];
+        let Held { instructions, held, .. } = &mut self.all[id as usize];
         *held -= 1;
         if *held == 0 {
             self.by_instructions.remove(instructions);
@@ -55,7 +83,7 @@ impl Actions {
     }
 
     fn add(&mut self, instructions: Arc<[Instruction]>) -> ActionId {
-        let entry = (instructions.clone(), 0);
+        let entry = Held { instructions: instructions.clone(), held: 0, said: 0 };
         let id = match self.free.pop() {
             Some(id) => {
                 self.all[id as usize] = entry;

@@ -17,8 +17,8 @@
 //!
 //! # Why the order holds
 //!
-//! A piece that came or changed is looked at in order of precedence: when its turn comes, all that it must yield to has
-//! its level for good, and all behind it that now is too high gets its turn later.
+//! A piece that came, or has to be told apart from more pieces than before, is looked at in order of precedence: when its
+//! turn comes, all that it must yield to has its level for good, and all behind it that now is too high gets its turn later.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -92,16 +92,19 @@ impl Pieces {
     pub(super) fn settle_levels(&mut self, tree: &Tree) {
         let touched = std::mem::take(&mut self.touched);
         let mut open = self.turns.take();
+        let mut overrun = false;
         for id in &touched {
+            let spot = self.spot(*id);
             if self.role(*id) == Role::Nothing {
                 self.displace(*id);
-            } else {
+            } else if !spot.is_placed() || self.piece(*id).strays {
                 open.insert((self.rank(tree, *id), *id));
+            } else {
+                overrun |= !self.levels.has(spot.level);
             }
         }
         self.touched = touched;
         self.inherit(&open);
-        let mut overrun = false;
         while let Some(id) = open.pop_first() {
             let (from, until) = self.bounds(id);
             let spot = self.spot(id);
@@ -116,8 +119,7 @@ impl Pieces {
             }
         }
         self.turns = open;
-        let pieces = self.pieces.len() - self.free.len();
-        if overrun && self.levels.too_many.is_none_or(|many| pieces < many / 2) {
+        if overrun && self.levels.too_many.is_none_or(|many| self.live < many / 2) {
             self.renumber(tree);
         }
     }

@@ -23,11 +23,12 @@
 //! # Cost
 //!
 //! Each piece has two lists of those that overlap it: the earlier and the later ones, in order of precedence. A new
-//! piece finds its neighbours with one question to the index, and puts itself into their lists. [`Pieces::settle`] looks
+//! piece finds its neighbours with one question to the index, and puts itself into their lists; one that goes stays in them
+//! for a while (`neighbours.rs`), and counts for nothing. [`Pieces::settle`] looks
 //! at the pieces that came, went or changed and at their neighbours. How much that was is counted in
 //! [`Pieces::visited`]. The lists take 8 bytes for each pair of pieces that overlap.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::ops::RangeInclusive;
 
 use maple_wire::{Constraint, Instruction};
@@ -56,6 +57,7 @@ use changes::Taken;
 use index::Index;
 pub(super) use needs::Tidy;
 use needs::Why;
+use neighbours::Ties;
 use sets::{Layout, Row, Store};
 use turns::Turns;
 
@@ -85,17 +87,17 @@ enum Role {
 struct Piece {
     leaf: Option<LeafId>,
     shadowed: bool,
-    /// Of a barrier: why it is a rule, or none.
-    why: Why,
     /// Whether it waits for being looked at.
     waits: bool,
+    /// Whether the level that it has may not do any more.
+    strays: bool,
     /// What it counted for when things were last settled, if it is to be settled.
     was: Option<Role>,
     /// The rule that stood for it when changes were last taken.
     taken: Option<Taken>,
     /// Whether its rule may have changed since.
     changed: bool,
-    /// The pieces that overlap it and take precedence, and those that yield, in order of precedence.
+    /// The pieces that overlap it and take precedence, and those that yield, in order of precedence. Some have gone.
     earlier: Vec<PieceId>,
     later: Vec<PieceId>,
 }
@@ -118,7 +120,13 @@ pub(super) struct Pieces {
     /// What each counts for, and where it is, in little memory: most questions are about that.
     roles: Vec<Role>,
     spots: Vec<Spot>,
+    /// Why each is a rule, or none, if it is a barrier; and the packets that one is needed for.
+    whys: Vec<Why>,
+    needed_for: Store,
+    ties: Ties,
+    /// Numbers that no piece has, nor any list names; and how many pieces there are.
     free: Vec<PieceId>,
+    live: usize,
     layout: Layout,
     store: Store,
     index: Index,
@@ -127,9 +135,9 @@ pub(super) struct Pieces {
     /// Pieces that came or changed since the last settling.
     touched: Vec<PieceId>,
     /// Pieces that may be shadowed no more.
-    bared: BTreeSet<PieceId>,
-    /// Barriers of which it is to be seen whether they are needed.
-    doubtful: BTreeSet<PieceId>,
+    bared: Vec<PieceId>,
+    /// Barriers of which it is to be seen whether they are needed. In both may be some more that have gone.
+    doubtful: Vec<PieceId>,
     /// Barriers that are rules, perhaps without need, and some pieces that are none any more.
     waiting: VecDeque<PieceId>,
     /// The places of pieces that went: a piece with the same match takes the level.
@@ -155,15 +163,19 @@ impl Pieces {
             pieces: Vec::new(),
             roles: Vec::new(),
             spots: Vec::new(),
+            whys: Vec::new(),
+            needed_for: Store::default(),
+            ties: Ties::default(),
             free: Vec::new(),
+            live: 0,
             layout: Layout::default(),
             store: Store::default(),
             index: Index::default(),
             actions: Actions::default(),
             levels: levels::Levels::new(priorities),
             touched: Vec::new(),
-            bared: BTreeSet::new(),
-            doubtful: BTreeSet::new(),
+            bared: Vec::new(),
+            doubtful: Vec::new(),
             waiting: VecDeque::new(),
             vacant: Row::default(),
             changed: Vec::new(),
@@ -200,6 +212,8 @@ impl Pieces {
         let id = self.free.pop().unwrap_or_else(|| {
             self.pieces.push(None);
             self.roles.push(Role::Nothing);
+            self.whys.push(Why::Nothing);
+            self.ties.add();
             self.spots.push(Spot { node, says: Says::Unknown, level: 0, seat: None });
             PieceId::try_from(self.pieces.len() - 1).expect("a table has fewer than 2^32 pieces")
         });
@@ -209,19 +223,21 @@ impl Pieces {
         let (earlier, later) = self.meet_neighbours(tree, id, node, &set);
         self.scratch = set;
         self.index.insert(&self.store, id);
-        self.actions.hold(says);
+        self.actions.say(says);
+        self.live += 1;
         self.spots[id as usize] = Spot { node, says, level: 0, seat: None };
         self.pieces[id as usize] = Some(Piece {
             leaf,
             shadowed: false,
-            why: Why::Nothing,
             waits: false,
+            strays: false,
             was: Some(Role::Nothing),
             taken: None,
             changed: false,
             earlier,
             later,
         });
+        self.whys[id as usize] = Why::Nothing;
         self.note_role(id);
         self.touched.push(id);
         id
@@ -231,20 +247,14 @@ impl Pieces {
     fn lengthen(&mut self) {
         let stride = self.layout.stride();
         self.store.lengthen(stride, self.pieces.len());
+        self.needed_for.lengthen(stride, self.pieces.len());
         self.index = Index::default();
-        let longer = |set: &mut Box<[u64]>| {
-            let mut words = std::mem::take(set).into_vec();
-            words.resize(stride, 0);
-            *set = words.into();
-        };
         self.vacant.lengthen(stride);
         self.gone.lengthen(stride);
-        for (id, piece) in self.pieces.iter_mut().enumerate() {
-            let Some(piece) = piece else { continue };
-            if let Why::Needed { packets, .. } = &mut piece.why {
-                longer(packets);
+        for (id, piece) in self.pieces.iter().enumerate() {
+            if piece.is_some() {
+                self.index.insert(&self.store, id as PieceId);
             }
-            self.index.insert(&self.store, id as PieceId);
         }
     }
 
@@ -266,12 +276,26 @@ impl Pieces {
         if old == says && self.piece(id).leaf == leaf {
             return;
         }
-        self.actions.hold(says);
+        let strays = self.needs_more_room(old, says);
+        self.actions.say(says);
         self.touch(id);
-        self.piece_mut(id).leaf = leaf;
+        let piece = self.piece_mut(id);
+        piece.leaf = leaf;
+        piece.strays |= strays;
         self.spots[id as usize].says = says;
         self.note_role(id);
-        self.actions.release(old);
+        self.actions.unsay(old);
+    }
+
+    /// Whether a piece that says something else may have to be told apart from pieces that it need not be told apart from
+    /// so far ([`Says::gap`]).
+    fn needs_more_room(&self, old: Says, new: Says) -> bool {
+        match old {
+            _ if old == new => false,
+            Says::Unknown => false,
+            Says::Partial => true,
+            Says::Answer(action) => self.actions.is_said_by_several(action),
+        }
     }
 
     /// Takes a piece out.
@@ -280,9 +304,10 @@ impl Pieces {
         self.displace(id);
         let Some(piece) = self.pieces[id as usize].take() else { return };
         self.index.remove(id);
+        self.roles[id as usize] = Role::Nothing;
         self.part(id, &piece, role);
-        self.free.push(id);
-        self.actions.release(says);
+        self.actions.unsay(says);
+        self.live -= 1;
         if let Some(taken) = piece.taken {
             self.gone.push(self.store.get(id), taken);
         }
@@ -292,8 +317,6 @@ impl Pieces {
         if piece.was.is_some() {
             self.touched.retain(|other| *other != id);
         }
-        self.bared.remove(&id);
-        self.doubtful.remove(&id);
     }
 
     /// Brings rules and levels up to date with what came, went and changed.
@@ -307,7 +330,8 @@ impl Pieces {
         }
         let mut touched = std::mem::take(&mut self.touched);
         for id in touched.drain(..) {
-            self.piece_mut(id).was = None;
+            let piece = self.piece_mut(id);
+            (piece.was, piece.strays) = (None, false);
             self.change(id);
         }
         self.touched = touched;
@@ -341,7 +365,7 @@ impl Pieces {
     fn is_rule(&self, id: PieceId) -> bool {
         match self.role(id) {
             Role::Nothing => false,
-            Role::Barrier => self.piece(id).why.is_needed(),
+            Role::Barrier => self.whys[id as usize].is_needed(),
             Role::Answer => true,
         }
     }

@@ -19,10 +19,10 @@ use super::{Piece, PieceId, Pieces, Role};
 use crate::tree::Tree;
 
 /// Why a barrier is a rule, or none.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) enum Why {
-    /// Some packets of it would otherwise go to an answer.
-    Needed { packets: Box<[u64]>, answer: PieceId },
+    /// Some packets of it, which [`Pieces::needed_for`] has, would otherwise go to this answer.
+    Needed(PieceId),
     /// It is not needed, nor would it be for any answer behind this piece, which covers it.
     Covered(PieceId),
     /// No answer takes its packets; or it is no barrier, or not yet looked at.
@@ -40,14 +40,14 @@ pub(in crate::compile) enum Tidy {
 const TURNS: usize = 4;
 
 impl Why {
-    pub(super) fn is_needed(&self) -> bool {
-        matches!(self, Why::Needed { .. })
+    pub(super) fn is_needed(self) -> bool {
+        matches!(self, Why::Needed(_))
     }
 
     /// Whether this is a piece that the reason rests on.
-    pub(super) fn names(&self, id: PieceId) -> bool {
+    fn names(self, id: PieceId) -> bool {
         match self {
-            Why::Needed { answer: by, .. } | Why::Covered(by) => *by == id,
+            Why::Needed(by) | Why::Covered(by) => by == id,
             Why::Nothing => false,
         }
     }
@@ -65,7 +65,7 @@ impl Pieces {
                 continue;
             }
             if now != Role::Barrier {
-                self.piece_mut(id).why = Why::Nothing;
+                self.whys[id as usize] = Why::Nothing;
             }
             match now {
                 Role::Answer => self.answer_came(tree, id),
@@ -73,15 +73,19 @@ impl Pieces {
                 Role::Nothing => self.piece_went(id, before),
             }
         }
-        while let Some(id) = self.doubtful.pop_first() {
+        let mut doubtful = std::mem::take(&mut self.doubtful);
+        doubtful.sort_unstable();
+        doubtful.dedup();
+        for id in doubtful.drain(..) {
             if self.role(id) != Role::Barrier {
                 continue;
             }
             match tidy {
-                Tidy::InTurn if self.piece(id).why.is_needed() => self.wait(id),
+                Tidy::InTurn if self.whys[id as usize].is_needed() => self.wait(id),
                 Tidy::InTurn | Tidy::AtOnce => self.look_again(id),
             }
         }
+        self.doubtful = doubtful;
         for _ in 0..if tidy == Tidy::AtOnce { TURNS } else { 0 } {
             let Some(id) = self.waiting.pop_front() else { return };
             let waits = |piece: &mut Piece| std::mem::take(&mut piece.waits);
@@ -105,13 +109,13 @@ impl Pieces {
         self.visited += earlier.len() as u64;
         for (at, barrier) in earlier.iter().enumerate().rev() {
             let may_be = self.role(*barrier) == Role::Barrier
-                && match self.piece(*barrier).why {
-                    Why::Needed { .. } => false,
+                && match self.whys[*barrier as usize] {
+                    Why::Needed(_) => false,
                     Why::Covered(by) => self.rank(tree, by) >= rank,
                     Why::Nothing => true,
                 };
             if may_be && let Some(packets) = self.unprotected(*barrier, id, &earlier[..at], &earlier[at + 1..]) {
-                self.piece_mut(*barrier).why = Why::Needed { packets, answer: id };
+                self.need(*barrier, id, &packets);
                 self.touch(*barrier);
             }
         }
@@ -130,7 +134,7 @@ impl Pieces {
     ) -> Option<Box<[u64]>> {
         let common = meet(self.store.get(barrier), self.store.get(answer));
         let mut cover = Vec::new();
-        let between = between.iter().rev().filter(|other| !self.piece(**other).shadowed);
+        let between = between.iter().rev().filter(|other| self.role(**other) != Role::Nothing);
         let answers = before.iter().filter(|other| self.role(**other) == Role::Answer);
         for other in between.chain(answers) {
             let set = self.store.get(*other);
@@ -147,8 +151,8 @@ impl Pieces {
 
     /// A barrier stands for those before it, and for what was an answer's until now.
     fn barrier_came(&mut self, id: PieceId, before: Role) {
-        self.piece_mut(id).why = Why::Nothing;
-        self.doubtful.insert(id);
+        self.whys[id as usize] = Why::Nothing;
+        self.doubtful.push(id);
         self.doubt_taken(id, |pieces, id| &pieces.piece(id).earlier);
         if before == Role::Answer {
             self.answer_went(id);
@@ -161,7 +165,7 @@ impl Pieces {
         let behind = self.with_roles(&piece.later);
         let is_lost = |other: &PieceId| {
             let is_barrier = self.role(*other) == Role::Barrier;
-            is_barrier && (self.piece(*other).why.names(id) || self.may_be_taken(*other, &behind))
+            is_barrier && (self.whys[*other as usize].names(id) || self.may_be_taken(*other, &behind))
         };
         let lost: Vec<PieceId> = piece.earlier.iter().copied().filter(is_lost).collect();
         self.doubtful.extend(lost);
@@ -173,8 +177,9 @@ impl Pieces {
     /// Barriers before what was an answer may be needed for it no more, those behind it may be needed for what it took.
     fn answer_went(&mut self, id: PieceId) {
         let piece = self.piece(id);
-        let was_for_it = |other: &PieceId| match self.piece(*other).why {
-            Why::Needed { answer, .. } => answer == id,
+        let is_barrier = |other: &PieceId| self.role(*other) == Role::Barrier;
+        let was_for_it = |other: &PieceId| match self.whys[*other as usize] {
+            Why::Needed(answer) => answer == id && is_barrier(other),
             Why::Covered(_) | Why::Nothing => false,
         };
         let behind = self.with_roles(&piece.later);
@@ -185,17 +190,17 @@ impl Pieces {
         self.doubtful.extend(doubtful);
     }
 
-    /// Pieces and what they count for.
+    /// Those of some pieces that count for something.
     pub(super) fn with_roles(&self, pieces: &[PieceId]) -> Vec<(PieceId, Role)> {
-        pieces.iter().map(|id| (*id, self.role(*id))).collect()
+        pieces.iter().map(|id| (*id, self.role(*id))).filter(|(_, role)| *role != Role::Nothing).collect()
     }
 
     /// Whether a barrier that is not needed may be now that a piece has gone which took packets of it. `behind` are the
     /// pieces behind both that overlap what went: three matches that overlap in pairs have a packet in common, so an answer
     /// that takes any of these packets is among them. What lies behind a piece that covers the barrier does not matter.
     pub(super) fn may_be_taken(&self, barrier: PieceId, behind: &[(PieceId, Role)]) -> bool {
-        let (set, cover) = match self.piece(barrier).why {
-            Why::Needed { .. } => return false,
+        let (set, cover) = match self.whys[barrier as usize] {
+            Why::Needed(_) => return false,
             Why::Covered(by) => (self.store.get(barrier), Some(by)),
             Why::Nothing => (self.store.get(barrier), None),
         };
@@ -213,31 +218,34 @@ impl Pieces {
     /// Doubts of barriers beside a piece that they are needed, if the packets that they are needed for are its own.
     fn doubt_taken(&mut self, id: PieceId, beside: impl Fn(&Pieces, PieceId) -> &Vec<PieceId>) {
         let set = self.store.get(id);
-        let is_taken = |other: &PieceId| match &self.piece(*other).why {
-            Why::Needed { packets, .. } => overlap(packets, set),
-            Why::Covered(_) | Why::Nothing => false,
-        };
+        let is_needed = |other: &PieceId| self.role(*other) == Role::Barrier && self.whys[*other as usize].is_needed();
+        let is_taken = |other: &PieceId| is_needed(other) && overlap(self.needed_for.get(*other), set);
         let taken: Vec<PieceId> = beside(self, id).iter().copied().filter(is_taken).collect();
         self.doubtful.extend(taken);
     }
 
     /// Finds out from scratch whether a barrier is needed.
     fn look_again(&mut self, id: PieceId) {
-        let why = self.reason(id);
-        let was_needed = std::mem::replace(&mut self.piece_mut(id).why, Why::Nothing).is_needed();
-        if was_needed != why.is_needed() {
+        let was_needed = self.whys[id as usize].is_needed();
+        self.reason(id);
+        if was_needed != self.whys[id as usize].is_needed() {
             self.touch(id);
         }
-        let piece = self.piece_mut(id);
-        (piece.why, piece.waits) = (why, false);
+        self.piece_mut(id).waits = false;
     }
 
-    fn reason(&mut self, id: PieceId) -> Why {
+    /// Notes that a barrier is needed, so that these packets don't go to an answer.
+    fn need(&mut self, barrier: PieceId, answer: PieceId, packets: &[u64]) {
+        self.whys[barrier as usize] = Why::Needed(answer);
+        self.needed_for.put(barrier, packets);
+    }
+
+    fn reason(&mut self, id: PieceId) {
         let (piece, set) = (self.piece(id), self.store.get(id));
         let answers = piece.earlier.iter().filter(|other| self.role(**other) == Role::Answer);
         let mut cover: Vec<PieceId> = answers.copied().collect();
         let mut looked = piece.earlier.len();
-        let mut why = Why::Nothing;
+        let (mut needed, mut cover_of_all) = (None, None);
         for other in &piece.later {
             looked += 1;
             let (role, there) = (self.role(*other), self.store.get(*other));
@@ -247,16 +255,19 @@ impl Pieces {
             if role == Role::Answer
                 && let Some(packets) = uncovered(&self.store, &meet(set, there), &cover)
             {
-                why = Why::Needed { packets, answer: *other };
+                needed = Some((*other, packets));
                 break;
             }
             if covers(there, set) {
-                why = Why::Covered(*other);
+                cover_of_all = Some(*other);
                 break;
             }
             cover.push(*other);
         }
         self.visited += looked as u64;
-        why
+        match needed {
+            Some((answer, packets)) => self.need(id, answer, &packets),
+            None => self.whys[id as usize] = cover_of_all.map_or(Why::Nothing, Why::Covered),
+        }
     }
 }

@@ -9,12 +9,14 @@ impl Pieces {
     pub(super) fn settle_shadows(&mut self, tree: &Tree) {
         let mut open = self.turns.take();
         let is_new = |pieces: &Pieces, id: PieceId| pieces.piece(id).was == Some(Role::Nothing);
-        let fresh = self.touched.iter().copied().filter(|id| is_new(self, *id)).chain(self.bared.iter().copied());
+        let bared = self.bared.iter().copied().filter(|id| self.pieces[*id as usize].is_some());
+        let fresh = self.touched.iter().copied().filter(|id| is_new(self, *id)).chain(bared);
         fresh.for_each(|id| open.insert((self.rank(tree, id), id)));
         while let Some(id) = open.pop_first() {
             let piece = self.piece(id);
             let (was_there, set) = (!is_new(self, id) && !piece.shadowed, self.store.get(id));
-            let before: Vec<PieceId> = piece.earlier.iter().copied().filter(|o| !self.piece(*o).shadowed).collect();
+            let before: Vec<PieceId> =
+                piece.earlier.iter().copied().filter(|o| self.role(*o) != Role::Nothing).collect();
             let shadowed = !before.is_empty() && uncovered(&self.store, set, &before).is_none();
             self.visited += before.len() as u64 + 1;
             self.shadow(id, shadowed);
@@ -23,9 +25,10 @@ impl Pieces {
             }
             let (piece, set) = (self.piece(id), self.store.get(id));
             for other in &piece.later {
-                let there = self.piece(*other);
-                let may_be = self.spot(*other).says == Says::Partial || covers(set, self.store.get(*other));
-                if may_be && !there.shadowed {
+                if self.role(*other) == Role::Nothing {
+                    continue;
+                }
+                if self.spot(*other).says == Says::Partial || covers(set, self.store.get(*other)) {
                     open.insert((self.rank(tree, *other), *other));
                 }
             }
