@@ -47,8 +47,9 @@ pub(super) struct Live {
     places: Vec<Option<Place>>,
     runs: Vec<Run>,
     free: Vec<RunId>,
-    /// The last edit of the tree, kept for its memory.
+    /// The last edit of the tree, and a region, kept for their memory.
     edit: Edit,
+    scratch: Region,
 }
 
 /// Names a run while it lives.
@@ -138,6 +139,7 @@ impl Live {
             runs: vec![untold],
             free: Vec::new(),
             edit: Edit::default(),
+            scratch: Region::any(),
         }
     }
 
@@ -206,6 +208,9 @@ impl Live {
 
     /// Puts in the new nodes, each the only child of the one before.
     fn grow(&mut self, place: Option<(NodeId, Branch)>, added: &[NodeId], does: Does) {
+        if let (Some((above, Branch::Value(value))), [leaf]) = (place, added) {
+            return self.grow_leaf(above, value, *leaf, does);
+        }
         let mut from = place;
         let mut sides: Vec<Option<Yes>> = Vec::with_capacity(added.len().saturating_sub(1));
         for (at, node) in added.iter().enumerate() {
@@ -215,10 +220,7 @@ impl Live {
                 sides.push(yes);
             }
             self.runs[run as usize].nodes += 1;
-            if self.places.len() <= node.index() {
-                self.places.resize_with(node.index() + 1, || None);
-            }
-            self.places[node.index()] = Some(Place { run, kind, pieces: Own::None, does: Does::default() });
+            self.put_place(*node, Place { run, kind, pieces: Own::None, does: Does::default() });
             from = added.get(at + 1).and_then(|next| self.tree.parent(*next));
         }
         let Some(leaf) = added.last() else { return };
@@ -233,6 +235,30 @@ impl Live {
         for (node, yes) in added.iter().zip(sides).rev() {
             self.show_test(*node, yes.map(|yes| yes.matches));
         }
+    }
+
+    /// Puts in a new leaf right under a `V` node, for a value of it: what most traces bring.
+    fn grow_leaf(&mut self, above: NodeId, value: u128, leaf: NodeId, does: Does) {
+        let mut region = std::mem::take(&mut self.scratch);
+        let (outer, Node::Value(values)) = (self.place(above).run, self.tree.node(above)) else { return };
+        let read = Constraint { field: values.field, value, mask: values.mask };
+        let is_told = outer != UNTOLD
+            && region.become_part(self.region(outer), &read)
+            && region.stated(&self.target.capabilities).is_some();
+        let run = if is_told { self.begin_run(Some(above), None) } else { UNTOLD };
+        self.runs[run as usize].nodes += 1;
+        self.put_place(leaf, Place { run, kind: Kind::Leaf, pieces: Own::None, does });
+        if is_told {
+            self.show_leaf_of(leaf, run, &region);
+        }
+        self.scratch = region;
+    }
+
+    fn put_place(&mut self, node: NodeId, place: Place) {
+        if self.places.len() <= node.index() {
+            self.places.resize_with(node.index() + 1, || None);
+        }
+        self.places[node.index()] = Some(place);
     }
 
     /// The run that a new node under a branch is in. If the branch is the yes-side of a new test, `yes` is its region.
@@ -270,7 +296,11 @@ impl Live {
     }
 
     fn begin_matched(&mut self, above: Option<NodeId>, region: Region) -> RunId {
-        let run = Run { above, region: Some(Arc::new(region)), complete: false, nodes: 0 };
+        self.begin_run(above, Some(Arc::new(region)))
+    }
+
+    fn begin_run(&mut self, above: Option<NodeId>, region: Option<Arc<Region>>) -> RunId {
+        let run = Run { above, region, complete: false, nodes: 0 };
         match self.free.pop() {
             Some(id) => {
                 self.runs[id as usize] = run;
@@ -306,14 +336,19 @@ impl Live {
     /// whose yes-side the leaf is, if that has pieces for it: they are to be brought up to date next.
     fn show_leaf(&mut self, node: NodeId) -> Option<NodeId> {
         let Place { run, .. } = *self.place(node);
-        let Node::Leaf(leaf) = *self.tree.node(node) else { return None };
         if run == UNTOLD {
             return None;
         }
+        let region = self.region_of_leaf(node, run);
+        self.show_leaf_of(node, run, &region)
+    }
+
+    /// [`Live::show_leaf`], for a leaf whose run has this region.
+    fn show_leaf_of(&mut self, node: NodeId, run: RunId, region: &Region) -> Option<NodeId> {
+        let Node::Leaf(leaf) = *self.tree.node(node) else { return None };
         let parent = self.tree.parent(node).filter(|(_, branch)| *branch == Branch::Outcome(true));
         let test = parent.map(|(above, _)| above).filter(|above| self.place(*above).kind == Kind::Test);
-        let region = self.region_of_leaf(node, run);
-        let (extent, says) = self.answer(node, &region);
+        let (extent, says) = self.answer(node, region);
         let complete = matches!(extent, Extent::All);
         let own = match extent {
             Extent::All if test.is_none() => region.stated(&self.target.capabilities),

@@ -44,6 +44,14 @@ impl Region {
         Some(region)
     }
 
+    /// Becomes the packets of another region that fit `constraint` too, and says whether there can be any. Uses its own
+    /// memory.
+    pub(crate) fn become_part(&mut self, whole: &Region, constraint: &Constraint) -> bool {
+        self.all.clone_from(&whole.all);
+        self.ranges.clone_from(&whole.ranges);
+        self.constrain(constraint).is_some()
+    }
+
     /// The packets of this region that fit `cond` too; `None` where there can't be any.
     pub(crate) fn and(&self, cond: &Cond) -> Option<Region> {
         let mut region = self.with_room(cond.all.len());

@@ -1,5 +1,6 @@
 //! The instructions of a table's answers, each kept once and named by a number.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 
 use maple_wire::Instruction;
@@ -16,6 +17,8 @@ pub(super) struct Actions {
     all: Vec<Held>,
     by_instructions: FxHashMap<Arc<[Instruction]>, ActionId>,
     free: Vec<ActionId>,
+    /// What was last given to be named, though it had a name, with that name: the rule that will do it needs a copy.
+    spare: RefCell<Option<(ActionId, Vec<Instruction>)>>,
 }
 
 /// Instructions, with how often they are held, and how many of the holders are pieces that say them.
@@ -30,7 +33,10 @@ impl Actions {
     /// The name of instructions, which are held once more.
     pub(super) fn name(&mut self, instructions: Vec<Instruction>) -> ActionId {
         let id = match self.by_instructions.get(&instructions[..]) {
-            Some(id) => *id,
+            Some(id) => {
+                *self.spare.get_mut() = Some((*id, instructions));
+                *id
+            }
             None => self.add(instructions.into()),
         };
         self.hold(Says::Answer(id));
@@ -40,6 +46,14 @@ impl Actions {
     /// The instructions of a name.
     pub(super) fn get(&self, id: ActionId) -> &[Instruction] {
         &self.all[id as usize].instructions
+    }
+
+    /// A copy of the instructions of a name.
+    pub(super) fn copy(&self, id: ActionId) -> Vec<Instruction> {
+        match self.spare.borrow_mut().take_if(|(of, _)| *of == id) {
+            Some((_, instructions)) => instructions,
+            None => self.get(id).to_vec(),
+        }
     }
 
     /// Holds an answer once more.
@@ -83,6 +97,8 @@ impl Actions {
     }
 
     fn add(&mut self, instructions: Arc<[Instruction]>) -> ActionId {
+        // What is kept may be of a name that is given out anew here.
+        *self.spare.get_mut() = None;
         let entry = Held { instructions: instructions.clone(), held: 0, said: 0 };
         let id = match self.free.pop() {
             Some(id) => {

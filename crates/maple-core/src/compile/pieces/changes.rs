@@ -36,6 +36,10 @@ impl Pieces {
         if self.changed.is_empty() && self.gone.items().is_empty() {
             return Vec::new();
         }
+        if let Some((id, wanted)) = self.take_only_addition() {
+            self.levels.send(1);
+            return vec![Change::Add(self.rule(self.store.get(id), wanted, cookie))];
+        }
         let (mut old, mut new) = (std::mem::take(&mut self.gone), std::mem::take(&mut self.came));
         let mut changed = std::mem::take(&mut self.changed);
         for id in changed.drain(..) {
@@ -62,6 +66,21 @@ impl Pieces {
         (self.gone, self.came) = (old, new);
         self.levels.send(changes.len());
         changes
+    }
+
+    /// What has changed, if that is one piece alone, which had no rule and has one now.
+    fn take_only_addition(&mut self) -> Option<(PieceId, Taken)> {
+        let [id] = self.changed[..] else { return None };
+        if !self.gone.items().is_empty() {
+            return None;
+        }
+        self.pieces[id as usize].as_ref().filter(|piece| piece.changed && piece.taken.is_none())?;
+        let wanted = self.wanted(id)?;
+        let piece = self.piece_mut(id);
+        (piece.changed, piece.taken) = (false, Some(wanted));
+        self.actions.hold(wanted.says());
+        self.changed.clear();
+        Some((id, wanted))
     }
 
     /// What [`crate::update::changes`] says of two rows of rules, each made into a [`Rule`] once and only if it is sent.
@@ -120,7 +139,7 @@ impl Pieces {
 
     fn rule(&self, set: &[u64], taken: Taken, cookie: &dyn Fn(Option<LeafId>) -> u64) -> Rule {
         let Taken { priority, action, leaf } = taken;
-        let instructions = action.map_or_else(to_controller, |action| self.actions.get(action).to_vec());
+        let instructions = action.map_or_else(to_controller, |action| self.actions.copy(action));
         let mut fields = Vec::with_capacity(self.layout.fields());
         fields.extend(self.layout.unpack(set).map(MatchField::Known));
         Rule { priority, matching: Match { fields }, instructions, cookie: cookie(leaf) }

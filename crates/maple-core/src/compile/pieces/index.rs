@@ -40,8 +40,9 @@ pub(super) struct Index {
     last: u32,
     /// The large groups.
     large: Vec<u32>,
-    /// Members of small groups.
+    /// Members of small groups, and their sets one behind the other: most questions look at all of them.
     loose: Vec<PieceId>,
+    loose_sets: Vec<u64>,
     /// By piece.
     places: Vec<Place>,
 }
@@ -107,8 +108,9 @@ impl Index {
         if group.members.is_empty() {
             place.at = self.loose.len() as u32;
             self.loose.push(piece);
+            self.loose_sets.extend_from_slice(store.get(piece));
             if group.size > FEW {
-                self.enlarge(at);
+                self.enlarge(store, at);
             }
             return;
         }
@@ -131,6 +133,10 @@ impl Index {
             self.places[*moved as usize].at = at;
         }
         if is_loose {
+            let stride = self.loose_sets.len() / (self.loose.len() + 1);
+            let last = self.loose_sets.len() - stride;
+            self.loose_sets.copy_within(last.., at as usize * stride);
+            self.loose_sets.truncate(last);
             return;
         }
         group.gone += usize::from(!group.views.is_empty());
@@ -147,13 +153,13 @@ impl Index {
     /// Calls `seen` with all pieces that overlap a set.
     pub(super) fn overlapping(&mut self, store: &Store, set: &[u64], mut seen: impl FnMut(PieceId)) {
         let asking = self.group_of(set);
-        let Index { groups, large, loose, places, .. } = self;
+        self.loose_overlapping(set, &mut seen);
+        let Index { groups, large, places, .. } = self;
         let mut check = |piece: &PieceId| {
             if overlap(store.get(*piece), set) {
                 seen(*piece);
             }
         };
-        loose.iter().for_each(&mut check);
         for at in large {
             let group = &mut groups[*at as usize];
             let Some(view) = group.view(store, places, asking, set) else {
@@ -164,6 +170,21 @@ impl Index {
             if let Some(found) = view.by_values.get_mut(&view.masks.key(set)) {
                 found.forget(places);
                 found.members(places).for_each(|member| check(&member.piece));
+            }
+        }
+    }
+
+    /// Calls `seen` with the loose pieces that overlap a set.
+    fn loose_overlapping(&self, set: &[u64], mut seen: impl FnMut(PieceId)) {
+        if let Ok(set) = <&[u64; 4]>::try_from(set) {
+            // The usual length, without a loop.
+            let (sets, _) = self.loose_sets.as_chunks::<4>();
+            let hits = self.loose.iter().zip(sets).filter(|(_, there)| overlap(&there[..], set));
+            return hits.for_each(|(piece, _)| seen(*piece));
+        }
+        for (at, piece) in self.loose.iter().enumerate() {
+            if overlap(&self.loose_sets[at * set.len()..][..set.len()], set) {
+                seen(*piece);
             }
         }
     }
@@ -189,11 +210,17 @@ impl Index {
     }
 
     /// Takes the members of a group out of the loose ones.
-    fn enlarge(&mut self, at: u32) {
+    fn enlarge(&mut self, store: &Store, at: u32) {
         let mut kept = Vec::with_capacity(self.loose.len());
+        self.loose_sets.clear();
         for piece in std::mem::take(&mut self.loose) {
             let place = &mut self.places[piece as usize];
-            let list = if place.group == at { &mut self.groups[at as usize].members } else { &mut kept };
+            let list = if place.group == at {
+                &mut self.groups[at as usize].members
+            } else {
+                self.loose_sets.extend_from_slice(store.get(piece));
+                &mut kept
+            };
             place.at = list.len() as u32;
             list.push(piece);
         }

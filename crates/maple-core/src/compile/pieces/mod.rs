@@ -321,9 +321,11 @@ impl Pieces {
 
     /// Brings rules and levels up to date with what came, went and changed.
     pub(super) fn settle(&mut self, tree: &Tree, tidy: Tidy) {
-        self.settle_shadows(tree);
-        self.settle_needs(tree, tidy);
-        self.settle_levels(tree);
+        if !self.settle_one_alone() {
+            self.settle_shadows(tree);
+            self.settle_needs(tree, tidy);
+            self.settle_levels(tree);
+        }
         if tidy == Tidy::AtOnce {
             // Where leaves go levels become free as it is.
             self.give_up_a_level(tree);
@@ -337,6 +339,25 @@ impl Pieces {
         self.touched = touched;
         self.vacant.clear();
         self.bared.clear();
+    }
+
+    /// Where all that is to be settled is one new piece that nothing overlaps, that is soon done: it has no shadow, no
+    /// need of barriers, and the highest level in use. Returns whether it was so.
+    fn settle_one_alone(&mut self) -> bool {
+        let [id] = self.touched[..] else { return false };
+        let piece = self.piece(id);
+        let is_alone = piece.earlier.is_empty() && piece.later.is_empty();
+        let is_new = piece.was == Some(Role::Nothing) && !self.spot(id).is_placed();
+        let is_all = self.bared.is_empty() && self.doubtful.is_empty() && self.waiting.is_empty();
+        if !is_alone || !is_new || !is_all || !self.vacant.items().is_empty() {
+            return false;
+        }
+        let Some(level) = self.levels.used.keys().next().copied().filter(|level| self.levels.has(*level)) else {
+            return false;
+        };
+        self.visited += 1;
+        self.put(id, level);
+        true
     }
 
     /// How many pieces were looked at so far, each time counted.

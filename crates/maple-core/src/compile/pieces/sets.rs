@@ -16,6 +16,9 @@ use super::PieceId;
 /// How many regions are looked at before a question of what many sets cover is answered with "perhaps not".
 const BUDGET: usize = 400;
 
+/// How many packets a walk looks at.
+const WALK: u64 = 48;
+
 /// How free bits are chosen in the packets that are looked at.
 const SAMPLES: [u64; 4] = [0, u64::MAX, u64::MAX / 3, u64::MAX / 3 * 2];
 
@@ -217,14 +220,17 @@ pub(super) fn meet(a: &[u64], b: &[u64]) -> Vec<u64> {
 
 /// Some packets of `all` that none of the pieces of `cover` takes; `None` where these take all of them.
 ///
-/// First looks at a few packets of it. Then takes the sets of the cover away one after the other, and cuts what is left
-/// of a region into regions, bit by bit. Where that gets long, the answer is a region of which some packet is perhaps
-/// not covered.
+/// First looks at a few packets of it, then walks from packet to packet, out of one set of the cover after the other. Then
+/// takes the sets of the cover away one after the other, and cuts what is left of a region into regions, bit by bit, which
+/// costs a hundred times as much. Where that gets long, the answer is a region of which some packet is perhaps not covered.
 pub(super) fn uncovered(store: &Store, all: &[u64], cover: &[PieceId]) -> Option<Box<[u64]>> {
     if cover.iter().any(|id| covers(store.get(*id), all)) {
         return None;
     }
     if let Some(packet) = SAMPLES.into_iter().find_map(|bits| sample(store, all, cover, bits)) {
+        return Some(packet);
+    }
+    if let Some(packet) = walk(store, all, cover) {
         return Some(packet);
     }
     let mut open = vec![(all.to_vec(), 0)];
@@ -245,6 +251,40 @@ pub(super) fn uncovered(store: &Store, all: &[u64], cover: &[PieceId]) -> Option
 fn sample(store: &Store, all: &[u64], cover: &[PieceId], bits: u64) -> Option<Box<[u64]>> {
     let packet: Box<[u64]> = all.chunks_exact(2).flat_map(|x| [x[0] | bits & !x[1], u64::MAX]).collect();
     (!cover.iter().any(|id| overlap(store.get(*id), &packet))).then_some(packet)
+}
+
+/// A packet of `all` that no set of the cover takes, found by leaving one set after the other that takes the packet so far:
+/// a bit that the set fixes and `all` does not is turned. Which bit, is drawn by the number of the step, so that walks differ
+/// from bit to bit and yet are the same each time. `None` says nothing.
+fn walk(store: &Store, all: &[u64], cover: &[PieceId]) -> Option<Box<[u64]>> {
+    let mut packet: Box<[u64]> = all.chunks_exact(2).flat_map(|x| [x[0], u64::MAX]).collect();
+    let (mut passed, mut at, mut drawn) = (0, 0, 0u64);
+    while passed < cover.len() {
+        let set = store.get(cover[at]);
+        passed += 1;
+        at = if at + 1 == cover.len() { 0 } else { at + 1 };
+        if !overlap(set, &packet) {
+            continue;
+        }
+        drawn += 1;
+        let open = |word: usize| set[word + 1] & !all[word + 1];
+        let bits: u32 = (0..set.len()).step_by(2).map(|word| open(word).count_ones()).sum();
+        if drawn > WALK || bits == 0 {
+            return None;
+        }
+        let mut left = (drawn.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32 % bits;
+        for word in (0..set.len()).step_by(2) {
+            let here = open(word).count_ones();
+            if left < here {
+                let above = (0..left).fold(open(word), |rest, _| rest & (rest - 1));
+                packet[word] ^= above & above.wrapping_neg();
+                break;
+            }
+            left -= here;
+        }
+        passed = 0;
+    }
+    Some(packet)
 }
 
 /// Cuts what `set` does not take of `region` into regions.
