@@ -11,6 +11,10 @@
 //! has no other parts). A condition that has these parts, perhaps with more, and implies or is known to have the
 //! prerequisites, fails too; it is looked for under the sums of all subsets of its parts.
 //!
+//! Hundreds of tests that failed one after the other, which a tree has in a chain, need not be put together for each run
+//! that passes them: the chain keeps its [`Failures`], and a run takes as many of them as it has passed ([`Passed`]). Only
+//! failed tests of one part, of which chains have few, are taken in one by one.
+//!
 //! # Why it is correct
 //!
 //! [`Known::cond`] says `Holds` or `Fails` only where every packet that passes the items agrees. It may say `Open` where
@@ -22,8 +26,10 @@
 //! Look-ups are logarithmic in the number of intervals of one field, so a run of ten thousand tests is not quadratic. A
 //! conjunction on fields of which nothing is known costs a hash a part, and a sum and a load (that says whether a failed
 //! conjunction can have these parts) a subset of parts. Conditions from practice have at most four parts that count.
+//! Each chain that was passed is asked as well.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use maple_wire::field::{FieldSet, Prerequisite};
 use maple_wire::{Constraint, Field};
@@ -45,12 +51,31 @@ pub(crate) enum Verdict {
 
 /// A list of items, and what is known of the packets that pass them.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Known {
+pub(crate) struct Known<'t> {
+    /// What was passed before the items, or among the first of them.
+    passed: Vec<Passed<'t>>,
     items: Vec<Item>,
     /// Of which fields something is known.
     about: FieldSet,
     fields: Vec<(Field, FieldKnown)>,
     failed: Failed,
+}
+
+/// A list of tests that all failed, for whoever passed the first of them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Failures {
+    failed: Failed,
+    /// The places of tests of one part, ascending.
+    single: Vec<u32>,
+}
+
+/// The first tests of a list, which all failed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Passed<'t> {
+    /// What is known of the whole list.
+    pub(crate) failures: &'t Failures,
+    /// The tests that were passed.
+    pub(crate) conds: &'t [Arc<Cond>],
 }
 
 /// Failed conjunctions of several open parts: a hash table from sums of hashes.
@@ -83,7 +108,7 @@ enum Part<'a> {
 
 /// How many places of [`Failed::newest`] there are at first, and at least for each failed conjunction.
 const FIRST_PLACES: usize = 64;
-const PLACES: usize = 8;
+const PLACES: usize = 4;
 
 /// Fields on whose values the presence of others depends ([`Field::prerequisites`]).
 const PREREQUISITES: FieldSet = FieldSet::of(&[Field::EthType, Field::VlanVid, Field::IpProto, Field::Icmpv6Type]);
@@ -114,7 +139,40 @@ struct FieldKnown {
 #[derive(Clone, Debug, Default)]
 struct Intervals(BTreeMap<u128, u128>);
 
-impl Known {
+impl Failures {
+    /// Takes in a test that becomes the last.
+    pub(crate) fn push(&mut self, cond: &Cond, place: usize) {
+        match parts(cond).take(2).count() {
+            0 => {}
+            1 => self.single.push(place as u32),
+            _ => self.failed.learn(cond, place),
+        }
+    }
+
+    /// Forgets the last test, which stood at this place.
+    pub(crate) fn pop(&mut self, place: usize) {
+        self.single.pop_if(|last| *last as usize == place);
+        self.failed.pop(place);
+    }
+
+    /// How many bytes it takes.
+    pub(crate) fn bytes(&self) -> usize {
+        size_of_val(&self.single[..]) + size_of_val(&self.failed.list[..]) + size_of_val(&self.failed.newest[..])
+    }
+}
+
+impl<'t> Known<'t> {
+    /// What is known where these were passed.
+    pub(crate) fn after(passed: Vec<Passed<'t>>) -> Known<'t> {
+        let mut known = Known { passed, ..Known::default() };
+        for at in 0..known.passed.len() {
+            let Passed { failures, conds } = known.passed[at];
+            let single = failures.single.iter().map_while(|place| conds.get(*place as usize));
+            single.for_each(|cond| known.learn_failure(cond));
+        }
+        known
+    }
+
     /// The field's value under `mask`, if those bits are known.
     pub(crate) fn value(&self, field: Field, mask: u128) -> Option<u128> {
         if mask == 0 {
@@ -171,20 +229,26 @@ impl Known {
 
     /// Whether the condition implies one that failed.
     fn has_failed(&self, cond: &Cond) -> bool {
-        if self.failed.list.is_empty() {
+        let all = || self.passed.iter().map(|passed| &passed.failures.failed).chain([&self.failed]);
+        if all().all(|failed| failed.list.is_empty()) {
             return false;
         }
-        let found = |hashes: Hashes| hashes.any_sum(|sum| self.failed.may_have(sum) && self.implies_failed(cond, sum));
-        found(Hashes::of(cond, false)) || self.failed.any_bare && found(Hashes::of(cond, true))
+        let may_have = |sum: u64| all().any(|failed| failed.may_have(sum));
+        let found = |hashes: Hashes| hashes.any_sum(|sum| may_have(sum) && self.implies_failed(cond, sum));
+        found(Hashes::of(cond, false)) || all().any(|failed| failed.any_bare) && found(Hashes::of(cond, true))
     }
 
     /// Whether the condition implies a failed one that has this sum.
     fn implies_failed(&self, cond: &Cond, sum: u64) -> bool {
         let implied =
             |wanted: Part| parts(cond).any(|part: Part| part.implies(wanted)) || self.part(wanted) == Verdict::Holds;
-        self.failed
-            .under(sum)
-            .any(|item| matches!(&self.items[item as usize], Item::Test { cond, .. } if parts(cond).all(implied)))
+        let is_implied = |failed: &Cond| parts(failed).all(implied);
+        let own = |item: u32| matches!(&self.items[item as usize], Item::Test { cond, .. } if is_implied(cond));
+        let passed = |passed: &Passed| {
+            let there = |place: u32| passed.conds.get(place as usize).is_some_and(|cond| is_implied(cond));
+            passed.failures.failed.under(sum).any(there)
+        };
+        self.failed.under(sum).any(own) || self.passed.iter().any(passed)
     }
 
     /// Whether the items state a part of the condition already.
@@ -239,13 +303,7 @@ impl Known {
             (None, _) => {}
             (Some(Part::Masked(constraint)), None) => self.field(constraint.field).exclude(constraint),
             (Some(Part::Range(range)), None) => self.field(range.field).excluded.insert(range.lo, range.hi),
-            (Some(_), Some(_)) => {
-                let telling = Hashes::of(cond, false);
-                let bare = telling.len == 0;
-                let sum = if bare { Hashes::of(cond, true).sum() } else { telling.sum() };
-                self.failed.any_bare |= bare;
-                self.failed.insert(sum, self.items.len() as u32);
-            }
+            (Some(_), Some(_)) => self.failed.learn(cond, self.items.len()),
         }
     }
 
@@ -284,20 +342,37 @@ impl Failed {
     /// Whether there may be one under a sum.
     #[inline]
     fn may_have(&self, sum: u64) -> bool {
-        self.newest[self.place(sum)] != 0
+        !self.newest.is_empty() && self.newest[self.place(sum)] != 0
     }
 
     /// The items of those under a sum, newest first.
     fn under(&self, sum: u64) -> impl Iterator<Item = u32> {
         let get = |at: u32| Some(at).filter(|at| *at != 0).map(|at| self.list[at as usize - 1]);
-        let all = std::iter::successors(get(self.newest[self.place(sum)]), move |failure| get(failure.older));
+        let newest = if self.newest.is_empty() { 0 } else { self.newest[self.place(sum)] };
+        let all = std::iter::successors(get(newest), move |failure| get(failure.older));
         all.filter(move |failure| failure.sum == sum).map(|failure| failure.item)
+    }
+
+    /// Takes in a conjunction of several parts.
+    fn learn(&mut self, cond: &Cond, item: usize) {
+        let telling = Hashes::of(cond, false);
+        let bare = telling.len == 0;
+        self.any_bare |= bare;
+        self.insert(if bare { Hashes::of(cond, true).sum() } else { telling.sum() }, item as u32);
+    }
+
+    /// Forgets the last one, if it is this item.
+    fn pop(&mut self, item: usize) {
+        if let Some(last) = self.list.pop_if(|last| last.item as usize == item) {
+            let place = self.place(last.sum);
+            self.newest[place] = last.older;
+        }
     }
 
     fn insert(&mut self, sum: u64, item: u32) {
         self.list.push(Failure { sum, item, older: 0 });
         if self.list.len() * PLACES > self.newest.len() {
-            self.newest = vec![0; FIRST_PLACES.max(self.newest.len() * 4)];
+            self.newest = vec![0; FIRST_PLACES.max(self.newest.len() * 2)];
             (0..self.list.len()).for_each(|at| self.link(at));
         } else {
             self.link(self.list.len() - 1);

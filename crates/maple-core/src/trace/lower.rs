@@ -25,7 +25,7 @@ use std::sync::Arc;
 
 use maple_wire::{Constraint, Field};
 
-use super::known::{Known, Verdict};
+use super::known::{Known, Passed, Verdict};
 use super::{Cond, Fields, Item, Range, Source, Trace};
 use crate::capabilities::Capabilities;
 use crate::compile::Region;
@@ -33,9 +33,11 @@ use crate::compile::Region;
 /// A trace in the making, lowered as it is asked for: what [`Trace::lower`] makes of a whole trace. The packet and the
 /// capabilities must be the same at every call.
 #[derive(Debug, Default)]
-pub(crate) struct Lowered {
+pub(crate) struct Lowered<'t> {
     /// The new items, and what follows from them.
-    known: Known,
+    known: Known<'t>,
+    /// How many items were passed that are not among these.
+    passed: usize,
     sources: Vec<Option<Source>>,
     /// What the items so far say that a match can say.
     region: Region,
@@ -45,10 +47,10 @@ pub(crate) struct Lowered {
 const FEW: usize = 1;
 
 /// A packet whose trace is lowered for a switch.
-struct Lowering<'a, P: ?Sized> {
+struct Lowering<'a, 't, P: ?Sized> {
     packet: &'a P,
     capabilities: &'a Capabilities,
-    done: &'a mut Lowered,
+    done: &'a mut Lowered<'t>,
 }
 
 impl Trace {
@@ -71,10 +73,11 @@ impl Trace {
     }
 }
 
-impl Lowered {
-    /// What has these items, which were lowered, behind it.
-    pub(crate) fn after(items: Vec<Item>) -> Lowered {
-        let mut lowered = Lowered::default();
+impl<'t> Lowered<'t> {
+    /// What has these failed tests and these items, which were lowered, behind it.
+    pub(crate) fn after(passed: Vec<Passed<'t>>, items: Vec<Item>) -> Lowered<'t> {
+        let number = passed.iter().map(|passed| passed.conds.len()).sum();
+        let mut lowered = Lowered { known: Known::after(passed), passed: number, ..Lowered::default() };
         items.into_iter().for_each(|item| lowered.push(item, None));
         lowered
     }
@@ -110,9 +113,20 @@ impl Lowered {
         if self.known.states_any(cond) { Arc::new(self.known.reduce((**cond).clone())) } else { cond.clone() }
     }
 
-    /// The items so far.
-    pub(crate) fn items(&self) -> &[Item] {
-        self.known.items()
+    /// How many items there are so far.
+    pub(crate) fn depth(&self) -> usize {
+        self.passed + self.known.items().len()
+    }
+
+    /// The items from a depth on, which is not among what it was made [`Lowered::after`].
+    pub(crate) fn items_from(&self, depth: usize) -> &[Item] {
+        &self.known.items()[depth - self.passed..]
+    }
+
+    /// What is known of the packets that pass the items.
+    #[cfg(test)]
+    pub(crate) fn verdict(&self, cond: &Cond) -> (Verdict, bool) {
+        (self.known.cond(cond), self.known.states_any(cond))
     }
 
     fn push(&mut self, item: Item, source: Option<Source>) {
@@ -129,7 +143,7 @@ impl Lowered {
     }
 }
 
-impl<P: Fields + ?Sized> Lowering<'_, P> {
+impl<P: Fields + ?Sized> Lowering<'_, '_, P> {
     fn read(&mut self, constraint: &Constraint, source: &Option<Source>) {
         let Constraint { field, mask, .. } = *constraint;
         if self.done.known.value(field, mask).is_some() {

@@ -15,6 +15,7 @@ mod lower;
 mod recorder;
 mod stated;
 
+pub(crate) use known::{Failures, Passed};
 pub(crate) use lower::Lowered;
 pub use recorder::Recorder;
 

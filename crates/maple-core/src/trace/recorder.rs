@@ -43,7 +43,7 @@ use super::{Cond, Fields, Item, Range, Source, Trace};
 #[derive(Debug, Default)]
 pub struct Recorder {
     /// The items, and what follows from them.
-    known: Known,
+    known: Known<'static>,
     sources: Vec<Option<Source>>,
     read_switch: bool,
     short: bool,

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::index::Index;
 use super::{Branch, Node, NodeId, Tree};
-use crate::trace::{Cond, Fields};
+use crate::trace::{Cond, Failures, Fields, Item, Passed};
 
 /// From how many tests on a chain has an index. Fewer are walked as fast.
 const LONG: usize = 8;
@@ -33,6 +33,8 @@ struct Chain {
     nodes: Vec<NodeId>,
     conds: Vec<Arc<Cond>>,
     index: Index,
+    /// What is known where they have failed.
+    failures: Failures,
 }
 
 /// A long chain, for a packet that comes to its first test.
@@ -64,7 +66,7 @@ impl Chains {
 
     pub(super) fn bytes(&self) -> usize {
         let lists = |chain: &Chain| size_of_val(&chain.nodes[..]) + size_of_val(&chain.conds[..]);
-        let chain = |chain: &Chain| size_of_val(chain) + lists(chain) + chain.index.bytes();
+        let chain = |chain: &Chain| size_of_val(chain) + lists(chain) + chain.index.bytes() + chain.failures.bytes();
         self.chains.iter().map(chain).sum()
     }
 
@@ -86,9 +88,32 @@ impl Tree {
     /// The chain that begins with a node, if that is long, and how far a packet goes in it. It may look at more fields
     /// than the walk would.
     pub(super) fn enter<P: Fields + ?Sized>(&self, node: NodeId, packet: &P) -> Option<Entered<'_>> {
-        let Chain { nodes, conds, index } = &self.chains.chains[self.slot(node).chain?.index()];
+        let Chain { nodes, conds, index, .. } = &self.chains.chains[self.slot(node).chain?.index()];
         let begins = nodes.first() == Some(&node);
         begins.then(|| Entered { nodes, conds, fails: index.first(packet).unwrap_or(nodes.len()) })
+    }
+
+    /// What is passed on the way from the root to a branch of a node, or to the root: the beginnings of long chains, and
+    /// the other items in their order.
+    pub(super) fn passed_to(&self, place: Option<(NodeId, Branch)>) -> (Vec<Passed<'_>>, Vec<Item>) {
+        let (mut passed, mut items, mut at) = (Vec::new(), Vec::new(), place);
+        while let Some((node, branch)) = at {
+            let mut first = node;
+            match self.slot(node).chain.filter(|_| branch == Branch::Outcome(false)) {
+                Some(chain) => {
+                    let Chain { nodes, conds, failures, .. } = &self.chains.chains[chain.index()];
+                    // Each test of a chain stands behind the one before.
+                    let rank = self.rank(node);
+                    let number = nodes.partition_point(|there| self.rank(*there) <= rank);
+                    passed.push(Passed { failures, conds: &conds[..number] });
+                    first = nodes[0];
+                }
+                None => items.push(self.node(node).item(branch)),
+            }
+            at = self.parent(first);
+        }
+        items.reverse();
+        (passed, items)
     }
 
     /// Takes note of a new test, which has no children yet.
@@ -110,7 +135,8 @@ impl Tree {
     fn push_to_chain(&mut self, chain: ChainId, test: NodeId) {
         let Node::Test { cond, .. } = self.node(test) else { return };
         let cond = cond.clone();
-        let Chain { nodes, conds, index } = &mut self.chains.chains[chain.index()];
+        let Chain { nodes, conds, index, failures } = &mut self.chains.chains[chain.index()];
+        failures.push(&cond, nodes.len());
         nodes.push(test);
         conds.push(cond.clone());
         index.push(cond);
@@ -120,9 +146,10 @@ impl Tree {
     /// Takes note that a node goes. What is below it is gone.
     pub(super) fn leave_chain(&mut self, node: NodeId) {
         let Some(chain) = self.slots[node.index()].chain.take() else { return };
-        let Chain { nodes, conds, index } = &mut self.chains.chains[chain.index()];
+        let Chain { nodes, conds, index, failures } = &mut self.chains.chains[chain.index()];
         debug_assert_eq!(nodes.last(), Some(&node), "a chain ends where its last test is");
         nodes.pop();
+        failures.pop(nodes.len());
         conds.pop();
         index.pop();
         if nodes.len() < SHORT {

@@ -22,8 +22,8 @@
 //!
 //! # Cost
 //!
-//! A question that the tree asks costs its answer and some nanoseconds; in a long chain, the latter only. The first other question costs the length of the
-//! way; then each costs what it costs a recorder. To put the run's leaf in ([`Tree::plant`]) costs the new nodes.
+//! A question that the tree asks costs its answer and some nanoseconds; in a long chain, the latter only. The first other
+//! question costs the length of the way, where long chains count for as much as they have tests of one part; then each costs what it costs a recorder. To put the run's leaf in ([`Tree::plant`]) costs the new nodes.
 
 use std::cell::Cell;
 use std::hash::{Hash, Hasher};
@@ -49,7 +49,7 @@ pub struct Follower<'t> {
     noted: Option<(NodeId, &'t [Note], usize)>,
     short: bool,
     /// From the first question on that the tree does not ask: all items. Those up to `at` are on the tree.
-    written: Option<Lowered>,
+    written: Option<Lowered<'t>>,
     notes: Vec<Noted>,
 }
 
@@ -178,7 +178,7 @@ impl Tree {
     }
 }
 
-impl Follower<'_> {
+impl<'t> Follower<'t> {
     /// Whether the packet fits a conjunction, as [`crate::Recorder::fits`].
     pub fn fits<P: Fields + ?Sized>(&mut self, packet: &P, cond: &Arc<Cond>) -> bool {
         if let Some(ahead) = &mut self.ahead {
@@ -250,7 +250,7 @@ impl Follower<'_> {
     pub fn finish(mut self) -> Followed {
         self.catch_up();
         let Follower { tree, at, short, written, notes, .. } = self;
-        let rest = written.map(|written| written.items()[at.depth..].to_vec()).unwrap_or_default();
+        let rest = written.map(|written| written.items_from(at.depth).to_vec()).unwrap_or_default();
         Followed { at, rest, short, notes, edits: tree.edits }
     }
 
@@ -302,10 +302,11 @@ impl Follower<'_> {
     }
 
     /// The items of the run up to a place on the tree, where none were written before.
-    fn written_from(&mut self, place: Place) -> &mut Lowered {
+    fn written_from(&mut self, place: Place) -> &mut Lowered<'t> {
         self.written.get_or_insert_with(|| {
             (self.at, self.ahead) = (place, None);
-            Lowered::after(self.tree.items_to(place.from))
+            let (passed, items) = self.tree.passed_to(place.from);
+            Lowered::after(passed, items)
         })
     }
 
@@ -328,11 +329,11 @@ impl Follower<'_> {
         let Follower { tree, at, written, notes, .. } = self;
         let written = written.as_mut().expect("items are written from here on");
         let looked = Looked::new(packet);
-        let begin = written.items().len();
+        let begin = written.depth();
         let answer = write(written, &looked, self.capabilities);
         self.short |= looked.short.get();
         let mut is_settled = false;
-        for (depth, item) in written.items().iter().enumerate().skip(begin) {
+        for (depth, item) in (begin..).zip(written.items_from(begin)) {
             let node = at.here.filter(|node| at.depth == depth && tree.asks(*node, item));
             let note = Note::new(question, becomes(item));
             is_settled = note.becomes == Becomes::Node;
@@ -344,7 +345,7 @@ impl Follower<'_> {
             }
         }
         if !is_settled {
-            let depth = written.items().len();
+            let depth = written.depth();
             let node = at.here.filter(|_| at.depth == depth);
             notes.push(Noted { depth, node, note: Note::new(question, Becomes::Known) });
         }

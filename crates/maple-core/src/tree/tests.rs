@@ -10,7 +10,7 @@ use proptest::sample::select;
 
 use super::*;
 use crate::capabilities::Capabilities;
-use crate::trace::{Range, Recorder};
+use crate::trace::{Lowered, Range, Recorder};
 
 /// A packet that has these fields, whatever their prerequisites.
 #[derive(Debug)]
@@ -247,6 +247,32 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    /// The oracle puts together what all items on the way say, one by one.
+    #[test]
+    fn chains_keep_what_is_known_where_their_tests_have_failed(
+        steps in vec(steps(), 1..30),
+        asked in vec(conditions(), 30),
+    ) {
+        let mut grown = Grown::default();
+        for step in &steps {
+            grown.step(step);
+            let places = grown.nodes.iter().map(|node| grown.tree.parent(*node));
+            for place in places.filter(|place| place.is_some()) {
+                let (passed, items) = grown.tree.passed_to(place);
+                let plain = Lowered::after(Vec::new(), grown.tree.items_to(place));
+                let kept = Lowered::after(passed, items);
+                prop_assert_eq!(kept.depth(), plain.depth());
+                for cond in &asked {
+                    prop_assert_eq!(kept.verdict(cond), plain.verdict(cond), "{} in {}", cond, grown.tree.render());
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn the_coldest_leaves_are_those_that_no_look_up_has_found_for_longest() {
     let mut tree = Tree::new();
@@ -304,7 +330,7 @@ impl Ask for Recorder {
 }
 
 /// Writes a trace that is lowered as it is asked for.
-struct Writer(crate::trace::Lowered, Capabilities);
+struct Writer(Lowered<'static>, Capabilities);
 
 impl Ask for Writer {
     fn fits(&mut self, packet: &Headers, cond: &Arc<Cond>) -> bool {
@@ -366,7 +392,7 @@ proptest! {
             let trace = recorder.finish();
             replayer.replay(packet, &trace);
             let (run, replay) = (follower.finish(), replayer.finish());
-            prop_assert_eq!(followed.plant(run, leaf), written.augment(writer.0.items(), leaf));
+            prop_assert_eq!(followed.plant(run, leaf), written.augment(writer.0.items_from(0), leaf));
             prop_assert_eq!(replayed.plant(replay, leaf), lowered.augment(&trace.lower(packet, &can).items, leaf));
             prop_assert_eq!(followed.render(), written.render());
             prop_assert_eq!(replayed.render(), lowered.render());
