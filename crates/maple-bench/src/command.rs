@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use serde::Serialize;
 
+use crate::floor::{self, FloorArgs};
 use crate::generate::GenerateError;
 use crate::generate::command::{self as sets, GenerateArgs, StatisticsArgs};
 use crate::growth::{self, GrowthArgs};
@@ -31,6 +32,8 @@ pub enum Bench {
     Rules(RulesArgs),
     /// What adding and removing a trace costs, against the size of the table
     Growth(GrowthArgs),
+    /// How fast traces could be added by who had nothing to do but run f and keep the rule
+    Floor(FloorArgs),
     /// Rules, changes and speed of multi-tenant routing in a data centre (the first rows of the paper's Tables 1 and 2)
     MtRoute(MtRouteArgs),
     /// How many packets of a switch go to the controller, against exact-match rules (the paper's Figure 6a)
@@ -85,6 +88,7 @@ pub fn main(args: BenchArgs, python: Option<&dyn OtherLanguage>) -> Result<(), B
     match args.what {
         Bench::Rules(args) => rules::main(&args, python),
         Bench::Growth(args) => growth::main(&args),
+        Bench::Floor(args) => floor::main(&args),
         Bench::MtRoute(args) => mt_route::main(&args),
         Bench::Misses(args) => misses::main(&args),
         Bench::State(args) => state::main(&args),

@@ -12,6 +12,8 @@ pub mod rules;
 
 pub mod growth;
 
+pub mod floor;
+
 pub mod filters;
 pub mod headers;
 

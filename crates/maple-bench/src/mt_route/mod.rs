@@ -18,6 +18,8 @@ use crate::command::{BenchError, Output, with_note};
 use crate::headers::FiveTuple;
 use crate::report::{Chart, Progress, Series, TextTable};
 
+pub(crate) mod floor;
+
 mod data_centre;
 
 use data_centre::{DataCentre, Port, RACK_MASK};

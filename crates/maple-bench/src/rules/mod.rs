@@ -170,7 +170,7 @@ pub fn measure(args: &RulesArgs, python: Option<&dyn OtherLanguage>) -> Result<V
 }
 
 /// The sets of a folder: those of the paper in its order, then others by name.
-fn sets_in(folder: &Path) -> Result<Vec<(PathBuf, PathBuf, Option<PathBuf>)>, BenchError> {
+pub(crate) fn sets_in(folder: &Path) -> Result<Vec<(PathBuf, PathBuf, Option<PathBuf>)>, BenchError> {
     let unreadable = |source| InputError::Unreadable { path: folder.to_path_buf(), source };
     let mut sets = Vec::new();
     for entry in std::fs::read_dir(folder).map_err(unreadable)? {
