@@ -10,11 +10,27 @@
 
 #![no_std]
 
+/// Bytes of a cache line, where this crate knows what to do.
+const LINE: usize = 64;
+
 /// Brings the cache line in which `place` starts near to the processor's core; on a kind of processor that this crate
 /// doesn't know, nothing happens. It takes as long as an instruction does, and never waits.
 #[inline(always)]
 pub fn prefetch<T: ?Sized>(place: &T) {
     start_reading(core::ptr::from_ref(place).cast());
+}
+
+/// The same for every cache line that `place` may lie on.
+#[inline(always)]
+pub fn prefetch_all<T: ?Sized>(place: &T) {
+    let (start, size) = (core::ptr::from_ref(place).cast::<i8>(), size_of_val(place));
+    for at in (0..size).step_by(LINE) {
+        start_reading(start.wrapping_add(at));
+    }
+    // It starts somewhere on its first line, and so may end on one more.
+    if size > 1 {
+        start_reading(start.wrapping_add(size - 1));
+    }
 }
 
 #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -43,7 +59,7 @@ fn start_reading(_: *const i8) {}
 
 #[cfg(test)]
 mod tests {
-    use super::prefetch;
+    use super::{prefetch, prefetch_all};
 
     #[test]
     fn anything_may_be_prefetched() {
@@ -52,6 +68,8 @@ mod tests {
         prefetch(&numbers[3..]);
         prefetch(&());
         prefetch("text");
+        prefetch_all(&[0u64; 100]);
+        prefetch_all("");
         assert_eq!(numbers, [1, 2, 3]);
     }
 }

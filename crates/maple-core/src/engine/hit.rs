@@ -114,7 +114,7 @@ impl Hits<'_> {
         }
         let Some(switch) = self.engine.switches.get(&self.dpid) else { return Answered::default() };
         if self.engine.options.track_hosts {
-            near(asking.iter().map(|asking| switch.believed.touch(asking.key())));
+            asking.iter().for_each(|asking| switch.believed.prefetch(asking.key()));
             asking.retain(|asking| self.is_believed(asking));
         }
         let Engine { switches, leaves, .. } = &*self.engine;
@@ -123,7 +123,7 @@ impl Hits<'_> {
         for (asking, leaf) in asking.iter_mut().zip(found) {
             asking.leaf = leaf;
         }
-        near(asking.iter().filter_map(|asking| asking.leaf).map(|leaf| leaves.touch(leaf)));
+        asking.iter().filter_map(|asking| asking.leaf).for_each(|leaf| leaves.prefetch(leaf));
         let mut answered = Answered::default();
         for asking in &asking {
             if let Some(packet_outs) = self.say(asking, out) {
@@ -273,11 +273,6 @@ fn head(leaf: &Leaf, dpid: Dpid, version: Version) -> Option<Head> {
         Message::PacketOut(message).encode(version, 0, &mut bytes).ok()?;
     }
     Some(Head { bytes, direct })
-}
-
-/// Has memory that was touched loaded: nothing waits for it, but it is not left out either.
-fn near(touched: impl Iterator<Item = u32>) {
-    std::hint::black_box(touched.fold(0, |all, word| all ^ word));
 }
 
 impl Asking<'_> {

@@ -2,10 +2,12 @@
 //!
 //! In a large tree nearly every step of a search waits for memory: for the node, then for its children. What one step needs is
 //! known only after the step before, so a search alone waits for each in turn; but searches of several packets do not depend on
-//! each other. So before each step what the next nodes of all packets need is touched: their lines are on the way together,
-//! and a batch waits about as long as one packet would. What each packet finds is what [`Tree::search`] finds.
+//! each other. So a packet that gets to a node has the node prefetched and steps aside for the others; when its turn comes, the node
+//! says which of its children's memory to prefetch, and only in the turn after that the packet goes on. A batch waits about as
+//! long as one packet would. What each packet finds is what [`Tree::search`] finds.
 
 use arrayvec::ArrayVec;
+use maple_prefetch::{prefetch, prefetch_all};
 
 use super::{LeafId, Node, NodeId, Step, Tree};
 use crate::trace::Fields;
@@ -26,10 +28,10 @@ impl Tree {
             under_way.extend(self.root.map(|root| (number, packet, root)));
         }
         while !under_way.is_empty() {
-            // Nothing waits for what was read, but it is not left out either.
-            std::hint::black_box(under_way.iter().fold(0, |all, (_, _, at)| all ^ self.touch_node(*at)));
+            under_way.iter().for_each(|(_, packet, at)| self.prefetch_step(*at, *packet));
             under_way.retain(|(number, packet, at)| match self.step(*at, *packet) {
                 Some(Step::To(next)) => {
+                    prefetch_all(self.node(next));
                     *at = next;
                     true
                 }
@@ -43,13 +45,13 @@ impl Tree {
         found
     }
 
-    /// Reads a word of each thing that a step from this node reads.
+    /// Has what a step from this node reads besides the node on its way.
     #[inline(always)]
-    fn touch_node(&self, at: NodeId) -> u32 {
+    fn prefetch_step<P: Fields>(&self, at: NodeId, packet: &P) {
         match self.node(at) {
-            Node::Leaf(_) => self.used[at.index()].get(),
-            Node::Value(values) => values.touch(),
-            Node::Test { cond, .. } => cond.all.len() as u32,
+            Node::Leaf(_) => prefetch(&self.used[at.index()]),
+            Node::Value(values) => values.prefetch(packet),
+            Node::Test { cond, .. } => prefetch(&cond.all[..]),
         }
     }
 }

@@ -61,8 +61,8 @@ impl Leaves {
     }
 
     /// Has the memory of a leaf's answer on its way.
-    pub(super) fn touch(&self, id: LeafId) -> u32 {
-        self.said.touch(id.0)
+    pub(super) fn prefetch(&self, id: LeafId) {
+        self.said.prefetch(id.0);
     }
 
     /// The answer to a leaf's packets, if it was remembered under this version.

@@ -8,6 +8,8 @@
 //!
 //! The place of a key is known to whoever knows the key. One who crowds a line slows down what is in it, and nothing else.
 
+use maple_prefetch::prefetch;
+
 /// Entries of a line.
 const WAYS: usize = 4;
 /// Most lines: 8 MiB.
@@ -50,11 +52,10 @@ impl Recent {
         }
     }
 
-    /// Reads a word of the key's line. Calls for several keys do not wait for each other's memory, and what is asked of these
-    /// keys next finds it near.
+    /// Has the key's line on its way. What is asked of this key next finds it near.
     #[inline]
-    pub fn touch(&self, key: u64) -> u32 {
-        self.lines.get(self.place(key)).map_or(0, |line| line.0[0].stamp)
+    pub fn prefetch(&self, key: u64) {
+        self.lines.get(self.place(key)).into_iter().for_each(prefetch);
     }
 
     /// What was put in under this version.
