@@ -25,6 +25,7 @@
 //! the new ones. How long the table is does not matter but through these.
 
 use std::borrow::Cow;
+use std::hint::black_box;
 use std::sync::Arc;
 
 use maple_wire::Constraint;
@@ -36,6 +37,9 @@ use crate::capabilities::Capabilities;
 use crate::trace::{Cond, Item};
 use crate::tree::{Augmented, Branch, Edit, Followed, LeafId, Node, NodeId, Tree};
 use crate::update::Change;
+
+/// How many leaves' memory is asked for at a time.
+const AT_A_TIME: usize = 32;
 
 /// A tree and its table.
 #[derive(Debug)]
@@ -178,6 +182,18 @@ impl Live {
             self.show_test(above, None);
         }
         self.edit = edit;
+    }
+
+    /// Reads what [`Live::forget`] will read of some nodes, as [`Tree::about_to_remove`] does.
+    fn about_to_forget(&self, nodes: &[NodeId]) {
+        let pieces = |node: &NodeId| self.place(*node).pieces.ids().first().map_or(0, |id| u64::from(*id));
+        black_box(nodes.iter().map(pieces).fold(0, |all, word| all ^ word));
+        let touch = |node: &NodeId| {
+            let Place { run, pieces, .. } = self.place(*node);
+            let run = u64::from(self.runs[*run as usize].nodes);
+            pieces.ids().first().map_or(run, |id| run ^ self.pieces.touch_all(*id))
+        };
+        black_box(nodes.iter().map(touch).fold(0, |all, word| all ^ word));
     }
 
     fn forget(&mut self, node: NodeId) {
@@ -520,11 +536,17 @@ impl Keeper for Live {
     }
 
     fn remove_all(&mut self, leaves: &[LeafId]) -> usize {
-        let mut removed = 0;
-        for leaf in leaves {
-            if self.tree.remove(*leaf) {
-                self.follow(Does::default());
-                removed += 1;
+        let (mut removed, mut nodes) = (0, Vec::new());
+        for some in leaves.chunks(AT_A_TIME) {
+            if some.len() > 1 {
+                self.tree.about_to_remove(some, &mut nodes);
+                self.about_to_forget(&nodes);
+            }
+            for leaf in some {
+                if self.tree.remove(*leaf) {
+                    self.follow(Does::default());
+                    removed += 1;
+                }
             }
         }
         if removed > 0 {

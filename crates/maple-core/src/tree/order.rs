@@ -87,6 +87,12 @@ impl Order {
         }
     }
 
+    /// The node before and the node behind, in place of which the node itself stands where there is none.
+    pub(super) fn around(&self, node: NodeId) -> [NodeId; 2] {
+        let Place { before, after, .. } = self.place(node);
+        [before.unwrap_or(node), after.unwrap_or(node)]
+    }
+
     /// Takes a node out.
     pub(super) fn remove(&mut self, node: NodeId) {
         let Place { before, after, .. } = *self.place(node);

@@ -191,7 +191,12 @@ impl Values {
     /// Has what a look-up in this packet reads besides the node on its way.
     #[inline]
     pub(super) fn prefetch<P: Fields + ?Sized>(&self, packet: &P) {
-        let value = || packet.value(self.field).unwrap_or_default() & self.mask;
+        self.prefetch_child(|| packet.value(self.field).unwrap_or_default() & self.mask);
+    }
+
+    /// The same for the child with a value.
+    #[inline]
+    pub(super) fn prefetch_child(&self, value: impl FnOnce() -> u128) {
         match &self.children {
             Children::One { .. } => {}
             Children::Few(list) => prefetch(&list[..]),

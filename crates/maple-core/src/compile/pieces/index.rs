@@ -189,6 +189,11 @@ impl Index {
         }
     }
 
+    /// Reads where a piece stands.
+    pub(super) fn touch(&self, piece: PieceId) -> u32 {
+        self.places[piece as usize].at
+    }
+
     fn group_of(&mut self, set: &[u64]) -> u32 {
         let is_same = |group: &Group| group.masks.iter().eq(set.iter().skip(1).step_by(2));
         if self.groups.get(self.last as usize).is_some_and(is_same) {

@@ -287,6 +287,14 @@ impl Pieces {
         self.actions.unsay(old);
     }
 
+    /// Reads something of all that [`Pieces::remove`] will read of a piece.
+    pub(super) fn touch_all(&self, id: PieceId) -> u64 {
+        let piece = self.piece(id);
+        let ends = piece.earlier.len() + piece.later.len() + usize::from(piece.taken.is_some());
+        let around = self.spot(id).level ^ self.index.touch(id) ^ self.ties.touch(id);
+        ends as u64 ^ u64::from(around) ^ u64::from(self.is_rule(id)) ^ self.store.get(id).first().unwrap_or(&0)
+    }
+
     /// Whether a piece that says something else may have to be told apart from pieces that it need not be told apart from
     /// so far ([`Says::gap`]).
     fn needs_more_room(&self, old: Says, new: Says) -> bool {

@@ -35,6 +35,11 @@ impl Ties {
         self.marks.push(0);
     }
 
+    /// Reads the tie of a piece.
+    pub(super) fn touch(&self, id: PieceId) -> u32 {
+        self.ties[id as usize]
+    }
+
     fn is_gone(&self, id: PieceId) -> bool {
         self.ties[id as usize] & GONE != 0
     }
