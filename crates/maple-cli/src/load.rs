@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use indicatif::{HumanDuration, ProgressBar, ProgressStyle};
 use maple_bench::TracedHeader;
 use maple_emulator::Topology;
 use maple_load::{Header, LoadOptions, Mode, Network, NetworkHost, Workload};
@@ -26,13 +27,26 @@ const MOST_PACKETS: usize = 1_000_000;
 pub fn main(args: &LoadArgs) -> anyhow::Result<u8> {
     let options = options(args)?;
     descriptors::allow(u64::from(options.switches))?;
-    let report = maple_load::run(&options)?;
+    let progress = progress(&options);
+    let report = maple_load::run(&options);
+    progress.finish_and_clear();
+    let report = report?;
     if args.json {
         say(serde_json::to_string(&report)?);
     } else {
         say(&report);
     }
     Ok(u8::from(!report.is_result()))
+}
+
+/// How much of the time is over, on standard error where that is a terminal.
+fn progress(options: &LoadOptions) -> ProgressBar {
+    let all = options.settle + options.warmup + options.duration;
+    let style = ProgressStyle::with_template("{spinner:.green} {elapsed} of {msg}");
+    let bar = ProgressBar::new_spinner().with_message(HumanDuration(all).to_string());
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
+    bar.enable_steady_tick(Duration::from_millis(200));
+    bar
 }
 
 fn options(args: &LoadArgs) -> anyhow::Result<LoadOptions> {
