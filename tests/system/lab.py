@@ -184,10 +184,11 @@ class Lab:
         text = sh("ovs-ofctl", "-O", self.protocol, "dump-flows", "--no-stats", bridge)
         return sorted(line.strip() for line in text.splitlines() if "actions=" in line)
 
-    def flow_packets(self, switch, *containing):
-        """Packets counted by the switch's rules whose text contains all of `containing`."""
+    def flow_packets(self, switch, *containing, without=None):
+        """Packets counted by the switch's rules whose text contains all of `containing`, and not `without`."""
         text = sh("ovs-ofctl", "-O", self.protocol, "dump-flows", self[switch].name)
         lines = [line for line in text.splitlines() if all(part in line for part in containing)]
+        lines = [line for line in lines if without is None or without not in line]
         return sum(int(re.search(r"n_packets=(\d+)", line).group(1)) for line in lines)
 
     def port_packets(self, switch, port):
