@@ -16,6 +16,7 @@ use crate::command::{BenchError, say};
 use crate::filters::FilterSet;
 use crate::headers::{FiveTuple, TracedHeader};
 use crate::mt_route::floor::{floor, median};
+use crate::mt_route::{RATES, SEED, TENANTS};
 use crate::report::TextTable;
 use crate::rules::play::{action, table};
 use crate::rules::policy::{FilterPolicy, Interpreter, Ranges};
@@ -55,13 +56,6 @@ pub struct Floor {
     pub at_most_times: Option<f64>,
 }
 
-/// The paper's rate for `mt-route`.
-const MT_ROUTE: f64 = 58_720.0;
-
-/// The tenants and the seed that `maple bench mt-route` has unless told otherwise.
-const TENANTS: usize = 20;
-const SEED: u64 = 1;
-
 /// Runs the command, and prints.
 ///
 /// # Errors
@@ -81,8 +75,8 @@ pub fn main(args: &FloorArgs) -> Result<(), BenchError> {
 /// # Errors
 /// [`BenchError`]: wrong input.
 pub fn measure(args: &FloorArgs) -> Result<Vec<Floor>, BenchError> {
-    let (augments, f_us, floor_us) = floor(args.pairs as usize, TENANTS, SEED);
-    let mut floors = vec![Floor::new("mt-route".into(), augments, f_us, floor_us, Some(MT_ROUTE))];
+    let (augments, f_us, floor_us) = floor(args.pairs as usize, TENANTS.into(), SEED);
+    let mut floors = vec![Floor::new("mt-route".into(), augments, f_us, floor_us, Some(RATES[0]))];
     for (filters, trace, _) in args.all.as_deref().map_or(Ok(Vec::new()), sets_in)? {
         floors.push(of_set(&filters, &trace)?);
     }
