@@ -15,8 +15,9 @@ use serde::Serialize;
 use crate::command::{BenchError, say};
 use crate::filters::FilterSet;
 use crate::headers::{FiveTuple, TracedHeader};
-use crate::mt_route::floor::{floor, median};
+use crate::mt_route::floor::floor;
 use crate::mt_route::{RATES, SEED, TENANTS};
+use crate::passes::median_time;
 use crate::report::TextTable;
 use crate::rules::play::{action, table};
 use crate::rules::policy::{FilterPolicy, Interpreter, Ranges};
@@ -87,7 +88,7 @@ fn of_set(filters: &Path, trace: &Path) -> Result<Floor, BenchError> {
     let set = FilterSet::read(filters)?;
     let headers: Vec<FiveTuple> = TracedHeader::read(trace)?.into_iter().map(|line| line.header).collect();
     let new = new_headers(&set, &headers)?;
-    let scan = median(|| new.iter().for_each(|header| _ = black_box(set.first_match(black_box(header)))));
+    let scan = median_time(|| new.iter().for_each(|header| _ = black_box(set.first_match(black_box(header)))));
     let f_us = scan.as_secs_f64() * 1e6 / new.len().max(1) as f64;
     let rate = published(&set.name).map(|row| row.augments_per_s);
     Ok(Floor::new(set.name, new.len(), f_us, f_us, rate))

@@ -6,6 +6,7 @@
 mod command;
 mod input;
 mod memory;
+mod passes;
 mod switch;
 
 pub mod rules;

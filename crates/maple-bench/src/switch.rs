@@ -139,7 +139,7 @@ mod tests {
 
     fn rule(priority: u16, constraint: Constraint, port: u32) -> Rule {
         let instructions = vec![Instruction::ApplyActions(vec![Action::output(PortNo(port))])];
-        Rule { priority, matching: Match::from_constraints([constraint]), instructions, cookie: 0 }
+        Rule { priority, matching: Match::from_constraints([constraint]), instructions: instructions.into(), cookie: 0 }
     }
 
     fn tcp(port: u32, priority: u16) -> Rule {

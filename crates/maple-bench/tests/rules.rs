@@ -119,7 +119,7 @@ fn json_has_the_keys_that_are_promised() {
         serde_json::from_str(&serde_json::to_string(&found.measured).unwrap()).unwrap();
     let mut wanted: Vec<&str> =
         "filters matched rules barriers levels flow_mods reprioritised mods_per_rule misses_then \
-         augments_per_s lookups_per_s host_invalidations_per_s port_invalidations_per_s f_us augment_us \
+         augments_per_s lookups_per_s host_invalidations_per_s port_invalidations_per_s f_us f_alone_us augment_us \
          bytes_per_trace headers wrong"
             .split_whitespace()
             .collect();

@@ -68,7 +68,7 @@ impl Change {
         };
         let instructions = match self {
             Change::Delete(_) => Vec::new(),
-            Change::Add(_) | Change::Modify(_) => rule.instructions.clone(),
+            Change::Add(_) | Change::Modify(_) => rule.instructions.to_vec(),
         };
         let flow_mod = FlowMod::new(command, rule.priority, rule.matching.clone(), instructions);
         FlowMod { cookie: rule.cookie, table_id: table, ..flow_mod }

@@ -8,9 +8,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use maple::benchmarks::{FilterPolicy, FilterSet, FiveTuple, OtherLanguage, Ranges};
-use maple_core::Follower;
 use maple_core::run::Run;
 use maple_core::state::Store;
+use maple_core::{Follower, Trace};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyRange};
 
@@ -41,14 +41,26 @@ impl OtherLanguage for PythonFilters {
 
 impl FilterPolicy for PythonPolicy {
     fn run(&mut self, header: &FiveTuple, follower: &mut Follower<'_>) -> Result<Option<usize>, Failure> {
+        let (filter, trace) = self.record(header)?;
+        follower.replay(header, &trace);
+        Ok(filter)
+    }
+
+    fn run_alone(&mut self, header: &FiveTuple) -> Result<Option<usize>, Failure> {
+        self.record(header).map(|(filter, _)| filter)
+    }
+}
+
+impl PythonPolicy {
+    /// Runs the function, and gives what it looked at.
+    fn record(&self, header: &FiveTuple) -> Result<(Option<usize>, Trace), Failure> {
         let run = Run::of_headers(Rc::new(*header), self.store.begin());
         let filter = Python::attach(|py| {
             let entered = Entered::new(run.packet(), run.net());
             self.function.bind(py).call1((PyPacket::new(entered.ticket()),))?.extract::<Option<usize>>()
         })?;
         let finished = run.finish().ok_or("the run ended early")?;
-        follower.replay(header, &finished.trace);
-        Ok(filter)
+        Ok((filter, finished.trace))
     }
 }
 

@@ -1,7 +1,7 @@
 //! What no design can do without where a trace comes in: f, the rule, and where both are found again.
 
 use std::hint::black_box;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use maple_core::{Change, Fields, LeafAction, LeafId, Rule};
 use maple_wire::{Constraint, Field, Match};
@@ -10,9 +10,7 @@ use rustc_hash::FxHashMap;
 use super::data_centre::{DataCentre, Port, RACK_MASK};
 use super::{Pair, SWITCH_PORTS, action, pair, traffic};
 use crate::headers::FiveTuple;
-
-/// How many passes there are, of which the median counts.
-const PASSES: usize = 7;
+use crate::passes::median_time;
 
 /// The traffic of `maple bench mt-route` in its usual form: how many pairs talk, and microseconds a pair of f alone and of
 /// f with a rule and two entries.
@@ -22,8 +20,8 @@ pub(crate) fn floor(pairs: usize, tenants: usize, seed: u64) -> (usize, f64, f64
     let mut headers = traffic(&centre, pairs, seed);
     headers.retain(|header| seen.insert(pair(header), ()).is_none());
     let a_pair = |time: Duration| time.as_secs_f64() * 1e6 / headers.len().max(1) as f64;
-    let f = median(|| headers.iter().for_each(|header| _ = black_box(first_port(&centre, header))));
-    let all = median(|| drop(black_box(kept(&centre, &headers))));
+    let f = median_time(|| headers.iter().for_each(|header| _ = black_box(first_port(&centre, header))));
+    let all = median_time(|| drop(black_box(kept(&centre, &headers))));
     (headers.len(), a_pair(f), a_pair(all))
 }
 
@@ -37,7 +35,12 @@ fn kept(centre: &DataCentre, headers: &[FiveTuple]) -> (FxHashMap<Pair, LeafId>,
         let mask = RACK_MASK.into();
         let constraint = |field, value: u32| Constraint { field, value: value.into(), mask };
         let all = [constraint(Field::Ipv4Src, pair.0), constraint(Field::Ipv4Dst, pair.1)];
-        let rule = Rule { priority: 1, matching: Match::from_constraints(all), instructions, cookie: leaf.0 };
+        let rule = Rule {
+            priority: 1,
+            matching: Match::from_constraints(all),
+            instructions: instructions.into(),
+            cookie: leaf.0,
+        };
         black_box(vec![Change::Add(rule)]);
         by_match.insert(pair, leaf);
         by_leaf.insert(leaf, pair);
@@ -47,16 +50,4 @@ fn kept(centre: &DataCentre, headers: &[FiveTuple]) -> (FxHashMap<Pair, LeafId>,
 
 fn first_port(centre: &DataCentre, header: &FiveTuple) -> Option<Port> {
     centre.decide(|field, mask| header.value(field).unwrap_or(0) & mask).ports.first().copied()
-}
-
-/// The median time of some passes.
-pub(crate) fn median(mut pass: impl FnMut()) -> Duration {
-    let mut timed = || {
-        let begin = Instant::now();
-        pass();
-        begin.elapsed()
-    };
-    let mut times: Vec<Duration> = (0..PASSES).map(|_| timed()).collect();
-    times.sort_unstable();
-    times[PASSES / 2]
 }

@@ -16,6 +16,7 @@ use serde::Serialize;
 
 use crate::command::{BenchError, Output, with_note};
 use crate::headers::FiveTuple;
+use crate::passes::median_of_passes;
 use crate::report::{Chart, Progress, Series, TextTable};
 
 pub(crate) mod floor;
@@ -105,6 +106,9 @@ const SWITCH_PORTS: usize = 28;
 
 /// How long look-ups are measured.
 const LOOKUPS: Duration = Duration::from_secs(1);
+
+/// How long passes take in all, of augments and of each kind of invalidation.
+const TIMED: Duration = Duration::from_secs(3);
 
 /// Pairs of racks: what a rule stands for.
 type Pair = (u32, u32);
@@ -233,25 +237,32 @@ impl<'a> Play<'a> {
         }
     }
 
-    /// Removes leaves group by group, and gives the groups a second.
-    fn invalidate(
-        &mut self,
-        groups: impl ExactSizeIterator<Item = Vec<LeafId>>,
-        headers: &[FiveTuple],
-    ) -> Result<f64, BenchError> {
-        let (number, mut time) = (groups.len(), Duration::ZERO);
-        for (at, group) in groups.enumerate() {
+    /// Removes leaves group by group, and gives the time that this took. Answers are checked on the way.
+    fn invalidate(&mut self, groups: &[Vec<LeafId>], headers: &[FiveTuple]) -> Result<Duration, BenchError> {
+        let mut time = Duration::ZERO;
+        for (at, group) in groups.iter().enumerate() {
             let begin = Instant::now();
-            self.table.remove_all(&group);
+            self.table.remove_all(group);
             let changes = self.table.take_changes();
             time += begin.elapsed();
             self.change(&changes)?;
-            if at == number / 2 {
+            if at == groups.len() / 2 {
                 self.check(headers);
             }
         }
         self.check(headers);
-        Ok(number as f64 / time.as_secs_f64())
+        Ok(time)
+    }
+
+    /// For each host the leaves of its rack, if no host before it has them.
+    fn groups_of_hosts(&mut self, hosts: &BTreeSet<u32>) -> Vec<Vec<LeafId>> {
+        let mut by_rack = std::mem::take(&mut self.by_rack);
+        hosts.iter().map(|host| by_rack.remove(&(host & RACK_MASK)).unwrap_or_default()).collect()
+    }
+
+    /// For each port the leaves whose routes use it.
+    fn groups_of_ports(&mut self) -> Vec<Vec<LeafId>> {
+        std::mem::take(&mut self.by_port).into_values().collect()
     }
 }
 
@@ -266,23 +277,40 @@ fn measure(
     let mut play = grown(strategy, centre, traffic)?;
     play.check(traffic);
     let (rules, levels, flow_mods) = (play.switch.rules.len(), play.switch.levels(), play.flow_mods);
+    let (in_f, in_augment) = median_of_passes(
+        TIMED,
+        (play.in_f, play.in_augment),
+        |(f, rest)| *f + *rest,
+        || grown(strategy, centre, traffic).map(|play| (play.in_f, play.in_augment)),
+    )?;
     let per_augment = |time: Duration| time.as_secs_f64() * 1e6 / play.ports.len().max(1) as f64;
-    let (f_us, augment_us) = (per_augment(play.in_f), per_augment(play.in_augment));
+    let (f_us, augment_us) = (per_augment(in_f), per_augment(in_augment));
     progress.step();
     progress.say(format!("{name}: look-ups"));
     let lookups_per_s = lookups(&play.table, traffic);
     progress.step();
     progress.say(format!("{name}: host invalidations"));
     let hosts: BTreeSet<u32> = traffic.iter().flat_map(|header| [header.src, header.dst]).collect();
-    let mut by_rack = std::mem::take(&mut play.by_rack);
-    let groups = hosts.iter().map(|host| by_rack.remove(&(host & RACK_MASK)).unwrap_or_default());
-    let host_invalidations_per_s = play.invalidate(groups, traffic)?;
+    let groups = play.groups_of_hosts(&hosts);
+    let of_hosts = median_of_passes(
+        TIMED,
+        play.invalidate(&groups, traffic)?,
+        |time| *time,
+        || grown(strategy, centre, traffic)?.invalidate(&groups, &[]),
+    )?;
     progress.step();
     progress.say(format!("{name}: port invalidations"));
     let mut again = grown(strategy, centre, traffic)?;
-    let groups = std::mem::take(&mut again.by_port);
+    let groups = again.groups_of_ports();
     let ports = groups.len();
-    let port_invalidations_per_s = again.invalidate(groups.into_values(), traffic)?;
+    let of_ports = median_of_passes(
+        TIMED,
+        again.invalidate(&groups, traffic)?,
+        |time| *time,
+        || grown(strategy, centre, traffic)?.invalidate(&groups, &[]),
+    )?;
+    let host_invalidations_per_s = hosts.len() as f64 / of_hosts.as_secs_f64();
+    let port_invalidations_per_s = ports as f64 / of_ports.as_secs_f64();
     progress.step();
     let wrong = play.wrong + again.wrong;
     if wrong > 0 {

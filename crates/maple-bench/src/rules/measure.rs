@@ -13,14 +13,14 @@ use super::policy::FilterPolicy;
 use crate::command::BenchError;
 use crate::filters::FilterSet;
 use crate::memory::heap_in_use;
+use crate::passes::median_of_passes;
 use crate::report::Progress;
 
 /// For how long look-ups are timed, at least.
 const LOOKUPS: Duration = Duration::from_millis(300);
 
-/// For how long passes of augments, or of invalidations, begin; and how many there are at most.
+/// How long passes of augments, of invalidations of a kind, or of f take in all.
 const TIMED: Duration = Duration::from_millis(1500);
-const PASSES: usize = 7;
 
 /// What is to be measured.
 pub(super) struct Task<'a> {
@@ -71,6 +71,7 @@ impl Task<'_> {
         let (rules, barriers, levels) = (play.switch.len(), play.switch.barriers(), play.switch.levels());
         progress.say(format!("{name}: augments and look-ups"));
         let pass = self.timed_pass(policy, Pass::of(&play))?;
+        let in_f_alone = f_alone(policy, &play.learned[..pass.augments.min(play.learned.len())])?;
         let lookups_per_s = self.lookups(play.table.tree());
         progress.say(format!("{name}: memory and invalidations"));
         let learned = play.learned.clone();
@@ -97,6 +98,7 @@ impl Task<'_> {
             host_invalidations_per_s: hosts.per_s,
             port_invalidations_per_s: ports.per_s,
             f_us: per_augment(pass.in_f),
+            f_alone_us: per_augment(in_f_alone),
             augment_us: per_augment(pass.in_augment),
             bytes_per_trace: bytes.map(|bytes| bytes as f64 / learned.len().max(1) as f64),
             headers: self.trace.len(),
@@ -107,17 +109,18 @@ impl Task<'_> {
 
     /// The median of some passes over the trace, each from nothing; of the first alone where passes take long.
     fn timed_pass(&self, policy: &mut dyn FilterPolicy, first: Pass) -> Result<Pass, BenchError> {
-        let begin = Instant::now();
-        let mut passes = vec![first];
-        while passes.len() < PASSES && begin.elapsed() + first.in_f + first.in_augment < TIMED {
-            let mut play = Play::new(self.strategy);
-            for expected in self.trace {
-                play.header(policy, expected)?;
-            }
-            passes.push(Pass::of(&play));
-        }
-        passes.sort_by_key(|pass| pass.in_f + pass.in_augment);
-        Ok(passes[passes.len() / 2])
+        median_of_passes(
+            TIMED,
+            first,
+            |pass| pass.in_f + pass.in_augment,
+            || {
+                let mut play = Play::new(self.strategy);
+                for expected in self.trace {
+                    play.header(policy, expected)?;
+                }
+                Ok(Pass::of(&play))
+            },
+        )
     }
 
     /// Headers that the tree answers in a second.
@@ -186,7 +189,6 @@ impl Task<'_> {
         all: &[T],
         leaves: impl Fn(&Table, &T) -> Vec<LeafId>,
     ) -> Result<Invalidated, BenchError> {
-        let begin = Instant::now();
         let mut play = Play::new(self.strategy);
         (play.table, play.learned) = (table, learned.to_vec());
         let there: Vec<Change> = play.table.rules().into_iter().map(Change::Add).collect();
@@ -205,20 +207,23 @@ impl Task<'_> {
         }
         play.check(self.trace)?;
         play.check_rules()?;
-        let mut passes = vec![first];
-        while passes.len() < PASSES && begin.elapsed() < TIMED {
-            let mut table = self.grown(policy, learned)?;
-            let begin = Instant::now();
-            for selected in all {
-                let leaves = leaves(&table, selected);
-                table.remove_all(&leaves);
-                black_box(table.take_changes());
-            }
-            passes.push(begin.elapsed());
-        }
-        passes.sort();
+        let time = median_of_passes(
+            TIMED,
+            first,
+            |time| *time,
+            || {
+                let mut table = self.grown(policy, learned)?;
+                let begin = Instant::now();
+                for selected in all {
+                    let leaves = leaves(&table, selected);
+                    table.remove_all(&leaves);
+                    black_box(table.take_changes());
+                }
+                Ok(begin.elapsed())
+            },
+        )?;
         let Counts { wrong, first_wrong, .. } = play.counts;
-        let per_s = all.len() as f64 / passes[passes.len() / 2].as_secs_f64();
+        let per_s = all.len() as f64 / time.as_secs_f64();
         Ok(Invalidated { per_s, wrong, first_wrong })
     }
 
@@ -246,6 +251,18 @@ impl Task<'_> {
         }
         Ok(table)
     }
+}
+
+/// The time that f takes for these headers, each recorded by itself: the median of some passes.
+fn f_alone(policy: &mut dyn FilterPolicy, learned: &[Learned]) -> Result<Duration, BenchError> {
+    let mut pass = || {
+        let begin = Instant::now();
+        for Learned { header, .. } in learned {
+            black_box(policy.run_alone(black_box(header)).map_err(BenchError::Policy)?);
+        }
+        Ok(begin.elapsed())
+    };
+    median_of_passes(TIMED, pass()?, |time| *time, pass)
 }
 
 impl Pass {

@@ -31,8 +31,10 @@ pub struct Measured {
     pub host_invalidations_per_s: f64,
     /// Ports whose leaves were removed, in a second.
     pub port_invalidations_per_s: f64,
-    /// A run of f, recorder included, in microseconds.
+    /// A run of f, followed along the tree, in microseconds.
     pub f_us: f64,
+    /// A run of f for the same header with a recorder and no tree, in microseconds.
+    pub f_alone_us: f64,
     /// From the end of f's run to the changes, in microseconds.
     pub augment_us: f64,
     /// Bytes of tree and table for each trace; `None` where the heap can't be asked.

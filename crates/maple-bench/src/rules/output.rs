@@ -115,6 +115,7 @@ fn single(finding: &Finding) -> String {
     }
     line("augments/s", number(m.augments_per_s, 0), paper(|row| row.augments_per_s, 0));
     line("  a run of f, µs", number(m.f_us, 1), String::new());
+    line("  (without a tree, µs)", number(m.f_alone_us, 1), String::new());
     line("  the rest of an augment, µs", number(m.augment_us, 1), String::new());
     line("look-ups/s", number(m.lookups_per_s, 0), paper(|row| row.lookups_per_s.into(), 0));
     let (hosts, ports) = (m.host_invalidations_per_s, m.port_invalidations_per_s);
@@ -186,6 +187,7 @@ fn second_table(findings: &[Finding]) -> String {
         "hosts/s",
         "ports/s",
         "f µs",
+        "f alone µs",
         "augment µs",
         "bytes/trace",
     ]);
@@ -199,6 +201,7 @@ fn second_table(findings: &[Finding]) -> String {
             number(m.host_invalidations_per_s, 0),
             number(m.port_invalidations_per_s, 0),
             number(m.f_us, 1),
+            number(m.f_alone_us, 1),
             number(m.augment_us, 1),
             m.bytes_per_trace.map_or("?".into(), |bytes| number(bytes, 0)),
         ]);

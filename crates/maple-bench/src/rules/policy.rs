@@ -5,10 +5,11 @@
 //! several conditions. Its ports are part of it, or read: see [`Ranges`].
 
 use std::error::Error;
+use std::hint::black_box;
 use std::sync::Arc;
 
 use clap::ValueEnum;
-use maple_core::{Cond, Follower, Range};
+use maple_core::{Cond, Follower, Range, Recorder};
 use maple_wire::{Constraint, Field};
 
 use crate::filters::{Filter, FilterSet, PortRange};
@@ -26,6 +27,40 @@ pub trait FilterPolicy {
         header: &FiveTuple,
         run: &mut Follower<'_>,
     ) -> Result<Option<usize>, Box<dyn Error + Send + Sync>>;
+
+    /// Runs f on a header with a recorder and nothing else, as where no tree is there to be followed.
+    ///
+    /// # Errors
+    /// Where f fails, in its language's words.
+    fn run_alone(&mut self, header: &FiveTuple) -> Result<Option<usize>, Box<dyn Error + Send + Sync>>;
+}
+
+/// Who answers f's questions about a header.
+trait Answers {
+    /// Whether it fits.
+    fn fits(&mut self, header: &FiveTuple, cond: &Arc<Cond>) -> bool;
+    /// The value of a field.
+    fn read(&mut self, header: &FiveTuple, field: Field) -> u128;
+}
+
+impl Answers for Follower<'_> {
+    fn fits(&mut self, header: &FiveTuple, cond: &Arc<Cond>) -> bool {
+        Follower::fits(self, header, cond)
+    }
+
+    fn read(&mut self, header: &FiveTuple, field: Field) -> u128 {
+        self.read_there(header, field, field.full_mask())
+    }
+}
+
+impl Answers for Recorder {
+    fn fits(&mut self, header: &FiveTuple, cond: &Arc<Cond>) -> bool {
+        Recorder::fits(self, header, cond, None)
+    }
+
+    fn read(&mut self, header: &FiveTuple, field: Field) -> u128 {
+        self.read_there(header, field, field.full_mask(), None)
+    }
 }
 
 /// Makes policies in another language than Rust.
@@ -68,6 +103,10 @@ impl Interpreter {
     pub fn new(set: &FilterSet, ranges: Ranges) -> Interpreter {
         Interpreter { tests: set.filters.iter().map(|filter| FilterTest::new(filter, ranges)).collect() }
     }
+
+    fn first_match(&self, header: &FiveTuple, run: &mut impl Answers) -> Option<usize> {
+        self.tests.iter().position(|test| test.fits(run, header))
+    }
 }
 
 impl FilterPolicy for Interpreter {
@@ -76,7 +115,14 @@ impl FilterPolicy for Interpreter {
         header: &FiveTuple,
         run: &mut Follower<'_>,
     ) -> Result<Option<usize>, Box<dyn Error + Send + Sync>> {
-        Ok(self.tests.iter().position(|test| test.fits(run, header)))
+        Ok(self.first_match(header, run))
+    }
+
+    fn run_alone(&mut self, header: &FiveTuple) -> Result<Option<usize>, Box<dyn Error + Send + Sync>> {
+        let mut run = Recorder::of_headers();
+        let filter = self.first_match(header, &mut run);
+        black_box(run.finish());
+        Ok(filter)
     }
 }
 
@@ -104,12 +150,9 @@ impl FilterTest {
         FilterTest { assertion: Arc::new(assertion), reads }
     }
 
-    fn fits(&self, run: &mut Follower<'_>, header: &FiveTuple) -> bool {
+    fn fits(&self, run: &mut impl Answers, header: &FiveTuple) -> bool {
         run.fits(header, &self.assertion)
-            && self.reads.iter().all(|(field, ports)| {
-                let port = run.read_there(header, *field, field.full_mask());
-                ports.holds(port as u16)
-            })
+            && self.reads.iter().all(|(field, ports)| ports.holds(run.read(header, *field) as u16))
     }
 }
 

@@ -371,8 +371,8 @@ impl<'a> World<'a> {
 
 /// Whether the switch's rule is what the controller wants, not an older rule.
 fn is_entry(rule: &Rule, wanted: &maple_core::compile::Rule) -> bool {
-    (rule.priority, rule.cookie, &rule.matching, &rule.instructions)
-        == (wanted.priority, wanted.cookie, &wanted.matching, &wanted.instructions)
+    (rule.priority, rule.cookie, &rule.matching, &rule.instructions[..])
+        == (wanted.priority, wanted.cookie, &wanted.matching, &wanted.instructions[..])
 }
 
 /// Two rules that overlap at one priority and send packets on in different ways, and are wanted both.

@@ -566,6 +566,10 @@ impl Keeper for Live {
         self.pieces.settle(&self.tree, Tidy::AtOnce);
     }
 
+    fn tidy(&mut self) {
+        self.pieces.tidy(&self.tree);
+    }
+
     fn rules(&self) -> Vec<Rule> {
         self.pieces.rules(&self.target.cookie)
     }

@@ -47,6 +47,7 @@
 //! each time.
 
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 
 use maple_wire::{Action, Constraint, Instruction, Match};
 
@@ -74,7 +75,7 @@ pub struct Rule {
     /// Which packets, with all prerequisites stated, in OXM order.
     pub matching: Match,
     /// What to do with them. None is to drop.
-    pub instructions: Vec<Instruction>,
+    pub instructions: Arc<[Instruction]>,
     /// Leads back to the leaf.
     pub cookie: u64,
 }
@@ -123,7 +124,7 @@ impl Compiler {
             rules.push(Rule {
                 priority: priorities.end() - element.level as u16,
                 matching: Match::from_constraints(element.all.iter().copied()),
-                instructions: element.instructions.map_or_else(to_controller, <[_]>::to_vec),
+                instructions: element.instructions.map_or_else(to_controller, Into::into),
                 cookie: cookie(element.leaf),
             });
         }
@@ -133,6 +134,6 @@ impl Compiler {
 }
 
 /// What a barrier does.
-fn to_controller() -> Vec<Instruction> {
-    vec![Instruction::ApplyActions(vec![Action::to_controller()])]
+fn to_controller() -> Arc<[Instruction]> {
+    Arc::new([Instruction::ApplyActions(vec![Action::to_controller()])])
 }

@@ -70,6 +70,8 @@ pub(super) trait Keeper: fmt::Debug + Send {
     }
     /// See [`Table::act`].
     fn act(&mut self, leaf: LeafId, action: LeafAction);
+    /// See [`Table::tidy`].
+    fn tidy(&mut self) {}
     /// See [`Table::rules`].
     fn rules(&self) -> Vec<Rule>;
     /// See [`Table::take_changes`].
@@ -134,6 +136,12 @@ impl Table {
     /// Has a leaf's packets treated by another action. A leaf that is not there is passed over.
     pub fn act(&mut self, leaf: LeafId, action: LeafAction) {
         self.keeper.act(leaf, action);
+    }
+
+    /// Takes rules out that are there without need. Where leaves go some that send packets to the controller stay, since to
+    /// see that they can be done without takes longer than to leave them; otherwise each new trace has some of them looked at.
+    pub fn tidy(&mut self) {
+        self.keeper.tidy();
     }
 
     /// The rules as they should be now, by falling priority.

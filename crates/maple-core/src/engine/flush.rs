@@ -241,6 +241,10 @@ impl Engine {
         for leaf in std::mem::take(&mut switch.acting) {
             switch.table.act(leaf, self.ingress_action(leaf, switch.capabilities.version));
         }
+        if self.is_short_of_room(switch) {
+            switch.table.tidy();
+            switch.transit.tidy();
+        }
         let (version, three_tables) = (switch.version(), switch.three_tables);
         let mut shared = Pending::default();
         let mut say = |wanted: &mut Wanted, source, changes| {
@@ -338,7 +342,7 @@ impl Engine {
         // Nor may a packet come into a table that drops what it does not know.
         for table in [INGRESS, TRANSIT] {
             if miss(table).is_none() {
-                first.retain(|rule| rule.instructions != [Instruction::GotoTable(table)]);
+                first.retain(|rule| rule.instructions[..] != [Instruction::GotoTable(table)]);
             }
         }
         first.extend(miss(CLASSIFIER));

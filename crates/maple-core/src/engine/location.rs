@@ -1,7 +1,7 @@
 //! The classifier: which packets go on to which logical table, so that a host's packets are believed only where the
 //! host is (design §5, the location check).
 
-use maple_wire::{Action, Field, Instruction, Match, PortNo};
+use maple_wire::{Field, Instruction, Match, PortNo};
 
 use super::Options;
 use super::actions::to_controller;
@@ -34,7 +34,12 @@ pub(super) const MAX_COMPILED: u16 = 65000;
 /// The classifier's rules, table-miss not included. Without further tables only what must not reach the policy.
 pub(super) fn classifier(switch: &Switch, state: &Snapshot, options: &Options, cookie: u64) -> Vec<Rule> {
     let track_hosts = options.track_hosts;
-    let rule = |priority, matching, instructions| Rule { priority, matching, instructions, cookie };
+    let rule = |priority, matching, instructions: Vec<_>| Rule {
+        priority,
+        matching,
+        instructions: instructions.into(),
+        cookie,
+    };
     let goto = |table| vec![Instruction::GotoTable(table)];
     let mut rules = vec![rule(LLDP, Match::any().exact(Field::EthType, LLDP_TYPE), to_controller())];
     if track_hosts {
@@ -66,7 +71,7 @@ pub(super) fn classifier(switch: &Switch, state: &Snapshot, options: &Options, c
 /// VLAN id could be taken for a path tag. Their packets come to the controller.
 pub(super) fn retain_guarded(rules: &mut Vec<Rule>, transit_is_guarded: bool) {
     let ingress_is_guarded = rules.iter().any(|rule| rule.priority == RESERVED);
-    rules.retain(|rule| match rule.instructions.as_slice() {
+    rules.retain(|rule| match &rule.instructions[..] {
         [Instruction::GotoTable(INGRESS)] => ingress_is_guarded,
         [Instruction::GotoTable(TRANSIT)] => transit_is_guarded,
         _ => true,
@@ -75,13 +80,12 @@ pub(super) fn retain_guarded(rules: &mut Vec<Rule>, transit_is_guarded: bool) {
 
 /// The rule that sends what no other rule takes to the controller.
 pub(super) fn table_miss(cookie: u64) -> Rule {
-    let instructions = vec![Instruction::ApplyActions(vec![Action::to_controller()])];
-    Rule { priority: 0, matching: Match::any(), instructions, cookie }
+    Rule { priority: 0, matching: Match::any(), instructions: to_controller().into(), cookie }
 }
 
 /// What a rule that belongs to no leaf is for, in words for people.
 pub(super) fn reason(rule: &Rule) -> &'static str {
-    match (rule.priority, rule.instructions.as_slice()) {
+    match (rule.priority, &rule.instructions[..]) {
         (LLDP, _) => "maple: link discovery",
         (PROBES, _) => "maple: answers of hosts that were asked whether they are still there",
         (_, [Instruction::GotoTable(TRANSIT)]) => "maple: from another switch",
@@ -100,7 +104,7 @@ mod tests {
 
     #[test]
     fn rules_of_no_leaf_say_what_they_are_for() {
-        let reason = |priority, instructions| reason(&Rule { priority, instructions, ..table_miss(0) });
+        let reason = |priority, does: Vec<_>| reason(&Rule { priority, instructions: does.into(), ..table_miss(0) });
         assert_eq!(reason(LLDP, to_controller()), "maple: link discovery");
         assert!(reason(LINKS, vec![Instruction::GotoTable(TRANSIT)]).contains("another switch"));
         assert!(reason(HOSTS, vec![Instruction::GotoTable(INGRESS)]).contains("from a host"));

@@ -13,6 +13,9 @@
 //! all that f no longer says: their place in the tree becomes Ω, and the compiler does the rest. Leaves that others sent here
 //! are withdrawn by their owners.
 //!
+//! A switch that has hardly more than the reserve left has rules that are there without need taken out
+//! ([`Table::tidy`](crate::Table::tidy)), which otherwise wait for new traces.
+//!
 //! A tree has so many leaves at most as [`Options::max_traces`](super::Options) says. When it is full decisions are not
 //! cached, and leaves are evicted in the same way.
 //!
@@ -130,6 +133,12 @@ impl Engine {
             let added = switch.wanted.additions(table, &switch.installed);
             added == 0 || switch.count(table) + added + kept <= bound
         })
+    }
+
+    /// Whether there is so little room in a switch that no rule may stay there without need.
+    pub(super) fn is_short_of_room(&self, switch: &Switch) -> bool {
+        let bounds = switch.room.bounds(self.now, &self.options);
+        bounds.into_iter().any(|(table, bound)| switch.count(table) + 2 * reserve(bound) >= bound)
     }
 
     /// Turns those away who are about to come in.

@@ -322,7 +322,7 @@ impl Engine {
         switch.installed = BTreeMap::new();
         for flow in flows.into_iter().filter(|flow| is_ours(flow.cookie)) {
             let InstalledFlow { table_id, priority, cookie, matching, instructions } = flow;
-            let rule = Rule { priority, matching, instructions, cookie };
+            let rule = Rule { priority, matching, instructions: instructions.into(), cookie };
             switch.installed.entry(table_id).or_default().insert(rule);
         }
         switch.ready = true;

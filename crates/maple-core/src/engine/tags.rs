@@ -169,7 +169,7 @@ impl TagBlock {
     /// The rule for tagged packets that no other rule takes.
     pub(super) fn unknown(self, cookie: u64) -> Rule {
         let matching = Match::any().with(self.constraint());
-        Rule { priority: UNKNOWN_TAG, matching, instructions: actions::to_controller(), cookie }
+        Rule { priority: UNKNOWN_TAG, matching, instructions: actions::to_controller().into(), cookie }
     }
 }
 
@@ -267,7 +267,7 @@ impl Tagged {
             Rule {
                 priority: TAGGED,
                 matching: Match::from_constraints(all),
-                instructions: actions::instructions(version, &there.part, Some(*id), None),
+                instructions: actions::instructions(version, &there.part, Some(*id), None).into(),
                 cookie: mark(there.users.keys().next().copied()),
             }
         };

@@ -230,6 +230,13 @@ impl Transit {
         Some(answers)
     }
 
+    /// Takes rules out that are there without need, of groups that changed since changes were last asked for.
+    pub fn tidy(&mut self) {
+        for key in &self.stale {
+            self.groups.get_mut(key).into_iter().for_each(|group| group.table.tidy());
+        }
+    }
+
     /// What changed in the rules since this was last asked, and when to ask again if nothing happens before. Groups
     /// without parts end here. `wait` says how long a link must have been calm before rules are taken away that it can do
     /// without (`link.rs`); `None`: none are. `cookie` is that of rules that stand for several.

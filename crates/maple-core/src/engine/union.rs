@@ -151,7 +151,12 @@ mod tests {
             port => vec![Instruction::ApplyActions(vec![Action::output(PortNo(port as u32))])],
         };
         let matching = Match::any().exact(Field::EthDst, random.below(4) as u128);
-        Rule { priority: random.below(3) as u16, matching, instructions, cookie: random.below(5) as u64 }
+        Rule {
+            priority: random.below(3) as u16,
+            matching,
+            instructions: instructions.into(),
+            cookie: random.below(5) as u64,
+        }
     }
 
     /// What the naive way makes of all sources' rules: by priority and match, the first that says something, else the first.

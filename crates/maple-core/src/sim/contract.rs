@@ -412,7 +412,7 @@ impl<'a> Play<'a> {
                 let rule = crate::compile::Rule {
                     priority: flow.priority,
                     matching: flow.matching.clone(),
-                    instructions: flow.instructions.clone(),
+                    instructions: flow.instructions[..].into(),
                     cookie: flow.cookie,
                 };
                 there.push(format!("{} {rule:?}", flow.table_id));

@@ -3,8 +3,8 @@
 //! # What
 //!
 //! For each field: bits that are known, and values that are ruled out. Ruled-out values are kept as disjoint intervals,
-//! in which everything ordered meets: an exact value, a prefix and a range that failed are one interval each; a prefix
-//! or range that held rules out what is below and above it. Masks that are no prefix have sets of their own.
+//! in which everything ordered meets: an exact value, a prefix and a range that failed are one interval each. A prefix
+//! or range that held leaves a lowest and a highest value. Masks that are no prefix have sets of their own.
 //!
 //! A failed conjunction of which more than one part is open rules out nothing in any one field. It is remembered as a
 //! whole, under the sum of its parts' hashes, not counting parts on fields that are prerequisites of others (unless it
@@ -37,6 +37,9 @@ use rustc_hash::FxHashSet;
 
 use super::recorder::constraint_of;
 use super::{Cond, Item, Range, prefix_length};
+
+#[cfg(test)]
+mod tests;
 
 /// What is known of a question's answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,12 +127,15 @@ struct Hashes {
 }
 
 /// What is known of one field.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 struct FieldKnown {
     /// Which bits are known, and their values.
     mask: u128,
     value: u128,
-    /// Values ruled out.
+    /// The lowest and the highest value that are not ruled out by what held.
+    lo: u128,
+    hi: u128,
+    /// Values ruled out by what failed.
     excluded: Intervals,
     /// Values ruled out under masks that are no prefix.
     holes: Vec<(u128, FxHashSet<u128>)>,
@@ -203,6 +209,10 @@ impl<'t> Known<'t> {
 
     /// Whether packets that pass fit `cond`.
     pub(crate) fn cond(&self, cond: &Cond) -> Verdict {
+        // Most conditions that are known to fail ask for other bits than the known ones.
+        if cond.all.iter().any(|c| self.of(c.field).is_some_and(|known| known.contradicts(c))) {
+            return Verdict::Fails;
+        }
         if self.is_about(cond) {
             let mut all_hold = true;
             for part in parts(cond) {
@@ -273,7 +283,7 @@ impl<'t> Known<'t> {
                     self.field(constraint.field).confine(constraint);
                 }
                 for range in &cond.ranges {
-                    self.field(range.field).confine_to(range.lo, range.hi, range.field.full_mask());
+                    self.field(range.field).confine_to(range.lo, range.hi);
                 }
             }
             Item::Test { cond, outcome: false } => self.learn_failure(cond),
@@ -390,13 +400,24 @@ impl Failed {
     }
 }
 
+impl Default for FieldKnown {
+    fn default() -> FieldKnown {
+        FieldKnown { mask: 0, value: 0, lo: 0, hi: u128::MAX, excluded: Intervals::default(), holes: Vec::new() }
+    }
+}
+
 impl FieldKnown {
+    /// Whether the known bits say that the constraint fails.
+    #[inline]
+    fn contradicts(&self, c: &Constraint) -> bool {
+        (self.value ^ c.value) & self.mask & c.mask != 0
+    }
+
     fn masked(&self, c: &Constraint) -> Verdict {
-        let common = self.mask & c.mask;
-        if (self.value ^ c.value) & common != 0 {
+        if self.contradicts(c) {
             return Verdict::Fails;
         }
-        if common == c.mask {
+        if self.mask & c.mask == c.mask {
             return Verdict::Holds;
         }
         if self.holes.iter().any(|(mask, values)| mask & c.mask == *mask && values.contains(&(c.value & mask))) {
@@ -412,12 +433,18 @@ impl FieldKnown {
         if self.mask == max {
             return if lo <= self.value && self.value <= hi { Verdict::Holds } else { Verdict::Fails };
         }
-        if self.excluded.covers(lo, hi) {
+        if self.excludes(lo, hi) {
             return Verdict::Fails;
         }
-        let below = lo == 0 || self.excluded.covers(0, lo - 1);
-        let above = hi == max || self.excluded.covers(hi + 1, max);
+        let below = lo == 0 || self.excludes(0, lo - 1);
+        let above = hi == max || self.excludes(hi + 1, max);
         if below && above { Verdict::Holds } else { Verdict::Open }
+    }
+
+    /// Whether all values from `lo` to `hi` are ruled out.
+    fn excludes(&self, lo: u128, hi: u128) -> bool {
+        let (lo, hi) = (lo.max(self.lo), hi.min(self.hi));
+        lo > hi || self.excluded.covers(lo, hi)
     }
 
     /// Takes in that the field fits `c`.
@@ -425,18 +452,13 @@ impl FieldKnown {
         self.mask |= c.mask;
         self.value |= c.value;
         if prefix_length(c.field, c.mask).is_some() {
-            self.confine_to(c.value, c.value | (c.field.full_mask() & !c.mask), c.field.full_mask());
+            self.confine_to(c.value, c.value | (c.field.full_mask() & !c.mask));
         }
     }
 
     /// Takes in that the field lies between `lo` and `hi`.
-    fn confine_to(&mut self, lo: u128, hi: u128, max: u128) {
-        if lo > 0 {
-            self.excluded.insert(0, lo - 1);
-        }
-        if hi < max {
-            self.excluded.insert(hi + 1, max);
-        }
+    fn confine_to(&mut self, lo: u128, hi: u128) {
+        (self.lo, self.hi) = (self.lo.max(lo), self.hi.min(hi));
     }
 
     /// Takes in that the field does not fit `c`.

@@ -65,7 +65,7 @@ impl Trace {
             let source = self.sources.get(i).unwrap_or(&None);
             match item {
                 Item::Read(constraint) => lowering.read(constraint, source),
-                Item::Test { cond, .. } => lowering.test(cond, source),
+                Item::Test { cond, .. } => _ = lowering.test(cond, source),
             }
         }
         let Lowered { known, sources, .. } = lowered;
@@ -82,16 +82,16 @@ impl<'t> Lowered<'t> {
         lowered
     }
 
-    /// Whether the packet fits a conjunction, as [`super::Recorder::fits`]. Where it is known to fit, what it says is
-    /// stated, for later questions may rest on it.
+    /// Asks whether the packet fits a conjunction, as [`super::Recorder::fits`]. Where it is known to fit, what it says is
+    /// stated, for later questions may rest on it. Returns whether the new items' last, if it is a test, asks for all
+    /// that was open.
     pub(crate) fn fits<P: Fields + ?Sized>(
         &mut self,
         packet: &P,
         capabilities: &Capabilities,
         cond: &Arc<Cond>,
     ) -> bool {
-        Lowering { packet, capabilities, done: self }.test(cond, &None);
-        cond.holds(packet)
+        Lowering { packet, capabilities, done: self }.test(cond, &None)
     }
 
     /// The value of a field under a mask, as [`super::Recorder::read_there`].
@@ -109,7 +109,7 @@ impl<'t> Lowered<'t> {
     }
 
     /// The condition without what the items state already: what is left to ask.
-    pub(crate) fn open(&self, cond: &Arc<Cond>) -> Arc<Cond> {
+    fn open(&self, cond: &Arc<Cond>) -> Arc<Cond> {
         if self.known.states_any(cond) { Arc::new(self.known.reduce((**cond).clone())) } else { cond.clone() }
     }
 
@@ -157,28 +157,37 @@ impl<P: Fields + ?Sized> Lowering<'_, '_, P> {
         self.done.push(Item::Read(stated), source.clone());
     }
 
-    fn test(&mut self, cond: &Arc<Cond>, source: &Option<Source>) {
+    /// Returns whether the new items' last, if it is a test, asks for all that was open.
+    fn test(&mut self, cond: &Arc<Cond>, source: &Option<Source>) -> bool {
         match self.done.known.cond(cond) {
-            Verdict::Holds => return self.state(cond, source),
-            Verdict::Fails => return,
             Verdict::Open => {}
+            Verdict::Fails => return false,
+            Verdict::Holds => {
+                self.state(cond, source);
+                return false;
+            }
         }
         let mut before = Vec::new();
         for constraint in &cond.all {
             if self.capabilities.can_mask(constraint) {
                 before.push(*constraint);
             } else if !self.holds(std::mem::take(&mut before), source) || !self.reads_fitting(constraint, source) {
-                return;
+                return false;
             }
         }
         if !self.has_too_many_blocks(cond) {
-            let is_whole = before.len() == cond.all.len();
-            let last = if is_whole { cond.clone() } else { Cond { all: before, ranges: cond.ranges.clone() }.into() };
-            self.ask(&last, source);
-        } else if self.holds(before, source) {
+            if before.len() == cond.all.len() {
+                self.ask_open(cond, source);
+                return true;
+            }
+            self.ask(&Cond { all: before, ranges: cond.ranges.clone() }.into(), source);
+            return false;
+        }
+        if self.holds(before, source) {
             // Fields are read as far as the packet fits: the first that does not is the last that was looked at.
             let _ = cond.ranges.iter().all(|range| self.reads_within(range, source));
         }
+        false
     }
 
     /// Whether the condition could be stated in few matches but for its ranges.
@@ -206,13 +215,16 @@ impl<P: Fields + ?Sized> Lowering<'_, '_, P> {
                 true
             }
             Verdict::Fails => false,
-            Verdict::Open => {
-                let cond = self.done.open(cond);
-                let outcome = cond.holds(self.packet);
-                self.done.push(Item::Test { cond, outcome }, source.clone());
-                outcome
-            }
+            Verdict::Open => self.ask_open(cond, source),
         }
+    }
+
+    /// The same for a condition of which it is open whether the packet fits.
+    fn ask_open(&mut self, cond: &Arc<Cond>, source: &Option<Source>) -> bool {
+        let cond = self.done.open(cond);
+        let outcome = cond.holds(self.packet);
+        self.done.push(Item::Test { cond, outcome }, source.clone());
+        outcome
     }
 
     /// Reads what a condition that is known to hold says: later items may rest on it as their prerequisite, and what

@@ -7,6 +7,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use super::index::Index;
+use super::road::Road;
 use super::{Branch, Node, NodeId, Tree};
 use crate::trace::{Cond, Failures, Fields, Item, Passed};
 
@@ -35,6 +36,8 @@ struct Chain {
     index: Index,
     /// What is known where they have failed.
     failures: Failures,
+    /// What runs ask on their way.
+    road: Road,
 }
 
 /// A long chain, for a packet that comes to its first test.
@@ -42,8 +45,8 @@ struct Chain {
 pub(super) struct Entered<'t> {
     /// Its tests.
     pub(super) nodes: &'t [NodeId],
-    /// What they ask.
-    pub(super) conds: &'t [Arc<Cond>],
+    /// What runs ask on their way.
+    pub(super) road: &'t Road,
     /// How many of them the packet fails before it fits one.
     pub(super) fails: usize,
 }
@@ -66,7 +69,9 @@ impl Chains {
 
     pub(super) fn bytes(&self) -> usize {
         let lists = |chain: &Chain| size_of_val(&chain.nodes[..]) + size_of_val(&chain.conds[..]);
-        let chain = |chain: &Chain| size_of_val(chain) + lists(chain) + chain.index.bytes() + chain.failures.bytes();
+        let chain = |chain: &Chain| {
+            size_of_val(chain) + lists(chain) + chain.index.bytes() + chain.failures.bytes() + chain.road.bytes()
+        };
         self.chains.iter().map(chain).sum()
     }
 
@@ -88,9 +93,9 @@ impl Tree {
     /// The chain that begins with a node, if that is long, and how far a packet goes in it. It may look at more fields
     /// than the walk would.
     pub(super) fn enter<P: Fields + ?Sized>(&self, node: NodeId, packet: &P) -> Option<Entered<'_>> {
-        let Chain { nodes, conds, index, .. } = &self.chains.chains[self.slot(node).chain?.index()];
+        let Chain { nodes, index, road, .. } = &self.chains.chains[self.slot(node).chain?.index()];
         let begins = nodes.first() == Some(&node);
-        begins.then(|| Entered { nodes, conds, fails: index.first(packet).unwrap_or(nodes.len()) })
+        begins.then(|| Entered { nodes, road, fails: index.first(packet).unwrap_or(nodes.len()) })
     }
 
     /// What is passed on the way from the root to a branch of a node, or to the root: the beginnings of long chains, and
@@ -135,7 +140,7 @@ impl Tree {
     fn push_to_chain(&mut self, chain: ChainId, test: NodeId) {
         let Node::Test { cond, .. } = self.node(test) else { return };
         let cond = cond.clone();
-        let Chain { nodes, conds, index, failures } = &mut self.chains.chains[chain.index()];
+        let Chain { nodes, conds, index, failures, .. } = &mut self.chains.chains[chain.index()];
         failures.push(&cond, nodes.len());
         nodes.push(test);
         conds.push(cond.clone());
@@ -143,15 +148,27 @@ impl Tree {
         self.slots[test.index()].chain = Some(chain);
     }
 
+    /// Takes note of what is asked in front of new nodes.
+    pub(super) fn pave_chains(&mut self) {
+        let Tree { edit, slots, chains, notes, .. } = self;
+        for chain in edit.added.iter().filter_map(|node| slots[node.index()].chain) {
+            let Chain { nodes, conds, road, .. } = &mut chains.chains[chain.index()];
+            for at in road.tests()..nodes.len() {
+                road.push(&conds[at], notes.get(&nodes[at]).map(Vec::as_slice).unwrap_or_default());
+            }
+        }
+    }
+
     /// Takes note that a node goes. What is below it is gone.
     pub(super) fn leave_chain(&mut self, node: NodeId) {
         let Some(chain) = self.slots[node.index()].chain.take() else { return };
-        let Chain { nodes, conds, index, failures } = &mut self.chains.chains[chain.index()];
+        let Chain { nodes, conds, index, failures, road } = &mut self.chains.chains[chain.index()];
         debug_assert_eq!(nodes.last(), Some(&node), "a chain ends where its last test is");
         nodes.pop();
         failures.pop(nodes.len());
         conds.pop();
         index.pop();
+        road.truncate(nodes.len());
         if nodes.len() < SHORT {
             for node in self.chains.drop(chain) {
                 self.slots[node.index()].chain = None;

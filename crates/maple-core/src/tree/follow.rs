@@ -9,16 +9,19 @@
 //!
 //! A question need not be the item that it becomes: it may be known from the items before, lack the part of it that is
 //! known, or become several items that the switch can match. What became of a question in front of a node is kept with
-//! the node (a [`Note`]), so that the next run need not ask it again.
+//! the node (a [`Note`]), so that the next run need not ask it again; in front of leaves, where such runs don't get to, it is
+//! not kept.
 //!
 //! At the first test of a long chain the chain's index says which of its tests is the first that the packet fits. Up to
-//! there a run that asks what the chain does gets its answers without a look at the packet.
+//! there all questions of a run that asks what others did get a no, without a look at the packet (`road.rs`).
 //!
 //! # Why it is correct
 //!
 //! What is made of a question depends on the question and on the items before, and these are the way to the node. So a
 //! node that asks the same is what would have been written, and what became of a question in front of a node once, always
-//! becomes of it while the node lives. The oracle is a recorder, [`Trace::lower`] and [`Tree::augment`].
+//! becomes of it while the node lives; where that was nothing, all packets that get there have the same answer. A test
+//! that a question becomes asks for parts of it: where the test fails, the answer is no, and nothing else becomes of the
+//! question. The oracle is a recorder, [`Trace::lower`] and [`Tree::augment`].
 //!
 //! # Cost
 //!
@@ -26,11 +29,10 @@
 //! question costs the length of the way, where long chains count for as much as they have tests of one part; then each costs what it costs a recorder. To put the run's leaf in ([`Tree::plant`]) costs the new nodes.
 
 use std::cell::Cell;
-use std::hash::{Hash, Hasher};
+use std::slice::Iter;
 use std::sync::Arc;
 
 use maple_wire::Field;
-use rustc_hash::FxHasher;
 
 use super::chain::Entered;
 use super::{Augmented, Branch, LeafId, Node, NodeId, Tree};
@@ -42,6 +44,8 @@ use crate::trace::{Cond, Fields, Item, Lowered, Trace};
 pub struct Follower<'t> {
     tree: &'t Tree,
     capabilities: &'t Capabilities,
+    /// What the run is likely to ask next, with no for an answer: the rest of [`Ahead::known`].
+    next: Iter<'t, Arc<Cond>>,
     at: Place,
     /// In a long chain: how far the run is in it, which may be farther than `at`.
     ahead: Option<Ahead<'t>>,
@@ -66,13 +70,14 @@ struct Place {
 #[derive(Clone, Copy, Debug)]
 struct Ahead<'t> {
     chain: Entered<'t>,
-    /// How many of the chain's tests are behind it, and how many are behind [`Follower::at`].
-    passed: usize,
+    /// How many of the chain's tests are behind [`Follower::at`].
     noted: usize,
+    /// To how many of the road's questions the packet's answer is no.
+    known: usize,
 }
 
 /// What a policy asks.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum Question {
     Fits(Arc<Cond>),
     /// A field under a mask. In a box, as there are few of them.
@@ -82,11 +87,11 @@ enum Question {
 /// What becomes of a question that is asked right in front of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Becomes {
-    /// Nothing: the answer is known there.
-    Known,
+    /// Nothing: the answer is known there. Whether a packet fits, if that was asked.
+    Known(bool),
     /// The node, which is all that is open of it.
     Node,
-    /// The node, and then what becomes of it in front of the node's child.
+    /// The node, and then what becomes of it in front of the node's child, unless the node is a test that failed.
     Begun,
 }
 
@@ -95,8 +100,6 @@ enum Becomes {
 pub(super) struct Note {
     question: Question,
     becomes: Becomes,
-    /// Of the question, to tell most of them apart without a look at them.
-    hash: u32,
 }
 
 /// A note for the node behind so many items.
@@ -137,6 +140,7 @@ impl Tree {
         Follower {
             tree: self,
             capabilities,
+            next: Iter::default(),
             at,
             ahead: None,
             noted: None,
@@ -157,35 +161,42 @@ impl Tree {
         let Followed { at, rest, notes, .. } = run;
         self.begin_edit();
         let outcome = self.put_at(at.from, at.here, &rest, at.depth, leaf);
+        let new = self.edit.added.split_last().map(|(_leaf, above)| above).unwrap_or_default();
         for Noted { depth, node, note } in notes {
-            let added = || self.edit.added.get(depth.checked_sub(at.depth)?).copied();
-            if let Some(node) = node.filter(|_| depth < at.depth).or_else(added) {
-                self.note(node, note);
+            if let Some(node) = node.filter(|_| depth < at.depth) {
+                let there = self.notes.entry(node).or_default();
+                if there.iter().all(|other| other.question != note.question) {
+                    there.push(note);
+                }
+            } else if let Some(node) = depth.checked_sub(at.depth).and_then(|behind| new.get(behind)) {
+                self.notes.entry(*node).or_default().push(note);
             }
         }
+        self.pave_chains();
         if self.touched.get_mut().is_asked() && !matches!(outcome, Augmented::Existing(_)) {
             let items = self.path(leaf).unwrap_or_default();
             self.touch(&items, leaf);
         }
         outcome
     }
-
-    fn note(&mut self, node: NodeId, note: Note) {
-        let there = self.notes.entry(node).or_default();
-        if there.iter().all(|other| other.hash != note.hash || other.question != note.question) {
-            there.push(note);
-        }
-    }
 }
 
 impl<'t> Follower<'t> {
     /// Whether the packet fits a conjunction, as [`crate::Recorder::fits`].
+    #[inline]
     pub fn fits<P: Fields + ?Sized>(&mut self, packet: &P, cond: &Arc<Cond>) -> bool {
-        if let Some(ahead) = &mut self.ahead {
-            if ahead.passed < ahead.chain.fails && Arc::ptr_eq(&ahead.chain.conds[ahead.passed], cond) {
-                ahead.passed += 1;
-                return false;
-            }
+        let mut next = self.next.clone();
+        if next.next().is_some_and(|next| Arc::ptr_eq(next, cond)) {
+            self.next = next;
+            return false;
+        }
+        self.fits_off_the_road(packet, cond)
+    }
+
+    /// The same for a question that is not the next in a chain.
+    #[inline(never)]
+    fn fits_off_the_road<P: Fields + ?Sized>(&mut self, packet: &P, cond: &Arc<Cond>) -> bool {
+        if self.ahead.is_some() {
             self.catch_up();
         } else if let (None, Some(node)) = (&self.written, self.at.here) {
             self.enter(packet, node);
@@ -199,18 +210,17 @@ impl<'t> Follower<'t> {
             }
             match self.becomes(node, |question| matches!(question, Question::Fits(other) if other == cond)) {
                 None => break,
-                Some(Becomes::Known) => return cond.holds(packet),
+                Some(Becomes::Known(fits)) => return fits,
                 Some(Becomes::Node) => return self.step(packet, node) == Branch::Outcome(true),
-                Some(Becomes::Begun) => _ = self.step(packet, node),
+                Some(Becomes::Begun) if self.step(packet, node) == Branch::Outcome(false) => return false,
+                Some(Becomes::Begun) => {}
             }
         }
-        let whole = self.written_from(begin).open(cond);
-        let becomes = |item: &Item| match item {
-            Item::Test { cond, .. } if *cond == whole => Becomes::Node,
-            _ => Becomes::Begun,
-        };
+        self.written_from(begin);
+        let fits = cond.holds(packet);
         let write = |written: &mut Lowered, packet: &Looked<P>, can: &Capabilities| written.fits(packet, can, cond);
-        self.write(packet, &Question::Fits(cond.clone()), becomes, write)
+        self.write(packet, Question::Fits(cond.clone()), fits, write);
+        fits
     }
 
     /// The value of a field under a mask, as [`crate::Recorder::read_there`].
@@ -227,12 +237,13 @@ impl<'t> Follower<'t> {
             let is = |question: &Question| matches!(question, Question::Read(read) if **read == (field, mask));
             match self.becomes(node, is) {
                 Some(Becomes::Node | Becomes::Begun) => _ = self.step(packet, node),
-                Some(Becomes::Known) => {}
-                None => return self.write_read(packet, field, mask),
+                Some(Becomes::Known(_)) => {}
+                None => self.write_read(packet, field, mask),
             }
-            return packet.value(field).unwrap_or(0) & mask;
+        } else {
+            self.write_read(packet, field, mask);
         }
-        self.write_read(packet, field, mask)
+        packet.value(field).unwrap_or(0) & mask
     }
 
     /// Asks what a trace says that was recorded of the packet.
@@ -276,105 +287,138 @@ impl<'t> Follower<'t> {
         };
         self.short |= packet.short.get();
         self.at.go(self.tree, node, branch);
-        self.ahead = self.ahead.filter(|_| branch == Branch::Outcome(false)).and_then(|ahead| ahead.behind(node));
+        let ahead = self.ahead.filter(|_| branch == Branch::Outcome(false)).and_then(|ahead| ahead.behind(node));
+        self.go_ahead(ahead);
         branch
     }
 
     /// Takes note that the run comes to a node, which may be the first of a long chain.
     fn enter<P: Fields + ?Sized>(&mut self, packet: &P, node: NodeId) {
         let packet = Looked::new(packet);
-        self.ahead = self.tree.enter(node, &packet).map(|mut chain| {
+        let ahead = self.tree.enter(node, &packet).map(|mut chain| {
             if packet.short.get() {
                 // The run itself may do without the field that was not captured.
                 chain.fails = 0;
             }
-            Ahead { chain, passed: 0, noted: 0 }
+            Ahead { chain, noted: 0, known: chain.road.until(chain.fails) }
         });
+        self.go_ahead(ahead);
+    }
+
+    /// How many questions are expected, all with no for an answer.
+    #[cfg(test)]
+    pub(super) fn expected(&self) -> usize {
+        self.next.len()
+    }
+
+    fn go_ahead(&mut self, ahead: Option<Ahead<'t>>) {
+        let next = ahead.map(|ahead| ahead.chain.road.questions(ahead.noted, ahead.known));
+        (self.next, self.ahead) = (next.unwrap_or_default().iter(), ahead);
     }
 
     /// Goes to where the run is in its chain.
     fn catch_up(&mut self) {
-        let Some(ahead) = self.ahead.as_mut().filter(|ahead| ahead.noted < ahead.passed) else { return };
-        let depth = self.at.depth + ahead.passed - ahead.noted;
-        ahead.noted = ahead.passed;
-        let (last, branch) = (ahead.chain.nodes[ahead.passed - 1], Branch::Outcome(false));
+        let Some(ahead) = &mut self.ahead else { return };
+        let passed = ahead.chain.road.tests_in(ahead.known - self.next.len());
+        if passed <= ahead.noted {
+            return;
+        }
+        let depth = self.at.depth + passed - ahead.noted;
+        ahead.noted = passed;
+        let (last, branch) = (ahead.chain.nodes[passed - 1], Branch::Outcome(false));
         self.at = Place { from: Some((last, branch)), here: self.tree.child(last, branch), depth };
     }
 
     /// The items of the run up to a place on the tree, where none were written before.
     fn written_from(&mut self, place: Place) -> &mut Lowered<'t> {
         self.written.get_or_insert_with(|| {
-            (self.at, self.ahead) = (place, None);
+            (self.at, self.next, self.ahead) = (place, Iter::default(), None);
             let (passed, items) = self.tree.passed_to(place.from);
             Lowered::after(passed, items)
         })
     }
 
-    fn write_read<P: Fields + ?Sized>(&mut self, packet: &P, field: Field, mask: u128) -> u128 {
+    fn write_read<P: Fields + ?Sized>(&mut self, packet: &P, field: Field, mask: u128) {
         self.written_from(self.at);
         let write = |written: &mut Lowered, packet: &Looked<P>, can: &Capabilities| {
-            written.read_there(packet, can, field, mask)
+            written.read_there(packet, can, field, mask);
+            true
         };
-        self.write(packet, &Question::Read(Box::new((field, mask))), |_| Becomes::Node, write)
+        self.write(packet, Question::Read(Box::new((field, mask))), false, write);
     }
 
-    /// Has a question become items, and notes what became of it.
-    fn write<P: Fields + ?Sized, A>(
+    /// Has a question become items, and notes what became of it. `write` says whether the last of them, if that is a test,
+    /// asks for all that was left.
+    fn write<P: Fields + ?Sized>(
         &mut self,
         packet: &P,
-        question: &Question,
-        becomes: impl Fn(&Item) -> Becomes,
-        write: impl FnOnce(&mut Lowered, &Looked<P>, &Capabilities) -> A,
-    ) -> A {
+        question: Question,
+        fits: bool,
+        write: impl FnOnce(&mut Lowered, &Looked<P>, &Capabilities) -> bool,
+    ) {
         let Follower { tree, at, written, notes, .. } = self;
         let written = written.as_mut().expect("items are written from here on");
         let looked = Looked::new(packet);
         let begin = written.depth();
-        let answer = write(written, &looked, self.capabilities);
+        let is_whole = write(written, &looked, self.capabilities);
         self.short |= looked.short.get();
-        let mut is_settled = false;
+        let (end, mut is_settled) = (written.depth(), false);
         for (depth, item) in (begin..).zip(written.items_from(begin)) {
+            let becomes = match item {
+                Item::Test { .. } if !is_whole || depth + 1 < end => Becomes::Begun,
+                Item::Read(_) if matches!(question, Question::Fits(_)) => Becomes::Begun,
+                Item::Test { .. } | Item::Read(_) => Becomes::Node,
+            };
+            is_settled = becomes == Becomes::Node || matches!(item, Item::Test { outcome: false, .. });
             let node = at.here.filter(|node| at.depth == depth && tree.asks(*node, item));
-            let note = Note::new(question, becomes(item));
-            is_settled = note.becomes == Becomes::Node;
-            if !is_the_item(question, item) {
-                notes.push(Noted { depth, node, note });
+            if !question.is_item(item) {
+                notes.push(Noted { depth, node, note: Note { question: question.clone(), becomes } });
             }
             if let Some(node) = node {
                 at.go(tree, node, Branch::of(item));
             }
         }
         if !is_settled {
-            let depth = written.depth();
-            let node = at.here.filter(|_| at.depth == depth);
-            notes.push(Noted { depth, node, note: Note::new(question, Becomes::Known) });
+            let node = at.here.filter(|_| at.depth == end);
+            notes.push(Noted { depth: end, node, note: Note { question, becomes: Becomes::Known(fits) } });
         }
-        answer
     }
 }
 
 impl Note {
-    fn new(question: &Question, becomes: Becomes) -> Note {
-        let mut hasher = FxHasher::default();
-        question.hash(&mut hasher);
-        Note { question: question.clone(), becomes, hash: hasher.finish() as u32 }
+    /// The condition of which it says that no packet gets to the node and fits it.
+    pub(super) fn denied(&self) -> Option<&Arc<Cond>> {
+        match self {
+            Note { question: Question::Fits(cond), becomes: Becomes::Known(false) } => Some(cond),
+            _ => None,
+        }
+    }
+
+    /// The condition that is denied to packets that fail the node, as it begins with the node's test.
+    pub(super) fn begun(&self) -> Option<&Arc<Cond>> {
+        match self {
+            Note { question: Question::Fits(cond), becomes: Becomes::Node | Becomes::Begun } => Some(cond),
+            _ => None,
+        }
     }
 }
 
-/// Whether an item asks what the question does, so that it needs no note.
-fn is_the_item(question: &Question, item: &Item) -> bool {
-    match (question, item) {
-        (Question::Fits(asked), Item::Test { cond, .. }) => asked == cond,
-        (Question::Read(asked), Item::Read(read)) => **asked == (read.field, read.mask),
-        _ => false,
+impl Question {
+    /// Whether an item asks the same, so that it needs no note.
+    fn is_item(&self, item: &Item) -> bool {
+        match (self, item) {
+            (Question::Fits(asked), Item::Test { cond, .. }) => asked == cond,
+            (Question::Read(asked), Item::Read(read)) => **asked == (read.field, read.mask),
+            _ => false,
+        }
     }
 }
 
 impl<'t> Ahead<'t> {
     /// Behind a test that the packet failed, if it is the chain's next.
     fn behind(self, test: NodeId) -> Option<Ahead<'t>> {
-        let is_next = self.chain.nodes.get(self.passed) == Some(&test);
-        is_next.then(|| Ahead { passed: self.passed + 1, noted: self.noted + 1, ..self })
+        let is_next = self.chain.nodes.get(self.noted) == Some(&test);
+        is_next.then(|| Ahead { noted: self.noted + 1, ..self })
     }
 }
 

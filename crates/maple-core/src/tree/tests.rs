@@ -334,7 +334,8 @@ struct Writer(Lowered<'static>, Capabilities);
 
 impl Ask for Writer {
     fn fits(&mut self, packet: &Headers, cond: &Arc<Cond>) -> bool {
-        self.0.fits(packet, &self.1, cond)
+        self.0.fits(packet, &self.1, cond);
+        cond.holds(packet)
     }
 
     fn read(&mut self, packet: &Headers, field: Field, mask: u128) -> u128 {
@@ -426,4 +427,34 @@ proptest! {
             }
         }
     }
+}
+
+/// Questions that are known, that begin with a test, or that are a test.
+#[test]
+fn a_run_that_asks_what_one_before_did_in_a_long_chain_is_answered_by_comparing_pointers() {
+    let source = |value| Constraint::exact(Field::Ipv4Src, value);
+    let ports = |lo| Range { field: Field::TcpDst, lo, hi: lo + 5 };
+    let of = |i: u128| match i % 3 {
+        0 => Cond::default().and(source(i)).within(ports(0)),
+        1 => Cond::default().and(source(i - 1)).within(ports(8)),
+        _ => Cond::default().and(source(i)),
+    };
+    let questions: Vec<Arc<Cond>> = (1..61).map(|i| Arc::new(of(i - 1))).collect();
+    let packet = |value| Headers([(FIELDS[0], value), (FIELDS[1], 9), (FIELDS[2], 0)]);
+    let (mut tree, can) = (Tree::new(), Capabilities::of_abstract_headers());
+    for (leaf, source) in [(0, 1000), (1, 30)] {
+        let mut run = tree.follow(&can);
+        let fitting: Vec<usize> = (0..60).filter(|i| run.fits(&packet(source), &questions[*i])).collect();
+        assert_eq!(fitting, if source == 30 { vec![31] } else { vec![] });
+        let run = run.finish();
+        assert_eq!(tree.plant(run, LeafId(leaf)), Augmented::Added);
+    }
+    let mut run = tree.follow(&can);
+    assert!(!run.fits(&packet(1000), &questions[0]));
+    assert_eq!(run.expected(), 59);
+    assert!(questions[1..].iter().all(|cond| !run.fits(&packet(1000), cond)));
+    assert_eq!(run.expected(), 0);
+    let mut run = tree.follow(&can);
+    assert!(!run.fits(&packet(30), &questions[0]));
+    assert_eq!(run.expected(), 29);
 }

@@ -133,7 +133,7 @@ impl Play {
         let fits = |rule: &&Rule| rule.matching.holds(|field| header.value(field));
         let first = self.rules.values().rev().find(fits).expect("a rule fits");
         let wanted = self.filters.iter().position(|filter| filter.holds(header)).expect("a filter fits");
-        assert_eq!(LeafAction::Apply(first.instructions.clone()), action(wanted));
+        assert_eq!(LeafAction::Apply(first.instructions.to_vec()), action(wanted));
     }
 }
 

@@ -99,8 +99,8 @@ fn assert_can_be_sent(rule: &Rule, version: Version) {
     let (_, read) = Message::decode(&bytes).unwrap_or_else(|error| panic!("{error}: {rule:?}"));
     let Message::FlowMod(read) = read else { panic!("{read:?} is no flow-mod") };
     assert_eq!(
-        (&read.matching, read.priority, read.cookie, &read.instructions),
-        (&rule.matching, rule.priority, rule.cookie, &rule.instructions)
+        (&read.matching, read.priority, read.cookie, &read.instructions[..]),
+        (&rule.matching, rule.priority, rule.cookie, &rule.instructions[..])
     );
 }
 

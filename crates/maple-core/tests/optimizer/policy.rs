@@ -151,7 +151,7 @@ pub fn scan(rules: &[Rule], packet: &Headers) -> u32 {
     for rule in fitting().filter(|rule| rule.priority == first.priority) {
         assert_eq!(rule.instructions, first.instructions, "{rule:?} and {first:?} overlap at one priority");
     }
-    match first.instructions.as_slice() {
+    match &first.instructions[..] {
         [] => 0,
         [Instruction::ApplyActions(actions)] => match actions.as_slice() {
             [Action::Output { port, .. }] if *port == PortNo::CONTROLLER => CONTROLLER,

@@ -106,6 +106,38 @@ fn an_unrelated_trace_costs_one_rule_and_the_same_work_in_a_table_of_any_size() 
     assert!(work.iter().all(|pieces| *pieces < 20), "{work:?}");
 }
 
+#[test]
+fn rules_that_stay_without_need_where_leaves_go_are_gone_when_the_table_is_tidied() {
+    let hosts = 20;
+    let all = Field::EthSrc.full_mask();
+    // Is it one source after the other, one destination after the other, or any other of the lowest 256?
+    let each = move |field| (1..=hosts).map(move |host| (field, host, all));
+    let asked = each(Field::EthSrc).chain(each(Field::EthDst)).chain([(Field::EthDst, 0, all & !0xff)]);
+    let trace = |field: Field, host: u128| {
+        let (packet, mut recorder) = (Headers(BTreeMap::from([(field, host)])), maple_core::Recorder::new());
+        asked.clone().find(|(field, value, mask)| recorder.equals(&packet, *field, *value, *mask, None));
+        recorder.finish().items
+    };
+    let mut table = table(of13_masked_ports());
+    for host in 1..=hosts {
+        table.augment(&trace(Field::EthSrc, host), LeafId(host as u64), action(1));
+        table.augment(&trace(Field::EthDst, host), LeafId(100 + host as u64), action(2));
+    }
+    table.augment(&trace(Field::EthDst, 1 << 40), LeafId(300), action(3));
+    assert_eq!(table.rules().len(), 2 * hosts as usize + 2);
+    // Each destination meets each source, and the last answer, from which the barrier before that keeps it.
+    let gone: Vec<LeafId> = (101..=100 + hosts as u64).map(LeafId).collect();
+    assert_eq!(table.remove_all(&gone), gone.len());
+    assert_eq!(table.rules().len(), 2 * hosts as usize + 2, "those that went send packets to the controller");
+    table.take_changes();
+    table.tidy();
+    let changes = table.take_changes();
+    assert!(changes.iter().all(|change| matches!(change, Change::Delete(_))), "{changes:?}");
+    assert_eq!((changes.len(), table.rules().len()), (gone.len(), hosts as usize + 2));
+    table.tidy();
+    assert_eq!(table.take_changes(), []);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(5000))]
 

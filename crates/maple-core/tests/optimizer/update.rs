@@ -112,13 +112,13 @@ proptest! {
 
 #[test]
 fn nothing_changes_between_equal_tables_in_another_order() {
-    let rule = |priority| Rule { priority, matching: Match::any(), instructions: Vec::new(), cookie: 7 };
+    let rule = |priority| Rule { priority, matching: Match::any(), instructions: [].into(), cookie: 7 };
     assert_eq!(changes(&[rule(1), rule(2)], &[rule(2), rule(1)]), Vec::new());
 }
 
 #[test]
 fn a_change_of_cookie_alone_is_a_modification() {
-    let rule = |cookie| Rule { priority: 3, matching: Match::any(), instructions: Vec::new(), cookie };
+    let rule = |cookie| Rule { priority: 3, matching: Match::any(), instructions: [].into(), cookie };
     assert_eq!(changes(&[rule(1)], &[rule(2)]), vec![Change::Modify(rule(2))]);
 }
 

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use maple_wire::{Action, Instruction, Match};
+use maple_wire::{Instruction, Match};
 
 use super::graph::{Area, Graph, Kind, NodeId, Question};
-use crate::compile::{LeafAction, Rule};
+use crate::compile::{LeafAction, Rule, to_controller};
 
 /// What is to be done, last first.
 enum Task {
@@ -31,8 +31,7 @@ pub(super) fn rules(graph: &Graph) -> Vec<Rule> {
             Task::AfterNegative(node) => {
                 let Kind::Test(test) = &graph.node(node).kind else { continue };
                 if let Question::Splits(area) | Question::Within(area) = &test.question {
-                    let to_controller = vec![Instruction::ApplyActions(vec![Action::to_controller()])];
-                    rules.extend(stated(area, &to_controller, (graph.target.cookie)(None)));
+                    rules.extend(stated(area, &to_controller(), (graph.target.cookie)(None)));
                 }
                 tasks.extend(test.yes.map(Task::Build));
             }
@@ -55,7 +54,7 @@ fn stated(area: &Arc<Area>, instructions: &[Instruction], cookie: u64) -> Vec<Ru
     let rule = |all: &Vec<_>| Rule {
         priority: 0,
         matching: Match::from_constraints(all.iter().copied()),
-        instructions: instructions.to_vec(),
+        instructions: instructions.into(),
         cookie,
     };
     area.matches.iter().map(rule).collect()

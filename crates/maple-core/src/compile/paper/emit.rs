@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use maple_wire::{Action, Instruction, Match};
+use maple_wire::{Instruction, Match};
 
 use super::graph::{Area, Graph, Kind, NodeId};
-use crate::compile::{LeafAction, Rule};
+use crate::compile::{LeafAction, Rule, to_controller};
 use crate::tree::LeafId;
 use crate::update::{Change, changes};
 
@@ -105,12 +105,12 @@ impl Graph {
     }
 
     /// What the node's rule does, and for which leaf.
-    fn does(&self, id: NodeId) -> (Option<LeafId>, Vec<Instruction>) {
+    fn does(&self, id: NodeId) -> (Option<LeafId>, Arc<[Instruction]>) {
         match &self.node(id).kind {
             Kind::Leaf { leaf, action: LeafAction::Apply(instructions) | LeafAction::ApplyTo(_, instructions) } => {
-                (Some(*leaf), instructions.clone())
+                (Some(*leaf), instructions[..].into())
             }
-            _ => (None, vec![Instruction::ApplyActions(vec![Action::to_controller()])]),
+            _ => (None, to_controller()),
         }
     }
 }

@@ -1,24 +1,24 @@
 //! The instructions of a table's answers, each kept once and named by a number.
 
-use std::cell::RefCell;
 use std::sync::Arc;
 
 use maple_wire::Instruction;
 use rustc_hash::FxHashMap;
 
 use super::Says;
+use crate::compile::to_controller;
 
 /// Names instructions while somebody holds them. Equal instructions have one name.
 pub(in crate::compile) type ActionId = u32;
 
 /// The instructions that are held.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Actions {
     all: Vec<Held>,
     by_instructions: FxHashMap<Arc<[Instruction]>, ActionId>,
     free: Vec<ActionId>,
-    /// What was last given to be named, though it had a name, with that name: the rule that will do it needs a copy.
-    spare: RefCell<Option<(ActionId, Vec<Instruction>)>>,
+    /// What barriers do.
+    to_controller: Arc<[Instruction]>,
 }
 
 /// Instructions, with how often they are held, and how many of the holders are pieces that say them.
@@ -29,31 +29,27 @@ struct Held {
     said: u32,
 }
 
+impl Default for Actions {
+    fn default() -> Actions {
+        let (all, by_instructions, free) = Default::default();
+        Actions { all, by_instructions, free, to_controller: to_controller() }
+    }
+}
+
 impl Actions {
     /// The name of instructions, which are held once more.
     pub(super) fn name(&mut self, instructions: Vec<Instruction>) -> ActionId {
         let id = match self.by_instructions.get(&instructions[..]) {
-            Some(id) => {
-                *self.spare.get_mut() = Some((*id, instructions));
-                *id
-            }
+            Some(id) => *id,
             None => self.add(instructions.into()),
         };
         self.hold(Says::Answer(id));
         id
     }
 
-    /// The instructions of a name.
-    pub(super) fn get(&self, id: ActionId) -> &[Instruction] {
-        &self.all[id as usize].instructions
-    }
-
-    /// A copy of the instructions of a name.
-    pub(super) fn copy(&self, id: ActionId) -> Vec<Instruction> {
-        match self.spare.borrow_mut().take_if(|(of, _)| *of == id) {
-            Some((_, instructions)) => instructions,
-            None => self.get(id).to_vec(),
-        }
+    /// The instructions of a name, or of barriers.
+    pub(super) fn get(&self, id: Option<ActionId>) -> &Arc<[Instruction]> {
+        id.map_or(&self.to_controller, |id| &self.all[id as usize].instructions)
     }
 
     /// Holds an answer once more.
@@ -97,8 +93,6 @@ impl Actions {
     }
 
     fn add(&mut self, instructions: Arc<[Instruction]>) -> ActionId {
-        // What is kept may be of a name that is given out anew here.
-        *self.spare.get_mut() = None;
         let entry = Held { instructions: instructions.clone(), held: 0, said: 0 };
         let id = match self.free.pop() {
             Some(id) => {

@@ -7,7 +7,7 @@ use maple_wire::{Constraint, Match, MatchField};
 use super::actions::ActionId;
 use super::sets::Row;
 use super::{PieceId, Pieces, Says};
-use crate::compile::{Rule, to_controller};
+use crate::compile::Rule;
 use crate::tree::LeafId;
 use crate::update::Change;
 
@@ -121,7 +121,7 @@ impl Pieces {
 
     /// Whether two rules of one entry are not the same.
     fn differs(&self, old: Taken, new: Taken, cookie: &dyn Fn(Option<LeafId>) -> u64) -> bool {
-        let does = |taken: Taken| taken.action.map_or_else(to_controller, |action| self.actions.get(action).to_vec());
+        let does = |taken: Taken| self.actions.get(taken.action);
         old.action != new.action && does(old) != does(new) || cookie(old.leaf) != cookie(new.leaf)
     }
 
@@ -139,7 +139,7 @@ impl Pieces {
 
     fn rule(&self, set: &[u64], taken: Taken, cookie: &dyn Fn(Option<LeafId>) -> u64) -> Rule {
         let Taken { priority, action, leaf } = taken;
-        let instructions = action.map_or_else(to_controller, |action| self.actions.copy(action));
+        let instructions = self.actions.get(action).clone();
         let mut fields = Vec::with_capacity(self.layout.fields());
         fields.extend(self.layout.unpack(set).map(MatchField::Known));
         Rule { priority, matching: Match { fields }, instructions, cookie: cookie(leaf) }

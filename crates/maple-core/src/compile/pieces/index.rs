@@ -6,8 +6,9 @@
 //! a set with certain masks, the bits in common with a group are the same for all its members, so a large group keeps
 //! hash tables (*views*), each from the values of some bits to the members that have them. A view of fewer bits than are
 //! common finds a few members too many, which a comparison sorts out; so a group has few views, and a new one is only
-//! made where those that are there would find many. Members of small groups stand in one list and are looked at one by
-//! one.
+//! made where those that are there would find many, and sets with such masks have come before: the first time members are
+//! looked at one by one, which costs less than a view that nobody asks again. Members of small groups stand in one list and are
+//! looked at one by one.
 //!
 //! Views don't hear of a piece that goes. Entries in them bear the piece's *stamp*, which changes when it goes, and those
 //! that are out of date are dropped when they are next read, or with all views of the group when these hold more of them
@@ -66,8 +67,17 @@ struct Group {
     views: Vec<View>,
     /// How many members went since there were no views.
     gone: usize,
-    /// Which view answers sets of a group, and how large this group was when that was decided.
-    view_for: FxHashMap<u32, (usize, usize)>,
+    /// How sets of a group are answered.
+    view_for: FxHashMap<u32, Answered>,
+}
+
+/// How a group answers sets with certain masks.
+#[derive(Clone, Copy, Debug)]
+enum Answered {
+    /// By a view; and how large the group was when that was decided.
+    ByView(usize, usize),
+    /// By a look at each member, once.
+    ByLooks,
 }
 
 #[derive(Debug)]
@@ -235,13 +245,13 @@ impl Index {
 }
 
 impl Group {
-    /// The view for a set whose group stands at `asking`. `None` where it has no bits in common with the group's.
+    /// The view for a set whose group stands at `asking`. `None` where all members are to be looked at.
     fn view(&mut self, store: &Store, places: &[Place], asking: u32, set: &[u64]) -> Option<usize> {
-        if let Some((view, size)) = self.view_for.get(&asking)
-            && self.size <= 2 * size
-        {
-            return Some(*view);
-        }
+        let is_first = match self.view_for.get(&asking) {
+            Some(Answered::ByView(view, size)) if self.size <= 2 * *size => return Some(*view),
+            Some(Answered::ByView(..) | Answered::ByLooks) => false,
+            None => true,
+        };
         let common: Box<[u64]> = self.masks.iter().zip(set.iter().skip(1).step_by(2)).map(|(a, b)| a & b).collect();
         if common.iter().all(|word| *word == 0) {
             return None;
@@ -251,17 +261,28 @@ impl Group {
             let is_part = view.masks.0.iter().zip(&common).all(|(a, b)| a & !b == 0);
             view.masks.0 == common || is_part && size <= CANDIDATES * view.by_values.len()
         };
-        let at = self.views.iter().position(serves).unwrap_or_else(|| {
-            let mut view = View { masks: Masks(common), by_values: FxHashMap::default() };
-            for piece in &self.members {
-                let member = Member { piece: *piece, stamp: places[*piece as usize].stamp };
-                view.insert(store.get(*piece), member);
+        let at = match self.views.iter().position(serves) {
+            Some(at) => at,
+            None if is_first => {
+                self.view_for.insert(asking, Answered::ByLooks);
+                return None;
             }
-            self.views.push(view);
-            self.views.len() - 1
-        });
-        self.view_for.insert(asking, (at, size));
+            None => self.add_view(store, places, common),
+        };
+        self.view_for.insert(asking, Answered::ByView(at, size));
         Some(at)
+    }
+
+    /// Makes a view, and says which it is.
+    fn add_view(&mut self, store: &Store, places: &[Place], masks: Box<[u64]>) -> usize {
+        let by_values = FxHashMap::with_capacity_and_hasher(self.members.len(), Default::default());
+        let mut view = View { masks: Masks(masks), by_values };
+        for piece in &self.members {
+            let member = Member { piece: *piece, stamp: places[*piece as usize].stamp };
+            view.insert(store.get(*piece), member);
+        }
+        self.views.push(view);
+        self.views.len() - 1
     }
 }
 

@@ -23,6 +23,7 @@
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
+use super::draft::Draft;
 use super::shift::Savings;
 use super::turns::Turns;
 use super::{PieceId, Pieces, Role};
@@ -47,14 +48,16 @@ pub(super) struct Levels {
     /// How many pieces there were when even the narrowest steps did not do.
     too_many: Option<usize>,
     pub(super) savings: Savings,
+    /// All levels once more, for plans.
+    pub(super) draft: Draft,
 }
 
 impl Levels {
     pub(super) fn new(priorities: &RangeInclusive<u16>) -> Levels {
         let count = (u32::from(*priorities.end()) + 1).saturating_sub(u32::from(*priorities.start()));
         let step = (count / STEPS).clamp(1, STEP);
-        let (used, savings) = (BTreeMap::new(), Savings::default());
-        Levels { highest: *priorities.end(), count, step, used, too_many: None, savings }
+        let (used, savings, draft) = (BTreeMap::new(), Savings::default(), Draft::default());
+        Levels { highest: *priorities.end(), count, step, used, too_many: None, savings, draft }
     }
 
     /// The priority of a level that there is.
@@ -194,6 +197,7 @@ impl Pieces {
         let seat = there.len() as u32 - 1;
         let spot = &mut self.spots[id as usize];
         (spot.level, spot.seat) = (level, Some(seat));
+        self.levels.draft.put(id, level);
         self.change(id);
     }
 

@@ -24,7 +24,7 @@
 //!
 //! Each piece has two lists of those that overlap it: the earlier and the later ones, in order of precedence. A new
 //! piece finds its neighbours with one question to the index, and puts itself into their lists; one that goes stays in them
-//! for a while (`neighbours.rs`), and counts for nothing. [`Pieces::settle`] looks
+//! until new ones need its number (`neighbours.rs`), and counts for nothing. [`Pieces::settle`] looks
 //! at the pieces that came, went or changed and at their neighbours. How much that was is counted in
 //! [`Pieces::visited`]. The lists take 8 bytes for each pair of pieces that overlap.
 
@@ -39,6 +39,7 @@ mod shadows;
 
 mod needs;
 
+mod draft;
 mod levels;
 mod shift;
 
@@ -93,6 +94,8 @@ struct Piece {
     strays: bool,
     /// What it counted for when things were last settled, if it is to be settled.
     was: Option<Role>,
+    /// Whether that has changed more than once since.
+    wavers: bool,
     /// The rule that stood for it when changes were last taken.
     taken: Option<Taken>,
     /// Whether its rule may have changed since.
@@ -132,8 +135,9 @@ pub(super) struct Pieces {
     index: Index,
     actions: Actions,
     levels: levels::Levels,
-    /// Pieces that came or changed since the last settling.
+    /// Pieces that came or changed since the last settling; and whether some of them have gone.
     touched: Vec<PieceId>,
+    withered: bool,
     /// Pieces that may be shadowed no more.
     bared: Vec<PieceId>,
     /// Barriers of which it is to be seen whether they are needed. In both may be some more that have gone.
@@ -150,6 +154,11 @@ pub(super) struct Pieces {
     came: Row<Taken>,
     /// A packed set, kept for its memory.
     scratch: Vec<u64>,
+    /// Pieces that came or changed, with what they counted for before, and pieces behind one; kept for their memory.
+    turned: Vec<(PieceId, Role)>,
+    behind: Vec<(PieceId, Role)>,
+    /// Pieces before an answer, and what they count for; kept for its memory.
+    before: Row<(PieceId, Role)>,
     /// No turns, kept for their memory.
     turns: Turns,
     /// How many pieces were looked at.
@@ -174,6 +183,7 @@ impl Pieces {
             actions: Actions::default(),
             levels: levels::Levels::new(priorities),
             touched: Vec::new(),
+            withered: false,
             bared: Vec::new(),
             doubtful: Vec::new(),
             waiting: VecDeque::new(),
@@ -182,6 +192,9 @@ impl Pieces {
             gone: Row::default(),
             came: Row::default(),
             scratch: Vec::new(),
+            turned: Vec::new(),
+            behind: Vec::new(),
+            before: Row::default(),
             turns: Turns::default(),
             visited: 0,
         }
@@ -209,6 +222,7 @@ impl Pieces {
         if self.layout.admit(all) {
             self.lengthen();
         }
+        self.put_in_order();
         let id = self.free.pop().unwrap_or_else(|| {
             self.pieces.push(None);
             self.roles.push(Role::Nothing);
@@ -232,6 +246,7 @@ impl Pieces {
             waits: false,
             strays: false,
             was: Some(Role::Nothing),
+            wavers: false,
             taken: None,
             changed: false,
             earlier,
@@ -278,12 +293,15 @@ impl Pieces {
         }
         let strays = self.needs_more_room(old, says);
         self.actions.say(says);
+        let (role, is_touched) = (self.role(id), self.piece(id).was.is_some());
         self.touch(id);
+        self.spots[id as usize].says = says;
+        self.note_role(id);
+        let wavers = is_touched && self.role(id) != role;
         let piece = self.piece_mut(id);
         piece.leaf = leaf;
         piece.strays |= strays;
-        self.spots[id as usize].says = says;
-        self.note_role(id);
+        piece.wavers |= wavers;
         self.actions.unsay(old);
     }
 
@@ -291,7 +309,7 @@ impl Pieces {
     pub(super) fn touch_all(&self, id: PieceId) -> u64 {
         let piece = self.piece(id);
         let ends = piece.earlier.len() + piece.later.len() + usize::from(piece.taken.is_some());
-        let around = self.spot(id).level ^ self.index.touch(id) ^ self.ties.touch(id);
+        let around = self.spot(id).level ^ self.index.touch(id);
         ends as u64 ^ u64::from(around) ^ u64::from(self.is_rule(id)) ^ self.store.get(id).first().unwrap_or(&0)
     }
 
@@ -322,13 +340,15 @@ impl Pieces {
         if seat.is_some() {
             self.vacant.push(self.store.get(id), level);
         }
-        if piece.was.is_some() {
-            self.touched.retain(|other| *other != id);
-        }
+        self.withered |= piece.was.is_some();
     }
 
     /// Brings rules and levels up to date with what came, went and changed.
     pub(super) fn settle(&mut self, tree: &Tree, tidy: Tidy) {
+        if std::mem::take(&mut self.withered) {
+            let Pieces { touched, pieces, .. } = &mut *self;
+            touched.retain(|id| pieces[*id as usize].is_some());
+        }
         if !self.settle_one_alone() {
             self.settle_shadows(tree);
             self.settle_needs(tree, tidy);
@@ -341,7 +361,7 @@ impl Pieces {
         let mut touched = std::mem::take(&mut self.touched);
         for id in touched.drain(..) {
             let piece = self.piece_mut(id);
-            (piece.was, piece.strays) = (None, false);
+            (piece.was, piece.wavers, piece.strays) = (None, false, false);
             self.change(id);
         }
         self.touched = touched;
@@ -394,7 +414,7 @@ impl Pieces {
     fn is_rule(&self, id: PieceId) -> bool {
         match self.role(id) {
             Role::Nothing => false,
-            Role::Barrier => self.whys[id as usize].is_needed(),
+            Role::Barrier => self.whys[id as usize].is_rule(),
             Role::Answer => true,
         }
     }
@@ -448,4 +468,17 @@ impl Says {
             _ => Some(1),
         }
     }
+}
+
+/// A tree with so many leaves, for pieces that belong to these: they come in the order of their numbers.
+#[cfg(test)]
+fn tree_of(leaves: u64) -> Tree {
+    use crate::trace::Item;
+
+    let mut tree = Tree::new();
+    for leaf in 0..leaves {
+        let read = Item::Read(Constraint::exact(maple_wire::Field::Ipv4Src, leaf.into()));
+        tree.augment(&[read], LeafId(leaf));
+    }
+    tree
 }

@@ -13,19 +13,45 @@
 //! dozens, each with hundreds of pieces to look at. A barrier that is a rule without need does no harm, so these *wait*:
 //! each new trace has a few of them looked at, in the order in which they came to wait. One that is doubted again meanwhile,
 //! or goes, costs nothing more. What a new trace makes doubtful is looked at with it.
+//!
+//! # Presumption
+//!
+//! An answer whose leaf goes mostly becomes a barrier at its own place. It had a rule, and that rule may stay there and send
+//! packets to the controller: a rule that does so at its piece's own place in the order is right for all its packets. So a
+//! barrier that has more than [`FEW`] neighbours, an answer behind it among them, is *presumed* to be needed, and waits. It *owes* what a barrier that came
+//! and an answer that went give cause for ([`Pieces::pay`]); that is done when its turn comes, just before it is looked at.
+//!
+//! Why that is right: what the table needs is that each packet whose first piece is a barrier has a barrier that is a rule
+//! before its first answer. Let `p` be presumed.
+//!
+//! * Barriers behind `p` that are not needed as `p` took their packets: `p`, a rule, still takes them, and lies above all
+//!   answers behind it. So for those behind it `p` counts as the answer that it was, until it has paid.
+//! * Barriers before `p`: `p` takes the packets that it took, so none comes to be needed. Some may be so no more, for `p` or
+//!   for packets of it: rules without need.
+//! * If `p` goes, or is shadowed, before its turn, then as a rule for those before it, and as an answer for those behind it.
+//! * If `p` becomes an answer again it owes nothing: for those behind it nothing has changed, and those before it that are
+//!   not needed are looked at as for any new answer.
 
-use super::sets::{covers, meet, overlap, uncovered};
+use super::sets::{Row, covers, meet, overlap, uncovered};
 use super::{Piece, PieceId, Pieces, Role};
 use crate::tree::Tree;
+
+#[cfg(test)]
+mod tests;
 
 /// Why a barrier is a rule, or none.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Why {
     /// Some packets of it, which [`Pieces::needed_for`] has, would otherwise go to this answer.
     Needed(PieceId),
-    /// It is not needed, nor would it be for any answer behind this piece, which covers it.
+    /// It was an answer, and is a rule until it has had its turn.
+    Presumed,
+    /// It was not needed, and is to be looked at; or it is new.
+    Doubted,
+    /// It is not needed, nor would it be for any answer behind this piece, which covers it. If that one has gone this is
+    /// [`Why::Nothing`].
     Covered(PieceId),
-    /// No answer takes its packets; or it is no barrier, or not yet looked at.
+    /// No answer takes its packets; or it is no barrier.
     Nothing,
 }
 
@@ -39,40 +65,70 @@ pub(in crate::compile) enum Tidy {
 /// How many barriers that wait are looked at with each new trace.
 const TURNS: usize = 4;
 
+/// With how many neighbours a barrier is looked at when its leaf goes. (Fewer in tests, where tables are small.)
+const FEW: usize = if cfg!(test) { 3 } else { 16 };
+
 impl Why {
-    pub(super) fn is_needed(self) -> bool {
-        matches!(self, Why::Needed(_))
+    /// Whether a barrier is a rule.
+    pub(super) fn is_rule(self) -> bool {
+        matches!(self, Why::Needed(_) | Why::Presumed)
     }
 
-    /// Whether this is a piece that the reason rests on.
-    fn names(self, id: PieceId) -> bool {
-        match self {
-            Why::Needed(by) | Why::Covered(by) => by == id,
-            Why::Nothing => false,
-        }
+    /// Whether a barrier is known not to be needed.
+    pub(super) fn is_idle(self) -> bool {
+        matches!(self, Why::Covered(_) | Why::Nothing)
     }
 }
 
 impl Pieces {
     /// Finds out for barriers around touched pieces whether they are needed, and for some that wait.
     pub(super) fn settle_needs(&mut self, tree: &Tree, tidy: Tidy) {
+        let mut touched = std::mem::take(&mut self.turned);
         let was = |id: &PieceId| (*id, self.piece(*id).was.unwrap_or(Role::Nothing));
-        let mut touched: Vec<(PieceId, Role)> = self.touched.iter().map(was).collect();
+        touched.extend(self.touched.iter().map(was));
         touched.sort_unstable_by_key(|(id, _)| *id);
-        for (id, before) in touched {
-            let now = self.role(id);
-            if before == now {
+        for (id, before) in touched.drain(..) {
+            let (now, wavers) = (self.role(id), self.piece(id).wavers);
+            if before == now && !wavers {
                 continue;
             }
+            // What has changed to and fro may have been taken for either.
+            let was_answer = before == Role::Answer || wavers;
+            let was_barrier = before == Role::Barrier || wavers;
+            let owes = matches!(self.whys[id as usize], Why::Presumed);
             if now != Role::Barrier {
                 self.whys[id as usize] = Why::Nothing;
             }
             match now {
                 Role::Answer => self.answer_came(tree, id),
-                Role::Barrier => self.barrier_came(id, before),
-                Role::Nothing => self.piece_went(id, before),
+                Role::Barrier if was_answer && !wavers && tidy == Tidy::InTurn && self.is_presumed(id) => {
+                    self.whys[id as usize] = Why::Presumed;
+                    self.wait(id);
+                }
+                Role::Barrier => self.barrier_came(id, was_answer),
+                Role::Nothing => self.piece_went(id, was_answer || owes, was_barrier),
             }
         }
+        self.turned = touched;
+        self.settle_doubts(tidy);
+        if tidy == Tidy::AtOnce {
+            self.take_turns();
+        }
+    }
+
+    /// Whether a barrier that was an answer is presumed to be needed: it would take long to see that, and there are answers
+    /// behind it that it may be needed for.
+    fn is_presumed(&self, id: PieceId) -> bool {
+        let piece = self.piece(id);
+        piece.earlier.len() + piece.later.len() > FEW && self.has_answer_behind(id)
+    }
+
+    fn has_answer_behind(&self, id: PieceId) -> bool {
+        self.piece(id).later.iter().any(|other| self.role(*other) == Role::Answer)
+    }
+
+    /// Looks at barriers that are doubted, or lets those that are rules wait.
+    fn settle_doubts(&mut self, tidy: Tidy) {
         let mut doubtful = std::mem::take(&mut self.doubtful);
         doubtful.sort_unstable();
         doubtful.dedup();
@@ -80,119 +136,203 @@ impl Pieces {
             if self.role(id) != Role::Barrier {
                 continue;
             }
-            match tidy {
-                Tidy::InTurn if self.whys[id as usize].is_needed() => self.wait(id),
-                Tidy::InTurn | Tidy::AtOnce => self.look_again(id),
+            match (self.whys[id as usize], tidy) {
+                (Why::Presumed, _) => {}
+                (Why::Needed(_), Tidy::InTurn) => self.wait(id),
+                _ => self.look_again(id),
             }
         }
         self.doubtful = doubtful;
-        for _ in 0..if tidy == Tidy::AtOnce { TURNS } else { 0 } {
-            let Some(id) = self.waiting.pop_front() else { return };
+    }
+
+    /// Looks at some barriers that wait.
+    fn take_turns(&mut self) {
+        for _ in 0..TURNS {
+            let Some(id) = self.waiting.pop_front() else { break };
             let waits = |piece: &mut Piece| std::mem::take(&mut piece.waits);
             if self.pieces[id as usize].as_mut().is_some_and(waits) && self.role(id) == Role::Barrier {
+                if matches!(self.whys[id as usize], Why::Presumed) {
+                    self.pay(id);
+                }
                 self.look_again(id);
             }
         }
+        self.settle_doubts(Tidy::InTurn);
+    }
+
+    /// Has all barriers that wait be looked at.
+    pub(in crate::compile) fn tidy(&mut self, tree: &Tree) {
+        while !self.waiting.is_empty() {
+            self.settle(tree, Tidy::AtOnce);
+        }
+    }
+
+    /// Does what a barrier owes.
+    fn pay(&mut self, id: PieceId) {
+        self.with_neighbours(id, |pieces, earlier, later| {
+            pieces.doubt_taken(id, earlier);
+            pieces.fall(id, Role::Answer, earlier, later);
+        });
     }
 
     /// Has a barrier that is a rule, perhaps without need, be looked at later.
-    fn wait(&mut self, id: PieceId) {
+    pub(super) fn wait(&mut self, id: PieceId) {
         if !std::mem::replace(&mut self.piece_mut(id).waits, true) {
             self.waiting.push_back(id);
         }
     }
 
+    /// Does something with a piece and the lists of its neighbours.
+    fn with_neighbours(&mut self, id: PieceId, then: impl FnOnce(&mut Pieces, &[PieceId], &[PieceId])) {
+        let piece = self.piece_mut(id);
+        let (earlier, later) = (std::mem::take(&mut piece.earlier), std::mem::take(&mut piece.later));
+        then(self, &earlier, &later);
+        let piece = self.piece_mut(id);
+        (piece.earlier, piece.later) = (earlier, later);
+    }
+
     /// Barriers before an answer may be needed because of it, and those behind it for it no more.
     fn answer_came(&mut self, tree: &Tree, id: PieceId) {
         let rank = self.rank(tree, id);
-        let earlier = std::mem::take(&mut self.piece_mut(id).earlier);
-        self.visited += earlier.len() as u64;
-        for (at, barrier) in earlier.iter().enumerate().rev() {
-            let may_be = self.role(*barrier) == Role::Barrier
-                && match self.whys[*barrier as usize] {
-                    Why::Needed(_) => false,
-                    Why::Covered(by) => self.rank(tree, by) >= rank,
-                    Why::Nothing => true,
-                };
-            if may_be && let Some(packets) = self.unprotected(*barrier, id, &earlier[..at], &earlier[at + 1..]) {
-                self.need(*barrier, id, &packets);
-                self.touch(*barrier);
+        let mut before = std::mem::take(&mut self.before);
+        before.clear();
+        self.with_neighbours(id, |pieces, earlier, later| {
+            pieces.visited += earlier.len() as u64;
+            for other in earlier {
+                let role = pieces.role(*other);
+                if role != Role::Nothing {
+                    before.push(pieces.store.get(*other), (*other, role));
+                }
             }
-        }
-        self.piece_mut(id).earlier = earlier;
-        self.doubt_taken(id, |pieces, id| &pieces.piece(id).later);
+            for at in (0..before.items().len()).rev() {
+                let (other, role) = before.items()[at];
+                let may_be = role == Role::Barrier
+                    && match pieces.whys[other as usize] {
+                        // One that is doubted is looked at anyway.
+                        Why::Needed(_) | Why::Presumed | Why::Doubted => false,
+                        Why::Covered(by) => pieces.ties.is_gone(by) || pieces.rank(tree, by) >= rank,
+                        Why::Nothing => true,
+                    };
+                if may_be && let Some(packets) = pieces.unprotected(&before, at, id) {
+                    pieces.need(other, id, &packets);
+                    pieces.touch(other);
+                }
+            }
+            pieces.doubt_taken(id, later);
+        });
+        self.before = before;
     }
 
-    /// What an answer would take of a barrier before it, given the pieces around the answer that come before the
-    /// barrier and those that come between.
-    fn unprotected(
-        &self,
-        barrier: PieceId,
-        answer: PieceId,
-        before: &[PieceId],
-        between: &[PieceId],
-    ) -> Option<Box<[u64]>> {
-        let common = meet(self.store.get(barrier), self.store.get(answer));
+    /// What an answer would take of the barrier at this place among the pieces before the answer: what no piece between the
+    /// two takes, nor an answer before both.
+    fn unprotected(&self, before: &Row<(PieceId, Role)>, at: usize, answer: PieceId) -> Option<Box<[u64]>> {
+        let common = meet(before.get(at), self.store.get(answer));
         let mut cover = Vec::new();
-        let between = between.iter().rev().filter(|other| self.role(**other) != Role::Nothing);
-        let answers = before.iter().filter(|other| self.role(**other) == Role::Answer);
-        for other in between.chain(answers) {
-            let set = self.store.get(*other);
-            if !overlap(set, &common) {
-                continue;
-            }
-            if covers(set, &common) {
-                return None;
-            }
-            cover.push(*other);
+        let mut is_left = |place: usize, set: &[u64]| {
+            cover.push(before.items()[place].0);
+            !covers(set, &common)
+        };
+        if !before.all_overlapping(at + 1..before.items().len(), true, &common, &mut is_left) {
+            return None;
+        }
+        let is_answer = |place: usize| before.items()[place].1 == Role::Answer;
+        if !before.all_overlapping(0..at, false, &common, |place, set| !is_answer(place) || is_left(place, set)) {
+            return None;
         }
         uncovered(&self.store, &common, &cover)
     }
 
-    /// A barrier stands for those before it, and for what was an answer's until now.
-    fn barrier_came(&mut self, id: PieceId, before: Role) {
-        self.whys[id as usize] = Why::Nothing;
+    /// A barrier stands for those before it, and for what was an answer's until now. If there is no answer behind it, it is not
+    /// needed, nor does a barrier behind it come to be.
+    fn barrier_came(&mut self, id: PieceId, was_answer: bool) {
+        let may_be_needed = self.has_answer_behind(id);
+        self.whys[id as usize] = if may_be_needed { Why::Doubted } else { Why::Nothing };
+        if may_be_needed {
+            self.doubtful.push(id);
+        }
+        self.with_neighbours(id, |pieces, earlier, later| {
+            pieces.doubt_taken(id, earlier);
+            if was_answer {
+                pieces.fall(id, Role::Answer, earlier, if may_be_needed { later } else { &[] });
+            }
+        });
+    }
+
+    /// A piece is shadowed. No reason may rest on it.
+    fn piece_went(&mut self, id: PieceId, was_answer: bool, was_barrier: bool) {
+        self.with_neighbours(id, |pieces, earlier, later| {
+            for other in earlier {
+                let why = &mut pieces.whys[*other as usize];
+                if matches!(*why, Why::Covered(by) if by == id) {
+                    *why = Why::Nothing;
+                }
+            }
+            if was_answer {
+                pieces.fall(id, Role::Answer, earlier, later);
+            }
+            if was_barrier {
+                pieces.fall(id, Role::Barrier, earlier, later);
+            }
+        });
+    }
+
+    /// Doubts of the neighbours of a piece, which is none any more or counts for something else, what rests on it.
+    ///
+    /// An answer: barriers before it were perhaps needed for it, and those behind it not needed as it took their packets. That
+    /// one before it comes to be needed is out of the question: if it is the last piece before another answer that takes a
+    /// packet, now that this one does not, it was the last before this one. A barrier: those before it, for which it stood.
+    ///
+    /// Whatever comes to be needed is so for an answer behind the piece that takes packets of it and of the barrier, so it is
+    /// among the piece's neighbours; if there is none, there is nothing to doubt.
+    pub(super) fn fall(&mut self, id: PieceId, role: Role, earlier: &[PieceId], later: &[PieceId]) {
+        if role == Role::Answer {
+            let was_for_it =
+                |other: &PieceId| matches!(self.whys[*other as usize], Why::Needed(answer) if answer == id);
+            self.doubtful.extend(earlier.iter().copied().filter(was_for_it));
+        }
+        let mut behind = std::mem::take(&mut self.behind);
+        behind.clear();
+        let with_role = |other: &PieceId| (*other, self.role(*other));
+        behind.extend(later.iter().map(with_role).filter(|(_, role)| *role != Role::Nothing));
+        if behind.iter().any(|(_, role)| *role == Role::Answer) {
+            match role {
+                Role::Answer => self.doubt_behind(&behind),
+                Role::Barrier => self.doubt_before(earlier, later, &behind),
+                Role::Nothing => {}
+            }
+        }
+        self.behind = behind;
+    }
+
+    /// Doubts of barriers that are not needed that what was an answer before them took their packets.
+    fn doubt_behind(&mut self, behind: &[(PieceId, Role)]) {
+        for (at, (other, role)) in behind.iter().enumerate() {
+            if *role == Role::Barrier && self.may_be_taken(*other, &behind[at + 1..]) {
+                self.doubt(*other);
+            }
+        }
+    }
+
+    /// Doubts of barriers that are not needed that what was a barrier behind them stood for them. One that is covered by a
+    /// piece before that does not care.
+    fn doubt_before(&mut self, earlier: &[PieceId], later: &[PieceId], behind: &[(PieceId, Role)]) {
+        self.ties.mark(later);
+        for other in earlier {
+            let may_be = match self.whys[*other as usize] {
+                Why::Covered(by) => self.ties.is_gone(by) || self.ties.is_marked(by),
+                Why::Nothing => true,
+                Why::Needed(_) | Why::Presumed | Why::Doubted => false,
+            };
+            if may_be && self.role(*other) == Role::Barrier && self.may_be_taken(*other, behind) {
+                self.doubt(*other);
+            }
+        }
+    }
+
+    /// Has a barrier that was not needed be looked at when things are settled.
+    fn doubt(&mut self, id: PieceId) {
+        self.whys[id as usize] = Why::Doubted;
         self.doubtful.push(id);
-        self.doubt_taken(id, |pieces, id| &pieces.piece(id).earlier);
-        if before == Role::Answer {
-            self.answer_went(id);
-        }
-    }
-
-    /// What a piece stood for falls to others.
-    fn piece_went(&mut self, id: PieceId, before: Role) {
-        let piece = self.piece(id);
-        let behind = self.with_roles(&piece.later);
-        let is_lost = |other: &PieceId| {
-            let is_barrier = self.role(*other) == Role::Barrier;
-            is_barrier && (self.whys[*other as usize].names(id) || self.may_be_taken(*other, &behind))
-        };
-        let lost: Vec<PieceId> = piece.earlier.iter().copied().filter(is_lost).collect();
-        self.doubtful.extend(lost);
-        if before == Role::Answer {
-            self.answer_went(id);
-        }
-    }
-
-    /// Barriers before what was an answer may be needed for it no more, those behind it may be needed for what it took.
-    fn answer_went(&mut self, id: PieceId) {
-        let piece = self.piece(id);
-        let is_barrier = |other: &PieceId| self.role(*other) == Role::Barrier;
-        let was_for_it = |other: &PieceId| match self.whys[*other as usize] {
-            Why::Needed(answer) => answer == id && is_barrier(other),
-            Why::Covered(_) | Why::Nothing => false,
-        };
-        let behind = self.with_roles(&piece.later);
-        let may_be = |at: usize| behind[at].1 == Role::Barrier && self.may_be_taken(behind[at].0, &behind[at + 1..]);
-        let before = piece.earlier.iter().copied().filter(was_for_it);
-        let behind = (0..behind.len()).filter(|at| may_be(*at)).map(|at| behind[at].0);
-        let doubtful: Vec<PieceId> = before.chain(behind).collect();
-        self.doubtful.extend(doubtful);
-    }
-
-    /// Those of some pieces that count for something.
-    pub(super) fn with_roles(&self, pieces: &[PieceId]) -> Vec<(PieceId, Role)> {
-        pieces.iter().map(|id| (*id, self.role(*id))).filter(|(_, role)| *role != Role::Nothing).collect()
     }
 
     /// Whether a barrier that is not needed may be now that a piece has gone which took packets of it. `behind` are the
@@ -200,7 +340,7 @@ impl Pieces {
     /// that takes any of these packets is among them. What lies behind a piece that covers the barrier does not matter.
     pub(super) fn may_be_taken(&self, barrier: PieceId, behind: &[(PieceId, Role)]) -> bool {
         let (set, cover) = match self.whys[barrier as usize] {
-            Why::Needed(_) => return false,
+            Why::Needed(_) | Why::Presumed | Why::Doubted => return false,
             Why::Covered(by) => (self.store.get(barrier), Some(by)),
             Why::Nothing => (self.store.get(barrier), None),
         };
@@ -216,19 +356,18 @@ impl Pieces {
     }
 
     /// Doubts of barriers beside a piece that they are needed, if the packets that they are needed for are its own.
-    fn doubt_taken(&mut self, id: PieceId, beside: impl Fn(&Pieces, PieceId) -> &Vec<PieceId>) {
+    fn doubt_taken(&mut self, id: PieceId, beside: &[PieceId]) {
         let set = self.store.get(id);
-        let is_needed = |other: &PieceId| self.role(*other) == Role::Barrier && self.whys[*other as usize].is_needed();
+        let is_needed = |other: &PieceId| matches!(self.whys[*other as usize], Why::Needed(_));
         let is_taken = |other: &PieceId| is_needed(other) && overlap(self.needed_for.get(*other), set);
-        let taken: Vec<PieceId> = beside(self, id).iter().copied().filter(is_taken).collect();
-        self.doubtful.extend(taken);
+        self.doubtful.extend(beside.iter().copied().filter(is_taken));
     }
 
     /// Finds out from scratch whether a barrier is needed.
     fn look_again(&mut self, id: PieceId) {
-        let was_needed = self.whys[id as usize].is_needed();
+        let was_needed = self.whys[id as usize].is_rule();
         self.reason(id);
-        if was_needed != self.whys[id as usize].is_needed() {
+        if was_needed != self.whys[id as usize].is_rule() {
             self.touch(id);
         }
         self.piece_mut(id).waits = false;

@@ -1,10 +1,14 @@
 //! Neighbours: which pieces overlap which, in order of precedence.
 //!
 //! A piece that comes finds its neighbours with one question to the index, and enters their lists. One that goes is not
-//! sought in the lists that it is in: each of them would have to be searched, and there are hundreds in a dense table. Its
-//! neighbours only count one more that has gone. Whoever reads a list passes over those, which count for nothing
-//! ([`Role::Nothing`]); a piece of whose neighbours half have gone has its lists put in order. The number of a piece is
-//! given out again when it is in no list any more: so a list never names another piece than was meant.
+//! sought in the lists that it is in: each of them would have to be searched, and there are hundreds in a dense table. It
+//! stays there, and whoever reads a list passes over it, since it counts for nothing ([`Role::Nothing`]).
+//!
+//! New pieces put lists in order. When many pieces have gone a *round* begins: each piece that comes has some lists put
+//! in order, from the first piece to the last. Pieces that had gone before are in no list after the round, as no list
+//! gets one that has gone, and their numbers may be given out again: so a list never names another piece than was meant. Nor
+//! does the reason of a barrier, which rests on neighbours. A table that only shrinks does none of this, and needs no more
+//! memory than it had.
 //!
 //! Where a piece that goes may have been the reason for something, that is noted for the next settling.
 
@@ -12,17 +16,23 @@ use super::needs::Why;
 use super::{Piece, PieceId, Pieces, Role};
 use crate::tree::{NodeId, Tree};
 
-/// Which number of a piece's neighbours must have gone before its lists are perhaps put in order; and each multiple of it.
-const MANY: u32 = 32;
+/// A round begins when one in so many numbers is that of a piece that has gone.
+const SHARE: usize = 8;
 
-/// Set in the tie of a piece that has gone.
-const GONE: u32 = 1 << 31;
+/// So many numbers at least have their lists put in order when a piece comes, and so many entries are looked at.
+const AT_A_TIME: usize = 4;
+const ENTRIES: usize = 128;
 
-/// How pieces hang together with pieces that have gone.
+/// Which pieces have gone and may be in lists still.
 #[derive(Debug, Default)]
 pub(super) struct Ties {
-    /// Of a piece: how many in its lists have gone. Of one that has gone: in how many lists it is, and [`GONE`].
-    ties: Vec<u32>,
+    /// For each piece, whether it has gone.
+    gone: Vec<bool>,
+    /// Those that went before the round that is under way began, and those since.
+    before: Vec<PieceId>,
+    since: Vec<PieceId>,
+    /// Which piece's lists are the next to be put in order.
+    next: PieceId,
     /// For each piece, by which number it was last marked.
     marks: Vec<u32>,
     mark: u32,
@@ -31,27 +41,22 @@ pub(super) struct Ties {
 impl Ties {
     /// Makes room for one more piece.
     pub(super) fn add(&mut self) {
-        self.ties.push(0);
+        self.gone.push(false);
         self.marks.push(0);
     }
 
-    /// Reads the tie of a piece.
-    pub(super) fn touch(&self, id: PieceId) -> u32 {
-        self.ties[id as usize]
+    pub(super) fn is_gone(&self, id: PieceId) -> bool {
+        self.gone[id as usize]
     }
 
-    fn is_gone(&self, id: PieceId) -> bool {
-        self.ties[id as usize] & GONE != 0
-    }
-
-    /// Takes a piece that has gone out of one list. Says whether it was the last.
-    fn untie(&mut self, id: PieceId) -> bool {
-        self.ties[id as usize] -= 1;
-        self.ties[id as usize] == GONE
+    /// Notes that a piece has gone.
+    fn leave(&mut self, id: PieceId) {
+        self.gone[id as usize] = true;
+        self.since.push(id);
     }
 
     /// Marks these pieces, and no others.
-    fn mark(&mut self, pieces: &[PieceId]) {
+    pub(super) fn mark(&mut self, pieces: &[PieceId]) {
         self.mark = self.mark.wrapping_add(1);
         if self.mark == 0 {
             self.marks.fill(0);
@@ -60,7 +65,7 @@ impl Ties {
         pieces.iter().for_each(|id| self.marks[*id as usize] = self.mark);
     }
 
-    fn is_marked(&self, id: PieceId) -> bool {
+    pub(super) fn is_marked(&self, id: PieceId) -> bool {
         self.marks[id as usize] == self.mark
     }
 }
@@ -88,7 +93,7 @@ impl Pieces {
             ranked.into_iter().map(|(_, other)| other).collect::<Vec<_>>()
         };
         let (earlier, later) = (ids(earlier), ids(later));
-        self.ties.ties[id as usize] = 0;
+        self.ties.gone[id as usize] = false;
         for (others, is_later) in [(&earlier, true), (&later, false)] {
             for other in others {
                 let there = self.pieces[*other as usize].as_mut().expect("a neighbour lives");
@@ -99,90 +104,60 @@ impl Pieces {
         (earlier, later)
     }
 
-    /// Notes that a piece, which counted for `role`, has gone, and for which of its neighbours that may matter.
+    /// Notes that a piece, which counted for `role`, has gone, and for which of its neighbours that may matter. What is
+    /// shadowed matters to none: what covers it covers all that it might cover.
+    ///
+    /// Nor does a barrier that is not needed: if one before it came to be needed for a packet, being now the last piece before
+    /// an answer, this one was the last before that answer, and needed. But one that is doubted is perhaps needed.
     pub(super) fn part(&mut self, id: PieceId, piece: &Piece, role: Role) {
-        self.visited += (piece.earlier.len() + piece.later.len()) as u64 + 1;
-        self.leave_lists(id, piece);
-        let behind = self.with_roles(&piece.later);
-        if role != Role::Nothing {
-            self.ties.mark(&piece.later);
-            for other in &piece.earlier {
-                let why = self.whys[*other as usize];
-                if self.role(*other) == Role::Barrier && self.loses_later(*other, why, id, &behind) {
-                    self.doubtful.push(*other);
-                    // What is named may be gone. A need stays until it is looked at: so it is seen whether that changes.
-                    if !why.is_needed() {
-                        self.whys[*other as usize] = Why::Nothing;
-                    }
-                }
-            }
+        self.ties.leave(id);
+        if role == Role::Nothing {
+            return;
         }
+        self.visited += (piece.earlier.len() + piece.later.len()) as u64 + 1;
         for other in &piece.later {
             if self.role(*other) == Role::Nothing && !self.ties.is_gone(*other) {
                 self.bared.push(*other);
             }
         }
-        if role == Role::Answer {
-            for (at, (other, counts)) in behind.iter().enumerate() {
-                if *counts == Role::Barrier && self.may_be_taken(*other, &behind[at + 1..]) {
-                    self.doubtful.push(*other);
+        let why = self.whys[id as usize];
+        // One that has changed may have been either when things were last settled.
+        let has_changed = piece.was.is_some();
+        if role == Role::Answer || has_changed || matches!(why, Why::Presumed) {
+            self.fall(id, Role::Answer, &piece.earlier, &piece.later);
+        }
+        if has_changed || role == Role::Barrier && !why.is_idle() {
+            self.fall(id, Role::Barrier, &piece.earlier, &piece.later);
+        }
+    }
+
+    /// Puts the lists of some pieces in order if many pieces have gone.
+    pub(super) fn put_in_order(&mut self) {
+        let Pieces { pieces, ties, free, whys, .. } = self;
+        if ties.before.is_empty() {
+            if ties.since.len() * SHARE < pieces.len() || ties.since.is_empty() {
+                return;
+            }
+            (ties.before, ties.since) = (std::mem::take(&mut ties.since), std::mem::take(&mut ties.before));
+            ties.next = 0;
+        }
+        let (mut numbers, mut entries) = (0, 0);
+        while numbers < AT_A_TIME || entries < ENTRIES {
+            let Some(piece) = pieces.get_mut(ties.next as usize) else {
+                free.append(&mut ties.before);
+                return;
+            };
+            (numbers, entries) = (numbers + 1, entries + 1);
+            if let Some(piece) = piece {
+                entries += piece.earlier.len() + piece.later.len();
+                piece.earlier.retain(|other| !ties.gone[*other as usize]);
+                piece.later.retain(|other| !ties.gone[*other as usize]);
+                let why = &mut whys[ties.next as usize];
+                if matches!(*why, Why::Covered(by) if ties.gone[by as usize]) {
+                    *why = Why::Nothing;
                 }
             }
-        }
-    }
-
-    /// Counts a piece that goes with each of its neighbours, and puts the lists of some in order.
-    fn leave_lists(&mut self, id: PieceId, piece: &Piece) {
-        let (mut lists, mut crowded) = (0, Vec::new());
-        for other in piece.earlier.iter().chain(&piece.later) {
-            if self.ties.is_gone(*other) {
-                if self.ties.untie(*other) {
-                    self.free.push(*other);
-                }
-                continue;
-            }
-            lists += 1;
-            let gone = &mut self.ties.ties[*other as usize];
-            *gone += 1;
-            if gone.is_multiple_of(MANY) {
-                crowded.push(*other);
-            }
-        }
-        self.ties.ties[id as usize] = GONE | lists;
-        if lists == 0 {
-            self.free.push(id);
-        }
-        crowded.into_iter().for_each(|other| self.put_in_order(other));
-    }
-
-    /// Takes what has gone out of a piece's lists if that is half of them.
-    fn put_in_order(&mut self, id: PieceId) {
-        let Pieces { pieces, ties, free, .. } = self;
-        let piece = pieces[id as usize].as_mut().expect("a neighbour lives");
-        if (ties.ties[id as usize] as usize) < (piece.earlier.len() + piece.later.len()) / 2 {
-            return;
-        }
-        let mut stays = |other: &PieceId| {
-            let is_gone = ties.is_gone(*other);
-            if is_gone && ties.untie(*other) {
-                free.push(*other);
-            }
-            !is_gone
-        };
-        piece.earlier.retain(&mut stays);
-        piece.later.retain(&mut stays);
-        ties.ties[id as usize] = 0;
-    }
-
-    /// Whether a barrier may be needed otherwise now that a later piece is gone. What lies behind that is `behind`, and
-    /// marked.
-    fn loses_later(&self, barrier: PieceId, why: Why, gone: PieceId, behind: &[(PieceId, Role)]) -> bool {
-        match why {
-            Why::Needed(answer) => answer == gone,
-            // What lies behind the one that stands for it does not matter. That one covers the barrier, so it overlaps what
-            // is gone.
-            Why::Covered(by) => by == gone || self.ties.is_marked(by) && self.may_be_taken(barrier, behind),
-            Why::Nothing => self.may_be_taken(barrier, behind),
+            ties.next += 1;
         }
     }
 }
@@ -208,31 +183,22 @@ mod tests {
     use proptest::collection::vec;
     use proptest::prelude::*;
 
-    use super::super::sets::overlap;
-    use super::super::{Says, Tidy};
+    use super::super::sets::{covers, overlap};
+    use super::super::{Says, Tidy, tree_of};
     use super::*;
-    use crate::trace::Item;
     use crate::tree::LeafId;
 
     /// How many nodes pieces may belong to: enough that lists are put in order.
     const NODES: u64 = 160;
 
-    fn tree() -> Tree {
-        let mut tree = Tree::new();
-        for node in 0..NODES {
-            let read = Item::Read(Constraint::exact(Field::Ipv4Src, node.into()));
-            tree.augment(&[read], LeafId(node));
-        }
-        tree
-    }
-
-    /// Checks the lists of all pieces against comparing each two, and what is known of those that have gone against all
-    /// lists.
+    /// Checks the lists of all pieces against comparing each two, and that numbers of pieces that have gone are free only if
+    /// no list and no reason names them.
     fn check(pieces: &Pieces, tree: &Tree) {
         let all = || 0..pieces.pieces.len() as PieceId;
         let lives = |id: &PieceId| pieces.pieces[*id as usize].is_some();
         let rank = |id: PieceId| pieces.rank(tree, id);
-        let mut named = vec![0; pieces.pieces.len()];
+        let ties = &pieces.ties;
+        let is_kept = |id: &PieceId| ties.before.contains(id) || ties.since.contains(id);
         for id in all().filter(lives) {
             let meets = |other: &PieceId| overlap(pieces.store.get(id), pieces.store.get(*other));
             let mut others: Vec<PieceId> = all().filter(lives).filter(|other| *other != id && meets(other)).collect();
@@ -241,16 +207,16 @@ mod tests {
             let piece = pieces.piece(id);
             assert!(piece.earlier.iter().copied().filter(lives).eq(earlier));
             assert!(piece.later.iter().copied().filter(lives).eq(later));
-            let gone = piece.earlier.iter().chain(&piece.later).filter(|other| !lives(other));
-            assert_eq!(
-                pieces.ties.ties[id as usize] as usize,
-                gone.inspect(|other| named[**other as usize] += 1).count()
-            );
+            let mut gone = piece.earlier.iter().chain(&piece.later).filter(|other| !lives(other));
+            assert!(gone.all(is_kept));
+            if let (Role::Barrier, Why::Covered(by)) = (pieces.role(id), pieces.whys[id as usize]) {
+                assert!(is_kept(&by) || lives(&by) && covers(pieces.store.get(by), pieces.store.get(id)));
+            }
         }
-        for id in all().filter(|id| !lives(id)) {
-            assert_eq!(pieces.ties.ties[id as usize], GONE | named[id as usize]);
-            assert_eq!(pieces.free.iter().filter(|free| **free == id).count(), usize::from(named[id as usize] == 0));
-        }
+        let mut kept: Vec<PieceId> = pieces.free.iter().chain(&ties.before).chain(&ties.since).copied().collect();
+        kept.sort_unstable();
+        assert!(kept.into_iter().eq(all().filter(|id| !lives(id))), "each number of none is kept once");
+        assert!(all().all(|id| lives(&id) != ties.is_gone(id)));
     }
 
     proptest! {
@@ -260,7 +226,7 @@ mod tests {
         fn lists_name_all_neighbours_and_numbers_that_no_list_names_are_free(
             steps in vec((0..NODES, any::<u8>(), prop::sample::select(vec![0u8, 0, 1, 3, 0x83]), 0..20u8), 1..500),
         ) {
-            let (tree, mut pieces) = (tree(), Pieces::new(&(1..=u16::MAX)));
+            let (tree, mut pieces) = (tree_of(NODES), Pieces::new(&(1..=u16::MAX)));
             let mut there = vec![None; NODES as usize];
             for (at, (node, value, mask, action)) in steps.into_iter().enumerate() {
                 let slot: &mut Option<PieceId> = &mut there[node as usize];

@@ -9,6 +9,8 @@
 //! A packet has a value for every field here, so answers err on the side of *overlaps* and *is not covered*: that a
 //! packet without a VLAN tag has no other VLAN bits, say, is not known.
 
+use std::ops::Range;
+
 use maple_wire::{Constraint, Field};
 
 use super::PieceId;
@@ -170,6 +172,28 @@ impl<T> Row<T> {
     pub(super) fn get(&self, at: usize) -> &[u64] {
         let stride = self.stride();
         &self.words[at * stride..][..stride]
+    }
+
+    /// Whether `is` of all places, from the first on or from the last on, whose sets overlap a set.
+    pub(super) fn all_overlapping(
+        &self,
+        places: Range<usize>,
+        backwards: bool,
+        set: &[u64],
+        mut is: impl FnMut(usize, &[u64]) -> bool,
+    ) -> bool {
+        if let Ok(set) = <&[u64; 4]>::try_from(set) {
+            // The usual length, without a loop.
+            let (sets, _) = self.words.as_chunks::<4>();
+            let mut hits = sets[places.clone()].iter().zip(places).filter(|(there, _)| overlap(&there[..], set));
+            return if backwards {
+                hits.rev().all(|(there, at)| is(at, there))
+            } else {
+                hits.all(|(there, at)| is(at, there))
+            };
+        }
+        let mut is = |at: usize| !overlap(self.get(at), set) || is(at, self.get(at));
+        if backwards { places.rev().all(is) } else { places.into_iter().all(&mut is) }
     }
 
     pub(super) fn clear(&mut self) {

@@ -15,14 +15,14 @@
 //!
 //! # Cost
 //!
+//! A piece that a plan passes is asked for its level, in little memory (`draft.rs`).
 //! Of all changes that are sent, one in [`SHARE`] at most is the addition of such a rule; a plan ends where it would cost
 //! more than is left of that, or move more than [`WAY`] pieces. So the work for a change does not grow with the table.
 
 use std::cell::Cell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use rustc_hash::FxHashMap;
-
+use super::draft::{Draft, Steps};
 use super::{PieceId, Pieces};
 use crate::tree::Tree;
 
@@ -34,9 +34,6 @@ const MOVES: u64 = 1;
 
 /// How many pieces may move at a time.
 const WAY: usize = 100;
-
-/// How many words of bits say that a piece is perhaps in a plan: enough that few others are taken for one.
-const PERHAPS: usize = 16;
 
 /// After how many changes it is seen whether a level can be given up.
 const EVERY: u64 = 200;
@@ -65,16 +62,6 @@ enum Way {
     Down,
 }
 
-/// Which pieces take which levels.
-#[derive(Clone, Debug, Default)]
-struct Plan {
-    levels: FxHashMap<PieceId, u32>,
-    /// A bit for the number of each piece in it, modulo how many there are: most pieces that are asked for are not.
-    perhaps: [u64; PERHAPS],
-    /// How many rules are sent again.
-    again: u64,
-}
-
 /// What a plan must keep to.
 #[derive(Clone, Copy, Debug)]
 struct Terms {
@@ -96,29 +83,22 @@ impl Savings {
     }
 }
 
-impl Plan {
-    #[inline]
-    fn get(&self, id: PieceId) -> Option<u32> {
-        let perhaps = self.perhaps[id as usize / 64 % PERHAPS] >> (id % 64) & 1;
-        if perhaps == 1 { self.levels.get(&id).copied() } else { None }
-    }
-
-    fn insert(&mut self, id: PieceId, level: u32) {
-        self.perhaps[id as usize / 64 % PERHAPS] |= 1 << (id % 64);
-        self.levels.insert(id, level);
-    }
-}
-
 impl Pieces {
     /// A level in use for a piece that belongs between `from` and `until`, where none is: others make way. `None` if that
     /// would take too much.
     pub(super) fn make_way(&mut self, tree: &Tree, id: PieceId, from: u32, until: u32) -> Option<u32> {
         let terms = Terms { closed: None, allowance: self.levels.savings.allowance().min(MOVES) };
         let ways = [(Way::Up, until.checked_sub(1)), (Way::Down, Some(from))];
-        let plan = self.cheapest(tree, &Plan::default(), id, ways, terms)?;
-        let level = plan.levels[&id];
-        self.carry_out(plan);
-        Some(level)
+        let mut draft = self.begin_draft();
+        let begin = draft.mark();
+        let is_found = self.cheapest(tree, &mut draft, id, ways, terms);
+        let level = draft.level(id);
+        let plan = draft.take_back(begin);
+        self.levels.draft = draft;
+        is_found.then(|| {
+            self.carry_out(plan);
+            level
+        })
     }
 
     /// Gives up a level if it is time for that, and it costs little.
@@ -132,71 +112,81 @@ impl Pieces {
         let used = &self.levels.used;
         let around = used.range(last + 1..).chain(used.range(..=last)).take(LOOKED_AT);
         let levels: Vec<u32> = around.filter(|(_, pieces)| pieces.len() <= FEW).map(|(level, _)| *level).collect();
-        let mut best: Option<Plan> = None;
+        let mut draft = self.begin_draft();
+        let begin = draft.mark();
+        let mut best: Option<Steps> = None;
         for level in &levels {
             let allowance = best.as_ref().map_or(self.levels.savings.allowance(), |plan| plan.again.saturating_sub(1));
-            best = self.without(tree, Terms { closed: Some(*level), allowance }, *level).or(best);
+            let is_found = self.without(tree, &mut draft, Terms { closed: Some(*level), allowance }, *level);
+            let plan = draft.take_back(begin);
+            best = is_found.then_some(plan).or(best);
         }
+        self.levels.draft = draft;
         self.levels.savings.last = levels.last().copied().unwrap_or(0);
         best.into_iter().for_each(|plan| self.carry_out(plan));
     }
 
-    /// How all pieces of a level can have others.
-    fn without(&self, tree: &Tree, terms: Terms, level: u32) -> Option<Plan> {
+    fn begin_draft(&mut self) -> Draft {
+        let mut draft = std::mem::take(&mut self.levels.draft);
+        draft.begin(self.pieces.len());
+        draft
+    }
+
+    /// Plans how all pieces of a level can have others; says whether that can be.
+    fn without(&self, tree: &Tree, draft: &mut Draft, terms: Terms, level: u32) -> bool {
         let ways = [(Way::Up, level.checked_sub(1)), (Way::Down, Some(level + 1))];
         let there = &self.levels.used[&level];
         // Each rule of the level is sent again, whatever else is.
         let rules = there.iter().filter(|id| self.piece(**id).taken.is_some()).count() as u64;
-        if rules > terms.allowance {
-            return None;
-        }
-        let mut plan = Plan::default();
-        for id in there {
-            if plan.levels.get(id).is_none_or(|planned| *planned == level) {
-                plan = self.cheapest(tree, &plan, *id, ways, terms)?;
-            }
-        }
-        Some(plan)
+        // Those that are planned have made way already: no plan has a piece take this level.
+        rules <= terms.allowance
+            && there.iter().all(|id| draft.level(*id) != level || self.cheapest(tree, draft, *id, ways, terms))
     }
 
-    /// The cheaper way to have a piece go from one of these levels to the next one in use there.
+    /// Plans the cheaper way to have a piece go from one of these levels to the next one in use there, if there is one.
     fn cheapest(
         &self,
         tree: &Tree,
-        plan: &Plan,
+        draft: &mut Draft,
         id: PieceId,
         ways: [(Way, Option<u32>); 2],
         terms: Terms,
-    ) -> Option<Plan> {
-        let again = plan.again + u64::from(self.piece(id).taken.is_some());
-        let mut best: Option<Plan> = None;
+    ) -> bool {
+        let begin = draft.mark();
+        let own = u64::from(self.piece(id).taken.is_some());
+        let again = draft.again() + own;
+        let mut best: Option<Steps> = None;
         for (way, from) in ways {
             // The second way counts only if it costs less than the first.
             let allowance = best.as_ref().map_or(Some(terms.allowance), |best| best.again.checked_sub(1));
             let Some(allowance) = allowance.filter(|allowance| again <= *allowance) else { continue };
             let Some(level) = from.and_then(|from| self.next(way, from, terms)) else { continue };
-            let mut plan = Plan { again, ..plan.clone() };
-            plan.insert(id, level);
-            best = self.shift(tree, plan, id, way, Terms { allowance, ..terms }).or(best);
+            draft.step(id, level, own);
+            let is_found = self.shift(tree, draft, id, way, Terms { allowance, ..terms });
+            let steps = draft.take_back(begin);
+            best = is_found.then_some(steps).or(best);
         }
-        best
+        let is_found = best.is_some();
+        best.into_iter().for_each(|steps| draft.make_again(steps));
+        is_found
     }
 
-    /// Completes a plan by which a piece takes another level: what is in its way moves on.
-    fn shift(&self, tree: &Tree, mut plan: Plan, id: PieceId, way: Way, terms: Terms) -> Option<Plan> {
+    /// Completes a plan by which a piece takes another level: what is in its way moves on. Says whether that can be.
+    fn shift(&self, tree: &Tree, draft: &mut Draft, id: PieceId, way: Way, terms: Terms) -> bool {
         let (mut open, mut turn) = (BTreeSet::new(), Some((self.rank(tree, id), id)));
         while let Some((_, id)) = turn {
-            let (piece, level) = (self.piece(id), plan.levels[&id]);
+            let (piece, level) = (self.piece(id), draft.level(id));
             let others = match way {
                 Way::Up => &piece.earlier,
                 Way::Down => &piece.later,
             };
             let visited = &self.levels.savings.visited;
             visited.set(visited.get() + others.len() as u64);
+            // On the way down levels are compared the other way round.
+            let turned = if way == Way::Up { 0 } else { u32::MAX };
             for other in others {
-                let planned = plan.get(*other);
-                let now = planned.unwrap_or(self.spot(*other).level);
-                if if way == Way::Up { now < level } else { now > level } {
+                let now = draft.level(*other);
+                if now ^ turned < level ^ turned {
                     continue;
                 }
                 let Some(bound) = self.bound(id, level, *other, way) else { continue };
@@ -204,12 +194,13 @@ impl Pieces {
                 if if way == Way::Up { now <= bound } else { now >= bound } {
                     continue;
                 }
-                let bound = u32::try_from(bound).ok()?;
-                let next = self.next(way, bound, terms)?;
-                plan.insert(*other, next);
-                plan.again += u64::from(planned.is_none() && self.piece(*other).taken.is_some());
-                if plan.again > terms.allowance || plan.levels.len() > WAY {
-                    return None;
+                let Some(next) = u32::try_from(bound).ok().and_then(|bound| self.next(way, bound, terms)) else {
+                    return false;
+                };
+                let is_sent_again = self.piece(*other).taken.is_some() && !draft.is_planned(*other);
+                draft.step(*other, next, is_sent_again.into());
+                if draft.again() > terms.allowance || draft.moved() > WAY {
+                    return false;
                 }
                 open.insert((self.rank(tree, *other), *other));
             }
@@ -218,7 +209,7 @@ impl Pieces {
                 Way::Down => open.pop_first(),
             };
         }
-        Some(plan)
+        true
     }
 
     /// How far down (or, on the way down, up) `other` may be if a piece has this level; `None` where that does not matter.
@@ -242,10 +233,10 @@ impl Pieces {
         }
     }
 
-    fn carry_out(&mut self, plan: Plan) {
+    fn carry_out(&mut self, plan: Steps) {
         self.levels.savings.moved += plan.again;
-        let mut levels: Vec<(PieceId, u32)> = plan.levels.into_iter().collect();
-        levels.sort_unstable();
+        let mut levels: BTreeMap<PieceId, u32> = BTreeMap::new();
+        levels.extend(plan.steps.iter().map(|step| (step.id, step.level)));
         levels.into_iter().for_each(|(id, level)| self.put(id, level));
     }
 }

@@ -53,7 +53,7 @@ impl Link {
         let aim = self.aims.get_mut(at)?;
         let agreed = aim.agreed().map(|does| does.instructions.clone()).filter(|_| !moment.is_too_early());
         let matching = Match::from_constraints(aim.matching.iter().copied());
-        let rule = |instructions| Rule { priority: MERGED, matching, instructions, cookie };
+        let rule = |does: Vec<_>| Rule { priority: MERGED, matching, instructions: does.into(), cookie };
         match (aim.rule.clone(), agreed) {
             (Some(there), Some(agreed)) if aim.over > 0 => {
                 aim.rule = Some(agreed.clone());

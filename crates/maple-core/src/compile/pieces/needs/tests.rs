@@ -1,0 +1,128 @@
+//! Pieces that come, say something else and go, against the packets that they take.
+
+use std::collections::BTreeSet;
+
+use maple_wire::{Constraint, Field};
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use super::super::{Says, sets, tree_of};
+use super::*;
+use crate::tree::LeafId;
+
+/// How many nodes pieces may belong to, and the bits that packets have.
+const NODES: u64 = 24;
+const BITS: u32 = 6;
+
+/// The pieces that count for something and take a packet, in order of precedence.
+fn taking(pieces: &Pieces, tree: &Tree, packet: u64) -> Vec<PieceId> {
+    let fits = |id: &PieceId| sets::overlap(pieces.store.get(*id), &[packet, u64::MAX]);
+    let counts = |id: &PieceId| pieces.pieces[*id as usize].is_some() && pieces.role(*id) != Role::Nothing;
+    let mut taking: Vec<PieceId> = (0..pieces.pieces.len() as PieceId).filter(|id| counts(id) && fits(id)).collect();
+    taking.sort_by_key(|id| pieces.rank(tree, *id));
+    taking
+}
+
+/// Checks for each packet that the rule that takes it is that of its first piece, or sends it to the controller.
+fn check_packets(pieces: &Pieces, tree: &Tree) {
+    for packet in 0..1 << BITS {
+        let taking = taking(pieces, tree, packet);
+        if let Some(answer) = taking.iter().position(|id| pieces.role(*id) == Role::Answer) {
+            let is_protected = answer == 0 || taking[..answer].iter().any(|id| pieces.is_rule(*id));
+            assert!(is_protected, "nothing keeps packet {packet:#b} from {}", taking[answer]);
+        }
+        let rules = taking.iter().filter(|id| pieces.is_rule(**id));
+        let top = rules.clone().map(|id| pieces.spot(*id).level).min();
+        for rule in rules.filter(|id| Some(pieces.spot(**id).level) == top && pieces.role(**id) == Role::Answer) {
+            let first = taking[0];
+            assert_eq!(pieces.spot(*rule).says, pieces.spot(first).says, "packet {packet:#b} of {first} meets {rule}");
+        }
+    }
+}
+
+/// The barriers that are needed, packet by packet.
+fn needed(pieces: &Pieces, tree: &Tree) -> BTreeSet<PieceId> {
+    let for_packet = |packet: u64| {
+        let taking = taking(pieces, tree, packet);
+        let answer = taking.iter().position(|id| pieces.role(*id) == Role::Answer)?;
+        Some(taking[answer.checked_sub(1)?])
+    };
+    (0..1 << BITS).filter_map(for_packet).collect()
+}
+
+fn rules(pieces: &Pieces) -> BTreeSet<PieceId> {
+    let is_barrier = |id: &PieceId| pieces.pieces[*id as usize].is_some() && pieces.role(*id) == Role::Barrier;
+    (0..pieces.pieces.len() as PieceId).filter(|id| is_barrier(id) && pieces.is_rule(*id)).collect()
+}
+
+fn cases() -> u32 {
+    std::env::var("MAPLE_CASES").map_or(500, |cases| cases.parse().expect("MAPLE_CASES is a number"))
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    /// A piece comes, with this value and mask, and gives an answer or none.
+    Come(u64, u64, Option<u8>),
+    /// A piece says something else.
+    Say(Option<u8>),
+    Go,
+}
+
+fn steps() -> impl Strategy<Value = Step> {
+    let bits = || 0..1u64 << BITS;
+    let says = || prop::option::weighted(0.6, 0..3u8);
+    prop_oneof![
+        2 => (bits(), bits(), bits(), says()).prop_map(|(value, a, b, says)| Step::Come(value, a & b, says)),
+        2 => (bits(), bits(), says()).prop_map(|(value, mask, says)| Step::Come(value, mask, says)),
+        1 => says().prop_map(|says| Step::Come(0, 0, says)),
+        6 => says().prop_map(Step::Say),
+        4 => Just(Step::Go),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(cases()))]
+
+    /// Edits come alone or several at a time, of the kinds that new traces bring and leaves that go.
+    #[test]
+    fn each_packet_is_protected_at_all_times_and_no_rule_stays_without_need(
+        edits in vec((vec((0..NODES, steps()), 1..12), prop::bool::weighted(0.3)), 1..100),
+    ) {
+        let (tree, mut pieces) = (tree_of(NODES), Pieces::new(&(1..=u16::MAX)));
+        let mut there: Vec<Option<PieceId>> = vec![None; NODES as usize];
+        for (steps, is_new) in edits {
+            for (node, step) in steps {
+                let mut say = |answer: Option<u8>| match answer {
+                    Some(answer) => Says::Answer(pieces.name(vec![maple_wire::Instruction::GotoTable(answer)])),
+                    None if node % 5 == 0 => Says::Partial,
+                    None => Says::Unknown,
+                };
+                let slot = &mut there[node as usize];
+                match (step, *slot) {
+                    (Step::Come(value, mask, answer), None) => {
+                        let all = [Constraint { field: Field::IpProto, value: (value & mask).into(), mask: mask.into() }];
+                        let (says, place) = (say(answer), tree.leaf_node(LeafId(node)).expect("the leaf is there"));
+                        *slot = Some(pieces.insert(&tree, &all[..usize::from(mask != 0)], place, None, says));
+                    }
+                    (Step::Say(answer), Some(id)) => {
+                        let says = say(answer);
+                        pieces.say(id, None, says);
+                    }
+                    (Step::Go, Some(id)) => {
+                        pieces.remove(id);
+                        *slot = None;
+                    }
+                    _ => {}
+                }
+            }
+            pieces.settle(&tree, if is_new { Tidy::AtOnce } else { Tidy::InTurn });
+            if !pieces.store.get(0).is_empty() {
+                check_packets(&pieces, &tree);
+            }
+        }
+        pieces.tidy(&tree);
+        if !pieces.store.get(0).is_empty() {
+            prop_assert_eq!(needed(&pieces, &tree), rules(&pieces));
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! What runs ask of a packet that fails one test of a long chain after the other: a list of questions, for a
+//! [`super::Follower`] to compare with what the next run asks.
+//!
+//! In front of each test stand the questions that were known there to be denied, by the notes of the test's node, and
+//! then the one that became the test. All of them are denied to a packet that fails the test and those before it; which
+//! questions are on the road, and in which order, is a guess at what the next run asks, made once for each test.
+
+use std::sync::Arc;
+
+use super::follow::Note;
+use crate::trace::Cond;
+
+/// The questions along a chain, from its first test on. It may end before the chain does.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Road {
+    questions: Vec<Arc<Cond>>,
+    /// Of each test: how many questions there are up to the one that becomes it, that one included.
+    ends: Vec<u32>,
+}
+
+impl Road {
+    /// How many of the chain's tests it leads past.
+    pub(super) fn tests(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// How many questions are denied to a packet that fails so many tests, and no more.
+    pub(super) fn until(&self, fails: usize) -> usize {
+        self.ends.get(fails).map_or(self.questions.len(), |end| *end as usize - 1)
+    }
+
+    /// The questions behind so many tests, up to the one of this number.
+    pub(super) fn questions(&self, behind: usize, until: usize) -> &[Arc<Cond>] {
+        let from = match behind.checked_sub(1) {
+            None => Some(0),
+            Some(last) => self.ends.get(last).map(|end| *end as usize),
+        };
+        from.and_then(|from| self.questions.get(from..until)).unwrap_or_default()
+    }
+
+    /// How many tests the first so many questions lead past.
+    pub(super) fn tests_in(&self, questions: usize) -> usize {
+        self.ends.partition_point(|end| *end as usize <= questions)
+    }
+
+    /// Goes on past the chain's next test, which asks for `cond` and whose node has these notes.
+    pub(super) fn push(&mut self, cond: &Arc<Cond>, notes: &[Note]) {
+        let begun = notes.iter().position(|note| note.begun().is_some());
+        let before = &notes[..begun.unwrap_or(notes.len())];
+        self.questions.extend(before.iter().filter_map(Note::denied).cloned());
+        self.questions.push(begun.and_then(|at| notes[at].begun()).unwrap_or(cond).clone());
+        self.ends.push(self.questions.len() as u32);
+    }
+
+    /// Ends it behind so many tests.
+    pub(super) fn truncate(&mut self, tests: usize) {
+        self.ends.truncate(tests);
+        self.questions.truncate(self.ends.last().map_or(0, |end| *end as usize));
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        size_of_val(&self.questions[..]) + size_of_val(&self.ends[..])
+    }
+}
