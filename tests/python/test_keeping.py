@@ -13,7 +13,7 @@ from pathlib import Path
 from test_command import MAPLE, Running, maple, wait_for
 
 POLICY = """
-    import sys, threading
+    import sys, threading, time
     from maple import Counter, Table, Var, atomically, policy, flood
 
     limits, mode = Table("limits", persist=True), Var("mode", "day", persist=True)
@@ -30,11 +30,13 @@ POLICY = """
 
     def storm():
         first = sum.value
+        sys.stdout.write(f"begins at {first}\\n")
         for n in range(first, 1_000_000):
             atomically(lambda: write(n))
             sys.stdout.write(f"acknowledged {n}\\n")
 
     threading.Thread(target=storm, daemon=True).start()
+    time.sleep(0.2)  # the storm runs before the state file is read
     """
 
 
@@ -61,8 +63,9 @@ def test_what_was_acknowledged_is_there_after_a_kill(tmp_path: Path) -> None:
         running = Running(tmp_path, str(policy), "--state", file)
         try:
             if round > 0:
-                kept = state(running, "get", "sum", "--var")
-                assert isinstance(kept, int) and kept >= acknowledged
+                wait_for("the storm", functools.partial(told_more, running, 0))
+                begins = re.search(r"^begins at (\d+)\n", running.log.read_text(), re.MULTILINE)
+                assert begins and int(begins[1]) >= acknowledged, "a thread sees what was kept from the start"
                 assert state(running, "get", "limits", str(acknowledged - 1)) is None, "keys are text here"
                 assert state(running, "get", "limits", f'"{acknowledged - 1}"') == acknowledged - 1
                 assert state(running, "get", "limits", "a") is None, "what was deleted stays deleted"
@@ -75,6 +78,32 @@ def test_what_was_acknowledged_is_there_after_a_kill(tmp_path: Path) -> None:
             running.stop(signal.SIGKILL)
         acknowledged = told(running)[-1] + 1
         Path(running.control).unlink()
+
+
+def test_a_policy_that_waits_for_its_own_thread_is_told_why_nothing_happens(tmp_path: Path) -> None:
+    policy = tmp_path / "waiting.py"
+    policy.write_text(
+        textwrap.dedent("""
+            import threading
+            from maple import Var, flood, policy
+
+            mode = Var("mode", "day")
+            night = threading.Thread(target=lambda: setattr(mode, "value", "night"))
+            night.start()
+            night.join(8)
+
+            @policy
+            def waiting(pkt, net):
+                return flood() if mode.value == "night" else None
+            """)
+    )
+    running = Running(tmp_path, str(policy))
+    try:
+        log = running.log.read_text()
+        assert "a thread that the policy has started uses state and waits for the controller" in log
+        wait_for("the write", lambda: state(running, "get", "mode", "--var") == "night")
+    finally:
+        running.stop()
 
 
 def test_a_policy_that_wants_to_keep_something_is_told_where_and_one_at_a_time(tmp_path: Path) -> None:

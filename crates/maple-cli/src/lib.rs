@@ -127,8 +127,15 @@ pub trait PolicyLoader: Sync {
         Ok(Vec::new())
     }
 
+    /// A policy is about to be loaded by this thread and run. Until [`PolicyLoader::started`] or [`PolicyLoader::ended`],
+    /// other threads that its file starts are to be kept from the store: a state file is read into it in between.
+    fn starting(&self);
+
     /// The controller runs now; commits on the store are to be given to it.
     fn started(&self, controller: Handle);
+
+    /// What [`PolicyLoader::starting`] announced has ended, or has not come about.
+    fn ended(&self);
 }
 
 /// Runs handlers with the options of `maple run` from the program's command line: `factory` makes one for each switch.

@@ -113,7 +113,7 @@ struct Noted {
     kept: u64,
     /// Nobody writes what is noted any more.
     stopped: bool,
-    /// What is noted is to be written, and nothing behind that.
+    /// What is noted is to be written, and nothing behind that: who writes on must not hold up the end.
     ended: bool,
 }
 
@@ -172,14 +172,13 @@ impl Drop for Keeper {
 }
 
 impl Notes {
-    /// Waits until the commit that made this version is on the disk. `false` if that takes too long, or nobody writes any
-    /// more.
+    /// Waits until the commit that made this version is on the disk. `false` if that takes too long, or it came too late.
     pub fn wait(&self, version: u64, within: Duration) -> bool {
         let until = Instant::now() + within;
         let mut noted = self.lock();
         while noted.kept < version {
             let left = until.saturating_duration_since(Instant::now());
-            if noted.stopped || left.is_zero() {
+            if noted.stopped || noted.ended && noted.newest < version || left.is_zero() {
                 return false;
             }
             noted = self.progress.wait_timeout(noted, left).unwrap_or_else(PoisonError::into_inner).0;
@@ -207,10 +206,11 @@ impl Notes {
 impl Journal for Notes {
     fn append(&self, version: u64, writes: &[Write]) {
         let mut noted = self.lock();
-        // Nobody writes any more; what is noted would stay for ever.
-        if !noted.stopped {
-            noted.places.extend(writes.iter().filter_map(place));
+        // What is noted when nobody writes any more would stay for ever.
+        if noted.stopped || noted.ended {
+            return;
         }
+        noted.places.extend(writes.iter().filter_map(place));
         noted.newest = version;
         self.work.notify_one();
     }
@@ -344,5 +344,25 @@ fn write(row: &str, value: &str) -> Option<Write> {
         [name] => Some(Write::Var { name: name.as_str()?.into(), value }),
         [table, key] => Some(Write::Table { table: table.as_str()?.into(), key: stored(key).ok()?, value }),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_comes_behind_the_end_is_not_noted_and_its_writer_is_told() {
+        let (notes, long) = (Notes::default(), Duration::from_secs(3600));
+        let write = |value| [Write::Var { name: "mode".into(), value: Some(Value::Int(value)) }];
+        notes.append(1, &write(1));
+        notes.lock().ended = true;
+        notes.append(2, &write(2));
+        let noted = BTreeMap::from([(Cell::Var("mode".into()), Some(Value::Int(1)))]);
+        assert_eq!(notes.take(), Some((noted, 1)));
+        notes.lock().kept = 1;
+        assert_eq!(notes.take(), None);
+        assert!(notes.wait(1, long));
+        assert!(!notes.wait(2, long));
     }
 }

@@ -7,7 +7,9 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use maple_controller::control::transactions::ChangeError;
 use maple_controller::{Controller, ControllerOptions, StartError};
 use maple_core::state::{Counter, Store, Table, Tx, Value, Var, Write};
 use maple_core::{Net, PacketHandle, Route};
@@ -233,6 +235,45 @@ fn no_acknowledged_write_is_lost_when_the_controller_is_killed() {
         fill_gaps(&controller);
     }
     assert!(acknowledged.len() > 200, "{}", acknowledged.len());
+}
+
+#[test]
+fn who_writes_on_neither_holds_up_the_end_nor_is_told_that_it_is_kept() {
+    let file = File::new("end");
+    let controller = start(&file.0).expect("the file can be used");
+    let handle = controller.handle();
+    let (has_begun, is_over) = (AtomicBool::new(false), AtomicBool::new(false));
+    let write = |key: i64, value: i64| Write::Table {
+        table: "storm".into(),
+        key: Value::Int(key.into()),
+        value: Some(Value::Int(value.into())),
+    };
+    let refused = std::thread::scope(|scope| {
+        let waits = scope.spawn(|| {
+            let mut numbers = 0..;
+            let refused = numbers.find(|n| {
+                has_begun.store(*n > 20, Ordering::Relaxed);
+                handle.change(vec![write(*n, 0)]) == Err(ChangeError::NotKept)
+            });
+            refused.expect("some day it ends")
+        });
+        // Faster than the disk.
+        scope.spawn(|| {
+            for n in (0..).take_while(|_| !is_over.load(Ordering::Relaxed)) {
+                handle.store().update(|_| vec![write(-1, n)]);
+            }
+        });
+        while !has_begun.load(Ordering::Relaxed) {
+            std::thread::yield_now();
+        }
+        controller.stop();
+        is_over.store(true, Ordering::Relaxed);
+        waits.join().expect("it ends")
+    });
+    let controller = start(&file.0).expect("the file is whole");
+    let view = controller.handle().store().view();
+    let lost: Vec<i64> = (0..refused).filter(|n| !storm_table().contains(&view, n)).collect();
+    assert!(lost.is_empty(), "{lost:?} of {refused} that were not refused");
 }
 
 /// Writes the numbers between that a writer had not come to, so that the next storm can begin behind the last.

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::{Arc, LazyLock, PoisonError, RwLock};
 use std::time::Duration;
 
-use maple::{Handle, Loaded, LoadedHandlers, LoadedPolicy, PolicyLoader, Suspicion};
+use maple::{ChangeError, Handle, Loaded, LoadedHandlers, LoadedPolicy, PolicyLoader, Suspicion};
 use maple_core::state::{Commit, Store, Write};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
@@ -16,6 +16,7 @@ use crate::filters::PythonFilters;
 use crate::handler::PythonHandlers;
 use crate::policy::PythonPolicy;
 use crate::query;
+use crate::start::Gate;
 
 /// Runs the `maple` command; the exit status.
 #[pyfunction]
@@ -61,8 +62,23 @@ impl PolicyLoader for Loader {
         })
     }
 
+    fn starting(&self) {
+        GATE.close();
+    }
+
     fn started(&self, controller: Handle) {
-        HOST.write().unwrap_or_else(PoisonError::into_inner).controller = Some(controller);
+        let mut host = HOST.write().unwrap_or_else(PoisonError::into_inner);
+        // A controller that has stopped already answers nothing from anything.
+        for commit in host.early.drain(..) {
+            controller.committed(commit);
+        }
+        host.controller = Some(controller);
+        drop(host);
+        GATE.open();
+    }
+
+    fn ended(&self) {
+        GATE.open();
     }
 }
 
@@ -73,18 +89,31 @@ thread_local! {
 struct Host {
     store: Arc<Store>,
     controller: Option<Handle>,
+    /// What workers committed before the controller that they belong to was told here.
+    early: Vec<Commit>,
 }
 
-static HOST: LazyLock<RwLock<Host>> = LazyLock::new(|| RwLock::new(Host { store: Store::new(), controller: None }));
+impl Host {
+    fn of(store: Arc<Store>) -> Host {
+        Host { store, controller: None, early: Vec::new() }
+    }
+}
 
-/// The store that tables and variables live in.
+static HOST: LazyLock<RwLock<Host>> = LazyLock::new(|| RwLock::new(Host::of(Store::new())));
+static GATE: Gate = Gate::new();
+
+/// The store that tables and variables live in. Waits while a controller starts, but on the thread that starts it and on
+/// the controller's workers.
 pub fn store() -> Arc<Store> {
+    if !is_worker() {
+        GATE.pass();
+    }
     HOST.read().unwrap_or_else(PoisonError::into_inner).store.clone()
 }
 
 /// Lets tables and variables live in `store` from now on.
 pub fn use_store(store: Arc<Store>) {
-    *HOST.write().unwrap_or_else(PoisonError::into_inner) = Host { store, controller: None };
+    *HOST.write().unwrap_or_else(PoisonError::into_inner) = Host::of(store);
 }
 
 /// Has the table and the variable of this name survive restarts. `false` if a controller runs that keeps no state.
@@ -118,16 +147,31 @@ pub fn is_worker() -> bool {
 /// Has the running controller, if there is one, follow a commit; returns when no packet is answered from the old values
 /// any more. A handler does not wait for that, as its own worker would have to answer.
 pub fn acknowledge(commit: Commit) -> PyResult<()> {
-    let Some(controller) = controller() else { return Ok(()) };
     if is_worker() {
-        // A controller that has stopped answers nothing from anything.
-        controller.committed(commit);
+        follow(commit);
         return Ok(());
     }
+    let Some(controller) = controller() else { return Ok(()) };
     match controller.acknowledge(commit) {
-        // A controller that has stopped takes no writes, and answers nothing from anything.
-        Err(error) if controller.write(Vec::new()) => Err(PyRuntimeError::new_err(error.to_string())),
+        // A controller that has stopped takes no writes, and answers nothing from anything; but it does not keep them.
+        Err(error) if matches!(error, ChangeError::NotKept) || controller.write(Vec::new()) => {
+            Err(PyRuntimeError::new_err(error.to_string()))
+        }
         _ => Ok(()),
+    }
+}
+
+/// Has the controller follow a commit of one of its workers, now or when it is told here.
+fn follow(commit: Commit) {
+    let controller = controller().or_else(|| {
+        let mut host = HOST.write().unwrap_or_else(PoisonError::into_inner);
+        if host.controller.is_none() {
+            host.early.push(commit.clone());
+        }
+        host.controller.clone()
+    });
+    if let Some(controller) = controller {
+        controller.committed(commit);
     }
 }
 

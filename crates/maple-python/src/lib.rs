@@ -28,6 +28,7 @@ mod filters;
 mod handler;
 
 mod host;
+mod start;
 mod testing;
 
 /// Python policies on Maple's engine; use it through the package `maple`.

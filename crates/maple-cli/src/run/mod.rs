@@ -63,8 +63,9 @@ pub fn main(args: RunArgs, loader: Option<&dyn PolicyLoader>) -> anyhow::Result<
         let store = Store::new();
         return handlers::run(&args.options, LoadedHandlers { factory, store }, Box::new(|_| {}));
     }
-    let started = move |controller: Handle| {
-        if let Some(loader) = loader {
+    let run = loader.map(Run::new);
+    let started = |controller: Handle| {
+        if let Some(Run(loader)) = &run {
             loader.started(controller);
         }
     };
@@ -73,6 +74,22 @@ pub fn main(args: RunArgs, loader: Option<&dyn PolicyLoader>) -> anyhow::Result<
         Loaded::Handlers(handlers) => return handlers::run(&args.options, handlers, Box::new(started)),
     };
     with(args.options, loaded, Box::new(started))
+}
+
+/// Tells a loader of a run's beginning and end.
+struct Run<'a>(&'a dyn PolicyLoader);
+
+impl<'a> Run<'a> {
+    fn new(loader: &'a dyn PolicyLoader) -> Run<'a> {
+        loader.starting();
+        Run(loader)
+    }
+}
+
+impl Drop for Run<'_> {
+    fn drop(&mut self) {
+        self.0.ended();
+    }
 }
 
 /// Runs a policy until it is told to stop, or until the traffic of the emulated network is over.

@@ -27,7 +27,7 @@ pub enum ChangeError {
     /// It was committed, but a shard did not answer in time or the controller has stopped.
     #[error("the state is changed, but the controller did not confirm that it has followed")]
     Unconfirmed,
-    /// It was committed and is followed, but it is not on the disk as it should be.
+    /// It was committed, but is not on the disk as it should be: the file can't be written, or the controller has stopped.
     #[error("the state is changed, but it could not be written to the state file: a restart may lose it")]
     NotKept,
 }
@@ -117,17 +117,12 @@ impl Handle {
     /// [`ChangeError::Unconfirmed`] or [`ChangeError::NotKept`].
     pub fn acknowledge(&self, commit: Commit) -> Result<(), ChangeError> {
         let kept = commit.kept;
-        if !self.follow(commit) {
-            return Err(ChangeError::Unconfirmed);
-        }
         // A shard may have sent packets of that turn to the switches of another.
         let rounds = if self.shared.boxes.len() > 1 { 2 } else { 1 };
-        let confirmed = (0..rounds).all(|_| self.ask_round(Letter::Fence, PATIENCE));
-        if !confirmed {
-            return Err(ChangeError::Unconfirmed);
-        }
+        let is_confirmed = self.follow(commit) && (0..rounds).all(|_| self.ask_round(Letter::Fence, PATIENCE));
         match (&self.shared.kept, kept) {
             (Some(notes), Some(version)) if !notes.wait(version, PATIENCE) => Err(ChangeError::NotKept),
+            _ if !is_confirmed => Err(ChangeError::Unconfirmed),
             _ => Ok(()),
         }
     }

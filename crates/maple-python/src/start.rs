@@ -1,0 +1,68 @@
+//! The start of `maple run`: until its controller runs, only the thread that loads the policy uses the state.
+//!
+//! A thread that the policy's file starts runs at once, long before the controller. What it wrote then would be
+//! acknowledged, and lost where a state file is read afterwards; what it read would not be what is kept; and nobody would
+//! follow up its commits. So its first use of state waits.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::ThreadId;
+use std::time::Duration;
+
+use pyo3::prelude::*;
+
+/// How long a thread waits until it says so: a policy that waits for its own thread as it is loaded never ends.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Holds back all threads but one.
+pub struct Gate {
+    /// Read by each use of state outside of runs, so without a lock.
+    is_closed: AtomicBool,
+    passes: Mutex<Option<ThreadId>>,
+    opened: Condvar,
+}
+
+impl Gate {
+    /// Open for all.
+    pub const fn new() -> Gate {
+        Gate { is_closed: AtomicBool::new(false), passes: Mutex::new(None), opened: Condvar::new() }
+    }
+
+    /// Lets only this thread pass from now on.
+    pub fn close(&self) {
+        *self.lock() = Some(std::thread::current().id());
+        self.is_closed.store(true, Ordering::Release);
+    }
+
+    /// Lets all pass.
+    pub fn open(&self) {
+        *self.lock() = None;
+        self.is_closed.store(false, Ordering::Release);
+        self.opened.notify_all();
+    }
+
+    /// Returns when this thread may use the state. The interpreter's lock is not held meanwhile.
+    pub fn pass(&self) {
+        if self.is_closed.load(Ordering::Acquire) {
+            Python::attach(|py| py.detach(|| self.wait()));
+        }
+    }
+
+    fn wait(&self) {
+        let me = std::thread::current();
+        let is_held = |passes: &mut Option<ThreadId>| passes.is_some_and(|other| other != me.id());
+        let wait = self.opened.wait_timeout_while(self.lock(), PATIENCE, is_held);
+        let (passes, result) = wait.unwrap_or_else(PoisonError::into_inner);
+        if result.timed_out() {
+            eprintln!(
+                "maple: warning: a thread that the policy has started uses state and waits for the controller, which starts \
+                 when the policy's file has been loaded; don't wait for the thread there"
+            );
+            drop(self.opened.wait_while(passes, is_held).unwrap_or_else(PoisonError::into_inner));
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<ThreadId>> {
+        self.passes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
