@@ -5,7 +5,6 @@
 
 mod command;
 mod input;
-mod memory;
 mod passes;
 mod switch;
 

@@ -6,6 +6,10 @@ use std::path::{Path, PathBuf};
 
 use clap::Parser;
 use maple_bench::rules::{self, Compiler, Finding, RulesArgs};
+use maple_heap::Heap;
+
+#[global_allocator]
+static HEAP: Heap = Heap;
 
 #[derive(Parser)]
 struct CommandLine {
@@ -99,6 +103,7 @@ fn every_compiler_answers_every_header_right_however_ranges_are_asked() {
         assert_eq!(found.growth.last(), Some(&(m.rules, m.flow_mods)));
         assert!(m.augments_per_s > 0.0 && m.lookups_per_s > 0.0);
         assert!(m.host_invalidations_per_s > 0.0 && m.port_invalidations_per_s > 0.0);
+        assert!(m.bytes_per_trace.is_some_and(|bytes| bytes > 100.0), "{:?}", m.bytes_per_trace);
     }
 }
 

@@ -2,6 +2,11 @@
 
 use std::process::ExitCode;
 
+use maple_heap::Heap;
+
+#[global_allocator]
+static HEAP: Heap = Heap;
+
 fn main() -> ExitCode {
     maple::main_with(std::env::args_os(), None).into()
 }

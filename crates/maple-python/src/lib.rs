@@ -31,6 +31,12 @@ mod host;
 mod start;
 mod testing;
 
+use maple_heap::Heap;
+
+/// Of what Rust allocates. The interpreter goes on with its own.
+#[global_allocator]
+static HEAP: Heap = Heap;
+
 /// Python policies on Maple's engine; use it through the package `maple`.
 #[pyo3::pymodule]
 mod _maple {

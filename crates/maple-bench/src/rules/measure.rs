@@ -5,6 +5,7 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use maple_core::{Change, LeafId, Strategy, Table};
+use maple_heap::bytes_kept;
 use maple_wire::{Constraint, Field};
 
 use super::measured::Measured;
@@ -12,7 +13,6 @@ use super::play::{Counts, Expected, Learned, Play, action, table};
 use super::policy::FilterPolicy;
 use crate::command::BenchError;
 use crate::filters::FilterSet;
-use crate::memory::heap_in_use;
 use crate::passes::median_of_passes;
 use crate::report::Progress;
 
@@ -75,8 +75,8 @@ impl Task<'_> {
         let lookups_per_s = self.lookups(play.table.tree());
         progress.say(format!("{name}: memory and invalidations"));
         let learned = play.learned.clone();
-        let (table, bytes) = self.weighed(policy, &learned)?;
-        let hosts = self.host_invalidations(policy, table, &learned)?;
+        let (table, bytes) = bytes_kept(|| self.grown(policy, &learned));
+        let hosts = self.host_invalidations(policy, table?, &learned)?;
         let table = self.grown(policy, &learned)?;
         let ports = self.port_invalidations(policy, table, &learned)?;
         progress.say(format!("{name}: the second trace"));
@@ -225,18 +225,6 @@ impl Task<'_> {
         let Counts { wrong, first_wrong, .. } = play.counts;
         let per_s = all.len() as f64 / time.as_secs_f64();
         Ok(Invalidated { per_s, wrong, first_wrong })
-    }
-
-    /// A table with these traces, and the bytes that it takes.
-    fn weighed(
-        &self,
-        policy: &mut dyn FilterPolicy,
-        learned: &[Learned],
-    ) -> Result<(Table, Option<usize>), BenchError> {
-        let before = heap_in_use();
-        let table = self.grown(policy, learned)?;
-        let bytes = before.and_then(|before| Some(heap_in_use()?.saturating_sub(before)));
-        Ok((table, bytes))
     }
 
     /// A table with these traces.

@@ -1,0 +1,157 @@
+//! The allocator of Maple's programs: [mimalloc](https://github.com/microsoft/mimalloc), and how many bytes they hold.
+//!
+//! Trees and tables are many small pieces, which come and go with every trace. mimalloc keeps pieces of one size side by
+//! side and without a header each, finds a free one in a few instructions, and takes back what another thread frees without
+//! a lock. A program says that it wants it:
+//!
+//! ```
+//! #[global_allocator]
+//! static HEAP: maple_heap::Heap = maple_heap::Heap;
+//! # fn main() {
+//! let (numbers, bytes) = maple_heap::bytes_kept(|| vec![0u64; 1000]);
+//! assert!(bytes.is_some_and(|bytes| (8000..9000).contains(&bytes)));
+//! # drop(numbers);
+//! # }
+//! ```
+
+use std::alloc::{GlobalAlloc, Layout};
+use std::hint::black_box;
+use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicUsize, Ordering};
+
+use mimalloc::MiMalloc;
+
+/// The allocator.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Heap;
+
+/// How many calls of [`bytes_kept`] are under way. While there are none, nothing is counted.
+static ASKERS: AtomicUsize = AtomicUsize::new(0);
+/// What was allocated less what was freed while somebody asked.
+static BYTES: AtomicIsize = AtomicIsize::new(0);
+/// [`Heap`] is the program's allocator.
+static IS_USED: AtomicBool = AtomicBool::new(false);
+
+/// What `make` makes, and how many bytes more the program holds on the heap when that is done than before: in all threads, as
+/// the allocator rounds them. `None` where [`Heap`] is not the program's allocator.
+pub fn bytes_kept<T>(make: impl FnOnce() -> T) -> (T, Option<usize>) {
+    struct Asks;
+    impl Drop for Asks {
+        fn drop(&mut self) {
+            ASKERS.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+    ASKERS.fetch_add(1, Ordering::Relaxed);
+    let _asks = Asks;
+    drop(black_box(Box::new(0u8)));
+    let before = BYTES.load(Ordering::Relaxed);
+    let made = make();
+    let more = BYTES.load(Ordering::Relaxed) - before;
+    let is_used = IS_USED.load(Ordering::Relaxed);
+    (made, is_used.then(|| usize::try_from(more).unwrap_or(0)))
+}
+
+/// Counts a piece that was allocated.
+#[inline]
+#[allow(unsafe_code)]
+fn came(piece: *mut u8) -> *mut u8 {
+    if ASKERS.load(Ordering::Relaxed) > 0 {
+        IS_USED.store(true, Ordering::Relaxed);
+        // SAFETY: each caller has this piece from mimalloc, or none, which has no bytes.
+        BYTES.fetch_add(unsafe { MiMalloc.usable_size(piece) } as isize, Ordering::Relaxed);
+    }
+    piece
+}
+
+/// Counts a piece that is about to be freed.
+#[inline]
+#[allow(unsafe_code)]
+fn goes(piece: *mut u8) {
+    if ASKERS.load(Ordering::Relaxed) > 0 {
+        // SAFETY: each caller was given this piece by its own caller, who had it from this allocator and so from mimalloc.
+        BYTES.fetch_sub(unsafe { MiMalloc.usable_size(piece) } as isize, Ordering::Relaxed);
+    }
+}
+
+// SAFETY: every method hands its arguments on to the method of mimalloc's allocator of the same name and returns what that
+// returned, so what holds of that allocator holds of this one. Counting neither allocates nor panics.
+#[allow(unsafe_code)]
+unsafe impl GlobalAlloc for Heap {
+    #[inline]
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller promises what mimalloc asks for.
+        came(unsafe { MiMalloc.alloc(layout) })
+    }
+
+    #[inline]
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: as above.
+        came(unsafe { MiMalloc.alloc_zeroed(layout) })
+    }
+
+    #[inline]
+    unsafe fn dealloc(&self, piece: *mut u8, layout: Layout) {
+        goes(piece);
+        // SAFETY: as above.
+        unsafe { MiMalloc.dealloc(piece, layout) };
+    }
+
+    #[inline]
+    unsafe fn realloc(&self, piece: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        goes(piece);
+        // SAFETY: as above.
+        let moved = unsafe { MiMalloc.realloc(piece, layout, size) };
+        if moved.is_null() {
+            // The piece stays as it was.
+            came(piece);
+        }
+        came(moved)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+
+    #[global_allocator]
+    static HEAP: Heap = Heap;
+
+    /// Tests that count what all threads allocate take turns.
+    static TURN: Mutex<()> = Mutex::new(());
+
+    #[test]
+    fn what_is_kept_is_counted_and_what_is_freed_is_not() {
+        let _turn = TURN.lock().unwrap();
+        let make = || {
+            let mut kept: Vec<Vec<u8>> = (0..1000).map(|_| Vec::with_capacity(10)).collect();
+            // Moved, mostly.
+            kept.iter_mut().for_each(|piece| piece.reserve_exact(1000));
+            drop(vec![1u8; 5_000_000]);
+            (kept, vec![0u8; 10_000_000])
+        };
+        let (_kept, bytes) = bytes_kept(make);
+        assert!(bytes.is_some_and(|bytes| (11_000_000..12_000_000).contains(&bytes)), "{bytes:?}");
+    }
+
+    #[test]
+    fn nothing_is_held_where_all_was_freed_in_whatever_thread() {
+        let _turn = TURN.lock().unwrap();
+        let elsewhere = || {
+            let pieces: Vec<Box<[u8; 100]>> = (0..10_000).map(|_| Box::new([1; 100])).collect();
+            std::thread::spawn(move || drop(pieces)).join().unwrap();
+        };
+        elsewhere();
+        let ((), bytes) = bytes_kept(elsewhere);
+        assert!(bytes.is_some_and(|bytes| bytes < 100_000), "{bytes:?}");
+    }
+
+    #[test]
+    fn pieces_are_aligned_as_they_are_asked_to_be() {
+        #[derive(Clone)]
+        #[repr(align(4096))]
+        struct Page([u8; 4096]);
+        let pages = vec![Page([7; 4096]); 10];
+        assert!(pages.iter().all(|page| std::ptr::from_ref(page).addr() % 4096 == 0 && page.0 == [7; 4096]));
+    }
+}
