@@ -18,7 +18,7 @@ use std::alloc::{GlobalAlloc, Layout};
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicUsize, Ordering};
 
-use mimalloc::MiMalloc;
+use libmimalloc_sys as mi;
 
 /// The allocator.
 #[derive(Clone, Copy, Debug, Default)]
@@ -50,6 +50,15 @@ pub fn bytes_kept<T>(make: impl FnOnce() -> T) -> (T, Option<usize>) {
     (made, is_used.then(|| usize::try_from(more).unwrap_or(0)))
 }
 
+/// How mimalloc aligns pieces that are at least as large, whether it is asked to or not (`MI_MAX_ALIGN_SIZE`).
+const ALIGNED: usize = 16;
+
+/// Whether a piece is aligned as it is to be without that being asked for, which takes longer.
+#[inline]
+fn is_aligned_anyway(size: usize, align: usize) -> bool {
+    align <= ALIGNED && align <= size
+}
+
 /// Counts a piece that was allocated.
 #[inline]
 #[allow(unsafe_code)]
@@ -57,7 +66,7 @@ fn came(piece: *mut u8) -> *mut u8 {
     if ASKERS.load(Ordering::Relaxed) > 0 {
         IS_USED.store(true, Ordering::Relaxed);
         // SAFETY: each caller has this piece from mimalloc, or none, which has no bytes.
-        BYTES.fetch_add(unsafe { MiMalloc.usable_size(piece) } as isize, Ordering::Relaxed);
+        BYTES.fetch_add(unsafe { mi::mi_usable_size(piece.cast()) } as isize, Ordering::Relaxed);
     }
     piece
 }
@@ -68,43 +77,59 @@ fn came(piece: *mut u8) -> *mut u8 {
 fn goes(piece: *mut u8) {
     if ASKERS.load(Ordering::Relaxed) > 0 {
         // SAFETY: each caller was given this piece by its own caller, who had it from this allocator and so from mimalloc.
-        BYTES.fetch_sub(unsafe { MiMalloc.usable_size(piece) } as isize, Ordering::Relaxed);
+        BYTES.fetch_sub(unsafe { mi::mi_usable_size(piece.cast()) } as isize, Ordering::Relaxed);
     }
 }
 
-// SAFETY: every method hands its arguments on to the method of mimalloc's allocator of the same name and returns what that
-// returned, so what holds of that allocator holds of this one. Counting neither allocates nor panics.
+// SAFETY: pieces come from mimalloc, which returns memory that nobody else has, of the size and with the alignment that was
+// asked for, or null; and go back there. Where no alignment is asked for, mimalloc promises the one that is needed
+// (`is_aligned_anyway`). Counting neither allocates nor panics.
 #[allow(unsafe_code)]
 unsafe impl GlobalAlloc for Heap {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller promises what mimalloc asks for.
-        came(unsafe { MiMalloc.alloc(layout) })
+        let (size, align) = (layout.size(), layout.align());
+        // SAFETY: any size will do, and an alignment that is a power of two, as a layout's is.
+        let piece = unsafe {
+            if is_aligned_anyway(size, align) { mi::mi_malloc(size) } else { mi::mi_malloc_aligned(size, align) }
+        };
+        came(piece.cast())
     }
 
     #[inline]
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        let (size, align) = (layout.size(), layout.align());
         // SAFETY: as above.
-        came(unsafe { MiMalloc.alloc_zeroed(layout) })
+        let piece = unsafe {
+            if is_aligned_anyway(size, align) { mi::mi_zalloc(size) } else { mi::mi_zalloc_aligned(size, align) }
+        };
+        came(piece.cast())
     }
 
     #[inline]
-    unsafe fn dealloc(&self, piece: *mut u8, layout: Layout) {
+    unsafe fn dealloc(&self, piece: *mut u8, _: Layout) {
         goes(piece);
-        // SAFETY: as above.
-        unsafe { MiMalloc.dealloc(piece, layout) };
+        // SAFETY: the caller has the piece from here, and gives it up.
+        unsafe { mi::mi_free(piece.cast()) };
     }
 
     #[inline]
     unsafe fn realloc(&self, piece: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         goes(piece);
-        // SAFETY: as above.
-        let moved = unsafe { MiMalloc.realloc(piece, layout, size) };
+        let align = layout.align();
+        // SAFETY: the caller has the piece from here, and gives it up for the one that is returned, if that is not null.
+        let moved = unsafe {
+            if is_aligned_anyway(size, align) {
+                mi::mi_realloc(piece.cast(), size)
+            } else {
+                mi::mi_realloc_aligned(piece.cast(), size, align)
+            }
+        };
         if moved.is_null() {
-            // The piece stays as it was.
+            // It stays as it was.
             came(piece);
         }
-        came(moved)
+        came(moved.cast())
     }
 }
 
@@ -148,10 +173,20 @@ mod tests {
 
     #[test]
     fn pieces_are_aligned_as_they_are_asked_to_be() {
+        let _turn = TURN.lock().unwrap();
         #[derive(Clone)]
         #[repr(align(4096))]
         struct Page([u8; 4096]);
         let pages = vec![Page([7; 4096]); 10];
         assert!(pages.iter().all(|page| std::ptr::from_ref(page).addr() % 4096 == 0 && page.0 == [7; 4096]));
+        // Of all sizes, as they come and as they grow.
+        let mut kept: Vec<Vec<u128>> = Vec::new();
+        for size in 1..2000 {
+            let mut numbers = vec![u128::MAX; size];
+            numbers.reserve_exact(size % 7);
+            assert_eq!(numbers.as_ptr().addr() % align_of::<u128>(), 0);
+            kept.push(numbers);
+        }
+        assert!(kept.iter().flatten().all(|number| *number == u128::MAX));
     }
 }

@@ -109,7 +109,7 @@ impl Stated {
         while let Some((node, bits)) = open.pop() {
             match tree.node(node) {
                 Node::Leaf(leaf) => stated.insert(bits, *leaf),
-                Node::Value(values) => open.extend(values.sorted().into_iter().map(|(value, child)| {
+                Node::Value(values) => open.extend(values.list().into_iter().map(|(value, child)| {
                     let read = Constraint { field: values.field, value, mask: values.mask };
                     (child, if values.field == field { bits.and(&read) } else { bits })
                 })),

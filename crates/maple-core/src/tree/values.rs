@@ -236,15 +236,20 @@ impl Values {
 
     /// The children with ascending values.
     pub(crate) fn sorted(&self) -> Vec<(u128, NodeId)> {
-        let mut sorted = match &self.children {
+        let mut sorted = self.list();
+        sorted.sort_unstable();
+        sorted
+    }
+
+    /// The children in no order.
+    pub(super) fn list(&self) -> Vec<(u128, NodeId)> {
+        match &self.children {
             Children::One { value, child } => child.iter().map(|child| (*value, *child)).collect(),
             Children::Few(list) => list.clone(),
             Children::Short(table) => table.list(),
             Children::Long(table) => table.list(),
             Children::Wide(table) => table.list(),
-        };
-        sorted.sort_unstable();
-        sorted
+        }
     }
 
     /// Puts a child in, in place of the one that has its value.

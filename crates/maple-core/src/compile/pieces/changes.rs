@@ -91,7 +91,8 @@ impl Pieces {
         new: &Row<Taken>,
         cookie: &dyn Fn(Option<LeafId>) -> u64,
     ) -> Vec<Change> {
-        let rule = |row: &Row<Taken>, at: usize| self.rule(row.get(at), row.items()[at], cookie);
+        let taken = |row: &Row<Taken>, at: u32| row.items()[at as usize];
+        let rule = |row: &Row<Taken>, at: u32| self.rule(row.get(at as usize), taken(row, at), cookie);
         let (mut was, mut is) = (by_entry(old), by_entry(new));
         let mut changes = Vec::with_capacity(was.len() + is.len());
         let (mut modified, mut deleted) = (Vec::new(), Vec::new());
@@ -100,7 +101,7 @@ impl Pieces {
                 (None, None) => break,
                 (Some(_), None) => Ordering::Greater,
                 (None, Some(_)) => Ordering::Less,
-                (Some(was), Some(is)) => entry(old, *was).cmp(&entry(new, *is)),
+                (Some(was), Some(is)) => entry(old, *was as usize).cmp(&entry(new, *is as usize)),
             };
             let before = if order == Ordering::Less { None } else { was.pop() };
             let after = if order == Ordering::Greater { None } else { is.pop() };
@@ -108,7 +109,7 @@ impl Pieces {
                 (None, after) => changes.extend(after.map(|at| Change::Add(rule(new, at)))),
                 (Some(before), None) => deleted.push(before),
                 (Some(before), Some(after)) => {
-                    if self.differs(old.items()[before], new.items()[after], cookie) {
+                    if self.differs(taken(old, before), taken(new, after), cookie) {
                         modified.push(after);
                     }
                 }
@@ -152,10 +153,16 @@ fn entry(row: &Row<Taken>, at: usize) -> (u16, &[u64]) {
 }
 
 /// The places of rules in a row, in ascending order of their entries.
-fn by_entry(row: &Row<Taken>) -> Vec<usize> {
-    let mut places: Vec<usize> = (0..row.items().len()).collect();
-    places.sort_by(|a, b| entry(row, *a).cmp(&entry(row, *b)));
-    places
+fn by_entry(row: &Row<Taken>) -> Vec<u32> {
+    // Most entries differ in the priority and in what stands first in the set, of which 48 bits fit beside it.
+    let begin = |at: usize, taken: &Taken| u64::from(taken.priority) << 48 | row.get(at).first().unwrap_or(&0) >> 16;
+    let places = row.items().iter().enumerate();
+    let mut places: Vec<(u64, u32)> = places.map(|(at, taken)| (begin(at, taken), at as u32)).collect();
+    places.sort_unstable_by(|a, b| {
+        let whole = |place: u32| (entry(row, place as usize), place);
+        a.0.cmp(&b.0).then_with(|| whole(a.1).cmp(&whole(b.1)))
+    });
+    places.into_iter().map(|(_, at)| at).collect()
 }
 
 impl Taken {

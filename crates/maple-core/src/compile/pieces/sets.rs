@@ -38,6 +38,9 @@ struct Place {
     /// The first of its words: a field of more than 64 bits has two of its own.
     word: usize,
     shift: u32,
+    /// The field's bits in that word, before they are shifted.
+    bits: u64,
+    is_wide: bool,
 }
 
 /// The packed matches of pieces, one behind the other.
@@ -90,10 +93,10 @@ impl Layout {
         set.resize(self.stride(), 0);
         for Constraint { field, value, mask } in all {
             let Ok(at) = self.places.binary_search_by_key(field, |(field, _)| *field) else { continue };
-            let Place { word, shift } = self.places[at].1;
+            let Place { word, shift, is_wide, .. } = self.places[at].1;
             set[2 * word] |= (*value as u64) << shift;
             set[2 * word + 1] |= (*mask as u64) << shift;
-            if field.bits() > 64 {
+            if is_wide {
                 set[2 * word + 2] |= (value >> 64) as u64;
                 set[2 * word + 3] |= (mask >> 64) as u64;
             }
@@ -103,13 +106,13 @@ impl Layout {
     /// The match that was packed, in OXM order.
     pub(super) fn unpack(&self, set: &[u64]) -> impl Iterator<Item = Constraint> {
         let constraint = move |(field, place): &(Field, Place)| {
-            let Place { word, shift } = *place;
-            let part = |at: usize| match field.bits() {
-                bits if bits > 64 => u128::from(set[at + 2]) << 64 | u128::from(set[at]),
-                _ => u128::from(set[at] >> shift) & field.full_mask(),
+            let Place { word, shift, bits, is_wide } = *place;
+            let part = |at: usize| {
+                let upper = if is_wide { u128::from(set[at + 2]) << 64 } else { 0 };
+                upper | u128::from(set[at] >> shift & bits)
             };
-            let (value, mask) = (part(2 * word), part(2 * word + 1));
-            (mask != 0).then_some(Constraint { field: *field, value, mask })
+            let mask = part(2 * word + 1);
+            (mask != 0).then(|| Constraint { field: *field, value: part(2 * word), mask })
         };
         self.places.iter().filter_map(constraint)
     }
@@ -125,7 +128,7 @@ impl Layout {
         } else {
             self.used.extend([u64::BITS; 2]);
         }
-        Place { word, shift }
+        Place { word, shift, bits: u64::MAX >> (64 - bits.min(64)), is_wide: bits > 64 }
     }
 }
 
