@@ -115,8 +115,8 @@ impl Stated {
                 })),
                 Node::Test { cond, yes, no } => {
                     open.extend(no.map(|no| (no, bits)));
-                    let passed = cond.all.iter().filter(|c| c.field == field).fold(bits, |bits, c| bits.and(c));
-                    open.extend(yes.map(|yes| (yes, passed)));
+                    let passed = || cond.all.iter().filter(|c| c.field == field).fold(bits, |bits, c| bits.and(c));
+                    open.extend(yes.map(|yes| (yes, passed())));
                 }
             }
         }

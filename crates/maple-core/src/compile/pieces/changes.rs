@@ -95,16 +95,16 @@ impl Pieces {
         let rule = |row: &Row<Taken>, at: u32| self.rule(row.get(at as usize), taken(row, at), cookie);
         let (mut was, mut is) = (by_entry(old), by_entry(new));
         let mut changes = Vec::with_capacity(was.len() + is.len());
-        let (mut modified, mut deleted) = (Vec::new(), Vec::new());
+        let (mut modified, mut deleted) = (Vec::new(), Vec::with_capacity(was.len()));
         loop {
             let order = match (was.last(), is.last()) {
                 (None, None) => break,
                 (Some(_), None) => Ordering::Greater,
                 (None, Some(_)) => Ordering::Less,
-                (Some(was), Some(is)) => entry(old, *was as usize).cmp(&entry(new, *is as usize)),
+                (Some((_, was)), Some((_, is))) => entry(old, *was).cmp(&entry(new, *is)),
             };
-            let before = if order == Ordering::Less { None } else { was.pop() };
-            let after = if order == Ordering::Greater { None } else { is.pop() };
+            let before = if order == Ordering::Less { None } else { was.pop().map(|(_, at)| at) };
+            let after = if order == Ordering::Greater { None } else { is.pop().map(|(_, at)| at) };
             match (before, after) {
                 (None, after) => changes.extend(after.map(|at| Change::Add(rule(new, at)))),
                 (Some(before), None) => deleted.push(before),
@@ -148,21 +148,24 @@ impl Pieces {
 }
 
 /// What makes two rules the same entry.
-fn entry(row: &Row<Taken>, at: usize) -> (u16, &[u64]) {
-    (row.items()[at].priority, row.get(at))
+fn entry(row: &Row<Taken>, at: u32) -> (u16, &[u64]) {
+    (row.items()[at as usize].priority, row.get(at as usize))
 }
 
+/// A rule's place in a row, behind what its entry begins with.
+type Place = (u64, u32);
+
 /// The places of rules in a row, in ascending order of their entries.
-fn by_entry(row: &Row<Taken>) -> Vec<u32> {
+fn by_entry(row: &Row<Taken>) -> Vec<Place> {
     // Most entries differ in the priority and in what stands first in the set, of which 48 bits fit beside it.
     let begin = |at: usize, taken: &Taken| u64::from(taken.priority) << 48 | row.get(at).first().unwrap_or(&0) >> 16;
     let places = row.items().iter().enumerate();
-    let mut places: Vec<(u64, u32)> = places.map(|(at, taken)| (begin(at, taken), at as u32)).collect();
-    places.sort_unstable_by(|a, b| {
-        let whole = |place: u32| (entry(row, place as usize), place);
-        a.0.cmp(&b.0).then_with(|| whole(a.1).cmp(&whole(b.1)))
-    });
-    places.into_iter().map(|(_, at)| at).collect()
+    let mut places: Vec<Place> = places.map(|(at, taken)| (begin(at, taken), at as u32)).collect();
+    if places.len() > 1 {
+        let whole = |place: u32| (entry(row, place), place);
+        places.sort_unstable_by(|a, b| a.0.cmp(&b.0).then_with(|| whole(a.1).cmp(&whole(b.1))));
+    }
+    places
 }
 
 impl Taken {
