@@ -109,10 +109,10 @@ impl Stated {
         while let Some((node, bits)) = open.pop() {
             match tree.node(node) {
                 Node::Leaf(leaf) => stated.insert(bits, *leaf),
-                Node::Value(values) => open.extend(values.list().into_iter().map(|(value, child)| {
+                Node::Value(values) => values.for_each(|value, child| {
                     let read = Constraint { field: values.field, value, mask: values.mask };
-                    (child, if values.field == field { bits.and(&read) } else { bits })
-                })),
+                    open.push((child, if values.field == field { bits.and(&read) } else { bits }));
+                }),
                 Node::Test { cond, yes, no } => {
                     open.extend(no.map(|no| (no, bits)));
                     let passed = || cond.all.iter().filter(|c| c.field == field).fold(bits, |bits, c| bits.and(c));

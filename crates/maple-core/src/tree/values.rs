@@ -236,19 +236,21 @@ impl Values {
 
     /// The children with ascending values.
     pub(crate) fn sorted(&self) -> Vec<(u128, NodeId)> {
-        let mut sorted = self.list();
+        let mut sorted = Vec::with_capacity(self.len());
+        self.for_each(|value, child| sorted.push((value, child)));
         sorted.sort_unstable();
         sorted
     }
 
-    /// The children in no order.
-    pub(super) fn list(&self) -> Vec<(u128, NodeId)> {
+    /// Shows the children, in no order.
+    pub(super) fn for_each(&self, mut show: impl FnMut(u128, NodeId)) {
+        let mut show_all = |list: &[(u128, NodeId)]| list.iter().for_each(|(value, child)| show(*value, *child));
         match &self.children {
-            Children::One { value, child } => child.iter().map(|child| (*value, *child)).collect(),
-            Children::Few(list) => list.clone(),
-            Children::Short(table) => table.list(),
-            Children::Long(table) => table.list(),
-            Children::Wide(table) => table.list(),
+            Children::One { value, child } => child.iter().for_each(|child| show(*value, *child)),
+            Children::Few(list) => show_all(list),
+            Children::Short(table) => show_all(&table.list()),
+            Children::Long(table) => show_all(&table.list()),
+            Children::Wide(table) => show_all(&table.list()),
         }
     }
 

@@ -55,11 +55,13 @@ pub(super) struct Store {
 pub(super) struct Row<T> {
     words: Vec<u64>,
     items: Vec<T>,
+    /// How many words a set takes, if there is one.
+    stride: usize,
 }
 
 impl<T> Default for Row<T> {
     fn default() -> Row<T> {
-        Row { words: Vec::new(), items: Vec::new() }
+        Row { words: Vec::new(), items: Vec::new(), stride: 0 }
     }
 }
 
@@ -162,6 +164,7 @@ impl Store {
 
 impl<T> Row<T> {
     pub(super) fn push(&mut self, set: &[u64], item: T) {
+        self.stride = set.len();
         self.words.extend_from_slice(set);
         self.items.push(item);
     }
@@ -173,8 +176,7 @@ impl<T> Row<T> {
 
     /// The set at a place.
     pub(super) fn get(&self, at: usize) -> &[u64] {
-        let stride = self.stride();
-        &self.words[at * stride..][..stride]
+        &self.words[at * self.stride..][..self.stride]
     }
 
     /// Whether `is` of all places, from the first on or from the last on, whose sets overlap a set.
@@ -211,11 +213,7 @@ impl<T> Row<T> {
             words.extend_from_slice(self.get(at));
             words.resize((at + 1) * stride, 0);
         }
-        self.words = words;
-    }
-
-    fn stride(&self) -> usize {
-        self.words.len() / self.items.len().max(1)
+        (self.words, self.stride) = (words, stride);
     }
 }
 
