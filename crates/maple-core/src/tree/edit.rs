@@ -201,7 +201,9 @@ impl Tree {
     fn discard(&mut self, id: NodeId) {
         self.leave_chain(id);
         self.order.remove(id);
-        self.wide.remove(&id);
+        if !self.wide.is_empty() {
+            self.wide.remove(&id);
+        }
         self.notes.remove(&id);
         self.edit.removed.push(id);
     }

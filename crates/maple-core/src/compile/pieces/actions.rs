@@ -1,9 +1,10 @@
 //! The instructions of a table's answers, each kept once and named by a number.
 
+use std::hash::BuildHasher;
 use std::sync::Arc;
 
 use maple_wire::Instruction;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use super::Says;
 use crate::compile::to_controller;
@@ -15,7 +16,8 @@ pub(in crate::compile) type ActionId = u32;
 #[derive(Debug)]
 pub(super) struct Actions {
     all: Vec<Held>,
-    by_instructions: FxHashMap<Arc<[Instruction]>, ActionId>,
+    /// For each hash of instructions that are held the one that came last.
+    by_hash: FxHashMap<u64, ActionId>,
     free: Vec<ActionId>,
     /// What barriers do.
     to_controller: Arc<[Instruction]>,
@@ -25,24 +27,30 @@ pub(super) struct Actions {
 #[derive(Debug)]
 struct Held {
     instructions: Arc<[Instruction]>,
+    hash: u64,
+    /// Others with the same hash, which came before.
+    other: Option<ActionId>,
     held: u32,
     said: u32,
 }
 
 impl Default for Actions {
     fn default() -> Actions {
-        let (all, by_instructions, free) = Default::default();
-        Actions { all, by_instructions, free, to_controller: to_controller() }
+        let (all, by_hash, free) = Default::default();
+        Actions { all, by_hash, free, to_controller: to_controller() }
     }
 }
 
 impl Actions {
     /// The name of instructions, which are held once more.
     pub(super) fn name(&mut self, instructions: Vec<Instruction>) -> ActionId {
-        let id = match self.by_instructions.get(&instructions[..]) {
-            Some(id) => *id,
-            None => self.add(instructions.into()),
-        };
+        let hash = FxBuildHasher.hash_one(&instructions);
+        self.name_by(hash, instructions)
+    }
+
+    fn name_by(&mut self, hash: u64, instructions: Vec<Instruction>) -> ActionId {
+        let id = self.named(hash, |held| *held.instructions == *instructions);
+        let id = id.unwrap_or_else(|| self.add(instructions.into(), hash));
         self.hold(Says::Answer(id));
         id
     }
@@ -83,17 +91,24 @@ impl Actions {
     /// Holds an answer once less.
     pub(super) fn release(&mut self, says: Says) {
         let Says::Answer(id) = says else { return };
-        let Held { instructions, held, .. } = &mut self.all[id as usize];
-        *held -= 1;
-        if *held == 0 {
-            self.by_instructions.remove(instructions);
-            *instructions = Arc::default();
+        let there = &mut self.all[id as usize];
+        there.held -= 1;
+        if there.held == 0 {
+            there.instructions = Arc::default();
+            let (hash, other) = (there.hash, there.other.take());
+            self.forget(id, hash, other);
             self.free.push(id);
         }
     }
 
-    fn add(&mut self, instructions: Arc<[Instruction]>) -> ActionId {
-        let entry = Held { instructions: instructions.clone(), held: 0, said: 0 };
+    /// The instructions of this hash of which `is` says so.
+    fn named(&self, hash: u64, is: impl Fn(&Held) -> bool) -> Option<ActionId> {
+        let first = self.by_hash.get(&hash).copied();
+        std::iter::successors(first, |id| self.all[*id as usize].other).find(|id| is(&self.all[*id as usize]))
+    }
+
+    fn add(&mut self, instructions: Arc<[Instruction]>, hash: u64) -> ActionId {
+        let entry = Held { instructions, hash, other: None, held: 0, said: 0 };
         let id = match self.free.pop() {
             Some(id) => {
                 self.all[id as usize] = entry;
@@ -104,7 +119,59 @@ impl Actions {
                 (self.all.len() - 1) as ActionId
             }
         };
-        self.by_instructions.insert(instructions, id);
+        self.all[id as usize].other = self.by_hash.insert(hash, id);
         id
+    }
+
+    /// Takes instructions out of those of their hash, of which `other` came before.
+    fn forget(&mut self, id: ActionId, hash: u64, other: Option<ActionId>) {
+        match (self.named(hash, |held| held.other == Some(id)), other) {
+            (Some(behind), other) => self.all[behind as usize].other = other,
+            (None, Some(other)) => _ = self.by_hash.insert(hash, other),
+            (None, None) => _ = self.by_hash.remove(&hash),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use maple_wire::{Action, PortNo};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn to_port(port: u8) -> Vec<Instruction> {
+        vec![Instruction::ApplyActions(vec![Action::output(PortNo(port.into()))])]
+    }
+
+    proptest! {
+        #[test]
+        fn equal_instructions_have_one_name_while_they_are_held(steps in prop::collection::vec((0u8..12, any::<bool>()), 1..200)) {
+            let (mut actions, mut held) = (Actions::default(), HashMap::<u8, (ActionId, u32)>::new());
+            for (port, comes) in steps {
+                if comes {
+                    // Of three hashes for all.
+                    let id = actions.name_by(u64::from(port % 3), to_port(port));
+                    let (there, times) = held.entry(port).or_insert((id, 0));
+                    prop_assert_eq!(*there, id);
+                    *times += 1;
+                } else if let Some((id, times)) = held.get_mut(&port) {
+                    actions.release(Says::Answer(*id));
+                    *times -= 1;
+                    if *times == 0 {
+                        held.remove(&port);
+                    }
+                }
+                for (port, (id, times)) in &held {
+                    prop_assert_eq!(&actions.get(Some(*id))[..], &to_port(*port)[..]);
+                    prop_assert_eq!(actions.all[*id as usize].held, *times);
+                }
+                prop_assert_eq!(actions.all.len() - actions.free.len(), held.len());
+                let hashes: std::collections::HashSet<u8> = held.keys().map(|port| port % 3).collect();
+                prop_assert_eq!(actions.by_hash.len(), hashes.len());
+            }
+        }
     }
 }
