@@ -36,7 +36,12 @@ struct Stated {
 }
 
 /// Leaves by the value that they state.
-type Lists = FxHashMap<u128, Vec<LeafId>>;
+#[derive(Clone, Debug, Default)]
+struct Lists {
+    by_value: FxHashMap<u128, Vec<LeafId>>,
+    /// For each value that has or had a list a bit, which other values may share. Most values that are asked for have none.
+    seen: [u64; 4],
+}
 
 /// Bits of a field: mask and value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -101,6 +106,12 @@ fn bits(items: &[Item], field: Field) -> Bits {
     })
 }
 
+/// A value's bit in [`Lists::seen`]: which word, and which bit of it.
+fn bit(value: u128) -> (usize, u64) {
+    let mixed = (value as u64 ^ (value >> 64) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    ((mixed >> 62) as usize, 1 << (mixed >> 56 & 63))
+}
+
 impl Stated {
     /// What all leaves of a tree state.
     fn of(tree: &Tree, field: Field) -> Stated {
@@ -129,7 +140,10 @@ impl Stated {
             self.masks.push((bits.mask, Lists::default()));
             self.masks.len() - 1
         });
-        self.masks[at].1.entry(bits.value).or_default().push(leaf);
+        let Lists { by_value, seen } = &mut self.masks[at].1;
+        let (word, bit) = bit(bits.value);
+        seen[word] |= bit;
+        by_value.entry(bits.value).or_default().push(leaf);
         self.held += 1;
     }
 
@@ -143,9 +157,13 @@ impl Stated {
             before - list.len()
         };
         let mut is_spent = false;
-        for (mask, lists) in &mut self.masks {
+        for (mask, Lists { by_value: lists, seen }) in &mut self.masks {
             let common = *mask & asked.mask;
             if common == *mask {
+                let (word, bit) = bit(asked.value & common);
+                if seen[word] & bit == 0 {
+                    continue;
+                }
                 if let Some(list) = lists.get_mut(&(asked.value & common)) {
                     self.held -= read(list);
                     if list.is_empty() {
@@ -160,7 +178,7 @@ impl Stated {
             is_spent |= lists.is_empty();
         }
         if is_spent {
-            self.masks.retain(|(_, lists)| !lists.is_empty());
+            self.masks.retain(|(_, lists)| !lists.by_value.is_empty());
         }
         found
     }
@@ -168,12 +186,12 @@ impl Stated {
     /// Forgets all leaves that are gone.
     fn sweep(&mut self, is_there: impl Fn(LeafId) -> bool) {
         for (_, lists) in &mut self.masks {
-            lists.retain(|_, list| {
+            lists.by_value.retain(|_, list| {
                 list.retain(|leaf| is_there(*leaf));
                 !list.is_empty()
             });
         }
-        self.masks.retain(|(_, lists)| !lists.is_empty());
-        self.held = self.masks.iter().flat_map(|(_, lists)| lists.values()).map(Vec::len).sum();
+        self.masks.retain(|(_, lists)| !lists.by_value.is_empty());
+        self.held = self.masks.iter().flat_map(|(_, lists)| lists.by_value.values()).map(Vec::len).sum();
     }
 }

@@ -59,7 +59,9 @@ impl Pieces {
             taken.into_iter().for_each(|taken| old.push(set, taken));
         }
         self.changed = changed;
-        let changes = self.changes_between(&old, &new, cookie);
+        let (mut was, mut is) = std::mem::take(&mut self.places);
+        let changes = self.changes_between((&old, &mut was), (&new, &mut is), cookie);
+        self.places = (was, is);
         old.items().iter().for_each(|taken| self.actions.release(taken.says()));
         old.clear();
         new.clear();
@@ -84,39 +86,39 @@ impl Pieces {
     }
 
     /// What [`crate::update::changes`] says of two rows of rules, each made into a [`Rule`] once and only if it is sent.
-    /// Rules of one priority come in the order of their packed matches.
+    /// Rules of one priority come in the order of their packed matches. The places are kept for their memory.
     fn changes_between(
         &self,
-        old: &Row<Taken>,
-        new: &Row<Taken>,
+        (old, was): (&Row<Taken>, &mut Vec<Place>),
+        (new, is): (&Row<Taken>, &mut Vec<Place>),
         cookie: &dyn Fn(Option<LeafId>) -> u64,
     ) -> Vec<Change> {
         let taken = |row: &Row<Taken>, at: u32| row.items()[at as usize];
         let rule = |row: &Row<Taken>, at: u32| self.rule(row.get(at as usize), taken(row, at), cookie);
-        let (mut was, mut is) = (by_entry(old), by_entry(new));
-        let mut changes = Vec::with_capacity(was.len() + is.len());
-        let (mut modified, mut deleted) = (Vec::new(), Vec::with_capacity(was.len()));
-        loop {
-            let order = match (was.last(), is.last()) {
-                (None, None) => break,
-                (Some(_), None) => Ordering::Greater,
-                (None, Some(_)) => Ordering::Less,
-                (Some((_, was)), Some((_, is))) => entry(old, *was).cmp(&entry(new, *is)),
-            };
-            let before = if order == Ordering::Less { None } else { was.pop().map(|(_, at)| at) };
-            let after = if order == Ordering::Greater { None } else { is.pop().map(|(_, at)| at) };
-            match (before, after) {
-                (None, after) => changes.extend(after.map(|at| Change::Add(rule(new, at)))),
-                (Some(before), None) => deleted.push(before),
-                (Some(before), Some(after)) => {
-                    if self.differs(taken(old, before), taken(new, after), cookie) {
-                        modified.push(after);
-                    }
+        by_entry(old, was);
+        by_entry(new, is);
+        let (mut changes, mut modified) = (Vec::with_capacity(was.len() + is.len()), Vec::new());
+        // From the last entries on; those of `was` that stay are struck out.
+        let (mut olds, mut news) = (was.len(), is.len());
+        while news > 0 {
+            let (_, after) = is[news - 1];
+            let before = olds.checked_sub(1).map(|last| was[last].1);
+            let order = before.map_or(Ordering::Less, |before| entry(old, before).cmp(&entry(new, after)));
+            if order == Ordering::Less {
+                changes.push(Change::Add(rule(new, after)));
+            }
+            if let (Ordering::Equal, Some(before)) = (order, before) {
+                was[olds - 1].1 = STAYS;
+                if self.differs(taken(old, before), taken(new, after), cookie) {
+                    modified.push(after);
                 }
             }
+            olds -= usize::from(order != Ordering::Less);
+            news -= usize::from(order != Ordering::Greater);
         }
         changes.extend(modified.into_iter().rev().map(|at| Change::Modify(rule(new, at))));
-        changes.extend(deleted.into_iter().rev().map(|at| Change::Delete(rule(old, at))));
+        let gone = was.iter().filter(|(_, at)| *at != STAYS);
+        changes.extend(gone.map(|(_, at)| Change::Delete(rule(old, *at))));
         changes
     }
 
@@ -153,19 +155,21 @@ fn entry(row: &Row<Taken>, at: u32) -> (u16, &[u64]) {
 }
 
 /// A rule's place in a row, behind what its entry begins with.
-type Place = (u64, u32);
+pub(super) type Place = (u64, u32);
+
+/// In place of the place of a rule that is not deleted.
+const STAYS: u32 = u32::MAX;
 
 /// The places of rules in a row, in ascending order of their entries.
-fn by_entry(row: &Row<Taken>) -> Vec<Place> {
+fn by_entry(row: &Row<Taken>, places: &mut Vec<Place>) {
     // Most entries differ in the priority and in what stands first in the set, of which 48 bits fit beside it.
     let begin = |at: usize, taken: &Taken| u64::from(taken.priority) << 48 | row.get(at).first().unwrap_or(&0) >> 16;
-    let places = row.items().iter().enumerate();
-    let mut places: Vec<Place> = places.map(|(at, taken)| (begin(at, taken), at as u32)).collect();
+    places.clear();
+    places.extend(row.items().iter().enumerate().map(|(at, taken)| (begin(at, taken), at as u32)));
     if places.len() > 1 {
         let whole = |place: u32| (entry(row, place), place);
         places.sort_unstable_by(|a, b| a.0.cmp(&b.0).then_with(|| whole(a.1).cmp(&whole(b.1))));
     }
-    places
 }
 
 impl Taken {

@@ -54,7 +54,7 @@ mod turns;
 
 pub(super) use actions::ActionId;
 use actions::Actions;
-use changes::Taken;
+use changes::{Place, Taken};
 use index::Index;
 pub(super) use needs::Tidy;
 use needs::Why;
@@ -150,8 +150,9 @@ pub(super) struct Pieces {
     changed: Vec<PieceId>,
     /// Rules of pieces that are gone.
     gone: Row<Taken>,
-    /// Kept for its memory.
+    /// Kept for their memory.
     came: Row<Taken>,
+    places: (Vec<Place>, Vec<Place>),
     /// A packed set, kept for its memory.
     scratch: Vec<u64>,
     /// Pieces that came or changed, with what they counted for before, and pieces behind one; kept for their memory.
@@ -191,6 +192,7 @@ impl Pieces {
             changed: Vec::new(),
             gone: Row::default(),
             came: Row::default(),
+            places: Default::default(),
             scratch: Vec::new(),
             turned: Vec::new(),
             behind: Vec::new(),
