@@ -41,6 +41,7 @@ impl Pieces {
             return vec![Change::Add(self.rule(self.store.get(id), wanted, cookie))];
         }
         let (mut old, mut new) = (std::mem::take(&mut self.gone), std::mem::take(&mut self.came));
+        let mut modified = std::mem::take(&mut self.modified);
         let mut changed = std::mem::take(&mut self.changed);
         for id in changed.drain(..) {
             // A piece that has gone may have left its number to another.
@@ -52,20 +53,30 @@ impl Pieces {
                 continue;
             }
             let set = self.store.get(id);
-            if let Some(wanted) = wanted {
-                self.actions.hold(wanted.says());
-                new.push(set, wanted);
+            wanted.into_iter().for_each(|wanted| self.actions.hold(wanted.says()));
+            match (taken, wanted) {
+                // No other piece has or had this entry.
+                (Some(taken), Some(wanted)) if taken.priority == wanted.priority => {
+                    if self.differs(taken, wanted, cookie) {
+                        modified.push(set, wanted);
+                    }
+                    self.actions.release(taken.says());
+                }
+                _ => {
+                    wanted.into_iter().for_each(|wanted| new.push(set, wanted));
+                    taken.into_iter().for_each(|taken| old.push(set, taken));
+                }
             }
-            taken.into_iter().for_each(|taken| old.push(set, taken));
         }
         self.changed = changed;
         let (mut was, mut is) = std::mem::take(&mut self.places);
-        let changes = self.changes_between((&old, &mut was), (&new, &mut is), cookie);
+        let changes = self.changes_between((&old, &mut was), (&new, &mut is), &mut modified, cookie);
         self.places = (was, is);
         old.items().iter().for_each(|taken| self.actions.release(taken.says()));
         old.clear();
         new.clear();
-        (self.gone, self.came) = (old, new);
+        modified.clear();
+        (self.gone, self.came, self.modified) = (old, new, modified);
         self.levels.send(changes.len());
         changes
     }
@@ -86,18 +97,20 @@ impl Pieces {
     }
 
     /// What [`crate::update::changes`] says of two rows of rules, each made into a [`Rule`] once and only if it is sent.
-    /// Rules of one priority come in the order of their packed matches. The places are kept for their memory.
+    /// Those that are `modified` besides are in neither. Rules of one priority come in the order of their packed matches. The
+    /// places are kept for their memory.
     fn changes_between(
         &self,
         (old, was): (&Row<Taken>, &mut Vec<Place>),
         (new, is): (&Row<Taken>, &mut Vec<Place>),
+        modified: &mut Row<Taken>,
         cookie: &dyn Fn(Option<LeafId>) -> u64,
     ) -> Vec<Change> {
         let taken = |row: &Row<Taken>, at: u32| row.items()[at as usize];
         let rule = |row: &Row<Taken>, at: u32| self.rule(row.get(at as usize), taken(row, at), cookie);
         by_entry(old, was);
         by_entry(new, is);
-        let (mut changes, mut modified) = (Vec::with_capacity(was.len() + is.len()), Vec::new());
+        let mut changes = Vec::with_capacity(was.len() + is.len() + modified.items().len());
         // From the last entries on; those of `was` that stay are struck out.
         let (mut olds, mut news) = (was.len(), is.len());
         while news > 0 {
@@ -110,13 +123,14 @@ impl Pieces {
             if let (Ordering::Equal, Some(before)) = (order, before) {
                 was[olds - 1].1 = STAYS;
                 if self.differs(taken(old, before), taken(new, after), cookie) {
-                    modified.push(after);
+                    modified.push(new.get(after as usize), taken(new, after));
                 }
             }
             olds -= usize::from(order != Ordering::Less);
             news -= usize::from(order != Ordering::Greater);
         }
-        changes.extend(modified.into_iter().rev().map(|at| Change::Modify(rule(new, at))));
+        by_entry(modified, is);
+        changes.extend(is.iter().map(|(_, at)| Change::Modify(rule(modified, *at))));
         let gone = was.iter().filter(|(_, at)| *at != STAYS);
         changes.extend(gone.map(|(_, at)| Change::Delete(rule(old, *at))));
         changes

@@ -152,6 +152,7 @@ pub(super) struct Pieces {
     gone: Row<Taken>,
     /// Kept for their memory.
     came: Row<Taken>,
+    modified: Row<Taken>,
     places: (Vec<Place>, Vec<Place>),
     /// A packed set, kept for its memory.
     scratch: Vec<u64>,
@@ -192,6 +193,7 @@ impl Pieces {
             changed: Vec::new(),
             gone: Row::default(),
             came: Row::default(),
+            modified: Row::default(),
             places: Default::default(),
             scratch: Vec::new(),
             turned: Vec::new(),
