@@ -6,7 +6,7 @@
 //! place of a prefetch, as instructions behind it can't be retired until its value is there, so soon none are begun.
 //!
 //! A prefetch changes nothing but the caches, not even if its address is none. So [`prefetch`] is safe to call, and the
-//! `unsafe` that the instruction asks for in Rust stands in this crate and nowhere else.
+//! `unsafe` that the instruction asks for in Rust stands in this crate and in none that uses it.
 
 #![no_std]
 

@@ -63,9 +63,9 @@ pub fn main(args: RunArgs, loader: Option<&dyn PolicyLoader>) -> anyhow::Result<
         let store = Store::new();
         return handlers::run(&args.options, LoadedHandlers { factory, store }, Box::new(|_| {}));
     }
-    let run = loader.map(Run::new);
+    let run = loader.map(Announced::new);
     let started = |controller: Handle| {
-        if let Some(Run(loader)) = &run {
+        if let Some(Announced(loader)) = &run {
             loader.started(controller);
         }
     };
@@ -76,17 +76,17 @@ pub fn main(args: RunArgs, loader: Option<&dyn PolicyLoader>) -> anyhow::Result<
     with(args.options, loaded, Box::new(started))
 }
 
-/// Tells a loader of a run's beginning and end.
-struct Run<'a>(&'a dyn PolicyLoader);
+/// A run of which a loader was told; it is told of the end too.
+struct Announced<'a>(&'a dyn PolicyLoader);
 
-impl<'a> Run<'a> {
-    fn new(loader: &'a dyn PolicyLoader) -> Run<'a> {
+impl<'a> Announced<'a> {
+    fn new(loader: &'a dyn PolicyLoader) -> Announced<'a> {
         loader.starting();
-        Run(loader)
+        Announced(loader)
     }
 }
 
-impl Drop for Run<'_> {
+impl Drop for Announced<'_> {
     fn drop(&mut self) {
         self.0.ended();
     }

@@ -21,7 +21,7 @@
 //! A packet that fits a condition has the condition's values under the masks, so every filter leaves the condition's
 //! tuple in, and the tuple's table leads to it. Whatever is found is checked with [`Cond::holds`], so what filters and
 //! tables say too much costs time only. That allows them to keep entries of conditions that are gone, until these are
-//! twice as many as what is there, and more, and the segment is built anew.
+//! far more than what is there; then the segment is built anew.
 //!
 //! A tuple is made for its first condition and goes with it, and conditions come and go at the end. So tuples stand in
 //! the order of their first conditions, and it is always the last one that goes.

@@ -9,7 +9,7 @@
 //!
 //! # Cost
 //!
-//! A question costs a look-up a mask of the field, and the leaves that it finds. A field is taken up when it is first
+//! A question costs a look at a bit a mask of the field, where that is set a look-up, and the leaves that it finds. A field is taken up when it is first
 //! asked for, by one walk of the tree; from then on a new leaf costs a step an item of its trace. Leaves that go are not
 //! looked for: lists drop them when they are next read, and all lists when half of what they hold is gone. Masks with no
 //! lists left are not asked.

@@ -101,8 +101,8 @@ impl Pieces {
     /// places are kept for their memory.
     fn changes_between(
         &self,
-        (old, was): (&Row<Taken>, &mut Vec<Place>),
-        (new, is): (&Row<Taken>, &mut Vec<Place>),
+        (old, was): (&Row<Taken>, &mut Vec<EntryPlace>),
+        (new, is): (&Row<Taken>, &mut Vec<EntryPlace>),
         modified: &mut Row<Taken>,
         cookie: &dyn Fn(Option<LeafId>) -> u64,
     ) -> Vec<Change> {
@@ -169,13 +169,13 @@ fn entry(row: &Row<Taken>, at: u32) -> (u16, &[u64]) {
 }
 
 /// A rule's place in a row, behind what its entry begins with.
-pub(super) type Place = (u64, u32);
+pub(super) type EntryPlace = (u64, u32);
 
 /// In place of the place of a rule that is not deleted.
 const STAYS: u32 = u32::MAX;
 
 /// The places of rules in a row, in ascending order of their entries.
-fn by_entry(row: &Row<Taken>, places: &mut Vec<Place>) {
+fn by_entry(row: &Row<Taken>, places: &mut Vec<EntryPlace>) {
     // Most entries differ in the priority and in what stands first in the set, of which 48 bits fit beside it.
     let begin = |at: usize, taken: &Taken| u64::from(taken.priority) << 48 | row.get(at).first().unwrap_or(&0) >> 16;
     places.clear();

@@ -54,7 +54,7 @@ mod turns;
 
 pub(super) use actions::ActionId;
 use actions::Actions;
-use changes::{Place, Taken};
+use changes::{EntryPlace, Taken};
 use index::Index;
 pub(super) use needs::Tidy;
 use needs::Why;
@@ -153,7 +153,7 @@ pub(super) struct Pieces {
     /// Kept for their memory.
     came: Row<Taken>,
     modified: Row<Taken>,
-    places: (Vec<Place>, Vec<Place>),
+    places: (Vec<EntryPlace>, Vec<EntryPlace>),
     /// A packed set, kept for its memory.
     scratch: Vec<u64>,
     /// Pieces that came or changed, with what they counted for before, and pieces behind one; kept for their memory.
