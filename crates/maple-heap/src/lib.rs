@@ -15,8 +15,9 @@
 //! ```
 
 use std::alloc::{GlobalAlloc, Layout};
+use std::cell::Cell;
 use std::hint::black_box;
-use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use libmimalloc_sys as mi;
 
@@ -26,13 +27,17 @@ pub struct Heap;
 
 /// How many calls of [`bytes_kept`] are under way. While there are none, nothing is counted.
 static ASKERS: AtomicUsize = AtomicUsize::new(0);
-/// What was allocated less what was freed while somebody asked.
-static BYTES: AtomicIsize = AtomicIsize::new(0);
-/// [`Heap`] is the program's allocator.
-static IS_USED: AtomicBool = AtomicBool::new(false);
 
-/// What `make` makes, and how many bytes more the program holds on the heap when that is done than before: in all threads, as
-/// the allocator rounds them. `None` where [`Heap`] is not the program's allocator.
+thread_local! {
+    /// What this thread allocated less what it freed, while somebody asked.
+    static BYTES: Cell<isize> = const { Cell::new(0) };
+    /// This thread allocated or freed something by [`Heap`], so that is the program's allocator.
+    static IS_USED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// What `make` makes, and how many bytes more this thread holds on the heap when that is done than before, as the allocator
+/// rounds them; 0 where it holds fewer. What other threads allocate and free is not counted, whoever they do it for. `None`
+/// where [`Heap`] is not the program's allocator.
 pub fn bytes_kept<T>(make: impl FnOnce() -> T) -> (T, Option<usize>) {
     struct Asks;
     impl Drop for Asks {
@@ -43,11 +48,17 @@ pub fn bytes_kept<T>(make: impl FnOnce() -> T) -> (T, Option<usize>) {
     ASKERS.fetch_add(1, Ordering::Relaxed);
     let _asks = Asks;
     drop(black_box(Box::new(0u8)));
-    let before = BYTES.load(Ordering::Relaxed);
+    let before = BYTES.get();
     let made = make();
-    let more = BYTES.load(Ordering::Relaxed) - before;
-    let is_used = IS_USED.load(Ordering::Relaxed);
-    (made, is_used.then(|| usize::try_from(more).unwrap_or(0)))
+    let more = BYTES.get() - before;
+    (made, IS_USED.get().then(|| usize::try_from(more).unwrap_or(0)))
+}
+
+/// Counts bytes that came, or that go, in this thread.
+#[cold]
+fn count(bytes: isize) {
+    IS_USED.set(true);
+    BYTES.set(BYTES.get() + bytes);
 }
 
 /// How mimalloc aligns pieces that are at least as large, whether it is asked to or not (`MI_MAX_ALIGN_SIZE`).
@@ -64,9 +75,8 @@ fn is_aligned_anyway(size: usize, align: usize) -> bool {
 #[allow(unsafe_code)]
 fn came(piece: *mut u8) -> *mut u8 {
     if ASKERS.load(Ordering::Relaxed) > 0 {
-        IS_USED.store(true, Ordering::Relaxed);
         // SAFETY: each caller has this piece from mimalloc, or none, which has no bytes.
-        BYTES.fetch_add(unsafe { mi::mi_usable_size(piece.cast()) } as isize, Ordering::Relaxed);
+        count(unsafe { mi::mi_usable_size(piece.cast()) } as isize);
     }
     piece
 }
@@ -77,13 +87,13 @@ fn came(piece: *mut u8) -> *mut u8 {
 fn goes(piece: *mut u8) {
     if ASKERS.load(Ordering::Relaxed) > 0 {
         // SAFETY: each caller was given this piece by its own caller, who had it from this allocator and so from mimalloc.
-        BYTES.fetch_sub(unsafe { mi::mi_usable_size(piece.cast()) } as isize, Ordering::Relaxed);
+        count(-(unsafe { mi::mi_usable_size(piece.cast()) } as isize));
     }
 }
 
 // SAFETY: pieces come from mimalloc, which returns memory that nobody else has, of the size and with the alignment that was
 // asked for, or null; and go back there. Where no alignment is asked for, mimalloc promises the one that is needed
-// (`is_aligned_anyway`). Counting neither allocates nor panics.
+// (`is_aligned_anyway`). Counting neither allocates nor panics: its cells are made with the thread and have nothing to drop.
 #[allow(unsafe_code)]
 unsafe impl GlobalAlloc for Heap {
     #[inline]
@@ -135,19 +145,13 @@ unsafe impl GlobalAlloc for Heap {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Mutex;
-
     use super::*;
 
     #[global_allocator]
     static HEAP: Heap = Heap;
 
-    /// Tests that count what all threads allocate take turns.
-    static TURN: Mutex<()> = Mutex::new(());
-
     #[test]
     fn what_is_kept_is_counted_and_what_is_freed_is_not() {
-        let _turn = TURN.lock().unwrap();
         let make = || {
             let mut kept: Vec<Vec<u8>> = (0..1000).map(|_| Vec::with_capacity(10)).collect();
             // Moved, mostly.
@@ -160,20 +164,23 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_held_where_all_was_freed_in_whatever_thread() {
-        let _turn = TURN.lock().unwrap();
-        let elsewhere = || {
-            let pieces: Vec<Box<[u8; 100]>> = (0..10_000).map(|_| Box::new([1; 100])).collect();
-            std::thread::spawn(move || drop(pieces)).join().unwrap();
-        };
-        elsewhere();
-        let ((), bytes) = bytes_kept(elsewhere);
-        assert!(bytes.is_some_and(|bytes| bytes < 100_000), "{bytes:?}");
+    fn other_threads_change_nothing_in_what_this_one_holds() {
+        let theirs = vec![1u8; 10_000_000];
+        let (kept, bytes) = bytes_kept(|| {
+            // Started here, which takes some bytes; they free ten million and keep twenty.
+            let freed = std::thread::spawn(move || drop(theirs));
+            let kept = std::thread::spawn(|| vec![1u8; 20_000_000]);
+            freed.join().unwrap();
+            (kept.join().unwrap(), vec![1u8; 1_000_000])
+        });
+        assert!(bytes.is_some_and(|bytes| (1_000_000..1_100_000).contains(&bytes)), "{bytes:?}");
+        // What this thread frees it had, whoever allocated it.
+        let ((), bytes) = bytes_kept(|| drop(kept));
+        assert_eq!(bytes, Some(0));
     }
 
     #[test]
     fn pieces_are_aligned_as_they_are_asked_to_be() {
-        let _turn = TURN.lock().unwrap();
         #[derive(Clone)]
         #[repr(align(4096))]
         struct Page([u8; 4096]);
