@@ -36,8 +36,8 @@ impl Tree {
     /// tests, which traces share, are counted once a test; lists for invalidations are not counted.
     pub fn bytes(&self) -> usize {
         let Tree { nodes, slots, used, free, leaves, wide, notes, .. } = self;
-        let arrays =
-            size_of_val(&nodes[..]) + size_of_val(&slots[..]) + size_of_val(&used[..]) + size_of_val(&free[..]);
+        let lists = size_of_val(&used[..]) + size_of_val(&free[..]) + size_of_val(&self.is_noted[..]);
+        let arrays = size_of_val(&nodes[..]) + size_of_val(&slots[..]) + lists;
         let note = |notes: &Vec<Note>| notes.capacity() * size_of::<Note>();
         let notes = notes.capacity() * (size_of::<(NodeId, Vec<Note>)>() + 1) + notes.values().map(note).sum::<usize>();
         let maps = notes + leaves.capacity() * (size_of::<(LeafId, NodeId)>() + 1) + wide.capacity() * 33;

@@ -204,7 +204,9 @@ impl Tree {
         if !self.wide.is_empty() {
             self.wide.remove(&id);
         }
-        self.notes.remove(&id);
+        if std::mem::take(&mut self.is_noted[id.index()]) {
+            self.notes.remove(&id);
+        }
         self.edit.removed.push(id);
     }
 
@@ -226,6 +228,7 @@ impl Tree {
             None => {
                 self.slots.push(slot);
                 self.used.push(Cell::new(0));
+                self.is_noted.push(false);
                 self.nodes.push(node);
                 NodeId::at(self.slots.len() - 1)
             }

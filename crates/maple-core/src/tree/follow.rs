@@ -161,15 +161,16 @@ impl Tree {
         let Followed { at, rest, notes, .. } = run;
         self.begin_edit();
         let outcome = self.put_at(at.from, at.here, &rest, at.depth, leaf);
-        let new = self.edit.added.split_last().map(|(_leaf, above)| above).unwrap_or_default();
+        // The last one is the leaf.
+        let new = self.edit.added.len().saturating_sub(1);
         for Noted { depth, node, note } in notes {
             if let Some(node) = node.filter(|_| depth < at.depth) {
-                let there = self.notes.entry(node).or_default();
+                let there = self.notes_mut(node);
                 if there.iter().all(|other| other.question != note.question) {
                     there.push(note);
                 }
-            } else if let Some(node) = depth.checked_sub(at.depth).and_then(|behind| new.get(behind)) {
-                self.notes.entry(*node).or_default().push(note);
+            } else if let Some(behind) = depth.checked_sub(at.depth).filter(|behind| *behind < new) {
+                self.notes_mut(self.edit.added[behind]).push(note);
             }
         }
         self.pave_chains();
@@ -269,7 +270,7 @@ impl<'t> Follower<'t> {
     fn becomes(&mut self, node: NodeId, is: impl Fn(&Question) -> bool) -> Option<Becomes> {
         let (notes, next) = match self.noted {
             Some((of, notes, last)) if of == node => (notes, last + 1),
-            _ => (self.tree.notes.get(&node)?.as_slice(), 0),
+            _ => (self.tree.notes_of(node), 0),
         };
         let is_next = notes.get(next).is_some_and(|note| is(&note.question));
         let at = if is_next { Some(next) } else { notes.iter().position(|note| is(&note.question)) };

@@ -38,9 +38,17 @@ struct Stated {
 /// Leaves by the value that they state.
 #[derive(Clone, Debug, Default)]
 struct Lists {
-    by_value: FxHashMap<u128, Vec<LeafId>>,
+    by_value: FxHashMap<u128, List>,
     /// For each value that has or had a list a bit, which other values may share. Most values that are asked for have none.
     seen: [u64; 4],
+}
+
+/// Leaves; mostly one, which takes no memory of its own.
+#[derive(Clone, Debug)]
+enum List {
+    One(LeafId),
+    /// Several, or none.
+    Several(Vec<LeafId>),
 }
 
 /// Bits of a field: mask and value.
@@ -54,6 +62,37 @@ impl Touched {
     /// Whether any field was asked for.
     pub(super) fn is_asked(&self) -> bool {
         !self.fields.is_empty()
+    }
+}
+
+impl Default for List {
+    fn default() -> List {
+        List::Several(Vec::new())
+    }
+}
+
+impl List {
+    fn leaves(&self) -> &[LeafId] {
+        match self {
+            List::One(leaf) => std::slice::from_ref(leaf),
+            List::Several(leaves) => leaves,
+        }
+    }
+
+    fn push(&mut self, leaf: LeafId) {
+        match self {
+            List::Several(leaves) if leaves.is_empty() => *self = List::One(leaf),
+            List::Several(leaves) => leaves.push(leaf),
+            List::One(first) => *self = List::Several(vec![*first, leaf]),
+        }
+    }
+
+    fn retain(&mut self, is_there: impl Fn(LeafId) -> bool) {
+        match self {
+            List::One(leaf) if is_there(*leaf) => {}
+            List::One(_) => *self = List::default(),
+            List::Several(leaves) => leaves.retain(|leaf| is_there(*leaf)),
+        }
     }
 }
 
@@ -117,17 +156,26 @@ impl Stated {
     fn of(tree: &Tree, field: Field) -> Stated {
         let mut stated = Stated { field, masks: Vec::new(), held: 0 };
         let mut open: Vec<(NodeId, Bits)> = tree.root().map(|root| (root, Bits::default())).into_iter().collect();
-        while let Some((node, bits)) = open.pop() {
-            match tree.node(node) {
-                Node::Leaf(leaf) => stated.insert(bits, *leaf),
-                Node::Value(values) => values.for_each(|value, child| {
-                    let read = Constraint { field: values.field, value, mask: values.mask };
-                    open.push((child, if values.field == field { bits.and(&read) } else { bits }));
-                }),
-                Node::Test { cond, yes, no } => {
-                    open.extend(no.map(|no| (no, bits)));
-                    let passed = || cond.all.iter().filter(|c| c.field == field).fold(bits, |bits, c| bits.and(c));
-                    open.extend(yes.map(|yes| (yes, passed())));
+        while let Some((top, bits)) = open.pop() {
+            let mut at = Some(top);
+            while let Some(node) = at {
+                at = None;
+                match tree.node(node) {
+                    Node::Leaf(leaf) => stated.insert(bits, *leaf),
+                    Node::Value(values) => values.for_each(|value, child| {
+                        let read = Constraint { field: values.field, value, mask: values.mask };
+                        open.push((child, if values.field == field { bits.and(&read) } else { bits }));
+                    }),
+                    Node::Test { cond, yes, no } => {
+                        if let Some(yes) = *yes {
+                            let passed = cond.all.iter().filter(|c| c.field == field).fold(bits, |all, c| all.and(c));
+                            match tree.node(yes) {
+                                Node::Leaf(leaf) => stated.insert(passed, *leaf),
+                                _ => open.push((yes, passed)),
+                            }
+                        }
+                        at = *no;
+                    }
                 }
             }
         }
@@ -150,11 +198,11 @@ impl Stated {
     /// The leaves that don't contradict a constraint, in no order; forgets those that are gone.
     fn find(&mut self, asked: &Constraint, is_there: impl Fn(LeafId) -> bool) -> Vec<LeafId> {
         let mut found = Vec::new();
-        let mut read = |list: &mut Vec<LeafId>| {
-            let before = list.len();
-            list.retain(|leaf| is_there(*leaf));
-            found.extend_from_slice(list);
-            before - list.len()
+        let mut read = |list: &mut List| {
+            let before = list.leaves().len();
+            list.retain(&is_there);
+            found.extend_from_slice(list.leaves());
+            before - list.leaves().len()
         };
         let mut is_spent = false;
         for (mask, Lists { by_value: lists, seen }) in &mut self.masks {
@@ -166,14 +214,14 @@ impl Stated {
                 }
                 if let Some(list) = lists.get_mut(&(asked.value & common)) {
                     self.held -= read(list);
-                    if list.is_empty() {
+                    if list.leaves().is_empty() {
                         lists.remove(&(asked.value & common));
                     }
                 }
             } else {
                 let fit = lists.iter_mut().filter(|(value, _)| (**value ^ asked.value) & common == 0);
                 self.held -= fit.map(|(_, list)| read(list)).sum::<usize>();
-                lists.retain(|_, list| !list.is_empty());
+                lists.retain(|_, list| !list.leaves().is_empty());
             }
             is_spent |= lists.is_empty();
         }
@@ -187,11 +235,12 @@ impl Stated {
     fn sweep(&mut self, is_there: impl Fn(LeafId) -> bool) {
         for (_, lists) in &mut self.masks {
             lists.by_value.retain(|_, list| {
-                list.retain(|leaf| is_there(*leaf));
-                !list.is_empty()
+                list.retain(&is_there);
+                !list.leaves().is_empty()
             });
         }
         self.masks.retain(|(_, lists)| !lists.by_value.is_empty());
-        self.held = self.masks.iter().flat_map(|(_, lists)| lists.by_value.values()).map(Vec::len).sum();
+        self.held =
+            self.masks.iter().flat_map(|(_, lists)| lists.by_value.values()).map(|list| list.leaves().len()).sum();
     }
 }

@@ -97,7 +97,7 @@ impl Pieces {
     }
 
     /// What [`crate::update::changes`] says of two rows of rules, each made into a [`Rule`] once and only if it is sent.
-    /// Those that are `modified` besides are in neither. Rules of one priority come in the order of their packed matches. The
+    /// Those that are `modified` besides are in neither. Rules of one priority come in an order that only their matches decide. The
     /// places are kept for their memory.
     fn changes_between(
         &self,
@@ -106,33 +106,33 @@ impl Pieces {
         modified: &mut Row<Taken>,
         cookie: &dyn Fn(Option<LeafId>) -> u64,
     ) -> Vec<Change> {
-        let taken = |row: &Row<Taken>, at: u32| row.items()[at as usize];
-        let rule = |row: &Row<Taken>, at: u32| self.rule(row.get(at as usize), taken(row, at), cookie);
+        let taken = |row: &Row<Taken>, place: EntryPlace| row.items()[place.at()];
+        let rule = |row: &Row<Taken>, place: EntryPlace| self.rule(row.get(place.at()), taken(row, place), cookie);
         by_entry(old, was);
         by_entry(new, is);
         let mut changes = Vec::with_capacity(was.len() + is.len() + modified.items().len());
         // From the last entries on; those of `was` that stay are struck out.
         let (mut olds, mut news) = (was.len(), is.len());
         while news > 0 {
-            let (_, after) = is[news - 1];
-            let before = olds.checked_sub(1).map(|last| was[last].1);
-            let order = before.map_or(Ordering::Less, |before| entry(old, before).cmp(&entry(new, after)));
+            let after = is[news - 1];
+            let before = olds.checked_sub(1).map(|last| was[last]);
+            let order = before.map_or(Ordering::Less, |before| before.entry(old).cmp(&after.entry(new)));
             if order == Ordering::Less {
                 changes.push(Change::Add(rule(new, after)));
             }
             if let (Ordering::Equal, Some(before)) = (order, before) {
-                was[olds - 1].1 = STAYS;
+                was[olds - 1] = EntryPlace::NONE;
                 if self.differs(taken(old, before), taken(new, after), cookie) {
-                    modified.push(new.get(after as usize), taken(new, after));
+                    modified.push(new.get(after.at()), taken(new, after));
                 }
             }
             olds -= usize::from(order != Ordering::Less);
             news -= usize::from(order != Ordering::Greater);
         }
         by_entry(modified, is);
-        changes.extend(is.iter().map(|(_, at)| Change::Modify(rule(modified, *at))));
-        let gone = was.iter().filter(|(_, at)| *at != STAYS);
-        changes.extend(gone.map(|(_, at)| Change::Delete(rule(old, *at))));
+        changes.extend(is.iter().map(|place| Change::Modify(rule(modified, *place))));
+        let gone = was.iter().filter(|place| **place != EntryPlace::NONE);
+        changes.extend(gone.map(|place| Change::Delete(rule(old, *place))));
         changes
     }
 
@@ -163,26 +163,45 @@ impl Pieces {
     }
 }
 
-/// What makes two rules the same entry.
-fn entry(row: &Row<Taken>, at: u32) -> (u16, &[u64]) {
-    (row.items()[at as usize].priority, row.get(at as usize))
+/// Where a rule stands in a row, behind what comes first in the order of entries: the priority, and some bits that the set is
+/// mixed to. One number, since those are sorted fast.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct EntryPlace(u64);
+
+impl EntryPlace {
+    /// In place of the place of a rule that is not deleted.
+    const NONE: EntryPlace = EntryPlace(u64::MAX);
+
+    fn new(at: usize, row: &Row<Taken>) -> EntryPlace {
+        let mixed = row.get(at).iter().fold(0, |mixed: u64, word| (mixed.rotate_left(5) ^ word).wrapping_mul(MIX));
+        EntryPlace(u64::from(row.items()[at].priority) << 48 | mixed >> 48 << 32 | at as u64)
+    }
+
+    fn at(self) -> usize {
+        self.0 as u32 as usize
+    }
+
+    /// What comes first in the order of entries, as far as it is in the number.
+    fn begin(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+
+    /// What makes two rules the same entry, to be compared.
+    fn entry(self, row: &Row<Taken>) -> (u32, &[u64]) {
+        (self.begin(), row.get(self.at()))
+    }
 }
 
-/// A rule's place in a row, behind what its entry begins with.
-pub(super) type EntryPlace = (u64, u32);
-
-/// In place of the place of a rule that is not deleted.
-const STAYS: u32 = u32::MAX;
+/// Odd, with bits all over it.
+const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// The places of rules in a row, in ascending order of their entries.
 fn by_entry(row: &Row<Taken>, places: &mut Vec<EntryPlace>) {
-    // Most entries differ in the priority and in what stands first in the set, of which 48 bits fit beside it.
-    let begin = |at: usize, taken: &Taken| u64::from(taken.priority) << 48 | row.get(at).first().unwrap_or(&0) >> 16;
     places.clear();
-    places.extend(row.items().iter().enumerate().map(|(at, taken)| (begin(at, taken), at as u32)));
-    if places.len() > 1 {
-        let whole = |place: u32| (entry(row, place), place);
-        places.sort_unstable_by(|a, b| a.0.cmp(&b.0).then_with(|| whole(a.1).cmp(&whole(b.1))));
+    places.extend((0..row.items().len()).map(|at| EntryPlace::new(at, row)));
+    places.sort_unstable();
+    for alike in places.chunk_by_mut(|a, b| a.begin() == b.begin()).filter(|alike| alike.len() > 1) {
+        alike.sort_by_key(|place| place.entry(row));
     }
 }
 

@@ -26,7 +26,7 @@ use std::ops::RangeInclusive;
 use super::draft::Draft;
 use super::shift::Savings;
 use super::turns::Turns;
-use super::{PieceId, Pieces, Role};
+use super::{PieceId, Pieces};
 use crate::tree::Tree;
 
 /// How far apart steps are in a table that has all priorities.
@@ -98,7 +98,7 @@ impl Pieces {
         let mut overrun = false;
         for id in &touched {
             let spot = self.spot(*id);
-            if self.role(*id) == Role::Nothing {
+            if !self.role(*id).counts() {
                 self.displace(*id);
             } else if !spot.is_placed() || self.piece(*id).strays {
                 open.insert((self.rank(tree, *id), *id));
@@ -217,7 +217,7 @@ impl Pieces {
     /// Numbers all pieces anew, with steps as wide as there is room for.
     fn renumber(&mut self, tree: &Tree) {
         let ids = (0..self.pieces.len() as PieceId).filter(|id| self.pieces[*id as usize].is_some());
-        let placed = ids.filter(|id| self.role(*id) != Role::Nothing);
+        let placed = ids.filter(|id| self.role(*id).counts());
         let mut order: Vec<(u64, PieceId)> = placed.map(|id| (self.rank(tree, id), id)).collect();
         order.sort_unstable();
         order.iter().for_each(|(_, id)| self.displace(*id));

@@ -79,6 +79,9 @@ pub(super) enum Says {
 /// What a piece counts for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Role {
+    /// It has gone: lists may name it still.
+    Gone,
+    /// Nothing: it is shadowed, or was not there yet.
     Nothing,
     Barrier,
     Answer,
@@ -122,10 +125,14 @@ pub(super) struct Pieces {
     pieces: Vec<Option<Piece>>,
     /// What each counts for, and where it is, in little memory: most questions are about that.
     roles: Vec<Role>,
+    /// How many count for nothing, though they are there.
+    shadowed: usize,
     spots: Vec<Spot>,
     /// Why each is a rule, or none, if it is a barrier; and the packets that one is needed for.
     whys: Vec<Why>,
     needed_for: Store,
+    /// Whether some barrier was ever needed for it.
+    is_reason: Vec<bool>,
     ties: Ties,
     /// Numbers that no piece has, nor any list names; and how many pieces there are.
     free: Vec<PieceId>,
@@ -173,9 +180,11 @@ impl Pieces {
         Pieces {
             pieces: Vec::new(),
             roles: Vec::new(),
+            shadowed: 0,
             spots: Vec::new(),
             whys: Vec::new(),
             needed_for: Store::default(),
+            is_reason: Vec::new(),
             ties: Ties::default(),
             free: Vec::new(),
             live: 0,
@@ -229,8 +238,9 @@ impl Pieces {
         self.put_in_order();
         let id = self.free.pop().unwrap_or_else(|| {
             self.pieces.push(None);
-            self.roles.push(Role::Nothing);
+            self.roles.push(Role::Gone);
             self.whys.push(Why::Nothing);
+            self.is_reason.push(false);
             self.ties.add();
             self.spots.push(Spot { node, says: Says::Unknown, level: 0, seat: None });
             PieceId::try_from(self.pieces.len() - 1).expect("a table has fewer than 2^32 pieces")
@@ -256,7 +266,7 @@ impl Pieces {
             earlier,
             later,
         });
-        self.whys[id as usize] = Why::Nothing;
+        (self.whys[id as usize], self.is_reason[id as usize]) = (Why::Nothing, false);
         self.note_role(id);
         self.touched.push(id);
         id
@@ -334,7 +344,7 @@ impl Pieces {
         self.displace(id);
         let Some(piece) = self.pieces[id as usize].take() else { return };
         self.index.remove(id);
-        self.roles[id as usize] = Role::Nothing;
+        self.put_role(id, Role::Gone);
         self.part(id, &piece, role);
         self.actions.unsay(says);
         self.live -= 1;
@@ -407,17 +417,24 @@ impl Pieces {
 
     /// Brings up to date what a piece counts for.
     fn note_role(&mut self, id: PieceId) {
-        self.roles[id as usize] = match self.spot(id).says {
+        let role = match self.spot(id).says {
             _ if self.piece(id).shadowed => Role::Nothing,
             Says::Answer(_) => Role::Answer,
             Says::Unknown | Says::Partial => Role::Barrier,
         };
+        self.put_role(id, role);
+    }
+
+    fn put_role(&mut self, id: PieceId, role: Role) {
+        let old = std::mem::replace(&mut self.roles[id as usize], role);
+        self.shadowed += usize::from(role == Role::Nothing);
+        self.shadowed -= usize::from(old == Role::Nothing);
     }
 
     /// Whether a piece is a rule, if there is a priority for it.
     fn is_rule(&self, id: PieceId) -> bool {
         match self.role(id) {
-            Role::Nothing => false,
+            Role::Gone | Role::Nothing => false,
             Role::Barrier => self.whys[id as usize].is_rule(),
             Role::Answer => true,
         }
@@ -452,6 +469,13 @@ impl Pieces {
 
     fn piece_mut(&mut self, id: PieceId) -> &mut Piece {
         self.pieces[id as usize].as_mut().expect("a piece that is named lives")
+    }
+}
+
+impl Role {
+    /// Whether a piece counts for anything.
+    fn counts(self) -> bool {
+        matches!(self, Role::Barrier | Role::Answer)
     }
 }
 

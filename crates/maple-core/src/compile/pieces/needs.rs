@@ -101,12 +101,17 @@ impl Pieces {
             }
             match now {
                 Role::Answer => self.answer_came(tree, id),
-                Role::Barrier if was_answer && !wavers && tidy == Tidy::InTurn && self.is_presumed(id) => {
-                    self.whys[id as usize] = Why::Presumed;
-                    self.wait(id);
+                Role::Barrier => {
+                    let may_be_needed = self.has_answer_behind(id);
+                    let may_wait = was_answer && !wavers && tidy == Tidy::InTurn;
+                    if may_wait && may_be_needed && self.has_many_neighbours(id) {
+                        self.whys[id as usize] = Why::Presumed;
+                        self.wait(id);
+                    } else {
+                        self.barrier_came(id, was_answer, may_be_needed);
+                    }
                 }
-                Role::Barrier => self.barrier_came(id, was_answer),
-                Role::Nothing => self.piece_went(id, was_answer || owes, was_barrier),
+                Role::Gone | Role::Nothing => self.piece_went(id, was_answer || owes, was_barrier),
             }
         }
         self.turned = touched;
@@ -116,15 +121,15 @@ impl Pieces {
         }
     }
 
-    /// Whether a barrier that was an answer is presumed to be needed: it would take long to see that, and there are answers
-    /// behind it that it may be needed for.
-    fn is_presumed(&self, id: PieceId) -> bool {
+    /// Whether it would take long to see if a barrier is needed.
+    fn has_many_neighbours(&self, id: PieceId) -> bool {
         let piece = self.piece(id);
-        piece.earlier.len() + piece.later.len() > FEW && self.has_answer_behind(id)
+        piece.earlier.len() + piece.later.len() > FEW
     }
 
+    /// Whether there is an answer behind a barrier that it may be needed for.
     fn has_answer_behind(&self, id: PieceId) -> bool {
-        self.piece(id).later.iter().any(|other| self.role(*other) == Role::Answer)
+        self.last_answer(&self.piece(id).later).is_some()
     }
 
     /// Looks at barriers that are doubted, or lets those that are rules wait.
@@ -171,7 +176,7 @@ impl Pieces {
     fn pay(&mut self, id: PieceId) {
         self.with_neighbours(id, |pieces, earlier, later| {
             pieces.doubt_taken(id, earlier);
-            pieces.fall(id, Role::Answer, earlier, later);
+            pieces.answer_fell(id, earlier, later);
         });
     }
 
@@ -200,7 +205,7 @@ impl Pieces {
             pieces.visited += earlier.len() as u64;
             for other in earlier {
                 let role = pieces.role(*other);
-                if role != Role::Nothing {
+                if role.counts() {
                     before.push(pieces.store.get(*other), (*other, role));
                 }
             }
@@ -210,7 +215,7 @@ impl Pieces {
                     && match pieces.whys[other as usize] {
                         // One that is doubted is looked at anyway.
                         Why::Needed(_) | Why::Presumed | Why::Doubted => false,
-                        Why::Covered(by) => pieces.ties.is_gone(by) || pieces.rank(tree, by) >= rank,
+                        Why::Covered(by) => pieces.is_gone(by) || pieces.rank(tree, by) >= rank,
                         Why::Nothing => true,
                     };
                 if may_be && let Some(packets) = pieces.unprotected(&before, at, id) {
@@ -243,17 +248,19 @@ impl Pieces {
     }
 
     /// A barrier stands for those before it, and for what was an answer's until now. If there is no answer behind it, it is not
-    /// needed, nor does a barrier behind it come to be.
-    fn barrier_came(&mut self, id: PieceId, was_answer: bool) {
-        let may_be_needed = self.has_answer_behind(id);
+    /// needed (nor may it be), nor does a barrier behind it come to be; and it stands for none before it, since the answers that
+    /// those are needed for lie before it, unless it was that itself.
+    fn barrier_came(&mut self, id: PieceId, was_answer: bool, may_be_needed: bool) {
         self.whys[id as usize] = if may_be_needed { Why::Doubted } else { Why::Nothing };
         if may_be_needed {
             self.doubtful.push(id);
         }
         self.with_neighbours(id, |pieces, earlier, later| {
-            pieces.doubt_taken(id, earlier);
+            if may_be_needed {
+                pieces.doubt_taken(id, earlier);
+            }
             if was_answer {
-                pieces.fall(id, Role::Answer, earlier, if may_be_needed { later } else { &[] });
+                pieces.answer_fell(id, earlier, if may_be_needed { later } else { &[] });
             }
         });
     }
@@ -268,65 +275,62 @@ impl Pieces {
                 }
             }
             if was_answer {
-                pieces.fall(id, Role::Answer, earlier, later);
+                pieces.answer_fell(id, earlier, later);
             }
             if was_barrier {
-                pieces.fall(id, Role::Barrier, earlier, later);
+                pieces.barrier_fell(earlier, later);
             }
         });
     }
 
-    /// Doubts of the neighbours of a piece, which is none any more or counts for something else, what rests on it.
+    /// Doubts what rests on an answer that is none any more: barriers before it were perhaps needed for it, and those behind
+    /// it not needed as it took their packets. That one before it comes to be needed is out of the question: if it is the
+    /// last piece before another answer that takes a packet, now that this one does not, it was the last before this one.
     ///
-    /// An answer: barriers before it were perhaps needed for it, and those behind it not needed as it took their packets. That
-    /// one before it comes to be needed is out of the question: if it is the last piece before another answer that takes a
-    /// packet, now that this one does not, it was the last before this one. A barrier: those before it, for which it stood.
-    ///
-    /// Whatever comes to be needed is so for an answer behind the piece that takes packets of it and of the barrier, so it is
-    /// among the piece's neighbours; if there is none, there is nothing to doubt.
-    pub(super) fn fall(&mut self, id: PieceId, role: Role, earlier: &[PieceId], later: &[PieceId]) {
-        if role == Role::Answer {
+    /// Whatever comes to be needed is so for an answer behind this piece that takes packets of it and of the barrier, so it is
+    /// among the neighbours; if there is none, there is nothing to doubt.
+    pub(super) fn answer_fell(&mut self, id: PieceId, earlier: &[PieceId], later: &[PieceId]) {
+        if self.is_reason[id as usize] {
             let was_for_it =
                 |other: &PieceId| matches!(self.whys[*other as usize], Why::Needed(answer) if answer == id);
             self.doubtful.extend(earlier.iter().copied().filter(was_for_it));
         }
-        let mut behind = std::mem::take(&mut self.behind);
-        behind.clear();
-        let with_role = |other: &PieceId| (*other, self.role(*other));
-        behind.extend(later.iter().map(with_role).filter(|(_, role)| *role != Role::Nothing));
-        if behind.iter().any(|(_, role)| *role == Role::Answer) {
-            match role {
-                Role::Answer => self.doubt_behind(&behind),
-                Role::Barrier => self.doubt_before(earlier, later, &behind),
-                Role::Nothing => {}
-            }
-        }
-        self.behind = behind;
-    }
-
-    /// Doubts of barriers that are not needed that what was an answer before them took their packets.
-    fn doubt_behind(&mut self, behind: &[(PieceId, Role)]) {
-        for (at, (other, role)) in behind.iter().enumerate() {
-            if *role == Role::Barrier && self.may_be_taken(*other, &behind[at + 1..]) {
-                self.doubt(*other);
+        let Some(last) = self.last_answer(later) else { return };
+        for (at, other) in later[..last].iter().enumerate() {
+            if self.role(*other) == Role::Barrier {
+                let behind = later[at + 1..=last].iter().map(|other| (*other, self.role(*other)));
+                if self.may_be_taken(*other, behind) {
+                    self.doubt(*other);
+                }
             }
         }
     }
 
     /// Doubts of barriers that are not needed that what was a barrier behind them stood for them. One that is covered by a
-    /// piece before that does not care.
-    fn doubt_before(&mut self, earlier: &[PieceId], later: &[PieceId], behind: &[(PieceId, Role)]) {
+    /// piece before that does not care. Where there is no answer behind both, there is nothing to doubt, as above.
+    pub(super) fn barrier_fell(&mut self, earlier: &[PieceId], later: &[PieceId]) {
+        let Some(last) = self.last_answer(later) else { return };
+        let mut behind = std::mem::take(&mut self.behind);
+        behind.clear();
+        let with_role = |other: &PieceId| (*other, self.role(*other));
+        behind.extend(later[..=last].iter().map(with_role).filter(|(_, role)| role.counts()));
         self.ties.mark(later);
         for other in earlier {
             let may_be = match self.whys[*other as usize] {
-                Why::Covered(by) => self.ties.is_gone(by) || self.ties.is_marked(by),
+                Why::Covered(by) => self.is_gone(by) || self.ties.is_marked(by),
                 Why::Nothing => true,
                 Why::Needed(_) | Why::Presumed | Why::Doubted => false,
             };
-            if may_be && self.role(*other) == Role::Barrier && self.may_be_taken(*other, behind) {
+            if may_be && self.role(*other) == Role::Barrier && self.may_be_taken(*other, behind.iter().copied()) {
                 self.doubt(*other);
             }
         }
+        self.behind = behind;
+    }
+
+    /// Where the last answer stands in a list.
+    fn last_answer(&self, list: &[PieceId]) -> Option<usize> {
+        list.iter().rposition(|other| self.role(*other) == Role::Answer)
     }
 
     /// Has a barrier that was not needed be looked at when things are settled.
@@ -338,17 +342,17 @@ impl Pieces {
     /// Whether a barrier that is not needed may be now that a piece has gone which took packets of it. `behind` are the
     /// pieces behind both that overlap what went: three matches that overlap in pairs have a packet in common, so an answer
     /// that takes any of these packets is among them. What lies behind a piece that covers the barrier does not matter.
-    pub(super) fn may_be_taken(&self, barrier: PieceId, behind: &[(PieceId, Role)]) -> bool {
+    fn may_be_taken(&self, barrier: PieceId, behind: impl Iterator<Item = (PieceId, Role)>) -> bool {
         let (set, cover) = match self.whys[barrier as usize] {
             Why::Needed(_) | Why::Presumed | Why::Doubted => return false,
             Why::Covered(by) => (self.store.get(barrier), Some(by)),
             Why::Nothing => (self.store.get(barrier), None),
         };
-        for (other, role) in behind {
-            if *role == Role::Answer && overlap(self.store.get(*other), set) {
+        for (other, role) in behind.filter(|(_, role)| role.counts()) {
+            if role == Role::Answer && overlap(self.store.get(other), set) {
                 return true;
             }
-            if Some(*other) == cover {
+            if Some(other) == cover {
                 return false;
             }
         }
@@ -376,6 +380,7 @@ impl Pieces {
     /// Notes that a barrier is needed, so that these packets don't go to an answer.
     fn need(&mut self, barrier: PieceId, answer: PieceId, packets: &[u64]) {
         self.whys[barrier as usize] = Why::Needed(answer);
+        self.is_reason[answer as usize] = true;
         self.needed_for.put(barrier, packets);
     }
 
@@ -388,7 +393,7 @@ impl Pieces {
         for other in &piece.later {
             looked += 1;
             let (role, there) = (self.role(*other), self.store.get(*other));
-            if role == Role::Nothing {
+            if !role.counts() {
                 continue;
             }
             if role == Role::Answer

@@ -2,7 +2,7 @@
 //!
 //! A piece that comes finds its neighbours with one question to the index, and enters their lists. One that goes is not
 //! sought in the lists that it is in: each of them would have to be searched, and there are hundreds in a dense table. It
-//! stays there, and whoever reads a list passes over it, since it counts for nothing ([`Role::Nothing`]).
+//! stays there, and whoever reads a list passes over it, since it counts for nothing ([`Role::Gone`]).
 //!
 //! New pieces put lists in order. When many pieces have gone a *round* begins: each piece that comes has some lists put
 //! in order, from the first piece to the last. Pieces that had gone before are in no list after the round, as no list
@@ -23,11 +23,9 @@ const SHARE: usize = 8;
 const AT_A_TIME: usize = 4;
 const ENTRIES: usize = 128;
 
-/// Which pieces have gone and may be in lists still.
+/// The pieces that have gone and may be in lists still.
 #[derive(Debug, Default)]
 pub(super) struct Ties {
-    /// For each piece, whether it has gone.
-    gone: Vec<bool>,
     /// Those that went before the round that is under way began, and those since.
     before: Vec<PieceId>,
     since: Vec<PieceId>,
@@ -41,18 +39,7 @@ pub(super) struct Ties {
 impl Ties {
     /// Makes room for one more piece.
     pub(super) fn add(&mut self) {
-        self.gone.push(false);
         self.marks.push(0);
-    }
-
-    pub(super) fn is_gone(&self, id: PieceId) -> bool {
-        self.gone[id as usize]
-    }
-
-    /// Notes that a piece has gone.
-    fn leave(&mut self, id: PieceId) {
-        self.gone[id as usize] = true;
-        self.since.push(id);
     }
 
     /// Marks these pieces, and no others.
@@ -71,6 +58,10 @@ impl Ties {
 }
 
 impl Pieces {
+    pub(super) fn is_gone(&self, id: PieceId) -> bool {
+        self.role(id) == Role::Gone
+    }
+
     /// Finds the pieces that overlap a new one, and puts it into their lists.
     pub(super) fn meet_neighbours(
         &mut self,
@@ -93,12 +84,11 @@ impl Pieces {
             ranked.into_iter().map(|(_, other)| other).collect::<Vec<_>>()
         };
         let (earlier, later) = (ids(earlier), ids(later));
-        self.ties.gone[id as usize] = false;
         for (others, is_later) in [(&earlier, true), (&later, false)] {
             for other in others {
                 let there = self.pieces[*other as usize].as_mut().expect("a neighbour lives");
                 let list = if is_later { &mut there.later } else { &mut there.earlier };
-                list.insert(place_in(list, &self.ties, |at| rank_of(at) < rank), id);
+                list.insert(place_in(list, &self.roles, |at| rank_of(at) < rank), id);
             }
         }
         (earlier, later)
@@ -110,30 +100,30 @@ impl Pieces {
     /// Nor does a barrier that is not needed: if one before it came to be needed for a packet, being now the last piece before
     /// an answer, this one was the last before that answer, and needed. But one that is doubted is perhaps needed.
     pub(super) fn part(&mut self, id: PieceId, piece: &Piece, role: Role) {
-        self.ties.leave(id);
+        self.ties.since.push(id);
         if role == Role::Nothing {
             return;
         }
         self.visited += (piece.earlier.len() + piece.later.len()) as u64 + 1;
-        for other in &piece.later {
-            if self.role(*other) == Role::Nothing && !self.ties.is_gone(*other) {
-                self.bared.push(*other);
-            }
+        if self.shadowed > 0 {
+            let is_shadowed = |other: &PieceId| self.roles[*other as usize] == Role::Nothing;
+            self.bared.extend(piece.later.iter().copied().filter(is_shadowed));
         }
         let why = self.whys[id as usize];
         // One that has changed may have been either when things were last settled.
         let has_changed = piece.was.is_some();
         if role == Role::Answer || has_changed || matches!(why, Why::Presumed) {
-            self.fall(id, Role::Answer, &piece.earlier, &piece.later);
+            self.answer_fell(id, &piece.earlier, &piece.later);
         }
         if has_changed || role == Role::Barrier && !why.is_idle() {
-            self.fall(id, Role::Barrier, &piece.earlier, &piece.later);
+            self.barrier_fell(&piece.earlier, &piece.later);
         }
     }
 
     /// Puts the lists of some pieces in order if many pieces have gone.
     pub(super) fn put_in_order(&mut self) {
-        let Pieces { pieces, ties, free, whys, .. } = self;
+        let Pieces { pieces, ties, free, whys, roles, .. } = self;
+        let is_gone = |id: PieceId| roles[id as usize] == Role::Gone;
         if ties.before.is_empty() {
             if ties.since.len() * SHARE < pieces.len() || ties.since.is_empty() {
                 return;
@@ -150,10 +140,10 @@ impl Pieces {
             (numbers, entries) = (numbers + 1, entries + 1);
             if let Some(piece) = piece {
                 entries += piece.earlier.len() + piece.later.len();
-                piece.earlier.retain(|other| !ties.gone[*other as usize]);
-                piece.later.retain(|other| !ties.gone[*other as usize]);
+                piece.earlier.retain(|other| !is_gone(*other));
+                piece.later.retain(|other| !is_gone(*other));
                 let why = &mut whys[ties.next as usize];
-                if matches!(*why, Why::Covered(by) if ties.gone[by as usize]) {
+                if matches!(*why, Why::Covered(by) if is_gone(by)) {
                     *why = Why::Nothing;
                 }
             }
@@ -163,12 +153,12 @@ impl Pieces {
 }
 
 /// Where a piece comes into a list: behind all pieces of which `is_first` says so. Those that have gone are not asked.
-fn place_in(list: &[PieceId], ties: &Ties, is_first: impl Fn(PieceId) -> bool) -> usize {
+fn place_in(list: &[PieceId], roles: &[Role], is_first: impl Fn(PieceId) -> bool) -> usize {
     let (mut low, mut high) = (0, list.len());
     // Most come in at the end.
     let mut middle = high.saturating_sub(1);
     while low < high {
-        match (middle..high).find(|at| !ties.is_gone(list[*at])) {
+        match (middle..high).find(|at| roles[list[*at] as usize] != Role::Gone) {
             Some(at) if is_first(list[at]) => low = at + 1,
             Some(_) | None => high = middle,
         }
@@ -216,7 +206,7 @@ mod tests {
         let mut kept: Vec<PieceId> = pieces.free.iter().chain(&ties.before).chain(&ties.since).copied().collect();
         kept.sort_unstable();
         assert!(kept.into_iter().eq(all().filter(|id| !lives(id))), "each number of none is kept once");
-        assert!(all().all(|id| lives(&id) != ties.is_gone(id)));
+        assert!(all().all(|id| lives(&id) != pieces.is_gone(id)));
     }
 
     proptest! {

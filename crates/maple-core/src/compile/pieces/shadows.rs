@@ -15,8 +15,7 @@ impl Pieces {
         while let Some(id) = open.pop_first() {
             let piece = self.piece(id);
             let (was_there, set) = (!is_new(self, id) && !piece.shadowed, self.store.get(id));
-            let before: Vec<PieceId> =
-                piece.earlier.iter().copied().filter(|o| self.role(*o) != Role::Nothing).collect();
+            let before: Vec<PieceId> = piece.earlier.iter().copied().filter(|o| self.role(*o).counts()).collect();
             let shadowed = !before.is_empty() && uncovered(&self.store, set, &before).is_none();
             self.visited += before.len() as u64 + 1;
             self.shadow(id, shadowed);
@@ -25,7 +24,7 @@ impl Pieces {
             }
             let (piece, set) = (self.piece(id), self.store.get(id));
             for other in &piece.later {
-                if self.role(*other) == Role::Nothing {
+                if !self.role(*other).counts() {
                     continue;
                 }
                 if self.spot(*other).says == Says::Partial || covers(set, self.store.get(*other)) {

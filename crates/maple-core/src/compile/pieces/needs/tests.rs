@@ -17,7 +17,7 @@ const BITS: u32 = 6;
 /// The pieces that count for something and take a packet, in order of precedence.
 fn taking(pieces: &Pieces, tree: &Tree, packet: u64) -> Vec<PieceId> {
     let fits = |id: &PieceId| sets::overlap(pieces.store.get(*id), &[packet, u64::MAX]);
-    let counts = |id: &PieceId| pieces.pieces[*id as usize].is_some() && pieces.role(*id) != Role::Nothing;
+    let counts = |id: &PieceId| pieces.role(*id).counts();
     let mut taking: Vec<PieceId> = (0..pieces.pieces.len() as PieceId).filter(|id| counts(id) && fits(id)).collect();
     taking.sort_by_key(|id| pieces.rank(tree, *id));
     taking
