@@ -16,6 +16,9 @@ pub(super) const RACK_MASK: u32 = 0xffff_ff00;
 /// Where the first rack's addresses begin: 10.0.0.0.
 const FIRST: u32 = 0x0a00_0000;
 
+/// What a link or a way weighs: small, so that what f looks at stays near.
+type Weight = u16;
+
 /// The heaviest a link can be.
 const HEAVIEST: u64 = 100;
 
@@ -28,10 +31,10 @@ pub(super) struct DataCentre {
     half: usize,
     tenants: usize,
     /// For each tenant the weight of each link from a rack to the aggregation switches of its pod: `racks * half`.
-    up: Vec<Vec<u32>>,
+    up: Vec<Vec<Weight>>,
     /// For each tenant, two pods and aggregation switch: the lightest way over a core switch, and which that is. A
     /// controller knows it once it knows the weights. `pods * pods * half`.
-    over: Vec<Vec<(u32, u32)>>,
+    over: Vec<Vec<(Weight, u16)>>,
 }
 
 /// What `mt-route` answers.
@@ -121,17 +124,17 @@ impl DataCentre {
 
 /// For each tenant the weight of each link from a rack to the aggregation switches of its pod, and of each link from an
 /// aggregation switch to its core switches: `pods * half * half` each.
-fn weights(half: usize, tenants: usize, seed: u64) -> (Vec<Vec<u32>>, Vec<Vec<u32>>) {
+fn weights(half: usize, tenants: usize, seed: u64) -> (Vec<Vec<Weight>>, Vec<Vec<Weight>>) {
     let mut random = Random::new(seed);
-    let mut weights = || -> Vec<Vec<u32>> {
-        let mut one = || (0..2 * half * half * half).map(|_| 1 + random.below(HEAVIEST) as u32).collect();
+    let mut weights = || -> Vec<Vec<Weight>> {
+        let mut one = || (0..2 * half * half * half).map(|_| 1 + random.below(HEAVIEST) as Weight).collect();
         (0..tenants).map(|_| one()).collect()
     };
     (weights(), weights())
 }
 
 /// The lightest way over a core switch between two pods, for each aggregation switch, given the weights of a tenant.
-fn lightest_over(half: usize, core: &[u32]) -> Vec<(u32, u32)> {
+fn lightest_over(half: usize, core: &[Weight]) -> Vec<(Weight, u16)> {
     let pods = 2 * half;
     let links = |pod: usize, aggregation: usize| &core[(pod * half + aggregation) * half..][..half];
     let lightest = |from: usize, to: usize, aggregation: usize| {

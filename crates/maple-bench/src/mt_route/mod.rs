@@ -23,7 +23,7 @@ pub(crate) mod floor;
 
 mod data_centre;
 
-use data_centre::{DataCentre, Port, RACK_MASK};
+use data_centre::{DataCentre, Port, RACK_MASK, Route};
 
 /// `maple bench mt-route`.
 #[derive(Debug, Args)]
@@ -166,27 +166,39 @@ struct Play<'a> {
     by_port: BTreeMap<Port, Vec<LeafId>>,
     /// What each leaf does.
     ports: Vec<Option<Port>>,
+    /// The headers that were misses, one a leaf.
+    misses: Vec<FiveTuple>,
     flow_mods: usize,
+    times: Times,
+    wrong: usize,
+}
+
+/// How long f ran in all, and the rest of augments took.
+#[derive(Clone, Copy, Default)]
+struct Times {
     in_f: Duration,
     in_augment: Duration,
-    wrong: usize,
+}
+
+/// What a miss led to.
+struct Learned {
+    route: Route,
+    outcome: Augmented,
+    changes: Vec<Change>,
 }
 
 impl<'a> Play<'a> {
     fn new(strategy: Strategy, centre: &'a DataCentre) -> Play<'a> {
-        let cookie = Box::new(|leaf: Option<LeafId>| leaf.map_or(u64::MAX, |leaf| leaf.0));
-        let capabilities = Capabilities::of_abstract_headers();
-        let target = Target { under: Vec::new(), capabilities, priorities: 1..=u16::MAX, cookie };
         Play {
             centre,
-            table: Table::new(strategy, target),
+            table: empty(strategy),
             switch: Switch::default(),
             by_rack: HashMap::new(),
             by_port: BTreeMap::new(),
             ports: Vec::new(),
+            misses: Vec::new(),
             flow_mods: 0,
-            in_f: Duration::ZERO,
-            in_augment: Duration::ZERO,
+            times: Times::default(),
             wrong: 0,
         }
     }
@@ -196,22 +208,13 @@ impl<'a> Play<'a> {
         if self.switch.rules.contains_key(&pair(header)) {
             return Ok(());
         }
-        let begin = Instant::now();
-        let mut run = self.table.follow();
-        let route = self.centre.decide(|field, mask| run.read_there(header, field, mask));
-        let followed = run.finish();
-        let ran = Instant::now();
-        let leaf = LeafId(self.ports.len() as u64);
-        let port = route.ports.first().copied();
-        let outcome = self.table.plant(followed, leaf, action(port));
-        let changes = self.table.take_changes();
-        let done = Instant::now();
-        self.in_f += ran - begin;
-        self.in_augment += done - ran;
+        let leaf = LeafId(self.misses.len() as u64);
+        let Learned { route, outcome, changes } = self.times.learn(&mut self.table, self.centre, header, leaf);
         if outcome != Augmented::Added {
             return Err(BenchError::Wrong(format!("{header:?}: the tree knew the trace, the switch did not")));
         }
-        self.ports.push(port);
+        self.ports.push(route.ports.first().copied());
+        self.misses.push(*header);
         for subnet in [header.src & RACK_MASK, header.dst & RACK_MASK] {
             self.by_rack.entry(subnet).or_default().push(leaf);
         }
@@ -274,17 +277,14 @@ fn measure(
     progress: &Progress,
 ) -> Result<Measured, BenchError> {
     progress.say(format!("{name}: augments"));
-    let mut play = grown(strategy, centre, traffic)?;
+    let mut play = played(strategy, centre, traffic)?;
     play.check(traffic);
     let (rules, levels, flow_mods) = (play.switch.rules.len(), play.switch.levels(), play.flow_mods);
-    let (in_f, in_augment) = median_of_passes(
-        TIMED,
-        (play.in_f, play.in_augment),
-        |(f, rest)| *f + *rest,
-        || grown(strategy, centre, traffic).map(|play| (play.in_f, play.in_augment)),
-    )?;
-    let per_augment = |time: Duration| time.as_secs_f64() * 1e6 / play.ports.len().max(1) as f64;
-    let (f_us, augment_us) = (per_augment(in_f), per_augment(in_augment));
+    let misses = play.misses.clone();
+    let whole = |times: &Times| times.in_f + times.in_augment;
+    let times = median_of_passes(TIMED, play.times, whole, || Ok(grown(strategy, centre, &misses).1))?;
+    let per_augment = |time: Duration| time.as_secs_f64() * 1e6 / misses.len().max(1) as f64;
+    let (f_us, augment_us) = (per_augment(times.in_f), per_augment(times.in_augment));
     progress.step();
     progress.say(format!("{name}: look-ups"));
     let lookups_per_s = lookups(&play.table, traffic);
@@ -296,18 +296,18 @@ fn measure(
         TIMED,
         play.invalidate(&groups, traffic)?,
         |time| *time,
-        || grown(strategy, centre, traffic)?.invalidate(&groups, &[]),
+        || Ok(invalidated(grown(strategy, centre, &misses).0, &groups)),
     )?;
     progress.step();
     progress.say(format!("{name}: port invalidations"));
-    let mut again = grown(strategy, centre, traffic)?;
+    let mut again = played(strategy, centre, traffic)?;
     let groups = again.groups_of_ports();
     let ports = groups.len();
     let of_ports = median_of_passes(
         TIMED,
         again.invalidate(&groups, traffic)?,
         |time| *time,
-        || grown(strategy, centre, traffic)?.invalidate(&groups, &[]),
+        || Ok(invalidated(grown(strategy, centre, &misses).0, &groups)),
     )?;
     let host_invalidations_per_s = hosts.len() as f64 / of_hosts.as_secs_f64();
     let port_invalidations_per_s = ports as f64 / of_ports.as_secs_f64();
@@ -335,10 +335,52 @@ fn measure(
     })
 }
 
-fn grown<'a>(strategy: Strategy, centre: &'a DataCentre, traffic: &[FiveTuple]) -> Result<Play<'a>, BenchError> {
+fn played<'a>(strategy: Strategy, centre: &'a DataCentre, traffic: &[FiveTuple]) -> Result<Play<'a>, BenchError> {
     let mut play = Play::new(strategy, centre);
     traffic.iter().try_for_each(|header| play.header(header))?;
     Ok(play)
+}
+
+/// A table that knows nothing.
+fn empty(strategy: Strategy) -> Table {
+    let cookie = Box::new(|leaf: Option<LeafId>| leaf.map_or(u64::MAX, |leaf| leaf.0));
+    let capabilities = Capabilities::of_abstract_headers();
+    Table::new(strategy, Target { under: Vec::new(), capabilities, priorities: 1..=u16::MAX, cookie })
+}
+
+/// The table that these misses lead to, and how long it took to add them: the controller alone, without its switch.
+fn grown(strategy: Strategy, centre: &DataCentre, misses: &[FiveTuple]) -> (Table, Times) {
+    let (mut table, mut times) = (empty(strategy), Times::default());
+    for (miss, leaf) in misses.iter().zip(0..) {
+        black_box(times.learn(&mut table, centre, miss, LeafId(leaf)));
+    }
+    (table, times)
+}
+
+/// How long it takes to remove leaves group by group.
+fn invalidated(mut table: Table, groups: &[Vec<LeafId>]) -> Duration {
+    let begin = Instant::now();
+    for group in groups {
+        table.remove_all(group);
+        black_box(table.take_changes());
+    }
+    begin.elapsed()
+}
+
+impl Times {
+    /// Has a controller decide for a header that it does not know.
+    fn learn(&mut self, table: &mut Table, centre: &DataCentre, header: &FiveTuple, leaf: LeafId) -> Learned {
+        let begin = Instant::now();
+        let mut run = table.follow();
+        let route = centre.decide(|field, mask| run.read_there(header, field, mask));
+        let followed = run.finish();
+        let ran = Instant::now();
+        let outcome = table.plant(followed, leaf, action(route.ports.first().copied()));
+        let changes = table.take_changes();
+        self.in_augment += ran.elapsed();
+        self.in_f += ran - begin;
+        Learned { route, outcome, changes }
+    }
 }
 
 /// Headers that the tree answers in a second.

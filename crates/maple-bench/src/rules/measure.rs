@@ -39,12 +39,11 @@ pub(super) struct Outcome {
     pub(super) unanswered: usize,
 }
 
-/// Time of a pass over the trace.
-#[derive(Clone, Copy)]
+/// Time of a pass over what is learned from the trace.
+#[derive(Clone, Copy, Default)]
 struct Pass {
     in_f: Duration,
     in_augment: Duration,
-    augments: usize,
 }
 
 /// What came of invalidating one after the other.
@@ -70,19 +69,19 @@ impl Task<'_> {
         let counts = play.counts.clone();
         let (rules, barriers, levels) = (play.switch.len(), play.switch.barriers(), play.switch.levels());
         progress.say(format!("{name}: augments and look-ups"));
-        let pass = self.timed_pass(policy, Pass::of(&play))?;
-        let in_f_alone = f_alone(policy, &play.learned[..pass.augments.min(play.learned.len())])?;
+        let learned = play.learned.clone();
+        let pass = self.timed_pass(policy, Pass::of(&play), &learned)?;
+        let in_f_alone = f_alone(policy, &learned)?;
         let lookups_per_s = self.lookups(play.table.tree());
         progress.say(format!("{name}: memory and invalidations"));
-        let learned = play.learned.clone();
-        let (table, bytes) = bytes_kept(|| self.grown(policy, &learned));
-        let hosts = self.host_invalidations(policy, table?, &learned)?;
-        let table = self.grown(policy, &learned)?;
+        let (grown, bytes) = bytes_kept(|| self.grown(policy, &learned));
+        let hosts = self.host_invalidations(policy, grown?.0, &learned)?;
+        let (table, _) = self.grown(policy, &learned)?;
         let ports = self.port_invalidations(policy, table, &learned)?;
         progress.say(format!("{name}: the second trace"));
         let misses_then = self.then.map(|then| self.play_on(&mut play, policy, then)).transpose()?;
         let first_wrong = play.counts.first_wrong.clone().or(hosts.first_wrong).or(ports.first_wrong);
-        let per_augment = |time: Duration| time.as_secs_f64() * 1e6 / pass.augments.max(1) as f64;
+        let per_augment = |time: Duration| time.as_secs_f64() * 1e6 / learned.len().max(1) as f64;
         let measured = Measured {
             filters: self.set.filters.len(),
             matched: self.trace.iter().filter_map(|(_, filter)| *filter).collect::<BTreeSet<_>>().len(),
@@ -107,20 +106,11 @@ impl Task<'_> {
         Ok(Outcome { measured, growth, first_wrong, unanswered })
     }
 
-    /// The median of some passes over the trace, each from nothing; of the first alone where passes take long.
-    fn timed_pass(&self, policy: &mut dyn FilterPolicy, first: Pass) -> Result<Pass, BenchError> {
-        median_of_passes(
-            TIMED,
-            first,
-            |pass| pass.in_f + pass.in_augment,
-            || {
-                let mut play = Play::new(self.strategy);
-                for expected in self.trace {
-                    play.header(policy, expected)?;
-                }
-                Ok(Pass::of(&play))
-            },
-        )
+    /// The median of some passes over what was learned, each from nothing, by the controller alone; of the first, which had
+    /// its switch beside it, alone where passes take long.
+    fn timed_pass(&self, policy: &mut dyn FilterPolicy, first: Pass, learned: &[Learned]) -> Result<Pass, BenchError> {
+        let whole = |pass: &Pass| pass.in_f + pass.in_augment;
+        median_of_passes(TIMED, first, whole, || Ok(self.grown(policy, learned)?.1))
     }
 
     /// Headers that the tree answers in a second.
@@ -212,7 +202,7 @@ impl Task<'_> {
             first,
             |time| *time,
             || {
-                let mut table = self.grown(policy, learned)?;
+                let (mut table, _) = self.grown(policy, learned)?;
                 let begin = Instant::now();
                 for selected in all {
                     let leaves = leaves(&table, selected);
@@ -227,17 +217,21 @@ impl Task<'_> {
         Ok(Invalidated { per_s, wrong, first_wrong })
     }
 
-    /// A table with these traces.
-    fn grown(&self, policy: &mut dyn FilterPolicy, learned: &[Learned]) -> Result<Table, BenchError> {
-        let mut table = table(self.strategy);
-        for Learned { leaf, header, filter } in learned {
+    /// A table with these traces, and how long it took to add them.
+    fn grown(&self, policy: &mut dyn FilterPolicy, learned: &[Learned]) -> Result<(Table, Pass), BenchError> {
+        let (mut table, mut pass) = (table(self.strategy), Pass::default());
+        for Learned { leaf, header, .. } in learned {
+            let begin = Instant::now();
             let mut run = table.follow();
-            policy.run(header, &mut run).map_err(BenchError::Policy)?;
+            let filter = policy.run(header, &mut run).map_err(BenchError::Policy)?;
             let run = run.finish();
-            table.plant(run, *leaf, action(*filter));
-            table.take_changes();
+            let ran = Instant::now();
+            table.plant(run, *leaf, action(filter));
+            black_box(table.take_changes());
+            pass.in_augment += ran.elapsed();
+            pass.in_f += ran - begin;
         }
-        Ok(table)
+        Ok((table, pass))
     }
 }
 
@@ -255,7 +249,6 @@ fn f_alone(policy: &mut dyn FilterPolicy, learned: &[Learned]) -> Result<Duratio
 
 impl Pass {
     fn of(play: &Play) -> Pass {
-        let counts = &play.counts;
-        Pass { in_f: counts.in_f, in_augment: counts.in_augment, augments: counts.augments }
+        Pass { in_f: play.counts.in_f, in_augment: play.counts.in_augment }
     }
 }

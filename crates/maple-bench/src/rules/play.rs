@@ -44,8 +44,6 @@ pub(super) struct Counts {
     /// Time in f, and from there to the changes.
     pub(super) in_f: Duration,
     pub(super) in_augment: Duration,
-    /// Traces that were added.
-    pub(super) augments: usize,
 }
 
 impl Play {
@@ -120,7 +118,6 @@ impl Play {
         let done = Instant::now();
         self.counts.in_f += ran - begin;
         self.counts.in_augment += done - ran;
-        self.counts.augments += 1;
         if outcome != Augmented::Added {
             let what = "f is not a function of what it observed, or a trace went to the wrong place";
             return Err(BenchError::Wrong(format!("{header:?}: {what}: {outcome:?}")));

@@ -258,23 +258,24 @@ impl Live {
         let mut region = std::mem::take(&mut self.scratch);
         let (outer, Node::Value(values)) = (self.place(above).run, self.tree.node(above)) else { return };
         let read = Constraint { field: values.field, value, mask: values.mask };
-        let is_told = outer != UNTOLD
-            && region.become_part(self.region(outer), &read)
-            && region.stated(&self.target.capabilities).is_some();
-        let run = if is_told { self.begin_run(Some(above), None) } else { UNTOLD };
+        let may_be_told = outer != UNTOLD && region.become_part(self.region(outer), &read);
+        let told = if may_be_told { region.stated(&self.target.capabilities) } else { None };
+        let run = if told.is_some() { self.begin_run(Some(above), None) } else { UNTOLD };
         self.runs[run as usize].nodes += 1;
         self.put_place(leaf, Place { run, kind: Kind::Leaf, pieces: Own::None, does });
-        if is_told {
-            self.show_leaf_of(leaf, run, &region);
+        if told.is_some() {
+            self.show_leaf_of(leaf, run, &region, told);
         }
         self.scratch = region;
     }
 
     fn put_place(&mut self, node: NodeId, place: Place) {
         if self.places.len() <= node.index() {
-            self.places.resize_with(node.index() + 1, || None);
+            self.places.resize_with(node.index(), || None);
+            self.places.push(Some(place));
+        } else {
+            self.places[node.index()] = Some(place);
         }
-        self.places[node.index()] = Some(place);
     }
 
     /// The run that a new node under a branch is in. If the branch is the yes-side of a new test, `yes` is its region.
@@ -356,18 +357,24 @@ impl Live {
             return None;
         }
         let region = self.region_of_leaf(node, run);
-        self.show_leaf_of(node, run, &region)
+        self.show_leaf_of(node, run, &region, None)
     }
 
-    /// [`Live::show_leaf`], for a leaf whose run has this region.
-    fn show_leaf_of(&mut self, node: NodeId, run: RunId, region: &Region) -> Option<NodeId> {
+    /// [`Live::show_leaf`], for a leaf whose run has this region, and which matches state it if that is known.
+    fn show_leaf_of(
+        &mut self,
+        node: NodeId,
+        run: RunId,
+        region: &Region,
+        told: Option<Cow<[Vec<Constraint>]>>,
+    ) -> Option<NodeId> {
         let Node::Leaf(leaf) = *self.tree.node(node) else { return None };
         let parent = self.tree.parent(node).filter(|(_, branch)| *branch == Branch::Outcome(true));
         let test = parent.map(|(above, _)| above).filter(|above| self.place(*above).kind == Kind::Test);
         let (extent, says) = self.answer(node, region);
         let complete = matches!(extent, Extent::All);
         let own = match extent {
-            Extent::All if test.is_none() => region.stated(&self.target.capabilities),
+            Extent::All if test.is_none() => told.or_else(|| region.stated(&self.target.capabilities)),
             Extent::Part(matches) => Some(Cow::Owned(matches)),
             Extent::All | Extent::Nothing => None,
         };

@@ -232,9 +232,8 @@ impl Pieces {
         leaf: Option<LeafId>,
         says: Says,
     ) -> PieceId {
-        if self.layout.admit(all) {
-            self.lengthen();
-        }
+        let mut set = std::mem::take(&mut self.scratch);
+        self.pack(all, &mut set);
         self.put_in_order();
         let id = self.free.pop().unwrap_or_else(|| {
             self.pieces.push(None);
@@ -245,8 +244,6 @@ impl Pieces {
             self.spots.push(Spot { node, says: Says::Unknown, level: 0, seat: None });
             PieceId::try_from(self.pieces.len() - 1).expect("a table has fewer than 2^32 pieces")
         });
-        let mut set = std::mem::take(&mut self.scratch);
-        self.layout.pack(all, &mut set);
         self.store.put(id, &set);
         let (earlier, later) = self.meet_neighbours(tree, id, node, &set);
         self.scratch = set;
@@ -272,6 +269,16 @@ impl Pieces {
         id
     }
 
+    /// Packs a match, whose fields get room if they have none.
+    fn pack(&mut self, all: &[Constraint], set: &mut Vec<u64>) {
+        if !self.layout.pack(all, set) {
+            if self.layout.admit(all) {
+                self.lengthen();
+            }
+            self.layout.pack(all, set);
+        }
+    }
+
     /// Gives sets the words that the layout has.
     fn lengthen(&mut self) {
         let stride = self.layout.stride();
@@ -289,11 +296,8 @@ impl Pieces {
 
     /// Whether this is the match of a piece.
     pub(super) fn is(&mut self, id: PieceId, all: &[Constraint]) -> bool {
-        if self.layout.admit(all) {
-            self.lengthen();
-        }
         let mut set = std::mem::take(&mut self.scratch);
-        self.layout.pack(all, &mut set);
+        self.pack(all, &mut set);
         let is = *self.store.get(id) == *set;
         self.scratch = set;
         is

@@ -89,12 +89,12 @@ impl Layout {
         2 * self.used.len()
     }
 
-    /// Packs a match whose fields have room.
-    pub(super) fn pack(&self, all: &[Constraint], set: &mut Vec<u64>) {
+    /// Packs a match, and says whether its fields have room.
+    pub(super) fn pack(&self, all: &[Constraint], set: &mut Vec<u64>) -> bool {
         set.clear();
         set.resize(self.stride(), 0);
         for Constraint { field, value, mask } in all {
-            let Ok(at) = self.places.binary_search_by_key(field, |(field, _)| *field) else { continue };
+            let Ok(at) = self.places.binary_search_by_key(field, |(field, _)| *field) else { return false };
             let Place { word, shift, is_wide, .. } = self.places[at].1;
             set[2 * word] |= (*value as u64) << shift;
             set[2 * word + 1] |= (*mask as u64) << shift;
@@ -103,6 +103,7 @@ impl Layout {
                 set[2 * word + 3] |= (mask >> 64) as u64;
             }
         }
+        true
     }
 
     /// The match that was packed, in OXM order.
