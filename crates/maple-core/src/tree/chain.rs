@@ -154,7 +154,7 @@ impl Tree {
         for chain in edit.added.iter().filter_map(|node| slots[node.index()].chain) {
             let Chain { nodes, conds, road, .. } = &mut chains.chains[chain.index()];
             for at in road.tests()..nodes.len() {
-                road.push(&conds[at], notes.get(&nodes[at]).map(Vec::as_slice).unwrap_or_default());
+                road.push(&conds[at], notes.of(nodes[at]));
             }
         }
     }

@@ -4,7 +4,7 @@
 //! found it, in an array of 4 bytes a node: some nanoseconds where that is not in the cache. Whoever knows
 //! otherwise that a leaf's packets were seen (by a switch's counters, say) may say so.
 
-use super::{LeafId, Node, NodeId, Note, Tree};
+use super::{LeafId, Node, NodeId, Tree};
 
 impl Tree {
     /// Begins a new period: leaves that are used from now on are warmer than all others.
@@ -36,11 +36,9 @@ impl Tree {
     /// tests, which traces share, are counted once a test; lists for invalidations are not counted.
     pub fn bytes(&self) -> usize {
         let Tree { nodes, slots, used, free, leaves, wide, notes, .. } = self;
-        let lists = size_of_val(&used[..]) + size_of_val(&free[..]) + size_of_val(&self.is_noted[..]);
+        let lists = size_of_val(&used[..]) + size_of_val(&free[..]) + notes.bytes();
         let arrays = size_of_val(&nodes[..]) + size_of_val(&slots[..]) + lists;
-        let note = |notes: &Vec<Note>| notes.capacity() * size_of::<Note>();
-        let notes = notes.capacity() * (size_of::<(NodeId, Vec<Note>)>() + 1) + notes.values().map(note).sum::<usize>();
-        let maps = notes + leaves.capacity() * (size_of::<(LeafId, NodeId)>() + 1) + wide.capacity() * 33;
+        let maps = leaves.capacity() * (size_of::<(LeafId, NodeId)>() + 1) + wide.capacity() * 33;
         let below = nodes.iter().map(|node| match node {
             Node::Leaf(_) => 0,
             Node::Value(values) => values.bytes(),

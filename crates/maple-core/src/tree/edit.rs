@@ -204,9 +204,7 @@ impl Tree {
         if !self.wide.is_empty() {
             self.wide.remove(&id);
         }
-        if std::mem::take(&mut self.is_noted[id.index()]) {
-            self.notes.remove(&id);
-        }
+        self.notes.forget(id);
         self.edit.removed.push(id);
     }
 
@@ -228,7 +226,7 @@ impl Tree {
             None => {
                 self.slots.push(slot);
                 self.used.push(Cell::new(0));
-                self.is_noted.push(false);
+                self.notes.add();
                 self.nodes.push(node);
                 NodeId::at(self.slots.len() - 1)
             }

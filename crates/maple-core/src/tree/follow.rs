@@ -165,12 +165,12 @@ impl Tree {
         let new = self.edit.added.len().saturating_sub(1);
         for Noted { depth, node, note } in notes {
             if let Some(node) = node.filter(|_| depth < at.depth) {
-                let there = self.notes_mut(node);
+                let there = self.notes.of_mut(node);
                 if there.iter().all(|other| other.question != note.question) {
                     there.push(note);
                 }
             } else if let Some(behind) = depth.checked_sub(at.depth).filter(|behind| *behind < new) {
-                self.notes_mut(self.edit.added[behind]).push(note);
+                self.notes.of_mut(self.edit.added[behind]).push(note);
             }
         }
         self.pave_chains();
@@ -270,7 +270,7 @@ impl<'t> Follower<'t> {
     fn becomes(&mut self, node: NodeId, is: impl Fn(&Question) -> bool) -> Option<Becomes> {
         let (notes, next) = match self.noted {
             Some((of, notes, last)) if of == node => (notes, last + 1),
-            _ => (self.tree.notes_of(node), 0),
+            _ => (self.tree.notes.of(node), 0),
         };
         let is_next = notes.get(next).is_some_and(|note| is(&note.question));
         let at = if is_next { Some(next) } else { notes.iter().position(|note| is(&note.question)) };

@@ -21,8 +21,8 @@
 //! one step for all tests of a long chain (`index.rs`). [`Tree::remove`] and [`Tree::path`] take one step a node from the
 //! leaf up. To find the leaves that an invalidation means costs little more than these leaves (`touch.rs`).
 //!
-//! A node takes 61 bytes: 24 that look-ups read, 16 for links, 16 for its place in the walk order, 4 for when it was last
-//! used, and whether it has notes. A leaf takes some 20 more to be found by its name, and a child of a large `V` node 11 to 21 (`values.rs`). A
+//! A node takes 64 bytes: 24 that look-ups read, 16 for links, 16 for its place in the walk order, 4 for when it was last
+//! used, 4 for its notes (`notes.rs`). A leaf takes some 20 more to be found by its name, and a child of a large `V` node 11 to 21 (`values.rs`). A
 //! test's condition is shared with the traces that ask it, and in a long chain stands in its index, in what is known
 //! where it fails and among the questions that runs ask. Measured with [`Tree::bytes`]: a million traces take 104 MB if
 //! they read two prefixes and 73,000 of them are in the tree, and 760 to 1,290 MB in trees of filter sets, where a trace
@@ -47,6 +47,7 @@ mod cold;
 mod edit;
 mod follow;
 mod index;
+mod notes;
 mod order;
 mod render;
 mod road;
@@ -58,7 +59,7 @@ mod values;
 mod tests;
 
 use chain::{ChainId, Chains};
-use follow::Note;
+use notes::Notes;
 use order::Order;
 use touch::Touched;
 
@@ -92,9 +93,8 @@ pub struct Tree {
     edit: Edit,
     /// How many there were.
     edits: u64,
-    /// Questions that runs asked right in front of a node, and what became of them; and by node whether it has such notes.
-    notes: FxHashMap<NodeId, Vec<Note>>,
-    is_noted: Vec<bool>,
+    /// Questions that runs asked right in front of a node, and what became of them.
+    notes: Notes,
 }
 
 /// Names a node within its tree while it lives. The number of a node that was removed is given out again, though not
@@ -243,20 +243,6 @@ impl Tree {
     /// How many nodes there are, leaves included.
     pub fn nodes(&self) -> usize {
         self.slots.len() - self.free.len() - self.edit.removed.len()
-    }
-
-    /// The notes of a node.
-    fn notes_of(&self, node: NodeId) -> &[Note] {
-        if !self.is_noted[node.index()] {
-            return &[];
-        }
-        self.notes.get(&node).map(Vec::as_slice).unwrap_or_default()
-    }
-
-    /// The notes of a node, of which there are to be more.
-    fn notes_mut(&mut self, node: NodeId) -> &mut Vec<Note> {
-        self.is_noted[node.index()] = true;
-        self.notes.entry(node).or_default()
     }
 
     pub(crate) fn root(&self) -> Option<NodeId> {

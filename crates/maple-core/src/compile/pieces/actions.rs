@@ -1,5 +1,6 @@
 //! The instructions of a table's answers, each kept once and named by a number.
 
+use std::collections::hash_map::Entry;
 use std::hash::BuildHasher;
 use std::sync::Arc;
 
@@ -125,10 +126,14 @@ impl Actions {
 
     /// Takes instructions out of those of their hash, of which `other` came before.
     fn forget(&mut self, id: ActionId, hash: u64, other: Option<ActionId>) {
-        match (self.named(hash, |held| held.other == Some(id)), other) {
-            (Some(behind), other) => self.all[behind as usize].other = other,
-            (None, Some(other)) => _ = self.by_hash.insert(hash, other),
-            (None, None) => _ = self.by_hash.remove(&hash),
+        let Entry::Occupied(mut newest) = self.by_hash.entry(hash) else { return };
+        match other {
+            None if *newest.get() == id => _ = newest.remove(),
+            Some(other) if *newest.get() == id => _ = newest.insert(other),
+            other => {
+                let behind = self.named(hash, |held| held.other == Some(id));
+                behind.into_iter().for_each(|behind| self.all[behind as usize].other = other);
+            }
         }
     }
 }
