@@ -14,19 +14,27 @@ use crate::tree::LeafId;
 const NODES: u64 = 24;
 const BITS: u32 = 6;
 
-/// The pieces that count for something and take a packet, in order of precedence.
+/// The pieces that are there and take a packet, in order of precedence.
 fn taking(pieces: &Pieces, tree: &Tree, packet: u64) -> Vec<PieceId> {
     let fits = |id: &PieceId| sets::overlap(pieces.store.get(*id), &[packet, u64::MAX]);
-    let counts = |id: &PieceId| pieces.role(*id).counts();
-    let mut taking: Vec<PieceId> = (0..pieces.pieces.len() as PieceId).filter(|id| counts(id) && fits(id)).collect();
+    let is_there = |id: &PieceId| pieces.pieces[*id as usize].is_some();
+    let mut taking: Vec<PieceId> = (0..pieces.pieces.len() as PieceId).filter(|id| is_there(id) && fits(id)).collect();
     taking.sort_by_key(|id| pieces.rank(tree, *id));
     taking
 }
 
-/// Checks for each packet that the rule that takes it is that of its first piece, or sends it to the controller.
+/// Those of them that count for something.
+fn counting(pieces: &Pieces, tree: &Tree, packet: u64) -> Vec<PieceId> {
+    taking(pieces, tree, packet).into_iter().filter(|id| pieces.role(*id).counts()).collect()
+}
+
+/// Checks for each packet that its first piece counts, and that the rule that takes the packet is that of this piece, or sends
+/// it to the controller.
 fn check_packets(pieces: &Pieces, tree: &Tree) {
     for packet in 0..1 << BITS {
-        let taking = taking(pieces, tree, packet);
+        let first = taking(pieces, tree, packet).first().copied();
+        let taking = counting(pieces, tree, packet);
+        assert_eq!(taking.first().copied(), first, "nothing is before the first piece of packet {packet:#b}");
         if let Some(answer) = taking.iter().position(|id| pieces.role(*id) == Role::Answer) {
             let is_protected = answer == 0 || taking[..answer].iter().any(|id| pieces.is_rule(*id));
             assert!(is_protected, "nothing keeps packet {packet:#b} from {}", taking[answer]);
@@ -43,7 +51,7 @@ fn check_packets(pieces: &Pieces, tree: &Tree) {
 /// The barriers that are needed, packet by packet.
 fn needed(pieces: &Pieces, tree: &Tree) -> BTreeSet<PieceId> {
     let for_packet = |packet: u64| {
-        let taking = taking(pieces, tree, packet);
+        let taking = counting(pieces, tree, packet);
         let answer = taking.iter().position(|id| pieces.role(*id) == Role::Answer)?;
         Some(taking[answer.checked_sub(1)?])
     };
@@ -56,7 +64,7 @@ fn rules(pieces: &Pieces) -> BTreeSet<PieceId> {
 }
 
 fn cases() -> u32 {
-    std::env::var("MAPLE_CASES").map_or(500, |cases| cases.parse().expect("MAPLE_CASES is a number"))
+    std::env::var("MAPLE_CASES").map_or(2000, |cases| cases.parse().expect("MAPLE_CASES is a number"))
 }
 
 #[derive(Clone, Copy, Debug)]
