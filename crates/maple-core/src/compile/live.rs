@@ -360,7 +360,7 @@ impl Live {
         self.show_leaf_of(node, run, &region, None)
     }
 
-    /// [`Live::show_leaf`], for a leaf whose run has this region, and which matches state it if that is known.
+    /// [`Live::show_leaf`], for a leaf whose run has this region; `told` are the matches that state it, if they are known.
     fn show_leaf_of(
         &mut self,
         node: NodeId,

@@ -24,8 +24,8 @@
 //! A node takes 64 bytes: 24 that look-ups read, 16 for links, 16 for its place in the walk order, 4 for when it was last
 //! used, 4 for its notes (`notes.rs`). A leaf takes some 20 more to be found by its name, and a child of a large `V` node 11 to 21 (`values.rs`). A
 //! test's condition is shared with the traces that ask it, and in a long chain stands in its index, in what is known
-//! where it fails and among the questions that runs ask. Measured with [`Tree::bytes`]: a million traces take 104 MB if
-//! they read two prefixes and 73,000 of them are in the tree, and 760 to 1,290 MB in trees of filter sets, where a trace
+//! where it fails and among the questions that runs ask. Measured with [`Tree::bytes`]: a million traces take 105 MB if
+//! they read two prefixes and 73,000 of them are in the tree, and 770 to 1,260 MB in trees of filter sets, where a trace
 //! brings one to two tests of five parts. [`Tree::coldest`] chooses which
 //! to give up (`cold.rs`).
 //!
