@@ -134,6 +134,12 @@ impl Followed {
 }
 
 impl Tree {
+    /// Whether some question begins with a test, and goes on with others where that holds: so the test's yes-side will
+    /// have tests or reads of its own, once it is explored.
+    pub(crate) fn is_begun(&self, test: NodeId) -> bool {
+        self.notes.of(test).iter().any(|note| note.becomes == Becomes::Begun)
+    }
+
     /// Begins to follow a run. All traces of a tree are lowered for the same capabilities.
     pub fn follow<'t>(&'t self, capabilities: &'t Capabilities) -> Follower<'t> {
         let at = Place { here: self.root(), ..Place::default() };

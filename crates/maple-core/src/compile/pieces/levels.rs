@@ -4,9 +4,10 @@
 //!
 //! Levels are the priorities of a table, counted from its highest. A new piece gets the first level in use below all
 //! earlier pieces that it must yield to, as long as none that must yield to it is that high; if there is none in use, a
-//! new *step*: steps lie some levels apart, so that pieces of yes-sides, which come between others, find room. Barriers
-//! that are no rules have levels too, so that nothing moves when they become rules. A piece that takes the place of one
-//! with the same match takes its level too.
+//! new *step*: steps lie some levels apart, so that pieces of yes-sides, which come between others, find room. Of two
+//! levels in use the barrier of a test that a longer question begins with takes the second: its yes-side will have pieces
+//! of its own, which belong between the barrier and what it yields to. Barriers that are no rules have levels too, so that
+//! nothing moves when they become rules. A piece that takes the place of one with the same match takes its level too.
 //!
 //! A piece that comes between two neighbouring levels in use would make a third: before that, it is seen whether others
 //! can make way, and now and then whether a level can be given up (`shift.rs`). Where there is no room at all between what
@@ -26,7 +27,7 @@ use std::ops::RangeInclusive;
 use super::draft::Draft;
 use super::shift::Savings;
 use super::turns::Turns;
-use super::{PieceId, Pieces};
+use super::{PieceId, Pieces, Says};
 use crate::tree::Tree;
 
 /// How far apart steps are in a table that has all priorities.
@@ -129,8 +130,11 @@ impl Pieces {
 
     /// A level for a piece that must not lie above `from` and should lie above `until`.
     fn choose(&mut self, tree: &Tree, id: PieceId, from: u32, until: u32) -> u32 {
-        match self.levels.used.range(from..until.max(from)).next() {
-            Some((level, _)) => *level,
+        let mut there = self.levels.used.range(from..until.max(from)).map(|(level, _)| *level);
+        let first = there.next();
+        let leaves_room = self.spot(id).says == Says::Unknown && tree.is_begun(self.spot(id).node);
+        match if leaves_room { there.next().or(first) } else { first } {
+            Some(level) => level,
             None => self.make_way(tree, id, from, until).unwrap_or_else(|| self.levels.new_between(from, until)),
         }
     }
