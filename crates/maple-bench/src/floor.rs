@@ -104,8 +104,8 @@ fn new_headers(set: &FilterSet, headers: &[FiveTuple]) -> Result<Vec<FiveTuple>,
         }
         let mut run = table.follow();
         let filter = policy.run(header, &mut run).map_err(BenchError::Policy)?;
-        let run = run.finish();
-        match table.plant(run, LeafId(new.len() as u64), action(filter)) {
+        let run = run.finish(header);
+        match table.plant(run, LeafId(new.len() as u64), action(filter), header) {
             Augmented::Added => new.push(*header),
             other => return Err(BenchError::Wrong(format!("{header:?} is not new: {other:?}"))),
         }

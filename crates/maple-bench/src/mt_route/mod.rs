@@ -373,9 +373,9 @@ impl Times {
         let begin = Instant::now();
         let mut run = table.follow();
         let route = centre.decide(|field, mask| run.read_there(header, field, mask));
-        let followed = run.finish();
+        let followed = run.finish(header);
         let ran = Instant::now();
-        let outcome = table.plant(followed, leaf, action(route.ports.first().copied()));
+        let outcome = table.plant(followed, leaf, action(route.ports.first().copied()), header);
         let changes = table.take_changes();
         self.in_augment += ran.elapsed();
         self.in_f += ran - begin;

@@ -224,9 +224,9 @@ impl Task<'_> {
             let begin = Instant::now();
             let mut run = table.follow();
             let filter = policy.run(header, &mut run).map_err(BenchError::Policy)?;
-            let run = run.finish();
+            let run = run.finish(header);
             let ran = Instant::now();
-            table.plant(run, *leaf, action(filter));
+            table.plant(run, *leaf, action(filter), header);
             black_box(table.take_changes());
             pass.in_augment += ran.elapsed();
             pass.in_f += ran - begin;

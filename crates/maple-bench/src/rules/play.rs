@@ -110,10 +110,10 @@ impl Play {
         let begin = Instant::now();
         let mut run = self.table.follow();
         let filter = policy.run(header, &mut run).map_err(BenchError::Policy)?;
-        let followed = run.finish();
+        let followed = run.finish(header);
         let ran = Instant::now();
         let leaf = LeafId(self.learned.len() as u64);
-        let outcome = self.table.plant(followed, leaf, action(filter));
+        let outcome = self.table.plant(followed, leaf, action(filter), header);
         let changes = self.table.take_changes();
         let done = Instant::now();
         self.counts.in_f += ran - begin;

@@ -171,7 +171,7 @@ mod tests {
         let (mut tree, can) = (Tree::new(), Capabilities::of_abstract_headers());
         let mut run = tree.follow(&can);
         let filter = Interpreter::new(set, ranges).run(header, &mut run).unwrap();
-        let run = run.finish();
+        let run = run.finish(header);
         tree.plant(run, LeafId(0));
         let items: Vec<String> = tree.path(LeafId(0)).unwrap().iter().map(ToString::to_string).collect();
         (filter, items.join("; "))

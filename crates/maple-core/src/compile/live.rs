@@ -34,9 +34,11 @@ use super::pieces::{ActionId, PieceId, Pieces, Says, Tidy};
 use super::table::Keeper;
 use super::{LeafAction, Region, Rule, Target};
 use crate::capabilities::Capabilities;
-use crate::trace::{Cond, Item};
+use crate::trace::{Cond, Fields, Item};
 use crate::tree::{Augmented, Branch, Edit, Followed, LeafId, Node, NodeId, Tree};
 use crate::update::Change;
+
+mod narrow;
 
 /// How many leaves' memory is asked for at a time.
 const AT_A_TIME: usize = 32;
@@ -528,9 +530,13 @@ impl Keeper for Live {
         self.take_in(outcome, action)
     }
 
-    fn plant(&mut self, run: Followed, leaf: LeafId, action: LeafAction) -> Augmented {
+    fn plant(&mut self, run: Followed, leaf: LeafId, action: LeafAction, packet: &dyn Fields) -> Augmented {
         let outcome = self.tree.plant(run, leaf);
-        self.take_in(outcome, action)
+        let outcome = self.take_in(outcome, action);
+        if !matches!(outcome, Augmented::Existing(_)) {
+            self.narrow_if_that_pays(leaf, packet);
+        }
+        outcome
     }
 
     fn remove(&mut self, leaf: LeafId) -> bool {

@@ -17,7 +17,7 @@ use super::live::Live;
 use super::paper::Incremental;
 use super::{LeafAction, Rule};
 use crate::capabilities::Capabilities;
-use crate::trace::Item;
+use crate::trace::{Fields, Item};
 use crate::tree::{Augmented, Followed, Follower, LeafId, Tree};
 use crate::update::Change;
 
@@ -61,7 +61,7 @@ pub(super) trait Keeper: fmt::Debug + Send {
     /// See [`Table::augment`].
     fn augment(&mut self, items: &[Item], leaf: LeafId, action: LeafAction) -> Augmented;
     /// See [`Table::plant`].
-    fn plant(&mut self, run: Followed, leaf: LeafId, action: LeafAction) -> Augmented;
+    fn plant(&mut self, run: Followed, leaf: LeafId, action: LeafAction, packet: &dyn Fields) -> Augmented;
     /// See [`Table::remove`].
     fn remove(&mut self, leaf: LeafId) -> bool;
     /// See [`Table::remove_all`].
@@ -113,13 +113,15 @@ impl Table {
         self.tree().follow(self.keeper.capabilities())
     }
 
-    /// Adds the trace of a run that was followed: [`Table::augment`] without the items.
+    /// Adds the trace of a run that was followed: [`Table::augment`] without the items. `packet` is the run's. Where that
+    /// spares many rules, the leaf is narrowed to packets that agree with this one in some more bits
+    /// (`docs/algorithm.md`, "Leaves that are narrowed"), whether it has an answer now or gets it later.
     ///
     /// # Panics
     ///
     /// If the tree has changed since the run was followed, or `leaf` is in it.
-    pub fn plant(&mut self, run: Followed, leaf: LeafId, action: LeafAction) -> Augmented {
-        self.keeper.plant(run, leaf, action)
+    pub fn plant(&mut self, run: Followed, leaf: LeafId, action: LeafAction, packet: &dyn Fields) -> Augmented {
+        self.keeper.plant(run, leaf, action, packet)
     }
 
     /// Takes a leaf out; returns whether it was there.

@@ -244,13 +244,13 @@ impl Engine {
     }
 
     /// Puts a leaf into its switch's tree. Returns the leaf that stands there now: this one, or an equal one.
-    fn plant(&mut self, id: LeafId, leaf: Leaf) -> LeafId {
+    fn plant(&mut self, id: LeafId, mut leaf: Leaf) -> LeafId {
         let ingress = leaf.ingress();
         let Some(switch) = self.switches.get_mut(&ingress) else {
             self.store.forget(id);
             return id;
         };
-        match put(&mut switch.table, id, &leaf) {
+        match put(&mut switch.table, id, &mut leaf) {
             Augmented::Added => {}
             Augmented::Existing(old) => {
                 let current = self.store.is_current(old);
@@ -263,7 +263,7 @@ impl Engine {
                 }
                 self.withdraw(old);
                 if let Some(switch) = self.switches.get_mut(&ingress) {
-                    put(&mut switch.table, id, &leaf);
+                    put(&mut switch.table, id, &mut leaf);
                 }
             }
             Augmented::Replaced { removed, .. } => {
@@ -320,16 +320,20 @@ pub(super) fn outcome(run: &Run, answer: Answer) -> Outcome {
 }
 
 /// Adds a leaf's trace to its ingress table, following the tree as far as it asks the same.
-fn put(table: &mut Table, id: LeafId, leaf: &Leaf) -> Augmented {
+fn put(table: &mut Table, id: LeafId, leaf: &mut Leaf) -> Augmented {
+    let packet = leaf.representative.packet();
     let mut run = table.follow();
-    run.replay(&leaf.representative.packet(), &leaf.trace);
-    let run = run.finish();
-    table.plant(run, id, LeafAction::Controller)
+    run.replay(&packet, &leaf.trace);
+    let run = run.finish(&packet);
+    let outcome = table.plant(run, id, LeafAction::Controller, &packet);
+    leaf.narrowing = table.tree().narrowing(id);
+    outcome
 }
 
 fn new_leaf(trace: crate::trace::Trace, route: Resolved, representative: Arrived) -> Leaf {
     Leaf {
         trace,
+        narrowing: Vec::new(),
         route,
         representative,
         state: LeafState::Blocked,

@@ -31,6 +31,8 @@ pub(super) struct Arrived {
 pub(super) struct Leaf {
     /// What f observed.
     pub trace: Trace,
+    /// What its packets have in common besides: other packets that f would observe the same of have leaves of their own.
+    pub narrowing: Vec<Constraint>,
     /// What f answered.
     pub route: Resolved,
     /// The packet that f ran on.
@@ -121,7 +123,7 @@ impl Leaf {
     /// What the leaf's packets have in common where they enter, as far as a switch can match it, without the port.
     pub fn entering(&self, capabilities: &Capabilities) -> Vec<Item> {
         let items = self.trace.lower(&self.representative.packet(), capabilities).items;
-        items.into_iter().filter(|item| !is_about_in_port(item)).collect()
+        items.into_iter().chain(self.narrowing()).filter(|item| !is_about_in_port(item)).collect()
     }
 
     /// The trace as other switches see it: without the port where the packets entered; and that port if f asked.
@@ -134,7 +136,13 @@ impl Leaf {
             }
         }
         let asked = trace.items.len() < self.trace.items.len();
+        trace.items.extend(self.narrowing());
+        trace.sources.resize(trace.items.len(), None);
         (trace, asked.then_some(self.representative.at.port))
+    }
+
+    fn narrowing(&self) -> impl Iterator<Item = Item> + '_ {
+        self.narrowing.iter().map(|read| Item::Read(*read))
     }
 }
 

@@ -151,7 +151,7 @@ impl Tree {
     }
 
     /// Hangs the rest of a trace into the unexplored place `from`.
-    fn extend(&mut self, from: Option<(NodeId, Branch)>, items: &[Item], leaf: LeafId) -> Augmented {
+    pub(super) fn extend(&mut self, from: Option<(NodeId, Branch)>, items: &[Item], leaf: LeafId) -> Augmented {
         self.edit.place = from;
         let mut from = from;
         for item in items {
@@ -173,12 +173,23 @@ impl Tree {
         leaf: LeafId,
     ) -> Augmented {
         let removed = self.cut(node);
-        match from {
+        self.vacate(from);
+        self.extend(from, rest, leaf);
+        Augmented::Replaced { removed, depth }
+    }
+
+    /// Takes out a node that has nothing below it, and stands here.
+    pub(super) fn take_out(&mut self, node: NodeId, place: Option<(NodeId, Branch)>) {
+        self.discard(node);
+        self.vacate(place);
+    }
+
+    /// Has nothing stand here.
+    fn vacate(&mut self, place: Option<(NodeId, Branch)>) {
+        match place {
             None => self.root = None,
             Some((above, branch)) => self.unlink(above, branch),
         }
-        self.extend(from, rest, leaf);
-        Augmented::Replaced { removed, depth }
     }
 
     /// Discards a subtree's nodes, leaving its parent's link as it is, and returns its leaves, ascending.

@@ -82,6 +82,8 @@ enum Question {
     Fits(Arc<Cond>),
     /// A field under a mask. In a box, as there are few of them.
     Read(Box<(Field, u128)>),
+    /// Nothing more: it has its answer. The node is a read all the same (`narrow.rs`).
+    End,
 }
 
 /// What becomes of a question that is asked right in front of a node.
@@ -264,11 +266,17 @@ impl<'t> Follower<'t> {
         }
     }
 
-    /// Ends the run.
-    pub fn finish(mut self) -> Followed {
+    /// Ends the run. Where the tree has narrowed leaves, it goes on to the one that is the packet's.
+    pub fn finish<P: Fields + ?Sized>(mut self, packet: &P) -> Followed {
         self.catch_up();
-        let Follower { tree, at, short, written, notes, .. } = self;
-        let rest = written.map(|written| written.items_from(at.depth).to_vec()).unwrap_or_default();
+        let (depth, written) = (self.at.depth, self.written.take());
+        let rest = written.map(|written| written.items_from(depth).to_vec()).unwrap_or_default();
+        if rest.is_empty() {
+            while let Some(node) = self.at.here.filter(|node| self.tree.narrows(*node)) {
+                self.step(packet, node);
+            }
+        }
+        let Follower { tree, at, short, notes, .. } = self;
         Followed { at, rest, short, notes, edits: tree.edits }
     }
 
@@ -393,6 +401,15 @@ impl<'t> Follower<'t> {
 }
 
 impl Note {
+    /// For a read that narrows leaves.
+    pub(super) fn of_narrowing() -> Note {
+        Note { question: Question::End, becomes: Becomes::Node }
+    }
+
+    pub(super) fn is_of_narrowing(&self) -> bool {
+        self.question == Question::End
+    }
+
     /// The condition of which it says that no packet gets to the node and fits it.
     pub(super) fn denied(&self) -> Option<&Arc<Cond>> {
         match self {

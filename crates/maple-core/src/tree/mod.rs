@@ -47,6 +47,7 @@ mod cold;
 mod edit;
 mod follow;
 mod index;
+mod narrow;
 mod notes;
 mod order;
 mod render;

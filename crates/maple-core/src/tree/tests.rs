@@ -392,7 +392,7 @@ proptest! {
             prop_assert_eq!(&run(policy, packet, &mut follower), &answers);
             let trace = recorder.finish();
             replayer.replay(packet, &trace);
-            let (run, replay) = (follower.finish(), replayer.finish());
+            let (run, replay) = (follower.finish(packet), replayer.finish(packet));
             prop_assert_eq!(followed.plant(run, leaf), written.augment(writer.0.items_from(0), leaf));
             prop_assert_eq!(replayed.plant(replay, leaf), lowered.augment(&trace.lower(packet, &can).items, leaf));
             prop_assert_eq!(followed.render(), written.render());
@@ -417,7 +417,7 @@ proptest! {
         for packet in &packets {
             let mut follower = tree.follow(&can);
             let got = run(&policy, packet, &mut follower);
-            let followed = follower.finish();
+            let followed = follower.finish(packet);
             if let Some(leaf) = tree.search(packet) {
                 prop_assert_eq!(tree.plant(followed, LeafId(u64::MAX)), Augmented::Existing(leaf));
                 prop_assert_eq!(&answers[leaf.0 as usize], &got);
@@ -446,7 +446,7 @@ fn a_run_that_asks_what_one_before_did_in_a_long_chain_is_answered_by_comparing_
         let mut run = tree.follow(&can);
         let fitting: Vec<usize> = (0..60).filter(|i| run.fits(&packet(source), &questions[*i])).collect();
         assert_eq!(fitting, if source == 30 { vec![31] } else { vec![] });
-        let run = run.finish();
+        let run = run.finish(&packet(source));
         assert_eq!(tree.plant(run, LeafId(leaf)), Augmented::Added);
     }
     let mut run = tree.follow(&can);

@@ -126,6 +126,13 @@ impl Tree {
         leaves
     }
 
+    /// Forgets a leaf that has this trace.
+    pub(super) fn untouch(&mut self, items: &[Item], leaf: LeafId) {
+        for stated in &mut self.touched.get_mut().fields {
+            stated.remove(bits(items, stated.field), leaf);
+        }
+    }
+
     /// Takes note of a new leaf.
     pub(super) fn touch(&mut self, items: &[Item], leaf: LeafId) {
         for stated in &mut self.touched.get_mut().fields {
@@ -193,6 +200,14 @@ impl Stated {
         seen[word] |= bit;
         by_value.entry(bits.value).or_default().push(leaf);
         self.held += 1;
+    }
+
+    fn remove(&mut self, bits: Bits, leaf: LeafId) {
+        let Some((_, lists)) = self.masks.iter_mut().find(|(mask, _)| *mask == bits.mask) else { return };
+        let Some(list) = lists.by_value.get_mut(&bits.value) else { return };
+        let before = list.leaves().len();
+        list.retain(|other| other != leaf);
+        self.held -= before - list.leaves().len();
     }
 
     /// The leaves that don't contradict a constraint, in no order; forgets those that are gone.

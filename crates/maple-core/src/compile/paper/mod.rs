@@ -41,7 +41,7 @@
 use crate::capabilities::Capabilities;
 use crate::compile::table::Keeper;
 use crate::compile::{LeafAction, Rule, Target};
-use crate::trace::Item;
+use crate::trace::{Fields, Item};
 use crate::tree::{Augmented, Followed, LeafId, Tree};
 use crate::update::Change;
 
@@ -120,7 +120,7 @@ impl Keeper for Incremental {
         self.take_in(outcome, items, leaf, action)
     }
 
-    fn plant(&mut self, run: Followed, leaf: LeafId, action: LeafAction) -> Augmented {
+    fn plant(&mut self, run: Followed, leaf: LeafId, action: LeafAction, _: &dyn Fields) -> Augmented {
         let outcome = self.tree.plant(run, leaf);
         let items = self.tree.path(leaf).unwrap_or_default();
         self.take_in(outcome, &items, leaf, action)

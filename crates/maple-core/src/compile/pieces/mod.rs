@@ -37,6 +37,7 @@ use crate::tree::{LeafId, NodeId, Tree};
 
 mod shadows;
 
+mod narrow;
 mod needs;
 
 mod draft;

@@ -79,6 +79,11 @@ impl Layout {
         self.used.len() != before
     }
 
+    /// The fields that have a place, in OXM order.
+    pub(super) fn all(&self) -> impl Iterator<Item = Field> {
+        self.places.iter().map(|(field, _)| *field)
+    }
+
     /// How many fields have a place.
     pub(super) fn fields(&self) -> usize {
         self.places.len()

@@ -1,0 +1,92 @@
+//! Leaves that are narrowed, so that fewer barriers are needed for them.
+//!
+//! A wide answer behind hundreds of unexplored tests needs a barrier for each that it overlaps. Its leaf may keep a part of
+//! its packets only ([`Tree::narrow`](crate::tree::Tree::narrow)): barriers that have nothing to do with that part are not
+//! needed for it, and the other packets have their own leaf when the first of them comes, at the cost of one more miss and
+//! one more rule. `pieces/narrow.rs` says when that pays.
+
+use maple_wire::{Constraint, Field};
+
+use super::{Kind, LeafAction, Live, UNTOLD};
+use crate::compile::pieces::{PieceId, Tidy};
+use crate::compile::table::Keeper;
+use crate::trace::Fields;
+use crate::tree::{Branch, LeafId, NodeId};
+
+/// How often one leaf is narrowed.
+const READS: usize = 4;
+
+impl Live {
+    /// Narrows a leaf that has just come, as often as that pays. `packet` is one of its packets.
+    pub(super) fn narrow_if_that_pays(&mut self, leaf: LeafId, packet: &dyn Fields) {
+        let Some(node) = self.tree.leaf_node(leaf) else { return };
+        if !self.may_be_narrowed(node) {
+            return;
+        }
+        // One that has to wait for its answer would need the same barriers.
+        let waits = self.place(node).does.action.is_none();
+        if waits {
+            self.act(leaf, LeafAction::Apply(Vec::new()));
+        }
+        for _ in 0..READS {
+            let Some(read) = self.narrower(leaf, packet) else { break };
+            self.narrow(leaf, read);
+        }
+        if waits {
+            self.act(leaf, LeafAction::Controller);
+        }
+    }
+
+    /// Whether a leaf stands where it can be narrowed, and its packets fit enough pieces that it may pay.
+    fn may_be_narrowed(&mut self, node: NodeId) -> bool {
+        let run = self.place(node).run;
+        if run == UNTOLD || !self.pieces.are_many() {
+            return false;
+        }
+        if let Some(test) = self.test_of(node) {
+            return matches!(*self.place(test).pieces.ids(), [piece] if self.pieces.is_behind_many(piece));
+        }
+        // The yes-side of a test that is about to be complete needs no piece of its own, which it would if this were narrowed.
+        let above = self.runs[run as usize].above;
+        if above.is_some_and(|above| !matches!(self.place(above).kind, Kind::Value { .. })) {
+            return false;
+        }
+        if let [piece] = *self.place(node).pieces.ids() {
+            return self.pieces.is_behind_many(piece);
+        }
+        let region = self.region_of_leaf(node, run);
+        match region.stated(&self.target.capabilities).as_deref() {
+            Some([all]) if self.place(node).does.action.is_none() => self.pieces.overlap_many(all),
+            _ => false,
+        }
+    }
+
+    /// What a leaf's packets should have in common besides, if anything.
+    fn narrower(&self, leaf: LeafId, packet: &dyn Fields) -> Option<Constraint> {
+        let node = self.tree.leaf_node(leaf)?;
+        let region = self.region_of_leaf(node, self.place(node).run);
+        let test = self.test_of(node);
+        let pieces: &[PieceId] = self.place(test.unwrap_or(node)).pieces.ids();
+        let [piece] = *pieces else { return None };
+        let value = |field: Field| packet.value(field).filter(|_| packet.is_captured(field));
+        let can_be_told = |read: &Constraint| {
+            let part = region.with(read);
+            part.is_some_and(|part| part.stated(&self.target.capabilities).is_some_and(|matches| matches.len() == 1))
+        };
+        self.pieces.narrower(piece, test.is_some(), &value, &can_be_told)
+    }
+
+    fn narrow(&mut self, leaf: LeafId, read: Constraint) {
+        let Some(node) = self.tree.leaf_node(leaf) else { return };
+        let does = std::mem::take(&mut self.place_mut(node).does);
+        self.tree.narrow(leaf, read);
+        self.follow(does);
+        self.pieces.settle(&self.tree, Tidy::AtOnce);
+    }
+
+    /// The test whose yes-side is a leaf.
+    fn test_of(&self, leaf: NodeId) -> Option<NodeId> {
+        let (above, branch) = self.tree.parent(leaf)?;
+        (branch == Branch::Outcome(true) && self.place(above).kind == Kind::Test).then_some(above)
+    }
+}
