@@ -13,6 +13,9 @@ use crate::compile::table::Keeper;
 use crate::trace::Fields;
 use crate::tree::{Branch, LeafId, NodeId};
 
+#[cfg(test)]
+mod tests;
+
 /// How often one leaf is narrowed.
 const READS: usize = 4;
 
