@@ -8,7 +8,7 @@ use super::leaf::{leaf_of, source_lines};
 use super::location::reason;
 use super::{Engine, TableRule};
 use crate::compile::Rule;
-use crate::trace::Trace;
+use crate::trace::{Trace, show};
 use crate::tree::LeafId;
 
 impl Engine {
@@ -47,19 +47,23 @@ impl Engine {
             switch.transit.tagged.users().find(|(leaf, ..)| *leaf == id).map(|(_, tag, user)| (tag, &user.trace))
         });
         if let Some(leaf) = self.leaves.get(&id) {
-            return with_tag(&leaf.trace, leaf.tag.as_ref().map(|tag| tag.id));
+            let narrowing = leaf.narrowing.iter().rev().map(|read| format!("narrowed to {}", show(read)));
+            return reasons(&leaf.trace, narrowing.chain(leaf.tag.as_ref().map(|tag| path_tag(tag.id))));
         }
         if let Some((tag, trace)) = tagged {
-            return with_tag(trace, Some(tag));
+            return reasons(trace, [path_tag(tag)]);
         }
         let passing = self.switches.get(&dpid).and_then(|switch| switch.transit.parts().find(|(leaf, _)| *leaf == id));
         passing.map(|(_, passing)| source_lines(&passing.trace)).unwrap_or_default()
     }
 }
 
-/// What decided, and the path tag if there is one.
-fn with_tag(trace: &Trace, tag: Option<u16>) -> String {
-    let tag = tag.map(|tag| format!("path tag {tag:#x}"));
+/// What decided, and what else there is to say.
+fn reasons(trace: &Trace, more: impl IntoIterator<Item = String>) -> String {
     let lines = Some(source_lines(trace)).filter(|lines| !lines.is_empty());
-    lines.into_iter().chain(tag).collect::<Vec<_>>().join(", ")
+    lines.into_iter().chain(more).collect::<Vec<_>>().join(", ")
+}
+
+fn path_tag(id: u16) -> String {
+    format!("path tag {id:#x}")
 }

@@ -30,6 +30,8 @@ mod invalidation;
 #[cfg(test)]
 mod moves;
 #[cfg(test)]
+mod narrow;
+#[cfg(test)]
 mod ports;
 #[cfg(test)]
 mod recheck;

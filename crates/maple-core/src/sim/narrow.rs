@@ -1,0 +1,63 @@
+//! Narrowed leaves (`compile/live/narrow.rs`) whose packets go through several switches.
+
+use std::sync::Arc;
+
+use maple_wire::packet::build::Frame;
+use maple_wire::{Constraint, Dpid, Field, Version};
+
+use super::Delivery;
+use super::scripts::{A, B, at, ring, send, stats};
+use crate::engine::InstalledFlow;
+use crate::policy::{Net, PacketHandle};
+use crate::route::Route;
+use crate::trace::Cond;
+
+/// Packets from one of eight networks.
+fn network(number: u128) -> Constraint {
+    Constraint::masked(Field::Ipv4Src, number << 29, 0xe000_0000)
+}
+
+/// A datagram from such a network.
+fn udp(network: u8, port: u16) -> Vec<u8> {
+    Frame::ethernet(B.0, A.0).ipv4([network << 5, 0, 0, 1], [10, 0, 0, 2]).udp(1000, port).payload(b"hello")
+}
+
+/// Blocks port 80 for six networks, leads the others' on, and drops what goes to other ports.
+fn blocks_six_of_eight(pkt: &PacketHandle, net: &Net) -> Route {
+    let to_80 = Cond::default()
+        .and(Constraint::exact(Field::EthType, 0x800))
+        .and(Constraint::exact(Field::IpProto, 17))
+        .and(Constraint::exact(Field::UdpDst, 80));
+    if (1..=6).any(|number| pkt.matches(&to_80.clone().and(network(number)))) || !pkt.matches(&to_80) {
+        return Route::drop();
+    }
+    net.shortest_path(at(1, 3), at(2, 3))
+}
+
+#[test]
+fn each_part_of_what_f_says_has_its_own_rules_on_all_switches() {
+    for shards in [1, 2] {
+        let mut sim = ring(Arc::new(blocks_six_of_eight), 2, shards, Version::Of13);
+        assert_eq!(send(&mut sim, at(1, 3), udp(0, 5)), []);
+        for network in [0, 7] {
+            let there = [Delivery { at: at(2, 3), frame: udp(network, 80) }];
+            assert_eq!(send(&mut sim, at(1, 3), udp(network, 80)), there);
+            let before = stats(&sim);
+            assert_eq!(send(&mut sim, at(1, 3), udp(network, 80)), there);
+            let after = stats(&sim);
+            assert_eq!((after.packet_ins, after.link_packet_ins), (before.packet_ins, before.link_packet_ins));
+        }
+        assert_eq!(stats(&sim).runs, 3, "network 7 is not among the packets of the first leaf");
+        for dpid in [1, 2] {
+            let flows = sim.switch(Dpid(dpid)).map(|switch| switch.flows.clone()).unwrap_or_default();
+            let is_narrowed = |flow: &InstalledFlow| flow.matching.constraints().any(|there| *there == network(7));
+            assert!(flows.iter().any(is_narrowed), "switch {dpid}: {flows:?}");
+        }
+        let why: Vec<String> =
+            sim.engines().iter().flat_map(|engine| engine.rules(Dpid(1))).map(|rule| rule.why).collect();
+        assert!(why.iter().any(|why| why.ends_with("narrowed to ipv4_src=224.0.0.0/3")), "{why:?}");
+        for network in 1..=6 {
+            assert_eq!(send(&mut sim, at(1, 3), udp(network, 80)), []);
+        }
+    }
+}
