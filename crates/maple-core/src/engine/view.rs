@@ -47,7 +47,7 @@ impl Engine {
             switch.transit.tagged.users().find(|(leaf, ..)| *leaf == id).map(|(_, tag, user)| (tag, &user.trace))
         });
         if let Some(leaf) = self.leaves.get(&id) {
-            let narrowing = leaf.narrowing.iter().rev().map(|read| format!("narrowed to {}", show(read)));
+            let narrowing = leaf.narrowing.iter().map(|read| format!("narrowed to {}", show(read)));
             return reasons(&leaf.trace, narrowing.chain(leaf.tag.as_ref().map(|tag| path_tag(tag.id))));
         }
         if let Some((tag, trace)) = tagged {

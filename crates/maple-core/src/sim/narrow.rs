@@ -61,3 +61,41 @@ fn each_part_of_what_f_says_has_its_own_rules_on_all_switches() {
         }
     }
 }
+
+/// Where a frame of IPv4 comes from and goes to, each one of eight networks.
+fn between(src: u8, dst: u8) -> Vec<u8> {
+    Frame::ethernet(B.0, A.0).ipv4([src << 5, 0, 0, 1], [dst << 5, 0, 0, 1]).udp(1000, 80).payload(b"hello")
+}
+
+/// Blocks six networks as sources, and for sources of the lower half six as destinations.
+fn blocks_both_ways(pkt: &PacketHandle, net: &Net) -> Route {
+    if pkt.get(Field::EthType) != Some(0x800) {
+        return Route::drop();
+    }
+    let ip = Cond::default().and(Constraint::exact(Field::EthType, 0x800));
+    let lower = ip.clone().and(Constraint::masked(Field::Ipv4Src, 0, 1 << 31));
+    let to = |number: u128| Constraint::masked(Field::Ipv4Dst, number << 29, 0xe000_0000);
+    if (1..=6).any(|number| pkt.matches(&ip.clone().and(network(number))))
+        || (1..=6).any(|number| pkt.matches(&lower.clone().and(to(number))))
+    {
+        return Route::drop();
+    }
+    net.shortest_path(at(1, 3), at(2, 3))
+}
+
+#[test]
+fn leaves_that_are_narrowed_in_several_fields_stand_beside_others_on_all_switches() {
+    let mut sim = ring(Arc::new(blocks_both_ways), 2, 1, Version::Of13);
+    assert_eq!(send(&mut sim, at(1, 3), Frame::ethernet(B.0, A.0).raw(0x88b5, b"not IPv4")), []);
+    for (src, dst) in [(0, 0), (7, 0), (7, 7), (0, 7)] {
+        let there = [Delivery { at: at(2, 3), frame: between(src, dst) }];
+        assert_eq!(send(&mut sim, at(1, 3), between(src, dst)), there);
+        let before = stats(&sim);
+        assert_eq!(send(&mut sim, at(1, 3), between(src, dst)), there);
+        let after = stats(&sim);
+        assert_eq!(after.packet_ins, before.packet_ins, "from {src} to {dst}");
+        assert_eq!(after.link_packet_ins, before.link_packet_ins, "from {src} to {dst}");
+    }
+    let why: Vec<String> = sim.engines()[0].rules(Dpid(1)).into_iter().map(|rule| rule.why).collect();
+    assert!(why.iter().any(|why| why.matches("narrowed to").count() == 2), "{why:?}");
+}

@@ -24,7 +24,7 @@ pub enum Augmented {
     },
 }
 
-/// What one call of [`Tree::augment`] or [`Tree::remove`] did to the nodes: at one place of the tree, what stood there
+/// What one call of [`Tree::augment`], [`Tree::remove`] or [`Tree::narrow`] did to the nodes: at one place of the tree, what stood there
 /// was taken out (perhaps nothing), then a row of new nodes was put in (perhaps none).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Edit {
@@ -137,7 +137,7 @@ impl Tree {
         }
     }
 
-    /// What the last call of [`Tree::augment`] or [`Tree::remove`] did. Nothing if it found the trace there, or the
+    /// What the last call of [`Tree::augment`], [`Tree::remove`] or [`Tree::narrow`] did. Nothing if it found the trace there, or the
     /// leaf gone.
     pub(crate) fn last_edit(&self) -> &Edit {
         &self.edit

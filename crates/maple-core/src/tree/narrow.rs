@@ -39,7 +39,7 @@ impl Tree {
         matches!(self.node(node), Node::Value(_)) && self.notes.of(node).iter().any(Note::is_of_narrowing)
     }
 
-    /// What a leaf's packets have in common beyond what f looked at, from the last read to the first.
+    /// What a leaf's packets have in common beyond what f looked at, in the order of the reads.
     pub(crate) fn narrowing(&self, leaf: LeafId) -> Vec<Constraint> {
         let above = |node: NodeId| {
             let (above, branch) = self.parent(node).filter(|(above, _)| self.narrows(*above))?;
@@ -47,6 +47,8 @@ impl Tree {
             Some((above, Constraint { field: values.field, value, mask: values.mask }))
         };
         let first = self.leaf_node(leaf).and_then(above);
-        std::iter::successors(first, |(node, _)| above(*node)).map(|(_, read)| read).collect()
+        let mut reads: Vec<_> = std::iter::successors(first, |(node, _)| above(*node)).map(|(_, read)| read).collect();
+        reads.reverse();
+        reads
     }
 }

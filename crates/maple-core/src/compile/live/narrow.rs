@@ -8,6 +8,7 @@
 use maple_wire::{Constraint, Field};
 
 use super::{Kind, LeafAction, Live, UNTOLD};
+use crate::compile::Region;
 use crate::compile::pieces::{PieceId, Tidy};
 use crate::compile::table::Keeper;
 use crate::trace::Fields;
@@ -16,7 +17,7 @@ use crate::tree::{Branch, LeafId, NodeId};
 #[cfg(test)]
 mod tests;
 
-/// How often one leaf is narrowed.
+/// How many such reads a leaf may have at once.
 const READS: usize = 4;
 
 impl Live {
@@ -72,9 +73,11 @@ impl Live {
         let pieces: &[PieceId] = self.place(test.unwrap_or(node)).pieces.ids();
         let [piece] = *pieces else { return None };
         let value = |field: Field| packet.value(field).filter(|_| packet.is_captured(field));
+        let capabilities = &self.target.capabilities;
+        // With this mask, as other packets have other values under it.
         let can_be_told = |read: &Constraint| {
-            let part = region.with(read);
-            part.is_some_and(|part| part.stated(&self.target.capabilities).is_some_and(|matches| matches.len() == 1))
+            let is_one = |part: Region| part.stated(capabilities).is_some_and(|matches| matches.len() == 1);
+            capabilities.can_mask(read) && region.with(read).is_some_and(is_one)
         };
         self.pieces.narrower(piece, test.is_some(), &value, &can_be_told)
     }

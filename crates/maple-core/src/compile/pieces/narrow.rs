@@ -11,16 +11,17 @@
 //! * but not more than [`MOST`] of the rules: in a table that is nearly nothing but barriers for this one answer others will
 //!   need the same ones;
 //! * the bits, [`BITS`] at most, spare half of them;
-//! * and it finds a level above the one that it has. There a barrier takes its place, for what it gives up, so this makes no
-//!   level more.
+//! * and if it is on the yes-side of a test, whose barrier takes its place for what it gives up, it finds a level in use above
+//!   that. So this makes no level more.
 //!
-//! Of all such bits those are taken that spare most, where each bit more must spare one.
+//! Of all such bits those are taken that spare most, where each block of packets that they make, and which may come to have a
+//! leaf of its own, counts as a rule.
 
 use maple_wire::{Constraint, Field};
 
 use super::needs::Why;
 use super::sets::{meet, overlap};
-use super::{PieceId, Pieces};
+use super::{PieceId, Pieces, Role, Says};
 
 /// How many barriers must be needed for an answer, and for how many pieces of the table there must be one. (Fewer in tests,
 /// where tables are small.)
@@ -32,6 +33,12 @@ const MOST: usize = if cfg!(test) { 9 } else { 4 };
 
 /// How many bits more an answer may state.
 const BITS: u32 = 8;
+
+/// How many rules that is worth: each block of packets that so many bits make may come to have a leaf. (Less in tests, where
+/// tables are small.)
+const fn price(bits: u32) -> usize {
+    if cfg!(test) { bits as usize } else { 1 << bits }
+}
 
 impl Pieces {
     /// Whether there are so many pieces that answers may be narrowed.
@@ -71,7 +78,10 @@ impl Pieces {
         if !self.is_reason[id as usize] {
             return None;
         }
-        let is_for_it = |other: &PieceId| matches!(self.whys[*other as usize], Why::Needed(answer) if answer == id);
+        let is_for_it = |other: &PieceId| {
+            let is_needed = matches!(self.whys[*other as usize], Why::Needed(answer) if answer == id);
+            is_needed && self.role(*other) == Role::Barrier
+        };
         let barriers: Vec<PieceId> = self.piece(id).earlier.iter().copied().filter(is_for_it).collect();
         if barriers.len() < self.fewest() || barriers.len() * 10 > self.rule_count() * MOST {
             return None;
@@ -89,9 +99,9 @@ impl Pieces {
                     break;
                 }
                 let spared = barriers.iter().filter(|other| !overlap(self.store.get(**other), &block)).count();
-                let gain = spared.saturating_sub(bits as usize);
+                let gain = spared.saturating_sub(price(bits));
                 if spared * 2 >= barriers.len()
-                    && best.is_none_or(|(most, _)| gain > most)
+                    && gain > best.map_or(0, |(most, _)| most)
                     && can_be_told(&read)
                     && (!stands_for_more || self.finds_a_level_above(id, &meet(set, &block)))
                 {
@@ -108,7 +118,8 @@ impl Pieces {
         let under = |other: &PieceId| {
             let there = self.spot(*other);
             let meets = there.is_placed() && overlap(self.store.get(*other), part);
-            Some(there.level + there.says.gap(spot.says).filter(|_| meets)?)
+            // Its answer may not be the one that it will have.
+            Some(there.level + there.says.gap(Says::Unknown).filter(|_| meets)?)
         };
         let from = self.piece(id).earlier.iter().filter_map(under).max().unwrap_or(0);
         from < spot.level && self.levels.used.range(from..spot.level).next().is_some()
