@@ -145,7 +145,7 @@ impl Pieces {
         for other in &self.piece(id).later {
             let there = self.spot(*other);
             let too_high = |gap: u32| there.level < spot.level + gap;
-            if there.is_placed() && spot.says.gap(there.says).is_some_and(too_high) {
+            if there.is_placed() && too_high(spot.says.gap(there.says)) {
                 open.insert((self.rank(tree, *other), *other));
             }
         }
@@ -174,18 +174,14 @@ impl Pieces {
         let (piece, spot) = (self.piece(id), self.spot(id));
         for other in &piece.earlier {
             let there = self.spot(*other);
-            if there.is_placed()
-                && let Some(gap) = there.says.gap(spot.says)
-            {
-                from = from.max(there.level + gap);
+            if there.is_placed() {
+                from = from.max(there.level + there.says.gap(spot.says));
             }
         }
         for other in &piece.later {
             let there = self.spot(*other);
-            if there.is_placed()
-                && let Some(gap) = spot.says.gap(there.says)
-            {
-                until = until.min(there.level + 1 - gap);
+            if there.is_placed() {
+                until = until.min(there.level + 1 - spot.says.gap(there.says));
             }
         }
         let looked = piece.earlier.len() + piece.later.len();

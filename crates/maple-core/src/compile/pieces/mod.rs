@@ -7,7 +7,7 @@
 //! that earlier ones cover altogether is *shadowed*, and counts for nothing.
 //!
 //! * *Levels* (`levels.rs`): of two pieces that overlap, the earlier one has the smaller number. Two answers that do the
-//!   same may share one; two barriers over explored yes-sides need no order.
+//!   same, or two barriers over explored yes-sides, may share one, so that the later does not hide the earlier.
 //! * *Rules* (`needs.rs`): every answer is a rule. A barrier is one where it is *needed*: where a packet of it finds
 //!   behind it an answer as the very next piece that takes it, and before it no answer at all. So of several barriers
 //!   over a packet the last one stands for all, and a wide one for the narrow ones before it.
@@ -494,11 +494,11 @@ impl Spot {
 impl Says {
     /// By how many levels the later of two rules that overlap must at least lie below the earlier. Where both do the
     /// same it may not lie above, or it might hide the other.
-    fn gap(self, other: Says) -> Option<u32> {
+    fn gap(self, other: Says) -> u32 {
         match (self, other) {
-            (Says::Partial, Says::Partial) => None,
-            (Says::Answer(a), Says::Answer(b)) => Some(u32::from(a != b)),
-            _ => Some(1),
+            (Says::Partial, Says::Partial) => 0,
+            (Says::Answer(a), Says::Answer(b)) => u32::from(a != b),
+            _ => 1,
         }
     }
 }

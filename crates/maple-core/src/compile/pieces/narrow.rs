@@ -119,7 +119,7 @@ impl Pieces {
             let there = self.spot(*other);
             let meets = there.is_placed() && overlap(self.store.get(*other), part);
             // Its answer may not be the one that it will have.
-            Some(there.level + there.says.gap(Says::Unknown).filter(|_| meets)?)
+            meets.then(|| there.level + there.says.gap(Says::Unknown))
         };
         let from = self.piece(id).earlier.iter().filter_map(under).max().unwrap_or(0);
         from < spot.level && self.levels.used.range(from..spot.level).next().is_some()

@@ -217,8 +217,8 @@ impl Pieces {
         let (piece, there) = (self.spot(id), self.spot(other));
         let level = i64::from(level);
         let bound = match way {
-            Way::Up => level - i64::from(there.says.gap(piece.says)?),
-            Way::Down => level + i64::from(piece.says.gap(there.says)?),
+            Way::Up => level - i64::from(there.says.gap(piece.says)),
+            Way::Down => level + i64::from(piece.says.gap(there.says)),
         };
         there.is_placed().then_some(bound)
     }
