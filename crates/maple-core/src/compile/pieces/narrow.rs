@@ -34,7 +34,7 @@ const MOST: usize = if cfg!(test) { 9 } else { 4 };
 /// How many bits more an answer may state.
 const BITS: u32 = 8;
 
-/// How many rules that is worth: each block of packets that so many bits make may come to have a leaf. (Less in tests, where
+/// How many rules must be spared for so many bits: each block of packets that so many bits make may come to have a leaf. (Less in tests, where
 /// tables are small.)
 const fn price(bits: u32) -> usize {
     if cfg!(test) { bits as usize } else { 1 << bits }
