@@ -103,6 +103,10 @@ fn every_compiler_answers_every_header_right_however_ranges_are_asked() {
         assert_eq!(found.growth.last(), Some(&(m.rules, m.flow_mods)));
         assert!(m.augments_per_s > 0.0 && m.lookups_per_s > 0.0);
         assert!(m.host_invalidations_per_s > 0.0 && m.port_invalidations_per_s > 0.0);
+        assert!(m.f_us > 0.0 && m.f_alone_us > 0.0 && m.augment_us > 0.0);
+        assert!(m.augments_per_s >= m.augments_per_s_median && m.lookups_per_s >= m.lookups_per_s_median);
+        assert!(m.host_invalidations_per_s >= m.host_invalidations_per_s_median);
+        assert!(m.port_invalidations_per_s >= m.port_invalidations_per_s_median);
         assert!(m.bytes_per_trace.is_some_and(|bytes| bytes > 100.0), "{:?}", m.bytes_per_trace);
     }
 }
@@ -125,7 +129,8 @@ fn json_has_the_keys_that_are_promised() {
     let mut wanted: Vec<&str> =
         "filters matched rules barriers levels flow_mods reprioritised mods_per_rule misses_then \
          augments_per_s lookups_per_s host_invalidations_per_s port_invalidations_per_s f_us f_alone_us augment_us \
-         bytes_per_trace headers wrong"
+         bytes_per_trace headers wrong \
+         augments_per_s_median lookups_per_s_median host_invalidations_per_s_median port_invalidations_per_s_median"
             .split_whitespace()
             .collect();
     wanted.sort_unstable();

@@ -2,8 +2,9 @@
 
 use serde::Serialize;
 
-/// The figures of a filter set under one compiler. As JSON the fields are the keys, in this order.
-#[derive(Clone, Copy, Debug, Serialize)]
+/// The figures of a filter set under one compiler. As JSON the fields are the keys, in this order. Speeds are of the fastest pass unless
+/// they are called medians.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Measured {
     /// Filters of the set.
     pub filters: usize,
@@ -43,4 +44,12 @@ pub struct Measured {
     pub headers: usize,
     /// Headers with a wrong answer, of tree or table, at any of the checks.
     pub wrong: usize,
+    /// `augments_per_s` in the median pass.
+    pub augments_per_s_median: f64,
+    /// `lookups_per_s` in the median pass.
+    pub lookups_per_s_median: f64,
+    /// `host_invalidations_per_s` in the median pass.
+    pub host_invalidations_per_s_median: f64,
+    /// `port_invalidations_per_s` in the median pass.
+    pub port_invalidations_per_s_median: f64,
 }

@@ -20,16 +20,22 @@ pub mod measured;
 pub mod policy;
 pub mod published;
 
-mod measure;
 pub(crate) mod play;
 
+mod invalidation;
+mod measure;
 mod output;
+mod speeds;
 
 use measure::{Outcome, Task};
 use measured::Measured;
 use play::{Expected, expected};
 use policy::{FilterPolicy, Interpreter, OtherLanguage, Ranges};
 use published::PUBLISHED;
+use speeds::Speeds;
+
+/// How often every set is timed, all others between: a machine that is slow for some seconds is not so each time.
+const ROUNDS: u64 = 4;
 
 /// `maple bench rules`.
 #[derive(Debug, Args)]
@@ -106,6 +112,14 @@ struct Subject {
     then: Option<Vec<Expected>>,
 }
 
+/// A set whose trace was played under a compiler, and of which speeds are measured.
+struct Played<'a> {
+    policy: Box<dyn FilterPolicy>,
+    speeds: Speeds<'a>,
+    /// Speeds are still missing.
+    finding: Finding,
+}
+
 /// What was measured of a set under a compiler.
 pub struct Finding {
     /// The set's name.
@@ -157,16 +171,24 @@ pub fn measure(args: &RulesArgs, python: Option<&dyn OtherLanguage>) -> Result<V
         (None, Some(filters), Some(trace)) => vec![(filters.clone(), trace.clone(), args.then.clone())],
         _ => return Err(BenchError::Usage("--filters and --trace, or --all, are needed".into())),
     };
-    let progress = Progress::new((files.len() * compilers.len()) as u64);
-    let mut findings = Vec::new();
-    for (filters, trace, then) in &files {
-        let subject = Subject::read(filters, trace, then.as_deref())?;
+    let subjects = files.iter().map(|(filters, trace, then)| Subject::read(filters, trace, then.as_deref()));
+    let subjects = subjects.collect::<Result<Vec<Subject>, _>>()?;
+    let progress = Progress::new((files.len() * compilers.len()) as u64 * (1 + ROUNDS));
+    let mut played = Vec::new();
+    for subject in &subjects {
         for compiler in &compilers {
-            findings.push(subject.measure(*compiler, args, python, &progress)?);
+            played.push(subject.play(*compiler, args, python, &progress)?);
             progress.step();
         }
     }
-    Ok(findings)
+    for round in 1..=ROUNDS {
+        for played in &mut played {
+            progress.say(format!("{}: speeds, round {round} of {ROUNDS}", played.finding.set));
+            played.speeds.round(&mut *played.policy)?;
+            progress.step();
+        }
+    }
+    Ok(played.into_iter().map(Played::finish).collect())
 }
 
 /// The sets of a folder: those of the paper in its order, then others by name.
@@ -205,13 +227,13 @@ impl Subject {
         Ok(Subject { set, trace, then })
     }
 
-    fn measure(
+    fn play(
         &self,
         compiler: Compiler,
         args: &RulesArgs,
         python: Option<&dyn OtherLanguage>,
         progress: &Progress,
-    ) -> Result<Finding, BenchError> {
+    ) -> Result<Played<'_>, BenchError> {
         let strategy = compiler.strategy();
         let usual = match compiler {
             Compiler::Maple => Ranges::Auto,
@@ -228,7 +250,15 @@ impl Subject {
         };
         let then = self.then.as_deref();
         let task = Task { set: &self.set, trace: &self.trace, then, strategy };
-        let Outcome { measured, growth, first_wrong, unanswered } = task.run(&mut *policy, progress)?;
-        Ok(Finding { set: self.set.name.clone(), compiler, measured, first_wrong, unanswered, growth })
+        let Outcome { measured, learned, growth, first_wrong, unanswered } = task.run(&mut *policy, progress)?;
+        let finding = Finding { set: self.set.name.clone(), compiler, measured, first_wrong, unanswered, growth };
+        Ok(Played { policy, speeds: Speeds::new(strategy, &self.trace, learned), finding })
+    }
+}
+
+impl Played<'_> {
+    fn finish(mut self) -> Finding {
+        self.speeds.tell(&mut self.finding.measured);
+        self.finding
     }
 }

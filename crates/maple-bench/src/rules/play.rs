@@ -1,7 +1,6 @@
 //! Playing a trace: what the switch does not know goes to the controller, which runs f and changes the switch's rules.
 
 use std::collections::HashMap;
-use std::time::{Duration, Instant};
 
 use maple_core::{Augmented, Capabilities, Change, LeafAction, LeafId, Rule, Strategy, Table, Target};
 use maple_wire::{Action, Instruction, PortNo};
@@ -41,9 +40,6 @@ pub(super) struct Counts {
     pub(super) wrong: usize,
     /// What the first wrong answer was.
     pub(super) first_wrong: Option<String>,
-    /// Time in f, and from there to the changes.
-    pub(super) in_f: Duration,
-    pub(super) in_augment: Duration,
 }
 
 impl Play {
@@ -107,17 +103,12 @@ impl Play {
         header: &FiveTuple,
         wanted: Option<usize>,
     ) -> Result<(), BenchError> {
-        let begin = Instant::now();
         let mut run = self.table.follow();
         let filter = policy.run(header, &mut run).map_err(BenchError::Policy)?;
         let followed = run.finish(header);
-        let ran = Instant::now();
         let leaf = LeafId(self.learned.len() as u64);
         let outcome = self.table.plant(followed, leaf, action(filter), header);
         let changes = self.table.take_changes();
-        let done = Instant::now();
-        self.counts.in_f += ran - begin;
-        self.counts.in_augment += done - ran;
         if outcome != Augmented::Added {
             let what = "f is not a function of what it observed, or a trace went to the wrong place";
             return Err(BenchError::Wrong(format!("{header:?}: {what}: {outcome:?}")));

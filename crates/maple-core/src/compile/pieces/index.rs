@@ -11,8 +11,8 @@
 //! looked at one by one.
 //!
 //! Views don't hear of a piece that goes. Entries in them bear the piece's *stamp*, which changes when it goes, and those
-//! that are out of date are dropped when they are next read, or with all views of the group when these hold more of them
-//! than of others.
+//! that are out of date are dropped when they are next read; or all views of the group, when it is next asked or gets a
+//! member, if they hold more of them than of others.
 //!
 //! # Cost
 //!
@@ -109,6 +109,7 @@ impl Index {
     pub(super) fn insert(&mut self, store: &Store, piece: PieceId) {
         let at = self.group_of(store.get(piece));
         let group = &mut self.groups[at as usize];
+        group.forget_views_of_the_gone();
         group.size += 1;
         if self.places.len() <= piece as usize {
             self.places.resize(piece as usize + 1, Place::default());
@@ -150,11 +151,6 @@ impl Index {
             return;
         }
         group.gone += usize::from(!group.views.is_empty());
-        if group.gone > group.size {
-            group.views.clear();
-            group.view_for.clear();
-            group.gone = 0;
-        }
         if group.size == 0 {
             self.large.retain(|large| *large != of);
         }
@@ -245,8 +241,18 @@ impl Index {
 }
 
 impl Group {
+    /// Drops the views if more of their members have gone than are there.
+    fn forget_views_of_the_gone(&mut self) {
+        if self.gone > self.size {
+            self.views.clear();
+            self.view_for.clear();
+            self.gone = 0;
+        }
+    }
+
     /// The view for a set whose group stands at `asking`. `None` where all members are to be looked at.
     fn view(&mut self, store: &Store, places: &[Place], asking: u32, set: &[u64]) -> Option<usize> {
+        self.forget_views_of_the_gone();
         let is_first = match self.view_for.get(&asking) {
             Some(Answered::ByView(view, size)) if self.size <= 2 * *size => return Some(*view),
             Some(Answered::ByView(..) | Answered::ByLooks) => false,

@@ -365,8 +365,8 @@ impl Pieces {
     /// Brings rules and levels up to date with what came, went and changed.
     pub(super) fn settle(&mut self, tree: &Tree, tidy: Tidy) {
         if std::mem::take(&mut self.withered) {
-            let Pieces { touched, pieces, .. } = &mut *self;
-            touched.retain(|id| pieces[*id as usize].is_some());
+            let Pieces { touched, roles, .. } = &mut *self;
+            touched.retain(|id| roles[*id as usize] != Role::Gone);
         }
         if !self.settle_one_alone() {
             self.settle_shadows(tree);

@@ -1,0 +1,35 @@
+//! Hosts and ports of a trace, and their invalidation (paper §6.3).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use maple_core::{Change, LeafId, Table};
+use maple_wire::{Constraint, Field};
+
+use super::play::{Expected, Learned};
+
+/// The addresses of a trace, ascending.
+pub(super) fn hosts(trace: &[Expected]) -> Vec<u32> {
+    Vec::from_iter(trace.iter().flat_map(|(header, _)| [header.src, header.dst]).collect::<BTreeSet<_>>())
+}
+
+/// For each port that answers use, the leaves that use it.
+pub(super) fn ports(learned: &[Learned]) -> Vec<Vec<LeafId>> {
+    let mut by_port: BTreeMap<Option<usize>, Vec<LeafId>> = BTreeMap::new();
+    for Learned { leaf, filter, .. } in learned {
+        by_port.entry(*filter).or_default().push(*leaf);
+    }
+    Vec::from_iter(by_port.into_values())
+}
+
+/// Removes the leaves whose packets may come from or go to a host, and gives the changes.
+pub(super) fn invalidate_host(table: &mut Table, host: u32) -> Vec<Change> {
+    let mut leaves = table.tree().touching(&Constraint::exact(Field::Ipv4Src, host.into()));
+    leaves.extend(table.tree().touching(&Constraint::exact(Field::Ipv4Dst, host.into())));
+    invalidate_port(table, &leaves)
+}
+
+/// Removes the leaves of a port, and gives the changes.
+pub(super) fn invalidate_port(table: &mut Table, leaves: &[LeafId]) -> Vec<Change> {
+    table.remove_all(leaves);
+    table.take_changes()
+}

@@ -1,0 +1,141 @@
+//! How fast a compiler is on one filter set: passes over what was learned from the trace, by the controller alone.
+
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use maple_core::{LeafId, Strategy, Table};
+
+use super::invalidation::{hosts, invalidate_host, invalidate_port, ports};
+use super::measured::Measured;
+use super::play::{Expected, Learned, action, table};
+use super::policy::FilterPolicy;
+use crate::command::BenchError;
+use crate::passes::{Augments, Passes, Spent, timed};
+
+/// How long the passes of a round take.
+const ROUND: Duration = Duration::from_millis(600);
+
+/// How often a round looks all headers of the trace up.
+const WALKS: usize = 100;
+
+/// What is timed, and what it took so far.
+pub(super) struct Speeds<'a> {
+    strategy: Strategy,
+    trace: &'a [Expected],
+    learned: Vec<Learned>,
+    hosts: Vec<u32>,
+    ports: Vec<Vec<LeafId>>,
+    spent: Spent,
+    rounds: u32,
+    augments: Passes<Augments>,
+    f_alone: Passes<Duration>,
+    lookups: Passes<Duration>,
+    of_hosts: Passes<Duration>,
+    of_ports: Passes<Duration>,
+}
+
+impl<'a> Speeds<'a> {
+    /// Nothing is timed yet of a table that learned this from the trace.
+    pub(super) fn new(strategy: Strategy, trace: &'a [Expected], learned: Vec<Learned>) -> Speeds<'a> {
+        Speeds {
+            strategy,
+            trace,
+            hosts: hosts(trace),
+            ports: ports(&learned),
+            learned,
+            spent: Spent::default(),
+            rounds: 0,
+            augments: Passes::default(),
+            f_alone: Passes::default(),
+            lookups: Passes::default(),
+            of_hosts: Passes::default(),
+            of_ports: Passes::default(),
+        }
+    }
+
+    /// Makes passes for a while; f runs alone, and headers are looked up, before that.
+    pub(super) fn round(&mut self, policy: &mut dyn FilterPolicy) -> Result<(), BenchError> {
+        self.rounds += 1;
+        let mut alone =
+            |Learned { header, .. }: &Learned| policy.run_alone(black_box(header)).map(|found| _ = black_box(found));
+        let (ran, took) = timed(|| self.learned.iter().try_for_each(&mut alone));
+        ran.map_err(BenchError::Policy)?;
+        self.f_alone.push(took);
+        self.look_up(policy)?;
+        let mut spent = std::mem::take(&mut self.spent);
+        spent.spend(ROUND * self.rounds, || self.pass(policy))?;
+        self.spent = spent;
+        Ok(())
+    }
+
+    fn look_up(&mut self, policy: &mut dyn FilterPolicy) -> Result<(), BenchError> {
+        let table = self.grow(policy)?;
+        let look_up = |(header, _): &Expected| _ = black_box(table.tree().search(black_box(header)));
+        for _ in 0..WALKS {
+            self.lookups.push(timed(|| self.trace.iter().for_each(look_up)).1);
+        }
+        Ok(())
+    }
+
+    /// Two tables are grown; hosts are invalidated in the one, ports in the other.
+    fn pass(&mut self, policy: &mut dyn FilterPolicy) -> Result<(), BenchError> {
+        let mut table = self.grow(policy)?;
+        let invalidate = |host: &u32| drop(black_box(invalidate_host(&mut table, *host)));
+        self.of_hosts.push(timed(|| self.hosts.iter().for_each(invalidate)).1);
+        table = self.grow(policy)?;
+        let invalidate = |leaves: &Vec<LeafId>| drop(black_box(invalidate_port(&mut table, leaves)));
+        self.of_ports.push(timed(|| self.ports.iter().for_each(invalidate)).1);
+        Ok(())
+    }
+
+    fn grow(&mut self, policy: &mut dyn FilterPolicy) -> Result<Table, BenchError> {
+        let (table, augments) = grown(self.strategy, policy, &self.learned)?;
+        self.augments.push(augments);
+        Ok(table)
+    }
+
+    /// Puts the speeds into the figures.
+    pub(super) fn tell(&self, measured: &mut Measured) {
+        let augments = self.augments.per_second(self.learned.len());
+        let lookups = self.lookups.per_second(self.trace.len());
+        let hosts = self.of_hosts.per_second(self.hosts.len());
+        let ports = self.of_ports.per_second(self.ports.len());
+        let Augments { in_f, in_augment } = self.augments.fastest();
+        let per_augment = |time: Duration| time.as_secs_f64() * 1e6 / self.learned.len().max(1) as f64;
+        *measured = Measured {
+            augments_per_s: augments.fastest,
+            lookups_per_s: lookups.fastest,
+            host_invalidations_per_s: hosts.fastest,
+            port_invalidations_per_s: ports.fastest,
+            f_us: per_augment(in_f),
+            f_alone_us: per_augment(self.f_alone.fastest()),
+            augment_us: per_augment(in_augment),
+            augments_per_s_median: augments.median,
+            lookups_per_s_median: lookups.median,
+            host_invalidations_per_s_median: hosts.median,
+            port_invalidations_per_s_median: ports.median,
+            ..*measured
+        };
+    }
+}
+
+/// A table that learned these traces from nothing, and how long that took.
+pub(super) fn grown(
+    strategy: Strategy,
+    policy: &mut dyn FilterPolicy,
+    learned: &[Learned],
+) -> Result<(Table, Augments), BenchError> {
+    let (mut table, mut augments) = (table(strategy), Augments::default());
+    for Learned { leaf, header, .. } in learned {
+        let begin = Instant::now();
+        let mut run = table.follow();
+        let filter = policy.run(header, &mut run).map_err(BenchError::Policy)?;
+        let run = run.finish(header);
+        let ran = Instant::now();
+        table.plant(run, *leaf, action(filter), header);
+        black_box(table.take_changes());
+        augments.in_augment += ran.elapsed();
+        augments.in_f += ran - begin;
+    }
+    Ok((table, augments))
+}
