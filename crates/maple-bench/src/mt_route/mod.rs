@@ -5,7 +5,6 @@
 //! one priority, which is checked, so that a hash table says what the switch does with a header.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
@@ -16,14 +15,16 @@ use serde::Serialize;
 
 use crate::command::{BenchError, Output, with_note};
 use crate::headers::FiveTuple;
-use crate::passes::{Augments, Passes, Rate, Spent, timed};
+use crate::passes::Augments;
 use crate::report::{Chart, Progress, Series, TextTable};
 
 pub(crate) mod floor;
 
 mod data_centre;
+mod speeds;
 
 use data_centre::{DataCentre, Port, RACK_MASK, Route};
+use speeds::Played;
 
 /// `maple bench mt-route`.
 #[derive(Debug, Args)]
@@ -57,7 +58,7 @@ pub enum Compiler {
 }
 
 /// The figures of a run. As JSON the fields are the keys, in this order. Speeds are of the fastest pass unless they are called medians.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Measured {
     /// Which compiler.
     pub compiler: &'static str,
@@ -112,8 +113,9 @@ const PUBLISHED: [&str; 8] = ["the paper", "73563", "1", "1.00", "58720", "55593
 /// Ports of a switch of the fat tree: 392 racks.
 const SWITCH_PORTS: usize = 28;
 
-/// How long the passes of a compiler take in all.
-const TIMED: Duration = Duration::from_secs(6);
+/// How often each compiler is timed, the other between, and how long the passes of a round take.
+const ROUNDS: u32 = 4;
+const ROUND: Duration = Duration::from_secs(3);
 
 /// Pairs of racks: what a rule stands for.
 type Pair = (u32, u32);
@@ -127,12 +129,20 @@ pub(crate) fn main(args: &MtRouteArgs) -> Result<(), BenchError> {
     };
     let centre = DataCentre::new(SWITCH_PORTS, args.tenants.into(), args.seed);
     let traffic = traffic(&centre, args.pairs as usize, args.seed);
-    let progress = Progress::new(3 * strategies.len() as u64);
-    let mut results = Vec::new();
+    let progress = Progress::new((2 + u64::from(ROUNDS)) * strategies.len() as u64);
+    let mut played = Vec::new();
     for (name, strategy) in strategies {
-        results.push(measure(name, *strategy, &centre, &traffic, &progress)?);
+        played.push(Played::new(name, *strategy, &centre, &traffic, &progress)?);
+    }
+    for round in 1..=ROUNDS {
+        for played in &mut played {
+            progress.say(format!("{}: speeds, round {round} of {ROUNDS}", played.measured.compiler));
+            played.passes_until(ROUND * round)?;
+            progress.step();
+        }
     }
     drop(progress);
+    let results: Vec<Measured> = played.iter().map(Played::measured).collect();
     let note = "rates are per second, in the fastest pass (--json has the medians); us are microseconds of f and of an augment after it";
     args.output.tell(&results, || with_note(&table(&results), note), || vec![chart(&results)])
 }
@@ -263,109 +273,6 @@ impl<'a> Play<'a> {
     }
 }
 
-fn measure(
-    name: &'static str,
-    strategy: Strategy,
-    centre: &DataCentre,
-    traffic: &[FiveTuple],
-    progress: &Progress,
-) -> Result<Measured, BenchError> {
-    progress.say(format!("{name}: traffic, and hosts are invalidated"));
-    let mut play = played(strategy, centre, traffic)?;
-    play.check(traffic);
-    let (rules, levels, flow_mods) = (play.switch.rules.len(), play.switch.levels(), play.flow_mods);
-    let hosts: BTreeSet<u32> = traffic.iter().flat_map(|header| [header.src, header.dst]).collect();
-    let of_hosts = play.groups_of_hosts(&hosts);
-    play.invalidate(&of_hosts, traffic)?;
-    progress.step();
-    progress.say(format!("{name}: ports are invalidated"));
-    let mut again = played(strategy, centre, traffic)?;
-    let of_ports = again.groups_of_ports();
-    again.invalidate(&of_ports, traffic)?;
-    progress.step();
-    let wrong = play.wrong + again.wrong;
-    if wrong > 0 {
-        return Err(BenchError::Wrong(format!("{name}: {wrong} headers had a wrong answer")));
-    }
-    let misses = play.misses;
-    drop(again);
-    progress.say(format!("{name}: speeds"));
-    let mut speeds = Speeds::default();
-    let pass = || {
-        speeds.pass(strategy, centre, traffic, &misses, &of_hosts, &of_ports);
-        Ok(())
-    };
-    Spent::default().spend(TIMED, pass)?;
-    progress.step();
-    let Augments { in_f, in_augment } = speeds.augments.fastest();
-    let per_augment = |time: Duration| time.as_secs_f64() * 1e6 / misses.len().max(1) as f64;
-    let augments: Rate = speeds.augments.per_second(misses.len());
-    let lookups = speeds.lookups.per_second(traffic.len());
-    let by_host = speeds.of_hosts.per_second(of_hosts.len());
-    let by_port = speeds.of_ports.per_second(of_ports.len());
-    Ok(Measured {
-        compiler: name,
-        rules,
-        levels,
-        flow_mods,
-        mods_per_rule: flow_mods as f64 / rules.max(1) as f64,
-        augments_per_s: augments.fastest,
-        lookups_per_s: lookups.fastest,
-        host_invalidations_per_s: by_host.fastest,
-        port_invalidations_per_s: by_port.fastest,
-        f_us: per_augment(in_f),
-        augment_us: per_augment(in_augment),
-        headers: traffic.len(),
-        hosts: of_hosts.len(),
-        ports: of_ports.len(),
-        wrong,
-        augments_per_s_median: augments.median,
-        lookups_per_s_median: lookups.median,
-        host_invalidations_per_s_median: by_host.median,
-        port_invalidations_per_s_median: by_port.median,
-    })
-}
-
-/// What passes took.
-#[derive(Default)]
-struct Speeds {
-    augments: Passes<Augments>,
-    lookups: Passes<Duration>,
-    of_hosts: Passes<Duration>,
-    of_ports: Passes<Duration>,
-}
-
-impl Speeds {
-    /// Two tables are grown, by the controller alone; headers are looked up and hosts invalidated in the one, ports in the other.
-    fn pass(
-        &mut self,
-        strategy: Strategy,
-        centre: &DataCentre,
-        traffic: &[FiveTuple],
-        misses: &[FiveTuple],
-        of_hosts: &[Vec<LeafId>],
-        of_ports: &[Vec<LeafId>],
-    ) {
-        let mut table = self.grow(strategy, centre, misses);
-        let look_up = |header| _ = black_box(table.tree().search(black_box(header)));
-        self.lookups.push(timed(|| traffic.iter().for_each(look_up)).1);
-        self.of_hosts.push(timed(|| invalidate(&mut table, of_hosts)).1);
-        drop(table);
-        let mut table = self.grow(strategy, centre, misses);
-        self.of_ports.push(timed(|| invalidate(&mut table, of_ports)).1);
-    }
-
-    /// The table that these misses lead to.
-    fn grow(&mut self, strategy: Strategy, centre: &DataCentre, misses: &[FiveTuple]) -> Table {
-        let (mut table, mut augments) = (empty(strategy), Augments::default());
-        for (miss, leaf) in misses.iter().zip(0..) {
-            black_box(augments.learn(&mut table, centre, miss, LeafId(leaf)));
-        }
-        self.augments.push(augments);
-        table
-    }
-}
-
 fn played<'a>(strategy: Strategy, centre: &'a DataCentre, traffic: &[FiveTuple]) -> Result<Play<'a>, BenchError> {
     let mut play = Play::new(strategy, centre);
     traffic.iter().try_for_each(|header| play.header(header))?;
@@ -377,14 +284,6 @@ fn empty(strategy: Strategy) -> Table {
     let cookie = Box::new(|leaf: Option<LeafId>| leaf.map_or(u64::MAX, |leaf| leaf.0));
     let capabilities = Capabilities::of_abstract_headers();
     Table::new(strategy, Target { under: Vec::new(), capabilities, priorities: 1..=u16::MAX, cookie })
-}
-
-/// Removes leaves group by group.
-fn invalidate(table: &mut Table, groups: &[Vec<LeafId>]) {
-    for group in groups {
-        table.remove_all(group);
-        black_box(table.take_changes());
-    }
 }
 
 impl Augments {
@@ -524,7 +423,9 @@ mod tests {
         let centre = DataCentre::new(4, 3, 1);
         let traffic = traffic(&centre, 40, 1);
         for (name, strategy) in [("maple", Strategy::Maple), ("paper", Strategy::Paper)] {
-            let measured = measure(name, strategy, &centre, &traffic, &Progress::hidden()).unwrap();
+            let mut played = Played::new(name, strategy, &centre, &traffic, &Progress::hidden()).unwrap();
+            played.passes_until(Duration::from_millis(1)).unwrap();
+            let measured = played.measured();
             assert_eq!((measured.rules, measured.levels, measured.flow_mods, measured.wrong), (40, 1, 40, 0));
         }
     }
