@@ -122,7 +122,8 @@ def measure(rates, runs, seconds, timeout):
 
     with ExitStack() as stack:
         stack.enter_context(the_machine())
-        start_openvswitch()
+        for pid in start_openvswitch():
+            stack.callback(subprocess.run, ["kill", str(pid)], check=False)
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         lab = Lab(Row(), None, "OpenFlow13")
         stack.callback(lab.stop)
