@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
-use maple_core::{Augmented, Capabilities, Change, Fields, LeafAction, LeafId, Rule, Strategy, Table, Target};
+use maple_core::{Augmented, Change, Fields, LeafAction, LeafId, Rule, Strategy, Table};
 use maple_emulator::Random;
 use maple_wire::{Action, Field, Instruction, PortNo};
 use serde::Serialize;
@@ -17,6 +17,7 @@ use crate::command::{BenchError, Output, with_note};
 use crate::headers::FiveTuple;
 use crate::passes::Augments;
 use crate::report::{Chart, Progress, Series, TextTable};
+use crate::rules::play::table as table_of;
 
 pub(crate) mod floor;
 
@@ -198,7 +199,7 @@ impl<'a> Play<'a> {
     fn new(strategy: Strategy, centre: &'a DataCentre) -> Play<'a> {
         Play {
             centre,
-            table: empty(strategy),
+            table: table_of(strategy),
             switch: Switch::default(),
             by_rack: HashMap::new(),
             by_port: BTreeMap::new(),
@@ -277,13 +278,6 @@ fn played<'a>(strategy: Strategy, centre: &'a DataCentre, traffic: &[FiveTuple])
     let mut play = Play::new(strategy, centre);
     traffic.iter().try_for_each(|header| play.header(header))?;
     Ok(play)
-}
-
-/// A table that knows nothing.
-fn empty(strategy: Strategy) -> Table {
-    let cookie = Box::new(|leaf: Option<LeafId>| leaf.map_or(u64::MAX, |leaf| leaf.0));
-    let capabilities = Capabilities::of_abstract_headers();
-    Table::new(strategy, Target { under: Vec::new(), capabilities, priorities: 1..=u16::MAX, cookie })
 }
 
 impl Augments {

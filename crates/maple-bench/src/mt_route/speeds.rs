@@ -7,11 +7,12 @@ use std::time::Duration;
 use maple_core::{LeafId, Strategy, Table};
 
 use super::data_centre::DataCentre;
-use super::{Measured, empty, played};
+use super::{Measured, played};
 use crate::command::BenchError;
 use crate::headers::FiveTuple;
 use crate::passes::{Augments, Passes, Spent, timed};
 use crate::report::Progress;
+use crate::rules::play::table;
 
 /// Traffic that a compiler's table has learned, and passes over it.
 pub(super) struct Played<'a> {
@@ -101,7 +102,7 @@ impl<'a> Played<'a> {
 
     /// The table that the misses lead to.
     fn grow(&mut self) -> Table {
-        let (mut table, mut augments) = (empty(self.strategy), Augments::default());
+        let (mut table, mut augments) = (table(self.strategy), Augments::default());
         for (miss, leaf) in self.misses.iter().zip(0..) {
             black_box(augments.learn(&mut table, self.centre, miss, LeafId(leaf)));
         }

@@ -25,11 +25,11 @@ pub(super) fn ports(learned: &[Learned]) -> Vec<Vec<LeafId>> {
 pub(super) fn invalidate_host(table: &mut Table, host: u32) -> Vec<Change> {
     let mut leaves = table.tree().touching(&Constraint::exact(Field::Ipv4Src, host.into()));
     leaves.extend(table.tree().touching(&Constraint::exact(Field::Ipv4Dst, host.into())));
-    invalidate_port(table, &leaves)
+    withdraw(table, &leaves)
 }
 
-/// Removes the leaves of a port, and gives the changes.
-pub(super) fn invalidate_port(table: &mut Table, leaves: &[LeafId]) -> Vec<Change> {
+/// Removes leaves, those of a port say, and gives the changes.
+pub(super) fn withdraw(table: &mut Table, leaves: &[LeafId]) -> Vec<Change> {
     table.remove_all(leaves);
     table.take_changes()
 }

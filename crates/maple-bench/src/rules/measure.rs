@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use maple_core::{Change, Strategy, Table};
 use maple_heap::bytes_kept;
 
-use super::invalidation::{hosts, invalidate_host, invalidate_port, ports};
+use super::invalidation::{hosts, invalidate_host, ports, withdraw};
 use super::measured::Measured;
 use super::play::{Counts, Expected, Learned, Play};
 use super::policy::FilterPolicy;
@@ -55,8 +55,7 @@ impl Task<'_> {
         let hosts = self
             .invalidations(grown_once?.0, &learned, &hosts(self.trace), |table, host| invalidate_host(table, *host))?;
         let (table, _) = grown(self.strategy, policy, &learned)?;
-        let ports =
-            self.invalidations(table, &learned, &ports(&learned), |table, leaves| invalidate_port(table, leaves))?;
+        let ports = self.invalidations(table, &learned, &ports(&learned), |table, leaves| withdraw(table, leaves))?;
         progress.say(format!("{name}: the second trace"));
         let misses_then = self.then.map(|then| self.play_on(&mut play, policy, then)).transpose()?;
         let measured = Measured {

@@ -6,6 +6,7 @@
 //! invalidated. A difference is an error.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use maple_core::Strategy;
@@ -34,8 +35,10 @@ use policy::{FilterPolicy, Interpreter, OtherLanguage, Ranges};
 use published::PUBLISHED;
 use speeds::Speeds;
 
-/// How often every set is timed, all others between: a machine that is slow for some seconds is not so each time.
-const ROUNDS: u64 = 4;
+/// How often every set is timed, all others between: a machine that is slow for some seconds is not so each time. And how long the
+/// passes of a round take.
+const ROUNDS: u32 = 4;
+const ROUND: Duration = Duration::from_millis(600);
 
 /// `maple bench rules`.
 #[derive(Debug, Args)]
@@ -173,7 +176,7 @@ pub fn measure(args: &RulesArgs, python: Option<&dyn OtherLanguage>) -> Result<V
     };
     let subjects = files.iter().map(|(filters, trace, then)| Subject::read(filters, trace, then.as_deref()));
     let subjects = subjects.collect::<Result<Vec<Subject>, _>>()?;
-    let progress = Progress::new((files.len() * compilers.len()) as u64 * (1 + ROUNDS));
+    let progress = Progress::new((files.len() * compilers.len()) as u64 * (1 + u64::from(ROUNDS)));
     let mut played = Vec::new();
     for subject in &subjects {
         for compiler in &compilers {
@@ -184,7 +187,7 @@ pub fn measure(args: &RulesArgs, python: Option<&dyn OtherLanguage>) -> Result<V
     for round in 1..=ROUNDS {
         for played in &mut played {
             progress.say(format!("{}: speeds, round {round} of {ROUNDS}", played.finding.set));
-            played.speeds.round(&mut *played.policy)?;
+            played.speeds.passes_until(ROUND * round, &mut *played.policy)?;
             progress.step();
         }
     }

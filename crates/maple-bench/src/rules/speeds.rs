@@ -5,15 +5,12 @@ use std::time::{Duration, Instant};
 
 use maple_core::{LeafId, Strategy, Table};
 
-use super::invalidation::{hosts, invalidate_host, invalidate_port, ports};
+use super::invalidation::{hosts, invalidate_host, ports, withdraw};
 use super::measured::Measured;
 use super::play::{Expected, Learned, action, table};
 use super::policy::FilterPolicy;
 use crate::command::BenchError;
 use crate::passes::{Augments, Passes, Spent, timed};
-
-/// How long the passes of a round take.
-const ROUND: Duration = Duration::from_millis(600);
 
 /// How often a round looks all headers of the trace up.
 const WALKS: usize = 100;
@@ -26,7 +23,6 @@ pub(super) struct Speeds<'a> {
     hosts: Vec<u32>,
     ports: Vec<Vec<LeafId>>,
     spent: Spent,
-    rounds: u32,
     augments: Passes<Augments>,
     f_alone: Passes<Duration>,
     lookups: Passes<Duration>,
@@ -44,7 +40,6 @@ impl<'a> Speeds<'a> {
             ports: ports(&learned),
             learned,
             spent: Spent::default(),
-            rounds: 0,
             augments: Passes::default(),
             f_alone: Passes::default(),
             lookups: Passes::default(),
@@ -53,9 +48,8 @@ impl<'a> Speeds<'a> {
         }
     }
 
-    /// Makes passes for a while; f runs alone, and headers are looked up, before that.
-    pub(super) fn round(&mut self, policy: &mut dyn FilterPolicy) -> Result<(), BenchError> {
-        self.rounds += 1;
+    /// Makes passes until this much time is spent on them in all; f runs alone, and headers are looked up, before that.
+    pub(super) fn passes_until(&mut self, budget: Duration, policy: &mut dyn FilterPolicy) -> Result<(), BenchError> {
         let mut alone =
             |Learned { header, .. }: &Learned| policy.run_alone(black_box(header)).map(|found| _ = black_box(found));
         let (ran, took) = timed(|| self.learned.iter().try_for_each(&mut alone));
@@ -63,7 +57,7 @@ impl<'a> Speeds<'a> {
         self.f_alone.push(took);
         self.look_up(policy)?;
         let mut spent = std::mem::take(&mut self.spent);
-        spent.spend(ROUND * self.rounds, || self.pass(policy))?;
+        spent.spend(budget, || self.pass(policy))?;
         self.spent = spent;
         Ok(())
     }
@@ -83,7 +77,7 @@ impl<'a> Speeds<'a> {
         let invalidate = |host: &u32| drop(black_box(invalidate_host(&mut table, *host)));
         self.of_hosts.push(timed(|| self.hosts.iter().for_each(invalidate)).1);
         table = self.grow(policy)?;
-        let invalidate = |leaves: &Vec<LeafId>| drop(black_box(invalidate_port(&mut table, leaves)));
+        let invalidate = |leaves: &Vec<LeafId>| drop(black_box(withdraw(&mut table, leaves)));
         self.of_ports.push(timed(|| self.ports.iter().for_each(invalidate)).1);
         Ok(())
     }
