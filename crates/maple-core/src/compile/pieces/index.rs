@@ -351,10 +351,41 @@ mod tests {
     /// Masks of two words, some of them with no bits in common.
     const MASKS: [[u64; 2]; 6] = [[0xff, 0], [0xf0, 0xf], [0, 0xff], [0xff, 0xff], [0x3c, 0xf0], [0, 0]];
 
+    /// So many sets with the first masks.
+    fn store_of(count: PieceId) -> Store {
+        let mut store = Store::default();
+        store.lengthen(4, 0);
+        (0..count).for_each(|id| store.put(id, &set(0, id.into())));
+        store
+    }
+
     /// A set by the number of its masks and the bits that its values are taken from.
     fn set(masks: usize, bits: u64) -> [u64; 4] {
         let [a, b] = MASKS[masks];
         [bits & a, a, bits >> 8 & b, b]
+    }
+
+    #[test]
+    fn views_of_pieces_that_have_gone_are_dropped_when_their_group_is_asked_or_grows() {
+        let (store, mut index) = (store_of(61), Index::default());
+        let asked = set(1, 0x10);
+        for is_asked in [true, false] {
+            (0..60).for_each(|id| index.insert(&store, id));
+            // The second question makes a view.
+            (0..2).for_each(|_| index.overlapping(&store, &asked, |_| {}));
+            let views = |index: &Index| index.groups.iter().map(|group| group.views.len()).sum::<usize>();
+            assert_eq!(views(&index), 1);
+            (0..40).for_each(|id| index.remove(id));
+            assert_eq!(views(&index), 1, "not while pieces go");
+            if is_asked {
+                index.overlapping(&store, &asked, |_| {});
+            } else {
+                index.insert(&store, 60);
+                index.remove(60);
+            }
+            assert_eq!(views(&index), 0);
+            (40..60).for_each(|id| index.remove(id));
+        }
     }
 
     proptest! {
