@@ -11,13 +11,15 @@ PROFILE = release
 export CARGO_TERM_COLOR ?= auto
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: help demo build test test-rust test-python test-system system-packages bench-runtime bench-http bench-packages lint clean
+.PHONY: help demo build test test-rust test-python test-system system-packages bench-runtime bench-flows bench-campus bench-http bench-packages lint clean
 
 help:
 	@echo 'make demo   build into .venv and run a policy on an emulated ring of four switches (no root needed)'
 	@echo 'make build  build into .venv: .venv/bin/maple, and the package maple'
 	@echo 'make test   all tests: Rust, Python, and as root those on Open vSwitch and Mininet'
 	@echo 'make bench-runtime  throughput and latency of the runtime, and the figures of docs/runtime.md (a quarter of an hour)'
+	@echo 'make bench-flows    new flows through whole networks, beside os-ken (docs/benchmarks.md; an hour)'
+	@echo 'make bench-campus   500 flows a second through 200 emulated switches'
 	@echo 'make bench-http  HTTP connection time on Open vSwitch under three controllers (root; docs/benchmarks.md)'
 	@echo 'make lint   rustfmt, clippy, ruff, mypy, stubtest'
 
@@ -77,6 +79,24 @@ bench-runtime:
 	cargo build --release -p maple-cli
 	bench/runtime/run.sh "$$(cargo metadata --format-version 1 --no-deps | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')/release/maple" \
 	    $(CURDIR)/target/bench/runtime; status=$$?; cp target/bench/runtime/*.svg docs/runtime/; exit $$status
+
+# os-ken, to compare with, in an environment of its own.
+PEERS := $(CURDIR)/target/peers
+$(PEERS)/bin/python:
+	$(PYTHON) -m venv $(PEERS) || \
+	    { $(PYTHON) -m venv --without-pip $(PEERS) && $(PYTHON) -m pip --python $(PEERS)/bin/python install --quiet pip; }
+	$(PEERS)/bin/python -m pip install --quiet os-ken
+
+# ARGS="--lines 1 --leaves 1000" and the like; `maple bench flows --help` has all. The row of os-ken is OpenFlow 1.0, one switch.
+bench-flows: build $(PEERS)/bin/python
+	$(BIN)/maple bench flows --policy builtin:shortest-path --policy examples/shortest_path.py --heap --plot target/bench/flows $(ARGS)
+	$(BIN)/maple bench flows --policy builtin:shortest-path --policy examples/shortest_path.py --of 1.0 --lines 1 --hosts 128 --leaves 1000,5000 \
+	    --against 'os-ken=$(PEERS)/bin/python bench/peers/os_ken_simple_switch.py {port}'
+
+# ARGS="--of 1.0" and the like go to `maple emulate`; RATE, TRAFFIC, POLICY, CORES as in the script.
+bench-campus:
+	cargo build --release -p maple-cli
+	bench/campus/run.sh "$$(cargo metadata --format-version 1 --no-deps | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')/release/maple" $(ARGS)
 
 # ARGS="--rates 1,100 --json" and the like; bench/http/run.py --help has all.
 bench-http: build bench-packages

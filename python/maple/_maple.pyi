@@ -467,7 +467,7 @@ class Net:
         """All hosts and where they are."""
 
     def addresses(self, mac: _MacLike) -> list[Ip] | None:
-        """The IP addresses that a host was seen to use; ``None`` for an unknown host."""
+        """The IP addresses that a host announced last of all; ``None`` for an unknown host."""
 
     def switches(self) -> list[int]:
         """The datapath ids of all switches."""

@@ -133,7 +133,7 @@ def test_policies_are_named_and_options_checked() -> None:
         ["fly"],
         ["run", "builtin:flood", "--of", "1.4"],
         ["run", "builtin:flood", "--of", "1.0"],
-        ["run", "builtin:flood", "--emulate", "ring:4", "--path-tags", "5-7"],
+        ["run", "builtin:flood", "--emulate", "ring:4", "--labels", "7-5"],
     ]:
         assert maple(*wrong).returncode == 2
     assert maple("--version").stdout.startswith("maple ")
@@ -222,6 +222,15 @@ def test_filter_sets_in_python_make_the_rules_that_they_make_in_rust(tmp_path: P
         assert found["rust"][figure] == found["python"][figure], figure
     assert found["python"]["wrong"] == 0
     assert found["python"]["matched"] == 3
+
+
+def test_flows_under_a_policy_in_python_end() -> None:
+    policy = str(EXAMPLES / "shortest_path.py")
+    small = ["--ports", "4", "--hosts", "12", "--leaves", "10", "--flows", "10", "--window", "2", "--rounds", "1"]
+    done = maple("bench", "flows", "--policy", policy, "--lines", "3", *small, "--json")
+    row = json.loads(done.stdout)["rows"][0]
+    assert row["controller"] == policy
+    assert row["flows"] > 0 and row["flow_mods"] > 0 and row["core_rules"] > 0, row
 
 
 WATCHED = """

@@ -5,6 +5,7 @@ They need root, Open vSwitch, Mininet and the interpreter that Mininet's module 
 controller's log and the switches' rules are printed. Figures that tests measure are printed at the end.
 """
 
+import importlib.util
 import itertools
 import os
 import shutil
@@ -23,6 +24,8 @@ def missing():
     for program in ("ovs-vsctl", "ovs-ofctl", "ovs-vswitchd", "mn", "ping", "ethtool"):
         if shutil.which(program) is None:
             return f"{program} is not installed"
+    if importlib.util.find_spec("mininet") is None:
+        return "this interpreter has no module mininet"
     return None
 
 

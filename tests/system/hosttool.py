@@ -7,17 +7,20 @@ stream ADDRESS PORT          sends such a server something every 2 ms, and print
 udp ADDRESS PORT FROM TEXT   sends one datagram, to one host, a group or everybody
 frame INTERFACE TO FROM TEXT sends one Ethernet frame, whoever it says that it comes from
 frames INTERFACE             sends the frames that come in, in hex, one a line; says so after each
+listen INTERFACE MARK        prints the frames that come in with MARK in them, in hex with all their tags
 """
 
 import contextlib
 import select
 import socket
+import struct
 import sys
 import time
 
 ALL_PROTOCOLS = 3
 OUTGOING = 4
 EXPERIMENTAL = b"\x88\xb5"
+SOL_PACKET, PACKET_AUXDATA, VLAN_VALID = 263, 8, 0x10
 
 
 def count(interface, mark):
@@ -102,6 +105,24 @@ def frames(interface):
             print("sent", flush=True)
 
 
+def listen(interface, mark):
+    frames = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ALL_PROTOCOLS))
+    frames.setsockopt(SOL_PACKET, PACKET_AUXDATA, 1)
+    frames.bind((interface, 0))
+    print("ready", flush=True)
+    while True:
+        frame, extra, _, address = frames.recvmsg(65535, 512)
+        if address[2] == OUTGOING or mark.encode() not in frame:
+            continue
+        # The kernel takes the first tag out of the frame and tells of it beside.
+        for level, kind, data in extra:
+            if (level, kind) == (SOL_PACKET, PACKET_AUXDATA):
+                status, _, _, _, _, tci, tpid = struct.unpack("IIIHHHH", data[:20])
+                if status & VLAN_VALID:
+                    frame = frame[:12] + struct.pack("!HH", tpid or 0x8100, tci) + frame[12:]
+        print(frame.hex(), flush=True)
+
+
 if __name__ == "__main__":
     commands = {
         "count": count,
@@ -111,5 +132,6 @@ if __name__ == "__main__":
         "udp": udp,
         "frame": frame,
         "frames": frames,
+        "listen": listen,
     }
     commands[sys.argv[1]](*sys.argv[2:])

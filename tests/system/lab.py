@@ -191,6 +191,19 @@ class Lab:
         lines = [line for line in lines if without is None or without not in line]
         return sum(int(re.search(r"n_packets=(\d+)", line).group(1)) for line in lines)
 
+    def passing(self, switch):
+        """Packets that a switch passed from switch to switch: by rules for labels that let none out."""
+        text = sh("ovs-ofctl", "-O", self.protocol, "dump-flows", self[switch].name)
+        lines = [
+            line for line in text.splitlines() if is_label_rule(line) and not re.search("pop_vlan|strip_vlan", line)
+        ]
+        return sum(int(re.search(r"n_packets=(\d+)", line).group(1)) for line in lines)
+
+    def outputs(self, switch, *containing):
+        """The ports that the switch's rules whose text contains all of `containing` send packets to."""
+        lines = [line for line in self.flows(switch) if all(part in line for part in containing)]
+        return {int(port) for line in lines for port in re.findall(r"output:(\d+)", line)}
+
     def port_packets(self, switch, port):
         """Packets that a switch sent out of a port."""
         text = sh("ovs-ofctl", "-O", self.protocol, "dump-ports", self[switch].name, str(port))
@@ -203,6 +216,11 @@ class Lab:
             if set(ends) == {self[a], self[b]}:
                 return self[a].ports[ends[self[a]]]
         raise KeyError(f"no link {a}-{b}")
+
+
+def is_label_rule(line):
+    """Whether a rule, as Open vSwitch prints it, is for packets that carry a label."""
+    return bool(re.search(r"priority=6502[01],.*dl_vlan=\d+", line))
 
 
 class Part(Lab):

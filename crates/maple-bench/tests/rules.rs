@@ -1,5 +1,8 @@
 //! `maple bench rules` on small sets of our own, and on the sets beside the project where they are.
 
+#[path = "../../../tests/skip.rs"]
+mod skip;
+
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -7,6 +10,7 @@ use std::path::{Path, PathBuf};
 use clap::Parser;
 use maple_bench::rules::{self, Compiler, Finding, RulesArgs};
 use maple_heap::Heap;
+use skip::missing;
 
 #[global_allocator]
 static HEAP: Heap = Heap;
@@ -159,7 +163,7 @@ fn on_sets_with_wide_filters_and_ranges_there_are_fewer_rules_and_no_more_levels
     for (set, share) in [("acl1a", 75), ("fw1a", 95), ("ipc1a", 78)] {
         let (filters, headers, long) = paths(&folder, set);
         if !Path::new(&filters).exists() {
-            eprintln!("SKIPPED: {filters} is absent");
+            missing(&filters);
             return;
         }
         let of = |compiler: &str| {
@@ -187,7 +191,7 @@ fn the_paper_s_compiler_makes_of_acl1a_about_what_the_paper_says() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/classbench");
     let (filters, headers, _) = paths(&folder, "acl1a");
     if !Path::new(&filters).exists() {
-        eprintln!("SKIPPED: {filters} is absent");
+        missing(&filters);
         return;
     }
     let found = &measure(&["--filters", &filters, "--trace", &headers, "--compiler", "paper"])[0];

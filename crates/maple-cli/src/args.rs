@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use maple_core::Strategy;
-use maple_core::engine::TagBlock;
+use maple_core::engine::LabelRange;
 use maple_wire::{Dpid, Version};
 
 use crate::bench::BenchArgs;
@@ -80,10 +80,10 @@ pub struct RunOptions {
     /// Learn where hosts are and check it; off, net.locate is an error [default: what the policy says]
     #[arg(long, value_name = "on|off")]
     pub track_hosts: Option<Switch>,
-    /// VLAN ids that tell routes apart where their headers don't, such as 0xf00-0xfff: as many as a power of two, the
-    /// first a multiple of that. `off`: the packets of such routes go through the controller [default: 0xf00-0xfff]
-    #[arg(long, value_name = "FIRST-LAST|off", value_parser = path_tags)]
-    pub path_tags: Option<PathTags>,
+    /// VLAN ids for the labels that packets carry from switch to switch, for networks with VLAN-aware equipment between
+    /// switches [default: 1-4094]
+    #[arg(long, value_name = "FIRST-LAST", value_parser = labels)]
+    pub labels: Option<LabelRange>,
     /// What makes rules of the policy's answers: Maple's own compiler, or the paper's [default: maple]
     #[arg(long, value_enum, value_name = "maple|paper")]
     pub compiler: Option<Compiler>,
@@ -94,10 +94,15 @@ pub struct RunOptions {
     /// The most kinds of packets that are remembered for a switch [default: no bound]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub max_traces: Option<u32>,
-    /// Leave out rules that packets from other switches can do without, and merge those to one destination, when a link has
-    /// been calm for so long [default: never]
-    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=3600))]
-    pub thin_after: Option<u32>,
+    /// The most hosts that a port may have; what further ones send there is dropped [default: 1024]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub max_hosts_per_port: Option<u32>,
+    /// The most hosts that a switch may have; its ports share them [default: 16384]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub max_hosts: Option<u32>,
+    /// How long a host may be silent before it is forgotten [default: 300]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(4..=86400))]
+    pub host_timeout: Option<u32>,
     /// How many cached answers a second, a worker, are checked by running the policy again; 0: none [default: 2]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(..=1000))]
     pub check_rate: Option<u32>,
@@ -107,7 +112,7 @@ pub struct RunOptions {
     /// File that keeps the tables and variables that the policy wants to survive a restart (persist=True)
     #[arg(long, value_name = "FILE")]
     pub state: Option<PathBuf>,
-    /// Unix socket for `maple show`, or `none` [default: $MAPLE_CONTROL or a place in the user's run-time folder; none
+    /// Unix socket for `maple show`, or `none` [default: $MAPLE_CONTROL or control.sock in a folder of the user's own; none
     /// with --emulate]
     #[arg(long, value_name = "PATH")]
     pub control: Option<PathBuf>,
@@ -119,6 +124,9 @@ pub struct RunOptions {
     /// Compare every delivery on the emulated network with the policy's answer [default: on]
     #[arg(long, value_name = "on|off")]
     pub check: Option<Switch>,
+    /// Count the bytes that the program holds, for `maple show stats`; it makes it a little slower
+    #[arg(long)]
+    pub count_heap: bool,
     /// Print more: what sessions and shards do
     #[arg(long, short)]
     pub verbose: bool,
@@ -353,10 +361,6 @@ pub enum ShowWhat {
     Errors,
 }
 
-/// The VLAN ids kept for path tags, if any.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PathTags(pub Option<TagBlock>);
-
 /// A compiler, as the command line names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Compiler {
@@ -389,13 +393,7 @@ pub fn default_control() -> PathBuf {
     if let Some(path) = std::env::var_os("MAPLE_CONTROL") {
         return path.into();
     }
-    match std::env::var_os("XDG_RUNTIME_DIR") {
-        Some(folder) => PathBuf::from(folder).join("maple.sock"),
-        None => {
-            let user = std::env::var("USER").unwrap_or_else(|_| "root".into());
-            std::env::temp_dir().join(format!("maple-{user}.sock"))
-        }
-    }
+    maple_controller::control::socket::default_path()
 }
 
 /// A span of time such as `20s`, `500ms`, `2m`, `1.5s`.
@@ -436,19 +434,15 @@ fn address(text: &str) -> Result<SocketAddr, String> {
     }
 }
 
-/// Two numbers, decimal or hex behind `0x`, with a dash between, or `off`.
-fn path_tags(text: &str) -> Result<PathTags, String> {
-    if text == "off" {
-        return Ok(PathTags(None));
-    }
-    let wrong = || format!("{text:?} is not a range of VLAN ids such as 0xf00-0xfff, and not off");
+/// Two VLAN ids, decimal or hex behind `0x`, with a dash between.
+fn labels(text: &str) -> Result<LabelRange, String> {
+    let wrong = || format!("{text:?} is not a range of VLAN ids such as 2000-2999");
     let number = |text: &str| match text.strip_prefix("0x") {
         Some(digits) => u16::from_str_radix(digits, 16).map_err(|_| wrong()),
         None => text.parse().map_err(|_| wrong()),
     };
     let (first, last) = text.split_once('-').ok_or_else(wrong)?;
-    let block = TagBlock::new(number(first)?..=number(last)?).map_err(|error| error.to_string())?;
-    Ok(PathTags(Some(block)))
+    LabelRange::new(number(first)?..=number(last)?).map_err(|error| error.to_string())
 }
 
 /// 1.0 or 1.3.
@@ -482,19 +476,18 @@ mod tests {
     }
 
     #[test]
-    fn path_tags_are_a_block_or_off() {
-        assert_eq!(path_tags("off"), Ok(PathTags(None)));
-        assert_eq!(path_tags("0xf00-0xfff"), Ok(PathTags(Some(TagBlock::UPPER))));
-        assert_eq!(path_tags("3840-4095"), Ok(PathTags(Some(TagBlock::UPPER))));
+    fn labels_are_a_range_of_vlan_ids() {
+        assert_eq!(labels("1-4094"), Ok(LabelRange::ALL));
+        assert_eq!(labels("0x64-199"), Ok(LabelRange::new(100..=199).expect("VLAN ids")));
         for (wrong, why) in [
             ("", "not a range of VLAN ids"),
-            ("0xf00", "not a range of VLAN ids"),
-            ("0xf00-70000", "not a range of VLAN ids"),
-            ("100-200", "takes a power of two"),
-            ("0xfff-0xf00", "takes a power of two"),
-            ("0-15", "takes a power of two"),
+            ("100", "not a range of VLAN ids"),
+            ("100-70000", "not a range of VLAN ids"),
+            ("200-100", "the first not above the last"),
+            ("0-15", "within 1 to 4094"),
+            ("15-4095", "within 1 to 4094"),
         ] {
-            assert!(path_tags(wrong).is_err_and(|error| error.contains(why)), "{wrong}");
+            assert!(labels(wrong).is_err_and(|error| error.contains(why)), "{wrong}");
         }
     }
 

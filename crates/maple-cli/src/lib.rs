@@ -169,6 +169,11 @@ pub fn main_with(arguments: impl IntoIterator<Item = OsString>, loader: Option<&
     if let Some(error) = refusal {
         return usage(&error);
     }
+    if let Command::Run(args) = &command_line.command
+        && args.options.count_heap
+    {
+        maple_heap::count_all();
+    }
     finish(match command_line.command {
         Command::Run(args) => run::main(args, loader),
         Command::Check(args) => check::main(args, loader),

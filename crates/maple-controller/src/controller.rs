@@ -254,7 +254,7 @@ impl Ground {
         Ok(Parts {
             id,
             poll,
-            clock: self.clock,
+            clock: self.clock.clone(),
             deadlines: options.deadlines,
             limits: options.limits,
             listeners,

@@ -69,6 +69,8 @@ counters! {
     of_packet_ins,
     /// Packet-ins before the handshake was done.
     of_early_packet_ins,
+    /// Packet-ins that were dropped because the policy is slower than they come.
+    of_shed,
     /// Packet-outs.
     of_packet_outs,
     /// Flow-mods.

@@ -33,6 +33,7 @@ pub mod notice;
 
 mod controller;
 mod keeper;
+mod printable;
 mod random;
 
 pub use control::{Handle, Trouble};
@@ -43,3 +44,5 @@ pub use keeper::KeepError;
 pub use notice::Notice;
 pub use session::{CloseReason, Deadlines};
 pub use shard::QueueLimits;
+#[cfg(feature = "testing")]
+pub use shard::simulation;

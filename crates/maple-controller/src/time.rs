@@ -1,24 +1,36 @@
 //! The clock: nanoseconds since the controller started, the same on all shards.
 
+#[cfg(feature = "testing")]
+use std::sync::Arc;
+#[cfg(feature = "testing")]
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use maple_core::engine::Time;
 
 /// Reads the time. Every shard has a copy with the same beginning.
-#[derive(Clone, Copy, Debug)]
-pub struct Clock {
-    start: Instant,
+#[derive(Clone, Debug)]
+pub enum Clock {
+    /// The system's, and when the controller started.
+    Real(Instant),
+    /// A simulation's, which goes on when it is told to.
+    #[cfg(feature = "testing")]
+    Simulated(Arc<AtomicU64>),
 }
 
 impl Clock {
     /// A clock that begins now.
     pub fn start() -> Clock {
-        Clock { start: Instant::now() }
+        Clock::Real(Instant::now())
     }
 
     /// The time now.
     pub fn now(&self) -> Time {
-        Time(self.start.elapsed().as_nanos() as u64)
+        match self {
+            Clock::Real(start) => Time(start.elapsed().as_nanos() as u64),
+            #[cfg(feature = "testing")]
+            Clock::Simulated(now) => Time(now.load(Ordering::Relaxed)),
+        }
     }
 }
 

@@ -4,8 +4,9 @@
 //! controller still asks; a destination is taught by a gratuitous ARP reply without a buffer; the packet-ins that follow are
 //! 82 bytes long and have buffer ids from 1 on; their frames are IPv4 with protocol 255, from addresses that count up
 //! in the second byte first (a little-endian number); echo replies leave the data out; questions other than for the
-//! description are not answered, and vendor messages with an error that has no data. Every flow-mod that adds and every
-//! packet-out counts as an answer.
+//! description are not answered, and vendor messages with an error that has no data. The reply with the configuration has
+//! its length in host order, so that a reader waits for 3,072 bytes. Every flow-mod that adds and every packet-out counts
+//! as an answer.
 //!
 //! Nothing here uses this project's codec: messages are written and read by offset (OpenFlow 1.0 §5).
 
@@ -13,10 +14,12 @@ mod common;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use common::{LONG, Maple};
+use common::{LONG, Maple, missing};
 use maple_controller::handler::LearningSwitch;
 use maple_controller::session::SwitchInfo;
 
@@ -64,7 +67,7 @@ struct Fake {
     answers: Vec<Vec<u8>>,
 }
 
-fn message(kind: u8, xid: [u8; 4], body: &[u8]) -> Vec<u8> {
+fn message_of(kind: u8, xid: [u8; 4], body: &[u8]) -> Vec<u8> {
     let length = (8 + body.len()) as u16;
     [&[1, kind][..], &length.to_be_bytes(), &xid, body].concat()
 }
@@ -73,7 +76,7 @@ impl Fake {
     fn connect(address: SocketAddr, id: u8, macs: u32) -> Fake {
         let mut stream = TcpStream::connect(address).expect("the controller listens");
         stream.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
-        stream.write_all(&message(HELLO, [0, 0, 0, 1], &[])).unwrap();
+        stream.write_all(&message_of(HELLO, [0, 0, 0, 1], &[])).unwrap();
         Fake {
             id,
             stream,
@@ -90,7 +93,7 @@ impl Fake {
     }
 
     fn say(&mut self, kind: u8, xid: [u8; 4], body: &[u8]) {
-        self.stream.write_all(&message(kind, xid, body)).expect("the controller reads");
+        self.stream.write_all(&message_of(kind, xid, body)).expect("the controller reads");
     }
 
     /// Reads once, and answers what came.
@@ -124,7 +127,9 @@ impl Fake {
             SET_CONFIG => self.config.copy_from_slice(&message[8..12]),
             GET_CONFIG_REQUEST => {
                 let config = self.config;
-                self.say(GET_CONFIG_REPLY, xid, &config);
+                let mut reply = message_of(GET_CONFIG_REPLY, xid, &config);
+                reply[2..4].reverse();
+                self.stream.write_all(&reply).expect("the controller reads");
             }
             ECHO_REQUEST => self.say(ECHO_REPLY, xid, &[]),
             BARRIER_REQUEST => self.say(BARRIER_REPLY, xid, &[]),
@@ -230,7 +235,7 @@ fn expected(xid: [u8; 4], buffer_id: u32, frame: &[u8]) -> Vec<u8> {
         &[0, 0],                   // flags
         &[0, 0, 0, 8, 0, 2, 0, 0], // output to port 2
     ];
-    message(FLOW_MOD, xid, &body.concat())
+    message_of(FLOW_MOD, xid, &body.concat())
 }
 
 fn learning() -> Maple {
@@ -256,6 +261,58 @@ fn ready(maple: &Maple, switches: u8) -> Vec<Fake> {
         assert_eq!(flood.len(), 24 + 64, "with the packet, which the switch did not keep");
     }
     fakes
+}
+
+/// The load generator in C that behaves as `cbench` does, built in a folder of its own.
+struct LoadGenerator {
+    folder: PathBuf,
+}
+
+impl LoadGenerator {
+    /// `None`, said aloud, where its source or a C compiler is missing; in CI that is a failure.
+    fn build() -> Option<LoadGenerator> {
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/bench/of_load.c");
+        let compiler = Command::new("cc").arg("--version").output();
+        if !source.is_file() || compiler.is_err() {
+            missing(&format!("{} and a C compiler", source.display()));
+            return None;
+        }
+        let folder = std::env::temp_dir().join(format!("maple-of-load-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        let built = LoadGenerator { folder };
+        let status = Command::new("cc").args(["-O2", "-o"]).arg(built.program()).arg(&source).status();
+        assert!(status.expect("cc runs").success());
+        Some(built)
+    }
+
+    fn program(&self) -> PathBuf {
+        self.folder.join("of_load")
+    }
+
+    /// Its line of figures for one run against this controller.
+    fn run(&self, maple: &Maple, arguments: &[&str]) -> String {
+        let port = maple.address.port().to_string();
+        let output = Command::new(self.program()).args(["-p", &port]).args(arguments).output().expect("it runs");
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
+        text
+    }
+}
+
+impl Drop for LoadGenerator {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+#[test]
+fn the_load_generator_in_c_with_cbenchs_configuration_reply_is_served() {
+    let Some(generator) = LoadGenerator::build() else { return };
+    let maple = learning();
+    let line = generator.run(&maple, &["-G", "-s", "4", "-d", "0.5", "-w", "0.2", "-D", "50"]);
+    let answers = line.split_whitespace().find_map(|word| word.strip_prefix("flow_mod/s=")?.parse::<u64>().ok());
+    assert!(answers.is_some_and(|answers| answers > 0), "{line}");
+    assert_eq!((maple.count("of_malformed"), maple.count("of_handshake_failures")), (0, 0));
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use common::{LONG, Maple, Peer, eventually, packet_in};
+use common::{LONG, Maple, Peer, eventually, missing, packet_in};
 use maple_controller::handler::{Handler, Hub, LearningSwitch, Replies};
 use maple_controller::session::SwitchInfo;
 use maple_load::{LoadOptions, Mode};
@@ -33,12 +33,14 @@ fn serving<H: Handler + 'static>(make: impl Fn(&SwitchInfo) -> H + Send + Sync +
 /// A switch whose handshake is done.
 fn up(maple: &Maple, version: Version, dpid: u64) -> Peer {
     let mut peer = Peer::begin(maple.address, version, dpid);
-    let last = |message: &Message| match version {
-        Version::Of10 => matches!(message, Message::SetConfig(_)),
-        // The built-in handlers ask for packets that no rule matches.
-        Version::Of13 => matches!(message, Message::FlowMod(_)),
-    };
-    assert!(peer.pump(LONG, |_, message| last(message)));
+    // The built-in handlers ask for packets that no rule of 1.3 matches; either message may be the last.
+    let (mut configured, mut asked) = (false, version == Version::Of10);
+    let done = peer.pump(LONG, |_, message| {
+        configured |= matches!(message, Message::SetConfig(_));
+        asked |= matches!(message, Message::FlowMod(_));
+        configured && asked
+    });
+    assert!(done);
     eventually("the switch is up", || maple.handle.switches().iter().any(|switch| switch.dpid == peer.dpid));
     peer.seen.clear();
     peer
@@ -51,7 +53,7 @@ fn descriptors(wanted: u64) -> bool {
         return true;
     }
     if maximum.is_some_and(|maximum| maximum < wanted) {
-        eprintln!("SKIPPED: {wanted} descriptors are needed, and the hard limit is {maximum:?}");
+        missing(&format!("{wanted} descriptors; the hard limit is {maximum:?}"));
         return false;
     }
     setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum }).expect("below the hard limit");

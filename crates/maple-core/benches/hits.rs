@@ -70,7 +70,13 @@ impl Bench {
     fn new(hosts: usize, track_hosts: bool) -> Bench {
         let store = Store::new();
         let policy = Arc::new(|_: &PacketHandle, _: &Net| Route::flood());
-        let options = Options { track_hosts, check_rate: 0, ..Options::default() };
+        let options = Options {
+            track_hosts,
+            check_rate: 0,
+            max_hosts_per_port: usize::MAX,
+            max_hosts: usize::MAX,
+            ..Options::default()
+        };
         let mut engine = Engine::new(ShardId(0), Arc::clone(&store), policy, options);
         let mut events = Vec::new();
         for dpid in (1..=SWITCHES).map(Dpid) {

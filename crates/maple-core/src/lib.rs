@@ -8,6 +8,7 @@ pub mod tree;
 
 pub mod capabilities;
 pub mod compile;
+mod shard;
 
 pub mod update;
 
@@ -19,6 +20,9 @@ pub mod policy;
 pub mod route;
 pub mod run;
 
+mod forwarding;
+mod labels;
+
 pub mod check;
 
 pub mod engine;
@@ -29,12 +33,13 @@ pub mod sim;
 
 pub use capabilities::Capabilities;
 pub use compile::{Compiler, LeafAction, Rule, Strategy, Table, Target};
-pub use engine::{Effect, Engine, Event, Mail, Options, ShardId, Time};
+pub use engine::{Effect, Engine, Event, Mail, Options};
 pub use network::{Hop, Location, Mac};
 pub use policy::{Net, PacketHandle, Policy, PolicyError};
 pub use report::Report;
 pub use route::Route;
 pub use run::Run;
+pub use shard::{ShardId, Time};
 pub use state::{Snapshot, Store, Txn, Value};
 pub use trace::{Cond, Fields, Item, Range, Recorder, Source, Trace};
 pub use tree::{Augmented, Followed, Follower, LeafId, Tree};

@@ -40,7 +40,23 @@ pub enum Report {
         /// Where the packets come from.
         seen: Location,
     },
-    /// A host is gone with its port or switch.
+    /// A port, or its switch, has as many hosts as it may have: what further ones send there is dropped. Once a port.
+    TooManyHosts {
+        /// The port.
+        at: Location,
+        /// How many hosts it may have.
+        most: usize,
+    },
+    /// A host announces more addresses than are kept of one: the oldest gives way. Once a host.
+    TooManyAddresses {
+        /// The host.
+        mac: Mac,
+        /// Where it is.
+        at: Location,
+        /// How many addresses of a kind are kept.
+        most: usize,
+    },
+    /// A host is gone with its port or switch, or was silent for too long.
     HostLost {
         /// Its address.
         mac: Mac,
@@ -72,21 +88,12 @@ pub enum Report {
         /// Both traces, with source lines.
         what: Arc<str>,
     },
-    /// Two routes meet at a switch with the same headers and arrival port, and differ in what comes next. Packets of
-    /// the second go through the controller.
-    Ambiguous {
-        /// Where they meet.
-        switch: Dpid,
-        /// Both, in words.
-        what: Arc<str>,
-    },
-    /// Two routes meet at a switch with the same headers and arrival port, and differ in what comes next. Packets of
-    /// the second carry a path tag on links. Once a switch.
-    ToldApart {
-        /// Where they meet.
-        switch: Dpid,
-        /// Both, in words.
-        what: Arc<str>,
+    /// A route can't have the labels that it needs; its packets go through the controller. Once for each reason.
+    NotLabelled {
+        /// The switch where its packets enter.
+        ingress: Dpid,
+        /// Why.
+        why: Arc<str>,
     },
     /// A switch refused a rule; the packets it was for go through the controller.
     RuleRefused {
@@ -133,6 +140,12 @@ impl fmt::Display for Report {
             Report::HostSpoofed { mac, at, seen } => {
                 write!(f, "packets from {mac} at {seen} dropped: the host answers at {at}")
             }
+            Report::TooManyHosts { at, most } => {
+                write!(f, "port {at} sends more than {most} addresses: what new ones send there is dropped")
+            }
+            Report::TooManyAddresses { mac, at, most } => {
+                write!(f, "host {mac} at {at} announces more than {most} IP addresses of a kind: the oldest give way")
+            }
             Report::HostLost { mac, at } => write!(f, "host {mac} at {at} lost"),
             Report::SwitchUp(dpid) => write!(f, "switch {dpid} up"),
             Report::SwitchDown(dpid) => write!(f, "switch {dpid} down"),
@@ -141,11 +154,9 @@ impl fmt::Display for Report {
             Report::PolicyFailed { error, at } => write!(f, "policy failed on a packet at {at}: {error}"),
             Report::PolicyWrites { what } => write!(f, "not cached, as the policy writes state: {what}"),
             Report::PolicyNotAFunction { what } => write!(f, "the policy depends on untracked state: {what}"),
-            Report::Ambiguous { switch, what } => write!(
-                f,
-                "routes can't be told apart at switch {switch}, so their packets go through the controller: {what}"
-            ),
-            Report::ToldApart { switch, what } => write!(f, "routes told apart by path tag at switch {switch}: {what}"),
+            Report::NotLabelled { ingress, why } => {
+                write!(f, "packets that enter at switch {ingress} go through the controller, without a label: {why}")
+            }
             Report::RuleRefused { switch, what } => write!(f, "switch {switch} refused a rule: {what}"),
             Report::RulesLost { switch, count } => write!(f, "switch {switch} lost {count} rules; sent again"),
         }

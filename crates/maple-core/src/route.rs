@@ -5,13 +5,17 @@
 //! of the run, so a link or port that goes takes the leaf with it.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::panic::Location as Caller;
+use std::sync::Arc;
 
 use maple_wire::{Dpid, Field, FieldSet, PortNo, Version};
+use rustc_hash::FxHasher;
 
 use crate::network::{Hop, Location, PortKind};
 use crate::run::caller;
-use crate::state::{Cell, CellValue, Txn};
+use crate::state::{Cell, CellValue, Snapshot, Txn};
 use crate::trace::Source;
 
 /// f's answer: drop, or a tree of hops from the ingress to one or more egress ports, with header rewrites, queue and
@@ -27,7 +31,7 @@ pub struct Route {
 }
 
 /// Places to send the packet to, all with the same treatment.
-#[derive(Clone, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 struct Branch {
     flood: bool,
     ports: BTreeSet<PortNo>,
@@ -36,7 +40,7 @@ struct Branch {
 }
 
 /// What is done to the packet where it leaves the network.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Treatment {
     /// Header fields to rewrite, one value a field.
     pub rewrites: BTreeMap<Field, u128>,
@@ -92,7 +96,7 @@ impl PartialEq for Route {
 impl Eq for Route {}
 
 /// A checked route: what each switch does with the packet.
-#[derive(Clone, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
 pub struct Resolved {
     /// The switches that send the packet on, by datapath id. A drop has none.
     pub parts: BTreeMap<Dpid, Part>,
@@ -101,26 +105,18 @@ pub struct Resolved {
 }
 
 /// What one switch does with a packet.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Part {
     /// The link port it arrives by; `None` at the ingress.
     pub arrives: Option<PortNo>,
-    /// The links it goes on by, unchanged.
-    pub links: BTreeSet<PortNo>,
+    /// The links it goes on by, and the port of the next switch where each ends.
+    pub links: BTreeMap<PortNo, Location>,
     /// The edge ports it leaves by.
     pub edges: BTreeSet<PortNo>,
     /// What is done to it before it leaves by an edge port.
     pub treatment: Treatment,
     /// Whether the packet has a VLAN tag; known where the treatment rewrites it.
     pub tagged: bool,
-}
-
-impl Part {
-    /// Whether packets of both come out alike, wherever they came from.
-    pub fn acts_like(&self, other: &Part) -> bool {
-        (&self.links, &self.edges, &self.treatment, self.tagged)
-            == (&other.links, &other.edges, &other.treatment, other.tagged)
-    }
 }
 
 impl Resolved {
@@ -250,8 +246,73 @@ impl Route {
         ingress: Dpid,
         txn: &mut Txn,
         ask: &mut dyn FnMut(Field, u128, u128) -> bool,
-    ) -> Result<Resolved, RouteError> {
-        let hops = self.all_hops(ingress, txn);
+    ) -> Result<Arc<Resolved>, RouteError> {
+        let CellValue::Route(resolved) = txn.read(Cell::Route(self.plan(ingress))) else {
+            return Err(RouteError::NotAtIngress { ingress });
+        };
+        let resolved = resolved?;
+        if resolved.parts.values().all(|part| part.treatment.rewrites.is_empty()) {
+            return Ok(resolved);
+        }
+        let mut resolved = (*resolved).clone();
+        for (switch, part) in &mut resolved.parts {
+            check_treatment(*switch, part, txn, ask)?;
+        }
+        Ok(Arc::new(resolved))
+    }
+
+    /// What of the route its hops come from.
+    fn plan(&self, ingress: Dpid) -> Plan {
+        let mut hasher = FxHasher::default();
+        (ingress, &self.branches, self.meter).hash(&mut hasher);
+        let (hash, branches, meter) = (hasher.finish(), self.branches.clone(), self.meter);
+        Plan(Arc::new(PlanOf { hash, ingress, branches, meter }))
+    }
+
+    fn of(branch: Branch) -> Route {
+        Route { branches: vec![branch], ..Route::default() }
+    }
+}
+
+/// A route and where it begins: what its hops come to depends on nothing else but the topology.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Plan(Arc<PlanOf>);
+
+impl fmt::Debug for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let hops: Vec<Hop> = self.0.branches.iter().flat_map(|branch| branch.hops.iter().copied()).collect();
+        write!(f, "from {} by {hops:?}", self.0.ingress)
+    }
+}
+
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct PlanOf {
+    /// Of the rest.
+    hash: u64,
+    ingress: Dpid,
+    branches: Vec<Branch>,
+    meter: Option<u32>,
+}
+
+impl Hash for Plan {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.hash.hash(state);
+    }
+}
+
+impl Plan {
+    /// What it comes to in a state, and the cells that this rests on.
+    pub(crate) fn resolve(&self, state: &Snapshot) -> (CellValue, Arc<[(Cell, CellValue)]>) {
+        let mut txn = Txn::new(Arc::new(state.clone()));
+        let resolved = CellValue::Route(self.0.resolve(&mut txn).map(Arc::new));
+        (resolved, txn.reads().map(|(cell, value)| (cell.clone(), value.clone())).collect())
+    }
+}
+
+impl PlanOf {
+    fn resolve(&self, txn: &mut Txn) -> Result<Resolved, RouteError> {
+        let ingress = self.ingress;
+        let hops = self.all_hops(txn);
         let mut resolved = Resolved { parts: BTreeMap::new(), meter: self.meter };
         let mut queue = VecDeque::from([(ingress, None)]);
         let mut reached = BTreeSet::from([ingress]);
@@ -260,8 +321,7 @@ impl Route {
         }
         while let Some((switch, arrives)) = queue.pop_front() {
             let mut part = Part { arrives, ..Part::default() };
-            let here = hops.range(Hop::new(switch, PortNo(0))..=Hop::new(switch, PortNo(u32::MAX)));
-            for (hop, (treatment, from_flood)) in here {
+            for (hop, (treatment, from_flood)) in of_switch(&hops, switch) {
                 match look(*hop, *from_flood, txn)? {
                     Behind::Nothing => {}
                     Behind::Hosts => {
@@ -275,15 +335,14 @@ impl Route {
                         if !reached.insert(far.switch) {
                             return Err(RouteError::Loop(far.switch));
                         }
-                        if hops.keys().all(|next| next.switch != far.switch) {
+                        if of_switch(&hops, far.switch).next().is_none() {
                             return Err(RouteError::EndsAtLink { hop: *hop, next: far.switch });
                         }
-                        part.links.insert(hop.port);
+                        part.links.insert(hop.port, far);
                         queue.push_back((far.switch, Some(far.port)));
                     }
                 }
             }
-            check_treatment(switch, &mut part, txn, ask)?;
             resolved.parts.insert(switch, part);
         }
         match hops.keys().find(|hop| !reached.contains(&hop.switch)) {
@@ -293,7 +352,8 @@ impl Route {
     }
 
     /// Every hop with its treatment, and whether it comes from the flood query (which has looked at the ports).
-    fn all_hops(&self, ingress: Dpid, txn: &mut Txn) -> BTreeMap<Hop, (Treatment, bool)> {
+    fn all_hops(&self, txn: &mut Txn) -> BTreeMap<Hop, (Treatment, bool)> {
+        let ingress = self.ingress;
         let mut all = BTreeMap::new();
         for branch in &self.branches {
             if branch.flood
@@ -306,10 +366,11 @@ impl Route {
         }
         all
     }
+}
 
-    fn of(branch: Branch) -> Route {
-        Route { branches: vec![branch], ..Route::default() }
-    }
+/// The hops that leave a switch.
+fn of_switch<T>(hops: &BTreeMap<Hop, T>, switch: Dpid) -> impl Iterator<Item = (&Hop, &T)> {
+    hops.range(Hop::new(switch, PortNo(0))..=Hop::new(switch, PortNo(u32::MAX)))
 }
 
 /// What is behind a hop's port.

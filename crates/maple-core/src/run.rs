@@ -108,7 +108,7 @@ impl Run {
     }
 
     /// Asks of the packet what a switch without a second table must match besides f's trace: where it comes from, and
-    /// its VLAN id where some ids are kept for path tags.
+    /// its VLAN id, where a label takes the place of that (`vlan`).
     pub(crate) fn read_location(&self, vlan: bool) {
         let mut state = self.state();
         let RunState { subject, ingress, recorder, txn, track_hosts, .. } = &mut *state;
@@ -124,7 +124,7 @@ impl Run {
     }
 
     /// Checks f's answer against packet and network; what that looks at belongs to trace and dependencies.
-    pub(crate) fn resolve(&self, route: &Route) -> Result<Resolved, PolicyError> {
+    pub(crate) fn resolve(&self, route: &Route) -> Result<Arc<Resolved>, PolicyError> {
         let mut state = self.state();
         let RunState { subject, ingress, recorder, txn, .. } = &mut *state;
         let packet = subject.view(*ingress);
@@ -314,7 +314,7 @@ impl Net {
         }
     }
 
-    /// The IP addresses a host was seen to use; `None` for an unknown host.
+    /// The IP addresses that a host announced last of all; `None` for an unknown host.
     pub fn host_addresses(&self, mac: Mac) -> Option<(Vec<Ipv4Addr>, Vec<Ipv6Addr>)> {
         match self.read(Cell::HostAddresses(mac)) {
             CellValue::Addresses(addresses) => addresses,

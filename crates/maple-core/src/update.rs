@@ -32,9 +32,11 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use maple_wire::msg::{FlowMod, FlowModCommand};
-use maple_wire::{Constraint, Match, MatchField};
+use maple_wire::{Constraint, Instruction, Match, MatchField};
+use rustc_hash::FxHashMap;
 
 use crate::compile::Rule;
 
@@ -90,22 +92,49 @@ pub fn changes(installed: &[Rule], wanted: &[Rule]) -> Vec<Change> {
     adds.chain(modifications).chain(deletes).collect()
 }
 
-/// The rules that a table of a switch has, by falling priority.
+/// The rules that a table of a switch has. An entry holds what its match does not say: a table may have a hundred thousand.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Installed(BTreeMap<EntryKey, Rule>);
+pub(crate) struct Installed(FxHashMap<EntryKey, Held>);
+
+/// What a switch does at an entry.
+#[derive(Clone, Debug)]
+pub(crate) struct Held {
+    instructions: Arc<[Instruction]>,
+    /// The rule's cookie.
+    pub cookie: u64,
+}
 
 /// Like [`Entry`], in an order of its own: the highest priority first.
 pub(crate) type EntryKey = (Reverse<u16>, Vec<Constraint>, Vec<(u32, Vec<u8>)>);
 
+impl Held {
+    /// Whether a rule of this entry is not the same.
+    pub(crate) fn differs(&self, rule: &Rule) -> bool {
+        self.cookie != rule.cookie || self.instructions != rule.instructions
+    }
+
+    /// The rule that stands at this entry.
+    pub(crate) fn at(&self, key: &EntryKey) -> Rule {
+        let (Reverse(priority), known, unknown) = key;
+        let known = known.iter().copied().map(MatchField::Known);
+        let unknown = unknown.iter().map(|(header, body)| MatchField::Unknown { header: *header, body: body.clone() });
+        let matching = Match { fields: known.chain(unknown).collect() };
+        Rule { priority: *priority, matching, instructions: self.instructions.clone(), cookie: self.cookie }
+    }
+}
+
 impl Installed {
-    /// All of them.
-    pub(crate) fn rules(&self) -> impl Iterator<Item = &Rule> {
-        self.0.values()
+    /// All of them, by falling priority.
+    pub(crate) fn rules(&self) -> Vec<Rule> {
+        let mut all: Vec<(&EntryKey, &Held)> = self.0.iter().collect();
+        all.sort_unstable_by_key(|(key, _)| *key);
+        all.into_iter().map(|(key, held)| held.at(key)).collect()
     }
 
     /// Notes that the switch has a rule, in place of one with the same priority and match.
     pub(crate) fn insert(&mut self, rule: Rule) {
-        self.0.insert(key_of(&rule), rule);
+        let key = key_of(&rule);
+        self.0.insert(key, Held { instructions: rule.instructions, cookie: rule.cookie });
     }
 
     /// Notes that the switch makes a change.
@@ -116,11 +145,9 @@ impl Installed {
         }
     }
 
-    /// Forgets the rules that are not to be kept; returns how many.
-    pub(crate) fn retain(&mut self, keep: impl Fn(&Rule) -> bool) -> usize {
-        let before = self.0.len();
-        self.0.retain(|_, rule| keep(rule));
-        before - self.0.len()
+    /// Notes that the switch has lost an entry.
+    pub(crate) fn remove(&mut self, key: &EntryKey) {
+        self.0.remove(key);
     }
 
     /// How many there are.
@@ -128,30 +155,30 @@ impl Installed {
         self.0.len()
     }
 
-    /// Their entries.
+    /// Their entries, in no order.
     pub(crate) fn keys(&self) -> impl Iterator<Item = &EntryKey> {
         self.0.keys()
     }
 
-    /// The rule of an entry.
-    pub(crate) fn get(&self, key: &EntryKey) -> Option<&Rule> {
+    /// What stands at an entry.
+    pub(crate) fn get(&self, key: &EntryKey) -> Option<&Held> {
         self.0.get(key)
     }
 }
 
 /// The entry that a rule has on a switch.
 pub(crate) fn key_of(rule: &Rule) -> EntryKey {
-    let (priority, known, unknown) = entry(rule);
+    entry_key(rule.priority, &rule.matching)
+}
+
+/// The entry that a rule with this priority and match has: switches give the fields of a match in any order.
+pub(crate) fn entry_key(priority: u16, matching: &Match) -> EntryKey {
+    let (known, unknown) = match_key(matching);
     (Reverse(priority), known, unknown.into_iter().map(|(header, body)| (header, body.to_vec())).collect())
 }
 
-/// Whether a switch takes the two for the same match: the same entries in any order.
-pub(crate) fn is_same_match(a: &Match, b: &Match) -> bool {
-    match_key(a) == match_key(b)
-}
-
 /// Whether two rules of one entry are not the same.
-pub(crate) fn differs(a: &Rule, b: &Rule) -> bool {
+fn differs(a: &Rule, b: &Rule) -> bool {
     a.instructions != b.instructions || a.cookie != b.cookie
 }
 

@@ -17,7 +17,7 @@
 use std::alloc::{GlobalAlloc, Layout};
 use std::cell::Cell;
 use std::hint::black_box;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicUsize, Ordering};
 
 use libmimalloc_sys as mi;
 
@@ -27,6 +27,10 @@ pub struct Heap;
 
 /// How many calls of [`bytes_kept`] are under way. While there are none, nothing is counted.
 static ASKERS: AtomicUsize = AtomicUsize::new(0);
+
+/// Whether [`count_all`] was called, and what all threads allocated since less what they freed.
+static COUNTS_ALL: AtomicBool = AtomicBool::new(false);
+static ALL: AtomicIsize = AtomicIsize::new(0);
 
 thread_local! {
     /// What this thread allocated less what it freed, while somebody asked.
@@ -54,9 +58,27 @@ pub fn bytes_kept<T>(make: impl FnOnce() -> T) -> (T, Option<usize>) {
     (made, IS_USED.get().then(|| usize::try_from(more).unwrap_or(0)))
 }
 
+/// From now on counts what all threads hold, for [`held`]. It makes each allocation a little slower.
+pub fn count_all() {
+    if !COUNTS_ALL.swap(true, Ordering::Relaxed) {
+        ASKERS.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// How many bytes all threads hold on the heap more than when [`count_all`] was called, as the allocator rounds them; `None`
+/// if it was not, or where [`Heap`] is not the program's allocator.
+pub fn held() -> Option<usize> {
+    drop(black_box(Box::new(0u8)));
+    let counts = COUNTS_ALL.load(Ordering::Relaxed) && IS_USED.get();
+    counts.then(|| usize::try_from(ALL.load(Ordering::Relaxed)).unwrap_or(0))
+}
+
 /// Counts bytes that came, or that go, in this thread.
 #[cold]
 fn count(bytes: isize) {
+    if COUNTS_ALL.load(Ordering::Relaxed) {
+        ALL.fetch_add(bytes, Ordering::Relaxed);
+    }
     IS_USED.set(true);
     BYTES.set(BYTES.get() + bytes);
 }
@@ -195,5 +217,18 @@ mod tests {
             kept.push(numbers);
         }
         assert!(kept.iter().flatten().all(|number| *number == u128::MAX));
+    }
+
+    #[test]
+    fn what_another_thread_holds_is_counted_too() {
+        assert_eq!(held(), None, "nobody asked for it");
+        count_all();
+        let before = held().expect("this program uses the allocator");
+        let kept = std::thread::spawn(|| vec![1u8; 64 << 20]).join().expect("it ends");
+        let with = held().expect("it counts");
+        // The other test may hold some ten million bytes meanwhile, or have let them go.
+        assert!(with.abs_diff(before + kept.len()) < 32 << 20, "{before} {with}");
+        drop(kept);
+        assert!(held().expect("it counts").abs_diff(before) < 32 << 20);
     }
 }

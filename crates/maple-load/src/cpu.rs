@@ -4,7 +4,7 @@ use std::io;
 
 /// What the scheduler has counted for this thread, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Cpu {
+pub struct Cpu {
     /// On a core.
     pub ran: u64,
     /// Ready to run, while others had the core.
@@ -33,7 +33,7 @@ impl Cpu {
 
 /// What a process on this machine has used, the controller for instance.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Process {
+pub struct Process {
     /// Time of all its threads on cores, in nanoseconds.
     pub ran: u64,
     /// Memory that is resident, in bytes.

@@ -57,7 +57,11 @@ fn features(version: Version, switch: &Identity) -> Features {
 }
 
 fn ports(switch: &Identity) -> Vec<Port> {
+    switch.ports.iter().map(|number| port(switch, *number)).collect()
+}
+
+/// What a switch says of a port.
+pub(crate) fn port(switch: &Identity, number: u32) -> Port {
     let [.., a, b, c] = switch.dpid.to_be_bytes();
-    let port = |n: &u32| Port::new(PortNo(*n), [0x0a, a, b, c, (*n >> 8) as u8, *n as u8], &format!("p{n}"));
-    switch.ports.iter().map(port).collect()
+    Port::new(PortNo(number), [0x0a, a, b, c, (number >> 8) as u8, number as u8], &format!("p{number}"))
 }

@@ -15,6 +15,8 @@
 //! network (Maestro's method). Requests carry a mark, so that they are known wherever the controller sends them out, and
 //! link discovery crosses the network's links; nothing else does.
 //!
+//! [`flows`] is another kind of load: switches with tables that obey, and flows that are followed from host to host.
+//!
 //! A number is only a result if the controller made it so. The generator watches itself, and [`Report::doubts`] says
 //! why a figure is none: its own core was full, it had to wait for it, or it fell behind its own schedule.
 
@@ -33,6 +35,9 @@ mod cpu;
 mod report;
 mod run;
 
+pub mod flows;
+
+pub use cpu::{Cpu, Process};
 pub use histogram::Histogram;
 pub use options::{FLOOD, LoadError, LoadOptions, Mode, burst};
 pub use report::{Latency, Report};

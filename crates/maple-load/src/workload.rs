@@ -48,7 +48,7 @@ pub struct NetworkHost {
 }
 
 /// Most hosts of a network: the packets of all pairs are made beforehand.
-const MOST_HOSTS: usize = 256;
+const MOST_HOSTS: usize = 512;
 /// Ports of a switch that is no network's.
 const PORTS: u32 = 4;
 const _: () = assert!(NEAR <= PORTS && FAR <= PORTS);
@@ -141,7 +141,7 @@ fn of_trace(version: Version, switches: u32, frames: &[Vec<u8>]) -> Result<Vec<P
 
 fn of_network(version: Version, network: &Network) -> Result<Vec<Plan>, LoadError> {
     if network.hosts.len() < 2 || network.hosts.len() > MOST_HOSTS {
-        return Err(LoadError::Wrong("a network needs 2 to 256 hosts"));
+        return Err(LoadError::Wrong("a network needs 2 to 512 hosts"));
     }
     let mut ports = BTreeMap::<usize, BTreeSet<u32>>::new();
     let ends = network.links.iter().flatten().copied().chain(network.hosts.iter().map(|host| (host.switch, host.port)));

@@ -90,7 +90,7 @@ impl PyNet {
         hosts.into_iter().map(|(mac, at)| Ok((Mac::cached(py, mac.bits() as u64)?, at.into()))).collect()
     }
 
-    /// The IP addresses that a host was seen to use; `None` for an unknown host.
+    /// The IP addresses that a host announced last of all; `None` for an unknown host.
     fn addresses<'py>(&self, mac: &Bound<'py, PyAny>) -> PyResult<Option<Vec<Bound<'py, Ip>>>> {
         let py = mac.py();
         let Some(mac) = hardware_address(mac)? else { return Ok(None) };

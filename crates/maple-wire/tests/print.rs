@@ -2,6 +2,9 @@
 //!
 //! The texts of the vectors are those of Open vSwitch 3.1; where it is installed the tests ask it again.
 
+#[path = "../../../tests/skip.rs"]
+mod skip;
+
 mod print {
     pub mod corpus;
     pub mod generated;

@@ -1,9 +1,13 @@
 //! Generated sets keep to the format and to the figures of their style.
 
+#[path = "../../../../tests/skip.rs"]
+mod skip;
+
 use std::path::Path;
 
 use super::*;
 use crate::statistics::{LENGTHS, Statistics};
+use skip::missing;
 
 /// The sets in ClassBench's archive whose figures the styles follow.
 const MODELS: [(Style, &str); 3] = [(Style::Acl, "acl1a"), (Style::Fw, "fw1a"), (Style::Ipc, "ipc1a")];
@@ -105,7 +109,7 @@ fn figures_stay_within_the_bounds_of_their_style() {
 fn figures_are_near_those_of_classbench() {
     let archive = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/classbench");
     if !archive.is_dir() {
-        eprintln!("skipped: there is no archive of ClassBench's sets at {}", archive.display());
+        missing(&format!("ClassBench's sets at {}", archive.display()));
         return;
     }
     for (style, name) in MODELS {

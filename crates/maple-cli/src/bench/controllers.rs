@@ -41,7 +41,8 @@ impl Contender {
         Ok(Contender { name: name.to_owned(), command: command.to_owned() })
     }
 
-    /// This program, running a policy or handler (and options of `maple run` behind it).
+    /// This program, running a policy or handler (and options of `maple run` behind it). It has no control socket unless an
+    /// option says where.
     pub fn ours(policy: &str, more: &str) -> anyhow::Result<Contender> {
         // The interpreter of a virtual environment is a link, and knows its packages only by that name.
         let named = std::env::args_os().next().map(PathBuf::from).unwrap_or_default();
@@ -49,7 +50,8 @@ impl Contender {
         let program =
             if is_python { named } else { std::env::current_exe().context("can't tell which program this is")? };
         let program = format!("'{}'{}", program.display(), if is_python { " -m maple" } else { "" });
-        let rest = "--listen 127.0.0.1:{port} --control none --cores {cores} --workers {workers}";
+        let rest = "--listen 127.0.0.1:{port} --cores {cores} --workers {workers}";
+        let rest = if more.contains("--control ") { rest.to_owned() } else { format!("{rest} --control none") };
         Ok(Contender { name: "maple".into(), command: format!("{program} run {policy} {rest}{more}") })
     }
 

@@ -5,7 +5,10 @@ mod controllers;
 mod results;
 mod throughput;
 
+mod flows;
+
 use clap::{Args, Subcommand};
+use flows::FlowsArgs;
 use throughput::ThroughputArgs;
 
 /// `maple bench`.
@@ -23,6 +26,9 @@ pub enum Bench {
     Optimizer(maple_bench::Bench),
     /// Answers a second and their delay, against switches, windows, workers and rates, beside other controllers
     Throughput(ThroughputArgs),
+    /// New flows a second through whole networks, with rules, flow-mods and memory beside them; and what a failure, a flood
+    /// and discovery cost
+    Flows(FlowsArgs),
 }
 
 /// Runs a benchmark and prints what it measures. Policies in Python are made by `python`.
@@ -32,5 +38,6 @@ pub fn main(args: BenchArgs, python: Option<&dyn maple_bench::OtherLanguage>) ->
             maple_bench::main(maple_bench::BenchArgs { what }, python).map(|()| 0).map_err(Into::into)
         }
         Bench::Throughput(args) => throughput::main(&args),
+        Bench::Flows(args) => flows::main(&args),
     }
 }

@@ -35,8 +35,8 @@ const LONGEST_WARMUP: Duration = Duration::from_secs(30);
 #[derive(Debug, Args)]
 pub struct ThroughputArgs {
     /// What Maple runs: a policy or handler as `maple run` takes it, and options of `maple run` behind it. With a policy
-    /// choose so few addresses that all are known before the measurement begins [default: builtin:learning-switch; with
-    /// --topology builtin:shortest-path]
+    /// choose so few addresses that all are known before the measurement begins; for more than 1024 it needs a larger
+    /// --max-hosts-per-port [default: builtin:learning-switch; with --topology builtin:shortest-path]
     #[arg(long, value_name = "POLICY")]
     pub policy: Option<String>,
     /// Numbers of switches

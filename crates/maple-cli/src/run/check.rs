@@ -234,15 +234,15 @@ impl Checker {
         let mut ask = |field, value, mask| packet.switch_value(field).is_some_and(|v: u128| v & mask == value & mask);
         let Ok(resolved) = route.resolve(ingress.switch, &mut finished.txn, &mut ask) else { return BTreeSet::new() };
         let mut places = BTreeSet::new();
-        for (dpid, part) in resolved.parts {
+        for (dpid, part) in &resolved.parts {
             let mut bytes = frame.to_vec();
             let fits = part
                 .treatment
                 .rewrites
                 .iter()
                 .all(|(field, value)| rewrite::set_field(&mut bytes, &Constraint::exact(*field, *value)).is_ok());
-            let ports = part.edges.into_iter().filter(|port| Location::new(dpid, *port) != ingress);
-            places.extend(ports.filter(|_| fits).map(|port| (dpid, port, bytes.clone())));
+            let ports = part.edges.iter().filter(|port| Location::new(*dpid, **port) != ingress);
+            places.extend(ports.filter(|_| fits).map(|port| (*dpid, *port, bytes.clone())));
         }
         places
     }

@@ -17,11 +17,13 @@ pub fn run(options: &RunOptions, handlers: LoadedHandlers, started: Started<'_>)
         (options.emulation.traffic.is_some(), "--traffic"),
         (options.weights.is_some(), "--weights"),
         (options.track_hosts.is_some(), "--track-hosts"),
-        (options.path_tags.is_some(), "--path-tags"),
+        (options.labels.is_some(), "--labels"),
         (options.compiler.is_some(), "--compiler"),
         (options.max_rules.is_some(), "--max-rules"),
         (options.max_traces.is_some(), "--max-traces"),
-        (options.thin_after.is_some(), "--thin-after"),
+        (options.max_hosts_per_port.is_some(), "--max-hosts-per-port"),
+        (options.max_hosts.is_some(), "--max-hosts"),
+        (options.host_timeout.is_some(), "--host-timeout"),
         (options.check_rate.is_some(), "--check-rate"),
     ] {
         if given {

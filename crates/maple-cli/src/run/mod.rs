@@ -19,7 +19,7 @@ use maple_controller::{Controller, ControllerOptions, Handle};
 use maple_core::state::{Store, Write};
 use maple_emulator::Topology;
 
-use crate::args::{PathTags, RunArgs, RunOptions, Switch, default_control};
+use crate::args::{RunArgs, RunOptions, Switch, default_control};
 use crate::{Loaded, LoadedHandlers, LoadedPolicy, PolicyLoader, builtin, descriptors, signal, weights};
 use progress::Lines;
 
@@ -185,12 +185,15 @@ fn controller_options(options: &RunOptions, loaded: &LoadedPolicy, track_hosts: 
     chosen.engine.track_hosts = track_hosts;
     chosen.engine.max_rules = options.max_rules.map(|count| count as usize);
     chosen.engine.max_traces = options.max_traces.map(|count| count as usize);
-    chosen.engine.thin_after = options.thin_after.map(|seconds| Duration::from_secs(seconds.into()));
+    let or = |chosen: Option<u32>, default: usize| chosen.map_or(default, |count| count as usize);
+    chosen.engine.max_hosts_per_port = or(options.max_hosts_per_port, chosen.engine.max_hosts_per_port);
+    chosen.engine.max_hosts = or(options.max_hosts, chosen.engine.max_hosts);
+    if let Some(seconds) = options.host_timeout {
+        chosen.engine.host_timeout = Duration::from_secs(seconds.into());
+    }
     chosen.engine.compiler = options.compiler.map_or(chosen.engine.compiler, Into::into);
     chosen.engine.check_rate = options.check_rate.unwrap_or(CHECK_RATE);
-    if let Some(PathTags(block)) = options.path_tags {
-        chosen.engine.path_tags = block;
-    }
+    chosen.engine.labels = options.labels.unwrap_or(chosen.engine.labels);
     placed(options, chosen)
 }
 

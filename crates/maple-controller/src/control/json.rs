@@ -173,12 +173,16 @@ fn stats(stats: &Stats) -> Value {
     );
     let engine: serde_json::Map<String, Value> =
         stats.total.engine.iter().map(|(name, value)| (name.to_owned(), Value::from(value))).collect();
-    json!({
+    let mut all = json!({
         "connections": stats.connections,
         "shards": stats.shards.len(),
         "controller": counters,
         "engine": engine,
-    })
+    });
+    if let Some(bytes) = maple_heap::held() {
+        all["heap_bytes"] = bytes.into();
+    }
+    all
 }
 
 fn trouble(trouble: &Trouble) -> Value {

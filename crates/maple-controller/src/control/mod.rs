@@ -6,6 +6,7 @@
 pub mod transactions;
 
 mod json;
+mod private;
 pub mod socket;
 pub(crate) mod state;
 

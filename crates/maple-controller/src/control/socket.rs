@@ -1,11 +1,10 @@
 //! The Unix socket of `maple show` and `maple state`: one JSON request a line in, one JSON answer a line out.
 //!
-//! An answer is `{"ok": …}` or `{"error": "…"}`; to a watch there is one after the other. The socket is readable and
-//! writable for its owner only. One thread accepts, and each client has one of a few more; none of them is a shard, so a
+//! An answer is `{"ok": …}` or `{"error": "…"}`; to a watch there is one after the other. Only the controller's user and
+//! root are answered, and only they are asked (`private.rs`). One thread accepts, and each client has one of a few more; none of them is a shard, so a
 //! slow client delays nobody's packets.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,11 +14,11 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::Handle;
 use super::json::answer;
 pub use super::json::{Invalidate, Request, Show};
 use super::state;
 pub use super::state::{Place, State};
+use super::{Handle, private};
 
 /// Most clients at a time.
 const CLIENTS: usize = 16;
@@ -39,6 +38,14 @@ pub enum AskError {
         /// Why.
         error: io::Error,
     },
+    /// Another user listens there.
+    #[error("{path} belongs to user {user}, who is neither root nor who asks; nothing is asked")]
+    Stranger {
+        /// The socket's path.
+        path: PathBuf,
+        /// The user's number.
+        user: u32,
+    },
     /// The connection failed.
     #[error("the controller does not answer: {0}")]
     Io(#[from] io::Error),
@@ -51,6 +58,11 @@ pub enum AskError {
     /// The controller closed the connection without an answer, or, while it was followed, behind the last one.
     #[error("the controller closed the connection: it has stopped, or is about to")]
     Closed,
+}
+
+/// Where the control socket stands unless another place is asked for: in a folder of the user's own.
+pub fn default_path() -> PathBuf {
+    private::folder().join("control.sock")
 }
 
 /// Asks the controller behind a control socket.
@@ -85,6 +97,9 @@ pub fn follow(path: &Path, request: &Request, mut each: impl FnMut(Value) -> boo
 
 fn send(path: &Path, request: &Request) -> Result<UnixStream, AskError> {
     let mut stream = UnixStream::connect(path).map_err(|error| AskError::NotThere { path: path.to_owned(), error })?;
+    if let Some(user) = private::stranger(&stream)? {
+        return Err(AskError::Stranger { path: path.to_owned(), user });
+    }
     let mut line = serde_json::to_string(request)?;
     line.push('\n');
     match stream.write_all(line.as_bytes()) {
@@ -115,12 +130,11 @@ impl ControlSocket {
         if UnixStream::connect(path).is_ok() {
             return Err(io::Error::new(io::ErrorKind::AddrInUse, "another controller listens on it"));
         }
-        match std::fs::remove_file(path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
+        let folder = private::folder();
+        if path.parent() == Some(&folder) {
+            private::make_private(&folder)?;
         }
-        let listener = UnixListener::bind(path)?;
-        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
+        let listener = private::bind(path)?;
         let closing = Arc::new(AtomicBool::new(false));
         let seen = Arc::clone(&closing);
         let thread =
@@ -190,7 +204,11 @@ fn turn_away(mut stream: UnixStream) {
 }
 
 /// Answers one client's requests until it closes.
-fn converse(handle: &Handle, stream: UnixStream) -> io::Result<()> {
+fn converse(handle: &Handle, mut stream: UnixStream) -> io::Result<()> {
+    if let Some(user) = private::stranger(&stream)? {
+        tracing::warn!(user, "another user's control client was turned away");
+        return write_line(&mut stream, &json!({ "error": "only the controller's user and root are answered" }));
+    }
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
     let mut writer = stream.try_clone()?;

@@ -10,6 +10,8 @@ use crate::time::after;
 
 /// `miss_send_len` that asks for whole packets.
 const WHOLE_PACKETS: u16 = 0xffff;
+/// `OFPC_FRAG_NORMAL`: fragments are treated as other packets.
+const FRAGMENTS_NORMAL: u16 = 0;
 /// Most ports that a switch may have.
 const MAX_PORTS: usize = 1 << 16;
 
@@ -29,7 +31,6 @@ pub(super) struct Describe {
 enum Question {
     Ports,
     Description,
-    Config,
 }
 
 impl Describe {
@@ -50,7 +51,11 @@ impl Describe {
             ask(Question::Ports, stats_request(RequestBody::PortDesc));
         }
         ask(Question::Description, stats_request(RequestBody::Desc));
-        ask(Question::Config, Message::GetConfigRequest);
+        // `cbench` answers the question of 1.0 by a header whose length is in host order.
+        match version {
+            Version::Of10 => session.configure(FRAGMENTS_NORMAL, out),
+            Version::Of13 => session.config_asked = Some(session.request(Message::GetConfigRequest, out)),
+        }
     }
 
     pub(super) fn deadline(&self) -> Time {
@@ -62,7 +67,6 @@ impl Describe {
         match self.pending.first() {
             Some((_, Question::Ports)) => "port description",
             Some((_, Question::Description)) => "switch description",
-            Some((_, Question::Config)) => "configuration",
             None => "description",
         }
     }
@@ -89,15 +93,9 @@ impl Session {
         match message {
             Message::PortStatus(status) => apply_port_status(&mut describe.ports, status),
             Message::StatsReply(reply) if describe.is_pending(header.xid) => self.statistics(header.xid, reply, out),
-            Message::GetConfigReply(config) if describe.answered(header.xid, false) == Some(Question::Config) => {
-                self.configure(config.flags, out);
-            }
             Message::Error(error) => {
-                let question = describe.answered(header.xid, false);
+                describe.answered(header.xid, false);
                 self.note(Note::Refused(error.kind, error.code), out);
-                if question == Some(Question::Config) {
-                    self.configure(0, out);
-                }
             }
             message => return self.running(header, message, bytes, out),
         }
@@ -118,7 +116,21 @@ impl Session {
         }
     }
 
-    /// Asks for whole packets, and leaves the treatment of fragments as it is.
+    /// The configuration was asked for by this request: asks for whole packets, and leaves the treatment of fragments as it
+    /// is. A switch that does not tell its configuration gets the usual one.
+    pub(super) fn config_answered(&mut self, message: &Message, out: &mut Vec<Output>) {
+        self.config_asked = None;
+        match message {
+            Message::GetConfigReply(config) => self.configure(config.flags, out),
+            Message::Error(error) => {
+                self.note(Note::Refused(error.kind, error.code), out);
+                self.configure(FRAGMENTS_NORMAL, out);
+            }
+            _ => {}
+        }
+    }
+
+    /// Asks for whole packets.
     fn configure(&mut self, flags: u16, out: &mut Vec<Output>) {
         self.request(Message::SetConfig(SwitchConfig { flags, miss_send_len: WHOLE_PACKETS }), out);
     }

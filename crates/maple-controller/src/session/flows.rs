@@ -1,23 +1,35 @@
-//! Reading all rules of a switch, which may take many parts.
+//! Reading all rules of a switch, which may take many parts; and deleting ours where it does not tell them.
+//!
+//! A switch that refuses to tell its rules may have some of an earlier life of the controller, which nobody knows. So all
+//! that may be ours is deleted: in 1.3 what has our cookies, in 1.0, which can't choose by cookie, everything. The switch
+//! has no rules once it has answered the barrier behind that.
 
-use maple_core::engine::{InstalledFlow, Time};
-use maple_wire::msg::StatsReply;
+use maple_core::engine::{InstalledFlow, OWN_COOKIES, Time};
 use maple_wire::msg::stats::{FlowStats, FlowStatsRequest, ReplyBody, RequestBody};
+use maple_wire::msg::{FlowMod, FlowModCommand, StatsReply};
+use maple_wire::{Action, Constraint, Instruction, Match, Message, Version};
 
 use super::describe::stats_request;
-use super::{CloseReason, Output, Session};
+use super::{CloseReason, Note, Output, Session};
 use crate::time::after;
 
-/// Most rules that a switch may report.
-const MAX_FLOWS: usize = 1 << 21;
+/// Most bytes that a switch's rules may take here while they are read.
+const MAX_BYTES: usize = 128 * 1024 * 1024;
+/// `OFPTT_ALL`, in a deletion.
+const ALL_TABLES: u8 = 0xff;
 
 /// A reading in progress.
 #[derive(Debug)]
 pub(super) struct FlowReading {
+    /// The request that waits for its answer.
     xid: u32,
     flows: Vec<InstalledFlow>,
+    /// What they take.
+    bytes: usize,
     /// Until when the next part must be there.
     deadline: Time,
+    /// The switch does not tell its rules: it is the barrier behind their deletion that waits.
+    is_deleting: bool,
 }
 
 impl FlowReading {
@@ -25,8 +37,14 @@ impl FlowReading {
         self.deadline
     }
 
+    /// Whether a reply with this id is a part of the rules.
     pub(super) fn is_about(&self, xid: u32) -> bool {
-        self.xid == xid
+        self.xid == xid && !self.is_deleting
+    }
+
+    /// Whether an answer with this id means that our rules are deleted.
+    pub(super) fn is_deleted_by(&self, xid: u32) -> bool {
+        self.xid == xid && self.is_deleting
     }
 }
 
@@ -34,7 +52,12 @@ impl Session {
     /// Asks for all rules; [`Output::Flows`] follows. A reading that is in progress is begun again.
     pub fn read_flows(&mut self, now: Time, out: &mut Vec<Output>) {
         let xid = self.request(stats_request(RequestBody::Flow(FlowStatsRequest::all())), out);
-        self.reading = Some(FlowReading { xid, flows: Vec::new(), deadline: after(now, self.deadlines.request) });
+        self.begin_reading(now, xid, false);
+    }
+
+    fn begin_reading(&mut self, now: Time, xid: u32, is_deleting: bool) {
+        let deadline = after(now, self.deadlines.request);
+        self.reading = Some(FlowReading { xid, flows: Vec::new(), bytes: 0, deadline, is_deleting });
     }
 
     /// One part of the rules.
@@ -42,15 +65,36 @@ impl Session {
         let Some(reading) = &mut self.reading else { return };
         let more = reply.more();
         let ReplyBody::Flow(part) = reply.body else { return };
-        if reading.flows.len() + part.len() > MAX_FLOWS {
-            return self.end(CloseReason::TooMany("rules", MAX_FLOWS), out);
+        for flow in part.into_iter().map(installed) {
+            reading.bytes += size(&flow);
+            reading.flows.push(flow);
         }
-        reading.flows.extend(part.into_iter().map(installed));
+        if reading.bytes > MAX_BYTES {
+            return self.end(CloseReason::TooMany("bytes of rules", MAX_BYTES), out);
+        }
         reading.deadline = after(now, self.deadlines.request);
         if !more {
-            let flows = std::mem::take(&mut reading.flows);
-            self.reading = None;
-            out.push(Output::Flows(flows));
+            self.end_reading(out);
+        }
+    }
+
+    /// The switch does not tell its rules: deletes what may be ours.
+    pub(super) fn flows_refused(&mut self, now: Time, out: &mut Vec<Output>) {
+        self.note(Note::RulesUntold, out);
+        let mut delete = FlowMod::new(FlowModCommand::Delete, 0, Match::any(), Vec::new());
+        if self.version == Version::Of13 {
+            (delete.cookie, delete.cookie_mask) = OWN_COOKIES;
+            delete.table_id = ALL_TABLES;
+        }
+        self.request(Message::FlowMod(delete), out);
+        let barrier = self.request(Message::BarrierRequest, out);
+        self.begin_reading(now, barrier, true);
+    }
+
+    /// All rules are read, or deleted.
+    pub(super) fn end_reading(&mut self, out: &mut Vec<Output>) {
+        if let Some(reading) = self.reading.take() {
+            out.push(Output::Flows(reading.flows));
         }
     }
 }
@@ -63,4 +107,17 @@ fn installed(flow: FlowStats) -> InstalledFlow {
         matching: flow.matching,
         instructions: flow.instructions,
     }
+}
+
+/// About what a rule takes in memory.
+fn size(flow: &InstalledFlow) -> usize {
+    let actions = |instruction: &Instruction| match instruction {
+        Instruction::WriteActions(actions) | Instruction::ApplyActions(actions) => actions.len(),
+        _ => 0,
+    };
+    let count = flow.instructions.iter().map(actions).sum::<usize>();
+    size_of::<InstalledFlow>()
+        + size_of_val::<[Instruction]>(&flow.instructions)
+        + flow.matching.constraints().count() * size_of::<Constraint>()
+        + count * size_of::<Action>()
 }

@@ -8,11 +8,14 @@
 //!
 //! Nothing is believed before a hello, and nothing but the handshake's answers before `Up`. The datapath id is claimed
 //! before anything else is asked, so that no two connections ever change one switch's tables: the owner asks its
-//! registry and calls [`Session::admit`] or [`Session::refuse`]. In `Describe` all requests are out at once: ports (1.3),
-//! description, configuration. A switch that refuses one of them by an error goes without.
+//! registry and calls [`Session::admit`] or [`Session::refuse`]. In `Describe` all requests are out at once: ports (1.3) and
+//! description. A switch that refuses one of them by an error goes without. A switch of 1.3 is also asked for its
+//! configuration, and given a new one when it answers, but nothing waits for that. A switch of 1.0 is given its
+//! configuration without being asked.
 //!
 //! A malformed message costs this connection and nothing else. An unknown one is answered with `BAD_TYPE`, and the
-//! session goes on. Deadlines: each phase of the handshake, each request, and an echo when nothing was heard for a while.
+//! session goes on. Deadlines: each phase of the handshake, each request, and an echo when nothing was heard for a while
+//! and nothing else is waited for.
 //!
 //! Transaction ids below [`ENGINE_XIDS`] are the session's, those from it on the engine's.
 
@@ -31,6 +34,7 @@ use maple_core::engine::Time;
 use maple_wire::msg::{ErrorMsg, Header};
 use maple_wire::{Dpid, Error, Message, Version};
 
+use crate::printable::printable;
 use crate::time::after;
 use describe::Describe;
 pub use describe::apply_port_status;
@@ -94,7 +98,7 @@ enum Phase {
     Features(Time),
     /// Waiting for the owner to admit or refuse the datapath id.
     Claimed(Box<Describe>),
-    /// Waiting for ports, description, configuration and rules.
+    /// Waiting for ports and description.
     Describe(Box<Describe>),
     /// In use.
     Up,
@@ -111,6 +115,8 @@ pub struct Session {
     keepalive: Keepalive,
     /// The reading of the switch's rules that is in progress.
     reading: Option<FlowReading>,
+    /// The request for the switch's configuration, until it is answered.
+    config_asked: Option<u32>,
     next_xid: u32,
     /// One bit for each kind of note that was made.
     noted: u8,
@@ -125,6 +131,7 @@ impl Session {
             deadlines,
             keepalive: Keepalive::new(now),
             reading: None,
+            config_asked: None,
             next_xid: 1,
             noted: 0,
         };
@@ -181,7 +188,7 @@ impl Session {
 
     /// Notes that a request with this id was sent, so that its answer can be waited for.
     pub fn expect(&mut self, now: Time, xid: u32) {
-        self.keepalive.expect(xid, after(now, self.deadlines.request));
+        self.keepalive.expect(xid, now);
     }
 
     /// The claim is granted: asks the switch for the rest.
@@ -211,9 +218,9 @@ impl Session {
     pub fn deadline(&self) -> Option<Time> {
         match &self.phase {
             Phase::Hello(deadline) | Phase::Features(deadline) => Some(*deadline),
-            Phase::Describe(describe) => Some(describe.deadline().min(self.keepalive.deadline(&self.deadlines))),
+            Phase::Describe(describe) => Some(describe.deadline().min(self.keepalive.deadline(&self.deadlines, false))),
             Phase::Claimed(_) | Phase::Up => {
-                let keepalive = self.keepalive.deadline(&self.deadlines);
+                let keepalive = self.keepalive.deadline(&self.deadlines, self.reading.is_some());
                 Some(self.reading.as_ref().map_or(keepalive, |reading| keepalive.min(reading.deadline())))
             }
             Phase::Closed => None,
@@ -269,7 +276,21 @@ impl Session {
             }
             (_, Message::Hello(_)) => {}
             (Phase::Features(_), Message::FeaturesReply(features)) => self.claim(features, out),
+            (_, message @ (Message::GetConfigReply(_) | Message::Error(_)))
+                if self.config_asked == Some(header.xid) =>
+            {
+                self.config_answered(&message, out);
+            }
             (Phase::Claimed(_) | Phase::Describe(_), message) => self.describe(header, message, bytes, out),
+            (Phase::Up, Message::Error(error)) if self.reading.as_ref().is_some_and(|r| r.is_about(header.xid)) => {
+                self.note(Note::Refused(error.kind, error.code), out);
+                self.flows_refused(now, out);
+            }
+            (Phase::Up, Message::BarrierReply | Message::Error(_))
+                if self.reading.as_ref().is_some_and(|r| r.is_deleted_by(header.xid)) =>
+            {
+                self.end_reading(out);
+            }
             (Phase::Up, Message::StatsReply(reply))
                 if self.reading.as_ref().is_some_and(|r| r.is_about(header.xid)) =>
             {
@@ -297,10 +318,6 @@ impl Session {
                 out.push(deliver(message));
             }
             Message::Error(error) => {
-                // A switch that does not tell its rules is taken to have none.
-                if self.reading.take_if(|reading| reading.is_about(header.xid)).is_some() {
-                    out.push(Output::Flows(Vec::new()));
-                }
                 self.note(Note::Refused(error.kind, error.code), out);
             }
             Message::StatsReply(ref reply) if up && self.keepalive.is_expected(header.xid) => {
@@ -357,7 +374,7 @@ impl Session {
 
     /// Echo requests and overdue answers.
     fn keep_alive(&mut self, now: Time, out: &mut Vec<Output>) {
-        match self.keepalive.due(now, &self.deadlines) {
+        match self.keepalive.due(now, &self.deadlines, self.reading.is_some()) {
             keepalive::Due::Nothing => {}
             keepalive::Due::Echo => {
                 self.request(Message::EchoRequest(Vec::new()), out);
@@ -411,6 +428,7 @@ fn error_of(kind: u16, code: u16, bytes: &[u8]) -> Message {
 /// What a hello-failed error says: its text where it has one.
 fn error_text(error: &ErrorMsg) -> String {
     let text = String::from_utf8_lossy(&error.data);
-    let text: String = text.trim_end_matches('\0').chars().filter(|c| !c.is_control()).take(200).collect();
+    let text: String = text.trim_end_matches('\0').chars().take(200).collect();
+    let text = printable(&text);
     format!("error type {} code {}: {text}", error.kind, error.code)
 }

@@ -151,23 +151,69 @@ fn packet_in() -> Message {
 
 const BOTH: [Version; 2] = [Version::Of10, Version::Of13];
 
+/// A session that was admitted, and has asked what it asks.
+fn described(version: Version) -> Peer {
+    let mut peer = Peer::agreed(version);
+    let mut said = features(7, 0);
+    if version == Version::Of10 {
+        said.ports = vec![port(1)];
+    }
+    peer.says(version, 2, &Message::FeaturesReply(said));
+    peer.out.clear();
+    peer.session.admit(peer.now, &mut peer.out);
+    peer
+}
+
+fn set_config(flags: u16) -> Message {
+    Message::SetConfig(SwitchConfig { flags, miss_send_len: 0xffff })
+}
+
 #[test]
-fn the_handshake_asks_for_what_is_needed_and_keeps_the_treatment_of_fragments() {
+fn the_handshake_asks_for_what_is_needed() {
     for version in BOTH {
-        let mut peer = Peer::agreed(version);
-        let mut said = features(7, 0);
-        if version == Version::Of10 {
-            said.ports = vec![port(1)];
-        }
-        peer.says(version, 2, &Message::FeaturesReply(said));
-        peer.out.clear();
-        peer.session.admit(peer.now, &mut peer.out);
+        let mut peer = described(version);
         peer.answer_all();
-        let set_config = Message::SetConfig(SwitchConfig { flags: 1, miss_send_len: 0xffff });
-        assert!(peer.sent().iter().any(|(_, message)| *message == set_config));
+        peer.sent();
         let [Output::Up(info)] = &peer.out[..] else { panic!("{:?}", peer.out) };
         assert_eq!((info.version, info.ports.len(), info.features.dpid), (version, 1, Dpid(7)));
         assert_eq!(info.text(), "Nicira Open vSwitch 3.1");
+    }
+}
+
+#[test]
+fn a_switch_of_1_0_is_told_its_configuration_and_never_asked_for_it() {
+    let mut peer = described(Version::Of10);
+    let sent = peer.sent();
+    assert!(!sent.iter().any(|(_, message)| matches!(message, Message::GetConfigRequest)), "{sent:?}");
+    assert!(sent.iter().any(|(_, message)| *message == set_config(0)), "{sent:?}");
+}
+
+#[test]
+fn a_configuration_that_is_not_told_delays_nothing_and_one_that_comes_late_keeps_its_treatment_of_fragments() {
+    let mut peer = described(Version::Of13);
+    let mut asked = None;
+    for (xid, message) in peer.sent() {
+        let body = match message {
+            Message::GetConfigRequest => {
+                asked = Some(xid);
+                continue;
+            }
+            Message::StatsRequest(request) if request.body == maple_wire::msg::RequestBody::PortDesc => {
+                ReplyBody::PortDesc(vec![port(1)])
+            }
+            _ => ReplyBody::Desc(desc()),
+        };
+        peer.says(Version::Of13, xid, &Message::StatsReply(StatsReply::new(body)));
+    }
+    assert!(peer.session.is_up());
+    peer.waits(Duration::from_secs(4));
+    let config = Message::GetConfigReply(SwitchConfig { flags: 1, miss_send_len: 128 });
+    for (answer, expected) in [(Some(set_config(1)), 0), (None, 1)] {
+        peer.says(Version::Of13, asked.unwrap(), &config);
+        let sent: Vec<Message> = peer.sent().into_iter().map(|(_, message)| message).collect();
+        assert_eq!(sent, answer.into_iter().collect::<Vec<_>>());
+        let notes = peer.out.iter().filter(|output| matches!(output, Output::Note { .. })).count();
+        assert_eq!(notes, expected, "an answer that was not asked for is odd");
     }
 }
 
@@ -310,6 +356,55 @@ fn a_request_without_an_answer_ends_the_session_though_echoes_are_answered() {
 }
 
 #[test]
+fn a_silent_switch_with_a_barrier_to_answer_has_the_time_for_a_request() {
+    let mut peer = Peer::up(Version::Of13);
+    peer.session.on_sent(peer.now, ENGINE_XIDS, &Message::BarrierRequest);
+    for _ in 0..29 {
+        peer.waits(Duration::from_secs(1));
+        assert!(peer.closed().is_none(), "{:?}", peer.now);
+    }
+    peer.waits(Duration::from_secs(1));
+    assert!(matches!(peer.closed(), Some(CloseReason::RequestTimeout(_))));
+}
+
+#[test]
+fn a_switch_that_answers_one_barrier_after_the_other_may_take_its_time_for_each() {
+    let mut peer = Peer::up(Version::Of13);
+    (0..5).for_each(|n| peer.session.on_sent(peer.now, ENGINE_XIDS + n, &Message::BarrierRequest));
+    for n in 0..4 {
+        (0..25).for_each(|_| peer.waits(Duration::from_secs(1)));
+        peer.says(Version::Of13, ENGINE_XIDS + n, &Message::BarrierReply);
+        assert!(peer.closed().is_none(), "barrier {n}");
+    }
+    assert_eq!(peer.session.deadline(), Some(later(peer.now, Duration::from_secs(5))), "silence is asked about");
+    (0..31).for_each(|_| peer.waits(Duration::from_secs(1)));
+    assert!(matches!(peer.closed(), Some(CloseReason::RequestTimeout(_))), "the last one is never answered");
+}
+
+#[test]
+fn answers_to_later_requests_do_not_stretch_the_time_for_the_oldest() {
+    let mut peer = Peer::up(Version::Of13);
+    (0..50).for_each(|n| peer.session.on_sent(peer.now, ENGINE_XIDS + n, &Message::BarrierRequest));
+    for n in 1..30 {
+        peer.waits(Duration::from_secs(1));
+        peer.says(Version::Of13, ENGINE_XIDS + n, &Message::BarrierReply);
+    }
+    assert!(peer.closed().is_none());
+    peer.waits(Duration::from_secs(1));
+    assert!(matches!(peer.closed(), Some(CloseReason::RequestTimeout(_))));
+}
+
+#[test]
+fn a_silent_switch_that_reads_out_its_rules_has_the_time_for_a_request() {
+    let mut peer = Peer::up(Version::Of13);
+    peer.session.read_flows(peer.now, &mut peer.out);
+    (0..29).for_each(|_| peer.waits(Duration::from_secs(1)));
+    assert!(peer.closed().is_none());
+    peer.waits(Duration::from_secs(1));
+    assert!(matches!(peer.closed(), Some(CloseReason::RequestTimeout(_))));
+}
+
+#[test]
 fn a_barrier_reply_is_delivered_once_and_only_if_it_was_asked_for() {
     let mut peer = Peer::up(Version::Of13);
     peer.session.on_sent(peer.now, ENGINE_XIDS + 5, &Message::BarrierRequest);
@@ -416,6 +511,78 @@ fn rules_are_read_in_parts() {
     assert!(peer.out.is_empty());
     peer.says(Version::Of13, xid, &part(0));
     assert!(matches!(&peer.out[..], [Output::Flows(flows)] if flows.is_empty()));
+}
+
+#[test]
+fn where_a_switch_does_not_tell_its_rules_those_that_may_be_ours_are_deleted_before_it_counts_as_empty() {
+    for version in BOTH {
+        let mut peer = Peer::up(version);
+        peer.session.read_flows(peer.now, &mut peer.out);
+        let xid = peer.sent()[0].0;
+        peer.says(version, xid, &Message::Error(ErrorMsg { kind: 1, code: 2, data: vec![] }));
+        let sent = peer.sent();
+        let [(delete, Message::FlowMod(flow_mod)), (barrier, Message::BarrierRequest)] = &sent[..] else {
+            panic!("{sent:?}")
+        };
+        assert_eq!((flow_mod.command, &flow_mod.matching), (maple_wire::msg::FlowModCommand::Delete, &Match::any()));
+        let (cookie, mask, table) = match version {
+            // It can't choose by cookie.
+            Version::Of10 => (0, 0, 0),
+            Version::Of13 => (0x4d << 56, 0xff << 56, 0xff),
+        };
+        assert_eq!((flow_mod.cookie, flow_mod.cookie_mask, flow_mod.table_id), (cookie, mask, table));
+        let mut bytes = Vec::new();
+        Message::FlowMod(flow_mod.clone()).encode(version, *delete, &mut bytes).expect("it can be said");
+        let flows = |peer: &Peer| peer.out.iter().any(|output| matches!(output, Output::Flows(_)));
+        assert!(!flows(&peer), "nothing is deleted yet");
+        peer.says(version, *barrier, &Message::BarrierReply);
+        assert!(matches!(peer.out.last(), Some(Output::Flows(flows)) if flows.is_empty()));
+        assert!(peer.out.iter().any(|output| matches!(output, Output::Note { note: Note::RulesUntold, first: true })));
+        peer.out.clear();
+        peer.says(version, *barrier, &Message::BarrierReply);
+        assert!(!flows(&peer), "once");
+    }
+}
+
+#[test]
+fn rules_are_bounded_by_what_they_take() {
+    let mut peer = Peer::up(Version::Of13);
+    peer.session.read_flows(peer.now, &mut peer.out);
+    let xid = peer.sent()[0].0;
+    let rule = maple_wire::msg::stats::FlowStats {
+        table_id: 0,
+        duration_sec: 0,
+        duration_nsec: 0,
+        priority: 1,
+        idle_timeout: 0,
+        hard_timeout: 0,
+        flags: 0,
+        cookie: 0,
+        packet_count: 0,
+        byte_count: 0,
+        matching: Match::any(),
+        instructions: vec![maple_wire::Instruction::ApplyActions(vec![maple_wire::Action::output(PortNo(1)); 100])],
+    };
+    let part = Message::StatsReply(StatsReply { flags: 1, body: ReplyBody::Flow(vec![rule; 30]) });
+    let mut bytes = Vec::new();
+    part.encode(Version::Of13, xid, &mut bytes).unwrap();
+    // Each part takes more than a hundred kilobytes here.
+    let parts = (0..).find(|_| {
+        peer.sends(&bytes);
+        peer.closed().is_some()
+    });
+    assert!(parts.unwrap() < 1500, "{parts:?}");
+    assert!(matches!(peer.closed(), Some(CloseReason::TooMany("bytes of rules", _))));
+}
+
+#[test]
+fn a_description_with_control_characters_is_printed_without_them() {
+    let mut peer = described(Version::Of10);
+    let evil = Desc { manufacturer: "a\u{1b}[2Jb\n".into(), hardware: "\u{202e}\u{7f}".into(), ..desc() };
+    let xid = peer.sent()[0].0;
+    peer.says(Version::Of10, xid, &Message::StatsReply(StatsReply::new(ReplyBody::Desc(evil))));
+    let [Output::Up(info)] = &peer.out[..] else { panic!("{:?}", peer.out) };
+    assert_eq!(info.text(), "a\\u{1b}[2Jb\\n \\u{202e}\\u{7f} 3.1");
 }
 
 #[test]

@@ -8,6 +8,7 @@ use maple_wire::msg::stats::Desc;
 use maple_wire::{Dpid, Error, Message, Port, Version};
 
 use super::negotiate::Incompatible;
+use crate::printable::printable;
 
 /// One thing that the owner of a session has to do. In order.
 #[derive(Debug)]
@@ -54,15 +55,15 @@ pub struct SwitchInfo {
     pub features: Features,
     /// Its ports, whichever message they came in, with the changes since.
     pub ports: Vec<Port>,
-    /// What it is in words; empty where it does not say.
+    /// What it is in words; empty where it does not say. As it came: printed by [`SwitchInfo::text`].
     pub description: Desc,
 }
 
 impl SwitchInfo {
-    /// Manufacturer, hardware and software in one line.
+    /// Manufacturer, hardware and software in one line that is fit to print.
     pub fn text(&self) -> String {
         let Desc { manufacturer, hardware, software, .. } = &self.description;
-        format!("{manufacturer} {hardware} {software}").trim().to_owned()
+        printable(format!("{manufacturer} {hardware} {software}").trim())
     }
 }
 
@@ -77,6 +78,8 @@ pub enum Note {
     EarlyPacketIn,
     /// The switch refused one of the handshake's requests; class and code of its error.
     Refused(u16, u16),
+    /// The switch does not tell its rules; those that may be ours are deleted.
+    RulesUntold,
 }
 
 impl Note {
@@ -87,6 +90,7 @@ impl Note {
             Note::UnexpectedReply(_) => 2,
             Note::EarlyPacketIn => 4,
             Note::Refused(..) => 8,
+            Note::RulesUntold => 16,
         }
     }
 }
@@ -99,6 +103,9 @@ impl std::fmt::Display for Note {
             Note::EarlyPacketIn => f.write_str("sent packets before the handshake was done"),
             Note::Refused(class, code) => {
                 write!(f, "refused a request of the handshake (error type {class} code {code})")
+            }
+            Note::RulesUntold => {
+                f.write_str("does not tell its rules; those that may be of an earlier run are deleted")
             }
         }
     }

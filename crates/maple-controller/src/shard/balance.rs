@@ -26,7 +26,7 @@ use super::Shard;
 use super::connection::{Connection, Life};
 use super::post::Letter;
 use super::registry::ConnectionId;
-use super::sockets::{INTEREST, token};
+use super::sockets::token;
 use super::sync::{self, Fault};
 use crate::session::CloseReason;
 use crate::time::until;
@@ -141,7 +141,7 @@ impl Shard {
     pub(super) fn give_away(&mut self, slot: usize, to: ShardId) {
         let Some(mut connection) = self.connections.remove(slot) else { return };
         connection.moved = Some(self.clock.now());
-        if let Err(error) = self.poll.registry().deregister(&mut connection.socket) {
+        if let Err(error) = connection.socket.deregister(self.poll.registry()) {
             tracing::debug!(peer = %connection.peer, %error, "can't deregister a socket");
         }
         if let Some(dpid) = connection.dpid {
@@ -156,7 +156,7 @@ impl Shard {
     pub(super) fn take_over(&mut self, now: Time, mut connection: Box<Connection>) {
         let id: ConnectionId = self.connections.reserve();
         let before = std::mem::replace(&mut connection.id, id);
-        let registered = self.poll.registry().register(&mut connection.socket, token(id.slot), INTEREST);
+        let registered = connection.socket.register(self.poll.registry(), token(id.slot));
         if let Some(dpid) = connection.dpid {
             if !sync::has(Fault::KeepsName) {
                 self.registry.renew(dpid, before, id);

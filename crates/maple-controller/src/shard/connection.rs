@@ -1,7 +1,7 @@
 //! One socket with its session, and what a shard keeps for it.
 
 use std::io::{self, Read};
-use std::net::{Shutdown, SocketAddr};
+use std::net::SocketAddr;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
@@ -9,22 +9,26 @@ use arrayvec::ArrayVec;
 use maple_core::engine::{Engine, Hits, MOST_HITS, Time};
 use maple_wire::msg::PacketInView;
 use maple_wire::{Dpid, Header, Port, Version};
-use mio::net::TcpStream;
 
 use super::handled::packet_in;
 use super::outbox::Outbox;
 use super::registry::ConnectionId;
+use super::socket::Socket;
 use crate::framing::{Cut, Framer};
 use crate::handler::Handler;
 use crate::session::{CloseReason, ENGINE_XIDS, Output, Session};
+use crate::time::after;
 
 /// How long a connection that was ended stays open so that the last message reaches the switch.
 pub(super) const LINGER: Duration = Duration::from_secs(1);
 
+/// How soon a deadline that passed while something lay unread is looked at again.
+const LATE_RETRY: Duration = Duration::from_millis(10);
+
 /// One connection.
 pub(crate) struct Connection {
     pub id: ConnectionId,
-    pub socket: TcpStream,
+    pub socket: Socket,
     pub peer: SocketAddr,
     pub outbox: Outbox,
     pub life: Life,
@@ -60,8 +64,19 @@ pub(crate) struct Connection {
     pub paused: bool,
     /// The time of its entry in the timer heap that counts.
     pub timer: Option<Time>,
+    /// A deadline has passed while something lay unread.
+    pub overdue: Option<Overdue>,
     /// Other connections that say they are this switch, and wait to hear whether this one is alive.
     pub claimants: Vec<ConnectionId>,
+}
+
+/// A deadline has passed while something lay unread.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Overdue {
+    /// How many bytes must have been read in all before it counts.
+    up_to: u64,
+    /// When to look again.
+    next: Time,
 }
 
 /// How far a connection is.
@@ -132,7 +147,7 @@ pub(crate) enum ReadResult {
 
 impl Connection {
     /// A connection that has just been accepted.
-    pub fn new(id: ConnectionId, socket: TcpStream, peer: SocketAddr, session: Session) -> Connection {
+    pub fn new(id: ConnectionId, socket: Socket, peer: SocketAddr, session: Session) -> Connection {
         Connection {
             id,
             socket,
@@ -155,6 +170,7 @@ impl Connection {
             queued_to_write: false,
             paused: false,
             timer: None,
+            overdue: None,
             claimants: Vec::new(),
         }
     }
@@ -170,7 +186,10 @@ impl Connection {
     /// When something is due.
     pub fn deadline(&self) -> Option<Time> {
         match &self.life {
-            Life::Open { session, .. } => session.deadline().into_iter().chain(self.wake).min(),
+            Life::Open { session, .. } => {
+                let session = session.deadline().map(|at| self.overdue.map_or(at, |overdue| at.max(overdue.next)));
+                session.into_iter().chain(self.wake).min()
+            }
             Life::Lingering(until) => Some(*until),
         }
     }
@@ -219,6 +238,24 @@ impl Connection {
         Ok(ReadResult::Some { bytes: read, messages, answered })
     }
 
+    /// Whether the session's deadlines may be judged now. What lay in the socket when one passed may be the answer, and came
+    /// in time: it is we who are late. So exactly that is read first, however much follows.
+    pub fn is_fair_to_judge(&mut self, now: Time) -> bool {
+        let Life::Open { session, .. } = &self.life else { return true };
+        // One that does not read its own messages is not read from; the bytes that it has sent are no excuse.
+        if self.paused || session.deadline().is_none_or(|deadline| deadline > now) {
+            return true;
+        }
+        let up_to = match self.overdue {
+            Some(overdue) => overdue.up_to,
+            // A socket that can't tell will fail when it is read.
+            None => self.bytes_in + self.socket.unread().unwrap_or(0),
+        };
+        let is_fair = self.bytes_in >= up_to;
+        self.overdue = (!is_fair).then(|| Overdue { up_to, next: after(now, LATE_RETRY) });
+        is_fair
+    }
+
     /// Begins to linger: the peer sees the end of the stream behind the last message.
     pub fn linger(&mut self, until: Time) {
         self.life = Life::Lingering(until);
@@ -230,7 +267,7 @@ impl Connection {
     /// Tells the peer that nothing more will be written.
     pub fn close_writing(&self) {
         // It fails only if the peer is gone already, and then there is nobody to tell.
-        let _ = self.socket.shutdown(Shutdown::Write);
+        let _ = self.socket.close_writing();
     }
 
     /// Why a connection on which reading failed has ended.

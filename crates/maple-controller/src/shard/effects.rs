@@ -4,20 +4,24 @@ use std::time::Duration;
 
 use maple_core::engine::{Effect, Event, Time};
 use maple_core::network::{Location, PortKind};
-use maple_wire::msg::{NO_BUFFER, PacketOut};
-use maple_wire::{Action, Dpid, Message, PortNo};
+use maple_wire::msg::{ErrorMsg, NO_BUFFER, PacketOut};
+use maple_wire::{Action, Dpid, Message, PortNo, Version};
 
+use super::Shard;
 use super::connection::Life;
 use super::post::Letter;
-use super::{READ_SHARE, Shard};
 use crate::discovery::{Found, Odd, Tell};
 use crate::notice::Notice;
 use crate::time::until;
 
 /// A turn should not take longer than this, so that echoes are answered and everybody has a turn in time.
 const LONG_TURN: Duration = Duration::from_millis(20);
-/// The least that a socket is read in one turn, in bytes.
-const LEAST_SHARE: usize = 2 * 1024;
+/// `OFPET_FLOW_MOD_FAILED` with `OFPFMFC_UNSUPPORTED` of 1.0, and with `OFPFMFC_UNKNOWN` of 1.3.
+const UNSUPPORTED_10: (u16, u16) = (3, 5);
+const UNKNOWN_13: (u16, u16) = (5, 0);
+/// The least and the most packets that the engine is given in one turn.
+const LEAST_BATCH: usize = 8;
+pub(super) const MOST_BATCH: usize = 1 << 16;
 
 impl Shard {
     /// Does what discovery wants; probes wait until the engine's messages of this turn are out.
@@ -62,22 +66,65 @@ impl Shard {
 
     /// Gives the engine the turn's events, or just the time if that is what it waits for.
     pub(super) fn run_engine(&mut self, now: Time) {
+        let packets = self.choose_packets();
         if self.events.is_empty() {
             if self.engine.next_deadline().is_none_or(|deadline| deadline > now) {
                 return;
             }
             self.events.push(Event::Tick);
         }
+        #[cfg(feature = "testing")]
+        self.trace(now, "<-", &self.events);
         self.engine.handle(now, &mut self.events, &mut self.effects);
-        self.read_share = next_share(self.read_share, until(now, self.clock.now()));
+        #[cfg(feature = "testing")]
+        self.trace(now, "->", &self.effects);
+        self.batch = next_batch(self.batch, packets, until(now, self.clock.now()));
         let mut effects = std::mem::take(&mut self.effects);
         for effect in effects.drain(..) {
             self.perform(now, effect);
         }
         self.effects = effects;
+        self.free_departed();
     }
 
-    fn perform(&mut self, now: Time, effect: Effect) {
+    /// Leaves as many packets among the events as the engine may have in this turn, and gives their number. While no packet
+    /// has to wait all events stay as they came.
+    fn choose_packets(&mut self) -> usize {
+        let is_packet = |event: &Event| matches!(event, Event::PacketIn { .. });
+        let new = self.events.iter().filter(|event| is_packet(event)).count();
+        if self.backlog.is_empty() && new <= self.batch {
+            return new;
+        }
+        let events = std::mem::take(&mut self.events);
+        for event in events {
+            match event {
+                Event::PacketIn { dpid, packet_in } => {
+                    self.counters.of_shed += u64::from(!self.backlog.push(dpid, packet_in));
+                    continue;
+                }
+                // What was sent before a port or switch went must not be taken for what comes after it is back.
+                Event::PortStatus { dpid, ref status } => {
+                    self.counters.of_shed += self.backlog.forget_port(dpid, status.port.number) as u64;
+                }
+                Event::SwitchDown { dpid } => self.counters.of_shed += self.backlog.forget_switch(dpid) as u64,
+                _ => {}
+            }
+            self.events.push(event);
+        }
+        let chosen = std::iter::from_fn(|| self.backlog.pop()).take(self.batch);
+        let before = self.events.len();
+        self.events.extend(chosen.map(|(dpid, packet_in)| Event::PacketIn { dpid, packet_in }));
+        self.events.len() - before
+    }
+
+    #[cfg(feature = "testing")]
+    fn trace(&self, now: Time, way: &str, all: &[impl std::fmt::Debug]) {
+        if self.is_traced {
+            all.iter().for_each(|one| println!("{now:?} shard {} {way} {one:?}", self.id.0));
+        }
+    }
+
+    pub(super) fn perform(&mut self, now: Time, effect: Effect) {
         match effect {
             Effect::Send { dpid, xid, message } => self.send_for_engine(now, dpid, xid, &message),
             Effect::ReadFlows { dpid } => {
@@ -97,7 +144,7 @@ impl Shard {
     fn send_for_engine(&mut self, now: Time, dpid: Dpid, xid: u32, message: &Message) {
         let Some(slot) = self.by_dpid.get(&dpid).copied() else { return };
         match message {
-            Message::FlowMod(_) => self.counters.of_flow_mods += 1,
+            Message::FlowMod(_) => return self.send_flow_mod(slot, dpid, xid, message),
             Message::PacketOut(_) => self.counters.of_packet_outs += 1,
             _ => {
                 if let Some(session) = self.connections.get(slot).and_then(|connection| connection.session()) {
@@ -106,7 +153,23 @@ impl Shard {
                 self.arm(slot);
             }
         }
-        self.send(slot, xid, message);
+        drop(self.send(slot, xid, message));
+    }
+
+    /// Sends a rule of the engine's. One that the switch's version can't say is refused here, as the switch would refuse it.
+    fn send_flow_mod(&mut self, slot: usize, dpid: Dpid, xid: u32, message: &Message) {
+        match self.send(slot, xid, message) {
+            Ok(()) => self.counters.of_flow_mods += 1,
+            Err(error) => {
+                let about = self.connections.get(slot).and_then(|connection| connection.about.as_ref());
+                let (kind, code) = match about.map(|about| about.version) {
+                    Some(Version::Of10) => UNSUPPORTED_10,
+                    _ => UNKNOWN_13,
+                };
+                let error = ErrorMsg { kind, code, data: error.to_string().into_bytes() };
+                self.events.push(Event::SwitchError { dpid, xid, error });
+            }
+        }
     }
 
     /// Sends the probes of this turn.
@@ -134,7 +197,7 @@ impl Shard {
         let xid = session.take_xid();
         let actions = vec![Action::output(at.port)];
         let message = PacketOut { buffer_id: NO_BUFFER, in_port: PortNo::CONTROLLER, actions, data };
-        self.send(slot, xid, &Message::PacketOut(message));
+        drop(self.send(slot, xid, &Message::PacketOut(message)));
     }
 }
 
@@ -148,9 +211,15 @@ fn event_of(at: Location, kind: PortKind, before: PortKind) -> Event {
     }
 }
 
-/// How much each socket may be read in the next turn, when this one took so long: slow policies get small batches.
-fn next_share(share: usize, took: Duration) -> usize {
-    if took > LONG_TURN { (share / 2).max(LEAST_SHARE) } else { (share * 2).min(READ_SHARE) }
+/// How many packets the engine is given in the next turn, when in this one it was given `given` of at most `batch` and took
+/// so long: slow policies get small batches.
+fn next_batch(batch: usize, given: usize, took: Duration) -> usize {
+    match took {
+        _ if took <= LONG_TURN => (batch * 2).min(MOST_BATCH),
+        // Something else took long.
+        _ if given == 0 => batch,
+        _ => (given.min(batch) / 2).max(LEAST_BATCH),
+    }
 }
 
 #[cfg(test)]
@@ -160,12 +229,13 @@ mod tests {
     #[test]
     fn batches_shrink_while_turns_are_long_and_grow_again_afterwards() {
         let (slow, fast) = (Duration::from_millis(500), Duration::from_micros(5));
-        let mut share = READ_SHARE;
-        for expected in [READ_SHARE / 2, READ_SHARE / 4, READ_SHARE / 8] {
-            share = next_share(share, slow);
-            assert_eq!(share, expected);
+        let mut batch = next_batch(MOST_BATCH, 640, slow);
+        assert_eq!(batch, 320);
+        for expected in [160, 80, 40] {
+            batch = next_batch(batch, batch, slow);
+            assert_eq!(batch, expected);
         }
-        assert_eq!((0..20).fold(share, |share, _| next_share(share, slow)), LEAST_SHARE);
-        assert_eq!((0..20).fold(share, |share, _| next_share(share, fast)), READ_SHARE);
+        assert_eq!((0..20).fold(batch, |batch, _| next_batch(batch, batch, slow)), LEAST_BATCH);
+        assert_eq!((0..20).fold(batch, |batch, _| next_batch(batch, 0, fast)), MOST_BATCH);
     }
 }

@@ -9,6 +9,7 @@ use super::registry::ConnectionId;
 use super::{Shard, sync};
 use crate::control::{ShardStats, SwitchPort, SwitchStatus};
 use crate::discovery::Tell;
+use crate::printable::printable;
 use crate::session::CloseReason;
 
 impl Shard {
@@ -68,6 +69,9 @@ impl Shard {
 
     /// Another connection says that it is the switch of our connection `owner`: ask `owner` whether it is alive.
     fn challenged(&mut self, now: Time, dpid: Dpid, owner: ConnectionId, claimant: ConnectionId) {
+        if let Some(departure) = self.departures.iter_mut().find(|departure| departure.connection == owner) {
+            return departure.claimants.push(claimant);
+        }
         let Some(connection) = self.connections.get_exactly(owner).filter(|c| c.dpid == Some(dpid)) else {
             return self.post.send(claimant.shard, Letter::Verdict { dpid, claimant, alive: false });
         };
@@ -121,7 +125,7 @@ impl Shard {
 fn status(connection: &Connection) -> Option<SwitchStatus> {
     let about = connection.about.as_ref()?;
     let port =
-        |port: &maple_wire::Port| SwitchPort { number: port.number, name: port.name().into_owned(), up: port.is_up() };
+        |port: &maple_wire::Port| SwitchPort { number: port.number, name: printable(&port.name()), up: port.is_up() };
     Some(SwitchStatus {
         dpid: connection.dpid?,
         peer: connection.peer,

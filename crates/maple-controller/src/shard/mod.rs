@@ -12,9 +12,9 @@
 //! ```
 //!
 //! A turn takes what is there and no more, so batches grow with the load and shrink to one when idle. Each socket gets
-//! one read of at most [`READ_SHARE`] bytes a turn, less where the engine is slow (a policy that takes long), so a switch
-//! that floods can't starve the rest. What a switch does
-//! not drain is bounded by its [`QueueLimits`]: first it is not read from any more, then it is cut off; nobody waits for
+//! one read of at most [`READ_SHARE`] bytes a turn, so a switch that floods can't starve the rest. Where the engine is slow (a
+//! policy that takes long) it gets fewer packets a turn, and the others wait in a bounded [`Backlog`], while all else is
+//! dealt with at once. What a switch does not drain is bounded by its [`QueueLimits`]: first it is not read from any more, then it is cut off; nobody waits for
 //! it. When another shard's mailbox is full, this shard reads no sockets until it has emptied.
 //!
 //! Memory: a connection between messages holds no read buffer, and one that waits for nothing no write buffer. Nothing
@@ -26,6 +26,7 @@
 //! Only the shard's own thread touches it. Others reach it through its [`post::Mailbox`]; the [`registry::Registry`] is
 //! shared, and locked when switches come, move and go.
 
+mod backlog;
 mod balance;
 mod connection;
 mod effects;
@@ -35,9 +36,13 @@ mod outbox;
 pub(crate) mod post;
 pub(crate) mod registry;
 mod slots;
+mod socket;
 mod sockets;
 mod switches;
 mod sync;
+
+#[cfg(feature = "testing")]
+pub mod simulation;
 
 #[cfg(test)]
 mod fairness;
@@ -65,12 +70,15 @@ use crate::handler::{HandlerFactory, Replies};
 use crate::notice::{Notices, Repeats};
 use crate::session::{Deadlines, Output};
 use crate::time::{Clock, before, until};
+use backlog::Backlog;
 use balance::Balance;
+use effects::MOST_BATCH;
 pub use outbox::QueueLimits;
 use post::{Letter, Post};
 use registry::Registry;
 use slots::Slots;
 use sockets::Listeners;
+use switches::Departure;
 
 /// Most bytes that one socket is read in one turn.
 const READ_SHARE: usize = 64 * 1024;
@@ -132,14 +140,18 @@ pub(crate) struct Shard {
     connections: Slots,
     /// The slots of the switches that are up.
     by_dpid: FxHashMap<Dpid, usize>,
+    /// Switches whose end the engine is still to hear of.
+    departures: Vec<Departure>,
     /// When to look at which connection again. An entry counts only if the connection's `timer` has the same time.
     timers: BinaryHeap<Reverse<(Time, usize)>>,
     to_read: VecDeque<usize>,
     to_write: Vec<usize>,
     /// All sockets are read into this.
     buffer: Vec<u8>,
-    /// How much of it one read may fill in this turn.
-    read_share: usize,
+    /// Packets that wait for the engine.
+    backlog: Backlog,
+    /// How many packets the engine is given in one turn.
+    batch: usize,
     /// The rest is filled and emptied within a turn, and kept for its memory.
     events: Vec<Event>,
     effects: Vec<Effect>,
@@ -160,6 +172,9 @@ pub(crate) struct Shard {
     /// is as long ago as the turn before took.
     comes_in_since: Time,
     stopping: bool,
+    /// Whether to print all that the engine takes and gives.
+    #[cfg(feature = "testing")]
+    is_traced: bool,
 }
 
 impl Shard {
@@ -188,11 +203,13 @@ impl Shard {
             counters: Counters::default(),
             connections: Slots::new(parts.id),
             by_dpid: FxHashMap::default(),
+            departures: Vec::new(),
             timers: BinaryHeap::new(),
             to_read: VecDeque::new(),
             to_write: Vec::new(),
             buffer: vec![0; READ_SHARE],
-            read_share: READ_SHARE,
+            backlog: Backlog::default(),
+            batch: MOST_BATCH,
             events: Vec::new(),
             effects: Vec::new(),
             outputs: Vec::new(),
@@ -205,6 +222,8 @@ impl Shard {
             began: Time(0),
             comes_in_since: Time(0),
             stopping: false,
+            #[cfg(feature = "testing")]
+            is_traced: false,
         })
     }
 
@@ -226,20 +245,26 @@ impl Shard {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(()),
             result => result?,
         }
-        self.counters.turns += 1;
         let now = self.clock.now();
-        self.began = now;
         self.comes_in_since = before(now, took);
         let mut noted = 0;
         for event in ready.iter() {
             self.note_ready(event);
             noted += 1;
         }
+        // A full report of the poll may not be all of it.
+        self.work(now, noted < POLL_EVENTS);
+        Ok(())
+    }
+
+    /// A turn's work, after it is noted which connections have something to read: all of them, or as many as the poll tells.
+    fn work(&mut self, now: Time, all_noted: bool) {
+        self.counters.turns += 1;
+        self.began = now;
         self.take_letters(now);
         self.accept(now);
         self.read_sockets(now);
-        // A full report of the poll may not be all of it.
-        if noted < POLL_EVENTS {
+        if all_noted {
             self.answer_asked(now);
         }
         self.run_timers(now);
@@ -250,13 +275,13 @@ impl Shard {
         self.balance();
         self.post.flush();
         self.answer_fences();
-        Ok(())
     }
 
     /// How long the poll may wait.
     fn timeout(&self) -> Option<Duration> {
         let can_read = !self.to_read.is_empty() && !self.post.is_congested();
-        if can_read || self.post.has_own() || !self.events.is_empty() || self.listeners.are_ready() {
+        let has_events = !self.events.is_empty() || !self.backlog.is_empty();
+        if can_read || self.post.has_own() || has_events || self.listeners.are_ready() {
             return Some(Duration::ZERO);
         }
         let timer = self.timers.peek().map(|Reverse((time, _))| *time);

@@ -14,10 +14,10 @@ use maple_core::engine::{Event, Mail, ShardId, TableRule};
 use maple_core::network::Location;
 use maple_wire::Dpid;
 use mio::Waker;
-use mio::net::TcpStream;
 
 use super::connection::Connection;
 use super::registry::ConnectionId;
+use super::socket::Socket;
 use super::sync::{self, Fault};
 use crate::control::{ShardStats, SwitchStatus};
 use crate::discovery::Tell;
@@ -28,7 +28,7 @@ const MAILBOX: usize = 1024;
 /// One thing that a shard is told.
 pub(crate) enum Letter {
     /// Serve this connection.
-    Connection(TcpStream, SocketAddr),
+    Connection(Socket, SocketAddr),
     /// Serve this connection from now on, with all that belongs to it.
     Move(Box<Connection>),
     /// From another shard's engine.

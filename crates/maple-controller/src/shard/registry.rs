@@ -64,8 +64,14 @@ impl Registry {
     /// The shard with the fewest connections, the first of several; it has one more now.
     pub fn least_loaded(&self) -> ShardId {
         let least = (0..self.loads.len()).min_by_key(|shard| self.loads[*shard].load(Ordering::Relaxed)).unwrap_or(0);
-        self.loads[least].fetch_add(1, Ordering::Relaxed);
-        ShardId(least as u8)
+        let least = ShardId(least as u8);
+        self.load(least);
+        least
+    }
+
+    /// This shard has one connection more.
+    pub fn load(&self, shard: ShardId) {
+        self.loads[usize::from(shard.0)].fetch_add(1, Ordering::Relaxed);
     }
 
     /// A connection of this shard's is closed.
@@ -75,7 +81,7 @@ impl Registry {
 
     /// A connection moves from one shard to another.
     pub fn moved(&self, from: ShardId, to: ShardId) {
-        self.loads[usize::from(to.0)].fetch_add(1, Ordering::Relaxed);
+        self.load(to);
         self.unload(from);
     }
 

@@ -55,7 +55,7 @@ impl World {
         let threads = polls.into_iter().zip(inboxes).enumerate().map(|(id, (poll, inbox))| {
             let (id, listeners) = (ShardId(id as u8), std::mem::take(&mut listeners));
             let post = Post::new(id, boxes.clone());
-            let (registry, notices) = (Arc::clone(&registry), notices.clone());
+            let (registry, notices, clock) = (Arc::clone(&registry), notices.clone(), clock.clone());
             let setting = Setting { id, poll, clock, listeners, registry, inbox, post, notices };
             let parts = setting.parts(numbering(&downs));
             shuttle::thread::spawn(move || {

@@ -10,6 +10,7 @@ use mio::{Interest, Token};
 
 use super::connection::{Connection, LINGER, Life, ReadResult};
 use super::post::Letter;
+use super::socket::Socket;
 use super::{FIRST_CONNECTION, FIRST_LISTENER, Shard};
 use crate::session::{CloseReason, Session};
 use crate::time::after;
@@ -18,9 +19,6 @@ use crate::time::after;
 const ACCEPT_SHARE: usize = 64;
 /// How long accepting rests when the system is out of descriptors.
 const ACCEPT_REST: Duration = Duration::from_millis(100);
-
-/// What a connection waits for.
-pub(super) const INTEREST: Interest = Interest::READABLE.add(Interest::WRITABLE);
 
 /// The token of the connection in this slot.
 pub(super) fn token(slot: usize) -> Token {
@@ -79,16 +77,22 @@ impl Shard {
             self.listeners.ready |= event.token().0 >= FIRST_LISTENER;
             return;
         };
-        let Some(connection) = self.connections.get(slot) else { return };
-        if event.is_readable() || event.is_read_closed() || event.is_error() {
-            connection.readable = true;
-            connection.waiting_since.get_or_insert(self.comes_in_since);
-            connection.read_closed |= event.is_read_closed() || event.is_error();
-            self.want_read(slot);
+        let is_over = event.is_read_closed() || event.is_error();
+        if event.is_readable() || is_over {
+            self.note_readable(slot, self.comes_in_since, is_over);
         }
         if event.is_writable() {
             self.want_write(slot);
         }
+    }
+
+    /// Remembers that a connection has something to read, which came in since then, and whether it is the last.
+    pub(super) fn note_readable(&mut self, slot: usize, since: Time, is_over: bool) {
+        let Some(connection) = self.connections.get(slot) else { return };
+        connection.readable = true;
+        connection.waiting_since.get_or_insert(since);
+        connection.read_closed |= is_over;
+        self.want_read(slot);
     }
 
     /// Accepts a bounded number of connections and gives each to the shard that has fewest.
@@ -103,9 +107,9 @@ impl Shard {
                     self.counters.of_connections += 1;
                     let to = self.registry.least_loaded();
                     if to == self.id {
-                        self.adopt(now, socket, peer);
+                        self.adopt(now, Socket::Tcp(socket), peer);
                     } else {
-                        self.post.send(to, Letter::Connection(socket, peer));
+                        self.post.send(to, Letter::Connection(Socket::Tcp(socket), peer));
                     }
                 }
                 Ok(None) => return,
@@ -119,11 +123,9 @@ impl Shard {
     }
 
     /// Serves a new connection.
-    pub(super) fn adopt(&mut self, now: Time, mut socket: TcpStream, peer: SocketAddr) {
+    pub(super) fn adopt(&mut self, now: Time, mut socket: Socket, peer: SocketAddr) {
         let id = self.connections.reserve();
-        let registered = socket
-            .set_nodelay(true)
-            .and_then(|()| self.poll.registry().register(&mut socket, token(id.slot), INTEREST));
+        let registered = socket.set_nodelay().and_then(|()| socket.register(self.poll.registry(), token(id.slot)));
         let session = Session::new(now, self.deadlines, &mut self.outputs);
         self.connections.put(Box::new(Connection::new(id, socket, peer, session)));
         self.act(now, id.slot);
@@ -156,9 +158,8 @@ impl Shard {
             return self.read_in_place(now, slot);
         }
         connection.outbox.borrow(&mut self.spare);
-        let buffer = &mut self.buffer[..self.read_share];
         let mut has_answers = false;
-        match connection.read(now, buffer, &mut self.engine, &mut self.outputs) {
+        match connection.read(now, &mut self.buffer, &mut self.engine, &mut self.outputs) {
             Ok(ReadResult::Some { bytes, messages, answered }) => {
                 has_answers = answered.packet_outs > 0;
                 self.counters.of_bytes_in += bytes as u64;
@@ -221,7 +222,7 @@ impl Shard {
         let Some(connection) = self.connections.get(slot) else { return };
         connection.queued_to_write = false;
         let waited = connection.outbox.len();
-        let taken = match connection.outbox.write_to(&connection.socket) {
+        let taken = match connection.outbox.write_to(&mut connection.socket) {
             Ok(taken) => taken,
             Err(error) => return self.gone(now, slot, CloseReason::Io(error.kind())),
         };
@@ -293,7 +294,7 @@ impl Shard {
 
     fn remove(&mut self, slot: usize) {
         let Some(mut connection) = self.connections.remove(slot) else { return };
-        if let Err(error) = self.poll.registry().deregister(&mut connection.socket) {
+        if let Err(error) = connection.socket.deregister(self.poll.registry()) {
             tracing::debug!(peer = %connection.peer, %error, "can't deregister a socket");
         }
         self.registry.unload(self.id);
@@ -306,10 +307,13 @@ impl Shard {
             return;
         }
         connection.timer = None;
+        let is_fair = connection.is_fair_to_judge(now);
         match &mut connection.life {
             Life::Open { session, .. } => {
-                session.on_timer(now, &mut self.outputs);
-                self.act(now, slot);
+                if is_fair {
+                    session.on_timer(now, &mut self.outputs);
+                    self.act(now, slot);
+                }
                 self.wake_handler(now, slot);
                 self.arm(slot);
             }
@@ -325,5 +329,6 @@ impl Shard {
         for slot in slots {
             self.gone(now, slot, CloseReason::Stopping);
         }
+        self.free_departed();
     }
 }

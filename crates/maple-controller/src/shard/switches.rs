@@ -8,9 +8,20 @@ use maple_wire::{Dpid, Message};
 use super::Shard;
 use super::connection::{About, Life};
 use super::post::Letter;
+use super::registry::ConnectionId;
 use crate::discovery::{Handled, is_lldp};
 use crate::notice::Notice;
 use crate::session::{CloseReason, Note, Output, SwitchInfo, apply_port_status};
+
+/// A switch whose connection has ended. Its datapath id is not free before the engine knows: the engine deletes what the
+/// state says of the switch, and that must not be what a new connection has written, perhaps at another shard.
+#[derive(Debug)]
+pub(super) struct Departure {
+    dpid: Dpid,
+    pub connection: ConnectionId,
+    /// Other connections that say they are this switch.
+    pub claimants: Vec<ConnectionId>,
+}
 
 impl Shard {
     /// Does what a connection's session has asked for, and sets its timer.
@@ -33,7 +44,8 @@ impl Shard {
     fn act_on(&mut self, now: Time, slot: usize, output: Output) {
         match output {
             Output::Deliver { xid, message } => self.deliver(now, slot, xid, message),
-            Output::Send { xid, message } => self.send(slot, xid, &message),
+            // What a session says can be said in each version.
+            Output::Send { xid, message } => drop(self.send(slot, xid, &message)),
             Output::Claim(dpid) => self.claim(now, slot, dpid),
             Output::Up(info) => self.up(now, slot, *info),
             Output::Flows(flows) => self.flows(now, slot, flows),
@@ -44,12 +56,16 @@ impl Shard {
     }
 
     /// Puts a message into a connection's outbox.
-    pub(super) fn send(&mut self, slot: usize, xid: u32, message: &Message) {
-        let Some(connection) = self.connections.get(slot) else { return };
-        let Some(session) = connection.session() else { return };
+    ///
+    /// # Errors
+    /// That of the codec if the switch's version can't say it; it is counted and reported, and nothing is sent.
+    pub(super) fn send(&mut self, slot: usize, xid: u32, message: &Message) -> Result<(), maple_wire::Error> {
+        let Some(connection) = self.connections.get(slot) else { return Ok(()) };
+        let Some(session) = connection.session() else { return Ok(()) };
         let version = session.version();
         connection.outbox.borrow(&mut self.spare);
-        match connection.outbox.push(version, xid, message) {
+        let pushed = connection.outbox.push(version, xid, message);
+        match &pushed {
             Ok(()) => {
                 self.counters.of_messages_out += 1;
                 self.want_write(slot);
@@ -59,6 +75,7 @@ impl Shard {
                 tracing::error!(peer = %connection.peer, %error, "a message can't be sent");
             }
         }
+        pushed
     }
 
     /// A message for the engine.
@@ -176,6 +193,7 @@ impl Shard {
             Note::UnexpectedReply(_) => self.counters.of_unexpected_replies += 1,
             Note::EarlyPacketIn => self.counters.of_early_packet_ins += 1,
             Note::Refused(..) => self.counters.of_errors += 1,
+            Note::RulesUntold => {}
         }
         if !first {
             return;
@@ -205,16 +223,20 @@ impl Shard {
             (reason, _) => reason,
         };
         if let Some(dpid) = connection.dpid {
-            self.registry.release(dpid, id);
-            self.verdict(slot, false);
+            let claimants = std::mem::take(&mut connection.claimants);
+            let departure = Departure { dpid, connection: id, claimants };
             if up {
                 self.by_dpid.remove(&dpid);
-                match handler {
-                    Some(mut handler) => handler.switch_down(),
-                    None => {
-                        self.discovery.switch_down(now, dpid, &mut self.found);
-                        self.events.push(Event::SwitchDown { dpid });
-                    }
+            }
+            match handler {
+                None if up => {
+                    self.discovery.switch_down(now, dpid, &mut self.found);
+                    self.events.push(Event::SwitchDown { dpid });
+                    self.departures.push(departure);
+                }
+                handler => {
+                    handler.into_iter().for_each(|mut handler| handler.switch_down());
+                    self.free(departure);
                 }
             }
         }
@@ -225,6 +247,22 @@ impl Shard {
             Some(dpid) if up => self.notices.tell(Notice::Disconnected { dpid, peer, reason }),
             _ if self.repeats.is_news(now, peer, &reason) => self.notices.tell(Notice::Refused { peer, reason }),
             _ => tracing::debug!(%peer, "connection ended: {reason}"),
+        }
+    }
+
+    /// Frees the switches whose end the engine has dealt with.
+    pub(super) fn free_departed(&mut self) {
+        for departure in std::mem::take(&mut self.departures) {
+            self.free(departure);
+        }
+    }
+
+    /// The datapath id is free for other connections, and those that wait for it hear so.
+    fn free(&mut self, departure: Departure) {
+        let Departure { dpid, connection, claimants } = departure;
+        self.registry.release(dpid, connection);
+        for claimant in claimants {
+            self.post.send(claimant.shard, Letter::Verdict { dpid, claimant, alive: false });
         }
     }
 

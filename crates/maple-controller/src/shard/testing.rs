@@ -179,6 +179,7 @@ pub(super) fn reply(dpid: Dpid, message: &Message) -> Option<Message> {
         Message::GetConfigRequest => Message::GetConfigReply(SwitchConfig { flags: 0, miss_send_len: 0 }),
         Message::StatsRequest(request) => Message::StatsReply(StatsReply::new(match request.body {
             RequestBody::PortDesc => ReplyBody::PortDesc(vec![]),
+            RequestBody::Flow(_) => ReplyBody::Flow(vec![]),
             _ => ReplyBody::Desc(Desc::default()),
         })),
         _ => return None,

@@ -1,6 +1,9 @@
 //! A controller on a free port, and switches that are written down message by message.
 
-#![allow(dead_code)] // each test file uses its own part
+#![allow(dead_code, unused_imports)] // each test file uses its own part
+
+#[path = "../../../../tests/skip.rs"]
+mod skip;
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -15,6 +18,8 @@ use maple_wire::msg::{
     StatsReply, SwitchConfig,
 };
 use maple_wire::{Dpid, Field, Match, Message, Port, PortNo, Version};
+
+pub use skip::missing;
 
 /// Longer than anything here may take on a busy machine.
 pub const LONG: Duration = Duration::from_secs(10);

@@ -141,7 +141,9 @@ impl Case {
             _ => None,
         });
         let control = slowest.max().unwrap_or(0).max(self.jitter) + MILLISECOND / 10;
-        4 * (control + self.busy + self.mail)
+        // A packet comes, labels of its new route are confirmed, an update that is half-way ends, and then the ingress' additions
+        // are confirmed and its rule is modified.
+        8 * (control + self.busy + self.mail)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use maple_core::Value;
 use maple_core::engine::{self, Options, Selection};
@@ -66,7 +67,9 @@ impl<'a> World<'a> {
         let options = NetworkOptions { seed: case.seed, switch, ..NetworkOptions::new(case.version) };
         let policy = Arc::new(Programmed(case.program.clone()));
         let Case { track_hosts, compiler, room: (max_rules, max_traces), .. } = *case;
-        let core = Options { track_hosts, compiler, max_rules, max_traces, ..Options::default() };
+        // Hosts that announced nothing are looked for no longer than others.
+        let silence = Duration::from_millis(500);
+        let core = Options { track_hosts, compiler, max_rules, max_traces, silence, ..Options::default() };
         let pace = Pace { busy: case.busy, mail: case.mail, trace: case.trace };
         let dpids = case.dpids();
         let mut network = Network::with_options(&case.topology(), options);
@@ -169,9 +172,9 @@ impl<'a> World<'a> {
                 self.controller.take(now, *dpid, event);
             }
         }
-        self.controller.greet(now, &mut self.network);
         self.controller.run(now, &mut self.network);
-        for snapshot in self.controller.store.take_trail() {
+        let snapshots: Vec<_> = self.controller.trail.try_iter().collect();
+        for snapshot in snapshots {
             let state = State::of(&snapshot, &self.dpids);
             if state != *self.state() {
                 self.history.push((now.0, state));
@@ -317,7 +320,7 @@ impl<'a> World<'a> {
                 return Err(format!("the controller believes {:#?}\nbut it is {:#?}", known.ports, truth.ports));
             }
         }
-        // Transit rules are drained, routes that had to wait are tried again.
+        // Labels leave quarantine, routes that had to wait are tried again.
         self.run_for(self.case.lag() + 700 * MILLISECOND);
         Ok(())
     }

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use std::sync::Arc;
+
 use crate::policy::{Policy, PolicyError};
 use crate::route::Resolved;
 use crate::run::Run;
@@ -18,7 +20,7 @@ pub struct Observation {
     /// What f wrote.
     pub writes: Vec<Write>,
     /// Where the packet goes, or why the run failed.
-    pub answer: Result<Resolved, PolicyError>,
+    pub answer: Result<Arc<Resolved>, PolicyError>,
     /// The line that made the route, where that is known.
     pub made_at: Option<Source>,
 }
@@ -136,7 +138,7 @@ fn route_text(route: &Resolved) -> String {
         return "drop".into();
     }
     let part = |(dpid, part): (&maple_wire::Dpid, &crate::route::Part)| {
-        let ports: Vec<String> = part.links.iter().chain(&part.edges).map(ToString::to_string).collect();
+        let ports: Vec<String> = part.links.keys().chain(&part.edges).map(ToString::to_string).collect();
         let set: Vec<String> = part
             .treatment
             .rewrites

@@ -2,8 +2,7 @@
 //!
 //! # What
 //!
-//! [`Table`] is what drives a switch's rules: the engine for the packets that enter, the transit groups for those that
-//! pass, the benchmarks. It owns the tree, knows what each leaf does, and says after each edit which changes bring the
+//! [`Table`] is what drives a switch's rules: the engine for the packets that enter, the benchmarks. It owns the tree, knows what each leaf does, and says after each edit which changes bring the
 //! switch from the rules before to the rules now, in an order whose every prefix is safe (`update.rs`).
 //!
 //! How the rules come about is a [`Strategy`].

@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use maple_wire::Dpid;
+use maple_wire::{Dpid, Version};
 
 use super::leaf::{Arrived, Leaf, LeafState, Watched, source_lines};
 use super::{Engine, MAX_REPORTED};
@@ -20,13 +20,17 @@ use crate::run::{Finished, Run};
 use crate::state::{Commit, Conflict, Snapshot, Turn, Txn};
 use crate::tree::{Augmented, LeafId};
 
+/// How often f is asked about the misses of one batch before its answers are not kept any more. Where f looks at what is not
+/// tracked, each leaf may replace one whose packets are decided again, without end.
+const MOST_ROUNDS: u32 = 32;
+
 /// What f said.
 pub(super) type Answer = Result<Route, PolicyError>;
 
 /// What a run came to.
 pub(super) enum Outcome {
     /// f's answer, and what it observed.
-    Answer(Resolved, Box<Finished>),
+    Answer(Arc<Resolved>, Box<Finished>),
     /// f has no answer before something that it read changes.
     Waits(Box<Finished>),
     Failed(PolicyError),
@@ -48,6 +52,7 @@ impl Engine {
                     later.push(arrived);
                 }
             }
+            self.rounds += 1;
             self.decide(packets);
             self.misses.extend(later);
         }
@@ -103,16 +108,16 @@ impl Engine {
 
     pub(super) fn admissible_run(&self, arrived: &Arrived) -> Option<Run> {
         let txn = self.store.begin();
-        let three_tables = self.switches.get(&arrived.at.switch)?.three_tables;
-        self.is_admissible(arrived, txn.peek()).then(|| self.run_on(arrived, txn, three_tables))
-    }
-
-    fn run_on(&self, arrived: &Arrived, txn: Txn, three_tables: bool) -> Run {
-        let run = Run::new(arrived.frame.clone(), arrived.total_len, arrived.at, txn, self.options.track_hosts);
-        if !three_tables {
-            run.read_location(self.options.path_tags.is_some());
+        let switch = self.switches.get(&arrived.at.switch)?;
+        if !self.is_admissible(arrived, txn.peek()) {
+            return None;
         }
-        run
+        let run = Run::new(arrived.frame.clone(), arrived.total_len, arrived.at, txn, self.options.track_hosts);
+        if !switch.three_tables {
+            // In 1.0 a label takes the place of the packet's VLAN id, and has to mean it.
+            run.read_location(switch.version() == Version::Of10);
+        }
+        Some(run)
     }
 
     /// Whether the packet still comes from a host that is where it came from.
@@ -158,11 +163,13 @@ impl Engine {
     }
 
     /// Commits a run and has its packet answered. `false`: a conflict, nothing happened.
-    fn commit(&mut self, route: Resolved, finished: Finished, arrived: &Arrived, turn: Option<Turn<'_>>) -> bool {
+    fn commit(&mut self, route: Arc<Resolved>, finished: Finished, arrived: &Arrived, turn: Option<Turn<'_>>) -> bool {
         let Finished { trace, txn, wrote_at, .. } = finished;
         let wrote = txn.wrote();
         let full = self.switches.get(&arrived.at.switch).is_none_or(|switch| switch.full_until.is_some());
-        let cacheable = !wrote && !trace.short && !full && self.has_room_for_trace(arrived.at.switch);
+        let keeps_changing = self.rounds > MOST_ROUNDS;
+        let cacheable =
+            !wrote && !trace.short && !full && !keeps_changing && self.has_room_for_trace(arrived.at.switch);
         let id = cacheable.then(|| self.new_leaf_id());
         let writes = if wrote { format!("{:?}", txn.writes()) } else { String::new() };
         let Ok(commit) = self.commit_run(txn, id, turn) else { return false };
@@ -246,16 +253,19 @@ impl Engine {
     /// Puts a leaf into its switch's tree. Returns the leaf that stands there now: this one, or an equal one.
     fn plant(&mut self, id: LeafId, mut leaf: Leaf) -> LeafId {
         let ingress = leaf.ingress();
-        let Some(switch) = self.switches.get_mut(&ingress) else {
+        if !self.switches.contains_key(&ingress) {
             self.store.forget(id);
             return id;
-        };
-        match put(&mut switch.table, id, &mut leaf) {
+        }
+        let action = self.enter(id, &mut leaf);
+        let Some(switch) = self.switches.get_mut(&ingress) else { return id };
+        match put(&mut switch.table, id, &mut leaf, action.clone()) {
             Augmented::Added => {}
             Augmented::Existing(old) => {
                 let current = self.store.is_current(old);
                 if current && self.leaves.get(&old).is_some_and(|there| there.route == leaf.route) {
                     self.store.forget(id);
+                    self.come_back(id, &mut leaf);
                     return old;
                 }
                 if current {
@@ -263,7 +273,7 @@ impl Engine {
                 }
                 self.withdraw(old);
                 if let Some(switch) = self.switches.get_mut(&ingress) {
-                    put(&mut switch.table, id, &mut leaf);
+                    put(&mut switch.table, id, &mut leaf, action);
                 }
             }
             Augmented::Replaced { removed, .. } => {
@@ -320,28 +330,25 @@ pub(super) fn outcome(run: &Run, answer: Answer) -> Outcome {
 }
 
 /// Adds a leaf's trace to its ingress table, following the tree as far as it asks the same.
-fn put(table: &mut Table, id: LeafId, leaf: &mut Leaf) -> Augmented {
+fn put(table: &mut Table, id: LeafId, leaf: &mut Leaf, action: LeafAction) -> Augmented {
     let packet = leaf.representative.packet();
     let mut run = table.follow();
     run.replay(&packet, &leaf.trace);
     let run = run.finish(&packet);
-    let outcome = table.plant(run, id, LeafAction::Controller, &packet);
+    let outcome = table.plant(run, id, action, &packet);
     leaf.narrowing = table.tree().narrowing(id);
     outcome
 }
 
-fn new_leaf(trace: crate::trace::Trace, route: Resolved, representative: Arrived) -> Leaf {
+fn new_leaf(trace: crate::trace::Trace, route: Arc<Resolved>, representative: Arrived) -> Leaf {
     Leaf {
         trace,
         narrowing: Vec::new(),
         route,
+        via: None,
         representative,
-        state: LeafState::Blocked,
-        tag: None,
-        attempt: 0,
-        failures: 0,
+        state: LeafState::Waiting { direct: false },
         held: Vec::new(),
         held_until: None,
-        strays: Vec::new(),
     }
 }

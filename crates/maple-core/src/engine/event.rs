@@ -2,42 +2,19 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
 
 use maple_wire::msg::stats::{Desc, StatsReply};
 use maple_wire::msg::{ErrorMsg, Features, FlowRemoved, Message, PacketIn, PortStatus};
-use maple_wire::{Constraint, Dpid, Instruction, Match, Port, PortNo, Version};
+use maple_wire::{Constraint, Dpid, Instruction, Match, Port, Version};
 
-use super::tags::PathTag;
+use super::hosts::Found;
+use crate::labels::{Acquire, Holder, News};
 use crate::network::{Location, Mac};
 use crate::report::Report;
 use crate::route::Part;
+use crate::shard::ShardId;
 use crate::state::{Cell, Commit, Write};
-use crate::trace::{Item, Trace};
 use crate::tree::LeafId;
-
-/// A moment: nanoseconds since any fixed point, never going back.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
-pub struct Time(pub u64);
-
-impl std::ops::Add<Duration> for Time {
-    type Output = Time;
-
-    fn add(self, span: Duration) -> Time {
-        Time(self.0.saturating_add(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)))
-    }
-}
-
-/// A shard, from 0; it is the upper 8 bits of the ids of the leaves it owns.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
-pub struct ShardId(pub u8);
-
-impl ShardId {
-    /// The shard that owns a leaf.
-    pub const fn of(leaf: LeafId) -> ShardId {
-        ShardId((leaf.0 >> 32) as u8)
-    }
-}
 
 /// Everything that can wake the engine.
 #[derive(Clone, Debug)]
@@ -231,65 +208,27 @@ pub(super) enum Letter {
     Withdraw(Selection),
     /// What these leaves of yours rest on has changed: perhaps they go, perhaps they stay.
     Reconsider(BTreeSet<LeafId>),
-    /// Ports or hosts of these switches of yours changed.
-    Refresh(BTreeSet<Dpid>),
-    /// Put a part of a leaf into a switch of yours, and answer.
-    Install(Box<Install>),
-    /// What came of it.
-    Answer(Answer),
-    /// Take the part for packets that arrive by this port out of a switch of yours, when packets under way have had time
-    /// to pass.
-    Remove { leaf: LeafId, dpid: Dpid, arrives: PortNo },
+    /// Ports or hosts of switches of yours changed.
+    Refresh(Refreshed),
+    /// A label of a switch of yours is asked for.
+    Acquire(Acquire),
+    /// What became of a label of this switch that a route or label of yours asked for.
+    Told(Dpid, Holder, News),
+    /// A label of a switch of yours is given back, and whether it is confirmed that no rule leads to it.
+    Release { at: Dpid, holder: Holder, confirmed: bool },
     /// Send a frame out of a switch of yours.
     Emit { dpid: Dpid, part: Part, frame: Arc<[u8]> },
-    /// A packet got no further than this switch, and is one of this leaf of yours.
-    Stray { leaf: LeafId, dpid: Dpid, frame: Arc<[u8]> },
-    /// Find out whether a host still answers at a port of yours.
-    Probe { mac: Mac, at: Location, asker: ShardId },
-    /// It does.
-    Alive { mac: Mac, at: Location },
+    /// Find out whether a host is still at a port of yours.
+    Look { mac: Mac, at: Location, asker: ShardId },
+    /// What came of it.
+    Found { mac: Mac, at: Location, found: Found },
+    /// Somebody depends on addresses of hosts.
+    AddressesAreRead,
 }
 
-/// A transit or egress switch's part of a leaf.
-#[derive(Clone, Debug)]
-pub(super) struct Install {
-    pub leaf: LeafId,
-    /// Which attempt of the owner this is; answers to earlier ones are stale.
-    pub attempt: u32,
-    pub dpid: Dpid,
-    /// The switch where the leaf's packets enter, and their port there if the trace asked for it.
-    pub ingress: (Dpid, Option<PortNo>),
-    /// What the leaf's packets have in common, without the ingress port.
-    pub trace: Trace,
-    /// The same as far as the ingress switch can match it: perhaps narrower. Packets that come pass this.
-    pub entering: Vec<Item>,
-    /// A packet of the leaf, perhaps its beginning only, and its whole length.
-    pub frame: Arc<[u8]>,
-    pub total_len: usize,
-    pub part: Part,
-    /// Whether the whole route has one egress port.
-    pub unicast: bool,
-    /// The tag that its packets arrive with.
-    pub tag: Option<PathTag>,
-}
-
-#[derive(Clone, Debug)]
-pub(super) struct Answer {
-    pub leaf: LeafId,
-    pub attempt: u32,
-    pub dpid: Dpid,
-    pub outcome: Result<(), Refusal>,
-}
-
-/// Why a part can't be put into a switch.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Refusal {
-    /// Packets of a withdrawn leaf that went another way may still be under way.
-    Draining,
-    /// Another route arrives with the same headers by the same port and goes on in another way.
-    Ambiguous(String),
-    /// The switch has no room for it.
-    Full,
-    /// The switch can't do it, or is not there.
-    Impossible(String),
+/// Ports that changed, and hosts that came to a place or left it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Refreshed {
+    pub ports: BTreeSet<Location>,
+    pub hosts: BTreeSet<(Location, Mac)>,
 }

@@ -2,8 +2,7 @@
 //!
 //! # What
 //!
-//! Everything that has an interest in a table says what changed: the ingress tree, the groups of the transit table, the
-//! path tags, the engine's own rules. [`Wanted`] holds, for each table, the entries that may be otherwise than the switch
+//! Everything that has an interest in a table says what changed: the ingress tree, the labels, the engine's own rules. [`Wanted`] holds, for each table, the entries that may be otherwise than the switch
 //! has them ([`Pending`]); where several share a table, [`Union`] decides between them. Of a switch of which we only just
 //! learned what it has, all entries are compared.
 //!
@@ -22,30 +21,27 @@
 use std::collections::BTreeMap;
 
 use maple_wire::msg::{FlowMod, Message};
-use maple_wire::{Dpid, Instruction, Version};
+use maple_wire::{Dpid, Instruction};
 
 use super::leaf::{LeafState, cookie};
-use super::location::{classifier, retain_guarded, table_miss};
-use super::switch::{CLASSIFIER, INGRESS, Sent, Stale, Switch, TRANSIT, Waiter};
-use super::tags::untagged;
-use super::timers::Timer;
+use super::location::{classifier, table_miss};
+use super::switch::{CLASSIFIER, INGRESS, LABELS, Sent, Stale, Switch, Waiter};
 use super::union::{Pending, Source, Union};
-use super::{Effect, Engine, actions};
+use super::{Effect, Engine};
 use crate::compile::{LeafAction, Rule};
-use crate::network::PortKind;
+use crate::labels::Unmade;
 use crate::tree::LeafId;
-use crate::update::{Change, Installed, changes};
+use crate::update::{Change, Installed, changes, key_of};
 
 /// What a switch's tables are to have, as far as that is known here.
 #[derive(Default)]
 pub(super) struct Wanted {
     /// By table.
     pending: BTreeMap<u8, Pending>,
-    /// The table that several share: the transit table, or the only one.
+    /// The table that several share: that of labels, or the only one.
     shared: Union,
     /// The engine's own rules as they were last said, by table.
     own: BTreeMap<u8, Vec<Rule>>,
-    tags: Vec<Rule>,
     /// Whether `pending` has all that may be otherwise than it is.
     in_step: bool,
     step: Step,
@@ -114,14 +110,12 @@ impl Engine {
             self.turn_away(dpid);
             self.with(dpid, Engine::prepare);
             if !self.with(dpid, |engine, switch| engine.fits(switch, false)) {
-                self.with(dpid, Engine::prepare_least);
-            }
-            if !self.with(dpid, |engine, switch| engine.fits(switch, false)) {
                 self.clear_out(dpid);
                 self.with(dpid, Engine::prepare);
             }
         }
         self.with(dpid, Engine::send_update);
+        self.make_room_for_hosts(dpid);
     }
 
     /// Does something with a switch that is taken out for so long. `false` if it is not there.
@@ -153,17 +147,9 @@ impl Engine {
         true
     }
 
-    /// Finds out what is to be changed so that there are as few rules as can be.
-    fn prepare_least(&mut self, switch: &mut Switch) -> bool {
-        switch.transit.be_calm(self.now);
-        switch.stale.transit = true;
-        self.prepare(switch)
-    }
-
     /// Sends what is to be changed, or its first step.
     fn send_update(&mut self, switch: &mut Switch) -> bool {
         let changes = self.changes(switch);
-        self.refuse_unmatchable(switch);
         let waiting = std::mem::take(&mut switch.waiting);
         let is_addition = |(_, change): &(u8, Change)| matches!(change, Change::Add(_));
         let is_door = |(table, _): &(u8, Change)| switch.three_tables && *table == CLASSIFIER;
@@ -216,7 +202,7 @@ impl Engine {
             let xid = switch.take_xid(self.options.first_xid);
             switch.unconfirmed.push_back((xid, Sent::FlowMod { table, rule: change.rule().clone() }));
             if let Change::Delete(rule) = change {
-                switch.deleted.push_back((self.now, table, rule));
+                switch.removals.expect(self.now, (table, rule.cookie, key_of(&rule)));
             }
             self.stats.flow_mods += 1;
             self.out.push(Effect::Send { dpid: switch.dpid, xid, message: Message::FlowMod(flow_mod) });
@@ -239,32 +225,21 @@ impl Engine {
     /// Asks everybody what changed.
     fn collect(&mut self, switch: &mut Switch) {
         for leaf in std::mem::take(&mut switch.acting) {
-            switch.table.act(leaf, self.ingress_action(leaf, switch.capabilities.version));
+            switch.table.act(leaf, self.ingress_action(leaf));
         }
         if self.is_short_of_room(switch) {
             switch.table.tidy();
-            switch.transit.tidy();
         }
         let (version, three_tables) = (switch.version(), switch.three_tables);
         let mut shared = Pending::default();
         let mut say = |wanted: &mut Wanted, source, changes| {
             wanted.shared.take(version, source, changes, &mut shared);
         };
-        if switch.stale.classifier {
-            switch.stale.transit |= self.set_links(switch);
-        }
-        if std::mem::take(&mut switch.stale.transit) {
-            let mark = |leaf: Option<LeafId>| cookie(self.options.epoch, leaf);
-            let (wait, Switch { transit, capabilities, .. }) = (self.options.thin_after, &mut *switch);
-            let (all, deadline) = transit.take_changes(self.now, wait, capabilities, mark(None));
-            self.timers.extend(deadline.map(|time| (time, Timer::Thin(switch.dpid))));
-            for (source, changes) in all {
-                say(&mut switch.wanted, source, changes);
-            }
-            let tags = switch.transit.tagged.rules(version, &mark);
-            let before = std::mem::replace(&mut switch.wanted.tags, tags);
-            let changes = changes(&before, &switch.wanted.tags);
-            say(&mut switch.wanted, Source::Tags, changes);
+        if std::mem::take(&mut switch.stale.labels) {
+            let Unmade { changes, confirms } =
+                switch.labels.take_changes(|label| cookie(self.options.epoch, Some(LeafId(label))));
+            say(&mut switch.wanted, Source::Labels, changes);
+            switch.waiting.extend((!confirms.is_empty()).then_some(Waiter::Labels(confirms)));
         }
         let mut ingress = switch.table.take_changes();
         if !three_tables {
@@ -278,7 +253,9 @@ impl Engine {
             }
             switch.wanted.own = new;
         }
-        let shared_table = if three_tables { TRANSIT } else { CLASSIFIER };
+        let room = self.host_room(switch);
+        own.entry(CLASSIFIER).or_default().extend(switch.host_rules.take_changes(room));
+        let shared_table = if three_tables { LABELS } else { CLASSIFIER };
         say(&mut switch.wanted, Source::Own, own.remove(&shared_table).unwrap_or_default());
         own.entry(INGRESS).or_default().extend(ingress);
         if switch.wanted.in_step {
@@ -291,28 +268,14 @@ impl Engine {
         }
     }
 
-    /// Tells the transit table which ports are links.
-    fn set_links(&self, switch: &mut Switch) -> bool {
-        let state = self.store.snapshot();
-        let links = state.ports_of(switch.dpid).filter_map(|(port, info)| match info.kind {
-            PortKind::Link(peer) => Some((port, peer)),
-            PortKind::New | PortKind::Edge => None,
-        });
-        switch.transit.set_links(links, self.now + self.options.thin_after.unwrap_or_default())
-    }
-
-    /// Rules that a switch's links can do without may be taken away.
-    pub(super) fn thin_timer(&mut self, dpid: Dpid) {
-        let Some(switch) = self.switches.get_mut(&dpid) else { return };
-        switch.transit.doubt_all();
-        self.mark(dpid, Stale { transit: true, ..Stale::default() });
-    }
-
     /// Everything is compared with what the switch has.
     fn compare_all(&self, switch: &mut Switch, shared_table: u8) {
-        let Switch { wanted, installed, table, three_tables, .. } = switch;
+        let Switch { wanted, installed, table, three_tables, host_rules, .. } = switch;
         let mut all: BTreeMap<u8, Vec<Rule>> = installed.keys().map(|table| (*table, Vec::new())).collect();
         all.extend(wanted.own.clone());
+        if *three_tables {
+            all.entry(CLASSIFIER).or_default().extend(host_rules.rules());
+        }
         all.insert(shared_table, wanted.shared.rules().collect());
         if *three_tables {
             all.entry(INGRESS).or_default().extend(table.rules());
@@ -324,7 +287,7 @@ impl Engine {
     }
 
     /// The engine's own rules, by table: the classifier, and what becomes of packets that no other rule takes.
-    fn own_rules(&self, switch: &Switch) -> BTreeMap<u8, Vec<Rule>> {
+    fn own_rules(&self, switch: &mut Switch) -> BTreeMap<u8, Vec<Rule>> {
         let own = cookie(self.options.epoch, None);
         let state = self.store.snapshot();
         let mut first = classifier(switch, &state, &self.options, own);
@@ -335,36 +298,26 @@ impl Engine {
         let miss = |table: u8| Some(table_miss(own)).filter(|rule| !is_refused(table, rule));
         // Packets without a classifier rule come to the controller: slow, never wrong.
         first.retain(|rule| !is_refused(CLASSIFIER, rule));
-        let unknown = self.options.path_tags.map(|block| block.unknown(own)).filter(|rule| !is_refused(TRANSIT, rule));
-        if self.options.path_tags.is_some() {
-            retain_guarded(&mut first, unknown.is_some());
-        }
         // Nor may a packet come into a table that drops what it does not know.
-        for table in [INGRESS, TRANSIT] {
+        for table in [INGRESS, LABELS] {
             if miss(table).is_none() {
                 first.retain(|rule| rule.instructions[..] != [Instruction::GotoTable(table)]);
             }
         }
+        let (is_open, last) = (miss(INGRESS).is_some(), miss(INGRESS));
         first.extend(miss(CLASSIFIER));
         if !switch.three_tables {
             return BTreeMap::from([(CLASSIFIER, first)]);
         }
-        let transit = unknown.into_iter().chain(miss(TRANSIT)).collect();
-        BTreeMap::from([(CLASSIFIER, first), (INGRESS, miss(INGRESS).into_iter().collect()), (TRANSIT, transit)])
+        switch.host_rules.set_open(is_open);
+        let labels = miss(LABELS).into_iter().collect();
+        BTreeMap::from([(CLASSIFIER, first), (INGRESS, last.into_iter().collect()), (LABELS, labels)])
     }
 
-    fn ingress_action(&self, leaf: LeafId, version: Version) -> LeafAction {
-        match self.leaves.get(&leaf) {
-            Some(leaf) if matches!(leaf.state, LeafState::Active | LeafState::Moving { .. }) => {
-                let part = leaf.route.parts.get(&leaf.ingress());
-                let tag = leaf.tag.as_ref().map(|tag| tag.id);
-                let instructions = part.map(|part| actions::instructions(version, part, tag, leaf.route.meter));
-                match tag {
-                    Some(_) => LeafAction::ApplyTo(untagged(), instructions.unwrap_or_default()),
-                    None => LeafAction::Apply(instructions.unwrap_or_default()),
-                }
-            }
-            _ => LeafAction::Controller,
-        }
+    fn ingress_action(&self, id: LeafId) -> LeafAction {
+        let leaf = self.leaves.get(&id);
+        let leaf = leaf.filter(|leaf| matches!(leaf.state, LeafState::Active | LeafState::Moving { .. }));
+        let Some(route) = leaf.and_then(|leaf| self.routes.get(leaf.via?)) else { return LeafAction::Controller };
+        route.action()
     }
 }

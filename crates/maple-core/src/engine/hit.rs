@@ -5,8 +5,8 @@
 //!
 //! [`Engine::hits`] lends the engine to the packets that one read of a switch brought, before the turn's events. A packet
 //! takes this road if it changes nothing and its answer is one packet-out at its own switch: it is whole, untagged and from
-//! an edge port, its host is known to be there and to have its addresses, and its leaf is current and in use. Every other
-//! packet is an event, and [`Engine::handle`] says what becomes of it.
+//! an edge port, announces no address, its host is known to be there and nobody waits to hear of it, and its leaf is
+//! current and in use. Every other packet is an event, and [`Engine::handle`] says what becomes of it.
 //!
 //! # Why the answer is right
 //!
@@ -26,18 +26,19 @@
 mod leaves;
 mod recent;
 
-use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 use arrayvec::ArrayVec;
 use maple_wire::msg::{Message, NO_BUFFER, PacketInView, PacketOut};
 use maple_wire::{Dpid, Field, Packet, PortNo, Version};
 
-use super::hosts::{PROBE_MAC, addresses};
+use super::hosts::{PROBE_MAC, is_announcement};
 use super::leaf::{Leaf, LeafState};
 use super::location::LLDP_TYPE;
-use super::{Engine, Time, actions};
-use crate::network::{HostInfo, Location, Mac, PortKind};
+use super::routes::SharedRoute;
+use super::{Engine, Time};
+use crate::forwarding;
+use crate::network::{Location, Mac, PortKind};
 use crate::state::Snapshot;
 use crate::tree::{LeafId, TOGETHER};
 use leaves::Head;
@@ -79,22 +80,18 @@ struct Asking<'a> {
     frame: &'a [u8],
     port: PortNo,
     packet: Packet<'a>,
-    host: Host,
+    host: Mac,
     leaf: Option<LeafId>,
 }
 
-/// What a packet says of its host.
-struct Host {
-    mac: Mac,
-    addresses: (Option<Ipv4Addr>, Option<Ipv6Addr>),
-}
+/// What is remembered of a host that is believed.
+const BELIEVED: u32 = 1;
 
 impl Engine {
     /// Lends itself to packets of this switch, if there is nothing about it to be settled first.
     pub fn hits(&mut self, now: Time, dpid: Dpid) -> Option<Hits<'_>> {
         let switch = self.switches.get_mut(&dpid)?;
-        let is_settled = self.asked.is_empty() && switch.undecided.is_empty() && switch.ready;
-        if !is_settled {
+        if !switch.undecided.is_empty() || !switch.ready {
             return None;
         }
         let state = self.store.snapshot();
@@ -142,15 +139,15 @@ impl Hits<'_> {
             return None;
         }
         let packet = Packet::with_wire_len(frame, port.0, frame.len());
-        let is_plain = packet.switch_value(Field::VlanVid) == Some(0);
-        if !is_plain || packet.switch_value(Field::EthType) == Some(LLDP_TYPE) {
+        if packet.switch_value(Field::EthType) == Some(LLDP_TYPE) {
             return None;
         }
-        let mut host = Host { mac: Mac::from_bits(0), addresses: (None, None) };
+        let mut host = Mac::default();
         if self.engine.options.track_hosts {
             let address = |field| Mac::from_bits(packet.switch_value(field).unwrap_or_default());
-            host = Host { mac: address(Field::EthSrc), addresses: addresses(&packet) };
-            if !host.mac.is_host() || host.mac == PROBE_MAC || address(Field::EthDst) == PROBE_MAC {
+            host = address(Field::EthSrc);
+            let is_ours = host == PROBE_MAC || address(Field::EthDst) == PROBE_MAC;
+            if !host.is_host() || is_ours || is_announcement(&packet) {
                 return None;
             }
         }
@@ -170,25 +167,23 @@ impl Hits<'_> {
         }
     }
 
-    /// Whether the packet's host is known to be where it came from, and the packet teaches nothing of it.
+    /// Whether the packet's host is known to be where it came from, and nobody waits to hear of it.
     fn is_believed(&mut self, asking: &Asking<'_>) -> bool {
+        if self.engine.hosts.awaits(asking.host) {
+            return false;
+        }
         let Some(switch) = self.engine.switches.get_mut(&self.dpid) else { return false };
-        let (key, short) = (asking.key(), asking.short());
-        if short.is_some() && switch.believed.get(key) == short {
+        // What has no key of its own is looked up.
+        let key = Some(asking.key()).filter(|_| asking.port.0 <= u32::from(u16::MAX));
+        if key.is_some_and(|key| switch.believed.get(key).is_some()) {
             return true;
         }
-        let Some(host) = self.state.host(asking.host.mac) else { return false };
-        // When a host without an address was last heard of is noted: that is the engine's to do.
-        let is_known = |host: &HostInfo| {
-            let (v4, v6) = asking.host.addresses;
-            v4.is_none_or(|ip| host.ipv4.contains(&ip)) && v6.is_none_or(|ip| host.ipv6.contains(&ip))
-        };
-        let has_address = !host.ipv4.is_empty() || !host.ipv6.is_empty();
-        let here = host.location == Location::new(self.dpid, asking.port) && has_address && is_known(host);
-        if let Some(short) = short.filter(|_| here) {
-            switch.believed.put(key, short);
+        let Some(host) = self.state.host(asking.host) else { return false };
+        let is_here = host.location == Location::new(self.dpid, asking.port);
+        if let Some(key) = key.filter(|_| is_here) {
+            switch.believed.put(key, BELIEVED);
         }
-        here
+        is_here
     }
 
     /// Appends the answer to a packet of a leaf, if it is a hit; how many messages that made.
@@ -223,6 +218,10 @@ impl Hits<'_> {
 }
 
 impl Engine {
+    fn route_of(&self, leaf: &Leaf) -> Option<&SharedRoute> {
+        self.routes.get(leaf.via?)
+    }
+
     /// Remembers how the leaf's packets are answered. `None` if they are no hits.
     fn learn_answer(&mut self, id: LeafId, dpid: Dpid) -> Option<()> {
         if !self.store.is_current(id) {
@@ -230,7 +229,8 @@ impl Engine {
         }
         if !self.leaves.renew(id) {
             let version = self.switches.get(&dpid)?.version();
-            let head = head(self.leaves.get(&id)?, dpid, version)?;
+            let leaf = self.leaves.get(&id)?;
+            let head = head(leaf, self.route_of(leaf), dpid, version)?;
             self.leaves.remember(id, head);
         }
         Some(())
@@ -244,26 +244,24 @@ impl Engine {
         for (id, leaf) in self.leaves.iter() {
             let Some(said) = self.leaves.remembered(*id) else { continue };
             let switch = self.switches.get(&leaf.ingress()).expect("a leaf is at a switch");
-            let now = head(leaf, leaf.ingress(), switch.version());
+            let now = head(leaf, self.route_of(leaf), leaf.ingress(), switch.version());
             assert_eq!(Some(said), now.as_ref(), "what is remembered of {id:?}, and what holds");
         }
     }
 }
 
 /// A packet-out without a frame, as the leaf's packets are answered now. `None` if more is to be done.
-fn head(leaf: &Leaf, dpid: Dpid, version: Version) -> Option<Head> {
+fn head(leaf: &Leaf, route: Option<&SharedRoute>, dpid: Dpid, version: Version) -> Option<Head> {
     let part = leaf.route.parts.get(&dpid);
     let (actions, direct) = match leaf.state {
-        LeafState::Active => {
-            let tag = leaf.tag.as_ref().map(|tag| tag.id);
-            (part.map(|part| actions::all(version, part, tag)).unwrap_or_default(), false)
-        }
-        LeafState::Direct { .. } => {
+        // Where some packets of a leaf are sent otherwise, each is looked at.
+        LeafState::Active => (route.filter(|route| !route.is_for_untagged())?.actions(), false),
+        LeafState::Direct => {
             let elsewhere = leaf.route.parts.iter().any(|(other, part)| *other != dpid && !part.edges.is_empty());
             if elsewhere {
                 return None;
             }
-            (part.map(|part| actions::egress(version, part)).unwrap_or_default(), true)
+            (part.map(|part| forwarding::egress(version, part)).unwrap_or_default(), true)
         }
         _ => return None,
     };
@@ -276,18 +274,9 @@ fn head(leaf: &Leaf, dpid: Dpid, version: Version) -> Option<Head> {
 }
 
 impl Asking<'_> {
-    /// Host and port as one word, which are all that there is to them where [`Asking::short`] gives something.
+    /// Host and port as one word, where the port needs no more than 16 bits.
     fn key(&self) -> u64 {
-        self.host.mac.bits() as u64 | u64::from(self.port.0 as u16) << 48
-    }
-
-    /// The host's addresses as one word: the IPv4 address, which is never 0, or 0 if the packet shows none. `None` if they, or
-    /// the port, need more than that.
-    fn short(&self) -> Option<u32> {
-        match self.host.addresses {
-            (v4, None) if self.port.0 <= u32::from(u16::MAX) => Some(v4.map_or(0, u32::from)),
-            _ => None,
-        }
+        self.host.bits() as u64 | u64::from(self.port.0 as u16) << 48
     }
 }
 

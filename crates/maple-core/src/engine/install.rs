@@ -1,214 +1,171 @@
-//! A leaf's way into the network and out of it, as the ingress switch's shard conducts it.
+//! A leaf's way into its ingress switch and out of it.
 //!
-//! In: the other switches get their parts and answer after a barrier; then the ingress rule; then the packets that
-//! waited. Out: the ingress rule first, and after its barrier the other switches' parts. So a packet that a rule sent
-//! on always finds rules further on.
-//!
-//! A leaf that gets another route on its way: `moves.rs`.
-//!
-//! While rules of earlier leaves are leaving the ingress switch no new leaf begins to install: then a later switch
-//! always hears of a part's removal before it hears of what comes in its place.
+//! In: the leaf joins its route; when the route's labels are ready the ingress switch gets the rule; then the packets that
+//! waited go. Out: the rule goes first, and when the switch has confirmed that the leaf leaves the route. So a packet that a
+//! rule sent on always finds rules further on.
 
-use std::collections::BTreeSet;
-use std::time::Duration;
+use std::sync::Arc;
 
 use maple_wire::msg::{Message, NO_BUFFER, PacketOut};
-use maple_wire::{Dpid, PortNo};
+use maple_wire::{Action, Dpid, Version};
 
-use super::event::{Answer, Install, Letter, Refusal};
+use super::event::Letter;
 use super::leaf::{Arrived, Leaf, LeafState};
-use super::switch::{Stale, Waiter};
+use super::routes::RouteId;
+use super::switch::{Stale, Switch, Waiter};
 use super::timers::Timer;
-use super::{Effect, Engine, ShardId, actions, tags};
-use crate::report::Report;
-use crate::route::Resolved;
-use crate::trace::Item;
+use super::{Effect, Engine, ShardId};
+use crate::compile::LeafAction;
+use crate::forwarding;
+use crate::labels::Carriage;
+use crate::route::{Part, Resolved};
 use crate::tree::LeafId;
 
 impl Engine {
-    /// A leaf that is in its tree wants to get into the network.
+    /// A leaf that is in its tree wants to get into its switch.
     pub(super) fn begin(&mut self, id: LeafId) {
-        let Some(leaf) = self.leaves.get_mut(&id) else { return };
-        let (others, ingress): (BTreeSet<Dpid>, Dpid) = (leaf.others().collect(), leaf.ingress());
-        if !self.has_room(ingress) {
+        let Some(leaf) = self.leaves.get(&id) else { return };
+        if !self.has_room(leaf.ingress()) {
             return self.crowd_out(id);
         }
-        let Some(leaf) = self.leaves.get_mut(&id) else { return };
-        if others.is_empty() {
-            return self.activate(id);
+        let Some(leaf) = self.leaves.get(&id) else { return };
+        let (via, route) = (leaf.via, Arc::clone(&leaf.route));
+        let Some(via) = via.or_else(|| self.join(id, &route)) else { return self.go_direct(id) };
+        if let (Some(leaf), Some(route)) = (self.leaves.get_mut(&id), self.routes.get(via)) {
+            (leaf.via, leaf.route) = (Some(via), Arc::clone(route.resolved()));
         }
-        let reserved = tags::reserved_id(self.options.path_tags, &leaf.representative).is_some();
-        let Some(switch) = self.switches.get_mut(&leaf.ingress()) else { return };
-        if reserved && !switch.three_tables {
-            leaf.state = LeafState::Direct { retry: None };
-            return;
-        }
-        if !switch.leaving.is_empty() {
-            leaf.state = LeafState::Blocked;
-            switch.blocked.insert(id);
-            return;
-        }
-        leaf.attempt += 1;
-        let until = self.now + self.options.install_timeout;
-        self.timers.insert((until, Timer::Leaf(id)));
-        let entering = leaf.entering(&switch.capabilities);
-        let letters: Vec<Install> = others.iter().map(|dpid| leaf.letter(id, *dpid, &leaf.route, &entering)).collect();
-        leaf.state = LeafState::Installing { awaiting: others, until };
-        self.post_installs(letters);
-    }
-
-    pub(super) fn post_installs(&mut self, letters: Vec<Install>) {
-        for install in letters {
-            self.post_to_switch(install.dpid, Letter::Install(Box::new(install)));
+        match self.routes.get(via).map(|route| (route.is_ready(), route.is_refused())) {
+            Some((true, _)) => self.activate(id, via),
+            Some((false, refused)) => self.wait(id, via, refused),
+            None => {}
         }
     }
 
-    /// Another switch has its part, or can't have it.
-    pub(super) fn answered(&mut self, answer: Answer) {
-        let Some(leaf) = self.leaves.get_mut(&answer.leaf) else { return };
-        if answer.attempt != leaf.attempt {
-            return;
-        }
-        let refusal = match answer.outcome {
-            Ok(()) => return self.accepted(answer.leaf, answer.dpid),
-            Err(refusal) => refusal,
-        };
-        if matches!(leaf.state, LeafState::Moving { .. }) {
-            return self.withdraw(answer.leaf);
-        }
-        if !matches!(leaf.state, LeafState::Installing { .. } | LeafState::Active) {
-            // Another switch of this attempt was the first to refuse, and one attempt fails once.
-            return;
-        }
-        if let Refusal::Ambiguous(what) = &refusal {
-            self.stats.ambiguous += 1;
-            if self.install_tagged(answer.leaf, answer.dpid, what) {
-                return;
-            }
-        }
-        let Some(leaf) = self.leaves.get(&answer.leaf) else { return };
-        let doubled = 1u32 << leaf.failures.min(6);
-        let retry = match &refusal {
-            Refusal::Draining => Some(self.options.drain * doubled.min(16)),
-            Refusal::Ambiguous(_) => Some(Duration::from_secs(1) * doubled),
-            Refusal::Full => return self.crowd_out(answer.leaf),
-            Refusal::Impossible(_) => None,
-        };
-        if let Refusal::Ambiguous(what) = &refusal {
-            let report = Report::Ambiguous { switch: answer.dpid, what: what.as_str().into() };
-            self.report_once(report, &format!("ambiguous {}", answer.dpid));
-        }
-        self.go_direct(answer.leaf, retry);
+    /// The leaf joins a route; `None` if that can't be carried.
+    pub(super) fn join(&mut self, id: LeafId, route: &Arc<Resolved>) -> Option<RouteId> {
+        let leaf = self.leaves.get(&id)?;
+        let (version, ingress) = (self.switches.get(&leaf.ingress())?.version(), leaf.ingress());
+        let carriage = Carriage::of(route, ingress, version, &leaf.representative.packet())?;
+        Some(self.join_as(ingress, version, route, carriage))
     }
 
-    /// Another switch has its part.
-    fn accepted(&mut self, id: LeafId, dpid: Dpid) {
-        let Some(leaf) = self.leaves.get_mut(&id) else { return };
-        let (LeafState::Installing { awaiting, .. } | LeafState::Moving { awaiting, .. }) = &mut leaf.state else {
-            return;
+    fn join_as(&mut self, ingress: Dpid, version: Version, route: &Arc<Resolved>, carriage: Carriage) -> RouteId {
+        let mut effects = Vec::new();
+        let via = self.routes.join((ingress, version), route, carriage, &mut effects);
+        self.carry_out(effects, Timer::Routes);
+        via
+    }
+
+    /// A leaf that is about to come into its tree joins its route. Returns what is to be done with its packets: where the
+    /// route is ready, the switch gets the leaf's rule with the tree's change.
+    pub(super) fn enter(&mut self, id: LeafId, leaf: &mut Leaf) -> LeafAction {
+        let ingress = leaf.ingress();
+        if !self.has_room(ingress) {
+            leaf.state = LeafState::Crowded { from: self.now + self.options.room_period };
+            return LeafAction::Controller;
+        }
+        let Some(version) = self.switches.get(&ingress).map(Switch::version) else { return LeafAction::Controller };
+        let Some(carriage) = Carriage::of(&leaf.route, ingress, version, &leaf.representative.packet()) else {
+            self.stats.aborts += 1;
+            leaf.state = LeafState::Direct;
+            return LeafAction::Controller;
         };
-        awaiting.remove(&dpid);
-        match (awaiting.is_empty(), &leaf.state) {
-            (true, LeafState::Moving { .. }) => self.move_on(id),
-            (true, _) => self.activate(id),
-            (false, _) => {}
+        let via = self.join_as(ingress, version, &leaf.route, carriage);
+        leaf.via = Some(via);
+        let Some(route) = self.routes.get(via) else { return LeafAction::Controller };
+        leaf.route = Arc::clone(route.resolved());
+        if !route.is_ready() {
+            leaf.state = LeafState::Waiting { direct: route.is_refused() };
+            self.routes.wait(via, id);
+            return LeafAction::Controller;
+        }
+        let action = route.action();
+        self.routes.begin_use(via);
+        leaf.state = LeafState::Active;
+        self.stats.leaves_installed += 1;
+        if let Some(switch) = self.switches.get_mut(&ingress) {
+            switch.waiting.push(Waiter::Fresh(id));
+        }
+        action
+    }
+
+    /// A leaf that has entered does not come into its tree after all.
+    pub(super) fn come_back(&mut self, id: LeafId, leaf: &mut Leaf) {
+        let Some(via) = leaf.via.take() else { return };
+        if leaf.state == LeafState::Active {
+            // No rule has been sent.
+            self.stats.leaves_installed -= 1;
+            return self.used_no_more(via, false, true);
+        }
+        self.leave_route(id, via);
+    }
+
+    /// The leaf waits until its route is ready. Its packets wait too, or go through the controller.
+    pub(super) fn wait(&mut self, id: LeafId, via: RouteId, direct: bool) {
+        self.routes.wait(via, id);
+        if let Some(leaf) = self.leaves.get_mut(&id) {
+            leaf.state = LeafState::Waiting { direct };
         }
     }
 
     /// The network is ready for the leaf's packets.
-    fn activate(&mut self, id: LeafId) {
+    fn activate(&mut self, id: LeafId, via: RouteId) {
+        self.routes.begin_use(via);
+        self.routes.stop_waiting(via, id);
         let Some(leaf) = self.leaves.get_mut(&id) else { return };
         leaf.state = LeafState::Active;
         leaf.held_until = None;
         let (ingress, held) = (leaf.ingress(), std::mem::take(&mut leaf.held));
-        let tagged = leaf.tag.is_some();
         self.stats.leaves_installed += 1;
-        self.stats.tagged += u64::from(tagged);
+        self.expect_rule(ingress, id);
+        held.iter().for_each(|packet| self.forward(id, packet));
+    }
+
+    /// The switch gets a rule for the leaf, or another one.
+    pub(super) fn expect_rule(&mut self, ingress: Dpid, id: LeafId) {
         if let Some(switch) = self.switches.get_mut(&ingress) {
-            switch.waiting.push(Waiter::Fresh(vec![id]));
+            switch.waiting.push(Waiter::Fresh(id));
             switch.acting.insert(id);
         }
         self.mark(ingress, Stale::default());
-        held.iter().for_each(|packet| self.forward(id, packet));
-        self.lead_strays(id);
     }
 
-    /// The leaf's packets go through the controller from now on, perhaps until a later attempt.
-    pub(super) fn go_direct(&mut self, id: LeafId, retry: Option<Duration>) {
-        let Some(leaf) = self.leaves.get(&id) else { return };
-        if leaf.is_moving() {
+    /// The leaf can't be in its switch: its packets go through the controller from now on.
+    pub(super) fn go_direct(&mut self, id: LeafId) {
+        if self.leaves.get(&id).is_some_and(|leaf| leaf.is_moving()) {
             // The route that it has is no longer what f says.
             return self.withdraw(id);
         }
-        let ingress = leaf.ingress();
-        self.release_parts(id);
-        let Some(leaf) = self.leaves.get_mut(&id) else { return };
-        let retry = retry.map(|after| self.now + after);
-        leaf.state = LeafState::Direct { retry };
-        leaf.tag = None;
-        leaf.failures += 1;
-        leaf.held_until = None;
-        self.stats.link_drops += std::mem::take(&mut leaf.strays).len() as u64;
-        let held = std::mem::take(&mut leaf.held);
-        let route = leaf.route.clone();
-        if let Some(at) = retry {
-            self.timers.insert((at, Timer::Leaf(id)));
-        }
         self.stats.aborts += 1;
+        self.take_out(id, LeafState::Direct);
+    }
+
+    /// Takes the leaf out of its switch, into a state in which its packets go through the controller.
+    pub(super) fn take_out(&mut self, id: LeafId, state: LeafState) {
+        self.release(id);
+        let Some(leaf) = self.leaves.get_mut(&id) else { return };
+        leaf.state = state;
+        let ingress = leaf.ingress();
         if let Some(switch) = self.switches.get_mut(&ingress) {
             switch.acting.insert(id);
         }
         self.mark(ingress, Stale::default());
-        held.iter().for_each(|packet| self.send_direct(&route, packet));
+        self.send_held(id);
     }
 
-    /// Has the other switches take out what they have of a leaf, as soon as no rule at the ingress sends them packets.
-    pub(super) fn release_parts(&mut self, id: LeafId) {
-        let Some(leaf) = self.leaves.get(&id) else { return };
-        let (ingress, others) = (leaf.ingress(), leaf.placed());
+    /// The leaf has nothing to do with its route any more, as soon as no rule sends packets that way.
+    fn release(&mut self, id: LeafId) {
+        let Some(leaf) = self.leaves.get_mut(&id) else { return };
         match leaf.state {
-            LeafState::Active | LeafState::Moving { .. } if !others.is_empty() => match self.switches.get_mut(&ingress)
-            {
-                Some(switch) => {
-                    switch.await_leaving(id, others);
-                    switch.acting.insert(id);
-                    self.mark(ingress, Stale::default());
-                }
-                None => self.remove_parts(id, &others),
-            },
-            LeafState::Installing { .. } => self.remove_parts(id, &others),
-            LeafState::Blocked => {
-                let tagged = leaf.tag.is_some();
-                if let Some(switch) = self.switches.get_mut(&ingress) {
-                    switch.blocked.remove(&id);
-                }
-                if tagged {
-                    self.release_tag(id);
-                }
+            LeafState::Active => self.end_use(id, false),
+            LeafState::Moving { via, .. } => {
+                self.leave_route(id, via);
+                self.end_use(id, false);
             }
-            LeafState::Active | LeafState::Moving { .. } | LeafState::Crowded { .. } | LeafState::Direct { .. } => {}
-        }
-    }
-
-    pub(super) fn remove_parts(&mut self, leaf: LeafId, others: &[(Dpid, PortNo)]) {
-        for (dpid, arrives) in others.iter().copied() {
-            self.post_to_switch(dpid, Letter::Remove { leaf, dpid, arrives });
-        }
-        self.release_tag(leaf);
-    }
-
-    /// A leaf's rule is out of its ingress switch, or sends its packets another way.
-    pub(super) fn ingress_left(&mut self, dpid: Dpid, leaf: LeafId, others: &[(Dpid, PortNo)]) {
-        // It may have been led back in the meantime.
-        let is_used = |leaf: &&Leaf| matches!(leaf.state, LeafState::Active | LeafState::Moving { .. });
-        let used = self.leaves.get(&leaf).filter(is_used).map(Leaf::placed).unwrap_or_default();
-        let others: Vec<_> = others.iter().copied().filter(|place| !used.contains(place)).collect();
-        self.remove_parts(leaf, &others);
-        let Some(switch) = self.switches.get_mut(&dpid) else { return };
-        switch.has_left(leaf);
-        if switch.leaving.is_empty() {
-            for blocked in std::mem::take(&mut switch.blocked) {
-                self.begin(blocked);
+            LeafState::Waiting { .. } | LeafState::Crowded { .. } | LeafState::Direct => {
+                if let Some(via) = leaf.via.take() {
+                    self.leave_route(id, via);
+                }
             }
         }
     }
@@ -220,12 +177,11 @@ impl Engine {
         if !self.leaves.contains_key(&id) {
             return;
         }
-        self.release_parts(id);
+        self.release(id);
         let Some(leaf) = self.leaves.remove(&id) else { return };
         self.stats.leaves_withdrawn += 1;
-        self.stats.link_drops += leaf.strays.len() as u64;
         let ingress = leaf.ingress();
-        self.move_over(ingress, id);
+        self.reroute_over(ingress, id);
         if let Some(switch) = self.switches.get_mut(&ingress) {
             switch.table.remove(id);
             self.mark(ingress, Stale::default());
@@ -243,11 +199,7 @@ impl Engine {
         let Some(leaf) = self.leaves.get_mut(&id) else { return };
         match leaf.state {
             LeafState::Active => self.forward(id, &packet),
-            LeafState::Direct { .. } | LeafState::Crowded { .. } | LeafState::Moving { .. } => {
-                let route = leaf.goal().clone();
-                self.send_direct(&route, &packet);
-            }
-            LeafState::Blocked | LeafState::Installing { .. } if leaf.held.len() < self.options.held_packets => {
+            LeafState::Waiting { direct: false } if leaf.held.len() < self.options.held_packets => {
                 leaf.held.push(packet);
                 if leaf.held_until.is_none() {
                     let until = self.now + self.options.hold;
@@ -255,25 +207,23 @@ impl Engine {
                     self.timers.insert((until, Timer::Leaf(id)));
                 }
             }
-            LeafState::Blocked | LeafState::Installing { .. } => {
-                let route = leaf.route.clone();
+            _ => {
+                let route = Arc::clone(leaf.goal());
                 self.send_direct(&route, &packet);
             }
         }
     }
 
-    /// Has the ingress switch do to the packet what the leaf's rule does. Packets that may not cross links as they are,
-    /// or not with the leaf's path tag, go straight to the egress ports.
+    /// Has the ingress switch do to the packet what the leaf's rule does. Packets that the rule does not take go straight to
+    /// the egress ports.
     fn forward(&mut self, id: LeafId, packet: &Arrived) {
         let Some(leaf) = self.leaves.get(&id) else { return };
-        let Some(switch) = self.switches.get(&leaf.ingress()) else { return };
-        let tag = leaf.tag.as_ref().map(|tag| tag.id);
-        if tags::reserved_id(self.options.path_tags, packet).is_some() || tag.is_some() && !packet.is_untagged() {
-            let route = leaf.route.clone();
+        let Some(via) = leaf.via.and_then(|via| self.routes.get(via)) else { return };
+        if via.is_for_untagged() && !packet.is_untagged() {
+            let route = Arc::clone(&leaf.route);
             return self.send_direct(&route, packet);
         }
-        let part = leaf.route.parts.get(&leaf.ingress());
-        let actions = part.map(|part| actions::all(switch.version(), part, tag)).unwrap_or_default();
+        let actions = via.actions();
         if let Some(effect) = self.packet_out(packet, actions) {
             // Behind the rules, which the flush at the end of the batch sends.
             self.after.push(effect);
@@ -281,7 +231,7 @@ impl Engine {
     }
 
     /// A packet-out at the packet's own switch; none where there is nothing to do.
-    pub(super) fn packet_out(&mut self, packet: &Arrived, actions: Vec<maple_wire::Action>) -> Option<Effect> {
+    pub(super) fn packet_out(&mut self, packet: &Arrived, actions: Vec<Action>) -> Option<Effect> {
         let buffered = packet.buffer_id != NO_BUFFER;
         if actions.is_empty() && !buffered {
             return None;
@@ -301,8 +251,8 @@ impl Engine {
         let mut at_ingress = Vec::new();
         for (dpid, part) in route.parts.iter().filter(|(_, part)| !part.edges.is_empty()) {
             if *dpid == packet.at.switch {
-                let version = self.switches.get(dpid).map(super::switch::Switch::version);
-                at_ingress = version.map(|version| actions::egress(version, part)).unwrap_or_default();
+                let version = self.switches.get(dpid).map(Switch::version);
+                at_ingress = version.map(|version| forwarding::egress(version, part)).unwrap_or_default();
             } else if packet.is_whole() {
                 let letter = Letter::Emit { dpid: *dpid, part: part.clone(), frame: packet.frame.clone() };
                 self.post_to_switch(*dpid, letter);
@@ -315,59 +265,60 @@ impl Engine {
         }
     }
 
+    /// Sends a frame out of a switch of ours.
+    pub(super) fn emit(&mut self, dpid: Dpid, part: &Part, frame: &[u8]) {
+        let Some(switch) = self.switches.get(&dpid) else { return };
+        let actions = forwarding::egress(switch.version(), part);
+        let in_port = maple_wire::PortNo::CONTROLLER;
+        let message = PacketOut { buffer_id: NO_BUFFER, in_port, actions, data: frame.to_vec() };
+        self.send(dpid, Message::PacketOut(message));
+    }
+
     /// Something about a leaf is due.
     pub(super) fn leaf_timer(&mut self, id: LeafId) {
-        let Some(leaf) = self.leaves.get_mut(&id) else { return };
+        let Some(leaf) = self.leaves.get(&id) else { return };
         match leaf.state {
-            LeafState::Installing { until, .. } if until <= self.now => {
-                return self.go_direct(id, Some(self.options.install_timeout));
+            LeafState::Moving { until, .. } if until <= self.now => self.withdraw(id),
+            LeafState::Waiting { .. } if leaf.held_until.is_some_and(|until| until <= self.now) => {
+                self.send_held(id);
             }
-            LeafState::Moving { until, .. } if until <= self.now => return self.withdraw(id),
-            LeafState::Direct { retry: Some(at) } if at <= self.now => return self.begin(id),
             _ => {}
-        }
-        if leaf.held_until.is_some_and(|until| until <= self.now) {
-            leaf.held_until = None;
-            let (route, held) = (leaf.route.clone(), std::mem::take(&mut leaf.held));
-            held.iter().for_each(|packet| self.send_direct(&route, packet));
         }
     }
 
-    /// Puts a new leaf into its tree and begins to install it.
+    /// Sends the packets that wait for a leaf straight to the egress ports, and from now on others that come before the leaf is
+    /// installed too.
+    pub(super) fn send_held(&mut self, id: LeafId) {
+        let Some(leaf) = self.leaves.get_mut(&id) else { return };
+        leaf.held_until = None;
+        if let LeafState::Waiting { direct } = &mut leaf.state {
+            *direct = true;
+        }
+        let (route, held) = (Arc::clone(leaf.goal()), std::mem::take(&mut leaf.held));
+        held.iter().for_each(|packet| self.send_direct(&route, packet));
+    }
+
+    /// Takes over a leaf that has entered and is in its tree.
     pub(super) fn own(&mut self, id: LeafId, leaf: Leaf) {
+        let ingress = leaf.ingress();
         self.leaves.insert(id, leaf);
-        self.begin(id);
+        self.mark(ingress, Stale::default());
     }
 
     /// The next leaf's name.
     pub(super) fn new_leaf_id(&mut self) -> LeafId {
-        self.next_leaf = self.next_leaf.checked_add(1).unwrap_or(1);
-        LeafId(u64::from(self.shard.0) << 32 | u64::from(self.next_leaf))
+        loop {
+            self.next_leaf = self.next_leaf.checked_add(1).unwrap_or(1);
+            let id = LeafId(u64::from(self.shard.0) << 32 | u64::from(self.next_leaf));
+            // Numbers begin again after four billion.
+            if !self.leaves.contains_key(&id) && !self.parked.contains_key(&id) {
+                return id;
+            }
+        }
     }
 
     /// Whether this shard owns the leaf.
     pub(super) fn owns(&self, leaf: LeafId) -> bool {
         ShardId::of(leaf) == self.shard
-    }
-}
-
-impl Leaf {
-    /// The letter that has a switch take its part of a route of the leaf. What its packets have in common where they enter
-    /// is `entering` ([`Leaf::entering`]).
-    pub(super) fn letter(&self, id: LeafId, dpid: Dpid, route: &Resolved, entering: &[Item]) -> Install {
-        let (trace, port) = self.transit_trace();
-        Install {
-            leaf: id,
-            attempt: self.attempt,
-            dpid,
-            ingress: (self.ingress(), port),
-            trace,
-            entering: entering.to_vec(),
-            frame: self.representative.frame.clone(),
-            total_len: self.representative.total_len,
-            part: route.parts[&dpid].clone(),
-            unicast: route.egress_count() <= 1,
-            tag: self.tag.clone(),
-        }
     }
 }

@@ -83,7 +83,7 @@ impl Leaf {
 
     fn uses(&self, at: Location) -> bool {
         let passes = self.route.parts.get(&at.switch).is_some_and(|part| {
-            part.arrives == Some(at.port) || part.links.contains(&at.port) || part.edges.contains(&at.port)
+            part.arrives == Some(at.port) || part.links.contains_key(&at.port) || part.edges.contains(&at.port)
         });
         let enters = || !are_disjoint(&self.trace.items, &[Item::Read(from_port(at.port))]);
         passes || self.ingress() == at.switch && enters()

@@ -1,13 +1,12 @@
 //! Leaves: f's answer for one kind of packet, with all that is needed to install, withdraw and explain it.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use maple_wire::{Constraint, Dpid, Field, Packet, PortNo, Version};
+use maple_wire::{Constraint, Dpid, Field, Packet, PortNo};
 
 use super::Time;
-use super::tags::PathTag;
-use crate::capabilities::Capabilities;
+use super::routes::RouteId;
+use crate::labels::LabelTable;
 use crate::network::Location;
 use crate::route::Resolved;
 use crate::trace::{Fields, Item, Trace};
@@ -34,39 +33,31 @@ pub(super) struct Leaf {
     /// What its packets have in common besides: other packets that f would observe the same of have leaves of their own.
     pub narrowing: Vec<Constraint>,
     /// What f answered.
-    pub route: Resolved,
+    pub route: Arc<Resolved>,
+    /// The route that the leaf has joined; `None` before that, and where the ingress switch does all by itself.
+    pub via: Option<RouteId>,
     /// The packet that f ran on.
     pub representative: Arrived,
     pub state: LeafState,
-    /// What tells its packets apart from others' on links, if their headers don't.
-    pub tag: Option<PathTag>,
-    /// How often an installation was begun; answers to earlier ones are stale.
-    pub attempt: u32,
-    /// How many of them came to nothing.
-    pub failures: u32,
     /// Packets that wait for the installation, and how long they may.
     pub held: Vec<Arrived>,
     pub held_until: Option<Time>,
-    /// Packets of it that got no further than these switches, and wait for the installation as well.
-    pub strays: Vec<(Dpid, Arc<[u8]>)>,
 }
 
 /// How far a leaf has come.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum LeafState {
-    /// Rules of an earlier leaf are still leaving the ingress switch.
-    Blocked,
-    /// Waiting for these switches.
-    Installing { awaiting: BTreeSet<Dpid>, until: Time },
+    /// The route's labels are not ready. Packets wait, or go `direct`ly through the controller.
+    Waiting { direct: bool },
     /// The ingress switch has the rule, or gets it with the next flush.
     Active,
-    /// The ingress switch has the rule of the route as it was. The other switches get their parts of the new one: these are
-    /// waited for, and then each of the others alone, from the last on.
-    Moving { to: Box<Resolved>, awaiting: BTreeSet<Dpid>, then: Vec<Dpid>, until: Time },
+    /// The ingress switch has the rule of the route as it was. The new one's labels are not ready; they have to be `until`
+    /// then.
+    Moving { to: Arc<Resolved>, via: RouteId, until: Time },
     /// There is no room for its rules; a packet that comes from then on asks again.
     Crowded { from: Time },
-    /// The packets go through the controller; perhaps until then.
-    Direct { retry: Option<Time> },
+    /// The packets go through the controller.
+    Direct,
 }
 
 /// The byte that our cookies begin with.
@@ -75,20 +66,42 @@ const TAG: u64 = 0x4d;
 /// What stands in place of a leaf in cookies of the engine's own rules.
 const NO_LEAF: u64 = 0xff_ffff_ffff;
 
-/// A cookie: 8 bits tag, 16 bits epoch, 40 bits leaf.
+/// What stands there in cookies of rules that copy packets to the controller.
+const COPY: u64 = 0xff_ffff_fffe;
+
+/// The cookie of rules that copy packets to the controller and treat them as others do.
+pub(super) fn copy_cookie(epoch: u16) -> u64 {
+    cookie(epoch, Some(LeafId(COPY)))
+}
+
+/// A cookie: 8 bits tag, 16 bits epoch, 40 bits leaf, or what stands in its place.
 pub(super) fn cookie(epoch: u16, leaf: Option<LeafId>) -> u64 {
     TAG << 56 | u64::from(epoch) << 40 | leaf.map_or(NO_LEAF, |leaf| leaf.0 & NO_LEAF)
 }
 
+/// The cookies of all rules of Maple's: the value, and the bits of it that count.
+pub const OWN_COOKIES: (u64, u64) = (TAG << 56, 0xff << 56);
+
 /// Whether a rule with this cookie is ours, from this run of the controller or an earlier one.
 pub(super) fn is_ours(cookie: u64) -> bool {
-    cookie >> 56 == TAG
+    cookie & OWN_COOKIES.1 == OWN_COOKIES.0
 }
 
-/// The leaf a cookie of this epoch leads to.
-pub(super) fn leaf_of(epoch: u16, cookie: u64) -> Option<LeafId> {
+/// What a rule is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum Subject {
+    /// A leaf.
+    Leaf(LeafId),
+    /// A label, by its serial number.
+    Label(u64),
+}
+
+/// What a cookie of this epoch leads to.
+pub(super) fn subject_of(epoch: u16, cookie: u64) -> Option<Subject> {
     let leaf = cookie & NO_LEAF;
-    (cookie >> 40 == TAG << 16 | u64::from(epoch) && leaf != NO_LEAF).then_some(LeafId(leaf))
+    let is_ours = cookie >> 40 == TAG << 16 | u64::from(epoch) && leaf < COPY;
+    let subject = || LabelTable::of_cookie(leaf).map_or(Subject::Leaf(LeafId(leaf)), Subject::Label);
+    is_ours.then(subject)
 }
 
 impl Leaf {
@@ -97,67 +110,14 @@ impl Leaf {
         self.representative.at.switch
     }
 
-    /// The other switches that have a part.
-    pub fn others(&self) -> impl Iterator<Item = Dpid> + '_ {
-        let ingress = self.ingress();
-        self.route.parts.keys().copied().filter(move |dpid| *dpid != ingress)
-    }
-
-    /// What the other switches have, or are to have, of the leaf: switch, and port that its packets arrive by there.
-    pub fn placed(&self) -> Vec<(Dpid, PortNo)> {
-        let to = if let LeafState::Moving { to, .. } = &self.state { Some(&**to) } else { None };
-        let all: BTreeSet<(Dpid, PortNo)> = [Some(&self.route), to].into_iter().flatten().flat_map(arrivals).collect();
-        all.into_iter().collect()
-    }
-
     /// Whether it is on its way to another route.
     pub fn is_moving(&self) -> bool {
         matches!(self.state, LeafState::Moving { .. })
     }
 
     /// The route that the leaf has, or is about to have.
-    pub fn goal(&self) -> &Resolved {
+    pub fn goal(&self) -> &Arc<Resolved> {
         if let LeafState::Moving { to, .. } = &self.state { to } else { &self.route }
-    }
-
-    /// What the leaf's packets have in common where they enter, as far as a switch can match it, without the port.
-    pub fn entering(&self, capabilities: &Capabilities) -> Vec<Item> {
-        let items = self.trace.lower(&self.representative.packet(), capabilities).items;
-        items.into_iter().chain(self.narrowing()).filter(|item| !is_about_in_port(item)).collect()
-    }
-
-    /// The trace as other switches see it: without the port where the packets entered; and that port if f asked.
-    pub fn transit_trace(&self) -> (Trace, Option<PortNo>) {
-        let mut trace = Trace { read_switch: self.trace.read_switch, short: self.trace.short, ..Trace::default() };
-        for (item, source) in self.trace.items.iter().zip(&self.trace.sources) {
-            if !is_about_in_port(item) {
-                trace.items.push(item.clone());
-                trace.sources.push(source.clone());
-            }
-        }
-        let asked = trace.items.len() < self.trace.items.len();
-        trace.items.extend(self.narrowing());
-        trace.sources.resize(trace.items.len(), None);
-        (trace, asked.then_some(self.representative.at.port))
-    }
-
-    fn narrowing(&self) -> impl Iterator<Item = Item> + '_ {
-        self.narrowing.iter().map(|read| Item::Read(*read))
-    }
-}
-
-/// The switches behind the ingress, and the ports that a route's packets arrive by there.
-pub(super) fn arrivals(route: &Resolved) -> impl Iterator<Item = (Dpid, PortNo)> + '_ {
-    route.parts.iter().filter_map(|(dpid, part)| Some((*dpid, part.arrives?)))
-}
-
-/// Whether an item speaks of the ingress port. It then speaks of nothing else: `in_port` has no prerequisites.
-fn is_about_in_port(item: &Item) -> bool {
-    match item {
-        Item::Read(constraint) => constraint.field == Field::InPort,
-        Item::Test { cond, .. } => {
-            cond.all.iter().any(|c| c.field == Field::InPort) || cond.ranges.iter().any(|r| r.field == Field::InPort)
-        }
     }
 }
 
@@ -272,9 +232,4 @@ pub(super) fn source_lines(trace: &Trace) -> String {
 /// The constraint that says that a packet comes in by `port`.
 pub(super) fn from_port(port: PortNo) -> Constraint {
     Constraint::exact(Field::InPort, u128::from(port.0))
-}
-
-/// Whether a version has the three tables.
-pub(super) fn has_three_tables(version: Version, tables: u8) -> bool {
-    version == Version::Of13 && tables >= 3
 }

@@ -12,7 +12,7 @@
 //!                        └─ new_port: wait until it is known which of the two      │
 //! port, link, switch ─ topology ─ store ─ leaves that depended on it ─ reconsider │
 //!                                       (f again: keep, move or withdraw)         │
-//!                                                    mail ⇄ transit               │
+//!                                                    mail ⇄ labels                │
 //! end of batch ─ switch (compile, diff, flow-mods, barrier) ─ location            │
 //!              └ packet-outs ◄────────────────────────────────────────────────────┘
 //! ```
@@ -24,10 +24,10 @@ use maple_wire::Dpid;
 use maple_wire::msg::Message;
 
 use crate::capabilities::Capabilities;
-use crate::network::{Location, Mac};
+use crate::network::Location;
 use crate::policy::Policy;
 use crate::report::Report;
-use crate::state::{Commit, Store};
+use crate::state::{AddressKinds, Commit, Store};
 use crate::tree::LeafId;
 
 mod event;
@@ -35,6 +35,8 @@ mod options;
 
 mod decide;
 mod hit;
+mod host_rules;
+mod host_wishes;
 mod hosts;
 mod invalidate;
 mod link_port;
@@ -45,15 +47,15 @@ mod topology;
 
 mod recheck;
 
-mod actions;
 mod install;
+mod labels;
 mod leaf;
-mod moves;
-mod tags;
-mod transit;
+mod reroute;
+mod routes;
 
 mod flush;
 mod location;
+mod removals;
 mod room;
 mod settle;
 mod switch;
@@ -61,14 +63,17 @@ mod timers;
 mod union;
 mod view;
 
-pub use event::{Effect, Event, InstalledFlow, Mail, Selection, ShardId, Time};
+pub use event::{Effect, Event, InstalledFlow, Mail, Selection};
 pub use hit::{Answered, Hits, MOST_HITS};
 pub use hosts::PROBE_MAC;
+pub use leaf::OWN_COOKIES;
 pub use options::{Options, Stats, TableRule};
 pub use settle::SETTLING_ROUNDS;
-pub use tags::{TagBlock, TagBlockError};
 
-use event::Letter;
+pub use crate::labels::{LabelRange, LabelRangeError};
+pub use crate::shard::{ShardId, Time};
+
+use event::{Letter, Refreshed};
 use hit::Leaves;
 use leaf::Arrived;
 use switch::Switch;
@@ -88,13 +93,11 @@ pub struct Engine {
     switches: BTreeMap<Dpid, Switch>,
     leaves: Leaves,
     next_leaf: u32,
-    tags: tags::Tags,
+    routes: routes::Routes,
     timers: BTreeSet<(Time, Timer)>,
-    /// When hosts of our switches last came to our notice.
-    last_seen: BTreeMap<Mac, Time>,
-    moves: BTreeMap<Mac, hosts::Move>,
-    /// Hosts at our ports that were asked whether they are there, and for whom.
-    asked: BTreeMap<Mac, (Location, ShardId)>,
+    hosts: hosts::Hosts,
+    /// The kinds of addresses that somebody depends on.
+    address_kinds: AddressKinds,
     rechecks: recheck::Rechecks,
     reported: BTreeSet<String>,
     /// How often f failed, by error, as far as errors were reported.
@@ -113,6 +116,8 @@ pub struct Engine {
     doubted: BTreeSet<LeafId>,
     /// Packets that f must decide.
     misses: Vec<Arrived>,
+    /// How often f was asked about the misses of this batch.
+    rounds: u32,
     /// Switches with tables to bring up to date.
     dirty: BTreeSet<Dpid>,
     out: Vec<Effect>,
@@ -126,6 +131,7 @@ impl Engine {
         if !options.track_hosts {
             store.know_no_hosts();
         }
+        let hosts = hosts::Hosts::new(&options);
         Engine {
             shard,
             store,
@@ -136,11 +142,10 @@ impl Engine {
             switches: BTreeMap::new(),
             leaves: Leaves::default(),
             next_leaf: 0,
-            tags: tags::Tags::default(),
+            routes: routes::Routes::new(shard),
             timers: BTreeSet::new(),
-            last_seen: BTreeMap::new(),
-            moves: BTreeMap::new(),
-            asked: BTreeMap::new(),
+            hosts,
+            address_kinds: AddressKinds::default(),
             rechecks: recheck::Rechecks::default(),
             reported: BTreeSet::new(),
             failures: BTreeMap::new(),
@@ -150,6 +155,7 @@ impl Engine {
             moving: BTreeSet::new(),
             doubted: BTreeSet::new(),
             misses: Vec::new(),
+            rounds: 0,
             dirty: BTreeSet::new(),
             out: Vec::new(),
             after: Vec::new(),
@@ -161,6 +167,7 @@ impl Engine {
     /// Rules are compiled once for the whole batch, so packets of one batch share the cost.
     pub fn handle(&mut self, now: Time, events: &mut Vec<Event>, out: &mut Vec<Effect>) {
         self.now = self.now.max(now);
+        self.rounds = 0;
         self.run_timers();
         self.recheck();
         for event in events.drain(..) {
@@ -171,6 +178,7 @@ impl Engine {
             self.reconsider_all();
             self.decide_misses();
             self.read_inbox();
+            self.follow_address_readers();
             if self.misses.is_empty() && self.doubted.is_empty() && self.dirty.is_empty() {
                 break;
             }
@@ -184,9 +192,10 @@ impl Engine {
 
     /// What was done so far.
     pub fn stats(&self) -> Stats {
-        let rules = self.switches.values().map(|switch| switch.installed().count() as u64).sum();
-        let rules_spared = self.switches.values().map(|switch| switch.transit.spared() as u64).sum();
-        Stats { leaves: self.leaves.len() as u64, rules, rules_spared, ..self.stats }
+        let rules = self.switches.values().map(|switch| switch.count(None) as u64).sum();
+        let labels = self.switches.values().map(|switch| switch.labels.len() as u64).sum();
+        let routes = self.routes.len() as u64;
+        Stats { leaves: self.leaves.len() as u64, rules, labels, routes, ..self.stats }
     }
 
     fn on(&mut self, event: Event) {
@@ -224,14 +233,15 @@ impl Engine {
             match letter {
                 Letter::Withdraw(selection) => self.withdraw_selected(&selection),
                 Letter::Reconsider(leaves) => self.doubted.extend(leaves),
-                Letter::Refresh(switches) => switches.iter().for_each(|dpid| self.refresh(*dpid)),
-                Letter::Install(install) => self.install(&install),
-                Letter::Answer(answer) => self.answered(answer),
-                Letter::Remove { leaf, dpid, arrives } => self.remove_part(dpid, leaf, arrives),
+                Letter::Refresh(refreshed) => self.refresh(&refreshed),
+                Letter::Acquire(asked) => self.acquire_label(asked),
+                Letter::Told(from, holder, news) => self.told_of_label(from, holder, &news),
+                Letter::Release { at, holder, confirmed } => self.release_label(at, holder, confirmed),
                 Letter::Emit { dpid, part, frame } => self.emit(dpid, &part, &frame),
-                Letter::Stray { leaf, dpid, frame } => self.stray(leaf, dpid, frame),
-                Letter::Probe { mac, at, asker } => self.probe(mac, at, asker),
-                Letter::Alive { mac, at } => self.alive(mac, at),
+                Letter::Look { mac, at, asker } => self.look_for_host(mac, at, asker),
+                Letter::Found { mac, at, found } => self.host_found(mac, at, found),
+                // All that there is to it is done after each batch.
+                Letter::AddressesAreRead => {}
             }
         }
     }
@@ -249,15 +259,21 @@ impl Engine {
                 self.post(shard, Letter::Reconsider(leaves));
             }
         }
-        let mut switches: BTreeMap<ShardId, BTreeSet<Dpid>> = BTreeMap::new();
+        let mut refreshed: BTreeMap<ShardId, Refreshed> = BTreeMap::new();
         let state = self.store.snapshot();
-        for dpid in commit.refresh {
-            if let Some(shard) = state.shard_of(dpid) {
-                switches.entry(shard).or_default().insert(dpid);
+        let shard_of = |at: &Location| state.shard_of(at.switch);
+        for at in commit.ports {
+            if let Some(to) = shard_of(&at) {
+                refreshed.entry(to).or_default().ports.insert(at);
             }
         }
-        for (shard, dpids) in switches {
-            self.post(shard, Letter::Refresh(dpids));
+        for (at, mac) in commit.hosts {
+            if let Some(to) = shard_of(&at) {
+                refreshed.entry(to).or_default().hosts.insert((at, mac));
+            }
+        }
+        for (shard, refreshed) in refreshed {
+            self.post(shard, Letter::Refresh(refreshed));
         }
         commit.invalidate.iter().for_each(|selection| self.invalidate(selection));
     }
@@ -269,12 +285,6 @@ impl Engine {
         for shard in shards {
             self.post(shard, Letter::Withdraw(selection.clone()));
         }
-    }
-
-    /// Ports or hosts of a switch have changed: its classifier may have to change, and packets may be waiting for that.
-    fn refresh(&mut self, dpid: Dpid) {
-        self.mark(dpid, switch::Stale { classifier: true, ..switch::Stale::default() });
-        self.admit_undecided(dpid);
     }
 
     /// Sends a letter to a shard.

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::tags::TagBlock;
 use crate::compile::{Rule, Strategy};
+use crate::labels::LabelRange;
 use crate::tree::LeafId;
 
 /// What can be chosen.
@@ -11,41 +11,43 @@ use crate::tree::LeafId;
 pub struct Options {
     /// Learn where hosts are and check it. Off, `net.locate` is an error.
     pub track_hosts: bool,
-    /// VLAN ids that tell routes apart which meet with equal headers; hosts' packets with such ids go through the
-    /// controller. `None`: the packets of such routes do.
-    pub path_tags: Option<TagBlock>,
+    /// The VLAN ids that labels on links may have.
+    pub labels: LabelRange,
     /// What makes rules of trees.
     pub compiler: Strategy,
     /// Marks the rules of this run of the controller apart from those of an earlier one: 16 bits of the cookie.
     pub epoch: u16,
     /// The lowest transaction id that engines use; they wrap around to it.
     pub first_xid: u32,
-    /// How many packets wait for one leaf's installation, at one switch for others' rules, and at one switch because
-    /// their ports are new; of further ones the first go through the controller at once, the others are dropped.
+    /// How many packets wait for one leaf's installation or labels, and at one switch because its ports are
+    /// new; of further ones the first go through the controller at once, the others are dropped.
     pub held_packets: usize,
     /// How many packets of a shard may wait for a change of what f read (`retry`); the oldest makes room.
     pub parked_packets: usize,
     /// How many bytes of packets from new ports wait at one switch; further ones are dropped.
     pub held_bytes: usize,
-    /// How long an installation may take before it is given up.
-    pub install_timeout: Duration,
-    /// How long a packet may wait for rules under way at a later switch.
+    /// How long a leaf that gets another route may have rules of the old one; then it is withdrawn.
+    pub reroute_timeout: Duration,
+    /// How long a packet may wait for rules under way; then it goes through the controller.
     pub hold: Duration,
     /// How long a packet may wait until it is known what is behind its port. Longer than discovery takes for a port that
     /// came up.
     pub new_port_hold: Duration,
-    /// How long rules stay at later switches after the ingress rule is gone, for packets under way. Longer than the
-    /// network's longest delay.
-    pub drain: Duration,
-    /// How long a link must be there, and nothing have had to be sent again, before rules are taken away that its packets
-    /// can do without. Longer than switches take to lose rules of before. `None`: never. That takes that nobody but hosts
-    /// sends packets into the network, and that these are not under way for longer than `drain`: else a packet may go where
-    /// others to its destination go.
-    pub thin_after: Option<Duration>,
-    /// How long a host may take to answer a probe at its old port.
+    /// How long a label keeps its rule after the last rule that leads to it is gone, and its id is not used again after
+    /// that. Longer than packets take to cross the network, and than switches take to do what they have confirmed.
+    pub quarantine: Duration,
+    /// The same where the switch that has the last rule is gone, so that it can't confirm anything.
+    pub lost_quarantine: Duration,
+    /// How long a round takes in which a host is looked for at its old port; there are two at least.
     pub probe_timeout: Duration,
-    /// How long a host without known IPv4 or IPv6 address must have been silent before a move is believed.
+    /// How long a host that announced no address must have been silent before a move is believed.
     pub silence: Duration,
+    /// The most hosts that a port may have; what others send there is dropped.
+    pub max_hosts_per_port: usize,
+    /// The most hosts that a switch may have; ports share them.
+    pub max_hosts: usize,
+    /// How long a host may be silent before it is forgotten.
+    pub host_timeout: Duration,
     /// The most rules that a switch may have, in all its tables. The engine's own (some a port and host) come in always.
     pub max_rules: Option<usize>,
     /// The most leaves that a switch's tree may have.
@@ -65,20 +67,23 @@ impl Default for Options {
     fn default() -> Options {
         Options {
             track_hosts: true,
-            path_tags: Some(TagBlock::UPPER),
+            labels: LabelRange::ALL,
             compiler: Strategy::default(),
             epoch: 1,
             first_xid: 0x8000_0000,
             held_packets: 64,
             parked_packets: 1024,
             held_bytes: 256 * 1024,
-            install_timeout: Duration::from_secs(2),
+            reroute_timeout: Duration::from_secs(2),
             hold: Duration::from_millis(100),
             new_port_hold: Duration::from_secs(1),
-            drain: Duration::from_millis(50),
-            thin_after: None,
+            quarantine: Duration::from_millis(100),
+            lost_quarantine: Duration::from_secs(10),
             probe_timeout: Duration::from_millis(500),
             silence: Duration::from_secs(10),
+            max_hosts_per_port: 1024,
+            max_hosts: 16_384,
+            host_timeout: Duration::from_secs(300),
             max_rules: None,
             max_traces: None,
             room_period: Duration::from_secs(1),
@@ -122,18 +127,18 @@ pub struct Stats {
     pub leaves_moved: u64,
     /// Leaves that were evicted to make room.
     pub leaves_evicted: u64,
+    /// Labels that were evicted to make room.
+    pub labels_evicted: u64,
     /// Times a leaf found no room at a switch, or in a tree.
     pub turned_away: u64,
     /// Times a switch was asked which rules are in use.
     pub stats_requests: u64,
     /// Leaves looked at to find those that an invalidation means.
     pub leaves_examined: u64,
-    /// Installations given up.
+    /// Leaves that can't be installed.
     pub aborts: u64,
-    /// Installations refused because routes meet with equal headers.
-    pub ambiguous: u64,
-    /// Leaves installed that a path tag tells apart from others.
-    pub tagged: u64,
+    /// Times a route was refused a label, so that its packets go through the controller.
+    pub labels_refused: u64,
     /// Packets sent straight out of the egress ports.
     pub sent_by_controller: u64,
     /// Packet-ins from link ports.
@@ -144,6 +149,14 @@ pub struct Stats {
     pub new_port_drops: u64,
     /// Packets dropped because their source is a host that is elsewhere.
     pub spoofed_drops: u64,
+    /// Packets dropped because their port, or its switch, has as many hosts as it may have.
+    pub crowd_drops: u64,
+    /// Times a switch was told to drop what unknown hosts send at a port.
+    pub floods: u64,
+    /// Hosts forgotten because they were silent, or gave way to others.
+    pub hosts_aged: u64,
+    /// Copies of what hosts announced.
+    pub announcements: u64,
     /// Packets dropped because only their beginning was captured and the switch did not keep the rest.
     pub cut_drops: u64,
     /// Packet-ins from ports that don't exist or are down, or without a port.
@@ -162,8 +175,10 @@ pub struct Stats {
     pub leaves: u64,
     /// Rules that switches of this shard have now.
     pub rules: u64,
-    /// Rules for packets from other switches that they need not have.
-    pub rules_spared: u64,
+    /// Labels that switches of this shard have now.
+    pub labels: u64,
+    /// Routes that leaves take now.
+    pub routes: u64,
 }
 
 impl Stats {
@@ -185,17 +200,21 @@ impl Stats {
             ("leaves_confirmed", self.leaves_confirmed),
             ("leaves_moved", self.leaves_moved),
             ("leaves_evicted", self.leaves_evicted),
+            ("labels_evicted", self.labels_evicted),
             ("turned_away", self.turned_away),
             ("stats_requests", self.stats_requests),
             ("leaves_examined", self.leaves_examined),
             ("aborts", self.aborts),
-            ("ambiguous", self.ambiguous),
-            ("tagged", self.tagged),
+            ("labels_refused", self.labels_refused),
             ("sent_by_controller", self.sent_by_controller),
             ("link_packet_ins", self.link_packet_ins),
             ("link_drops", self.link_drops),
             ("new_port_drops", self.new_port_drops),
             ("spoofed_drops", self.spoofed_drops),
+            ("crowd_drops", self.crowd_drops),
+            ("floods", self.floods),
+            ("hosts_aged", self.hosts_aged),
+            ("announcements", self.announcements),
             ("cut_drops", self.cut_drops),
             ("bad_packet_ins", self.bad_packet_ins),
             ("flow_mods", self.flow_mods),
@@ -205,7 +224,8 @@ impl Stats {
             ("rechecks_failed", self.rechecks_failed),
             ("leaves", self.leaves),
             ("rules", self.rules),
-            ("rules_spared", self.rules_spared),
+            ("labels", self.labels),
+            ("routes", self.routes),
         ]
         .into_iter()
     }
@@ -230,17 +250,21 @@ impl std::ops::AddAssign for Stats {
             leaves_confirmed,
             leaves_moved,
             leaves_evicted,
+            labels_evicted,
             turned_away,
             stats_requests,
             leaves_examined,
             aborts,
-            ambiguous,
-            tagged,
+            labels_refused,
             sent_by_controller,
             link_packet_ins,
             link_drops,
             new_port_drops,
             spoofed_drops,
+            crowd_drops,
+            floods,
+            hosts_aged,
+            announcements,
             cut_drops,
             bad_packet_ins,
             flow_mods,
@@ -250,7 +274,8 @@ impl std::ops::AddAssign for Stats {
             rechecks_failed,
             leaves,
             rules,
-            rules_spared,
+            labels,
+            routes,
         } = other;
         self.packet_ins += packet_ins;
         self.hits += hits;
@@ -267,17 +292,21 @@ impl std::ops::AddAssign for Stats {
         self.leaves_confirmed += leaves_confirmed;
         self.leaves_moved += leaves_moved;
         self.leaves_evicted += leaves_evicted;
+        self.labels_evicted += labels_evicted;
         self.turned_away += turned_away;
         self.stats_requests += stats_requests;
         self.leaves_examined += leaves_examined;
         self.aborts += aborts;
-        self.ambiguous += ambiguous;
-        self.tagged += tagged;
+        self.labels_refused += labels_refused;
         self.sent_by_controller += sent_by_controller;
         self.link_packet_ins += link_packet_ins;
         self.link_drops += link_drops;
         self.new_port_drops += new_port_drops;
         self.spoofed_drops += spoofed_drops;
+        self.crowd_drops += crowd_drops;
+        self.floods += floods;
+        self.hosts_aged += hosts_aged;
+        self.announcements += announcements;
         self.cut_drops += cut_drops;
         self.bad_packet_ins += bad_packet_ins;
         self.flow_mods += flow_mods;
@@ -287,7 +316,8 @@ impl std::ops::AddAssign for Stats {
         self.rechecks_failed += rechecks_failed;
         self.leaves += leaves;
         self.rules += rules;
-        self.rules_spared += rules_spared;
+        self.labels += labels;
+        self.routes += routes;
     }
 }
 

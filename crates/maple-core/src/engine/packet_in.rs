@@ -5,7 +5,7 @@ use maple_wire::{Dpid, Field};
 
 use super::Engine;
 use super::hosts::PROBE_MAC;
-use super::leaf::Arrived;
+use super::leaf::{Arrived, copy_cookie};
 use super::location::LLDP_TYPE;
 use crate::network::{Location, Mac, PortKind};
 
@@ -18,20 +18,33 @@ impl Engine {
             return;
         };
         let at = Location::new(dpid, in_port);
-        let PacketIn { buffer_id, total_len, data, .. } = packet_in;
+        let PacketIn { buffer_id, total_len, data, cookie, .. } = packet_in;
         let arrived = Arrived { total_len: usize::from(total_len).max(data.len()), frame: data.into(), buffer_id, at };
         // Complete bytes are sent as such; the switch's copy, if any, expires there.
         let buffer_id = if arrived.is_whole() { maple_wire::msg::NO_BUFFER } else { buffer_id };
         let arrived = Arrived { buffer_id, ..arrived };
-        match self.store.snapshot().port(at).map(|port| port.kind) {
+        let kind = self.store.snapshot().port(at).map(|port| port.kind);
+        if cookie == copy_cookie(self.options.epoch) {
+            return self.announced(kind, &arrived);
+        }
+        match kind {
             None => self.stats.bad_packet_ins += 1,
             Some(_) if arrived.packet().switch_value(Field::EthType) == Some(LLDP_TYPE) => {}
             Some(PortKind::New) => self.new_port_packet_in(arrived),
-            Some(PortKind::Link(_)) => self.link_packet_in(arrived),
+            Some(PortKind::Link(_)) => self.link_packet_in(&arrived),
             Some(PortKind::Edge) => {
                 self.admit_undecided(dpid);
                 self.edge_packet_in(arrived);
             }
+        }
+    }
+
+    /// A copy of what a host announces: the switch has done with it what is to be done.
+    fn announced(&mut self, kind: Option<PortKind>, arrived: &Arrived) {
+        self.stats.announcements += 1;
+        if self.options.track_hosts && kind == Some(PortKind::Edge) {
+            let source = arrived.packet().switch_value(Field::EthSrc).unwrap_or_default();
+            self.check_location(Mac::from_bits(source), arrived);
         }
     }
 

@@ -8,6 +8,7 @@
 //!
 //! Cost: a run of f and a comparison each time; nothing while there is no leaf.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::leaf::{Leaf, source_lines};
@@ -65,7 +66,7 @@ impl Engine {
 
 /// The run that a leaf was made of, as far as the leaf knows it.
 fn as_observed(leaf: &Leaf) -> Observation {
-    let (trace, answer) = (leaf.trace.clone(), Ok(leaf.goal().clone()));
+    let (trace, answer) = (leaf.trace.clone(), Ok(Arc::clone(leaf.goal())));
     Observation { trace, reads: Vec::new(), writes: Vec::new(), answer, made_at: None }
 }
 

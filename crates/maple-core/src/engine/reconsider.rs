@@ -2,7 +2,7 @@
 //!
 //! The paper's API for updating what is cached (§3), without anybody having to call it. If f asks the same questions and
 //! says the same, the leaf stays as it is: a route may read more of the state than it makes use of. If it says another
-//! route, the leaf gets that one without a miss (`moves.rs`). Else, and where f fails or writes, the leaf is withdrawn, and
+//! route, the leaf gets that one without a miss (`reroute.rs`). Else, and where f fails or writes, the leaf is withdrawn, and
 //! its next packet is decided when it comes.
 //!
 //! This is as good as a fresh run: the leaf's packets agree with its representative in everything that the run looked at,
@@ -10,11 +10,9 @@
 
 use std::collections::BTreeSet;
 
+use super::Engine;
 use super::decide::{Answer, Outcome, outcome};
 use super::leaf::LeafState;
-use super::tags::reserved_id;
-use super::{Engine, actions};
-use crate::route::Resolved;
 use crate::run::{Finished, Run};
 use crate::tree::LeafId;
 
@@ -56,7 +54,7 @@ impl Engine {
         let Some(leaf) = self.leaves.get(&id) else { return };
         let same = trace.items == leaf.trace.items && !trace.short && !txn.wrote();
         let stays = *leaf.goal() == route;
-        if !same || !stays && !self.can_move(id, &route) || self.store.commit(txn, Some(id)).is_err() {
+        if !same || !stays && !self.can_reroute(id) || self.store.commit(txn, Some(id)).is_err() {
             return self.withdraw(id);
         }
         if let Some(leaf) = self.leaves.get_mut(&id) {
@@ -65,22 +63,14 @@ impl Engine {
         if stays {
             self.stats.leaves_confirmed += 1;
         } else {
-            self.begin_move(id, route);
+            self.begin_reroute(id, route);
         }
     }
 
-    /// Whether a leaf can get this route on its way. Where a packet goes to several places, some of it might come out
-    /// twice; and a path tag stands for one route.
-    fn can_move(&self, id: LeafId, to: &Resolved) -> bool {
+    /// Whether a leaf can get another route while its packets flow.
+    fn can_reroute(&self, id: LeafId) -> bool {
         let Some(leaf) = self.leaves.get(&id) else { return false };
-        let Some(switch) = self.switches.get(&leaf.ingress()) else { return false };
-        let is_single = |route: &Resolved| route.egress_count() <= 1 && actions::is_path(route);
-        leaf.state == LeafState::Active
-            && leaf.tag.is_none()
-            && switch.full_until.is_none()
-            // As for new leaves: such packets don't cross links where nothing guards the path tags.
-            && (switch.three_tables || reserved_id(self.options.path_tags, &leaf.representative).is_none())
-            && is_single(&leaf.route)
-            && is_single(to)
+        let is_full = self.switches.get(&leaf.ingress()).is_none_or(|switch| switch.full_until.is_some());
+        leaf.state == LeafState::Active && !is_full
     }
 }

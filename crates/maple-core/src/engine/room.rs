@@ -10,8 +10,8 @@
 //! Whoever is turned away makes the controller ask the switch for statistics, once in [`Options::room_period`](super::Options)
 //! at most. When they are here some leaves are evicted, as many at most as were turned away: those first whose rules
 //! took the fewest packets since the last time, and of these those that were not used for longest. They are withdrawn like
-//! all that f no longer says: their place in the tree becomes Ω, and the compiler does the rest. Leaves that others sent here
-//! are withdrawn by their owners.
+//! all that f no longer says: their place in the tree becomes Ω, and the compiler does the rest. Labels are evicted too:
+//! whoever sends packets under one stops first.
 //!
 //! A switch that has hardly more than the reserve left has rules that are there without need taken out
 //! ([`Table::tidy`](crate::Table::tidy)), which otherwise wait for new traces.
@@ -28,7 +28,7 @@
 //!
 //! No rule has a timeout at the switch: a rule may shield others.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use maple_wire::Dpid;
@@ -36,12 +36,12 @@ use maple_wire::msg::Message;
 use maple_wire::msg::stats::{FlowStatsRequest, ReplyBody, RequestBody, StatsReply, StatsRequest};
 use rustc_hash::FxHashMap;
 
-use super::event::{Answer, Letter, Refusal};
-use super::leaf::{Leaf, LeafState, leaf_of};
-use super::switch::{Switch, Waiter};
+use super::host_rules::HostRoom;
+use super::leaf::{LeafState, Subject, subject_of};
+use super::switch::{CLASSIFIER, Switch, Waiter};
 use super::timers::Timer;
-use super::transit::MERGED;
-use super::{Effect, Engine, Options, Selection, ShardId, Time};
+use super::{Effect, Engine, Options, Time};
+use crate::labels::Refusal;
 use crate::tree::LeafId;
 
 /// After what time a table that was full may have more room.
@@ -58,10 +58,10 @@ pub(super) struct Room {
     asked: Option<u32>,
     /// When the next one may be sent.
     next: Time,
-    /// Packets that the rules of leaves took, as the answer under way tells.
-    reading: FxHashMap<LeafId, u64>,
+    /// Packets that the rules of leaves and labels took, as the answer under way tells.
+    reading: FxHashMap<Subject, u64>,
     /// The same as the last answer told.
-    packets: FxHashMap<LeafId, u64>,
+    packets: FxHashMap<Subject, u64>,
     /// How many leaves were turned away since the last answer for want of rules, and of traces.
     wanted: usize,
     wanted_traces: usize,
@@ -90,6 +90,11 @@ impl Room {
     }
 }
 
+/// Whether a table's bound is nothing to leaves: a classifier has rules of hosts and ports alone.
+fn is_leafless(switch: &Switch, table: Option<u8>) -> bool {
+    switch.three_tables && table == Some(CLASSIFIER)
+}
+
 /// How many of so many are kept for what has to come in.
 fn reserve(bound: usize) -> usize {
     (bound / 16).max(1)
@@ -105,7 +110,9 @@ impl Engine {
     pub(super) fn has_room(&mut self, dpid: Dpid) -> bool {
         let Some(switch) = self.switches.get_mut(&dpid) else { return false };
         let bounds = switch.room.bounds(self.now, &self.options);
-        if bounds.into_iter().all(|(table, bound)| switch.count(table) + reserve(bound) < bound) {
+        let is_leafless = |table: &Option<u8>| is_leafless(switch, *table);
+        if bounds.into_iter().all(|(table, bound)| is_leafless(&table) || switch.count(table) + reserve(bound) < bound)
+        {
             return true;
         }
         switch.room.wanted += 1;
@@ -131,14 +138,37 @@ impl Engine {
         switch.room.bounds(self.now, &self.options).into_iter().all(|(table, bound)| {
             let kept = if with_reserve { reserve(bound) } else { 0 };
             let added = switch.wanted.additions(table, &switch.installed);
-            added == 0 || switch.count(table) + added + kept <= bound
+            is_leafless(switch, table) || added == 0 || switch.count(table) + added + kept <= bound
         })
     }
 
     /// Whether there is so little room in a switch that no rule may stay there without need.
     pub(super) fn is_short_of_room(&self, switch: &Switch) -> bool {
         let bounds = switch.room.bounds(self.now, &self.options);
-        bounds.into_iter().any(|(table, bound)| switch.count(table) + 2 * reserve(bound) >= bound)
+        let is_short = |table, bound| !is_leafless(switch, table) && switch.count(table) + 2 * reserve(bound) >= bound;
+        bounds.into_iter().any(|(table, bound)| is_short(table, bound))
+    }
+
+    /// How much room the rules of hosts have.
+    pub(super) fn host_room(&self, switch: &Switch) -> HostRoom {
+        let narrowed = |room: HostRoom, (table, bound): (Option<u8>, usize)| HostRoom {
+            free: room.free.min(bound.saturating_sub(reserve(bound) + switch.count(table))),
+            per_port: room.per_port.min(share(bound)),
+            total: room.total.min(bound / 2),
+        };
+        let bounds = switch.room.bounds(self.now, &self.options).into_iter();
+        let matters = |(table, _): &(Option<u8>, usize)| table.is_none_or(|table| table == CLASSIFIER);
+        bounds.filter(matters).fold(HostRoom::ENDLESS, narrowed)
+    }
+
+    /// Makes room if hosts found none for their rules.
+    pub(super) fn make_room_for_hosts(&mut self, dpid: Dpid) {
+        let Some(switch) = self.switches.get_mut(&dpid) else { return };
+        if switch.host_rules.take_is_short() {
+            switch.room.wanted += 1;
+            self.stats.turned_away += 1;
+            self.ask_for_statistics(dpid);
+        }
     }
 
     /// Turns those away who are about to come in.
@@ -147,11 +177,14 @@ impl Engine {
         let waiting = std::mem::take(&mut switch.waiting);
         for waiter in waiting {
             match waiter {
-                Waiter::Fresh(leaves) => leaves.into_iter().for_each(|leaf| self.crowd_out(leaf)),
-                Waiter::Part { leaf, attempt } => {
-                    self.drop_part(dpid, leaf, attempt);
-                    let outcome = Err(Refusal::Full);
-                    self.post(ShardId::of(leaf), Letter::Answer(Answer { leaf, attempt, dpid, outcome }));
+                Waiter::Fresh(leaf) => self.crowd_out(leaf),
+                Waiter::Labels(serials) => {
+                    let why = Refusal::Full(dpid);
+                    serials.iter().for_each(|serial| self.deny_label(dpid, *serial, why));
+                    // Those on their way out wait on.
+                    if let Some(switch) = self.switches.get_mut(&dpid) {
+                        switch.waiting.push(Waiter::Labels(serials));
+                    }
                 }
                 left @ (Waiter::Left { .. } | Waiter::Settled(_)) => {
                     if let Some(switch) = self.switches.get_mut(&dpid) {
@@ -168,30 +201,20 @@ impl Engine {
         self.ask_for_statistics(dpid);
     }
 
-    /// What has to come in finds no room: all leaves go.
+    /// What has to come in finds no room: all leaves and labels go.
     pub(super) fn clear_out(&mut self, dpid: Dpid) {
-        for leaf in self.all_leaves_at(dpid) {
-            self.evict(dpid, leaf);
+        for subject in self.all_subjects_at(dpid) {
+            self.evict(dpid, subject);
         }
     }
 
     /// A leaf's packets go through the controller until there is room.
     pub(super) fn crowd_out(&mut self, id: LeafId) {
-        if self.leaves.get(&id).is_some_and(Leaf::is_moving) {
+        if self.leaves.get(&id).is_some_and(|leaf| leaf.is_moving()) {
             return self.withdraw(id);
         }
-        self.release_parts(id);
         let from = self.now + self.options.room_period;
-        let Some(leaf) = self.leaves.get_mut(&id) else { return };
-        leaf.state = LeafState::Crowded { from };
-        leaf.held_until = None;
-        self.stats.link_drops += std::mem::take(&mut leaf.strays).len() as u64;
-        let (ingress, route, held) = (leaf.ingress(), leaf.route.clone(), std::mem::take(&mut leaf.held));
-        if let Some(switch) = self.switches.get_mut(&ingress) {
-            switch.acting.insert(id);
-            self.dirty.insert(ingress);
-        }
-        held.iter().for_each(|packet| self.send_direct(&route, packet));
+        self.take_out(id, LeafState::Crowded { from });
     }
 
     /// Asks which rules are in use, now or when it is time again.
@@ -220,17 +243,14 @@ impl Engine {
     /// Statistics came, or a part of them.
     pub(super) fn flow_stats(&mut self, dpid: Dpid, xid: u32, reply: &StatsReply) {
         let epoch = self.options.epoch;
-        let Some(switch) = self.switches.get_mut(&dpid).filter(|switch| switch.room.asked == Some(xid)) else { return };
+        let Some(switch) = self.switches.get_mut(&dpid).filter(|switch| switch.room.asked == Some(xid)) else {
+            return self.ask_hosts(|hosts, now, wishes| hosts.on_stats(now, dpid, xid, reply, wishes));
+        };
         if let ReplyBody::Flow(flows) = &reply.body {
             for flow in flows {
                 let reading = &mut switch.room.reading;
-                let mut took = |leaf| *reading.entry(leaf).or_default() += flow.packet_count;
-                leaf_of(epoch, flow.cookie).into_iter().for_each(&mut took);
-                if flow.priority == MERGED {
-                    // Whose packets they were can't be told.
-                    let all = switch.transit.stood_for(&flow.matching);
-                    all.filter_map(|cookie| leaf_of(epoch, cookie)).for_each(took);
-                }
+                let took = |subject| *reading.entry(subject).or_default() += flow.packet_count;
+                subject_of(epoch, flow.cookie).into_iter().for_each(took);
             }
         }
         if !reply.more() {
@@ -242,6 +262,8 @@ impl Engine {
     pub(super) fn statistics_refused(&mut self, dpid: Dpid, xid: u32) {
         if self.switches.get(&dpid).is_some_and(|switch| switch.room.asked == Some(xid)) {
             self.end_round(dpid);
+        } else {
+            self.ask_hosts(|hosts, now, wishes| hosts.on_no_stats(now, dpid, xid, wishes));
         }
     }
 
@@ -256,47 +278,47 @@ impl Engine {
         let (wanted, wanted_traces) = (std::mem::take(&mut room.wanted), std::mem::take(&mut room.wanted_traces));
         let bound = room.bounds(now, &self.options).into_iter().map(|(_, bound)| bound).min();
         // Counters begin again when a rule is sent anew.
-        let used = |leaf: &LeafId| {
-            let (now, then) = (room.packets.get(leaf).copied().unwrap_or_default(), before.get(leaf).copied());
+        let used = |subject: &Subject| {
+            let (now, then) = (room.packets.get(subject).copied().unwrap_or_default(), before.get(subject).copied());
             then.filter(|then| *then <= now).map_or(now, |then| now - then)
         };
         let tree = switch.table.tree();
         tree.begin_period();
-        tree.leaves().filter(|leaf| used(leaf) > 0).for_each(|leaf| tree.mark_used(leaf));
+        tree.leaves().filter(|leaf| used(&Subject::Leaf(*leaf)) > 0).for_each(|leaf| tree.mark_used(leaf));
         let coldest = tree.coldest(tree.len());
         let has_rules = |leaf: &LeafId| self.leaves.get(leaf).is_some_and(|leaf| leaf.state == LeafState::Active);
-        let passing = switch.transit.leaves();
-        let mut with_rules: Vec<LeafId> = coldest.iter().copied().filter(has_rules).chain(passing).collect();
-        // A leaf whose rule another stands for makes no room here.
-        let hidden: BTreeSet<LeafId> =
-            switch.transit.hidden().filter_map(|cookie| leaf_of(self.options.epoch, cookie)).collect();
-        with_rules.sort_by_key(|leaf| (used(leaf), hidden.contains(leaf)));
-        let mut traces = coldest;
+        let leaves = coldest.iter().copied().filter(has_rules).map(Subject::Leaf);
+        let mut with_rules: Vec<Subject> = leaves.chain(switch.labels.installed().map(Subject::Label)).collect();
+        with_rules.sort_by_key(used);
+        let mut traces: Vec<Subject> = coldest.into_iter().map(Subject::Leaf).collect();
         traces.sort_by_key(used);
         let mut victims = choose(&with_rules, wanted, bound, used);
         victims.extend(choose(&traces, wanted_traces, self.options.max_traces, used));
-        victims.into_iter().for_each(|leaf| self.evict(dpid, leaf));
+        victims.into_iter().for_each(|subject| self.evict(dpid, subject));
     }
 
-    /// A leaf has to go.
-    fn evict(&mut self, dpid: Dpid, leaf: LeafId) {
-        self.stats.leaves_evicted += 1;
-        if let Some(own) = self.leaves.get_mut(&leaf).filter(|leaf| leaf.ingress() == dpid) {
-            // Were they decided again, they would make the same leaf again.
-            let (route, held) = (own.goal().clone(), std::mem::take(&mut own.held));
-            held.iter().for_each(|packet| self.send_direct(&route, packet));
-            self.withdraw(leaf);
-        } else {
-            self.post(ShardId::of(leaf), Letter::Withdraw(Selection::Leaves([leaf].into())));
+    /// A leaf or label has to go. Whoever sends packets under a label stops first.
+    fn evict(&mut self, dpid: Dpid, subject: Subject) {
+        match subject {
+            Subject::Label(serial) => {
+                self.stats.labels_evicted += 1;
+                self.revoke_label(dpid, serial, Refusal::Full(dpid));
+            }
+            Subject::Leaf(leaf) => {
+                self.stats.leaves_evicted += 1;
+                // Were the packets that wait decided again, they would make the same leaf again.
+                self.send_held(leaf);
+                self.withdraw(leaf);
+            }
         }
     }
 }
 
-/// Who goes, of leaves in the order of their use, where so many were turned away.
-fn choose(leaves: &[LeafId], wanted: usize, bound: Option<usize>, used: impl Fn(&LeafId) -> u64) -> Vec<LeafId> {
+/// Who goes, of leaves and labels in the order of their use, where so many were turned away.
+fn choose(subjects: &[Subject], wanted: usize, bound: Option<usize>, used: impl Fn(&Subject) -> u64) -> Vec<Subject> {
     let Some(bound) = bound else { return Vec::new() };
     let count = wanted.min(share(bound));
-    let cold = leaves.iter().take_while(|leaf| used(leaf) == 0).count();
+    let cold = subjects.iter().take_while(|subject| used(subject) == 0).count();
     let warm = if cold < count { share(count) } else { 0 };
-    leaves.iter().take(count.min(cold + warm)).copied().collect()
+    subjects.iter().take(count.min(cold + warm)).copied().collect()
 }

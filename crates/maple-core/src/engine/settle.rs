@@ -1,10 +1,9 @@
 //! Telling when rules that are on their way out are gone.
 //!
-//! A withdrawn leaf loses its ingress rule with the next flush; behind that barrier's reply the other switches are told,
-//! which take their parts out when packets under way have passed. So who wants to know that nothing of it is left asks
-//! all shards [`SETTLING_ROUNDS`] times: when they have answered once they have told each other what to withdraw, when
-//! they have answered again all ingress rules are gone and the letters to the switches behind sent, and when they have
-//! answered a third time so are the parts there. With nothing on its way a round is one letter and its answer.
+//! A withdrawn leaf loses its ingress rule with the next flush, and no other rule looks at headers. So who wants to know
+//! that nothing of it is left asks all shards [`SETTLING_ROUNDS`] times: when they have answered once they have told each
+//! other what to withdraw, and when they have answered again all ingress rules are gone. Labels may stay in quarantine: no
+//! packet that enters from then on comes under them. With nothing on its way a round is one letter and its answer.
 
 use std::collections::BTreeSet;
 
@@ -15,15 +14,13 @@ use super::{Effect, Engine};
 use crate::tree::LeafId;
 
 /// How often to ask every shard, each time after all have answered.
-pub const SETTLING_ROUNDS: u64 = 3;
+pub const SETTLING_ROUNDS: u64 = 2;
 
 /// Somebody who waits until what was on its way out is gone.
 pub(super) struct Settling {
     token: u64,
     /// Switches whose barrier was not answered yet.
     switches: BTreeSet<Dpid>,
-    /// Parts that serve packets under way, and are taken out after that.
-    parts: BTreeSet<(Dpid, LeafId)>,
     /// Leaves whose packets still take their old route, and the switches where they enter.
     moving: BTreeSet<(Dpid, LeafId)>,
 }
@@ -31,11 +28,9 @@ pub(super) struct Settling {
 impl Engine {
     /// Waits for all that is on its way out now.
     pub(super) fn settle_all(&mut self, token: u64) {
-        let mut settling =
-            Settling { token, switches: BTreeSet::new(), parts: BTreeSet::new(), moving: BTreeSet::new() };
+        let mut settling = Settling { token, switches: BTreeSet::new(), moving: BTreeSet::new() };
         settling.moving.extend(self.moving.iter().copied());
         for (dpid, switch) in &self.switches {
-            settling.parts.extend(switch.transit.draining().map(|leaf| (*dpid, leaf)));
             if self.dirty.contains(dpid) || switch.is_unconfirmed() {
                 settling.switches.insert(*dpid);
             }
@@ -54,23 +49,8 @@ impl Engine {
         self.tell_settled();
     }
 
-    /// A part that was draining is on its way out.
-    pub(super) fn part_going(&mut self, dpid: Dpid, leaf: LeafId) {
-        let mut tokens = Vec::new();
-        for settling in &mut self.settling {
-            if settling.parts.remove(&(dpid, leaf)) {
-                settling.switches.insert(dpid);
-                tokens.push(settling.token);
-            }
-        }
-        tokens.into_iter().for_each(|token| self.await_barrier(dpid, token));
-    }
-
-    /// A leaf's move is over: its ingress rule goes out, or another way, with the next flush.
-    pub(super) fn move_over(&mut self, ingress: Dpid, leaf: LeafId) {
-        if !self.moving.remove(&(ingress, leaf)) {
-            return;
-        }
+    /// A leaf's reroute is over: its ingress rule goes out, or another way, with the next flush.
+    pub(super) fn move_settled(&mut self, ingress: Dpid, leaf: LeafId) {
         let mut tokens = Vec::new();
         for settling in &mut self.settling {
             if settling.moving.remove(&(ingress, leaf)) && self.switches.contains_key(&ingress) {
@@ -86,7 +66,6 @@ impl Engine {
     pub(super) fn unsettle(&mut self, dpid: Dpid) {
         for settling in &mut self.settling {
             settling.switches.remove(&dpid);
-            settling.parts.retain(|(at, _)| *at != dpid);
             settling.moving.retain(|(at, _)| *at != dpid);
         }
         self.tell_settled();
@@ -102,7 +81,7 @@ impl Engine {
     fn tell_settled(&mut self) {
         let out = &mut self.out;
         self.settling.retain(|settling| {
-            let waits = !settling.switches.is_empty() || !settling.parts.is_empty() || !settling.moving.is_empty();
+            let waits = !settling.switches.is_empty() || !settling.moving.is_empty();
             if !waits {
                 out.push(Effect::Settled(settling.token));
             }

@@ -10,38 +10,40 @@
 //! `installed` is what the switch has when it has done all that was sent. When it refuses something (an error with one
 //! of our transaction ids) we no longer know, so its rules are read and become the new `installed`.
 
-use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use maple_wire::msg::{ErrorMsg, FlowRemoved};
-use maple_wire::{Constraint, Dpid, Match, PortNo, Version, print};
+use maple_wire::{Dpid, Match, Version, print};
 
-use super::event::Refusal;
 use super::flush::Wanted;
 use super::hit::Recent;
-use super::leaf::{Arrived, cookie, has_three_tables, is_ours, leaf_of};
-use super::location::MAX_COMPILED;
+use super::host_rules::HostRules;
+use super::labels::quarantine;
+use super::leaf::{Subject, cookie, copy_cookie, is_ours, subject_of};
+use super::location::COMPILED;
 use super::new_port::Undecided;
+use super::removals::Removals;
 use super::room::Room;
+use super::routes::RouteId;
 use super::timers::Timer;
-use super::transit::Transit;
 use super::{Effect, Engine, InstalledFlow, Options, Time};
 use crate::capabilities::Capabilities;
 use crate::compile::{Rule, Table, Target};
+use crate::labels::{LabelTable, Refusal};
 use crate::report::Report;
 use crate::tree::LeafId;
-use crate::update::{Installed, is_same_match};
+use crate::update::{Installed, entry_key};
 
 /// The table of the classifier, and the only one of switches without three.
 pub(super) const CLASSIFIER: u8 = 0;
 /// The table of packets that enter here.
 pub(super) const INGRESS: u8 = 1;
-/// The table of packets from other switches.
-pub(super) const TRANSIT: u8 = 2;
+/// The table of labelled packets.
+pub(super) const LABELS: u8 = 2;
 
-/// How long after a rule was deleted the switch may tell so. Open vSwitch does so behind the barrier's reply.
-const REMOVAL_NEWS: Duration = Duration::from_secs(5);
+/// How long a switch that refused a host's rule is sent none: longer than it counts as full.
+const HOSTS_CLOSED_FOR: Duration = Duration::from_secs(61);
 
 /// One switch.
 pub(super) struct Switch {
@@ -52,27 +54,24 @@ pub(super) struct Switch {
     pub table: Table,
     /// The leaves of `table` that may have to be treated otherwise since the last flush.
     pub acting: BTreeSet<LeafId>,
-    pub transit: Transit,
+    /// The labels that packets from other switches arrive under.
+    pub labels: LabelTable,
     /// By table.
     pub(super) installed: BTreeMap<u8, Installed>,
     /// What the tables are to have.
     pub(super) wanted: Wanted,
+    /// The rules that hosts have in the classifier.
+    pub host_rules: HostRules,
     /// Whether `installed` is known; nothing is sent before.
     pub(super) ready: bool,
     pub stale: Stale,
     next_xid: u32,
     /// Sent and not yet confirmed, oldest first.
     pub(super) unconfirmed: VecDeque<(u32, Sent)>,
-    /// When which rules of which table were deleted, as far as the switch may still tell that they are gone.
-    pub(super) deleted: VecDeque<(Time, u8, Rule)>,
+    /// Rules that were deleted of late.
+    pub(super) removals: Removals,
     /// What waits for the barrier of the next flush.
     pub waiting: Vec<Waiter>,
-    /// Leaves whose rules are on their way out of the ingress table, and how many times over.
-    pub leaving: BTreeMap<LeafId, u32>,
-    /// Leaves that wait for that.
-    pub blocked: BTreeSet<LeafId>,
-    /// Packets from other switches that wait for rules under way.
-    pub held: Vec<(Time, Arrived)>,
     /// Packets that wait until it is known what is behind their ports.
     pub undecided: Undecided,
     pub room: Room,
@@ -80,7 +79,7 @@ pub(super) struct Switch {
     pub believed: Recent,
     /// The switch refuses again and again: until then nothing new is put in.
     pub full_until: Option<Time>,
-    /// How often in a row it refused something.
+    /// Of how many updates in a row it refused something.
     full_count: u32,
     /// Tables, priorities and matches of rules that it refused of late.
     pub(super) refused: Vec<(u8, u16, Match)>,
@@ -90,11 +89,11 @@ pub(super) struct Switch {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Stale {
     pub classifier: bool,
-    pub transit: bool,
+    pub labels: bool,
 }
 
 impl Stale {
-    pub const ALL: Stale = Stale { classifier: true, transit: true };
+    pub const ALL: Stale = Stale { classifier: true, labels: true };
 }
 
 pub(super) enum Sent {
@@ -102,15 +101,24 @@ pub(super) enum Sent {
     Barrier(Vec<Waiter>),
 }
 
+impl Sent {
+    fn take_waiters(&mut self) -> Vec<Waiter> {
+        match self {
+            Sent::Barrier(waiters) => std::mem::take(waiters),
+            Sent::FlowMod { .. } => Vec::new(),
+        }
+    }
+}
+
 /// Who waits for a barrier, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Waiter {
-    /// A part of another switch's leaf was put in.
-    Part { leaf: LeafId, attempt: u32 },
-    /// A leaf's ingress rule was taken out, or sends its packets another way; these parts of it are to go.
-    Left { leaf: LeafId, others: Vec<(Dpid, PortNo)> },
-    /// Ingress rules came in.
-    Fresh(Vec<LeafId>),
+    /// Labels, by their serial numbers, whose rules came in or went out.
+    Labels(Vec<u64>),
+    /// A leaf's ingress rule was taken out, or leads another way than this route, with which the leaf stays or not.
+    Left { via: RouteId, stays: bool },
+    /// A leaf's ingress rule came in.
+    Fresh(LeafId),
     /// Somebody wants to know that all before is done.
     Settled(u64),
 }
@@ -120,22 +128,20 @@ impl Switch {
         let three_tables = has_three_tables(capabilities.version, capabilities.tables);
         Switch {
             dpid,
-            table: table(Vec::new(), &capabilities, options),
+            table: table(&capabilities, options),
+            labels: LabelTable::new(dpid, capabilities.version, !three_tables, quarantine(options)),
             capabilities,
             three_tables,
             acting: BTreeSet::new(),
-            transit: Transit::default(),
             installed: BTreeMap::new(),
             wanted: Wanted::default(),
+            host_rules: HostRules::new(three_tables, (cookie(options.epoch, None), copy_cookie(options.epoch))),
             ready: false,
             stale: Stale::ALL,
             next_xid: options.first_xid,
             unconfirmed: VecDeque::new(),
-            deleted: VecDeque::new(),
+            removals: Removals::default(),
             waiting: Vec::new(),
-            leaving: BTreeMap::new(),
-            blocked: BTreeSet::new(),
-            held: Vec::new(),
             undecided: Undecided::default(),
             room: Room::default(),
             believed: Recent::default(),
@@ -155,36 +161,18 @@ impl Switch {
         counted.map(|(_, installed)| installed.len()).sum()
     }
 
-    pub fn installed(&self) -> impl Iterator<Item = (u8, &Rule)> {
-        self.installed.iter().flat_map(|(table, installed)| installed.rules().map(|rule| (*table, rule)))
+    /// Its rules, by table and falling priority.
+    pub fn installed(&self) -> impl Iterator<Item = (u8, Rule)> {
+        self.installed.iter().flat_map(|(table, installed)| installed.rules().into_iter().map(|rule| (*table, rule)))
     }
 
-    /// The leaves whose rules were on their way out, and their other parts.
-    pub fn leavings(&self) -> impl Iterator<Item = (LeafId, &[(Dpid, PortNo)])> {
+    /// All who wait for a barrier's reply.
+    pub fn waiters(&self) -> impl Iterator<Item = &Waiter> {
         let sent = self.unconfirmed.iter().filter_map(|(_, sent)| match sent {
             Sent::Barrier(waiters) => Some(waiters),
             Sent::FlowMod { .. } => None,
         });
-        sent.flatten().chain(self.wanted.held_back()).chain(&self.waiting).filter_map(|waiter| match waiter {
-            Waiter::Left { leaf, others } => Some((*leaf, others.as_slice())),
-            Waiter::Part { .. } | Waiter::Fresh(_) | Waiter::Settled(_) => None,
-        })
-    }
-
-    /// A leaf's rule is on its way out; these parts of it follow.
-    pub fn await_leaving(&mut self, leaf: LeafId, others: Vec<(Dpid, PortNo)>) {
-        *self.leaving.entry(leaf).or_default() += 1;
-        self.waiting.push(Waiter::Left { leaf, others });
-    }
-
-    /// What [`Switch::await_leaving`] was told of is out.
-    pub fn has_left(&mut self, leaf: LeafId) {
-        if let Entry::Occupied(mut times) = self.leaving.entry(leaf) {
-            *times.get_mut() -= 1;
-            if *times.get() == 0 {
-                times.remove();
-            }
-        }
+        sent.flatten().chain(self.wanted.held_back()).chain(&self.waiting)
     }
 
     /// Whether something was sent, or is to be, that the switch has not confirmed.
@@ -194,7 +182,7 @@ impl Switch {
 
     /// Whether somebody is about to come in.
     pub fn brings_in(&self) -> bool {
-        self.waiting.iter().any(|waiter| !matches!(waiter, Waiter::Left { .. } | Waiter::Settled(_)))
+        self.waiting.iter().any(|waiter| matches!(waiter, Waiter::Labels(_) | Waiter::Fresh(_)))
     }
 
     /// The id for the next message.
@@ -219,13 +207,12 @@ impl Engine {
             }
         }
         self.additions_done(dpid, xid);
-        self.try_held(dpid);
     }
 
     fn wake(&mut self, dpid: Dpid, waiter: Waiter) {
         match waiter {
-            Waiter::Part { leaf, attempt } => self.part_installed(dpid, leaf, attempt),
-            Waiter::Left { leaf, others } => self.ingress_left(dpid, leaf, &others),
+            Waiter::Labels(serials) => self.labels_confirmed(dpid, &serials),
+            Waiter::Left { via, stays } => self.used_no_more(via, stays, true),
             Waiter::Settled(token) => self.confirmed(dpid, token),
             Waiter::Fresh(_) => {
                 if let Some(switch) = self.switches.get_mut(&dpid)
@@ -241,16 +228,26 @@ impl Engine {
     /// before, stands for itself.
     pub(super) fn switch_error(&mut self, dpid: Dpid, xid: u32, error: &ErrorMsg) {
         let Some(switch) = self.switches.get_mut(&dpid) else { return };
-        let Some((_, Sent::FlowMod { table, rule })) = switch.unconfirmed.iter().find(|(id, _)| *id == xid) else {
+        let is_it = |(id, sent): &(u32, Sent)| *id == xid && matches!(sent, Sent::FlowMod { .. });
+        // It is out of the list from now on: the switch may refuse it as often as it likes.
+        let at = switch.unconfirmed.iter().position(is_it);
+        let Some((_, Sent::FlowMod { table, rule })) = at.and_then(|at| switch.unconfirmed.remove(at)) else {
             return self.statistics_refused(dpid, xid);
         };
-        let (table, rule) = (*table, rule.clone());
+        // Barriers that follow confirm nothing of it: who waits for them waits for what is sent when the rules were read.
+        let later = switch.unconfirmed.iter_mut().skip(at.unwrap_or_default());
+        let waiters: Vec<Waiter> = later.flat_map(|(_, sent)| sent.take_waiters()).collect();
+        switch.waiting.splice(0..0, waiters);
         let what = refusal(switch.version(), table, &rule, error);
         let full = is_table_full(error, switch.version());
+        if switch.host_rules.refuse(&rule, self.now + HOSTS_CLOSED_FOR) {
+            return self.host_rule_refused(dpid, table, full, what);
+        }
         switch.refused.push((table, rule.priority, rule.matching.clone()));
         switch.stale.classifier = true;
-        switch.full_count += 1;
-        // Whoever refuses again and again gets nothing for a while.
+        // Whoever refuses something of one update after the other gets nothing for a while. Behind the first error of an update
+        // the switch is asked what it has.
+        switch.full_count += u32::from(switch.ready);
         let hopeless = switch.full_count > 3;
         let until = self.now + backoff(switch.full_count);
         if full {
@@ -262,46 +259,56 @@ impl Engine {
         self.timers.insert((until, Timer::Full(dpid)));
         self.stats.refused_rules += 1;
         self.report_once(Report::RuleRefused { switch: dpid, what: what.into() }, &format!("refused {dpid}"));
-        let culprit = leaf_of(self.options.epoch, rule.cookie);
-        let suspects = if hopeless { self.all_leaves_at(dpid) } else { self.unconfirmed_leaves_at(dpid) };
-        let innocent = |leaf: &LeafId| !full && !hopeless && culprit.is_some_and(|culprit| culprit != *leaf);
-        for leaf in suspects.into_iter().chain(culprit).filter(|leaf| !innocent(leaf)) {
-            if self.leaves.get(&leaf).is_none_or(|leaf| leaf.ingress() != dpid) {
-                let why =
-                    if full { Refusal::Full } else { Refusal::Impossible("the switch refused its rule".to_owned()) };
-                self.refuse_part(dpid, leaf, why);
-            } else if hopeless {
-                self.withdraw(leaf);
-            } else if full {
-                self.crowd_out(leaf);
-            } else {
-                self.go_direct(leaf, None);
+        let culprit = subject_of(self.options.epoch, rule.cookie);
+        let suspects = if hopeless { self.all_subjects_at(dpid) } else { self.unconfirmed_at(dpid) };
+        let innocent = |subject: &Subject| !full && !hopeless && culprit.is_some_and(|culprit| culprit != *subject);
+        for subject in suspects.into_iter().chain(culprit).filter(|subject| !innocent(subject)) {
+            match subject {
+                Subject::Label(serial) => {
+                    let why = if full { Refusal::Full(dpid) } else { Refusal::RuleRefused(dpid) };
+                    match hopeless && culprit != Some(subject) {
+                        true => self.revoke_label(dpid, serial, why),
+                        false => self.deny_label(dpid, serial, why),
+                    }
+                }
+                Subject::Leaf(leaf) if hopeless => self.withdraw(leaf),
+                Subject::Leaf(leaf) if full => self.crowd_out(leaf),
+                Subject::Leaf(leaf) => self.go_direct(leaf),
             }
         }
         self.reread(dpid);
     }
 
-    /// The leaves whose rules the switch has not confirmed yet.
-    fn unconfirmed_leaves_at(&self, dpid: Dpid) -> BTreeSet<LeafId> {
-        let Some(switch) = self.switches.get(&dpid) else { return BTreeSet::new() };
-        let sent = switch.unconfirmed.iter().filter_map(|(_, sent)| match sent {
-            Sent::Barrier(waiters) => Some(waiters),
-            Sent::FlowMod { .. } => None,
-        });
-        let mut leaves = BTreeSet::new();
-        for waiter in sent.flatten().chain(switch.wanted.held_back()).chain(&switch.waiting) {
+    /// The switch refused a host's rule in the classifier: the host's packets come to the controller, and all else stays.
+    fn host_rule_refused(&mut self, dpid: Dpid, table: u8, full: bool, what: String) {
+        let until = self.now + HOSTS_CLOSED_FOR;
+        self.timers.insert((until, Timer::Full(dpid)));
+        self.stats.refused_rules += 1;
+        self.report_once(Report::RuleRefused { switch: dpid, what: what.into() }, &format!("refused {dpid}"));
+        if let Some(switch) = self.switches.get_mut(&dpid).filter(|_| full) {
+            switch.room.full.push(table);
+        }
+        self.reread(dpid);
+    }
+
+    /// What the switch has not confirmed yet.
+    fn unconfirmed_at(&self, dpid: Dpid) -> BTreeSet<Subject> {
+        let mut subjects = BTreeSet::new();
+        for waiter in self.switches.get(&dpid).into_iter().flat_map(Switch::waiters) {
             match waiter {
-                Waiter::Fresh(fresh) => leaves.extend(fresh.iter().copied()),
-                Waiter::Part { leaf, .. } => leaves.extend([*leaf]),
+                Waiter::Fresh(leaf) => subjects.extend([Subject::Leaf(*leaf)]),
+                Waiter::Labels(serials) => subjects.extend(serials.iter().copied().map(Subject::Label)),
                 Waiter::Left { .. } | Waiter::Settled(_) => {}
             }
         }
-        leaves
+        subjects
     }
 
-    pub(super) fn all_leaves_at(&self, dpid: Dpid) -> BTreeSet<LeafId> {
+    /// Everything that has rules at a switch, or is to have some.
+    pub(super) fn all_subjects_at(&self, dpid: Dpid) -> BTreeSet<Subject> {
         let Some(switch) = self.switches.get(&dpid) else { return BTreeSet::new() };
-        switch.table.tree().leaves().chain(switch.transit.leaves()).collect()
+        let leaves = switch.table.tree().leaves().map(Subject::Leaf);
+        leaves.chain(switch.labels.installed().map(Subject::Label)).collect()
     }
 
     /// Asks the switch what it has; until it answers, nothing is sent.
@@ -335,16 +342,9 @@ impl Engine {
     /// A rule is gone. If we did not delete it, it is sent again with the next flush.
     pub(super) fn flow_removed(&mut self, dpid: Dpid, removed: &FlowRemoved) {
         let Some(switch) = self.switches.get_mut(&dpid).filter(|_| is_ours(removed.cookie)) else { return };
-        let is_it = |rule: &Rule| {
-            (rule.priority, rule.cookie) == (removed.priority, removed.cookie)
-                && is_same_match(&rule.matching, &removed.matching)
-        };
+        let key = entry_key(removed.priority, &removed.matching);
         // A rule that we deleted, and may have sent again since.
-        let now = self.now;
-        switch.deleted.retain(|(at, ..)| now < *at + REMOVAL_NEWS);
-        let own = switch.deleted.iter().position(|(_, table, rule)| *table == removed.table_id && is_it(rule));
-        if let Some(at) = own {
-            switch.deleted.remove(at);
+        if switch.removals.excuse(self.now, &(removed.table_id, removed.cookie, key.clone())) {
             return;
         }
         // A switch that was not asked to is not there yet, or its rules are being read anyway.
@@ -352,10 +352,10 @@ impl Engine {
             return;
         }
         let Some(installed) = switch.installed.get_mut(&removed.table_id) else { return };
-        let count = installed.retain(|rule| !is_it(rule));
-        if count > 0 {
+        if installed.get(&key).is_some_and(|rule| rule.cookie == removed.cookie) {
+            installed.remove(&key);
             switch.wanted.lost_step();
-            self.report_once(Report::RulesLost { switch: dpid, count }, &format!("lost {dpid}"));
+            self.report_once(Report::RulesLost { switch: dpid, count: 1 }, &format!("lost {dpid}"));
             self.mark(dpid, Stale::default());
         }
     }
@@ -364,7 +364,7 @@ impl Engine {
     pub(super) fn mark(&mut self, dpid: Dpid, stale: Stale) {
         if let Some(switch) = self.switches.get_mut(&dpid) {
             switch.stale.classifier |= stale.classifier;
-            switch.stale.transit |= stale.transit;
+            switch.stale.labels |= stale.labels;
             self.dirty.insert(dpid);
         }
     }
@@ -381,15 +381,23 @@ impl Engine {
         {
             self.mark(dpid, Stale { classifier: true, ..Stale::default() });
         }
+        if self.switches.get_mut(&dpid).is_some_and(|switch| switch.host_rules.reopen(self.now)) {
+            self.mark(dpid, Stale::default());
+        }
     }
 }
 
-/// An empty table for packets that fit `under`.
-pub(super) fn table(under: Vec<Constraint>, capabilities: &Capabilities, options: &Options) -> Table {
+/// An empty table for packets that enter.
+fn table(capabilities: &Capabilities, options: &Options) -> Table {
     let epoch = options.epoch;
     let cookie = Box::new(move |leaf| cookie(epoch, leaf));
-    let target = Target { under, capabilities: capabilities.clone(), priorities: 1..=MAX_COMPILED, cookie };
+    let target = Target { under: Vec::new(), capabilities: capabilities.clone(), priorities: COMPILED, cookie };
     Table::new(options.compiler, target)
+}
+
+/// Whether a version has the three tables.
+fn has_three_tables(version: Version, tables: u8) -> bool {
+    version == Version::Of13 && tables >= 3
 }
 
 /// How long a switch that is full is spared, in the nth time in a row.
@@ -397,7 +405,6 @@ fn backoff(count: u32) -> std::time::Duration {
     std::time::Duration::from_secs(1 << count.min(6).saturating_sub(1))
 }
 
-/// Whether an error says that there is no room (1.0: `OFPFMFC_ALL_TABLES_FULL`; 1.3: `OFPFMFC_TABLE_FULL`).
 /// What a switch said of which rule, in words for people.
 fn refusal(version: Version, table: u8, rule: &Rule, error: &ErrorMsg) -> String {
     let Rule { priority, matching, instructions, cookie } = rule;
@@ -405,9 +412,13 @@ fn refusal(version: Version, table: u8, rule: &Rule, error: &ErrorMsg) -> String
     format!("{}, error {}", line.trim_start(), print::error_name(version, error))
 }
 
+/// Whether an error says that there is no room (1.0: `OFPFMFC_ALL_TABLES_FULL`; 1.3: `OFPFMFC_TABLE_FULL`).
 fn is_table_full(error: &ErrorMsg, version: Version) -> bool {
     match version {
         Version::Of10 => (error.kind, error.code) == (3, 0),
         Version::Of13 => (error.kind, error.code) == (5, 1),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,22 +3,26 @@
 use maple_wire::Dpid;
 
 use super::{Engine, Time};
-use crate::network::Mac;
+use crate::network::{Location, Mac};
 use crate::tree::LeafId;
 
 /// What a timer is for. A timer that is no longer of use is left to run out: whoever it wakes looks at the time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Timer {
-    /// A leaf's installation, its held packets, or its next attempt.
+    /// A leaf's held packets, or its reroute.
     Leaf(LeafId),
-    /// A part that is draining.
-    Drained(Dpid, LeafId),
-    /// A path tag that no leaf uses.
-    Tag(u16),
-    /// A host that was asked whether it is still there.
-    Probe(Mac),
-    /// Packets from other switches that wait for rules.
-    Held(Dpid),
+    /// A switch with labels in quarantine.
+    Labels(Dpid),
+    /// Routes whose labels were refused.
+    Routes,
+    /// A host that is looked for.
+    Search(Mac),
+    /// A port that is guarded because too many hosts are there.
+    Guard(Location),
+    /// A host that announced too much.
+    Muted(Location, Mac),
+    /// A switch whose hosts are looked through for silent ones.
+    Hosts(Dpid),
     /// Packets that wait until it is known what is behind their ports.
     NewPorts(Dpid),
     /// A switch that was full.
@@ -27,8 +31,6 @@ pub(super) enum Timer {
     Room(Dpid),
     /// The next leaf that is checked.
     Recheck,
-    /// A switch with rules that its links can do without.
-    Thin(Dpid),
 }
 
 impl Engine {
@@ -45,16 +47,17 @@ impl Engine {
             self.timers.pop_first();
             match timer {
                 Timer::Leaf(leaf) => self.leaf_timer(leaf),
-                Timer::Drained(dpid, leaf) => self.drained(dpid, leaf),
-                Timer::Tag(id) => self.tag_timer(id),
-                Timer::Probe(mac) => self.probe_timer(mac),
-                Timer::Held(dpid) => self.expire_held(dpid),
+                Timer::Labels(dpid) => self.expire_labels(dpid),
+                Timer::Routes => self.retry_routes(),
+                Timer::Search(mac) => self.ask_hosts(|hosts, now, wishes| hosts.on_search_timer(now, mac, wishes)),
+                Timer::Guard(at) => self.ask_hosts(|hosts, now, wishes| hosts.on_guard_timer(now, at, wishes)),
+                Timer::Muted(at, mac) => self.ask_hosts(|hosts, _, wishes| hosts.on_muted_timer(at, mac, wishes)),
+                Timer::Hosts(dpid) => self.ask_hosts(|hosts, now, wishes| hosts.on_round_timer(now, dpid, wishes)),
                 Timer::NewPorts(dpid) => self.expire_undecided(dpid),
                 Timer::Full(dpid) => self.full_timer(dpid),
                 Timer::Room(dpid) => self.ask_for_statistics(dpid),
                 // Every batch looks whether it is time; all that was wanted is a batch.
                 Timer::Recheck => {}
-                Timer::Thin(dpid) => self.thin_timer(dpid),
             }
         }
     }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use maple_wire::msg::{PortReason, PortStatus};
 use maple_wire::{Dpid, Port};
 
-use super::switch::{Stale, Switch};
+use super::switch::{Stale, Switch, Waiter};
 use super::{Effect, Engine};
 use crate::capabilities::Capabilities;
 use crate::network::{Location, Mac, PortInfo, PortKind};
@@ -20,7 +20,9 @@ impl Engine {
             self.switch_down(dpid);
         }
         let version = capabilities.version;
-        self.switches.insert(dpid, Switch::new(dpid, capabilities, &self.options));
+        let mut switch = Switch::new(dpid, capabilities, &self.options);
+        switch.host_rules.set_kinds(self.address_kinds);
+        self.switches.insert(dpid, switch);
         let shard = self.shard;
         let commit = self.store.update(|state| {
             let mut writes = without_switch(state, dpid);
@@ -44,14 +46,27 @@ impl Engine {
         lost.into_iter().for_each(|leaf| self.withdraw(leaf));
         self.unsettle(dpid);
         // Barriers that were to tell when rules had left it will not be answered.
-        switch.leavings().for_each(|(leaf, others)| self.remove_parts(leaf, others));
+        for waiter in switch.waiters() {
+            if let Waiter::Left { via, stays } = waiter {
+                self.used_no_more(*via, *stays, false);
+            }
+        }
+        self.shut_labels(switch.labels, dpid);
         self.unpark(dpid);
         self.misses.retain(|arrived| arrived.at.switch != dpid);
-        let hosts = self.lost_hosts(self.ports_of(dpid));
-        let commit = self.store.update(|state| without_switch(state, dpid));
+        self.hosts.forget_switch(dpid);
+        // The switch may be at another shard already; what that has written of it stays.
+        let (shard, hosts) = (self.shard, self.lost_hosts(self.ports_of(dpid)));
+        let mut is_ours = false;
+        let commit = self.store.update(|state| {
+            is_ours = state.shard_of(dpid) == Some(shard);
+            if is_ours { without_switch(state, dpid) } else { Vec::new() }
+        });
         self.apply(commit);
-        self.report(Report::SwitchDown(dpid));
-        hosts.into_iter().for_each(|host| self.report(host));
+        if is_ours {
+            self.report(Report::SwitchDown(dpid));
+            hosts.into_iter().for_each(|host| self.report(host));
+        }
     }
 
     pub(super) fn port_status(&mut self, dpid: Dpid, status: &PortStatus) {
@@ -211,3 +226,6 @@ fn without_hosts(state: &Snapshot, at: Location) -> Vec<Write> {
     let gone = |mac: Mac| Write::Host { mac, info: None };
     state.hosts_at(at).map(gone).collect()
 }
+
+#[cfg(test)]
+mod tests;

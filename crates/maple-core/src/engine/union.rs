@@ -1,5 +1,5 @@
-//! One table of rules from several sources: the path tags, the groups of a transit table, the engine's own rules; where a
-//! switch has one table, all that and the ingress tree.
+//! One table of rules from several sources: the labels and the engine's own rules; where a switch has one table, the
+//! ingress tree as well.
 //!
 //! # What
 //!
@@ -17,21 +17,17 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use maple_wire::{Constraint, Field, Match, PortNo, Version};
+use maple_wire::{Constraint, Field, Match, Version};
 
-use super::actions::is_to_controller;
-use super::transit::GroupKey;
 use crate::compile::Rule;
-use crate::update::{Change, EntryKey, Installed, differs, key_of};
+use crate::forwarding::is_to_controller;
+use crate::update::{Change, EntryKey, Installed, key_of};
 
 /// Who wants a rule, in the order in which they are heard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Source {
-    Tags,
+    Labels,
     Ingress,
-    /// What stands for several rules of groups with this arrival port.
-    Link(PortNo),
-    Group(GroupKey),
     Own,
 }
 
@@ -82,8 +78,8 @@ impl Pending {
         for (key, wanted) in &self.0 {
             match (installed.get(key), wanted) {
                 (None, Some(rule)) => changes.push(Change::Add(rule.clone())),
-                (Some(there), Some(rule)) if differs(there, rule) => modifications.push(Change::Modify(rule.clone())),
-                (Some(there), None) => deletes.push(Change::Delete(there.clone())),
+                (Some(there), Some(rule)) if there.differs(rule) => modifications.push(Change::Modify(rule.clone())),
+                (Some(there), None) => deletes.push(Change::Delete(there.at(key))),
                 _ => {}
             }
         }
@@ -137,10 +133,10 @@ fn is_exact(matching: &Match) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use maple_wire::{Action, Dpid, Instruction};
+    use maple_wire::{Action, Instruction, PortNo};
 
     use super::*;
-    use crate::engine::actions::to_controller;
+    use crate::forwarding::to_controller;
     use crate::sim::Random;
     use crate::update::changes;
 
@@ -177,13 +173,12 @@ mod tests {
 
     #[test]
     fn a_union_that_follows_its_sources_is_what_all_their_rules_make() {
-        let group = |port| Source::Group(GroupKey { arrives: PortNo(port), ingress: Dpid(1), port: None });
         let mut random = Random(1);
         for _ in 0..300 {
             let (mut union, mut pending, mut installed) = (Union::default(), Pending::default(), Installed::default());
             let mut sources: BTreeMap<Source, Vec<Rule>> = BTreeMap::new();
             for _ in 0..20 {
-                let source = *random.pick(&[Source::Own, Source::Ingress, group(1), group(2)]);
+                let source = *random.pick(&[Source::Own, Source::Ingress, Source::Labels]);
                 let count = random.below(6);
                 let new = distinct((0..count).map(|_| rule(&mut random)).collect());
                 let old = sources.insert(source, new.clone()).unwrap_or_default();
@@ -193,7 +188,7 @@ mod tests {
                 if random.chance(50) {
                     let steps = std::mem::take(&mut pending).changes(&installed);
                     steps.iter().for_each(|change| installed.apply(change));
-                    assert_eq!(installed.rules().cloned().collect::<Vec<_>>(), want);
+                    assert_eq!(installed.rules(), want);
                     let all = Pending::all(want, &installed);
                     assert_eq!(all.changes(&installed), []);
                 }

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use maple_wire::Dpid;
 
-use super::leaf::{leaf_of, source_lines};
+use super::leaf::{Leaf, Subject, source_lines, subject_of};
 use super::location::reason;
+use super::switch::Switch;
 use super::{Engine, TableRule};
 use crate::compile::Rule;
-use crate::trace::{Trace, show};
-use crate::tree::LeafId;
+use crate::trace::show;
 
 impl Engine {
     /// The rules of a switch, by table and falling priority; empty for one that this shard does not serve.
@@ -18,8 +18,9 @@ impl Engine {
         let mut rules: Vec<TableRule> = switch
             .installed()
             .map(|(table_id, rule)| {
-                let leaf = leaf_of(self.options.epoch, rule.cookie);
-                TableRule { table_id, rule: rule.clone(), leaf, why: self.why(dpid, rule, leaf) }
+                let subject = subject_of(self.options.epoch, rule.cookie);
+                let leaf = if let Some(Subject::Leaf(leaf)) = subject { Some(leaf) } else { None };
+                TableRule { table_id, why: self.why(switch, &rule, subject), rule, leaf }
             })
             .collect();
         rules.sort_by_key(|r| (r.table_id, std::cmp::Reverse(r.rule.priority)));
@@ -41,29 +42,18 @@ impl Engine {
         self.switches.get(&dpid).map(|switch| switch.table.tree().render()).unwrap_or_default()
     }
 
-    fn why(&self, dpid: Dpid, rule: &Rule, leaf: Option<LeafId>) -> String {
-        let Some(id) = leaf else { return reason(rule).to_owned() };
-        let tagged = self.switches.get(&dpid).and_then(|switch| {
-            switch.transit.tagged.users().find(|(leaf, ..)| *leaf == id).map(|(_, tag, user)| (tag, &user.trace))
-        });
-        if let Some(leaf) = self.leaves.get(&id) {
-            let narrowing = leaf.narrowing.iter().map(|read| format!("narrowed to {}", show(read)));
-            return reasons(&leaf.trace, narrowing.chain(leaf.tag.as_ref().map(|tag| path_tag(tag.id))));
+    fn why(&self, switch: &Switch, rule: &Rule, subject: Option<Subject>) -> String {
+        match subject {
+            None => reason(rule).to_owned(),
+            Some(Subject::Label(serial)) => switch.labels.describe(serial).unwrap_or_default(),
+            Some(Subject::Leaf(leaf)) => self.leaves.get(&leaf).map(|leaf| reasons(leaf)).unwrap_or_default(),
         }
-        if let Some((tag, trace)) = tagged {
-            return reasons(trace, [path_tag(tag)]);
-        }
-        let passing = self.switches.get(&dpid).and_then(|switch| switch.transit.parts().find(|(leaf, _)| *leaf == id));
-        passing.map(|(_, passing)| source_lines(&passing.trace)).unwrap_or_default()
     }
 }
 
-/// What decided, and what else there is to say.
-fn reasons(trace: &Trace, more: impl IntoIterator<Item = String>) -> String {
-    let lines = Some(source_lines(trace)).filter(|lines| !lines.is_empty());
-    lines.into_iter().chain(more).collect::<Vec<_>>().join(", ")
-}
-
-fn path_tag(id: u16) -> String {
-    format!("path tag {id:#x}")
+/// What decided about a leaf's packets, and how they are told from others.
+fn reasons(leaf: &Leaf) -> String {
+    let lines = Some(source_lines(&leaf.trace)).filter(|lines| !lines.is_empty());
+    let narrowing = leaf.narrowing.iter().map(|read| format!("narrowed to {}", show(read)));
+    lines.into_iter().chain(narrowing).collect::<Vec<_>>().join(", ")
 }

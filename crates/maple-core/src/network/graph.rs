@@ -6,7 +6,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
-use maple_wire::{Dpid, PortNo};
+use maple_wire::Dpid;
 
 use super::{Hop, Location, PortKind};
 use crate::state::{Name, Snapshot};
@@ -16,15 +16,25 @@ use crate::state::{Name, Snapshot};
 ///
 /// Best is the least sum of costs, then the fewest hops, then the path whose hops come first in order.
 pub fn path(state: &Snapshot, from: Dpid, to: Dpid, weight: Option<&Name>) -> Option<Vec<Hop>> {
+    path_along(state, from, to, weight, &distances_to(state, to, weight))
+}
+
+/// The same, for whoever knows what [`distances_to`] says of `to` in this state.
+pub(crate) fn path_along(
+    state: &Snapshot,
+    from: Dpid,
+    to: Dpid,
+    weight: Option<&Name>,
+    distance: &Distances,
+) -> Option<Vec<Hop>> {
     state.shard_of(from)?;
     state.shard_of(to)?;
-    // Distances are taken towards `to`; the road from `from` then takes at each switch the lowest port that is on a
+    // Distances are taken towards `to`; the path from `from` then takes at each switch the lowest port that is on a
     // best path.
-    let distance = distances_to(state, to, weight);
     let (mut at, mut hops) = (from, Vec::new());
     while at != to {
         let here = distance.get(&at)?;
-        let next = neighbours(state, at).find(|(out, peer)| {
+        let next = state.links_of(at).find(|(out, peer)| {
             let step = cost(state, *out, peer.switch, weight);
             distance.get(&peer.switch).is_some_and(|(sum, len)| (sum.saturating_add(step), len + 1) == *here)
         });
@@ -44,7 +54,7 @@ pub fn flood(state: &Snapshot, from: Dpid) -> Vec<Hop> {
     // Each switch with the hop that leads to it, those nearer to `from` first.
     let (mut seen, mut reached, mut next) = (BTreeSet::from([from]), vec![(from, None)], 0);
     while let Some((at, _)) = reached.get(next).copied() {
-        for (out, peer) in neighbours(state, at).filter(|(out, _)| tree.contains(out)) {
+        for (out, peer) in state.links_of(at).filter(|(out, _)| tree.contains(out)) {
             if seen.insert(peer.switch) {
                 reached.push((peer.switch, Some(Hop::new(out.switch, out.port))));
             }
@@ -75,7 +85,7 @@ fn spanning_tree(state: &Snapshot, member: Dpid) -> BTreeSet<Location> {
     while !level.is_empty() {
         let mut next = Vec::new();
         for at in level {
-            for (out, peer) in neighbours(state, at) {
+            for (out, peer) in state.links_of(at) {
                 if seen.insert(peer.switch) {
                     tree.extend([out, peer]);
                     next.push(peer.switch);
@@ -91,28 +101,23 @@ fn spanning_tree(state: &Snapshot, member: Dpid) -> BTreeSet<Location> {
 fn reachable(state: &Snapshot, from: Dpid) -> BTreeSet<Dpid> {
     let (mut seen, mut queue) = (BTreeSet::from([from]), vec![from]);
     while let Some(at) = queue.pop() {
-        queue.extend(neighbours(state, at).map(|(_, peer)| peer.switch).filter(|next| seen.insert(*next)));
+        queue.extend(state.links_of(at).map(|(_, peer)| peer.switch).filter(|next| seen.insert(*next)));
     }
     seen
 }
 
-/// The usable links of a switch: own port and far end, by port.
-pub fn neighbours(state: &Snapshot, at: Dpid) -> impl Iterator<Item = (Location, Location)> + '_ {
-    state.ports_of(at).filter_map(move |(port, _): (PortNo, _)| {
-        let out = Location::new(at, port);
-        state.peer(out).map(|peer| (out, peer))
-    })
-}
+/// The least cost, and the hops that it takes, from each switch to one.
+pub type Distances = BTreeMap<Dpid, (u64, u32)>;
 
 /// The least (cost, hops) from each switch to `to`.
-fn distances_to(state: &Snapshot, to: Dpid, weight: Option<&Name>) -> BTreeMap<Dpid, (u64, u32)> {
+pub fn distances_to(state: &Snapshot, to: Dpid, weight: Option<&Name>) -> Distances {
     let mut distance = BTreeMap::from([(to, (0, 0))]);
     let mut heap = BinaryHeap::from([Reverse((0u64, 0u32, to))]);
     while let Some(Reverse((sum, len, at))) = heap.pop() {
         if distance.get(&at).is_some_and(|best| *best < (sum, len)) {
             continue;
         }
-        for (near, far) in neighbours(state, at) {
+        for (near, far) in state.links_of(at) {
             // The link is used from its far end towards us.
             let next = (sum.saturating_add(cost(state, far, near.switch, weight)), len + 1);
             if distance.get(&far.switch).is_none_or(|best| next < *best) {

@@ -120,9 +120,9 @@ pub struct PortInfo {
 pub struct HostInfo {
     /// Where it is.
     pub location: Location,
-    /// The IPv4 addresses it was seen to use.
+    /// The IPv4 addresses that it announced last of all hosts.
     pub ipv4: BTreeSet<Ipv4Addr>,
-    /// The IPv6 addresses it was seen to use.
+    /// The IPv6 addresses that it announced last of all hosts.
     pub ipv6: BTreeSet<Ipv6Addr>,
 }
 
@@ -130,6 +130,22 @@ impl HostInfo {
     /// All its IP addresses.
     pub fn addresses(&self) -> impl Iterator<Item = IpAddr> + '_ {
         self.ipv4.iter().copied().map(IpAddr::V4).chain(self.ipv6.iter().copied().map(IpAddr::V6))
+    }
+
+    /// The address is its own.
+    pub fn insert(&mut self, ip: IpAddr) {
+        match ip {
+            IpAddr::V4(ip) => drop(self.ipv4.insert(ip)),
+            IpAddr::V6(ip) => drop(self.ipv6.insert(ip)),
+        }
+    }
+
+    /// The address is not its own any more.
+    pub fn remove(&mut self, ip: IpAddr) {
+        match ip {
+            IpAddr::V4(ip) => drop(self.ipv4.remove(&ip)),
+            IpAddr::V6(ip) => drop(self.ipv6.remove(&ip)),
+        }
     }
 }
 

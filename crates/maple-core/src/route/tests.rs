@@ -1,5 +1,6 @@
 //! Which routes are refused, and what good ones come to.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use maple_wire::packet::build::Frame;
@@ -10,7 +11,7 @@ use crate::engine::ShardId;
 use crate::network::{Hop, Location, PortInfo, PortKind};
 use crate::policy::PolicyError;
 use crate::run::Run;
-use crate::state::{Snapshot, Store, SwitchInfo, Txn, Write};
+use crate::state::{Cell, Snapshot, Store, SwitchInfo, Txn, Write};
 
 fn at(switch: u64, port: u32) -> Location {
     Location::new(Dpid(switch), PortNo(port))
@@ -48,11 +49,11 @@ fn store() -> Arc<Store> {
 }
 
 /// A route of a UDP packet that entered at switch 1.
-fn resolve(route: &Route) -> Result<Resolved, PolicyError> {
+fn resolve(route: &Route) -> Result<Arc<Resolved>, PolicyError> {
     resolve_on(network(), route)
 }
 
-fn resolve_on(network: Arc<Snapshot>, route: &Route) -> Result<Resolved, PolicyError> {
+fn resolve_on(network: Arc<Snapshot>, route: &Route) -> Result<Arc<Resolved>, PolicyError> {
     let frame = Frame::ethernet([0, 0, 0, 0, 0, 2], [0, 0, 0, 0, 0, 1]).ipv4([10, 0, 0, 1], [10, 0, 0, 2]).udp(1, 2);
     let frame = frame.payload(&[]);
     let run = Run::new(frame.clone().into(), frame.len(), at(1, 3), Txn::new(network), true);
@@ -65,7 +66,7 @@ fn shown(route: &Route) -> String {
 
 fn parts(resolved: &Resolved) -> String {
     let part = |(dpid, part): (&Dpid, &super::Part)| {
-        format!("{}: {:?} -> {:?} {:?}", dpid.0, part.arrives, part.links, part.edges)
+        format!("{}: {:?} -> {:?} {:?}", dpid.0, part.arrives, part.links.keys().collect::<BTreeSet<_>>(), part.edges)
     };
     resolved.parts.iter().map(part).collect::<Vec<_>>().join("; ")
 }
@@ -122,9 +123,12 @@ fn what_resolution_looks_at_is_a_dependency_and_part_of_the_trace() {
     let frame = Frame::ethernet([0, 0, 0, 0, 0, 2], [0, 0, 0, 0, 0, 1]).ipv4([10, 0, 0, 1], [10, 0, 0, 2]).udp(1, 2);
     let frame = frame.payload(&[]);
     let run = Run::new(frame.clone().into(), frame.len(), at(1, 3), Txn::new(network()), true);
-    run.resolve(&Route::hops([hop(1, 2), hop(2, 3)]).set(Field::UdpDst, 5)).expect("a good route");
+    let route = Route::hops([hop(1, 2), hop(2, 3)]).set(Field::UdpDst, 5);
+    run.resolve(&route).expect("a good route");
     let finished = run.finish().expect("ends once");
-    let cells: Vec<String> = finished.txn.reads().map(|(cell, _)| format!("{cell:?}")).collect();
+    let plan = route.plan(Dpid(1));
+    assert!(finished.txn.reads().map(|(cell, _)| cell).eq([&Cell::Route(plan.clone())]));
+    let cells: Vec<String> = plan.resolve(&network()).1.iter().map(|(cell, _)| format!("{cell:?}")).collect();
     assert_eq!(
         cells,
         ["Port(0000000000000001:2)", "Port(0000000000000002:1)", "Port(0000000000000002:3)"],

@@ -57,6 +57,8 @@ pub enum Answer {
     ToHost(Mac),
     /// To an edge port, by the shortest way.
     ToPort(Location),
+    /// To whoever owns the IPv4 address of this number, if anybody does.
+    ToAddress(u8),
     /// To both hosts.
     Multicast(Mac, Mac),
     /// With a rewrite that the packet may lack the field for.
@@ -141,6 +143,10 @@ impl Answer {
                 _ => Route::flood(),
             },
             Answer::ToHost(mac) => from_here(pkt, net, *mac),
+            Answer::ToAddress(last) => {
+                let found = net.locate_ip(std::net::IpAddr::from([10, 0, 0, *last]));
+                found.map_or_else(Route::unreachable, |(mac, _)| from_here(pkt, net, mac))
+            }
             Answer::ToPort(at) => net.shortest_path(Location::new(pkt.switch(), PortNo(1)), *at),
             Answer::Multicast(a, b) => {
                 let root = from_here(pkt, net, *a);
@@ -272,7 +278,8 @@ fn answer(random: &mut Random, sets: usize) -> Answer {
         2..5 => Answer::Flood,
         5..7 => Answer::Local(1 + random.below(2)),
         7..12 => Answer::ToDestination(if random.chance(30) { Some("cost") } else { None }),
-        12..15 => Answer::ToHost(*random.pick(&hosts)),
+        12..14 => Answer::ToHost(*random.pick(&hosts)),
+        14 => Answer::ToAddress(1 + random.below(hosts.len()) as u8),
         15..17 => Answer::Multicast(*random.pick(&hosts), *random.pick(&hosts)),
         17..19 if sets > 0 => {
             let (field, value) = *random.pick(&[
@@ -305,7 +312,7 @@ fn value(random: &mut Random, field: Field) -> u128 {
         Field::InPort => 1 + random.below(5) as u128,
         Field::EthSrc | Field::EthDst => random.pick(&hosts()).bits(),
         Field::EthType => *random.pick(&[0x0800, 0x0806, 0x86dd]),
-        Field::VlanVid => *random.pick(&[0, 0x1005, 0x1f00]),
+        Field::VlanVid => *random.pick(&[0, 0x1001, 0x1007]),
         Field::IpProto => *random.pick(&[6, 17]),
         Field::Ipv4Src | Field::Ipv4Dst => 0x0a00_0000 + 1 + random.below(4) as u128,
         Field::Ipv6Dst => 1 + random.below(4) as u128,
@@ -318,9 +325,15 @@ pub fn frame(seed: u64, src: Mac, mark: u32) -> Vec<u8> {
     let random = &mut Random(seed);
     let dst = *random.pick(&hosts());
     let frame = Frame::ethernet(if random.chance(6) { [0xff; 6] } else { dst.0 }, src.0);
-    // Some ids are of the block that path tags come from.
-    let vlan = *random.pick(&[5, 5, 0xf00, 0xf01, 0xff0]);
-    let frame = if random.chance(15) { frame.vlan(vlan) } else { frame };
+    // Ids that labels have too, under both kinds of tags.
+    let (outer, inner) = (*random.pick(&[1, 2, 7, 8]), *random.pick(&[1, 7]));
+    let frame = match random.below(20) {
+        0..2 => frame.vlan(outer),
+        2 => frame.vlan(outer).vlan(inner),
+        3 => frame.service_vlan(outer),
+        4 => frame.service_vlan(outer).vlan(inner),
+        _ => frame,
+    };
     let mark = mark.to_be_bytes();
     let v4 = |mac: Mac| [10, 0, 0, mac.0[5]];
     let v6 = |mac: Mac| std::net::Ipv6Addr::from(u128::from(mac.0[5]));
@@ -329,7 +342,11 @@ pub fn frame(seed: u64, src: Mac, mark: u32) -> Vec<u8> {
         0..5 => frame.ipv4(v4(src), v4(dst)).tcp(from, to).payload(&mark),
         5..7 => frame.ipv4(v4(src), v4(dst)).udp(from, to).payload(&mark),
         7 => frame.ipv6(v6(src), v6(dst)).tcp(from, to).payload(&mark),
-        8 => [&frame.arp_request(v4(src), v4(dst))[..], &mark].concat(),
+        8 => {
+            // Some say that they have another's address.
+            let own = if random.chance(30) { dst } else { src };
+            [&frame.arp_request(v4(own), v4(dst))[..], &mark].concat()
+        }
         _ => frame.raw(0x88b5, &mark),
     }
 }

@@ -5,7 +5,7 @@
 //! what is built on it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use maple_wire::msg::stats::Desc;
@@ -26,7 +26,11 @@ mod contract;
 #[cfg(test)]
 pub(crate) mod generate;
 #[cfg(test)]
+mod hosts;
+#[cfg(test)]
 mod invalidation;
+#[cfg(test)]
+mod labels;
 #[cfg(test)]
 mod moves;
 #[cfg(test)]
@@ -41,8 +45,6 @@ mod routes;
 mod scripts;
 #[cfg(test)]
 mod space;
-#[cfg(test)]
-mod thin;
 
 pub use switch::{Out, SimSwitch, apply};
 
@@ -126,6 +128,8 @@ pub struct Sim {
     pub reports: Vec<Report>,
     /// Every state that the store has gone through since it was last taken, the first included.
     pub history: Vec<Arc<Snapshot>>,
+    /// The snapshots that are not in the history yet.
+    trail: mpsc::Receiver<Arc<Snapshot>>,
     /// The longest delay of a message between engines, or between engine and switch.
     pub max_delay: Duration,
     /// How much longer frames take from one switch to another.
@@ -151,14 +155,15 @@ impl Sim {
     /// A controller of so many shards, without any switch.
     pub fn new(policy: Arc<dyn Policy>, shards: u8, options: &Options, seed: u64) -> Sim {
         let store = Store::new();
-        // From now on each snapshot is noted.
-        store.take_trail();
+        let (sender, trail) = mpsc::channel();
+        store.observe(move |snapshot| sender.send(Arc::clone(snapshot)).unwrap_or_default());
         store.update(|_| vec![Write::Weight("cost".into())]);
         let engine = |shard| Engine::new(ShardId(shard), store.clone(), policy.clone(), options.clone());
         let engines = (0..shards.max(1)).map(engine).collect();
         Sim {
             now: Time(1),
-            history: vec![store.snapshot()],
+            history: trail.try_iter().collect(),
+            trail,
             store,
             delivered: Vec::new(),
             reports: Vec::new(),
@@ -428,7 +433,7 @@ impl Sim {
         let mut effects = Vec::new();
         self.engines[usize::from(shard.0)].handle(self.now, &mut events, &mut effects);
         self.engines[usize::from(shard.0)].check_remembered();
-        self.history.extend(self.store.take_trail());
+        self.history.extend(self.trail.try_iter());
         for effect in effects {
             match effect {
                 Effect::Send { dpid, xid, message } => {
@@ -461,10 +466,10 @@ impl Sim {
                 let out = switch.packet_out(&packet_out);
                 self.leave(dpid, out);
             }
-            Message::StatsRequest(_) => {
-                let reply = switch.flow_stats();
-                self.notify(dpid, Event::FlowStats { dpid, xid, reply });
-            }
+            Message::StatsRequest(request) => match switch.stats(&request.body) {
+                Ok(reply) => self.notify(dpid, Event::FlowStats { dpid, xid, reply }),
+                Err(error) => self.notify(dpid, Event::SwitchError { dpid, xid, error }),
+            },
             Message::BarrierRequest => self.notify(dpid, Event::BarrierReply { dpid, xid }),
             other => panic!("the engine sends no {other:?}"),
         }

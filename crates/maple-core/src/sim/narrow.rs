@@ -35,7 +35,7 @@ fn blocks_six_of_eight(pkt: &PacketHandle, net: &Net) -> Route {
 }
 
 #[test]
-fn each_part_of_what_f_says_has_its_own_rules_on_all_switches() {
+fn each_part_of_what_f_says_has_its_own_rule_where_packets_enter() {
     for shards in [1, 2] {
         let mut sim = ring(Arc::new(blocks_six_of_eight), 2, shards, Version::Of13);
         assert_eq!(send(&mut sim, at(1, 3), udp(0, 5)), []);
@@ -48,11 +48,9 @@ fn each_part_of_what_f_says_has_its_own_rules_on_all_switches() {
             assert_eq!((after.packet_ins, after.link_packet_ins), (before.packet_ins, before.link_packet_ins));
         }
         assert_eq!(stats(&sim).runs, 3, "network 7 is not among the packets of the first leaf");
-        for dpid in [1, 2] {
-            let flows = sim.switch(Dpid(dpid)).map(|switch| switch.flows.clone()).unwrap_or_default();
-            let is_narrowed = |flow: &InstalledFlow| flow.matching.constraints().any(|there| *there == network(7));
-            assert!(flows.iter().any(is_narrowed), "switch {dpid}: {flows:?}");
-        }
+        let flows = sim.switch(Dpid(1)).map(|switch| switch.flows.clone()).unwrap_or_default();
+        let is_narrowed = |flow: &InstalledFlow| flow.matching.constraints().any(|there| *there == network(7));
+        assert!(flows.iter().any(is_narrowed), "{flows:?}");
         let why: Vec<String> =
             sim.engines().iter().flat_map(|engine| engine.rules(Dpid(1))).map(|rule| rule.why).collect();
         assert!(why.iter().any(|why| why.ends_with("narrowed to ipv4_src=224.0.0.0/3")), "{why:?}");
@@ -84,7 +82,7 @@ fn blocks_both_ways(pkt: &PacketHandle, net: &Net) -> Route {
 }
 
 #[test]
-fn leaves_that_are_narrowed_in_several_fields_stand_beside_others_on_all_switches() {
+fn leaves_that_are_narrowed_in_several_fields_stand_beside_others() {
     let mut sim = ring(Arc::new(blocks_both_ways), 2, 1, Version::Of13);
     assert_eq!(send(&mut sim, at(1, 3), Frame::ethernet(B.0, A.0).raw(0x88b5, b"not IPv4")), []);
     for (src, dst) in [(0, 0), (7, 0), (7, 7), (0, 7)] {

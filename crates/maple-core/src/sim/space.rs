@@ -7,9 +7,9 @@ use maple_wire::packet::build::Frame;
 use maple_wire::{Dpid, PortNo, Version};
 
 use super::{Delivery, Random, Sim};
-use crate::engine::{Options, Stats};
+use crate::engine::{LabelRange, Options, Stats};
 use crate::network::{Location, Mac};
-use crate::policy::{Net, PacketHandle};
+use crate::policy::{Net, PacketHandle, Policy};
 use crate::route::Route;
 
 fn at(switch: u64, port: u32) -> Location {
@@ -32,9 +32,19 @@ fn frame(to: u64, number: u32) -> Vec<u8> {
     frame.payload(&number.to_be_bytes())
 }
 
+/// The same, with a queue for each destination, so that each needs a label of its own.
+fn by_destination_and_queue(pkt: &PacketHandle, net: &Net) -> Route {
+    let to = pkt.eth_dst().bits() as u64;
+    by_destination(pkt, net).queue((to & 0xff) as u32)
+}
+
 fn network(options: Options, shards: u8, version: Version) -> Sim {
+    network_of(Arc::new(by_destination), options, shards, version)
+}
+
+fn network_of(policy: Arc<dyn Policy>, options: Options, shards: u8, version: Version) -> Sim {
     let options = Options { track_hosts: false, ..options };
-    let mut sim = Sim::new(Arc::new(by_destination), shards, &options, 7);
+    let mut sim = Sim::new(policy, shards, &options, 7);
     (1..=2).for_each(|dpid| sim.add_switch(Dpid(dpid), version, 4));
     sim.run();
     sim.add_link(at(1, 1), at(2, 1));
@@ -96,7 +106,7 @@ fn more_flows_than_rules_fit_are_answered_right_and_no_bound_is_passed() {
 fn a_table_that_says_that_it_is_full_is_a_bound_that_is_not_run_into_again() {
     for full in [1, 2] {
         for version in [Version::Of10, Version::Of13] {
-            let mut sim = network(Options::default(), 2, version);
+            let mut sim = network_of(Arc::new(by_destination_and_queue), Options::default(), 2, version);
             let capacity = 40;
             if let Some(switch) = sim.switch(Dpid(full)) {
                 switch.capacity = capacity;
@@ -105,9 +115,10 @@ fn a_table_that_says_that_it_is_full_is_a_bound_that_is_not_run_into_again() {
             let to = (0..2000).map(|_| random.below(160) as u64);
             let most = play(&mut sim, to, Duration::from_millis(5));
             assert!(most[full as usize - 1] <= capacity);
-            let Stats { leaves_evicted, refused_rules, link_drops, .. } = stats(&sim);
-            assert!((1..20).contains(&refused_rules), "{refused_rules} at switch {full}");
-            assert!(leaves_evicted > 0 && link_drops == 0, "{leaves_evicted}, {link_drops}");
+            let Stats { leaves_evicted, labels_evicted, refused_rules, link_drops, .. } = stats(&sim);
+            assert!((1..40).contains(&refused_rules), "{refused_rules} at switch {full}");
+            let evicted = if full == 1 { leaves_evicted } else { labels_evicted };
+            assert!(evicted > 0 && link_drops == 0, "{evicted}, {link_drops}");
         }
     }
 }
@@ -169,4 +180,23 @@ fn a_rule_of_the_engines_own_that_finds_no_room_is_tried_again_after_a_while() {
     }
     sim.run_for(Duration::from_secs(120));
     play(&mut sim, 4..8, Duration::from_millis(100));
+}
+
+/// Leaves are crowded out and come back while their routes are refused labels and get them: none keeps a label that was
+/// given to another.
+#[test]
+fn a_leaf_that_was_crowded_out_comes_back_with_labels_that_are_its_own() {
+    for (shards, version) in [(1, Version::Of13), (2, Version::Of13), (2, Version::Of10)] {
+        let labels = LabelRange::new(1..=3).expect("VLAN ids");
+        let options = Options { max_rules: Some(40), labels, ..Options::default() };
+        let mut sim = network_of(Arc::new(by_destination_and_queue), options, shards, version);
+        let mut random = Random(5);
+        for _ in 0..10 {
+            let to: Vec<u64> = (0..200).map(|_| random.below(90) as u64).collect();
+            play(&mut sim, to.into_iter(), Duration::from_millis(5));
+        }
+        let Stats { leaves_evicted, labels_refused, link_drops, .. } = stats(&sim);
+        assert!(leaves_evicted > 0 && labels_refused > 0, "{leaves_evicted}, {labels_refused}");
+        assert_eq!(link_drops, 0);
+    }
 }

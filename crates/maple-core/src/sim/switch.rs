@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use maple_wire::msg::stats::{FlowStats, ReplyBody, StatsReply};
+use maple_wire::msg::stats::{AggregateStats, FlowStats, ReplyBody, RequestBody, StatsReply};
 use maple_wire::msg::{ErrorMsg, FlowMod, FlowModCommand, NO_BUFFER, PacketIn, PacketInReason, PacketOut};
 use maple_wire::packet::rewrite;
 use maple_wire::{Action, Constraint, Dpid, Field, Instruction, Match, MatchField, Packet, PortNo, Version};
@@ -22,6 +22,8 @@ pub struct SimSwitch {
     pub tables: u8,
     /// How many rules fit in.
     pub capacity: usize,
+    /// A table with room for only so many rules.
+    pub room_of_table: Option<(u8, usize)>,
     /// How much of a packet it sends to the controller, in bytes.
     pub send_len: usize,
     /// Whether it keeps packets that it sends a part of, until the controller says what to do with them.
@@ -30,9 +32,14 @@ pub struct SimSwitch {
     last_kept: u32,
     /// Its rules.
     pub flows: Vec<InstalledFlow>,
-    /// How many packets its rules took, by cookie.
-    pub packets: BTreeMap<u64, u64>,
+    /// Whether it says how many packets its rules took.
+    pub tells: bool,
+    /// How many packets its rules took, by table, priority and match.
+    packets: BTreeMap<Place, u64>,
 }
+
+/// Where a rule stands.
+type Place = (u8, u16, Vec<Constraint>);
 
 /// A packet on its way out of a switch.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,11 +58,13 @@ impl SimSwitch {
             version,
             tables: if version == Version::Of13 { 254 } else { 1 },
             capacity: usize::MAX,
+            room_of_table: None,
             send_len: usize::MAX,
             buffers: false,
             kept: BTreeMap::new(),
             last_kept: 0,
             flows: Vec::new(),
+            tells: true,
             packets: BTreeMap::new(),
         }
     }
@@ -78,7 +87,10 @@ impl SimSwitch {
                     return Err(ErrorMsg { kind: 5, code: 2, data: Vec::new() });
                 }
                 let replaced = self.flows.iter().any(same);
-                if !replaced && self.flows.len() >= self.capacity {
+                let in_table = self.flows.iter().filter(|flow| flow.table_id == request.table_id).count();
+                let is_table_full =
+                    self.room_of_table.is_some_and(|(id, most)| id == request.table_id && in_table >= most);
+                if !replaced && (self.flows.len() >= self.capacity || is_table_full) {
                     let (kind, code) = if self.version == Version::Of10 { (3, 0) } else { (5, 1) };
                     return Err(ErrorMsg { kind, code, data: Vec::new() });
                 }
@@ -91,7 +103,10 @@ impl SimSwitch {
                     instructions: request.instructions.clone(),
                 });
             }
-            FlowModCommand::DeleteStrict => deleted.extend(self.flows.extract_if(.., |flow| same(flow))),
+            FlowModCommand::DeleteStrict => {
+                deleted.extend(self.flows.extract_if(.., |flow| same(flow)));
+                self.packets.retain(|at, _| deleted.iter().all(|flow| place(flow) != *at));
+            }
             _ => return Err(ErrorMsg { kind: 5, code: 6, data: Vec::new() }),
         }
         Ok(deleted)
@@ -110,7 +125,7 @@ impl SimSwitch {
                 }
                 return out;
             };
-            *self.packets.entry(flow.cookie).or_default() += 1;
+            *self.packets.entry(place(&flow)).or_default() += 1;
             let mut next = None;
             for instruction in &flow.instructions {
                 match instruction {
@@ -129,23 +144,46 @@ impl SimSwitch {
         }
     }
 
-    /// What it says of its rules' use: one line a cookie.
-    pub fn flow_stats(&self) -> StatsReply {
-        let lines = self.packets.iter().map(|(cookie, packets)| FlowStats {
-            table_id: 0,
+    /// What it says of its rules' use.
+    pub fn stats(&self, request: &RequestBody) -> Result<StatsReply, ErrorMsg> {
+        let (RequestBody::Flow(asked) | RequestBody::Aggregate(asked)) = request else {
+            panic!("the engine asks for no {request:?}")
+        };
+        if !self.tells {
+            return Err(ErrorMsg { kind: 1, code: 2, data: Vec::new() });
+        }
+        let wanted = sorted(&asked.matching);
+        let is_meant = |flow: &&InstalledFlow| {
+            let all = sorted(&flow.matching);
+            (asked.table_id == 0xff || asked.table_id == flow.table_id) && wanted.iter().all(|one| all.contains(one))
+        };
+        let lines: Vec<FlowStats> = self.flows.iter().filter(is_meant).map(|flow| self.line(flow)).collect();
+        let body = match request {
+            RequestBody::Aggregate(_) => ReplyBody::Aggregate(AggregateStats {
+                packet_count: lines.iter().map(|line| line.packet_count).sum(),
+                byte_count: 0,
+                flow_count: lines.len() as u32,
+            }),
+            _ => ReplyBody::Flow(lines),
+        };
+        Ok(StatsReply { flags: 0, body })
+    }
+
+    fn line(&self, flow: &InstalledFlow) -> FlowStats {
+        FlowStats {
+            table_id: flow.table_id,
             duration_sec: 0,
             duration_nsec: 0,
-            priority: 0,
+            priority: flow.priority,
             idle_timeout: 0,
             hard_timeout: 0,
             flags: 0,
-            cookie: *cookie,
-            packet_count: *packets,
+            cookie: flow.cookie,
+            packet_count: self.packets.get(&place(flow)).copied().unwrap_or_default(),
             byte_count: 0,
-            matching: Match::any(),
-            instructions: Vec::new(),
-        });
-        StatsReply { flags: 0, body: ReplyBody::Flow(lines.collect()) }
+            matching: flow.matching.clone(),
+            instructions: flow.instructions.clone(),
+        }
     }
 
     /// The controller sends a packet.
@@ -261,6 +299,10 @@ fn has_no_wildcards(matching: &Match) -> bool {
     let has = |field: &Field| matching.get(*field).is_some_and(Constraint::is_exact);
     let untagged = matching.get(Field::VlanVid).is_some_and(|vid| vid.value == 0);
     ALL.iter().all(has) && PORTS.iter().any(|both| both.iter().all(has)) && (untagged || has(&Field::VlanPcp))
+}
+
+fn place(flow: &InstalledFlow) -> Place {
+    (flow.table_id, flow.priority, sorted(&flow.matching))
 }
 
 fn sorted(matching: &Match) -> Vec<Constraint> {

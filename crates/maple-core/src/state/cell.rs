@@ -7,7 +7,8 @@ use maple_wire::{Dpid, PortNo};
 
 use super::query::{Answer, Question};
 use super::{Name, Rows, Snapshot, Value};
-use crate::network::{Hop, Location, Mac, PortInfo, PortKind, graph};
+use crate::network::{Hop, Location, Mac, PortInfo, PortKind};
+use crate::route::{Plan, Resolved, RouteError};
 
 /// One unit of tracked state: a stored value, or a question about stored values.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -49,6 +50,8 @@ pub enum Cell {
     Weights,
     /// The hops of a flood that starts at this switch: the network's spanning tree, and all edge ports on it.
     Flood(Dpid),
+    /// What a route comes to.
+    Route(Plan),
     /// The answer of a query.
     Query(Question),
 }
@@ -84,6 +87,8 @@ pub enum CellValue {
     NoSuchWeight,
     /// Of [`Cell::Weights`].
     Names(Vec<Name>),
+    /// Of [`Cell::Route`].
+    Route(Result<Arc<Resolved>, RouteError>),
     /// Of [`Cell::Query`].
     Answer(Answer),
 }
@@ -112,10 +117,7 @@ impl Cell {
             Cell::Port(at) => CellValue::Port(state.port(*at)),
             Cell::Path { weight: Some(name), .. } if !state.has_weight(name) => CellValue::NoSuchWeight,
             Cell::Weights => CellValue::Names(state.weights().cloned().collect()),
-            Cell::Path { from, to, weight } => {
-                CellValue::Hops(graph::path(state, *from, *to, weight.as_ref()).map(Arc::from))
-            }
-            Cell::Flood(from) => CellValue::Hops(Some(Arc::from(graph::flood(state, *from)))),
+            Cell::Path { .. } | Cell::Flood(_) | Cell::Route(_) => state.derive(self),
             Cell::Query(question) => CellValue::Answer(question.answer(state)),
         }
     }

@@ -40,6 +40,7 @@ mod atomically;
 mod typed;
 
 mod cell;
+mod derived;
 mod query;
 mod rows;
 mod snapshot;
@@ -66,6 +67,7 @@ pub use atomically::{Access, Attempt, Patience, Read, Stop, Stopped, Turn, Tx, V
 pub use cell::{Cell, CellValue};
 pub use journal::Journal;
 pub use query::{Answer, Function, Query, QueryError, Question};
+pub(crate) use readers::AddressKinds;
 pub use readers::WaiterId;
 pub use rows::Rows;
 pub use snapshot::{Snapshot, SwitchInfo, Write};

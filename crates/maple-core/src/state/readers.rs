@@ -2,8 +2,9 @@
 //!
 //! # Cost
 //!
-//! Cells are found by hash, so a write costs the look-ups of the few cells that it can change, whether there are ten
-//! subscriptions or a million; where a table has no reader at all even these are saved. Questions about the topology
+//! Cells are found by hash, and have a number under which leaves know them: 4 bytes a leaf and cell. So a write costs the
+//! look-ups of the few cells that it can change, whether there are ten subscriptions or a million; where a table has no
+//! reader at all even these are saved. Questions about the topology
 //! are kept in order besides, as a change of a link may concern all paths: each *distinct* one is evaluated once.
 //!
 //! A query that somebody is subscribed to is in turn subscribed to what its answer was made of. When that changes the
@@ -14,6 +15,7 @@ use std::task::Waker;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::snapshot::concerns_links;
 use super::{Cell, CellValue, Name, Snapshot, Value, Write};
 use crate::network::HostInfo;
 use crate::tree::LeafId;
@@ -21,17 +23,49 @@ use crate::tree::LeafId;
 /// Who depends on what. Leaves come here when their run commits and go when they are withdrawn or forgotten.
 #[derive(Debug, Default)]
 pub(super) struct Readers {
-    cells: FxHashMap<Cell, Subscription>,
-    /// Those of `cells` that are about the topology, in order.
+    ids: FxHashMap<Cell, CellId>,
+    /// By number; those that nobody is subscribed to are free.
+    cells: Vec<Option<Subscription>>,
+    free: Vec<CellId>,
+    /// Those cells that are about the topology, in order.
     topology: BTreeSet<Cell>,
-    /// How many of `cells` are about which table.
+    /// How many cells are about which table.
     tables: FxHashMap<Name, About>,
-    /// What the answers of those of `cells` that are queries were made of.
-    inputs: FxHashMap<Cell, Vec<Cell>>,
-    leaves: FxHashMap<LeafId, Vec<Cell>>,
-    waiters: BTreeMap<WaiterId, (Vec<Cell>, Waker)>,
+    leaves: FxHashMap<LeafId, Box<[CellId]>>,
+    waiters: BTreeMap<WaiterId, (Box<[CellId]>, Waker)>,
     next_waiter: WaiterId,
+    address_kinds: AddressKinds,
 }
+
+/// Kinds of IP addresses.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct AddressKinds {
+    pub v4: bool,
+    pub v6: bool,
+}
+
+impl AddressKinds {
+    /// The kinds that a cell is about.
+    fn of(cell: &Cell) -> AddressKinds {
+        match cell {
+            Cell::HostByIp(ip) => AddressKinds { v4: ip.is_ipv4(), v6: ip.is_ipv6() },
+            Cell::HostAddresses(_) => AddressKinds { v4: true, v6: true },
+            _ => AddressKinds::default(),
+        }
+    }
+
+    pub(super) fn of_bits(bits: u8) -> AddressKinds {
+        AddressKinds { v4: bits & 1 != 0, v6: bits & 2 != 0 }
+    }
+
+    pub(super) fn bits(self) -> u8 {
+        u8::from(self.v4) | u8::from(self.v6) << 1
+    }
+}
+
+/// The number of a cell that somebody is subscribed to.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+struct CellId(u32);
 
 /// A transaction that waits for a change.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
@@ -47,12 +81,21 @@ struct About {
 
 #[derive(Debug)]
 struct Subscription {
+    cell: Cell,
     /// The cell's value in the newest snapshot.
     value: CellValue,
     leaves: BTreeSet<LeafId>,
     waiters: BTreeSet<WaiterId>,
-    /// Queries whose answers were made of it.
-    queries: BTreeSet<Cell>,
+    /// Queries and routes whose values were made of it.
+    made_of_it: BTreeSet<CellId>,
+    /// What its own value was made of, if it is one of these.
+    inputs: Vec<CellId>,
+}
+
+impl Subscription {
+    fn is_wanted(&self) -> bool {
+        !self.leaves.is_empty() || !self.waiters.is_empty() || !self.made_of_it.is_empty()
+    }
 }
 
 /// What a change of cells means to their readers, who are subscribed no more.
@@ -71,36 +114,45 @@ impl About {
 impl Readers {
     /// Subscribes a leaf to cells with the values that they have now, in place of what it was subscribed to.
     pub fn subscribe(&mut self, leaf: LeafId, reads: BTreeMap<Cell, CellValue>, now: &Snapshot) {
-        self.forget(leaf);
-        self.leaves.insert(leaf, reads.keys().cloned().collect());
+        let before = self.leaves.remove(&leaf);
+        let mut cells = Vec::with_capacity(reads.len());
         for (cell, value) in reads {
-            self.subscription(cell, value, now).leaves.insert(leaf);
+            let id = self.id(cell, value, now);
+            self.at(id).leaves.insert(leaf);
+            cells.push(id);
         }
+        for id in before.iter().flatten().filter(|id| !cells.contains(id)) {
+            self.release(*id, |subscription| subscription.leaves.remove(&leaf));
+        }
+        self.leaves.insert(leaf, cells.into());
     }
 
     /// Subscribes somebody who is to be woken when one of these cells changes.
     pub fn watch(&mut self, reads: &BTreeMap<Cell, CellValue>, waker: Waker, now: &Snapshot) -> WaiterId {
         self.next_waiter.0 += 1;
-        let id = self.next_waiter;
+        let waiter = self.next_waiter;
+        let mut cells = Vec::with_capacity(reads.len());
         for (cell, value) in reads {
-            self.subscription(cell.clone(), value.clone(), now).waiters.insert(id);
+            let id = self.id(cell.clone(), value.clone(), now);
+            self.at(id).waiters.insert(waiter);
+            cells.push(id);
         }
-        self.waiters.insert(id, (reads.keys().cloned().collect(), waker));
-        id
+        self.waiters.insert(waiter, (cells.into(), waker));
+        waiter
     }
 
     /// Ends a leaf's subscriptions.
     pub fn forget(&mut self, leaf: LeafId) {
-        for cell in self.leaves.remove(&leaf).unwrap_or_default() {
-            self.release(&cell, |subscription| subscription.leaves.remove(&leaf));
+        for id in self.leaves.remove(&leaf).unwrap_or_default() {
+            self.release(id, |subscription| subscription.leaves.remove(&leaf));
         }
     }
 
     /// Ends a waiter's subscriptions.
     pub fn unwatch(&mut self, waiter: WaiterId) -> Option<Waker> {
         let (cells, waker) = self.waiters.remove(&waiter)?;
-        for cell in cells {
-            self.release(&cell, |subscription| subscription.waiters.remove(&waiter));
+        for id in cells {
+            self.release(id, |subscription| subscription.waiters.remove(&waiter));
         }
         Some(waker)
     }
@@ -110,44 +162,59 @@ impl Readers {
         self.leaves.contains_key(&leaf)
     }
 
-    /// The leaves that depend on a cell.
+    /// The leaves that depend on a cell, by themselves or by what was made of it.
     pub fn of(&self, cell: &Cell) -> BTreeSet<LeafId> {
-        self.cells.get(cell).map(|subscription| subscription.leaves.clone()).unwrap_or_default()
+        let (mut leaves, mut seen) = (BTreeSet::new(), BTreeSet::new());
+        let mut next: Vec<CellId> = self.ids.get(cell).copied().into_iter().collect();
+        while let Some(id) = next.pop() {
+            let Some(subscription) = self.get(id).filter(|_| seen.insert(id)) else { continue };
+            leaves.extend(subscription.leaves.iter().copied());
+            next.extend(&subscription.made_of_it);
+        }
+        leaves
     }
 
     /// The cells that somebody is subscribed to, in no order.
     pub fn cells(&self) -> impl Iterator<Item = &Cell> {
-        self.cells.keys()
+        self.ids.keys()
     }
 
     /// How many leaves are subscribed, and to how many distinct cells.
     pub fn count(&self) -> (usize, usize) {
-        (self.leaves.len(), self.cells.len())
+        (self.leaves.len(), self.ids.len())
+    }
+
+    /// The kinds of addresses that somebody has ever been subscribed to.
+    pub fn address_kinds(&self) -> AddressKinds {
+        self.address_kinds
     }
 
     /// Evaluates the subscribed cells that `writes` may have changed and ends the subscriptions of those that did.
     pub fn changed(&mut self, writes: &[Write], before: &Snapshot, next: &Snapshot) -> Touched {
         let mut touched = Touched::default();
-        let mut suspects: Vec<Cell> = self.suspects(writes, before).into_iter().collect();
+        let suspects = self.suspects(writes, before);
         if suspects.is_empty() {
             return touched;
         }
+        let mut suspects: Vec<CellId> = suspects.iter().filter_map(|cell| self.ids.get(cell).copied()).collect();
+        suspects.sort_unstable();
         let mut waiters = BTreeSet::new();
-        let mut seen: FxHashSet<Cell> = suspects.iter().cloned().collect();
-        while let Some(cell) = suspects.pop() {
-            let Some(subscription) = self.cells.get_mut(&cell) else { continue };
-            let value = cell.evaluate(next);
-            let differs = match &cell {
+        let mut seen: FxHashSet<CellId> = suspects.iter().copied().collect();
+        while let Some(id) = suspects.pop() {
+            let Some(subscription) = self.get(id) else { continue };
+            let value = subscription.cell.evaluate(next);
+            let differs = match &subscription.cell {
                 Cell::TableAll(table) => differs(table, writes, before, next),
                 _ => value != subscription.value,
             };
             if differs {
+                let subscription = self.at(id);
                 touched.withdraw.extend(subscription.leaves.iter().copied());
                 waiters.extend(subscription.waiters.iter().copied());
-                suspects.extend(subscription.queries.iter().filter(|query| seen.insert((*query).clone())).cloned());
+                suspects.extend(subscription.made_of_it.iter().filter(|made| seen.insert(**made)));
                 subscription.value = value;
             }
-            self.resubscribe(&cell, next);
+            self.resubscribe(id, next);
         }
         touched.withdraw.iter().for_each(|leaf| self.forget(*leaf));
         touched.wake = waiters.into_iter().filter_map(|waiter| self.unwatch(waiter)).collect();
@@ -157,7 +224,7 @@ impl Readers {
     /// The cells that these writes can change and somebody is subscribed to.
     pub fn suspects(&self, writes: &[Write], before: &Snapshot) -> FxHashSet<Cell> {
         let mut suspects = FxHashSet::default();
-        if self.cells.is_empty() {
+        if self.ids.is_empty() {
             return suspects;
         }
         for write in writes {
@@ -179,9 +246,11 @@ impl Readers {
                     self.suspect(&mut suspects, [Cell::Switches]);
                     suspects.extend(self.topology.iter().cloned());
                 }
-                Write::Port { at, .. } => {
+                Write::Port { at, info } => {
                     self.suspect(&mut suspects, [Cell::Port(*at), Cell::EdgePorts(at.switch)]);
-                    suspects.extend(self.topology.iter().cloned());
+                    let links = concerns_links(before.port(*at), *info);
+                    let may_change = |cell: &&Cell| links || matches!(cell, Cell::Flood(_));
+                    suspects.extend(self.topology.iter().filter(may_change).cloned());
                 }
             }
         }
@@ -199,67 +268,88 @@ impl Readers {
     }
 
     fn suspect(&self, suspects: &mut FxHashSet<Cell>, cells: impl IntoIterator<Item = Cell>) {
-        suspects.extend(cells.into_iter().filter(|cell| self.cells.contains_key(cell)));
+        suspects.extend(cells.into_iter().filter(|cell| self.ids.contains_key(cell)));
     }
 
-    fn subscription(&mut self, cell: Cell, value: CellValue, now: &Snapshot) -> &mut Subscription {
-        if !self.cells.contains_key(&cell) {
-            if cell.is_topology() {
-                self.topology.insert(cell.clone());
-            }
-            if let Some(table) = cell.table() {
-                *self.tables.entry(table.clone()).or_default().of(&cell) += 1;
-            }
-            self.resubscribe(&cell, now);
+    fn get(&self, id: CellId) -> Option<&Subscription> {
+        self.cells.get(id.0 as usize)?.as_ref()
+    }
+
+    /// The subscription of a number that was given out and not released since.
+    fn at(&mut self, id: CellId) -> &mut Subscription {
+        self.cells[id.0 as usize].as_mut().expect("numbers are given out for cells that somebody is subscribed to")
+    }
+
+    /// The number of a cell. Whoever asks subscribes somebody to it.
+    fn id(&mut self, cell: Cell, value: CellValue, now: &Snapshot) -> CellId {
+        if let Some(id) = self.ids.get(&cell) {
+            return *id;
         }
-        self.cells.entry(cell).or_insert_with(|| Subscription {
-            value,
-            leaves: BTreeSet::new(),
-            waiters: BTreeSet::new(),
-            queries: BTreeSet::new(),
-        })
+        let kinds = AddressKinds::of(&cell);
+        self.address_kinds.v4 |= kinds.v4;
+        self.address_kinds.v6 |= kinds.v6;
+        if cell.is_topology() {
+            self.topology.insert(cell.clone());
+        }
+        if let Some(table) = cell.table() {
+            *self.tables.entry(table.clone()).or_default().of(&cell) += 1;
+        }
+        let id = self.free.pop().unwrap_or_else(|| {
+            self.cells.push(None);
+            CellId(self.cells.len() as u32 - 1)
+        });
+        self.ids.insert(cell.clone(), id);
+        let (leaves, waiters, made_of_it, inputs) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new(), Vec::new());
+        self.cells[id.0 as usize] = Some(Subscription { cell, value, leaves, waiters, made_of_it, inputs });
+        self.resubscribe(id, now);
+        id
     }
 
-    /// Subscribes a query to what its answer is made of now, and no more to what it was made of.
-    fn resubscribe(&mut self, cell: &Cell, now: &Snapshot) {
-        let Cell::Query(question) = cell else { return };
-        let (_, reads) = question.answer_with_reads(now);
-        let old = self.inputs.insert(cell.clone(), reads.iter().map(|(input, _)| input.clone()).collect());
+    /// Subscribes a query or route to what its value is made of now, and no more to what it was made of.
+    fn resubscribe(&mut self, id: CellId, now: &Snapshot) {
+        let Some(subscription) = self.get(id) else { return };
+        let reads = match &subscription.cell {
+            Cell::Query(question) => question.answer_with_reads(now).1,
+            cell @ Cell::Route(_) => now.derive_with_inputs(cell).1,
+            _ => return,
+        };
+        let mut inputs = Vec::with_capacity(reads.len());
         for (input, value) in reads.iter() {
-            self.subscription(input.clone(), value.clone(), now).queries.insert(cell.clone());
+            let input = self.id(input.clone(), value.clone(), now);
+            self.at(input).made_of_it.insert(id);
+            inputs.push(input);
         }
-        for input in old.unwrap_or_default() {
-            if reads.iter().all(|(new, _)| *new != input) {
-                self.release(&input, |subscription| subscription.queries.remove(cell));
-            }
-        }
-    }
-
-    fn release(&mut self, cell: &Cell, remove: impl FnOnce(&mut Subscription) -> bool) {
-        let Some(subscription) = self.cells.get_mut(cell) else { return };
-        remove(subscription);
-        if !subscription.leaves.is_empty() || !subscription.waiters.is_empty() || !subscription.queries.is_empty() {
-            return;
-        }
-        self.cells.remove(cell);
-        self.topology.remove(cell);
-        if let Some(table) = cell.table()
-            && let Some(about) = self.tables.get_mut(table)
-        {
-            *about.of(cell) -= 1;
-            if about.keys + about.whole == 0 {
-                self.tables.remove(table);
-            }
-        }
-        for input in self.inputs.remove(cell).unwrap_or_default() {
-            self.release_query(&input, cell);
+        let old = std::mem::replace(&mut self.at(id).inputs, inputs.clone());
+        for input in old.into_iter().filter(|input| !inputs.contains(input)) {
+            self.release(input, |subscription| subscription.made_of_it.remove(&id));
         }
     }
 
-    /// Ends a query's subscription to what its answer was made of. Apart from [`Readers::release`], which is generic and
-    /// would otherwise have no end of types.
-    fn release_query(&mut self, input: &Cell, query: &Cell) {
-        self.release(input, |subscription| subscription.queries.remove(query));
+    /// Ends a subscription to a cell, and forgets those cells that nobody is subscribed to then.
+    fn release(&mut self, id: CellId, remove: impl FnOnce(&mut Subscription) -> bool) {
+        remove(self.at(id));
+        let mut unwanted = vec![id];
+        while let Some(id) = unwanted.pop() {
+            if self.get(id).is_none_or(Subscription::is_wanted) {
+                continue;
+            }
+            let Some(Subscription { cell, inputs, .. }) = self.cells[id.0 as usize].take() else { continue };
+            self.free.push(id);
+            self.ids.remove(&cell);
+            self.topology.remove(&cell);
+            if let Some(table) = cell.table()
+                && let Some(about) = self.tables.get_mut(table)
+            {
+                *about.of(&cell) -= 1;
+                if about.keys + about.whole == 0 {
+                    self.tables.remove(table);
+                }
+            }
+            for input in inputs {
+                self.at(input).made_of_it.remove(&id);
+                unwanted.push(input);
+            }
+        }
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use imbl::{OrdMap, OrdSet};
 use maple_wire::{Dpid, PortNo, Version};
 
+use super::derived::{Changed, Derived};
 use super::query::Memo;
 use super::{Name, Rows, Value};
 use crate::engine::ShardId;
@@ -19,11 +20,18 @@ pub struct Snapshot {
     pub(super) draft: bool,
     /// What queries answered in this store's snapshots.
     pub(super) memo: Arc<Memo>,
+    /// What was derived from the topology in this store's snapshots.
+    pub(super) derived: Arc<Derived>,
+    /// The versions in which links, and ports or links, last changed.
+    pub(super) links_changed: Changed,
+    pub(super) ports_changed: Changed,
     tables: OrdMap<Name, Rows>,
     vars: OrdMap<Name, Value>,
     costs: OrdMap<Name, OrdMap<LinkName, u64>>,
     switches: OrdMap<Dpid, SwitchInfo>,
     ports: OrdMap<Location, PortInfo>,
+    /// The ports with another switch behind them: few of many.
+    link_ports: OrdSet<Location>,
     hosts: OrdMap<Mac, HostInfo>,
     by_ip: OrdMap<IpAddr, Mac>,
     by_port: OrdMap<Location, OrdSet<Mac>>,
@@ -190,7 +198,13 @@ impl Snapshot {
 
     /// All usable links, each once, lower end first.
     pub fn links(&self) -> impl Iterator<Item = (Location, Location)> + '_ {
-        self.ports.iter().filter_map(|(at, _)| self.peer(*at).filter(|peer| at < peer).map(|peer| (*at, peer)))
+        self.link_ports.iter().filter_map(|at| self.peer(*at).filter(|peer| at < peer).map(|peer| (*at, peer)))
+    }
+
+    /// The usable links of a switch: own port and far end, by port. Costs what links it has, however many ports.
+    pub fn links_of(&self, dpid: Dpid) -> impl Iterator<Item = (Location, Location)> + '_ {
+        let all = Location::new(dpid, PortNo(0))..=Location::new(dpid, PortNo(u32::MAX));
+        self.link_ports.range(all).filter_map(|at| self.peer(*at).map(|peer| (*at, peer)))
     }
 
     /// What is known of a host.
@@ -198,7 +212,7 @@ impl Snapshot {
         self.hosts.get(&mac)
     }
 
-    /// The host that was last seen to use an IP address.
+    /// The host that announced an IP address last.
     pub fn host_by_ip(&self, ip: IpAddr) -> Option<Mac> {
         self.by_ip.get(&ip).copied()
     }
@@ -228,12 +242,36 @@ impl Snapshot {
                 let before = self.vars.get(name).and_then(Value::as_int).unwrap_or_default();
                 put(&mut self.vars, name, Some(Value::Int(before.saturating_add(*amount))));
             }
-            Write::Weight(name) => drop(self.costs.entry(name.clone()).or_default()),
-            Write::Cost { name, link, cost } => put(self.costs.entry(name.clone()).or_default(), link, *cost),
-            Write::Switch { dpid, info } => put(&mut self.switches, dpid, *info),
-            Write::Port { at, info } => put(&mut self.ports, at, *info),
+            Write::Weight(name) => {
+                self.costs.entry(name.clone()).or_default();
+                self.change_links();
+            }
+            Write::Cost { name, link, cost } => {
+                put(self.costs.entry(name.clone()).or_default(), link, *cost);
+                self.change_links();
+            }
+            Write::Switch { dpid, info } => {
+                put(&mut self.switches, dpid, *info);
+                self.change_links();
+            }
+            Write::Port { at, info } => {
+                if concerns_links(self.port(*at), *info) {
+                    self.change_links();
+                }
+                self.ports_changed = self.this_version();
+                self.apply_port(*at, *info);
+            }
             Write::Host { mac, info } => self.apply_host(*mac, info.clone()),
         }
+    }
+
+    fn change_links(&mut self) {
+        self.links_changed = self.this_version();
+        self.ports_changed = self.this_version();
+    }
+
+    fn this_version(&self) -> Changed {
+        if self.draft { Changed::InDraft } else { Changed::At(self.version) }
     }
 
     /// Puts a value into a table, or takes it away; a table without keys is none.
@@ -253,27 +291,50 @@ impl Snapshot {
         }
     }
 
-    fn apply_host(&mut self, mac: Mac, info: Option<HostInfo>) {
-        if let Some(old) = self.hosts.get(&mac).cloned() {
-            for ip in old.addresses() {
-                if self.by_ip.get(&ip) == Some(&mac) {
-                    self.by_ip.remove(&ip);
-                }
-            }
-            let mut left = self.by_port.get(&old.location).cloned().unwrap_or_default();
-            left.remove(&mac);
-            put(&mut self.by_port, &old.location, (!left.is_empty()).then_some(left));
+    fn apply_port(&mut self, at: Location, info: Option<PortInfo>) {
+        if info.is_some_and(|info| matches!(info.kind, PortKind::Link(_))) {
+            self.link_ports.insert(at);
+        } else {
+            self.link_ports.remove(&at);
         }
-        if let Some(new) = &info {
-            let mut there = self.by_port.get(&new.location).cloned().unwrap_or_default();
-            there.insert(mac);
-            self.by_port.insert(new.location, there);
+        put(&mut self.ports, &at, info);
+    }
+
+    fn apply_host(&mut self, mac: Mac, info: Option<HostInfo>) {
+        let old = self.hosts.get(&mac).cloned();
+        for ip in old.iter().flat_map(HostInfo::addresses) {
+            if self.by_ip.get(&ip) == Some(&mac) {
+                self.by_ip.remove(&ip);
+            }
+        }
+        let (from, to) = (old.map(|host| host.location), info.as_ref().map(|host| host.location));
+        if from != to {
+            self.relocate(mac, from, to);
         }
         for ip in info.iter().flat_map(HostInfo::addresses) {
             self.by_ip.insert(ip, mac);
         }
         put(&mut self.hosts, &mac, info);
     }
+
+    fn relocate(&mut self, mac: Mac, from: Option<Location>, to: Option<Location>) {
+        if let Some(from) = from
+            && let Some(there) = self.by_port.get_mut(&from)
+        {
+            there.remove(&mac);
+            if there.is_empty() {
+                self.by_port.remove(&from);
+            }
+        }
+        if let Some(to) = to {
+            self.by_port.entry(to).or_default().insert(mac);
+        }
+    }
+}
+
+/// Whether a change of a port may be one of links.
+pub(super) fn concerns_links(before: Option<PortInfo>, after: Option<PortInfo>) -> bool {
+    [before, after].into_iter().flatten().any(|info| matches!(info.kind, PortKind::Link(_)))
 }
 
 fn put<K: Ord + Clone, V: Clone>(map: &mut OrdMap<K, V>, key: &K, value: Option<V>) {

@@ -1,6 +1,8 @@
 //! The store: the newest snapshot, and which leaves depend on which cells.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 use std::task::Waker;
 
@@ -9,10 +11,13 @@ use maple_wire::Dpid;
 
 use super::journal::Kept;
 use super::names::Declared;
-use super::readers::{Readers, Touched, WaiterId};
+use super::readers::{AddressKinds, Readers, Touched, WaiterId};
 use super::spare::Spare;
 use super::{Cell, CellValue, Snapshot, Txn, Write, sync};
-use crate::engine::{Selection, ShardId};
+use crate::engine::Selection;
+use crate::labels::LabelIds;
+use crate::network::{Location, Mac};
+use crate::shard::ShardId;
 use crate::tree::LeafId;
 
 /// All tracked state, shared by the shards.
@@ -23,11 +28,10 @@ pub struct Store {
     books: Mutex<Books>,
     /// Held alone by a transaction that nobody may overtake, and by everybody else's commits together.
     pub(super) turnstile: RwLock<()>,
-    tags: Mutex<TagPool>,
-    /// Every snapshot since it was last asked for, for tests that compare with what was true at any moment; nothing
-    /// before it was first asked for.
-    #[cfg(any(test, feature = "testing"))]
-    trail: Mutex<Option<Vec<Arc<Snapshot>>>>,
+    /// Which label ids of each switch are free. They outlive sessions, in which a switch may come to another shard.
+    labels: Mutex<BTreeMap<Dpid, LabelIds>>,
+    /// What the readers in `books` say, for whoever asks often.
+    address_kinds: AtomicU8,
 }
 
 /// What a commit has to look up.
@@ -36,16 +40,18 @@ pub(super) struct Books {
     pub(super) readers: Readers,
     pub(super) kept: Kept,
     pub(super) declared: Declared,
+    observers: Vec<Observer>,
     /// What the next snapshot is made of, if there is any.
     spare: Spare,
 }
 
-/// Which path tags leaves of any shard have.
-#[derive(Debug, Default)]
-struct TagPool {
-    taken: BTreeSet<u16>,
-    /// The last one that was taken: the next is taken behind it, so that each rests as long as can be.
-    last: u16,
+/// Is given each snapshot, just before it becomes the newest.
+struct Observer(Box<dyn Fn(&Arc<Snapshot>) + Send + Sync>);
+
+impl fmt::Debug for Observer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Observer")
+    }
 }
 
 /// What a commit did.
@@ -56,8 +62,10 @@ pub struct Commit {
     /// The leaves of all shards that must be withdrawn, because a cell they read has another value now. They are no
     /// longer subscribed.
     pub withdraw: BTreeSet<LeafId>,
-    /// The switches whose ports or hosts changed, so that their classifier must be looked at.
-    pub refresh: BTreeSet<Dpid>,
+    /// The ports that changed.
+    pub ports: BTreeSet<Location>,
+    /// The hosts that came to a place or left it.
+    pub hosts: BTreeSet<(Location, Mac)>,
     /// What the transaction asked to invalidate besides.
     pub invalidate: Vec<Selection>,
     /// The version that it made, if a [`super::Journal`] was told of it.
@@ -70,15 +78,35 @@ pub struct Commit {
 pub struct Conflict(pub Cell);
 
 impl Commit {
+    /// Notes what a write means to switches.
+    fn touch(&mut self, write: &Write, before: &Snapshot) {
+        match write {
+            Write::Port { at, .. } => drop(self.ports.insert(*at)),
+            Write::Host { mac, info } => {
+                let old = before.host(*mac).map(|host| host.location);
+                let new = info.as_ref().map(|host| host.location);
+                if old != new {
+                    self.hosts.extend(old.into_iter().chain(new).map(|at| (at, *mac)));
+                }
+            }
+            _ => {}
+        }
+    }
+
     /// What concerns each shard. Whoever has more to tell the shards than the commit uses this and keeps the order.
     pub fn by_shard(self, state: &Snapshot) -> BTreeMap<ShardId, Commit> {
         let mut shards: BTreeMap<ShardId, Commit> = BTreeMap::new();
         for leaf in self.withdraw {
             shards.entry(ShardId::of(leaf)).or_default().withdraw.insert(leaf);
         }
-        for dpid in self.refresh {
-            if let Some(shard) = state.shard_of(dpid) {
-                shards.entry(shard).or_default().refresh.insert(dpid);
+        for at in self.ports {
+            if let Some(shard) = state.shard_of(at.switch) {
+                shards.entry(shard).or_default().ports.insert(at);
+            }
+        }
+        for (at, mac) in self.hosts {
+            if let Some(shard) = state.shard_of(at.switch) {
+                shards.entry(shard).or_default().hosts.insert((at, mac));
             }
         }
         if !self.invalidate.is_empty() {
@@ -139,6 +167,7 @@ impl Store {
         }
         if let Some(leaf) = reader.filter(|_| txn.writes.is_empty()) {
             books.readers.subscribe(leaf, txn.reads, &newest);
+            self.note_address_kinds(&books);
         }
         let (mut commit, wake) = self.publish(&mut books, newest, txn.writes);
         commit.invalidate = txn.invalidations;
@@ -153,7 +182,9 @@ impl Store {
         let mut books = self.lock();
         let newest = self.snapshot();
         let changed = changed_since(&txn.reads, txn.base.version, &newest);
-        changed.is_none().then(|| books.readers.watch(&txn.reads, waker, &newest))
+        let id = changed.is_none().then(|| books.readers.watch(&txn.reads, waker, &newest));
+        self.note_address_kinds(&books);
+        id
     }
 
     /// Ends a [`Store::watch`].
@@ -171,24 +202,29 @@ impl Store {
         self.lock().readers.of(cell)
     }
 
+    /// From now on `observe` is given every snapshot, just before it becomes the newest, for whoever compares with what
+    /// was true at any moment. Nobody else publishes until it returns, so it is to be quick, and it may not ask the store.
+    pub fn observe(&self, observe: impl Fn(&Arc<Snapshot>) + Send + Sync + 'static) {
+        self.lock().observers.push(Observer(Box::new(observe)));
+    }
+
     /// Says that nobody notes where hosts are: queries that ask for it fail from now on, as f does.
     pub fn know_no_hosts(&self) {
         self.newest().memo.know_no_hosts();
     }
 
-    /// Takes a path tag that nobody has.
-    pub(crate) fn take_tag(&self, ids: std::ops::RangeInclusive<u16>) -> Option<u16> {
-        let mut pool = sync::lock(&self.tags);
-        let (behind, before): (Vec<u16>, Vec<u16>) = ids.partition(|id| *id > pool.last);
-        let free = behind.into_iter().chain(before).find(|id| !pool.taken.contains(id))?;
-        pool.taken.insert(free);
-        pool.last = free;
-        Some(free)
+    /// Does something with the label ids of a switch. The shard that serves the switch does so.
+    pub(crate) fn with_label_ids<T>(&self, switch: Dpid, work: impl FnOnce(&mut LabelIds) -> T) -> T {
+        work(sync::lock(&self.labels).entry(switch).or_default())
     }
 
-    /// Gives a path tag back.
-    pub(crate) fn give_tag_back(&self, id: u16) {
-        sync::lock(&self.tags).taken.remove(&id);
+    /// The kinds of addresses that somebody has ever been subscribed to.
+    pub(crate) fn address_kinds(&self) -> AddressKinds {
+        AddressKinds::of_bits(self.address_kinds.load(Ordering::Acquire))
+    }
+
+    fn note_address_kinds(&self, books: &Books) {
+        self.address_kinds.store(books.readers.address_kinds().bits(), Ordering::Release);
     }
 
     /// Ends a leaf's subscriptions.
@@ -225,25 +261,18 @@ impl Store {
         }
         let next = books.spare.next(&newest, &writes);
         for write in &writes {
-            commit.refresh.extend(touched(write, &newest));
+            commit.touch(write, &newest);
         }
         let Touched { withdraw, wake } = books.readers.changed(&writes, &newest, &next);
         commit.withdraw = withdraw;
+        // A query that was asked again may rest on other cells now.
+        self.note_address_kinds(books);
         commit.kept = books.kept.tell(&writes, &next);
-        #[cfg(any(test, feature = "testing"))]
-        if let Some(trail) = &mut *sync::lock(&self.trail) {
-            trail.push(Arc::clone(&next));
-        }
+        books.observers.iter().for_each(|Observer(observe)| observe(&next));
         drop(newest);
         books.spare.keep(self.current.swap(next), writes);
         sync::step();
         (commit, wake)
-    }
-
-    /// Every snapshot that was published since this was last asked; nothing the first time.
-    #[cfg(any(test, feature = "testing"))]
-    pub fn take_trail(&self) -> Vec<Arc<Snapshot>> {
-        sync::lock(&self.trail).replace(Vec::new()).unwrap_or_default()
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Books> {
@@ -257,16 +286,4 @@ fn changed_since(reads: &BTreeMap<Cell, CellValue>, version: u64, newest: &Snaps
         return None;
     }
     reads.iter().find(|(cell, seen)| !cell.still(seen, Some(version), newest)).map(|(cell, _)| cell.clone())
-}
-
-/// The switches whose classifier a write may change.
-fn touched(write: &Write, before: &Snapshot) -> Vec<Dpid> {
-    match write {
-        Write::Port { at, .. } => vec![at.switch],
-        Write::Host { mac, info } => {
-            let old = before.host(*mac).map(|host| host.location.switch);
-            old.into_iter().chain(info.iter().map(|host| host.location.switch)).collect()
-        }
-        _ => Vec::new(),
-    }
 }

@@ -3,6 +3,8 @@
 //! Policies and packets are random ([`policy`]), or written out as text ([`scripts`]).
 
 mod policy;
+#[path = "../../../../tests/skip.rs"]
+mod skip;
 
 mod classbench;
 mod compile;

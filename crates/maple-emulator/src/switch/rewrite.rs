@@ -49,7 +49,9 @@ pub fn apply(action: &Action, frame: &mut Vec<u8>) -> Outcome {
 
 /// 1.0 sets a tag's parts, and pushes the tag where there is none.
 fn set_tag(frame: &mut Vec<u8>, field: Field, value: u128) -> Result<(), RewriteError> {
-    if Packet::new(frame, 0).get(Field::VlanVid) == Some(0) {
+    // As in Open vSwitch a frame that ends within its tag has none.
+    let tag = Packet::with_wire_len(frame, 0, frame.len()).switch_value(Field::VlanVid);
+    if tag.is_none_or(|vid| vid & 0x1000 == 0) {
         rewrite::push_vlan(frame, 0x8100)?;
     }
     rewrite::set_field(frame, &Constraint::exact(field, value))

@@ -6,6 +6,7 @@ use maple_wire::{Message, print};
 use serde::Deserialize;
 
 use super::oracle;
+use crate::skip::missing;
 
 /// Messages of the corpus whose text differs from Open vSwitch's, and why. Besides these it differs where there are
 /// parts of experimenters, which are opaque: [`is_opaque`].
@@ -29,7 +30,7 @@ struct Entry {
 fn entries() -> Vec<(Entry, Vec<u8>)> {
     let folder: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/of-corpus");
     let Ok(index) = std::fs::read_to_string(folder.join("index.json")) else {
-        eprintln!("SKIPPED: no corpus at {}", folder.display());
+        missing(&format!("the OpenFlow corpus at {}", folder.display()));
         return Vec::new();
     };
     let entries: Vec<Entry> = serde_json::from_str(&index).expect("the index of the corpus");

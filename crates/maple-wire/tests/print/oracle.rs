@@ -2,12 +2,14 @@
 
 use std::process::Command;
 
+use crate::skip::missing;
+
 /// Whether Open vSwitch 3.1 is installed; says so where it is not.
 pub fn is_there() -> bool {
     let version = Command::new("ovs-ofctl").arg("--version").output();
     let found = version.is_ok_and(|output| String::from_utf8_lossy(&output.stdout).contains("(Open vSwitch) 3.1"));
     if !found {
-        eprintln!("SKIPPED: there is no ovs-ofctl of Open vSwitch 3.1 to compare with");
+        missing("ovs-ofctl of Open vSwitch 3.1, to compare with");
     }
     found
 }

@@ -19,7 +19,8 @@ const MOST_HEADS: usize = 1 << 16;
 /// The leaves.
 #[derive(Debug, Default)]
 pub(in crate::engine) struct Leaves {
-    all: BTreeMap<LeafId, Leaf>,
+    /// Boxed, as the map's nodes are moved.
+    all: BTreeMap<LeafId, Box<Leaf>>,
     /// Under a leaf the number of its answer.
     said: Recent,
     heads: Vec<Arc<Head>>,
@@ -40,19 +41,19 @@ impl Leaves {
     /// A leaf, to be changed.
     pub fn get_mut(&mut self, id: &LeafId) -> Option<&mut Leaf> {
         self.said.forget(id.0);
-        self.all.get_mut(id)
+        self.all.get_mut(id).map(|leaf| &mut **leaf)
     }
 
     /// Puts a leaf in.
     pub fn insert(&mut self, id: LeafId, leaf: Leaf) {
         self.said.forget(id.0);
-        self.all.insert(id, leaf);
+        self.all.insert(id, Box::new(leaf));
     }
 
     /// Takes a leaf out.
     pub fn remove(&mut self, id: &LeafId) -> Option<Leaf> {
         self.said.forget(id.0);
-        self.all.remove(id)
+        self.all.remove(id).map(|leaf| *leaf)
     }
 
     /// Answers are asked for, and remembered, under this version of the state.
@@ -102,9 +103,9 @@ impl Leaves {
 
 /// Leaves are looked at as in any map.
 impl Deref for Leaves {
-    type Target = BTreeMap<LeafId, Leaf>;
+    type Target = BTreeMap<LeafId, Box<Leaf>>;
 
-    fn deref(&self) -> &BTreeMap<LeafId, Leaf> {
+    fn deref(&self) -> &BTreeMap<LeafId, Box<Leaf>> {
         &self.all
     }
 }

@@ -142,7 +142,7 @@ fn a_leaf_that_is_no_longer_in_use_is_not_answered_from_memory_though_nothing_wa
     assert_eq!(bench.ports_of(1), Some(vec![1, 2, 3]));
     let version = bench.engine.store.snapshot().version();
     let id = *bench.engine.leaves.keys().next().expect("a leaf");
-    bench.engine.leaves.get_mut(&id).expect("it is there").state = LeafState::Blocked;
+    bench.engine.leaves.get_mut(&id).expect("it is there").state = LeafState::Waiting { direct: false };
     assert_eq!((bench.ports_of(1), bench.engine.store.snapshot().version()), (None, version));
 }
 
@@ -159,22 +159,25 @@ fn answers_outlive_events_and_commits_that_they_do_not_rest_on() {
 }
 
 #[test]
-fn a_host_is_believed_only_with_the_address_and_at_the_port_that_it_was_seen_with() {
+fn a_host_is_believed_only_at_the_port_that_it_was_seen_at_and_with_any_address_that_it_does_not_announce() {
     let mut bench = Bench::new(Version::Of13);
     bench.teach(1);
     assert!(bench.ports_of(1).is_some() && bench.ports_of(2).is_none(), "2 is not known");
-    let mut foreign = packet_in(1);
-    let at = foreign.data.windows(4).position(|bytes| bytes == [10, 0, 0, 1]).expect("its address");
-    foreign.data[at + 3] = 77;
+    let mut routed = packet_in(1);
+    let at = routed.data.windows(4).position(|bytes| bytes == [10, 0, 0, 1]).expect("its address");
+    routed.data[at + 3] = 77;
     let mut elsewhere = packet_in(1);
     // Port 65,537 has the same lower 16 bits as port 1.
     elsewhere.pipeline = Match::any().exact(Field::InPort, 0x1_0001);
-    for packet in [foreign, elsewhere] {
+    let mut announces = packet_in(1);
+    announces.data = Frame::ethernet([0xff; 6], [2, 0, 0, 0, 1, 1]).arp_request([10, 0, 0, 1], [10, 0, 0, 2]);
+    announces.total_len = announces.data.len() as u16;
+    for (packet, packets) in [(routed, 1), (elsewhere, 0), (announces, 0)] {
         let mut bytes = Vec::new();
         Message::PacketIn(packet).encode(Version::Of13, 9, &mut bytes).expect("a packet-in");
         let view = PacketInView::new_checked(Version::Of13, &bytes).expect("a packet-in");
         let answered = bench.engine.hits(Time(bench.now), SWITCH).expect("settled").answer(&[view], &mut Vec::new());
-        assert_eq!(answered.packets, 0);
+        assert_eq!(answered.packets, packets);
     }
 }
 
@@ -190,4 +193,26 @@ fn a_batch_is_answered_as_its_packets_one_by_one() {
         let each: Vec<u8> = hosts.iter().flat_map(|host| single.answer(&[*host]).1).collect();
         assert_eq!(bytes, each, "{version:?}");
     }
+}
+
+/// A packet of a known host from another port.
+fn from_port_2(host: u8) -> Event {
+    let pipeline = Match::any().exact(Field::InPort, 2);
+    Event::PacketIn { dpid: SWITCH, packet_in: PacketIn { pipeline, ..packet_in(host) } }
+}
+
+#[test]
+fn a_host_that_does_not_say_whether_it_is_there_keeps_nobody_elses_packets_from_being_hits() {
+    let mut bench = Bench::new(Version::Of13);
+    [1, 2].into_iter().for_each(|host| bench.teach(host));
+    assert!(bench.ports_of(1).is_some() && bench.ports_of(2).is_some());
+    let asks = from_port_2(1);
+    let (now, mut effects) = (Time(bench.now), Vec::new());
+    bench.engine.handle(now, &mut vec![asks], &mut effects);
+    assert_eq!(bench.ports_of(1), None, "its packet is the answer that is waited for");
+    assert!(bench.ports_of(2).is_some(), "while host 1 is looked for");
+    for _ in 0..60 {
+        bench.handle(vec![Event::Tick]);
+    }
+    assert!(bench.ports_of(2).is_some(), "when nobody answered");
 }

@@ -4,4 +4,6 @@ mod frames;
 mod open_vswitch;
 mod properties;
 mod rewriting;
+#[path = "../../../../../tests/skip.rs"]
+mod skip;
 mod vectors;

@@ -6,6 +6,7 @@ use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::TestRunner;
 
 use super::frames::broken_frames;
+use super::skip::missing;
 use crate::field::Field;
 use crate::packet::Packet;
 use crate::packet::text::{field_value_to_string, parse_field_value};
@@ -16,7 +17,7 @@ fn open_vswitch_extracts_the_same_fields() {
     let strategy = broken_frames(1);
     let frames: Vec<Vec<u8>> = (0..3000).map(|_| strategy.new_tree(&mut runner).unwrap().current()).collect();
     let Some(lines) = parse_pcap(&frames) else {
-        eprintln!("SKIPPED: no ovs-ofctl to compare with");
+        missing("ovs-ofctl, to compare with");
         return;
     };
     assert_eq!(lines.len(), frames.len());

@@ -1,0 +1,127 @@
+//! A controller and the network that it controls, each on its cores.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use maple_controller::control::socket::{Request, Show, ask};
+use maple_load::flows::{Counters, Lab, LabOptions};
+use maple_load::{Cpu, Network, Process};
+use maple_wire::Version;
+use serde_json::Value;
+
+use super::super::controllers::{Contender, Running};
+use super::FlowsArgs;
+use crate::descriptors;
+
+/// How long hosts may take to make themselves known.
+const ACQUAINTANCE: Duration = Duration::from_secs(60);
+/// After that.
+const PAUSE: Duration = Duration::from_millis(300);
+
+/// Puts this thread on its core.
+pub fn take_core(args: &FlowsArgs) -> anyhow::Result<()> {
+    if args.cores == [args.load_core] {
+        bail!("core {} can't be the controller's and the network's: choose --cores or --load-core", args.load_core);
+    }
+    let core = core_affinity::CoreId { id: args.load_core };
+    if !core_affinity::set_for_current(core) {
+        bail!("this process may not use core {}: choose --load-core", args.load_core);
+    }
+    Ok(())
+}
+
+/// What a controller had used, and what had been counted, at one moment.
+#[derive(Clone, Copy, Debug)]
+pub struct Moment {
+    pub at: Instant,
+    pub controller: Process,
+    pub ours: Cpu,
+    pub counters: Counters,
+}
+
+/// A controller with a network.
+pub struct Bed {
+    pub lab: Lab,
+    running: Running,
+    /// The controller's socket, where it has one.
+    socket: Option<PathBuf>,
+}
+
+impl Bed {
+    /// Starts the controller and connects the network.
+    pub fn start(
+        args: &FlowsArgs,
+        contender: &Contender,
+        socket: Option<PathBuf>,
+        network: Network,
+        (version, ports): (Version, u32),
+    ) -> anyhow::Result<Bed> {
+        descriptors::allow(network.switches.len() as u64)?;
+        let running = contender.start(&args.cores, args.workers)?;
+        let window = args.window as usize;
+        let (connect, confirm) = (running.address, args.confirm);
+        let options = LabOptions { connect, network, ports, version, window, confirm };
+        let lab = Lab::connect(options).with_context(|| contender.name.clone())?;
+        Ok(Bed { lab, running, socket })
+    }
+
+    /// Waits for discovery and lets hosts make themselves known: how many could not.
+    pub fn acquaint(&mut self, settle: Duration) -> anyhow::Result<usize> {
+        self.lab.wait(settle)?;
+        let unknown = self.lab.announce(ACQUAINTANCE)?;
+        self.lab.wait(PAUSE)?;
+        Ok(unknown)
+    }
+
+    /// Now.
+    pub fn moment(&self) -> anyhow::Result<Moment> {
+        let controller = Process::now(self.running.pid()).context("the controller has ended")?;
+        Ok(Moment { at: Instant::now(), controller, ours: Cpu::now()?, counters: self.lab.counters() })
+    }
+
+    /// What the controller shows.
+    pub fn show(&self, what: Show) -> anyhow::Result<Value> {
+        let socket = self.socket.as_deref().context("this controller has no socket")?;
+        Ok(ask(socket, &Request::Show(what))?)
+    }
+
+    /// The bytes on the controller's heap, if it counts them.
+    pub fn heap(&self) -> anyhow::Result<Option<u64>> {
+        Ok(self.show(Show::Stats)?["heap_bytes"].as_u64())
+    }
+}
+
+impl Drop for Bed {
+    fn drop(&mut self) {
+        if let Some(socket) = &self.socket {
+            remove(socket);
+        }
+    }
+}
+
+/// The controller is killed with its socket in place.
+fn remove(socket: &Path) {
+    if let Err(error) = std::fs::remove_file(socket)
+        && error.kind() != std::io::ErrorKind::NotFound
+    {
+        eprintln!("maple: can't remove {}: {error}", socket.display());
+    }
+}
+
+impl Moment {
+    /// Seconds by the clock since `before`.
+    pub fn seconds(&self, before: &Moment) -> f64 {
+        (self.at - before.at).as_secs_f64()
+    }
+
+    /// Seconds of processor time that the controller used since `before`.
+    pub fn controller_seconds(&self, before: &Moment) -> f64 {
+        self.controller.ran.saturating_sub(before.controller.ran) as f64 / 1e9
+    }
+
+    /// Bytes that the controller has more than `before`.
+    pub fn more_memory(&self, before: &Moment) -> f64 {
+        self.controller.resident as f64 - before.controller.resident as f64
+    }
+}

@@ -1,0 +1,268 @@
+//! What came of all rounds, as a table, as JSON and as plots.
+
+use maple_bench::Output;
+use maple_bench::report::{Chart, Series, TextTable};
+use serde::Serialize;
+
+use super::round::{Point, Setting};
+use super::targets;
+use crate::say;
+
+/// A row: one controller, one line of switches, so many leaves present. Figures are those of the median round.
+#[derive(Debug, Serialize)]
+pub struct Row {
+    /// The policy, or the other controller's name.
+    pub controller: String,
+    #[serde(flatten)]
+    pub setting: Setting,
+    /// OpenFlow version.
+    pub of: String,
+    /// Leaves present at the beginning of the measurement.
+    pub leaves: usize,
+    /// Rounds that came so far.
+    pub rounds: usize,
+    /// New flows a second.
+    pub flows: f64,
+    /// The same of the fastest round.
+    pub fastest: f64,
+    /// The controller's processor time for a flow, in microseconds, and that of the fastest round.
+    pub cpu_us: f64,
+    pub least_cpu_us: f64,
+    /// New flows a second that the network could make.
+    pub ceiling: f64,
+    /// Microseconds from the first packet to the end of a flow.
+    pub p50: f64,
+    pub p99: f64,
+    /// Messages for each flow: flow-mods to all switches, those that add a rule to the controller, group-mods, barriers,
+    /// packet-ins.
+    pub flow_mods: f64,
+    pub to_controller: f64,
+    pub group_mods: f64,
+    pub barriers: f64,
+    pub packet_ins: f64,
+    /// Rules of the busiest switch with hosts, and of the busiest without.
+    pub edge_rules: usize,
+    pub core_rules: Option<usize>,
+    /// Resident memory of the controller for each leaf, and its heap's own count.
+    pub bytes: f64,
+    pub heap_bytes: Option<f64>,
+    /// Why it is no result.
+    pub doubts: Vec<String>,
+}
+
+/// The rows of a controller on a line: one for each number of leaves that a round came to.
+pub fn rows(name: &str, setting: &Setting, rounds: Vec<Vec<Point>>, heap: &[(usize, f64)]) -> Vec<Row> {
+    let all: Vec<Point> = rounds.into_iter().flatten().collect();
+    let row = |leaves: usize| {
+        let here: Vec<&Point> = all.iter().filter(|point| point.leaves == leaves).collect();
+        let sure: Vec<&Point> = here.iter().copied().filter(|point| point.doubts.is_empty()).collect();
+        let counted = if sure.is_empty() { here } else { sure };
+        let heap = heap.iter().find(|(at, _)| *at == leaves).map(|(_, bytes)| *bytes);
+        of(name, setting, counted, heap)
+    };
+    setting.marks.iter().filter_map(|(leaves, _)| row(*leaves)).collect()
+}
+
+fn of(name: &str, setting: &Setting, mut points: Vec<&Point>, heap_bytes: Option<f64>) -> Option<Row> {
+    points.sort_by(|a, b| a.per_second.total_cmp(&b.per_second));
+    let middle = *points.get(points.len().checked_sub(1)? / 2)?;
+    Some(Row {
+        controller: name.to_owned(),
+        setting: setting.clone(),
+        of: setting.version.to_string(),
+        leaves: middle.leaves,
+        rounds: points.len(),
+        flows: middle.per_second,
+        fastest: points.last()?.per_second,
+        cpu_us: middle.cpu,
+        least_cpu_us: points.iter().map(|point| point.cpu).fold(f64::INFINITY, f64::min),
+        ceiling: middle.ceiling,
+        p50: middle.p50,
+        p99: middle.p99,
+        flow_mods: middle.flow_mods,
+        to_controller: middle.to_controller,
+        group_mods: middle.group_mods,
+        barriers: middle.barriers,
+        packet_ins: middle.packet_ins,
+        edge_rules: middle.edge_rules,
+        core_rules: middle.core_rules,
+        bytes: middle.bytes,
+        heap_bytes,
+        doubts: middle.doubts.clone(),
+    })
+}
+
+/// All rows.
+#[derive(Debug, Serialize)]
+pub struct Results {
+    rows: Vec<Row>,
+    targets: Vec<targets::Verdict>,
+}
+
+impl Results {
+    pub fn new(rows: Vec<Row>) -> Results {
+        Results { targets: targets::of(&rows), rows }
+    }
+
+    /// Whether no figure is the network's.
+    pub fn are_all_results(&self) -> bool {
+        !self.rows.is_empty() && self.rows.iter().all(|row| row.doubts.is_empty())
+    }
+
+    /// Tells it as asked.
+    pub fn tell(&self, output: &Output) -> anyhow::Result<()> {
+        if output.json {
+            say(serde_json::to_string_pretty(self)?);
+        } else {
+            say(self.text());
+        }
+        if let Some(folder) = &output.plot {
+            for chart in self.charts() {
+                eprintln!("maple: wrote {}", chart.write(folder)?.display());
+            }
+        }
+        Ok(())
+    }
+
+    fn text(&self) -> String {
+        let mut table = TextTable::new([
+            "controller",
+            "line",
+            "OF",
+            "ports",
+            "leaves",
+            "flows/s",
+            "fastest",
+            "CPU µs",
+            "least",
+            "network could",
+            "p50 µs",
+            "p99 µs",
+            "flow-mods",
+            "to contr.",
+            "barriers",
+            "packet-ins",
+            "edge rules",
+            "core rules",
+            "B/leaf",
+            "heap B/leaf",
+        ]);
+        let mut doubts = String::new();
+        for row in &self.rows {
+            table.row(cells(row));
+            for doubt in &row.doubts {
+                let Row { controller, leaves, setting, .. } = row;
+                doubts += &format!("NO RESULT: {controller}, line:{}, {leaves} leaves: {doubt}\n", setting.line);
+            }
+        }
+        let mut text = format!("{table}{doubts}");
+        if !self.targets.is_empty() {
+            text += &format!("\n{}", targets::table(&self.targets));
+        }
+        text.trim_end().to_owned()
+    }
+
+    /// Flows a second against the length of the line and against the leaves, where these vary.
+    fn charts(&self) -> Vec<Chart> {
+        let by_length = |row: &Row| (f64::from(row.setting.line), format!("{} leaves", row.leaves));
+        let by_leaves = |row: &Row| (row.leaves as f64, format!("line:{}", row.setting.line));
+        let charts = [
+            self.chart("New flows against length", "switches of the line", by_length),
+            self.chart("New flows against leaves", "leaves present", by_leaves),
+        ];
+        charts.into_iter().filter(|chart| chart.series.iter().any(|series| series.points.len() > 1)).collect()
+    }
+
+    fn chart(&self, title: &str, x: &str, place: impl Fn(&Row) -> (f64, String)) -> Chart {
+        let mut series: Vec<Series> = Vec::new();
+        for row in &self.rows {
+            let (x, name) = place(row);
+            let name = format!("{}, OpenFlow {}, {} ports, {name}", row.controller, row.of, row.setting.ports);
+            let point = (x.max(1.0), row.flows.max(1.0));
+            match series.iter_mut().find(|line| line.name == name) {
+                Some(line) => line.points.push(point),
+                None => series.push(Series { name, points: vec![point] }),
+            }
+        }
+        Chart {
+            title: title.to_owned(),
+            x: x.to_owned(),
+            y: "new flows a second".to_owned(),
+            log_x: true,
+            log_y: true,
+            labels: Vec::new(),
+            series,
+        }
+    }
+}
+
+fn cells(row: &Row) -> Vec<String> {
+    vec![
+        row.controller.clone(),
+        row.setting.line.to_string(),
+        row.of.clone(),
+        row.setting.ports.to_string(),
+        row.leaves.to_string(),
+        format!("{:.0}", row.flows),
+        format!("{:.0}", row.fastest),
+        format!("{:.1}", row.cpu_us),
+        format!("{:.1}", row.least_cpu_us),
+        format!("{:.0}", row.ceiling),
+        format!("{:.0}", row.p50),
+        format!("{:.0}", row.p99),
+        format!("{:.2}", row.flow_mods),
+        format!("{:.2}", row.to_controller),
+        format!("{:.2}", row.barriers),
+        format!("{:.2}", row.packet_ins),
+        row.edge_rules.to_string(),
+        row.core_rules.map(|rules| rules.to_string()).unwrap_or_default(),
+        format!("{:.0}", row.bytes),
+        row.heap_bytes.map(|bytes| format!("{bytes:.0}")).unwrap_or_default(),
+    ]
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+    use maple_load::flows::Spread;
+    use maple_wire::Version;
+
+    pub fn setting(line: u32, ports: u32) -> Setting {
+        let marks = vec![(1000, 100), (100_000, 100)];
+        Setting { line, spread: Spread::Ends, ports, hosts: 4, version: Version::Of13, marks }
+    }
+
+    pub fn point(leaves: usize, per_second: f64) -> Point {
+        Point { leaves, per_second, cpu: 1e6 / per_second, flow_mods: 1.5, to_controller: 0.5, ..Point::default() }
+    }
+
+    #[test]
+    fn a_row_is_the_median_of_the_rounds_that_came_so_far_and_are_sure() {
+        let unsure = Point { doubts: vec!["it waited".into()], ..point(1000, 5.0) };
+        let rounds = vec![
+            vec![point(1000, 30.0), point(100_000, 3.0)],
+            vec![point(1000, 20.0)],
+            vec![point(1000, 10.0), point(100_000, 4.0)],
+            vec![unsure.clone()],
+        ];
+        let made = rows("maple", &setting(1, 16), rounds, &[(1000, 700.0)]);
+        let told = |row: &Row| (row.leaves, row.rounds, row.flows, row.fastest, row.heap_bytes);
+        assert_eq!(
+            made.iter().map(told).collect::<Vec<_>>(),
+            [(1000, 3, 20.0, 30.0, Some(700.0)), (100_000, 2, 3.0, 4.0, None)]
+        );
+        let unsure = Results::new(rows("maple", &setting(1, 16), vec![vec![unsure]], &[]));
+        assert!(!unsure.are_all_results());
+        assert!(unsure.text().contains("NO RESULT: maple, line:1, 1000 leaves: it waited"), "{}", unsure.text());
+    }
+
+    #[test]
+    fn a_chart_has_a_line_for_each_that_is_compared() {
+        let rounds = || vec![vec![point(1000, 30.0), point(100_000, 3.0)]];
+        let made: Vec<Row> =
+            [1, 2].into_iter().flat_map(|line| rows("maple", &setting(line, 16), rounds(), &[])).collect();
+        let charts = Results::new(made).charts();
+        assert_eq!(charts.len(), 2);
+        assert!(charts.iter().all(|chart| chart.series.len() == 2 && chart.series[0].points.len() == 2));
+    }
+}

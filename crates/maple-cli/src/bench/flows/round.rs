@@ -1,0 +1,219 @@
+//! One round on a line of switches.
+
+use std::time::Instant;
+
+use maple_bench::report::Progress;
+use maple_load::flows::{Lab, Spread, line, pairs};
+use maple_wire::Version;
+use serde::Serialize;
+
+use super::super::controllers::Contender;
+use super::bed::{Bed, Moment};
+use super::{FlowsArgs, socket};
+
+/// Hosts where nothing else is said: enough for 100,000 pairs of hosts at both ends.
+const HOSTS: u32 = 512;
+/// Flows of a measurement at least.
+const FLOWS: usize = 2000;
+/// The share of its core that the network may use: beyond that it is what is measured.
+const BUSY: f64 = 0.9;
+/// The share of its time for which the network may have waited for its core.
+const STARVED: f64 = 0.1;
+
+/// What is the same in all rounds of a row.
+#[derive(Clone, Debug, Serialize)]
+pub struct Setting {
+    /// Switches of the line.
+    pub line: u32,
+    /// Where the hosts are.
+    #[serde(skip)]
+    pub spread: Spread,
+    /// Ports of a switch for hosts.
+    pub ports: u32,
+    /// All hosts.
+    pub hosts: u32,
+    /// OpenFlow version.
+    #[serde(skip)]
+    pub version: Version,
+    /// Where to measure, in rising order, and how many flows there.
+    #[serde(skip)]
+    pub marks: Vec<(usize, usize)>,
+}
+
+/// What one round measured where so many leaves were present.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Point {
+    pub leaves: usize,
+    /// Flows that ended a second, by the clock.
+    pub per_second: f64,
+    /// Processor time of the controller for each, in microseconds.
+    pub cpu: f64,
+    /// Flows that the network could have made with all of its core.
+    pub ceiling: f64,
+    /// Microseconds from first packet to end, of the one in the middle and of 99 of 100.
+    pub p50: f64,
+    pub p99: f64,
+    /// What switches were told for each flow.
+    pub flow_mods: f64,
+    pub to_controller: f64,
+    pub group_mods: f64,
+    pub barriers: f64,
+    pub packet_ins: f64,
+    /// Rules of the switch with hosts that has most, and of the one without.
+    pub edge_rules: usize,
+    pub core_rules: Option<usize>,
+    /// Resident bytes for each leaf since hosts were known.
+    pub bytes: f64,
+    /// Why it is no result.
+    pub doubts: Vec<String>,
+}
+
+impl Setting {
+    pub fn of(args: &FlowsArgs, version: Version, line: u32, ports: u32) -> Setting {
+        let mut leaves = args.leaves.clone();
+        leaves.sort_unstable();
+        let flows = |leaves: usize| args.flows.map_or((leaves / 5).max(FLOWS), |flows| flows as usize);
+        let marks = leaves.into_iter().map(|leaves| (leaves, flows(leaves))).collect();
+        Setting { line, spread: args.hosts_at.into(), ports, hosts: args.hosts.unwrap_or(HOSTS), version, marks }
+    }
+}
+
+/// A bed whose hosts are known, and how many are not.
+fn bed(args: &FlowsArgs, contender: &Contender, setting: &Setting, heap: bool) -> anyhow::Result<(Bed, usize)> {
+    let network = line(setting.line, setting.ports, setting.hosts, setting.spread);
+    let shape = (setting.version, setting.ports);
+    let (contender, socket) = if heap {
+        let socket = socket();
+        let more = format!(" --control {} --count-heap", socket.display());
+        (
+            Contender {
+                command: format!("{}{more}", contender.command.replace(" --control none", "")),
+                ..contender.clone()
+            },
+            Some(socket),
+        )
+    } else {
+        (contender.clone(), None)
+    };
+    let mut bed = Bed::start(args, &contender, socket, network, shape)?;
+    let unknown = bed.acquaint(args.settle)?;
+    Ok((bed, unknown))
+}
+
+/// One round: a point for each mark that it came to.
+pub fn round(
+    args: &FlowsArgs,
+    contender: &Contender,
+    setting: &Setting,
+    progress: &Progress,
+) -> anyhow::Result<Vec<Point>> {
+    let what =
+        format!("{}, line:{}, {} ports, OpenFlow {}", contender.name, setting.line, setting.ports, setting.version);
+    progress.say(format!("{what}: discovery"));
+    let (mut bed, unknown) = bed(args, contender, setting, false)?;
+    let start = bed.moment()?;
+    let deadline = Instant::now() + args.limit;
+    let mut order = pairs(&bed.lab, crosses(setting)).into_iter();
+    let mut points = Vec::new();
+    for (leaves, flows) in &setting.marks {
+        progress.say(format!("{what}: {leaves} leaves"));
+        if !bed.lab.flows(&mut order, *leaves, deadline)? {
+            break;
+        }
+        bed.lab.take_latency();
+        let before = bed.moment()?;
+        let is_whole = bed.lab.flows(&mut order, leaves + flows, deadline)?;
+        let after = bed.moment()?;
+        let mut point = point(&mut bed, [&start, &before, &after]);
+        point.leaves = *leaves;
+        if unknown > 0 {
+            point.doubts.push(format!("{unknown} hosts could not make themselves known"));
+        }
+        points.push(point);
+        if !is_whole {
+            break;
+        }
+    }
+    Ok(points)
+}
+
+/// Bytes on the controller's heap for each leaf, at each mark that it came to.
+pub fn heap(
+    args: &FlowsArgs,
+    contender: &Contender,
+    setting: &Setting,
+    progress: &Progress,
+) -> anyhow::Result<Vec<(usize, f64)>> {
+    progress.say(format!("{}, line:{}: heap", contender.name, setting.line));
+    let mut bytes = Vec::new();
+    if contender.command.contains(" --control none") {
+        let (mut bed, _) = bed(args, contender, setting, true)?;
+        let Some(before) = bed.heap()? else { return Ok(bytes) };
+        let deadline = Instant::now() + args.limit;
+        let mut order = pairs(&bed.lab, crosses(setting)).into_iter();
+        for (leaves, flows) in &setting.marks {
+            if !bed.lab.flows(&mut order, leaves + flows, deadline)? {
+                break;
+            }
+            let more = bed.heap()?.unwrap_or(before) as f64 - before as f64;
+            bytes.push((*leaves, more / bed.lab.ended().len() as f64));
+        }
+    }
+    progress.step();
+    Ok(bytes)
+}
+
+/// Whether flows go from one end to the other only.
+fn crosses(setting: &Setting) -> bool {
+    setting.spread == Spread::Ends && setting.line > 1
+}
+
+fn point(bed: &mut Bed, [start, before, after]: [&Moment; 3]) -> Point {
+    let counted = after.counters - before.counters;
+    let (seconds, ended) = (after.seconds(before), counted.ended as f64);
+    let each = |count: u64| count as f64 / ended.max(1.0);
+    let (p50, p99) = bed.lab.take_latency();
+    let (edge_rules, core_rules) = busiest(&bed.lab);
+    let ours = after.ours.since(before.ours);
+    let mut doubts = Vec::new();
+    let share = |nanoseconds: u64| nanoseconds as f64 / 1e9 / seconds;
+    if share(ours.ran) > BUSY {
+        doubts.push(format!("the network used {:.0} % of its core", share(ours.ran) * 100.0));
+    }
+    if share(ours.waited) > STARVED {
+        doubts.push(format!("the network waited {:.0} % of the time for its core", share(ours.waited) * 100.0));
+    }
+    if counted.ended == 0 {
+        doubts.push("no flow ended while it was measured".to_owned());
+    }
+    if counted.failed > 0 {
+        doubts
+            .push(format!("{} flows did not end, {} of them for want of rules", counted.failed, counted.without_rules));
+    }
+    Point {
+        leaves: 0,
+        per_second: ended / seconds,
+        cpu: after.controller_seconds(before) * 1e6 / ended.max(1.0),
+        ceiling: ended * 1e9 / (ours.ran as f64).max(1.0),
+        p50,
+        p99,
+        flow_mods: each(counted.flow_mods),
+        to_controller: each(counted.adds_to_controller),
+        group_mods: each(counted.group_mods),
+        barriers: each(counted.barriers),
+        packet_ins: each(counted.packet_ins),
+        edge_rules,
+        core_rules,
+        bytes: after.more_memory(start) / bed.lab.ended().len().max(1) as f64,
+        doubts,
+    }
+}
+
+/// The most rules of a switch with hosts, and of one without.
+pub fn busiest(lab: &Lab) -> (usize, Option<usize>) {
+    let network = lab.network();
+    let has_hosts = |switch: &usize| network.hosts.iter().any(|host| host.switch == *switch);
+    let (edge, core): (Vec<usize>, Vec<usize>) = (0..network.switches.len()).partition(has_hosts);
+    let most = |switches: Vec<usize>| switches.into_iter().map(|switch| lab.rules(switch)).max();
+    (most(edge).unwrap_or(0), most(core))
+}

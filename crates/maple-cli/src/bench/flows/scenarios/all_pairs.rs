@@ -1,0 +1,49 @@
+//! All pairs of hosts talk: how many rules does the busiest core switch have?
+
+use std::time::Instant;
+
+use maple_bench::report::Progress;
+use maple_load::flows::pairs;
+use maple_wire::Version;
+
+use super::super::FlowsArgs;
+use super::super::bed::Bed;
+use super::super::round::busiest;
+use super::super::targets::Verdict;
+use super::{Answer, network};
+
+/// Rules of a core switch that are no host's.
+const CONSTANT: f64 = 64.0;
+
+pub fn answer(args: &FlowsArgs, topology: &str) -> anyhow::Result<Answer> {
+    let progress = Progress::new(1);
+    progress.say(format!("{topology}: all pairs"));
+    let version = args.of.first().copied().unwrap_or(Version::Of13);
+    let contender = args.first("")?;
+    let network = network(topology, args.hosts.unwrap_or(1))?;
+    let mut bed = Bed::start(args, &contender, None, network, (version, 0))?;
+    let mut answer = Answer::new(format!("{}, {topology}, OpenFlow {version}: all pairs of hosts", contender.name));
+    let unknown = bed.acquaint(args.settle)?;
+    let before = bed.moment()?;
+    let order = pairs(&bed.lab, false);
+    let whole = bed.lab.flows(&mut order.iter().copied(), order.len(), Instant::now() + args.limit)?;
+    let after = bed.moment()?;
+    let hosts = bed.lab.network().hosts.len();
+    let (edge, core) = busiest(&bed.lab);
+    answer.figure("hosts", hosts);
+    answer.figure("pairs", order.len());
+    answer.figure("flows that ended", bed.lab.ended().len());
+    answer.figure("flows a second", format!("{:.0}", bed.lab.ended().len() as f64 / after.seconds(&before)));
+    answer.figure("rules of the busiest switch with hosts", edge);
+    answer.figure("rules of the busiest switch without", core.map_or("none".into(), |rules| rules.to_string()));
+    let all: usize = (0..bed.lab.network().switches.len()).map(|switch| bed.lab.rules(switch)).sum();
+    answer.figure("rules of all switches", all);
+    if !whole || unknown > 0 {
+        let missing = order.len() - bed.lab.ended().len();
+        answer.doubts.push(format!("{missing} flows did not end, {unknown} hosts could not make themselves known"));
+    }
+    if let Some(core) = core {
+        answer.targets.push(Verdict::bound("rules of a core switch", hosts as f64 + CONSTANT, core as f64, 0));
+    }
+    Ok(answer)
+}

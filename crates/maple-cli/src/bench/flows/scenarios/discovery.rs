@@ -1,0 +1,98 @@
+//! A ring and a tree of switches: how long until all links are known, and what does it cost to know that they are still there?
+
+use std::time::Duration;
+
+use maple_bench::report::Progress;
+use maple_controller::control::socket::Show;
+use maple_load::Network;
+use maple_wire::Version;
+
+use super::super::FlowsArgs;
+use super::super::bed::Bed;
+use super::super::{socket, targets::Verdict};
+use super::Answer;
+
+/// Seconds until all links are known, and percent of a core afterwards.
+const TIME: f64 = 2.0;
+const REST: f64 = 10.0;
+/// How long to wait for the links.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Between two questions.
+const LOOK: Duration = Duration::from_millis(20);
+/// For so long it is measured at rest, which is from `--settle` after the links are known.
+const RESTING: Duration = Duration::from_secs(15);
+/// Ports of a switch that no link is at, where nothing else is said. All of them are probed too.
+const PORTS: u32 = 24;
+/// Switches below each one of the tree.
+const FANOUT: usize = 4;
+
+pub fn answer(args: &FlowsArgs, switches: u32) -> anyhow::Result<Answer> {
+    let version = args.of.first().copied().unwrap_or(Version::Of13);
+    let name = args.first("")?.name;
+    let mut answer = Answer::new(format!("{name}, OpenFlow {version}: discovery of {switches} switches"));
+    let ports = args.ports(PORTS)[0];
+    answer.figure("ports of a switch without a link", ports);
+    let shapes = [("ring", ring(switches as usize, ports)), ("tree", tree(switches as usize, ports))];
+    let progress = Progress::new(2);
+    for (shape, network) in shapes {
+        progress.say(shape);
+        measure(args, (version, ports), (shape, network), &mut answer)?;
+        progress.step();
+    }
+    Ok(answer)
+}
+
+/// A ring; its links are at the ports after these.
+fn ring(switches: usize, ports: u32) -> Network {
+    let links = (0..switches).map(|n| [(n, ports + 1), ((n + 1) % switches, ports + 2)]);
+    Network { switches: (1..=switches as u64).collect(), hosts: Vec::new(), links: links.collect() }
+}
+
+/// A tree, numbered level by level; its links are at the ports after these, the first one leads upwards.
+fn tree(switches: usize, ports: u32) -> Network {
+    let below = |n: usize| ports + 2 + ((n - 1) % FANOUT) as u32;
+    let links = (1..switches).map(|n| [((n - 1) / FANOUT, below(n)), (n, ports + 1)]);
+    Network { switches: (1..=switches as u64).collect(), hosts: Vec::new(), links: links.collect() }
+}
+
+fn measure(
+    args: &FlowsArgs,
+    (version, ports): (Version, u32),
+    (shape, network): (&str, Network),
+    answer: &mut Answer,
+) -> anyhow::Result<()> {
+    let links = network.links.len();
+    let socket = socket();
+    let contender = args.first(&format!(" --control {}", socket.display()))?;
+    // Handshakes count: a controller that is slow to meet its switches knows their links later.
+    let mut bed = Bed::start(args, &contender, Some(socket), network, (version, ports))?;
+    let connected = bed.moment()?;
+    let mut known = 0;
+    while known < links && connected.at.elapsed() < PATIENCE {
+        bed.lab.wait(LOOK)?;
+        known = bed.show(Show::Links)?.as_array().map_or(0, Vec::len);
+    }
+    let found = bed.moment()?;
+    let seconds = found.seconds(&connected);
+    answer.figure(&format!("{shape}: links known"), format!("{known} of {links}"));
+    answer.figure(&format!("{shape}: seconds from the last features request"), format!("{seconds:.2}"));
+    answer.figure(
+        &format!("{shape}: controller time until then, s"),
+        format!("{:.2}", found.controller_seconds(&connected)),
+    );
+    if known == links {
+        answer.targets.push(Verdict::bound(format!("{shape}: seconds until all links are known"), TIME, seconds, 2));
+    } else {
+        let what = format!("{shape}: seconds until all links are known");
+        answer.targets.push(Verdict::missed(what, format!("≤ {TIME:.2}"), format!("{known} of {links} links")));
+    }
+    bed.lab.wait(args.settle)?;
+    let before = bed.moment()?;
+    bed.lab.wait(RESTING.min(args.limit))?;
+    let after = bed.moment()?;
+    let percent = after.controller_seconds(&before) / after.seconds(&before) * 100.0;
+    let probes = (after.counters - before.counters).packet_outs as f64 / after.seconds(&before);
+    answer.figure(&format!("{shape}: packet-outs a second at rest"), format!("{probes:.0}"));
+    answer.targets.push(Verdict::bound(format!("{shape}: percent of a core at rest"), REST, percent, 1));
+    Ok(())
+}

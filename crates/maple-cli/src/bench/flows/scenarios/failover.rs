@@ -1,0 +1,172 @@
+//! A link fails over which many flows go: what does the controller do until all of them come out again?
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+use maple_bench::report::Progress;
+use maple_load::flows::{Lab, Pair, Place, pairs};
+use maple_wire::Version;
+
+use super::super::FlowsArgs;
+use super::super::bed::Bed;
+use super::super::targets::Verdict;
+use super::{Answer, network};
+
+/// Hosts for each host of the topology where nothing else is said: with `fattree:8` 64 behind a switch's four ports.
+const HOSTS: u32 = 16;
+/// Controller time until all flows are rerouted, in milliseconds.
+const TIME: f64 = 200.0;
+/// Messages for each route over the link.
+const MESSAGES: f64 = 2.0;
+/// How long the controller may take.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Flows that are opened between two looks at how many lead over the link.
+const STEP: usize = 1000;
+/// Between two looks at what is rerouted.
+const LOOK: Duration = Duration::from_millis(1);
+/// How long flows that are under way may take before the link fails.
+const DRAIN: Duration = Duration::from_secs(10);
+/// A controller that says nothing for so long, and uses less than this share of a core, has done what it does by itself.
+const REST: Duration = Duration::from_millis(200);
+const IDLE: f64 = 0.2;
+/// How long to wait for messages that come after the last flow was rerouted.
+const AFTER: Duration = Duration::from_secs(2);
+
+/// A link by its ends, and the flows over it with their routes.
+type Loaded = ([Place; 2], Vec<(Pair, Route)>);
+
+/// A route: the ports that it leaves switches by, the one to the host included.
+type Route = Vec<Place>;
+
+pub fn answer(args: &FlowsArgs, topology: &str) -> anyhow::Result<Answer> {
+    let progress = Progress::new(2);
+    let version = args.of.first().copied().unwrap_or(Version::Of13);
+    let contender = args.first("")?;
+    let network = network(topology, args.hosts.unwrap_or(HOSTS))?;
+    progress.say(format!("{topology}: discovery"));
+    let mut bed = Bed::start(args, &contender, None, network, (version, 0))?;
+    let unknown = bed.acquaint(args.settle)?;
+    let wanted = args.leaves.iter().copied().max().unwrap_or(1);
+    let question = format!("{}, {topology}, OpenFlow {version}: a link fails under {wanted} leaves", contender.name);
+    let mut answer = Answer::new(question);
+    progress.say("opening flows".to_owned());
+    let mut order = order(&bed.lab).into_iter();
+    let Some((link, over)) = fill(&mut bed.lab, &mut order, wanted, Instant::now() + args.limit)? else {
+        answer.doubts.push(format!("no flow leads over a link ({unknown} hosts could not make themselves known)"));
+        return Ok(answer);
+    };
+    if over.len() < wanted {
+        answer.doubts.push(format!("{} flows lead over the link, not {wanted}", over.len()));
+    }
+    answer.figure("flows that ended", bed.lab.ended().len());
+    progress.step();
+    progress.say("rerouting".to_owned());
+    fail(&mut bed, (link, over), &mut answer)?;
+    Ok(answer)
+}
+
+/// The link fails: what the controller does until all its flows come out again.
+fn fail(bed: &mut Bed, (link, over): Loaded, answer: &mut Answer) -> anyhow::Result<()> {
+    // Nothing is under way, so that all that comes is because of the link.
+    bed.lab.drain(DRAIN)?;
+    let before = bed.moment()?;
+    bed.lab.set_link(link, false)?;
+    let asked = reroute(bed, over.iter().map(|(pair, _)| *pair).collect())?;
+    let rerouted = bed.moment()?;
+    bed.lab.wait(AFTER)?;
+    let after = bed.moment()?;
+
+    let counted = after.counters - before.counters;
+    let routes = over.iter().map(|(_, route)| route).collect::<BTreeSet<_>>().len();
+    let milliseconds = rerouted.controller_seconds(&before) * 1e3;
+    let messages = (counted.flow_mods + counted.group_mods) as f64;
+    answer.figure("flows over the link", over.len());
+    answer.figure("routes over the link", routes);
+    answer.figure("flows whose next packet went to the controller", asked);
+    answer.figure("time until rerouted, ms", format!("{:.0}", rerouted.seconds(&before) * 1e3));
+    answer.figure("controller time until then, ms", format!("{milliseconds:.0}"));
+    let all = after.controller_seconds(&before) * 1e3;
+    answer.figure("controller time with what came after, ms", format!("{all:.0}"));
+    answer.figure("flow-mods", counted.flow_mods);
+    answer.figure("group-mods", counted.group_mods);
+    answer.figure("barriers", counted.barriers);
+    answer.figure("packet-outs", counted.packet_outs);
+    answer.figure("flow-mods and group-mods for each route", format!("{:.2}", messages / routes as f64));
+    if counted.failed > 0 {
+        answer.doubts.push(format!("{} flows do not come out any more", counted.failed));
+    }
+    answer.targets.push(Verdict::bound("controller time until rerouted, ms", TIME, milliseconds, 0));
+    let most = MESSAGES * routes as f64;
+    answer.targets.push(Verdict::bound("flow-mods and group-mods", most, messages, 0));
+    Ok(())
+}
+
+/// Waits until a packet of each flow comes out again. Where the controller has come to rest and rules alone don't do it, the
+/// flow's host sends its next packet: how many did.
+fn reroute(bed: &mut Bed, mut broken: Vec<Pair>) -> anyhow::Result<usize> {
+    let deadline = Instant::now() + PATIENCE;
+    let mut since = bed.moment()?;
+    while !broken.is_empty() && Instant::now() < deadline {
+        bed.lab.wait(LOOK)?;
+        // One that is still broken says that it is too early to ask for the others.
+        while let Some(pair) = broken.last()
+            && bed.lab.path(*pair).is_some()
+        {
+            broken.pop();
+        }
+        if since.at.elapsed() < REST {
+            continue;
+        }
+        let now = bed.moment()?;
+        let is_silent = now.counters.messages() == since.counters.messages();
+        if is_silent && now.controller_seconds(&since) < IDLE * now.seconds(&since) {
+            break;
+        }
+        since = now;
+    }
+    broken.retain(|pair| bed.lab.path(*pair).is_none());
+    let until = bed.lab.ended().len() + broken.len();
+    bed.lab.flows(&mut broken.iter().copied(), until, deadline)?;
+    Ok(broken.len())
+}
+
+/// Pairs of hosts, those that begin at the first host's switch first: they share its links.
+fn order(lab: &Lab) -> Vec<Pair> {
+    let hosts = &lab.network().hosts;
+    let mut order = pairs(lab, true);
+    order.sort_by_key(|(src, _)| hosts[*src as usize].switch != hosts[0].switch);
+    order
+}
+
+/// Opens flows until so many lead over one link, or time or pairs are over: the link, and the flows with their routes.
+fn fill(
+    lab: &mut Lab,
+    order: &mut impl Iterator<Item = Pair>,
+    wanted: usize,
+    deadline: Instant,
+) -> anyhow::Result<Option<Loaded>> {
+    let ends: BTreeMap<Place, [Place; 2]> =
+        lab.network().links.iter().flat_map(|[a, b]| [(*a, [*a, *b]), (*b, [*a, *b])]).collect();
+    let mut over: BTreeMap<[Place; 2], Vec<(Pair, Route)>> = BTreeMap::new();
+    let mut counted = 0;
+    loop {
+        let goes_on = lab.flows(order, counted + STEP, deadline)?;
+        let fresh: Vec<Pair> = lab.ended()[counted..].to_vec();
+        counted += fresh.len();
+        for pair in fresh {
+            let dst = &lab.network().hosts[pair.1 as usize];
+            let last = (dst.switch, dst.port);
+            let Some(crossed) = lab.path(pair).map(<[Place]>::to_vec) else { continue };
+            let links: BTreeSet<[Place; 2]> = crossed.iter().filter_map(|port| ends.get(port).copied()).collect();
+            let route: Route = crossed.into_iter().chain([last]).collect();
+            for link in links {
+                over.entry(link).or_default().push((pair, route.clone()));
+            }
+        }
+        let most = over.values().map(Vec::len).max().unwrap_or(0);
+        if !goes_on || most >= wanted {
+            break;
+        }
+    }
+    Ok(over.into_iter().max_by_key(|(_, flows)| flows.len()))
+}

@@ -1,0 +1,179 @@
+//! One port sends from ever new addresses: what does the controller keep, and what becomes of another port's flows?
+
+use std::time::{Duration, Instant};
+
+use maple_bench::report::Progress;
+use maple_load::LoadError;
+use maple_load::flows::{Lab, Pair, Spread, line, pairs};
+use maple_wire::Version;
+
+use super::super::FlowsArgs;
+use super::super::bed::Bed;
+use super::super::targets::Verdict;
+use super::Answer;
+
+/// Memory that the flood may cost, in MB.
+const MEMORY: f64 = 20.0;
+/// The share of their rate that flows of another port keep.
+const SHARE: f64 = 0.8;
+/// Ports and hosts of the switch; the last port floods.
+const PORTS: u32 = 16;
+const HOSTS: u32 = 512;
+/// How long flows are counted, with the flood and without, at most.
+const TIME: Duration = Duration::from_secs(5);
+/// How often the flood goes on.
+const TICK: Duration = Duration::from_millis(1);
+/// How long the controller may work on what came.
+const AFTER: Duration = Duration::from_secs(5);
+
+pub fn answer(args: &FlowsArgs, addresses: u32) -> anyhow::Result<Answer> {
+    let version = args.of.first().copied().unwrap_or(Version::Of13);
+    let name = args.first("")?.name;
+    let question =
+        format!("{name}, OpenFlow {version}: one port sends from {addresses} addresses, {} a second", args.flood_rate);
+    let mut answer = Answer::new(question);
+    let progress = Progress::new(2);
+    progress.say("the flood alone".to_owned());
+    let more = memory(args, version, addresses, &mut answer)?;
+    progress.step();
+    progress.say("beside another port".to_owned());
+    let share = neighbour(args, version, addresses, &mut answer)?;
+    answer.targets.push(Verdict::bound("memory that the flood costs, MB", MEMORY, more, 1));
+    answer.targets.push(Verdict::floor(
+        "percent of their rate that another port's flows keep",
+        SHARE * 100.0,
+        share * 100.0,
+    ));
+    Ok(answer)
+}
+
+/// A switch, whose hosts are known.
+fn bed(args: &FlowsArgs, version: Version, answer: &mut Answer) -> anyhow::Result<Bed> {
+    let mut network = line(1, PORTS, HOSTS, Spread::All);
+    // Nobody is behind the port that floods but the flood.
+    network.hosts.retain(|host| host.port != PORTS);
+    let mut bed = Bed::start(args, &args.first("")?, None, network, (version, PORTS))?;
+    let unknown = bed.acquaint(args.settle)?;
+    if unknown > 0 {
+        answer.doubts.push(format!("{unknown} hosts could not make themselves known"));
+    }
+    Ok(bed)
+}
+
+/// What becomes of packets that the switch has no room for.
+#[derive(Clone, Copy, PartialEq)]
+enum Surplus {
+    /// They are lost, as at a real switch.
+    Lost,
+    /// They come later, so that all addresses come.
+    Waits,
+}
+
+/// The flood: what of it is due goes.
+struct Flood {
+    began: Instant,
+    per_second: f64,
+    addresses: u32,
+    surplus: Surplus,
+    /// Addresses that had their turn.
+    due: u32,
+    /// Addresses that the switch had room for.
+    sent: u32,
+}
+
+impl Flood {
+    fn new(args: &FlowsArgs, addresses: u32, surplus: Surplus) -> Flood {
+        let per_second = args.flood_rate.into();
+        Flood { began: Instant::now(), per_second, addresses, surplus, due: 0, sent: 0 }
+    }
+
+    /// Sends what is due. Whether all have had their turn.
+    fn go_on(&mut self, lab: &mut Lab) -> anyhow::Result<bool> {
+        let due = (self.began.elapsed().as_secs_f64() * self.per_second) as u32;
+        let due = due.min(self.addresses);
+        let sent = lab.flood((0, PORTS), 0, self.due, due - self.due)?;
+        self.sent += sent;
+        self.due = if self.surplus == Surplus::Lost { due } else { self.due + sent };
+        Ok(self.due == self.addresses)
+    }
+}
+
+/// Megabytes that the controller holds more after the flood than before.
+fn memory(args: &FlowsArgs, version: Version, addresses: u32, answer: &mut Answer) -> anyhow::Result<f64> {
+    let mut bed = bed(args, version, answer)?;
+    let before = bed.moment()?;
+    let mut flood = Flood::new(args, addresses, Surplus::Waits);
+    let whole = pour(&mut bed.lab, &mut flood, args.limit);
+    let flooded = bed.moment()?;
+    match whole {
+        Ok(()) => bed.lab.wait(AFTER.min(args.limit))?,
+        Err(error) if matches!(error.downcast_ref(), Some(LoadError::Closed { .. })) => {
+            answer.doubts.push(format!("under the flood {error}"));
+        }
+        Err(error) => return Err(error),
+    }
+    if flood.sent < addresses {
+        answer.doubts.push(format!("{} of {addresses} addresses came within {:?}", flood.sent, args.limit));
+    }
+    let after = bed.moment()?;
+    let counted = after.counters - before.counters;
+    let more = after.more_memory(&before) / 1e6;
+    answer.figure("addresses that came within the limit", flood.sent);
+    answer.figure("percent of a core that the controller used", {
+        format!("{:.0}", flooded.controller_seconds(&before) / flooded.seconds(&before) * 100.0)
+    });
+    answer.figure("memory before and after, MB", {
+        format!("{:.1}, {:.1}", before.controller.resident as f64 / 1e6, after.controller.resident as f64 / 1e6)
+    });
+    answer.figure("rules before and after", {
+        format!("{}, {}", bed.lab.rules(0) as i64 - counted.adds as i64, bed.lab.rules(0))
+    });
+    Ok(more)
+}
+
+/// The whole flood, as far as the time goes.
+fn pour(lab: &mut Lab, flood: &mut Flood, limit: Duration) -> anyhow::Result<()> {
+    while !flood.go_on(lab)? && flood.began.elapsed() < limit {
+        lab.wait(TICK)?;
+    }
+    Ok(())
+}
+
+/// The share of their rate that another port's flows keep.
+fn neighbour(args: &FlowsArgs, version: Version, addresses: u32, answer: &mut Answer) -> anyhow::Result<f64> {
+    let mut bed = bed(args, version, answer)?;
+    let hosts = bed.lab.network().hosts.clone();
+    let of_one_port = |pair: &Pair| hosts[pair.0 as usize].port == 1;
+    let mut order: Vec<Pair> = pairs(&bed.lab, false).into_iter().filter(of_one_port).collect();
+    let with = order.split_off(order.len() / 2);
+    let time = TIME.min(args.limit);
+    let calm = rate(&mut bed, time, &order, None)?;
+    bed.lab.drain(AFTER)?;
+    let mut flood = Flood::new(args, addresses, Surplus::Lost);
+    let flooded = rate(&mut bed, time, &with, Some(&mut flood))?;
+    answer.figure("new flows a second of another port, without the flood", format!("{calm:.0}"));
+    answer.figure("with it", format!("{flooded:.0}"));
+    answer.figure(
+        "packets of the flood that the switch had room for meanwhile",
+        format!("{} of {}", flood.sent, flood.due),
+    );
+    Ok(flooded / calm.max(1.0))
+}
+
+/// New flows a second over these pairs, as far as time or pairs go.
+fn rate(bed: &mut Bed, time: Duration, order: &[Pair], mut flood: Option<&mut Flood>) -> anyhow::Result<f64> {
+    let mut order = order.iter().copied();
+    let (before, began) = (bed.moment()?, Instant::now());
+    while began.elapsed() < time {
+        if let Some(flood) = flood.as_deref_mut() {
+            flood.go_on(&mut bed.lab)?;
+        }
+        let ended = bed.lab.ended().len();
+        let slice = Instant::now() + TICK;
+        if !bed.lab.flows(&mut order, ended + 1_000_000, slice)? && Instant::now() < slice {
+            break;
+        }
+    }
+    let after = bed.moment()?;
+    Ok((after.counters - before.counters).ended as f64 / after.seconds(&before))
+}

@@ -1,0 +1,169 @@
+//! What new flows are to cost, beside what they cost.
+
+use maple_bench::report::TextTable;
+use serde::Serialize;
+
+use super::results::Row;
+
+/// New flows a second of one core: (switches of the line, policy in Rust, policy in Python).
+const FLOWS: [(u32, f64, f64); 2] = [(1, 150_000.0, 80_000.0), (16, 80_000.0, 50_000.0)];
+/// How much longer a flow may take with most leaves than with fewest, and with most ports than with fewest.
+const LEAVES: f64 = 1.5;
+const PORTS: f64 = 1.2;
+/// Bytes a leaf.
+const BYTES: f64 = 1_200.0;
+
+/// A target and what was measured.
+#[derive(Debug, Serialize)]
+pub struct Verdict {
+    /// What it is about.
+    pub what: String,
+    /// What it is to be.
+    pub target: String,
+    /// What it is.
+    pub measured: String,
+    /// Whether that is as it is to be.
+    pub is_met: bool,
+}
+
+impl Verdict {
+    fn at_least(what: String, target: f64, measured: f64) -> Verdict {
+        let (is_met, measured) = (measured >= target, format!("{measured:.0}"));
+        Verdict { what, target: format!("≥ {target:.0}"), measured, is_met }
+    }
+
+    fn at_most(what: String, target: f64, measured: f64, digits: usize) -> Verdict {
+        let (is_met, measured) = (measured <= target, format!("{measured:.digits$}"));
+        Verdict { what, target: format!("≤ {target:.digits$}"), measured, is_met }
+    }
+
+    /// A target that is not reached as what is measured did not come about.
+    pub fn missed(what: String, target: String, why: String) -> Verdict {
+        Verdict { what, target, measured: why, is_met: false }
+    }
+
+    /// What is to be at most so much.
+    pub fn bound(what: impl Into<String>, target: f64, measured: f64, digits: usize) -> Verdict {
+        Verdict::at_most(what.into(), target, measured, digits)
+    }
+
+    /// What is to be at least so much.
+    pub fn floor(what: impl Into<String>, target: f64, measured: f64) -> Verdict {
+        Verdict::at_least(what.into(), target, measured)
+    }
+}
+
+/// The verdicts as a table.
+pub fn table(verdicts: &[Verdict]) -> TextTable {
+    let mut table = TextTable::new(["target", "is to be", "is", ""]);
+    for Verdict { what, target, measured, is_met } in verdicts {
+        let mark = if *is_met { "met" } else { "missed" };
+        table.row([what.as_str(), target, measured, mark]);
+    }
+    table
+}
+
+/// The targets of our own rows. What a row is to reach by itself it is to reach with the most leaves that were come to.
+pub fn of(rows: &[Row]) -> Vec<Verdict> {
+    let ours: Vec<&Row> = rows.iter().filter(|row| is_ours(&row.controller)).collect();
+    let most = |row: &&&Row| !ours.iter().any(|other| named(other) == named(row) && other.leaves > row.leaves);
+    let mut verdicts: Vec<Verdict> = ours.iter().filter(most).flat_map(|row| alone(row)).collect();
+    let leaves = |row: &Row| row.leaves as f64;
+    verdicts.extend(against(&ours, "leaves", LEAVES, leaves, |row| (row.setting.line, row.setting.ports)));
+    let ports = |row: &Row| f64::from(row.setting.ports);
+    verdicts.extend(against(&ours, "ports", PORTS, ports, |row| (row.setting.line, row.leaves as u32)));
+    verdicts
+}
+
+fn is_ours(name: &str) -> bool {
+    name.starts_with("builtin:") || is_python(name)
+}
+
+fn is_python(name: &str) -> bool {
+    name.split(' ').next().is_some_and(|file| file.ends_with(".py") || file.contains(".py:"))
+}
+
+fn named(row: &Row) -> String {
+    format!("{}, line:{}, OpenFlow {}, {} ports", row.controller, row.setting.line, row.of, row.setting.ports)
+}
+
+/// The targets that one row has by itself.
+fn alone(row: &Row) -> Vec<Verdict> {
+    let name = format!("{}, {} leaves", named(row), row.leaves);
+    let mut verdicts = Vec::new();
+    if let Some((_, rust, python)) = FLOWS.iter().find(|(line, ..)| *line == row.setting.line) {
+        let target = if is_python(&row.controller) { *python } else { *rust };
+        verdicts.push(Verdict::at_least(format!("flows/s: {name}"), target, row.flows));
+    }
+    let most = 1.0 + row.to_controller;
+    verdicts.push(Verdict::at_most(format!("flow-mods a flow: {name}"), most + 0.05, row.flow_mods, 2));
+    verdicts.push(Verdict::at_most(format!("B/leaf: {name}"), BYTES, row.bytes, 0));
+    verdicts
+}
+
+/// How much longer a flow takes where `x` is largest than where it is smallest, among rows that are alike otherwise. The least
+/// time of each counts, as other programs can only add to it.
+fn against(
+    rows: &[&Row],
+    what: &str,
+    target: f64,
+    x: impl Fn(&Row) -> f64,
+    rest: impl Fn(&Row) -> (u32, u32),
+) -> Vec<Verdict> {
+    let key = |row: &Row| (row.controller.clone(), row.of.clone(), rest(row));
+    let mut groups: Vec<Vec<&Row>> = Vec::new();
+    for row in rows {
+        match groups.iter_mut().find(|group| key(group[0]) == key(row)) {
+            Some(group) => group.push(row),
+            None => groups.push(vec![row]),
+        }
+    }
+    let compared = groups.into_iter().filter_map(|group| {
+        let (controller, of) = (&group[0].controller, &group[0].of);
+        let least = group.iter().min_by(|a, b| x(a).total_cmp(&x(b)))?;
+        let most = group.iter().max_by(|a, b| x(a).total_cmp(&x(b)))?;
+        let times = most.least_cpu_us / least.least_cpu_us;
+        let line = most.setting.line;
+        let of_what =
+            if what == "leaves" { format!("{} ports", most.setting.ports) } else { format!("{} leaves", most.leaves) };
+        let name = format!(
+            "time a flow, {} to {} {what}: {controller}, line:{line}, OpenFlow {of}, {of_what}",
+            x(least),
+            x(most)
+        );
+        (x(least) < x(most)).then(|| Verdict::at_most(name, target, times, 2))
+    });
+    compared.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::results::rows;
+    use super::super::results::tests::{point, setting};
+    use super::*;
+
+    #[test]
+    fn rows_are_compared_with_those_that_differ_in_one_thing_only() {
+        let rounds = |factor: f64| vec![vec![point(1000, 200_000.0 * factor), point(100_000, 100_000.0 * factor)]];
+        let mut made = rows("builtin:shortest-path", &setting(1, 16), rounds(1.0), &[]);
+        made.extend(rows("builtin:shortest-path", &setting(1, 1000), rounds(0.9), &[]));
+        made.extend(rows("other", &setting(1, 16), rounds(0.001), &[]));
+        let verdicts = of(&made);
+        let told = |start: &str| -> Vec<(&str, bool)> {
+            let fits = verdicts.iter().filter(|verdict| verdict.what.starts_with(start));
+            fits.map(|verdict| (verdict.measured.as_str(), verdict.is_met)).collect()
+        };
+        assert_eq!(told("flows/s"), [("100000", false), ("90000", false)]);
+        assert_eq!(told("time a flow, 1000 to 100000 leaves"), [("2.00", false), ("2.00", false)]);
+        assert_eq!(told("time a flow, 16 to 1000 ports"), [("1.11", true), ("1.11", true)]);
+        assert_eq!(told("flow-mods"), [("1.50", true); 2]);
+        assert!(table(&verdicts).to_string().contains("missed"));
+    }
+
+    #[test]
+    fn a_policy_in_python_has_targets_of_its_own() {
+        let made = rows("examples/p.py:f", &setting(16, 16), vec![vec![point(1000, 60_000.0)]], &[]);
+        let verdict = &of(&made)[0];
+        assert_eq!((verdict.target.as_str(), verdict.is_met), ("≥ 50000", true));
+    }
+}

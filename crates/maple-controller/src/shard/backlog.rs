@@ -1,0 +1,216 @@
+//! New flows that wait for the engine where a policy is slower than they come.
+//!
+//! Sockets are always read, so that echoes are answered and LLDP is heard at once, however many packets stand before them.
+//! The engine gets as many packets a turn as it dealt with in good time before; the others wait here. They are served in
+//! turn: one of each switch, of each switch one of each port, of each port the oldest. So a port that floods delays others
+//! by one packet of its own.
+//!
+//! Memory: a switch's packets share [`SWITCH_SHARE`] bytes evenly among the ports that have some waiting. Where a port's
+//! share is full its newest packet is shed. A switch that makes up ports gets no more than [`SWITCH_MOST`].
+//!
+//! Cost: nothing is put here while the engine keeps up.
+
+use std::collections::VecDeque;
+
+use maple_wire::msg::PacketIn;
+use maple_wire::{Dpid, PortNo};
+use rustc_hash::FxHashMap;
+
+/// Bytes of packets that may wait for one switch, shared evenly among its ports.
+const SWITCH_SHARE: usize = 1024 * 1024;
+/// Bytes that may wait whatever the number of ports.
+const SWITCH_MOST: usize = 4 * SWITCH_SHARE;
+/// What a packet costs besides its bytes.
+const OVERHEAD: usize = 256;
+
+/// Packets that wait, by switch and port.
+#[derive(Debug, Default)]
+pub(super) struct Backlog {
+    switches: FxHashMap<Dpid, Waiting>,
+    /// Whose turn it is: each switch that has packets once.
+    turns: VecDeque<Dpid>,
+    len: usize,
+}
+
+/// The packets of one switch.
+#[derive(Debug, Default)]
+struct Waiting {
+    ports: FxHashMap<PortNo, Queue>,
+    /// Each port that has packets once.
+    turns: VecDeque<PortNo>,
+    bytes: usize,
+}
+
+/// The packets of one port, oldest first.
+#[derive(Debug, Default)]
+struct Queue {
+    packets: VecDeque<PacketIn>,
+    bytes: usize,
+}
+
+impl Backlog {
+    /// Whether no packet waits.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Adds the newest packet of a port. `false` if it is shed.
+    pub fn push(&mut self, dpid: Dpid, packet: PacketIn) -> bool {
+        let switch = self.switches.entry(dpid).or_default();
+        if switch.turns.is_empty() {
+            self.turns.push_back(dpid);
+        }
+        let kept = switch.push(packet);
+        if switch.turns.is_empty() {
+            self.turns.pop_back();
+        }
+        self.len += usize::from(kept);
+        kept
+    }
+
+    /// Takes the packet whose turn it is.
+    pub fn pop(&mut self) -> Option<(Dpid, PacketIn)> {
+        let dpid = self.turns.pop_front()?;
+        let switch = self.switches.get_mut(&dpid)?;
+        let packet = switch.pop()?;
+        if switch.turns.is_empty() {
+            self.switches.remove(&dpid);
+        } else {
+            self.turns.push_back(dpid);
+        }
+        self.len -= 1;
+        Some((dpid, packet))
+    }
+
+    /// Drops what waits of a switch; gives how many packets that were.
+    pub fn forget_switch(&mut self, dpid: Dpid) -> usize {
+        let Some(switch) = self.switches.remove(&dpid) else { return 0 };
+        self.turns.retain(|turn| *turn != dpid);
+        let dropped = switch.ports.values().map(|queue| queue.packets.len()).sum();
+        self.len -= dropped;
+        dropped
+    }
+
+    /// Drops what waits of a port; gives how many packets that were.
+    pub fn forget_port(&mut self, dpid: Dpid, port: PortNo) -> usize {
+        let Some(switch) = self.switches.get_mut(&dpid) else { return 0 };
+        let Some(queue) = switch.ports.remove(&port) else { return 0 };
+        switch.turns.retain(|turn| *turn != port);
+        switch.bytes -= queue.bytes;
+        if switch.turns.is_empty() {
+            self.switches.remove(&dpid);
+            self.turns.retain(|turn| *turn != dpid);
+        }
+        self.len -= queue.packets.len();
+        queue.packets.len()
+    }
+}
+
+impl Waiting {
+    fn push(&mut self, packet: PacketIn) -> bool {
+        let (port, bytes) = (packet.in_port().unwrap_or(PortNo::ANY), cost(&packet));
+        let ports = self.ports.len() + usize::from(!self.ports.contains_key(&port));
+        let waiting = self.ports.get(&port).map_or(0, |queue| queue.bytes);
+        if waiting + bytes > SWITCH_SHARE / ports || self.bytes + bytes > SWITCH_MOST {
+            return false;
+        }
+        let queue = self.ports.entry(port).or_default();
+        if queue.packets.is_empty() {
+            self.turns.push_back(port);
+        }
+        queue.packets.push_back(packet);
+        queue.bytes += bytes;
+        self.bytes += bytes;
+        true
+    }
+
+    fn pop(&mut self) -> Option<PacketIn> {
+        let port = self.turns.pop_front()?;
+        let queue = self.ports.get_mut(&port)?;
+        let packet = queue.packets.pop_front()?;
+        queue.bytes -= cost(&packet);
+        self.bytes -= cost(&packet);
+        if queue.packets.is_empty() {
+            self.ports.remove(&port);
+        } else {
+            self.turns.push_back(port);
+        }
+        Some(packet)
+    }
+}
+
+fn cost(packet: &PacketIn) -> usize {
+    packet.data.len() + OVERHEAD
+}
+
+#[cfg(test)]
+mod tests {
+    use maple_wire::msg::{NO_BUFFER, PacketInReason};
+    use maple_wire::{Field, Match};
+
+    use super::*;
+
+    /// The nth packet of a port.
+    fn packet(port: u32, n: u16) -> PacketIn {
+        PacketIn {
+            buffer_id: NO_BUFFER,
+            total_len: n,
+            reason: PacketInReason::NoMatch,
+            table_id: 0,
+            cookie: 0,
+            pipeline: Match::any().exact(Field::InPort, port.into()),
+            data: vec![0; 1000],
+        }
+    }
+
+    fn order(backlog: &mut Backlog) -> Vec<(u64, u32, u16)> {
+        std::iter::from_fn(|| backlog.pop())
+            .map(|(dpid, packet)| (dpid.0, packet.in_port().unwrap().0, packet.total_len))
+            .collect()
+    }
+
+    #[test]
+    fn switches_and_ports_take_turns_and_each_port_gets_its_oldest_first() {
+        let mut backlog = Backlog::default();
+        for (dpid, port, n) in [(1, 1, 0), (1, 1, 1), (1, 1, 2), (1, 2, 3), (2, 1, 4), (2, 1, 5)] {
+            assert!(backlog.push(Dpid(dpid), packet(port, n)));
+        }
+        let expected = [(1, 1, 0), (2, 1, 4), (1, 2, 3), (2, 1, 5), (1, 1, 1), (1, 1, 2)];
+        assert_eq!(order(&mut backlog), expected);
+        assert!(backlog.is_empty() && backlog.switches.is_empty() && backlog.turns.is_empty());
+    }
+
+    #[test]
+    fn a_port_that_floods_sheds_its_newest_packets_and_no_others() {
+        let mut backlog = Backlog::default();
+        let kept = (0..5000).filter(|n| backlog.push(Dpid(1), packet(1, *n))).count();
+        assert_eq!(kept, SWITCH_SHARE / (1000 + OVERHEAD));
+        assert!(backlog.push(Dpid(1), packet(2, 0)), "another port of the switch has its share");
+        assert!(backlog.push(Dpid(2), packet(1, 0)), "and so has another switch");
+        let served = order(&mut backlog);
+        assert_eq!(served[..3], [(1, 1, 0), (2, 1, 0), (1, 2, 0)]);
+        let flood: Vec<u16> = served.iter().filter(|(dpid, port, _)| (*dpid, *port) == (1, 1)).map(|s| s.2).collect();
+        assert_eq!(flood, (0..kept as u16).collect::<Vec<_>>(), "the oldest were kept");
+    }
+
+    #[test]
+    fn a_switch_that_makes_up_ports_is_bounded() {
+        let mut backlog = Backlog::default();
+        let kept = (0..100_000).filter(|port| backlog.push(Dpid(1), packet(*port, 0))).count();
+        assert!(kept * 1000 <= SWITCH_MOST, "{kept}");
+        assert_eq!((backlog.len, backlog.forget_switch(Dpid(1)), backlog.len), (kept, kept, 0));
+    }
+
+    #[test]
+    fn what_waits_of_a_port_that_changed_is_dropped() {
+        let mut backlog = Backlog::default();
+        for (port, n) in [(1, 0), (1, 1), (2, 2)] {
+            backlog.push(Dpid(1), packet(port, n));
+        }
+        assert_eq!(backlog.forget_port(Dpid(1), PortNo(1)), 2);
+        assert_eq!(order(&mut backlog), [(1, 2, 2)]);
+        backlog.push(Dpid(1), packet(2, 3));
+        assert_eq!((backlog.forget_port(Dpid(1), PortNo(2)), backlog.pop()), (1, None));
+        assert_eq!(backlog.forget_port(Dpid(1), PortNo(2)), 0);
+    }
+}

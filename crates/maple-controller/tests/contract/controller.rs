@@ -1,0 +1,265 @@
+//! The controller in one thread and in simulated time: the product's shards, joined by letters that take a random time.
+//!
+//! A shard takes the turn that ships. When it does so is chosen here: a random time after the first of what came in, so
+//! batches form. Letters between two shards keep their order, as the product's mailboxes do; letters of different pairs
+//! overtake each other. A connection that its switch has closed fails when it is written to, and its end is there to be
+//! read a random time later; so a shard learns of it before or after its engine's part of a turn.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, mpsc};
+
+use maple_controller::session::ENGINE_XIDS;
+use maple_controller::simulation::{Line, Parcel, Setting, Simulation};
+use maple_controller::{Deadlines, Notice, QueueLimits};
+use maple_core::engine::{Event, Options, Stats, TableRule, Time};
+use maple_core::state::{Snapshot, Write};
+use maple_core::{Policy, Report, Store};
+use maple_emulator::network::ControlEvent;
+use maple_emulator::{Network, Random};
+use maple_wire::msg::ReplyBody;
+use maple_wire::{Dpid, Message};
+
+use crate::program::WEIGHT;
+
+/// How many turns may follow each other without time passing.
+const MAX_TURNS: usize = 10_000;
+
+/// How a controller behaves.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    /// How long a shard may take until it does what came in.
+    pub busy: u64,
+    /// How long a letter may take.
+    pub mail: u64,
+    /// Whether to print all that engines take and give.
+    pub trace: bool,
+}
+
+/// A controller.
+pub struct Controller {
+    pub store: Arc<Store>,
+    /// The snapshots that nobody has taken yet.
+    pub trail: mpsc::Receiver<Arc<Snapshot>>,
+    simulation: Simulation,
+    /// When each shard takes what came in.
+    turns: Vec<Option<Time>>,
+    connections: Vec<Connection>,
+    /// The connection that a switch has now, as the network knows it.
+    current: BTreeMap<Dpid, usize>,
+    parcels: BTreeMap<(Time, u64), Parcel>,
+    last_parcel: BTreeMap<(usize, usize), Time>,
+    /// Connections that are broken, and when their end is there to be read.
+    endings: BTreeMap<(Time, u64), usize>,
+    sent: u64,
+    pace: Pace,
+    random: Random,
+    /// What was told, and when.
+    pub reports: Vec<(Time, Report)>,
+    /// When the rules of a switch were read, and since when its connection stood.
+    pub synced: Vec<(Time, Dpid, Time)>,
+}
+
+struct Connection {
+    dpid: Dpid,
+    shard: usize,
+    opened: Time,
+    line: Line,
+    /// Its rules are told to the end, in what its shard has not read yet.
+    tells_rules: bool,
+}
+
+impl Controller {
+    /// A controller without switches.
+    pub fn new(shards: u8, policy: Arc<dyn Policy>, options: Options, pace: Pace, seed: u64) -> Controller {
+        let store = Store::new();
+        let (sender, trail) = mpsc::channel();
+        store.observe(move |snapshot| sender.send(Arc::clone(snapshot)).unwrap_or_default());
+        store.update(|_| vec![Write::Weight(WEIGHT.into())]);
+        let (deadlines, limits) = (Deadlines::default(), QueueLimits::default());
+        let clock = Arc::default();
+        let setting = Setting { shards, clock, store: Arc::clone(&store), policy, options, deadlines, limits };
+        let mut simulation = Simulation::new(&setting).expect("the system has polls");
+        if pace.trace {
+            simulation.trace();
+        }
+        Controller {
+            store,
+            trail,
+            simulation,
+            turns: vec![None; usize::from(shards)],
+            connections: Vec::new(),
+            current: BTreeMap::new(),
+            parcels: BTreeMap::new(),
+            last_parcel: BTreeMap::new(),
+            endings: BTreeMap::new(),
+            sent: 0,
+            pace,
+            random: Random::new(seed),
+            reports: Vec::new(),
+            synced: Vec::new(),
+        }
+    }
+
+    /// What all shards have done.
+    pub fn stats(&self) -> Vec<Stats> {
+        (0..self.turns.len()).map(|shard| self.simulation.stats(shard)).collect()
+    }
+
+    /// The rules of a switch, as the shard that serves it holds them to be.
+    pub fn rules(&self, dpid: Dpid) -> Vec<TableRule> {
+        self.simulation.shard_of(dpid).map(|shard| self.simulation.rules(shard, dpid)).unwrap_or_default()
+    }
+
+    /// Whether a switch's rules are in the middle of a change.
+    pub fn is_half_way(&self, dpid: Dpid) -> bool {
+        self.simulation.shard_of(dpid).is_some_and(|shard| self.simulation.is_half_way(shard, dpid))
+    }
+
+    /// Hands an event to any one shard.
+    pub fn tell(&mut self, now: Time, event: Event) {
+        let shard = self.any_shard();
+        self.simulation.tell(shard, event);
+        self.came_in(now, shard);
+    }
+
+    /// Takes what a switch has said.
+    pub fn take(&mut self, now: Time, dpid: Dpid, event: ControlEvent) {
+        match event {
+            ControlEvent::Opened => self.opened(now, dpid),
+            ControlEvent::Message(bytes) => {
+                if let Some(at) = self.current.get(&dpid).copied() {
+                    let connection = &mut self.connections[at];
+                    connection.line.send(now, &bytes);
+                    connection.tells_rules |= ends_reading(&bytes);
+                    let shard = connection.shard;
+                    self.came_in(now, shard);
+                }
+            }
+            ControlEvent::Closed => {
+                if let Some(at) = self.current.remove(&dpid) {
+                    self.connections[at].line.break_off();
+                    self.sent += 1;
+                    let delay = self.random.below(self.pace.busy + 1);
+                    self.endings.insert((Time(now.0 + delay), self.sent), at);
+                }
+            }
+        }
+    }
+
+    fn opened(&mut self, now: Time, dpid: Dpid) {
+        let shard = self.any_shard();
+        let line = self.simulation.connect(shard);
+        self.current.insert(dpid, self.connections.len());
+        self.connections.push(Connection { dpid, shard, opened: now, line, tells_rules: false });
+        self.came_in(now, shard);
+    }
+
+    /// When [`Controller::run`] wants to be called again.
+    pub fn deadline(&self) -> Option<Time> {
+        let parcel = self.parcels.keys().next().map(|(at, _)| *at);
+        let ending = self.endings.keys().next().map(|(at, _)| *at);
+        (0..self.turns.len()).filter_map(|shard| self.next_turn(shard)).chain(parcel).chain(ending).min()
+    }
+
+    fn next_turn(&self, shard: usize) -> Option<Time> {
+        self.turns[shard].into_iter().chain(self.simulation.next_turn(shard)).min()
+    }
+
+    /// Does everything that is due.
+    pub fn run(&mut self, now: Time, network: &mut Network) {
+        for _ in 0..MAX_TURNS {
+            while let Some(entry) = self.parcels.first_entry().filter(|entry| entry.key().0 <= now) {
+                let parcel = entry.remove();
+                let shard = parcel.to;
+                self.simulation.deliver(parcel);
+                self.came_in(now, shard);
+            }
+            while let Some(entry) = self.endings.first_entry().filter(|entry| entry.key().0 <= now) {
+                let at = entry.remove();
+                self.connections[at].line.hang_up();
+                self.came_in(now, self.connections[at].shard);
+            }
+            let is_due = |shard: &usize| self.next_turn(*shard).is_some_and(|at| at <= now);
+            let due: Vec<usize> = (0..self.turns.len()).filter(is_due).collect();
+            if due.is_empty() {
+                return;
+            }
+            for shard in due {
+                self.turn(now, shard, network);
+            }
+        }
+        panic!("the controller spins at {now:?}");
+    }
+
+    fn turn(&mut self, now: Time, shard: usize, network: &mut Network) {
+        self.turns[shard] = None;
+        for parcel in self.simulation.turn(now, shard) {
+            self.post(now, shard, parcel);
+        }
+        assert_eq!(
+            self.simulation.counters(shard).of_unsendable,
+            0,
+            "the engine says what the switch's version can say"
+        );
+        for notice in self.simulation.notices() {
+            if let Notice::Engine(report) = notice {
+                self.reports.push((now, report));
+            }
+        }
+        for at in 0..self.connections.len() {
+            if self.connections[at].shard == shard {
+                self.carry(now, at, network);
+            }
+        }
+    }
+
+    /// Carries what a shard has written in its turn to the switch; what is written to a connection that the network has
+    /// forgotten goes nowhere.
+    fn carry(&mut self, now: Time, at: usize, network: &mut Network) {
+        let Connection { dpid, opened, line, tells_rules, .. } = &mut self.connections[at];
+        let (dpid, bytes) = (*dpid, line.take());
+        if *tells_rules && line.unread() == 0 {
+            *tells_rules = false;
+            self.synced.push((now, dpid, *opened));
+        }
+        if self.current.get(&dpid) != Some(&at) {
+            return;
+        }
+        if !bytes.is_empty() {
+            network.from_controller(dpid, &bytes).expect("the switch is in the network");
+        }
+        if line.is_closed() {
+            line.hang_up();
+            self.current.remove(&dpid);
+            network.disconnect(dpid).expect("the switch is in the network");
+        }
+    }
+
+    fn post(&mut self, now: Time, from: usize, parcel: Parcel) {
+        let delay = self.random.below(self.pace.mail + 1);
+        let last = self.last_parcel.entry((from, parcel.to)).or_default();
+        *last = (*last).max(Time(now.0 + delay));
+        self.sent += 1;
+        self.parcels.insert((*last, self.sent), parcel);
+    }
+
+    /// Something has come in for a shard: it takes a turn soon.
+    fn came_in(&mut self, now: Time, shard: usize) {
+        let delay = self.random.below(self.pace.busy + 1);
+        self.turns[shard].get_or_insert(Time(now.0 + delay));
+    }
+
+    fn any_shard(&mut self) -> usize {
+        self.random.below(self.turns.len() as u64) as usize
+    }
+}
+
+/// Whether a message is the last part of the rules that a session has asked for.
+fn ends_reading(bytes: &[u8]) -> bool {
+    match Message::decode(bytes) {
+        Ok((header, Message::StatsReply(reply))) => {
+            header.xid < ENGINE_XIDS && matches!(reply.body, ReplyBody::Flow(_)) && !reply.more()
+        }
+        _ => false,
+    }
+}

@@ -1,0 +1,424 @@
+//! The classifier's rules for hosts, followed host by host: what one host changes costs a look-up, however many there are.
+//!
+//! # What
+//!
+//! | rule (three tables) | does |
+//! | --- | --- |
+//! | `in_port, eth_src` of a known host | on to the ingress table |
+//! | the same, and ARP or neighbour discovery | the same, with a copy to the controller, where f depends on addresses |
+//! | `in_port` of a port where too many hosts are | drop, for a while |
+//!
+//! With one table traces look at `in_port` and `eth_src` themselves. There ARP of ports with hosts goes to the controller
+//! instead of being copied, and at a guarded port a rule for each known host keeps what is not decided from being dropped.
+//!
+//! # Room
+//!
+//! These rules count like others. Where a switch has little room, a port's hosts may have an eighth of it and all hosts a
+//! half; further hosts have no rule, and their packets come to the controller: slow, never wrong. They get one when there
+//! is room again. The same goes for hosts whose rule the switch has refused: that is no reason to do without leaves.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use maple_wire::{Action, Field, Instruction, Match, PortNo};
+
+use super::Time;
+use super::hosts::{ADVERTISEMENT, ARP, ICMPV6, IPV6, SOLICITATION};
+use super::leaf::from_port;
+use super::location::{ANNOUNCED, COPIES, GUARD, HOSTS, KNOWN, LAST};
+use super::switch::INGRESS;
+use crate::compile::Rule;
+use crate::forwarding::to_controller;
+use crate::network::Mac;
+use crate::state::AddressKinds;
+use crate::update::Change;
+
+/// Rules that a host may have.
+const HOST: Kinds = Kinds(1);
+const COPY_ARP: Kinds = Kinds(2);
+const COPY_SOLICITATION: Kinds = Kinds(4);
+const COPY_ADVERTISEMENT: Kinds = Kinds(8);
+const KNOWN_HERE: Kinds = Kinds(16);
+/// Rules that a port may have.
+const GUARDED: Kinds = Kinds(32);
+const ARP_ASKS: Kinds = Kinds(64);
+
+const ALL: [Kinds; 7] = [HOST, COPY_ARP, COPY_SOLICITATION, COPY_ADVERTISEMENT, KNOWN_HERE, GUARDED, ARP_ASKS];
+
+/// How many hosts that found no room are looked at again at once.
+const MOST_RETRIED: usize = 64;
+
+/// A set of rules of a host or port.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Kinds(u8);
+
+impl Kinds {
+    fn with(self, other: Kinds, condition: bool) -> Kinds {
+        if condition { Kinds(self.0 | other.0) } else { self }
+    }
+
+    fn without(self, other: Kinds) -> Kinds {
+        Kinds(self.0 & !other.0)
+    }
+
+    fn has(self, one: Kinds) -> bool {
+        self.0 & one.0 != 0
+    }
+
+    fn count(self) -> usize {
+        self.0.count_ones() as usize
+    }
+
+    fn each(self) -> impl Iterator<Item = Kinds> {
+        ALL.into_iter().filter(move |one| self.has(*one))
+    }
+}
+
+/// How much room there is for rules of hosts.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct HostRoom {
+    /// So many more.
+    pub free: usize,
+    /// So many for the hosts of one port,
+    pub per_port: usize,
+    /// and so many for all.
+    pub total: usize,
+}
+
+impl HostRoom {
+    /// Room for all.
+    pub const ENDLESS: HostRoom = HostRoom { free: usize::MAX, per_port: usize::MAX, total: usize::MAX };
+}
+
+/// The rules of one switch.
+#[derive(Debug)]
+pub(super) struct HostRules {
+    three_tables: bool,
+    cookie: u64,
+    /// That of rules that copy.
+    copies: u64,
+    /// Whether packets may go on to the ingress table.
+    open: bool,
+    kinds: AddressKinds,
+    hosts: BTreeMap<(PortNo, Mac), Host>,
+    ports: BTreeMap<PortNo, Port>,
+    /// How many rules all hosts have.
+    count: usize,
+    /// Hosts and ports to be looked at.
+    dirty: BTreeSet<(PortNo, Mac)>,
+    dirty_ports: BTreeSet<PortNo>,
+    /// Hosts that found no room.
+    waiting: BTreeSet<(PortNo, Mac)>,
+    /// Rules of hosts that are gone, and rules that the switch has refused.
+    gone: Vec<Change>,
+    /// Until when nothing is added, as something was refused.
+    closed_until: Option<Time>,
+    /// Whether somebody found no room since this was last asked.
+    is_short: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Host {
+    muted: bool,
+    /// The rules that it has, or gets with the next flush.
+    has: Kinds,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Port {
+    hosts: usize,
+    /// How many rules its hosts have.
+    count: usize,
+    waiting: usize,
+    muted: usize,
+    guarded: bool,
+    has: Kinds,
+}
+
+impl HostRules {
+    /// No rules, for a switch of this kind. The rules bear the first cookie, those that copy the second.
+    pub fn new(three_tables: bool, cookies: (u64, u64)) -> HostRules {
+        HostRules {
+            three_tables,
+            cookie: cookies.0,
+            copies: cookies.1,
+            open: false,
+            kinds: AddressKinds::default(),
+            hosts: BTreeMap::new(),
+            ports: BTreeMap::new(),
+            count: 0,
+            dirty: BTreeSet::new(),
+            dirty_ports: BTreeSet::new(),
+            waiting: BTreeSet::new(),
+            gone: Vec::new(),
+            closed_until: None,
+            is_short: false,
+        }
+    }
+
+    /// Whether a host is at an edge port now.
+    pub fn set_host(&mut self, port: PortNo, mac: Mac, is_here: bool) {
+        let key = (port, mac);
+        if is_here && !self.hosts.contains_key(&key) {
+            self.hosts.insert(key, Host::default());
+            self.ports.entry(port).or_default().hosts += 1;
+            self.touch(key);
+        } else if !is_here && let Some(host) = self.hosts.remove(&key) {
+            let entry = self.ports.entry(port).or_default();
+            entry.hosts -= 1;
+            entry.muted -= usize::from(host.muted);
+            entry.count -= host.has.count();
+            self.count -= host.has.count();
+            entry.waiting -= usize::from(self.waiting.remove(&key));
+            self.dirty.remove(&key);
+            self.dirty_ports.insert(port);
+            let rules = host.has.each().map(|kind| Change::Delete(self.rule(kind, port, mac)));
+            self.gone.extend(rules.collect::<Vec<_>>());
+        }
+    }
+
+    /// The hosts that are at a port as far as this knows.
+    pub fn at_port(&self, port: PortNo) -> Vec<Mac> {
+        self.hosts.range(of_port(port)).map(|((_, mac), _)| *mac).collect()
+    }
+
+    /// Whether what unknown hosts send at a port is dropped.
+    pub fn set_guard(&mut self, port: PortNo, on: bool) {
+        self.ports.entry(port).or_default().guarded = on;
+        self.touch_port(port);
+    }
+
+    /// Whether what a host announces is not copied.
+    pub fn set_muted(&mut self, port: PortNo, mac: Mac, on: bool) {
+        if let Some(host) = self.hosts.get_mut(&(port, mac))
+            && host.muted != on
+        {
+            host.muted = on;
+            let entry = self.ports.entry(port).or_default();
+            entry.muted = if on { entry.muted + 1 } else { entry.muted - 1 };
+            self.touch((port, mac));
+        }
+    }
+
+    /// Which kinds of announcements the controller is to hear.
+    pub fn set_kinds(&mut self, kinds: AddressKinds) {
+        if self.kinds != kinds {
+            self.kinds = kinds;
+            self.touch_all();
+        }
+    }
+
+    /// Whether packets may go on to the ingress table.
+    pub fn set_open(&mut self, open: bool) {
+        if self.open != open {
+            self.open = open;
+            self.touch_all();
+        }
+    }
+
+    /// The switch has refused one of these rules. `false` if it is none of them.
+    pub fn refuse(&mut self, rule: &Rule, until: Time) -> bool {
+        let exact = |field| rule.matching.get(field).filter(|c| c.is_exact()).map(|c| c.value);
+        let Some(port) = exact(Field::InPort).map(|port| PortNo(port as u32)) else { return false };
+        let mac = exact(Field::EthSrc).map(Mac::from_bits);
+        let is_it = |kind: &Kinds| {
+            let own = self.rule(*kind, port, mac.unwrap_or_default());
+            (own.priority, own.cookie, &own.matching) == (rule.priority, rule.cookie, &rule.matching)
+        };
+        let Some(kind) = ALL.into_iter().find(is_it) else { return false };
+        let entry = self.ports.entry(port).or_default();
+        match mac.and_then(|mac| self.hosts.get_mut(&(port, mac))) {
+            Some(host) if host.has.has(kind) => {
+                host.has = host.has.without(kind);
+                entry.count -= 1;
+                self.count -= 1;
+            }
+            Some(_) => {}
+            None => entry.has = entry.has.without(kind),
+        }
+        // Without it known hosts would be dropped as well.
+        entry.guarded = false;
+        self.gone.push(Change::Delete(rule.clone()));
+        self.closed_until = Some(until);
+        mac.into_iter().for_each(|mac| self.touch((port, mac)));
+        self.touch_port(port);
+        true
+    }
+
+    /// Whether rules that were not added may be now.
+    pub fn reopen(&mut self, now: Time) -> bool {
+        let is_over = self.closed_until.is_some_and(|until| until <= now);
+        if is_over {
+            self.closed_until = None;
+            self.touch_all();
+        }
+        is_over || !self.waiting.is_empty()
+    }
+
+    /// Whether somebody found no room since this was last asked.
+    pub fn take_is_short(&mut self) -> bool {
+        std::mem::take(&mut self.is_short)
+    }
+
+    /// What has changed in the rules.
+    pub fn take_changes(&mut self, room: HostRoom) -> Vec<Change> {
+        let mut changes = std::mem::take(&mut self.gone);
+        let mut room = if self.closed_until.is_some() { HostRoom { free: 0, ..room } } else { room };
+        let mut keys = std::mem::take(&mut self.dirty);
+        keys.extend(self.may_try_again(&room));
+        for (port, mac) in keys {
+            self.follow(port, mac, &mut room, &mut changes);
+        }
+        // Whether a port can be guarded depends on its hosts.
+        for port in std::mem::take(&mut self.dirty_ports) {
+            self.follow_port(port, &mut changes);
+        }
+        changes
+    }
+
+    /// Some hosts that found no room, where there may be some now.
+    fn may_try_again(&self, room: &HostRoom) -> Vec<(PortNo, Mac)> {
+        let free = room.free.min(room.total.saturating_sub(self.count)).min(MOST_RETRIED);
+        if free == 0 || self.waiting.is_empty() {
+            return Vec::new();
+        }
+        let ports = self.ports.iter().filter(|(_, entry)| entry.waiting > 0);
+        let of_port = |(port, entry): (&PortNo, &Port)| {
+            let left = room.per_port.saturating_sub(entry.count);
+            self.waiting.range(of_port(*port)).take(left).copied().collect::<Vec<_>>()
+        };
+        ports.flat_map(of_port).take(free).collect()
+    }
+
+    /// All rules.
+    pub fn rules(&self) -> impl Iterator<Item = Rule> + '_ {
+        let of_host = move |((port, mac), host): (&(PortNo, Mac), &Host)| {
+            let (port, mac) = (*port, *mac);
+            host.has.each().map(move |kind| self.rule(kind, port, mac))
+        };
+        let of_port = move |(port, entry): (&PortNo, &Port)| {
+            let port = *port;
+            entry.has.each().map(move |kind| self.rule(kind, port, Mac::default()))
+        };
+        self.hosts.iter().flat_map(of_host).chain(self.ports.iter().flat_map(of_port))
+    }
+
+    /// How much is held, of all kinds together.
+    #[cfg(test)]
+    pub fn size(&self) -> usize {
+        let dirty = self.dirty.len() + self.dirty_ports.len() + self.gone.len();
+        self.hosts.len() + self.ports.len() + self.waiting.len() + dirty
+    }
+
+    fn touch(&mut self, key: (PortNo, Mac)) {
+        self.dirty.insert(key);
+        self.dirty_ports.insert(key.0);
+    }
+
+    fn touch_port(&mut self, port: PortNo) {
+        self.dirty_ports.insert(port);
+        if !self.three_tables {
+            self.dirty.extend(self.hosts.range(of_port(port)).map(|(key, _)| *key));
+        }
+    }
+
+    fn touch_all(&mut self) {
+        self.dirty.extend(self.hosts.keys());
+        self.dirty_ports.extend(self.ports.keys());
+    }
+
+    /// Brings a host's rules up to date.
+    fn follow(&mut self, port: PortNo, mac: Mac, room: &mut HostRoom, changes: &mut Vec<Change>) {
+        let Some(host) = self.hosts.get(&(port, mac)).copied() else { return };
+        let entry = self.ports.get(&port).copied().unwrap_or_default();
+        let wanted = self.wanted(&host, &entry);
+        let (mut has, mut waits) = (Kinds(host.has.0 & wanted.0), false);
+        for kind in wanted.without(has).each() {
+            let count = has.count();
+            let others = |all: usize| all - host.has.count() + count;
+            let fits = others(entry.count) < room.per_port && others(self.count) < room.total;
+            self.is_short |= fits && room.free == 0 && self.closed_until.is_none();
+            if !fits || room.free == 0 {
+                waits = true;
+                break;
+            }
+            room.free -= 1;
+            has = has.with(kind, true);
+        }
+        changes.extend(host.has.without(has).each().map(|kind| Change::Delete(self.rule(kind, port, mac))));
+        changes.extend(has.without(host.has).each().map(|kind| Change::Add(self.rule(kind, port, mac))));
+        self.count = self.count - host.has.count() + has.count();
+        let was_waiting = if waits { !self.waiting.insert((port, mac)) } else { self.waiting.remove(&(port, mac)) };
+        let entry = self.ports.entry(port).or_default();
+        entry.count = entry.count - host.has.count() + has.count();
+        entry.waiting = entry.waiting + usize::from(waits) - usize::from(was_waiting);
+        if waits != was_waiting {
+            self.dirty_ports.insert(port);
+        }
+        if let Some(host) = self.hosts.get_mut(&(port, mac)) {
+            host.has = has;
+        }
+    }
+
+    /// The rules that a host should have, those first that matter most.
+    fn wanted(&self, host: &Host, port: &Port) -> Kinds {
+        if !self.three_tables {
+            return Kinds::default().with(KNOWN_HERE, port.guarded);
+        }
+        let copies = |wanted: bool| self.open && wanted && !host.muted;
+        Kinds::default()
+            .with(HOST, self.open)
+            .with(COPY_ARP, copies(self.kinds.v4))
+            .with(COPY_SOLICITATION, copies(self.kinds.v6))
+            .with(COPY_ADVERTISEMENT, copies(self.kinds.v6))
+    }
+
+    /// Brings a port's rules up to date.
+    fn follow_port(&mut self, port: PortNo, changes: &mut Vec<Change>) {
+        let Some(entry) = self.ports.get(&port).copied() else { return };
+        // A host without a rule would be dropped with the unknown ones.
+        let all_known = entry.waiting == 0 && (self.open || !self.three_tables) && self.closed_until.is_none();
+        let asks = !self.three_tables && self.kinds.v4 && entry.hosts > 0 && entry.muted == 0;
+        let wanted = Kinds::default()
+            .with(GUARDED, entry.guarded && all_known)
+            .with(ARP_ASKS, asks && self.closed_until.is_none());
+        let rule = |kind| self.rule(kind, port, Mac::default());
+        changes.extend(entry.has.without(wanted).each().map(|kind| Change::Delete(rule(kind))));
+        changes.extend(wanted.without(entry.has).each().map(|kind| Change::Add(rule(kind))));
+        if entry.hosts == 0 && !entry.guarded {
+            self.ports.remove(&port);
+        } else if let Some(entry) = self.ports.get_mut(&port) {
+            entry.has = wanted;
+        }
+    }
+
+    fn rule(&self, kind: Kinds, port: PortNo, mac: Mac) -> Rule {
+        let at_port = Match::any().with(from_port(port));
+        let of_host = || Match::any().with(from_port(port)).exact(Field::EthSrc, mac.bits());
+        let neighbours = |kind| {
+            let icmp = of_host().exact(Field::EthType, IPV6).exact(Field::IpProto, ICMPV6);
+            icmp.exact(Field::Icmpv6Type, kind)
+        };
+        let goto = Instruction::GotoTable(INGRESS);
+        let copy = || vec![Instruction::ApplyActions(vec![Action::to_controller()]), goto.clone()];
+        let guard = if self.three_tables { GUARD } else { LAST };
+        let (priority, matching, instructions) = match kind {
+            HOST => (HOSTS, of_host(), vec![goto]),
+            COPY_ARP => (COPIES, of_host().exact(Field::EthType, ARP), copy()),
+            COPY_SOLICITATION => (COPIES, neighbours(SOLICITATION), copy()),
+            COPY_ADVERTISEMENT => (COPIES, neighbours(ADVERTISEMENT), copy()),
+            KNOWN_HERE => (KNOWN, of_host(), to_controller()),
+            ARP_ASKS => (ANNOUNCED, at_port.exact(Field::EthType, ARP), to_controller()),
+            _ => (guard, at_port, Vec::new()),
+        };
+        let is_copy = COPY_ARP.0 | COPY_SOLICITATION.0 | COPY_ADVERTISEMENT.0;
+        let cookie = if kind.0 & is_copy == 0 { self.cookie } else { self.copies };
+        Rule { priority, matching, instructions: instructions.into(), cookie }
+    }
+}
+
+fn of_port(port: PortNo) -> std::ops::RangeInclusive<(PortNo, Mac)> {
+    (port, Mac([0; 6]))..=(port, Mac([0xff; 6]))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,108 @@
+//! The rules of hosts: what follows a change is what would be made from scratch, and costs what changed.
+
+use std::collections::BTreeMap;
+
+use super::*;
+use crate::sim::Random;
+use crate::update::{EntryKey, key_of};
+
+fn rules(three_tables: bool) -> HostRules {
+    let mut rules = HostRules::new(three_tables, (1, 2));
+    rules.set_open(true);
+    rules
+}
+
+fn apply(table: &mut BTreeMap<EntryKey, Rule>, changes: Vec<Change>) {
+    for change in changes {
+        let key = key_of(change.rule());
+        match change {
+            Change::Add(rule) | Change::Modify(rule) => drop(table.insert(key, rule)),
+            Change::Delete(_) => drop(table.remove(&key)),
+        }
+    }
+}
+
+#[test]
+fn what_is_sent_makes_the_rules_that_there_are_however_hosts_come_and_go() {
+    for seed in 0..400 {
+        let mut random = Random(seed);
+        let mut rules = rules(seed % 2 == 0);
+        let mut table = BTreeMap::new();
+        let mut here = BTreeSet::new();
+        for _ in 0..60 {
+            let (port, mac) = (PortNo(1 + random.below(2) as u32), Mac([2, 0, 0, 0, 0, random.below(6) as u8]));
+            match random.below(8) {
+                0..4 => {
+                    let comes = random.chance(70);
+                    if comes {
+                        here.insert((port, mac))
+                    } else {
+                        here.remove(&(port, mac))
+                    };
+                    rules.set_host(port, mac, comes);
+                }
+                4 => rules.set_guard(port, random.chance(50)),
+                5 => rules.set_muted(port, mac, random.chance(50)),
+                6 => rules.set_kinds(AddressKinds { v4: random.chance(50), v6: random.chance(50) }),
+                _ => rules.set_open(random.chance(80)),
+            }
+            if random.chance(10)
+                && let Some(rule) = table.values().next().cloned()
+            {
+                // The switch has refused it after all.
+                table.remove(&key_of(&rule));
+                assert!(rules.refuse(&rule, Time(1)));
+                rules.reopen(Time(2));
+            }
+            if random.chance(60) {
+                let few = HostRoom { free: random.below(4), per_port: 3, total: 5 };
+                let room = if random.chance(30) { few } else { HostRoom::ENDLESS };
+                apply(&mut table, rules.take_changes(room));
+                let all: BTreeMap<EntryKey, Rule> = rules.rules().map(|rule| (key_of(&rule), rule)).collect();
+                assert_eq!(table, all, "seed {seed}");
+                check_guards(&rules, &here, &all);
+            }
+        }
+    }
+}
+
+/// Where unknown hosts are dropped, known ones are not.
+fn check_guards(rules: &HostRules, here: &BTreeSet<(PortNo, Mac)>, all: &BTreeMap<EntryKey, Rule>) {
+    for guard in all.values().filter(|rule| rule.instructions.is_empty()) {
+        let port = guard.matching.get(Field::InPort).expect("a port").value;
+        for (_, mac) in here.iter().filter(|(at, _)| u128::from(at.0) == port) {
+            let is_let_in = |rule: &Rule| {
+                let has = |field, value| rule.matching.get(field).is_some_and(|c| c.value == value);
+                has(Field::InPort, port) && has(Field::EthSrc, mac.bits()) && rule.priority > guard.priority
+            };
+            assert!(all.values().any(is_let_in), "{mac} at {port}: {rules:?}");
+        }
+    }
+}
+
+#[test]
+fn a_new_host_among_many_is_one_change() {
+    let mut rules = rules(true);
+    let mac = |n: u32| Mac::from_bits(0x0200_0000_0000 + u128::from(n));
+    (0..1000).for_each(|n| rules.set_host(PortNo(1), mac(n), true));
+    assert_eq!(rules.take_changes(HostRoom::ENDLESS).len(), 1000);
+    rules.set_host(PortNo(1), mac(1000), true);
+    rules.set_host(PortNo(1), mac(7), false);
+    assert_eq!((rules.dirty.len(), rules.take_changes(HostRoom::ENDLESS).len()), (1, 2));
+    assert_eq!(rules.take_changes(HostRoom::ENDLESS), []);
+}
+
+#[test]
+fn where_room_is_scarce_no_port_has_more_than_its_part_and_others_find_some() {
+    let mut rules = rules(true);
+    let room = HostRoom { free: 100, per_port: 8, total: 32 };
+    for port in 1..=3 {
+        (0..50).for_each(|n| rules.set_host(PortNo(port), Mac([2, 0, 0, 0, port as u8, n]), true));
+    }
+    assert_eq!(rules.take_changes(room).len(), 24);
+    assert!(!rules.take_is_short(), "there is room, and they may not have it");
+    rules.set_host(PortNo(9), Mac([2, 0, 0, 0, 9, 9]), true);
+    assert_eq!(rules.take_changes(HostRoom { free: 0, ..room }).len(), 0);
+    assert!(rules.take_is_short());
+    assert_eq!(rules.take_changes(HostRoom { free: 5, ..room }).len(), 1, "once there is room");
+}

@@ -1,0 +1,273 @@
+//! What [`Hosts`](super::hosts::Hosts) wants done, done: the wires between it and the store, the switches, the classifier
+//! and other shards.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+use maple_wire::msg::stats::{FlowStatsRequest, RequestBody, StatsRequest};
+use maple_wire::msg::{Message, NO_BUFFER, PacketOut};
+use maple_wire::{Action, Field, Match, PortNo};
+
+use super::event::{Letter, Refreshed};
+use super::hosts::{Belief, Found, Sender, Wish, announcement, is_announcement};
+use super::leaf::{Arrived, from_port};
+use super::switch::{CLASSIFIER, Stale};
+use super::{Effect, Engine, ShardId};
+use crate::network::{HostInfo, Location, Mac, PortKind};
+use crate::report::{MoveReason, Report};
+use crate::state::{Snapshot, Write};
+
+/// In a request for statistics: all tables.
+const ALL_TABLES: u8 = 0xff;
+
+impl Engine {
+    /// Learns from a packet at an edge port. Whether the packet is to be believed.
+    pub(super) fn check_location(&mut self, mac: Mac, arrived: &Arrived) -> bool {
+        let state = self.store.snapshot();
+        let packet = arrived.packet();
+        let announces = if is_announcement(&packet) { announcement(&packet) } else { None };
+        let sender = Sender { mac, at: arrived.at, announces };
+        let belief = self.ask_hosts(|hosts, now, wishes| hosts.on_packet(now, &state, sender, wishes));
+        match belief {
+            Belief::True => {}
+            Belief::Lie => self.stats.spoofed_drops += 1,
+            Belief::Crowded => self.stats.crowd_drops += 1,
+        }
+        belief == Belief::True
+    }
+
+    /// Has the hosts' part do something, and does what it wishes.
+    pub(super) fn ask_hosts<T>(
+        &mut self,
+        ask: impl FnOnce(&mut super::hosts::Hosts, super::Time, &mut Vec<Wish>) -> T,
+    ) -> T {
+        let mut wishes = Vec::new();
+        let answer = ask(&mut self.hosts, self.now, &mut wishes);
+        wishes.into_iter().for_each(|wish| self.fulfil(wish));
+        answer
+    }
+
+    fn fulfil(&mut self, wish: Wish) {
+        match wish {
+            Wish::Learn { mac, at, ip } => self.learn_host(mac, at, ip),
+            Wish::Bind { mac, at, ip, instead } => self.bind_address(mac, at, ip, instead),
+            Wish::Unbind { mac, at, ip } => self.unbind_address(mac, at, ip),
+            Wish::Move { mac, from, to, why } => self.move_host(mac, from, to, why),
+            Wish::Forget { mac, at } => self.forget_host(mac, at),
+            Wish::Look { mac, at } => self.post_to_switch(at.switch, Letter::Look { mac, at, asker: self.shard }),
+            Wish::Tell { to, mac, at, found } => self.post(to, Letter::Found { mac, at, found }),
+            Wish::Emit { at, frame } => self.emit_probe(at, frame),
+            Wish::Count { at, mac } => self.count_host_packets(at, mac),
+            Wish::Guard { at, on } => self.guard_port(at, on),
+            Wish::Mute { mac, at, on } => {
+                if let Some(switch) = self.switches.get_mut(&at.switch) {
+                    switch.host_rules.set_muted(at.port, mac, on);
+                    self.dirty.insert(at.switch);
+                }
+            }
+            Wish::Wake(time, timer) => drop(self.timers.insert((time, timer))),
+            Wish::Report(report) => self.report(report),
+        }
+    }
+
+    /// A host of ours is looked for by another shard.
+    pub(super) fn look_for_host(&mut self, mac: Mac, at: Location, asker: ShardId) {
+        let state = self.store.snapshot();
+        if self.switches.contains_key(&at.switch) {
+            self.ask_hosts(|hosts, now, wishes| hosts.on_look(now, &state, (mac, at), asker, wishes));
+        }
+    }
+
+    /// What another shard found.
+    pub(super) fn host_found(&mut self, mac: Mac, at: Location, found: Found) {
+        self.ask_hosts(|hosts, now, wishes| hosts.on_found(now, mac, at, found, wishes));
+    }
+
+    fn learn_host(&mut self, mac: Mac, at: Location, ip: Option<IpAddr>) {
+        let mut new = false;
+        let commit = self.store.update(|state| {
+            let is_edge = state.port(at).is_some_and(|port| port.kind == PortKind::Edge);
+            new = is_edge && state.host(mac).is_none();
+            let info = HostInfo { location: at, ipv4: BTreeSet::new(), ipv6: BTreeSet::new() };
+            if new { with_address(state, mac, info, ip) } else { Vec::new() }
+        });
+        self.apply(commit);
+        if new {
+            self.report(Report::HostFound { mac, at });
+        } else {
+            self.hosts.on_departure(mac, at);
+        }
+    }
+
+    fn bind_address(&mut self, mac: Mac, at: Location, ip: IpAddr, instead: Option<IpAddr>) {
+        let commit = self.store.update(|state| {
+            let Some(host) = state.host(mac).filter(|host| host.location == at) else { return Vec::new() };
+            let mut info = host.clone();
+            instead.iter().for_each(|old| info.remove(*old));
+            with_address(state, mac, info, Some(ip))
+        });
+        self.apply(commit);
+    }
+
+    fn unbind_address(&mut self, mac: Mac, at: Location, ip: IpAddr) {
+        let commit = self.store.update(|state| {
+            let owns = |host: &&HostInfo| host.location == at && host.addresses().any(|own| own == ip);
+            let Some(host) = state.host(mac).filter(owns) else { return Vec::new() };
+            let mut info = host.clone();
+            info.remove(ip);
+            vec![Write::Host { mac, info: Some(info) }]
+        });
+        self.apply(commit);
+    }
+
+    fn move_host(&mut self, mac: Mac, from: Location, to: Location, why: MoveReason) {
+        let mut moved = false;
+        let commit = self.store.update(|state| {
+            let is_edge = state.port(to).is_some_and(|port| port.kind == PortKind::Edge);
+            match state.host(mac).filter(|host| host.location == from && is_edge) {
+                Some(host) => {
+                    moved = true;
+                    vec![Write::Host { mac, info: Some(HostInfo { location: to, ..host.clone() }) }]
+                }
+                None => Vec::new(),
+            }
+        });
+        self.apply(commit);
+        if moved {
+            self.report(Report::HostMoved { mac, from, to, why });
+        }
+    }
+
+    fn forget_host(&mut self, mac: Mac, at: Location) {
+        let mut gone = false;
+        let commit = self.store.update(|state| {
+            gone = state.host(mac).is_some_and(|host| host.location == at);
+            if gone { vec![Write::Host { mac, info: None }] } else { Vec::new() }
+        });
+        self.apply(commit);
+        if gone {
+            self.stats.hosts_aged += 1;
+            self.report(Report::HostLost { mac, at });
+        }
+    }
+
+    fn emit_probe(&mut self, at: Location, data: Vec<u8>) {
+        let actions = vec![Action::output(at.port)];
+        let message = PacketOut { buffer_id: NO_BUFFER, in_port: PortNo::CONTROLLER, actions, data };
+        self.send(at.switch, Message::PacketOut(message));
+    }
+
+    /// Asks a switch what its rules took of a port's hosts, or of one.
+    fn count_host_packets(&mut self, at: Location, mac: Option<Mac>) {
+        let Some(switch) = self.switches.get(&at.switch) else { return };
+        let table_id = if switch.three_tables { CLASSIFIER } else { ALL_TABLES };
+        let at_port = Match::any().with(from_port(at.port));
+        let matching = mac.iter().fold(at_port, |all, mac| all.exact(Field::EthSrc, mac.bits()));
+        let request = FlowStatsRequest { table_id, matching, ..FlowStatsRequest::all() };
+        let body = if mac.is_some() { RequestBody::Aggregate(request) } else { RequestBody::Flow(request) };
+        let Some(effect) = self.effect(at.switch, Message::StatsRequest(StatsRequest::new(body))) else { return };
+        if let Effect::Send { xid, .. } = &effect {
+            self.hosts.on_counting(*xid, at, mac);
+        }
+        self.after.push(effect);
+    }
+
+    fn guard_port(&mut self, at: Location, on: bool) {
+        self.stats.floods += u64::from(on);
+        if let Some(switch) = self.switches.get_mut(&at.switch) {
+            switch.host_rules.set_guard(at.port, on);
+            self.dirty.insert(at.switch);
+        }
+    }
+
+    /// Ports or hosts of switches of ours have changed: the classifier may have to change, and packets may be waiting for
+    /// that.
+    pub(super) fn refresh(&mut self, refreshed: &Refreshed) {
+        let state = self.store.snapshot();
+        for at in &refreshed.ports {
+            self.mark(at.switch, Stale { classifier: true, ..Stale::default() });
+            self.switches.get_mut(&at.switch).into_iter().for_each(|switch| switch.labels.forget_arrivals());
+            if state.port(*at).is_none_or(|port| !matches!(port.kind, PortKind::Link(_))) {
+                self.close_labels(*at);
+            }
+            if state.port(*at).is_none_or(|port| port.kind != PortKind::Edge) {
+                self.hosts.forget_port(*at);
+            }
+            self.follow_port_hosts(&state, *at);
+            self.admit_undecided(at.switch);
+        }
+        for (at, mac) in &refreshed.hosts {
+            if is_at(&state, *mac, *at) {
+                let (mac, at) = (*mac, *at);
+                if self.switches.contains_key(&at.switch) {
+                    self.ask_hosts(|hosts, now, wishes| hosts.on_arrival(now, &state, mac, at, wishes));
+                }
+            } else {
+                self.hosts.on_departure(*mac, *at);
+            }
+            self.follow_host(&state, *mac, *at);
+        }
+    }
+
+    /// The hosts of a port have rules exactly if it is an edge port.
+    fn follow_port_hosts(&mut self, state: &Snapshot, at: Location) {
+        let Some(switch) = self.switches.get_mut(&at.switch) else { return };
+        if state.port(at).is_none_or(|port| port.kind != PortKind::Edge) {
+            switch.host_rules.set_guard(at.port, false);
+        }
+        let hosts: BTreeSet<Mac> = switch.host_rules.at_port(at.port).into_iter().chain(state.hosts_at(at)).collect();
+        hosts.into_iter().for_each(|mac| self.follow_host(state, mac, at));
+    }
+
+    fn follow_host(&mut self, state: &Snapshot, mac: Mac, at: Location) {
+        let tracked = self.options.track_hosts;
+        let Some(switch) = self.switches.get_mut(&at.switch).filter(|_| tracked) else { return };
+        let is_edge = state.port(at).is_some_and(|port| port.kind == PortKind::Edge);
+        switch.host_rules.set_host(at.port, mac, is_edge && is_at(state, mac, at));
+        self.dirty.insert(at.switch);
+    }
+
+    /// Has the switches copy what hosts announce, if somebody depends on it by now.
+    pub(super) fn follow_address_readers(&mut self) {
+        let kinds = self.store.address_kinds();
+        if kinds == self.address_kinds || !self.options.track_hosts {
+            return;
+        }
+        self.address_kinds = kinds;
+        for (dpid, switch) in &mut self.switches {
+            switch.host_rules.set_kinds(kinds);
+            self.dirty.insert(*dpid);
+        }
+        let state = self.store.snapshot();
+        let others: BTreeSet<ShardId> = state.switches().map(|(_, info)| info.shard).collect();
+        let me = self.shard;
+        others.into_iter().filter(|to| *to != me).for_each(|to| self.post(to, Letter::AddressesAreRead));
+    }
+}
+
+#[cfg(test)]
+impl Engine {
+    /// How much is held for hosts, of all kinds together.
+    pub(crate) fn size_of_hosts(&self) -> usize {
+        self.hosts.size() + self.switches.values().map(|switch| switch.host_rules.size()).sum::<usize>()
+    }
+}
+
+fn is_at(state: &Snapshot, mac: Mac, at: Location) -> bool {
+    state.host(mac).is_some_and(|host| host.location == at)
+}
+
+/// A host as `info` says, and with this address, which is nobody else's any more.
+fn with_address(state: &Snapshot, mac: Mac, mut info: HostInfo, ip: Option<IpAddr>) -> Vec<Write> {
+    let mut writes = Vec::new();
+    if let Some(ip) = ip {
+        info.insert(ip);
+        let before = state.host_by_ip(ip).filter(|owner| *owner != mac);
+        if let Some((owner, mut theirs)) = before.and_then(|owner| Some((owner, state.host(owner)?.clone()))) {
+            theirs.remove(ip);
+            writes.push(Write::Host { mac: owner, info: Some(theirs) });
+        }
+    }
+    writes.push(Write::Host { mac, info: Some(info) });
+    writes
+}

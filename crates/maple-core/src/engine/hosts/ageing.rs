@@ -1,0 +1,167 @@
+//! Silent hosts go, and addresses that nobody announces.
+//!
+//! # What
+//!
+//! A host is heard when a packet of it comes to the controller, and when the counters of its rules have risen. Four times
+//! in a `timeout` each switch is looked through: of ports with a host that was not heard for half of it the counters are
+//! read, one port after the other. A host that was not heard for the whole of it goes. Where a switch does not tell what
+//! its counters are, only packets that come to the controller count.
+//!
+//! An address that was not announced for a `timeout` is asked for; one that was not for two goes.
+//!
+//! # Cost
+//!
+//! Nothing while all hosts are heard. Else a request and its answer for a port in each round; a port has few rules with
+//! its hosts (1.3: up to four for each host in the classifier; 1.0: all that begin with its hosts).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use maple_wire::msg::stats::{ReplyBody, StatsReply};
+use maple_wire::{Dpid, Field, PortNo};
+
+use super::probe::probe;
+use super::{Hosts, Wish};
+use crate::engine::Time;
+use crate::engine::timers::Timer;
+use crate::network::{Location, Mac};
+
+/// Rounds in the time after which a host goes.
+const ROUNDS: u32 = 4;
+
+/// A switch whose hosts are looked through.
+#[derive(Debug, Default)]
+pub(super) struct Round {
+    due: Time,
+    /// Ports that are still to be asked for.
+    ports: BTreeSet<PortNo>,
+    /// The one that is.
+    pub asking: Option<PortNo>,
+}
+
+/// Statistics that are under way.
+#[derive(Debug)]
+pub(super) struct Counting {
+    at: Location,
+    /// The host that is looked for, if it is about one.
+    mac: Option<Mac>,
+    packets: BTreeMap<Mac, u64>,
+    sum: u64,
+}
+
+impl Hosts {
+    fn period(&self) -> Duration {
+        (self.limits.timeout / ROUNDS).max(Duration::from_secs(1))
+    }
+
+    /// There is a host at a switch.
+    pub(super) fn begin_rounds(&mut self, now: Time, dpid: Dpid, out: &mut Vec<Wish>) {
+        let due = now + self.period();
+        self.rounds.entry(dpid).or_insert_with(|| {
+            out.push(Wish::Wake(due, Timer::Hosts(dpid)));
+            Round { due, ..Round::default() }
+        });
+    }
+
+    /// A round begins.
+    pub fn on_round_timer(&mut self, now: Time, dpid: Dpid, out: &mut Vec<Wish>) {
+        let next = now + self.period();
+        let half = self.limits.timeout / 2;
+        let is_due = |known: &super::Known| {
+            let is_old = known.announced.first().is_some_and(|(_, since)| *since + self.limits.timeout <= now);
+            known.heard + half <= now || is_old
+        };
+        let ports: BTreeSet<PortNo> =
+            self.at_ports_of(dpid).filter(|(_, known)| is_due(known)).map(|((at, _), _)| at.port).collect();
+        let Some(round) = self.rounds.get_mut(&dpid).filter(|round| round.due <= now) else { return };
+        if !self.per_switch.contains_key(&dpid) {
+            self.rounds.remove(&dpid);
+            return;
+        }
+        *round = Round { due: next, ports, asking: None };
+        out.push(Wish::Wake(next, Timer::Hosts(dpid)));
+        // Answers to what was asked before come too late.
+        self.counts.retain(|(of, _), counting| *of != dpid || counting.mac.is_some());
+        self.ask_next(dpid, out);
+    }
+
+    fn ask_next(&mut self, dpid: Dpid, out: &mut Vec<Wish>) {
+        let Some(round) = self.rounds.get_mut(&dpid) else { return };
+        round.asking = round.ports.pop_first();
+        if let Some(port) = round.asking {
+            out.push(Wish::Count { at: Location::new(dpid, port), mac: None });
+        }
+    }
+
+    /// A wish to count was sent to the switch, with this transaction id.
+    pub fn on_counting(&mut self, xid: u32, at: Location, mac: Option<Mac>) {
+        let counting = Counting { at, mac, packets: BTreeMap::new(), sum: 0 };
+        self.counts.insert((at.switch, xid), counting);
+    }
+
+    /// A switch answers, or begins to.
+    pub fn on_stats(&mut self, now: Time, dpid: Dpid, xid: u32, reply: &StatsReply, out: &mut Vec<Wish>) {
+        let Some(counting) = self.counts.get_mut(&(dpid, xid)) else { return };
+        match &reply.body {
+            ReplyBody::Aggregate(sum) => counting.sum += sum.packet_count,
+            ReplyBody::Flow(flows) => {
+                for flow in flows {
+                    if let Some(mac) = flow.matching.get(Field::EthSrc).filter(|source| source.is_exact()) {
+                        *counting.packets.entry(Mac::from_bits(mac.value)).or_default() += flow.packet_count;
+                    }
+                }
+            }
+            _ => {}
+        }
+        if !reply.more()
+            && let Some(counting) = self.counts.remove(&(dpid, xid))
+        {
+            match counting.mac {
+                Some(mac) => self.on_search_count(now, mac, Some(counting.sum), out),
+                None => self.on_port_counts(now, counting.at, Some(counting.packets), out),
+            }
+        }
+    }
+
+    /// A switch does not tell. Whether it was asked for hosts' sake.
+    pub fn on_no_stats(&mut self, now: Time, dpid: Dpid, xid: u32, out: &mut Vec<Wish>) -> bool {
+        let Some(counting) = self.counts.remove(&(dpid, xid)) else { return false };
+        match counting.mac {
+            Some(mac) => self.on_search_count(now, mac, None, out),
+            None => self.on_port_counts(now, counting.at, None, out),
+        }
+        true
+    }
+
+    /// What the rules of a port's hosts took is known, or can't be.
+    fn on_port_counts(&mut self, now: Time, at: Location, packets: Option<BTreeMap<Mac, u64>>, out: &mut Vec<Wish>) {
+        let timeout = self.limits.timeout;
+        let macs: Vec<Mac> = self.at_port(at).map(|(mac, _)| mac).collect();
+        for mac in macs {
+            let Some(known) = self.known.get_mut(&(at, mac)) else { continue };
+            if let Some(packets) = &packets {
+                let count = packets.get(&mac).copied().unwrap_or_default();
+                // When it took those that are counted for the first time is not known.
+                if known.counted.replace(count).unwrap_or_default() != count {
+                    known.heard = now;
+                }
+            }
+            if known.heard + timeout <= now {
+                self.on_departure(mac, at);
+                out.push(Wish::Forget { mac, at });
+                continue;
+            }
+            if known.heard + timeout / 2 <= now {
+                self.fading.insert(mac);
+            }
+            for (ip, _) in known.announced.extract_if(.., |(_, since)| *since + timeout * 2 <= now) {
+                out.push(Wish::Unbind { mac, at, ip });
+            }
+            let old = known.announced.iter().filter(|(_, since)| *since + timeout <= now);
+            out.extend(old.map(|(ip, _)| Wish::Emit { at, frame: probe(mac, *ip) }));
+        }
+        if self.rounds.get(&at.switch).is_some_and(|round| round.asking == Some(at.port)) {
+            self.ask_next(at.switch, out);
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! What a packet announces: an IP address that its sender says is its own.
+//!
+//! Three protocols announce addresses: ARP by its sender fields, neighbour discovery by the source of a solicitation and
+//! the target of an advertisement, DHCP by a client's request for the address that it has or is about to have. Each counts
+//! only where the hardware address in it is the frame's source, so that nobody speaks for another. For the same reason a
+//! DHCP server's acknowledgement does not count: it says something about somebody else. Duplicate address detection
+//! (a sender without an address) announces nothing: the address may turn out to be another's.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use maple_wire::{Field, Packet};
+
+/// Ethernet types of ARP and IPv6.
+pub(in crate::engine) const ARP: u128 = 0x0806;
+pub(in crate::engine) const IPV6: u128 = 0x86dd;
+/// The protocol number of ICMPv6, and its types of neighbour solicitations and advertisements.
+pub(in crate::engine) const ICMPV6: u128 = 58;
+pub(in crate::engine) const SOLICITATION: u128 = 135;
+pub(in crate::engine) const ADVERTISEMENT: u128 = 136;
+/// The UDP ports of DHCP's clients and servers.
+const DHCP_CLIENT: u128 = 68;
+const DHCP_SERVER: u128 = 67;
+
+/// Whether a packet may announce an address.
+#[inline]
+pub(in crate::engine) fn is_announcement(packet: &Packet<'_>) -> bool {
+    match packet.get(Field::EthType) {
+        Some(ARP) => true,
+        Some(IPV6) => matches!(packet.get(Field::Icmpv6Type), Some(SOLICITATION | ADVERTISEMENT)),
+        _ => packet.get(Field::UdpSrc) == Some(DHCP_CLIENT),
+    }
+}
+
+/// The address that a packet announces as its sender's.
+pub(in crate::engine) fn announcement(packet: &Packet<'_>) -> Option<IpAddr> {
+    let source = packet.get(Field::EthSrc)?;
+    let is_own = |field| packet.get(field).is_none_or(|mac| mac == source);
+    let own = match packet.get(Field::EthType)? {
+        ARP if packet.get(Field::ArpSha) == Some(source) => v4(packet.get(Field::ArpSpa)?),
+        IPV6 => match packet.get(Field::Icmpv6Type)? {
+            SOLICITATION if is_own(Field::Ipv6NdSll) => v6(packet.get(Field::Ipv6Src)?),
+            ADVERTISEMENT if is_own(Field::Ipv6NdTll) => v6(packet.get(Field::Ipv6NdTarget)?),
+            _ => return None,
+        },
+        _ if packet.get(Field::UdpSrc) == Some(DHCP_CLIENT) && packet.get(Field::UdpDst) == Some(DHCP_SERVER) => {
+            IpAddr::V4(requested(udp_payload(packet)?, source)?)
+        }
+        _ => return None,
+    };
+    Some(own).filter(|ip| can_be_owned(*ip))
+}
+
+fn v4(bits: u128) -> IpAddr {
+    IpAddr::V4(Ipv4Addr::from(bits as u32))
+}
+
+fn v6(bits: u128) -> IpAddr {
+    IpAddr::V6(Ipv6Addr::from(bits))
+}
+
+fn can_be_owned(ip: IpAddr) -> bool {
+    let is_broadcast = matches!(ip, IpAddr::V4(ip) if ip.is_broadcast());
+    !ip.is_unspecified() && !ip.is_multicast() && !ip.is_loopback() && !is_broadcast
+}
+
+/// What a UDP packet over IPv4 carries.
+fn udp_payload<'a>(packet: &Packet<'a>) -> Option<&'a [u8]> {
+    let ip = packet.frame().get(14 + 4 * packet.vlans().count()..)?;
+    let header = usize::from(ip.first()? & 0xf) * 4;
+    ip.get(header + 8..)
+}
+
+/// The address that a DHCP client has (`ciaddr`) or asks to have (RFC 2131).
+fn requested(message: &[u8], source: u128) -> Option<Ipv4Addr> {
+    const REQUEST: u8 = 3;
+    let mac = Field::EthSrc.full_mask() & u128::from_be_bytes(message.get(18..34)?.try_into().ok()?);
+    let is_clients = message.first() == Some(&1) && message.get(236..240)? == [99, 130, 83, 99];
+    if !is_clients || mac != source || option(&message[240..], 53) != Some(&[REQUEST]) {
+        return None;
+    }
+    let has: [u8; 4] = message.get(12..16)?.try_into().ok()?;
+    let asks: Option<[u8; 4]> = option(&message[240..], 50).and_then(|bytes| bytes.try_into().ok());
+    let ip = if has == [0; 4] { asks? } else { has };
+    Some(Ipv4Addr::from(ip))
+}
+
+/// A DHCP option's bytes.
+fn option(mut options: &[u8], wanted: u8) -> Option<&[u8]> {
+    loop {
+        match options {
+            [0, rest @ ..] => options = rest,
+            [255, ..] | [_] | [] => return None,
+            [code, length, rest @ ..] => {
+                let (body, after) = rest.split_at_checked(usize::from(*length))?;
+                if *code == wanted {
+                    return Some(body);
+                }
+                options = after;
+            }
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! Hosts of other places that seem to be at ports of ours: packets from there are dropped until the shard of the old
+//! place has found out whether the host is still there.
+//!
+//! Claims are bounded for each port that makes them, so that a port which claims everybody's addresses gets in nobody
+//! else's way.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use maple_wire::Dpid;
+
+use super::{Found, Hosts, Limits, Wish};
+use crate::engine::Time;
+use crate::network::{Location, Mac};
+use crate::report::{MoveReason, Report};
+
+/// How many hosts may be claimed by one port at once.
+const MOST: usize = 32;
+/// How many lies of a port are told to people.
+const MOST_TOLD: usize = 8;
+/// How long a claim waits for the verdict, where its shard is gone.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Who seems to be at which of our ports.
+#[derive(Debug, Default)]
+pub(super) struct Claims {
+    open: BTreeMap<(Location, Mac), Claim>,
+    /// What was told to people.
+    told: BTreeSet<(Location, Mac)>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Claim {
+    from: Location,
+    began: Time,
+    /// Until then packets of the host change nothing.
+    until: Time,
+    refuted: bool,
+}
+
+impl Claims {
+    /// Notes a claim. Whether it is a new one that there is room for.
+    fn begin(&mut self, now: Time, mac: Mac, from: Location, to: Location) -> bool {
+        if self.open.get(&(to, mac)).is_some_and(|claim| claim.from == from && claim.until > now) {
+            return false;
+        }
+        if self.count(to) >= MOST {
+            self.open.retain(|(at, _), claim| *at != to || claim.until > now);
+        }
+        let has_room = self.count(to) < MOST;
+        if has_room {
+            self.open.insert((to, mac), Claim { from, began: now, until: now + PATIENCE, refuted: false });
+        }
+        has_room
+    }
+
+    fn count(&self, to: Location) -> usize {
+        self.open.range(of_port(to)).count()
+    }
+
+    /// The host is where it was: these ports lie for a while to come. Those that people hear of.
+    fn refute(&mut self, until: Time, mac: Mac, at: Location) -> Vec<Location> {
+        let mut liars = Vec::new();
+        for ((to, _), claim) in self.open.iter_mut().filter(|((_, other), _)| *other == mac) {
+            if claim.from == at && !claim.refuted {
+                (claim.refuted, claim.until) = (true, until);
+                liars.push(*to);
+            }
+        }
+        liars.retain(|to| self.told.range(of_port(*to)).count() < MOST_TOLD && self.told.insert((*to, mac)));
+        liars
+    }
+
+    /// The host is gone from a place: where it seems to be since the longest time.
+    fn settle(&mut self, mac: Mac, at: Location) -> Option<Location> {
+        let fits = |((_, other), claim): &(&(Location, Mac), &Claim)| *other == mac && claim.from == at;
+        let first = self.open.iter().filter(fits).min_by_key(|(_, claim)| claim.began);
+        let to = first.map(|((to, _), _)| *to)?;
+        self.open.retain(|(_, other), _| *other != mac);
+        Some(to)
+    }
+
+    pub fn forget_port(&mut self, at: Location) {
+        self.open.retain(|(to, _), _| *to != at);
+        self.told.retain(|(to, _)| *to != at);
+    }
+
+    pub fn forget_switch(&mut self, dpid: Dpid) {
+        self.open.retain(|(to, _), _| to.switch != dpid);
+        self.told.retain(|(to, _)| to.switch != dpid);
+    }
+
+    #[cfg(test)]
+    pub fn size(&self) -> usize {
+        self.open.len() + self.told.len()
+    }
+}
+
+impl Hosts {
+    /// A host that is known elsewhere seems to be at a port of ours.
+    pub(super) fn on_claim(&mut self, now: Time, mac: Mac, from: Location, to: Location, out: &mut Vec<Wish>) {
+        if self.claims.begin(now, mac, from, to) {
+            out.push(Wish::Look { mac, at: from });
+        }
+    }
+
+    /// The shard of the old place has found out.
+    pub fn on_found(&mut self, now: Time, mac: Mac, at: Location, found: Found, out: &mut Vec<Wish>) {
+        match found {
+            Found::Alive => {
+                for seen in self.claims.refute(refuted_until(now, &self.limits), mac, at) {
+                    out.push(Wish::Report(Report::HostSpoofed { mac, at, seen }));
+                }
+            }
+            Found::Gone { was_asked } => {
+                let why = if was_asked { MoveReason::NoAnswer } else { MoveReason::Silent };
+                if let Some(to) = self.claims.settle(mac, at)
+                    && self.admit(now, to, out)
+                {
+                    out.push(Wish::Move { mac, from: at, to, why });
+                }
+            }
+        }
+    }
+}
+
+/// Until when a host that was found alive is not looked for again.
+pub(super) fn refuted_until(now: Time, limits: &Limits) -> Time {
+    now + limits.probe_timeout * 4
+}
+
+fn of_port(at: Location) -> std::ops::RangeInclusive<(Location, Mac)> {
+    (at, Mac([0; 6]))..=(at, Mac([0xff; 6]))
+}

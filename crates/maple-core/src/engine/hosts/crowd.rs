@@ -1,0 +1,90 @@
+//! How many hosts a port and a switch may have, and what becomes of those that are too many.
+//!
+//! A port has at most `max_hosts_per_port` hosts. What others send there is dropped, and the switch is told to drop it by
+//! itself for a while ([`GUARDED_FOR`]), so that a flood of addresses costs the controller a burst now and then. Hosts that
+//! are known there stay as they are.
+//!
+//! A switch has at most `max_hosts`. When it has them, a port gets another one only while it has fewer than the port that
+//! has most; that one loses the host that was silent for longest. So ports that flood share what is there among them, and
+//! the others get theirs.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use maple_wire::{Dpid, PortNo};
+
+use super::{Hosts, Wish};
+use crate::engine::Time;
+use crate::engine::timers::Timer;
+use crate::network::Location;
+use crate::report::Report;
+
+/// How long a switch drops what unknown hosts send at a port where too many are.
+pub(super) const GUARDED_FOR: Duration = Duration::from_secs(10);
+
+/// Ports where too much comes from.
+#[derive(Debug, Default)]
+pub(super) struct Crowd {
+    /// Until when switches drop what unknown hosts send there.
+    guarded: BTreeMap<Location, Time>,
+    /// Those that people were told of.
+    told: BTreeSet<Location>,
+}
+
+impl Crowd {
+    pub fn forget_port(&mut self, at: Location) {
+        self.guarded.remove(&at);
+        self.told.remove(&at);
+    }
+
+    pub fn forget_switch(&mut self, dpid: Dpid) {
+        self.guarded.retain(|at, _| at.switch != dpid);
+        self.told.retain(|at| at.switch != dpid);
+    }
+
+    #[cfg(test)]
+    pub fn size(&self) -> usize {
+        self.guarded.len() + self.told.len()
+    }
+}
+
+impl Hosts {
+    /// Whether a port may have another host. If not, the port is guarded from now on.
+    pub(super) fn admit(&mut self, now: Time, at: Location, out: &mut Vec<Wish>) -> bool {
+        if self.crowd.guarded.contains_key(&at) {
+            return false;
+        }
+        let here = self.per_port.get(&at).copied().unwrap_or_default();
+        let on_switch = self.per_switch.get(&at.switch).copied().unwrap_or_default();
+        if here < self.limits.per_port && (on_switch < self.limits.per_switch || self.make_way(at, here, out)) {
+            return true;
+        }
+        self.crowd.guarded.insert(at, now + GUARDED_FOR);
+        out.push(Wish::Guard { at, on: true });
+        out.push(Wish::Wake(now + GUARDED_FOR, Timer::Guard(at)));
+        if self.crowd.told.insert(at) {
+            out.push(Wish::Report(Report::TooManyHosts { at, most: self.limits.per_port.min(here.max(1)) }));
+        }
+        false
+    }
+
+    /// Takes a host away from the port of a full switch that has most, for one that has `here`. Whether there is such.
+    fn make_way(&mut self, at: Location, here: usize, out: &mut Vec<Wish>) -> bool {
+        let all = Location::new(at.switch, PortNo(0))..=Location::new(at.switch, PortNo(u32::MAX));
+        let most = self.per_port.range(all).max_by_key(|(at, count)| (**count, std::cmp::Reverse(**at)));
+        let Some(from) = most.filter(|(_, count)| **count > here + 1).map(|(from, _)| *from) else { return false };
+        let silent = self.at_port(from).min_by_key(|(_, known)| known.heard).map(|(mac, _)| mac);
+        let Some(mac) = silent else { return false };
+        self.on_departure(mac, from);
+        out.push(Wish::Forget { mac, at: from });
+        true
+    }
+
+    /// A port was guarded for long enough.
+    pub fn on_guard_timer(&mut self, now: Time, at: Location, out: &mut Vec<Wish>) {
+        if self.crowd.guarded.get(&at).is_some_and(|until| *until <= now) {
+            self.crowd.guarded.remove(&at);
+            out.push(Wish::Guard { at, on: false });
+        }
+    }
+}

@@ -1,0 +1,383 @@
+//! Where hosts are and which addresses are theirs: the part of a shard that someone at an edge port can reach.
+//!
+//! # What
+//!
+//! [`Hosts`] learns from what hosts send at edge ports ([`Hosts::on_packet`]), and answers whether a packet is to be
+//! believed. What is known of hosts is tracked state, which the policy may read; this part holds what only it needs:
+//! when a host was heard, what it announced and when, who is looked for. It asks for nothing and writes nothing by
+//! itself: it says what is to be done ([`Wish`]), and the engine does it (`engine/host_wishes.rs`).
+//!
+//! A host is watched by the shard of the switch where it is. What changed there, by whoever's write, comes to that shard
+//! ([`Hosts::on_arrival`], [`Hosts::on_departure`]).
+//!
+//! # Rules (design §7)
+//!
+//! * *Place.* A known host's address at another port is a move or a lie. It is a move if the old port is gone, or if the
+//!   host neither answers nor sends anything there (`search.rs`). Until that is settled, packets from the new port are
+//!   dropped. One frame never takes a live host's place.
+//! * *Addresses.* A host has the addresses that it announces, and not those that its packets carry (`announced.rs`): what
+//!   a router sends comes from all the world's. Who announced an address last owns it.
+//! * *Bounds.* A port and a switch have so many hosts at most (`crowd.rs`). Whoever sends more addresses than that loses
+//!   service for the new ones, at that port only. Hosts that are silent go (`ageing.rs`).
+//!
+//! # Cost
+//!
+//! A packet of a known host costs a look-up in the snapshot and one here. All collections are bounded by the number of
+//! hosts, which is bounded, or by a constant for each port.
+
+mod ageing;
+mod announced;
+mod claims;
+mod crowd;
+mod probe;
+mod search;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::time::Duration;
+
+use maple_wire::{Dpid, PortNo};
+
+use super::timers::Timer;
+use super::{Options, ShardId, Time};
+use crate::network::{HostInfo, Location, Mac, PortKind};
+use crate::report::{MoveReason, Report};
+use crate::state::Snapshot;
+pub(super) use announced::{ADVERTISEMENT, ARP, ICMPV6, IPV6, SOLICITATION, announcement, is_announcement};
+use claims::Claims;
+use crowd::Crowd;
+pub use probe::PROBE_MAC;
+use search::Search;
+
+/// What is to be done for hosts.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Wish {
+    /// A host was heard for the first time.
+    Learn { mac: Mac, at: Location, ip: Option<IpAddr> },
+    /// A host announced an address that was not its own, in place of another of its own where it has too many.
+    Bind { mac: Mac, at: Location, ip: IpAddr, instead: Option<IpAddr> },
+    /// A host has not announced an address for long, and does not answer for it.
+    Unbind { mac: Mac, at: Location, ip: IpAddr },
+    /// A host is elsewhere.
+    Move { mac: Mac, from: Location, to: Location, why: MoveReason },
+    /// A host was silent for long.
+    Forget { mac: Mac, at: Location },
+    /// Have the shard of this place find out whether the host is there.
+    Look { mac: Mac, at: Location },
+    /// Tell a shard what was found.
+    Tell { to: ShardId, mac: Mac, at: Location, found: Found },
+    /// Send a frame out of a port.
+    Emit { at: Location, frame: Vec<u8> },
+    /// Have a switch say how much its rules for hosts of this port took, or for one host.
+    Count { at: Location, mac: Option<Mac> },
+    /// Have a switch drop what unknown hosts send at this port, or no longer.
+    Guard { at: Location, on: bool },
+    /// Have a switch send no copies of what a host announces, or send them again.
+    Mute { mac: Mac, at: Location, on: bool },
+    /// Come back at this time.
+    Wake(Time, Timer),
+    /// Tell people.
+    Report(Report),
+}
+
+/// What became of a search.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    /// The host is where it was.
+    Alive,
+    /// It is not; it had announced addresses that it was asked by, or none.
+    Gone { was_asked: bool },
+}
+
+/// Whether a packet is to be believed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Belief {
+    /// Its host is where the packet came from.
+    True,
+    /// Its host is elsewhere, as far as we know.
+    Lie,
+    /// Its host is one too many.
+    Crowded,
+}
+
+/// What a packet at an edge port says of its sender.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sender {
+    pub mac: Mac,
+    pub at: Location,
+    /// The address that it announces as its own.
+    pub announces: Option<IpAddr>,
+}
+
+/// What can be chosen.
+#[derive(Clone, Copy, Debug)]
+struct Limits {
+    per_port: usize,
+    per_switch: usize,
+    timeout: Duration,
+    probe_timeout: Duration,
+    silence: Duration,
+}
+
+/// The hosts at the switches of a shard.
+#[derive(Debug)]
+pub(super) struct Hosts {
+    limits: Limits,
+    /// The hosts that are at our switches.
+    known: BTreeMap<(Location, Mac), Known>,
+    /// How many of them are at each switch, and at each port.
+    per_switch: BTreeMap<Dpid, usize>,
+    per_port: BTreeMap<Location, usize>,
+    /// What is noted of ports where too much comes from.
+    crowd: Crowd,
+    /// Hosts of other ports, of any shard, that seem to be at ours.
+    claims: Claims,
+    /// Hosts of ours that somebody looks for.
+    searches: BTreeMap<Mac, Search>,
+    /// Hosts that go if nothing is heard of them soon.
+    fading: BTreeSet<Mac>,
+    /// Switches whose hosts are looked through for silent ones.
+    rounds: BTreeMap<Dpid, ageing::Round>,
+    /// Statistics that are under way, by switch and transaction id.
+    counts: BTreeMap<(Dpid, u32), ageing::Counting>,
+}
+
+/// What is known of a host besides what policies see.
+#[derive(Debug)]
+struct Known {
+    /// When a packet of it last came to our notice.
+    heard: Time,
+    /// How many packets of it rules had taken, when that was last asked.
+    counted: Option<u64>,
+    /// The addresses that it announced, the latest last, and when that was.
+    announced: Vec<(IpAddr, Time)>,
+    /// When it began to be counted how many announcements come, and how many came since.
+    pace: (Time, u32),
+    /// Its announcements are not copied for a while.
+    muted: bool,
+    /// That it has too many addresses was told.
+    told: bool,
+}
+
+/// How many addresses of a kind are kept of one host.
+const MAX_ADDRESSES: usize = 16;
+
+/// In what time how many announcements of a host are taken note of. Further ones change nothing.
+const PACE: (Duration, u32) = (Duration::from_secs(1), 20);
+
+/// How long the announcements of a host that made too many are not copied.
+const MUTED_FOR: Duration = Duration::from_secs(10);
+
+impl Known {
+    fn new(now: Time, addresses: impl IntoIterator<Item = IpAddr>) -> Known {
+        let announced = addresses.into_iter().map(|ip| (ip, now)).collect();
+        Known { heard: now, counted: None, announced, pace: (now, 0), muted: false, told: false }
+    }
+
+    /// The address that gives way to another one of its kind, where there are too many.
+    fn oldest_like(&self, ip: IpAddr) -> Option<IpAddr> {
+        let alike = || self.announced.iter().map(|(other, _)| *other).filter(|other| other.is_ipv4() == ip.is_ipv4());
+        if alike().count() >= MAX_ADDRESSES { alike().next() } else { None }
+    }
+
+    /// Notes an announcement. Whether it is one of few.
+    fn keeps_pace(&mut self, now: Time) -> bool {
+        if self.pace.0 + PACE.0 <= now {
+            self.pace = (now, 0);
+        }
+        self.pace.1 = self.pace.1.saturating_add(1);
+        self.pace.1 <= PACE.1
+    }
+}
+
+impl Hosts {
+    /// The part of a shard with these options.
+    pub fn new(options: &Options) -> Hosts {
+        let limits = Limits {
+            per_port: options.max_hosts_per_port,
+            per_switch: options.max_hosts,
+            timeout: options.host_timeout,
+            probe_timeout: options.probe_timeout,
+            silence: options.silence,
+        };
+        Hosts {
+            limits,
+            known: BTreeMap::new(),
+            per_switch: BTreeMap::new(),
+            per_port: BTreeMap::new(),
+            crowd: Crowd::default(),
+            claims: Claims::default(),
+            searches: BTreeMap::new(),
+            fading: BTreeSet::new(),
+            rounds: BTreeMap::new(),
+            counts: BTreeMap::new(),
+        }
+    }
+
+    /// A packet came by an edge port.
+    pub fn on_packet(&mut self, now: Time, state: &Snapshot, sender: Sender, out: &mut Vec<Wish>) -> Belief {
+        let Sender { mac, at, announces } = sender;
+        if !mac.is_host() {
+            return Belief::True;
+        }
+        // Nobody but us has this address.
+        if mac == PROBE_MAC {
+            return Belief::Lie;
+        }
+        match state.host(mac).map(|host| host.location) {
+            None if !self.admit(now, at, out) => Belief::Crowded,
+            None => {
+                self.insert(now, at, mac, announces, out);
+                out.push(Wish::Learn { mac, at, ip: announces });
+                Belief::True
+            }
+            Some(place) if place == at => {
+                self.on_life(now, state, sender, out);
+                Belief::True
+            }
+            Some(from) if is_usable(state, from) => {
+                self.on_claim(now, mac, from, at, out);
+                Belief::Lie
+            }
+            Some(_) if !self.admit(now, at, out) => Belief::Crowded,
+            Some(from) => {
+                out.push(Wish::Move { mac, from, to: at, why: MoveReason::PortGone });
+                Belief::True
+            }
+        }
+    }
+
+    /// A host is where it was.
+    fn on_life(&mut self, now: Time, state: &Snapshot, sender: Sender, out: &mut Vec<Wish>) {
+        let Sender { mac, at, announces } = sender;
+        if !self.known.contains_key(&(at, mac)) {
+            self.insert(now, at, mac, state.host(mac).into_iter().flat_map(HostInfo::addresses), out);
+        }
+        self.fading.remove(&mac);
+        self.found_alive(now, mac, at, out);
+        let Some(known) = self.known.get_mut(&(at, mac)) else { return };
+        known.heard = now;
+        let Some(ip) = announces else { return };
+        if !known.keeps_pace(now) {
+            if !std::mem::replace(&mut known.muted, true) {
+                out.push(Wish::Mute { mac, at, on: true });
+                out.push(Wish::Wake(now + MUTED_FOR, Timer::Muted(at, mac)));
+            }
+            return;
+        }
+        let is_new = known.announced.extract_if(.., |(other, _)| *other == ip).count() == 0;
+        let instead = known.oldest_like(ip).filter(|_| is_new);
+        known.announced.retain(|(other, _)| Some(*other) != instead);
+        known.announced.push((ip, now));
+        if instead.is_some() && !std::mem::replace(&mut known.told, true) {
+            out.push(Wish::Report(Report::TooManyAddresses { mac, at, most: MAX_ADDRESSES }));
+        }
+        if state.host_by_ip(ip) != Some(mac) || instead.is_some() {
+            out.push(Wish::Bind { mac, at, ip, instead });
+        }
+    }
+
+    /// The announcements of a host may be copied again.
+    pub fn on_muted_timer(&mut self, at: Location, mac: Mac, out: &mut Vec<Wish>) {
+        if let Some(known) = self.known.get_mut(&(at, mac))
+            && std::mem::take(&mut known.muted)
+        {
+            out.push(Wish::Mute { mac, at, on: false });
+        }
+    }
+
+    /// A host is at a switch of ours now, by whoever's write.
+    pub fn on_arrival(&mut self, now: Time, state: &Snapshot, mac: Mac, at: Location, out: &mut Vec<Wish>) {
+        if !self.known.contains_key(&(at, mac)) {
+            self.insert(now, at, mac, state.host(mac).into_iter().flat_map(HostInfo::addresses), out);
+        }
+    }
+
+    /// A host is no longer where it was.
+    pub fn on_departure(&mut self, mac: Mac, at: Location) {
+        if self.known.remove(&(at, mac)).is_some() {
+            count_down(&mut self.per_switch, at.switch);
+            count_down(&mut self.per_port, at);
+        }
+        self.fading.remove(&mac);
+        if self.searches.get(&mac).is_some_and(|search| search.at() == at) {
+            self.searches.remove(&mac);
+        }
+    }
+
+    /// A switch is gone, with all that is known of its hosts.
+    pub fn forget_switch(&mut self, dpid: Dpid) {
+        let gone: Vec<(Location, Mac)> = self.at_ports_of(dpid).map(|(key, _)| *key).collect();
+        gone.into_iter().for_each(|(at, mac)| self.on_departure(mac, at));
+        self.claims.forget_switch(dpid);
+        self.crowd.forget_switch(dpid);
+        self.rounds.remove(&dpid);
+        self.counts.retain(|(of, _), _| *of != dpid);
+    }
+
+    /// A port is another one now.
+    pub fn forget_port(&mut self, at: Location) {
+        self.claims.forget_port(at);
+        self.crowd.forget_port(at);
+    }
+
+    /// Whether the next packet of a host matters more than its answer.
+    pub fn awaits(&self, mac: Mac) -> bool {
+        let awaited = || self.searches.get(&mac).is_some_and(Search::is_open) || self.fading.contains(&mac);
+        !(self.searches.is_empty() && self.fading.is_empty()) && awaited()
+    }
+
+    fn insert(
+        &mut self,
+        now: Time,
+        at: Location,
+        mac: Mac,
+        addresses: impl IntoIterator<Item = IpAddr>,
+        out: &mut Vec<Wish>,
+    ) {
+        if self.known.insert((at, mac), Known::new(now, addresses)).is_none() {
+            *self.per_switch.entry(at.switch).or_default() += 1;
+            *self.per_port.entry(at).or_default() += 1;
+        }
+        self.begin_rounds(now, at.switch, out);
+    }
+
+    /// The hosts at the ports of a switch.
+    fn at_ports_of(&self, dpid: Dpid) -> impl Iterator<Item = (&(Location, Mac), &Known)> {
+        let first = (Location::new(dpid, PortNo(0)), Mac([0; 6]));
+        let last = (Location::new(dpid, PortNo(u32::MAX)), Mac([0xff; 6]));
+        self.known.range(first..=last)
+    }
+
+    /// The hosts at a port.
+    fn at_port(&self, at: Location) -> impl Iterator<Item = (Mac, &Known)> {
+        self.known.range((at, Mac([0; 6]))..=(at, Mac([0xff; 6]))).map(|((_, mac), known)| (*mac, known))
+    }
+
+    /// How much is held, of all kinds together.
+    #[cfg(test)]
+    pub fn size(&self) -> usize {
+        let announced: usize = self.known.values().map(|known| known.announced.len()).sum();
+        let rest =
+            self.fading.len() + self.rounds.len() + self.counts.len() + self.per_switch.len() + self.per_port.len();
+        self.known.len() + announced + self.claims.size() + self.crowd.size() + self.searches.len() + rest
+    }
+}
+
+/// One less of a kind; none is no entry.
+fn count_down<K: Ord + Copy>(counts: &mut BTreeMap<K, usize>, key: K) {
+    if let Some(count) = counts.get_mut(&key) {
+        *count -= 1;
+        if *count == 0 {
+            counts.remove(&key);
+        }
+    }
+}
+
+/// Whether hosts can be at a place.
+fn is_usable(state: &Snapshot, at: Location) -> bool {
+    state.shard_of(at.switch).is_some() && state.port(at).is_some_and(|port| port.up && port.kind == PortKind::Edge)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,211 @@
+//! Finding out whether a host is still where it was.
+//!
+//! # What
+//!
+//! A host that is looked for is asked by the addresses that it announced, in rounds of half a second, and its switch is
+//! asked in each how many packets of it the rules took. It is *there* as soon as a packet of it comes, an answer or any
+//! other, or when the counters rose in [`SIGNS`] rounds. It is *gone* when it answered nothing and its counters stood still
+//! for two rounds; a host that announced no address, so that it can't be asked, for as long as `silence` says.
+//!
+//! # Why two rounds
+//!
+//! Open vSwitch adds up what its datapath did up to half a second later. So the counters of a host that has left may rise
+//! once more, and those of one that sends may stand still between two readings, but hardly ever over three.
+//!
+//! # Cost
+//!
+//! A host is looked for once, however many claim to be it, and for a while after it was found nobody looks again. Whoever
+//! claims pays: claims are bounded for each port.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use super::claims::refuted_until;
+use super::probe::probes;
+use super::{Found, Hosts, Limits, Wish};
+use crate::engine::timers::Timer;
+use crate::engine::{ShardId, Time};
+use crate::network::{Location, Mac};
+use crate::state::Snapshot;
+
+/// In how many rounds the counters of a host rise that sends and does not answer.
+const SIGNS: u32 = 3;
+
+/// A host that somebody looks for.
+#[derive(Debug)]
+pub(super) struct Search {
+    at: Location,
+    stage: Stage,
+}
+
+#[derive(Debug)]
+enum Stage {
+    Open(Open),
+    /// It was found; until then nobody looks again.
+    Found {
+        until: Time,
+    },
+}
+
+#[derive(Debug)]
+struct Open {
+    askers: BTreeSet<ShardId>,
+    began: Time,
+    /// Whether it can be asked.
+    was_asked: bool,
+    /// Since when nothing has come from it, as far as we know.
+    still_since: Time,
+    /// What the counters said last.
+    count: Option<u64>,
+    /// When the reading of them began that is under way.
+    reading: Option<Time>,
+    /// In how many rounds they rose.
+    signs: u32,
+}
+
+impl Search {
+    pub fn at(&self) -> Location {
+        self.at
+    }
+
+    /// Whether it is not known yet.
+    pub fn is_open(&self) -> bool {
+        matches!(self.stage, Stage::Open(_))
+    }
+
+    fn open(&mut self) -> Option<&mut Open> {
+        match &mut self.stage {
+            Stage::Open(open) => Some(open),
+            Stage::Found { .. } => None,
+        }
+    }
+}
+
+impl Open {
+    /// How long nothing must have come from it.
+    fn quiet(&self, limits: &Limits) -> Duration {
+        if self.was_asked { limits.probe_timeout * 2 } else { limits.silence }
+    }
+
+    /// Takes a reading, or learns that there is none.
+    fn take(&mut self, now: Time, count: Option<u64>) {
+        if let (Some(new), Some(old)) = (count, self.count) {
+            // Counters fall where rules go, and what they had taken since is lost.
+            if new != old {
+                self.still_since = now;
+            }
+            self.signs += u32::from(new > old);
+        }
+        self.count = count.or(self.count);
+    }
+}
+
+impl Hosts {
+    /// Somebody thinks that a host of ours is elsewhere.
+    pub fn on_look(
+        &mut self,
+        now: Time,
+        state: &Snapshot,
+        (mac, at): (Mac, Location),
+        asker: ShardId,
+        out: &mut Vec<Wish>,
+    ) {
+        // The letter that it came here may be on its way still.
+        if state.host(mac).is_some_and(|host| host.location == at) {
+            self.on_arrival(now, state, mac, at, out);
+        }
+        let Some(known) = self.known.get(&(at, mac)) else { return };
+        if let Some(search) = self.searches.get_mut(&mac).filter(|search| search.at == at) {
+            match &mut search.stage {
+                Stage::Open(open) => {
+                    open.askers.insert(asker);
+                    return;
+                }
+                Stage::Found { until } if *until > now => {
+                    return out.push(Wish::Tell { to: asker, mac, at, found: Found::Alive });
+                }
+                Stage::Found { .. } => {}
+            }
+        }
+        let open = Open {
+            askers: [asker].into(),
+            began: now,
+            was_asked: !known.announced.is_empty(),
+            still_since: now,
+            count: None,
+            reading: None,
+            signs: 0,
+        };
+        self.searches.insert(mac, Search { at, stage: Stage::Open(open) });
+        self.ask_again(now, mac, out);
+    }
+
+    /// Begins a round.
+    fn ask_again(&mut self, now: Time, mac: Mac, out: &mut Vec<Wish>) {
+        let Some(search) = self.searches.get_mut(&mac) else { return };
+        let at = search.at;
+        let Some(open) = search.open() else { return };
+        open.reading = Some(now);
+        if let Some(known) = self.known.get(&(at, mac)) {
+            let frames = probes(mac, known.announced.iter().map(|(ip, _)| *ip));
+            out.extend(frames.into_iter().map(|frame| Wish::Emit { at, frame }));
+        }
+        out.push(Wish::Count { at, mac: Some(mac) });
+        out.push(Wish::Wake(now + self.limits.probe_timeout, Timer::Search(mac)));
+    }
+
+    /// A round has ended, or what was found is old.
+    pub fn on_search_timer(&mut self, now: Time, mac: Mac, out: &mut Vec<Wish>) {
+        let limits = self.limits;
+        let Some(search) = self.searches.get_mut(&mac) else { return };
+        match &mut search.stage {
+            Stage::Found { until } if *until <= now => drop(self.searches.remove(&mac)),
+            Stage::Found { .. } => {}
+            // Timers of an earlier search.
+            Stage::Open(open) if open.reading.is_some_and(|began| now < began + limits.probe_timeout) => {}
+            // The switch does not say what its counters are.
+            Stage::Open(open) if open.reading.is_some() && now >= open.began + limits.silence * 2 => {
+                self.not_found(mac, out);
+            }
+            Stage::Open(open) if open.reading.is_some() => {
+                out.push(Wish::Wake(now + limits.probe_timeout, Timer::Search(mac)));
+            }
+            Stage::Open(_) => self.ask_again(now, mac, out),
+        }
+    }
+
+    /// A host's counters were read; `None` where the switch does not tell.
+    pub(super) fn on_search_count(&mut self, now: Time, mac: Mac, count: Option<u64>, out: &mut Vec<Wish>) {
+        let limits = self.limits;
+        let Some(search) = self.searches.get_mut(&mac) else { return };
+        let at = search.at;
+        let Some(open) = search.open() else { return };
+        let Some(began) = open.reading.take() else { return };
+        open.take(now, count);
+        if open.signs >= SIGNS {
+            self.found_alive(now, mac, at, out);
+        } else if began >= open.still_since + open.quiet(&limits) {
+            self.not_found(mac, out);
+        }
+    }
+
+    /// A host that may be looked for is there.
+    pub(super) fn found_alive(&mut self, now: Time, mac: Mac, at: Location, out: &mut Vec<Wish>) {
+        if self.searches.is_empty() {
+            return;
+        }
+        let until = refuted_until(now, &self.limits);
+        let is_it = |search: &&mut Search| search.at == at && search.is_open();
+        let Some(search) = self.searches.get_mut(&mac).filter(is_it) else { return };
+        if let Stage::Open(open) = std::mem::replace(&mut search.stage, Stage::Found { until }) {
+            out.extend(open.askers.into_iter().map(|to| Wish::Tell { to, mac, at, found: Found::Alive }));
+        }
+        out.push(Wish::Wake(until, Timer::Search(mac)));
+    }
+
+    fn not_found(&mut self, mac: Mac, out: &mut Vec<Wish>) {
+        let Some(Search { at, stage: Stage::Open(open) }) = self.searches.remove(&mac) else { return };
+        let found = Found::Gone { was_asked: open.was_asked };
+        out.extend(open.askers.into_iter().map(|to| Wish::Tell { to, mac, at, found }));
+    }
+}

@@ -1,0 +1,438 @@
+//! The part by itself: packets, letters, timers and statistics in, wishes out. What is wished of the store is done.
+
+use std::sync::Arc;
+
+use maple_wire::msg::stats::{AggregateStats, FlowStats, ReplyBody, StatsReply};
+use maple_wire::packet::build::Frame;
+use maple_wire::{Dpid, Field, Match, Packet, Version};
+
+use super::*;
+use crate::engine::leaf::from_port;
+use crate::network::PortInfo;
+use crate::state::{Store, SwitchInfo, Write};
+
+const SHARD: ShardId = ShardId(0);
+const GATEWAY: Mac = Mac([2, 0, 0, 0, 0, 1]);
+const OTHER: Mac = Mac([2, 0, 0, 0, 0, 2]);
+
+fn at(port: u32) -> Location {
+    Location::new(Dpid(1), PortNo(port))
+}
+
+fn ip(text: &str) -> IpAddr {
+    text.parse().expect("an address")
+}
+
+fn mac(number: u32) -> Mac {
+    Mac::from_bits(0x0200_0000_0000 + u128::from(number))
+}
+
+/// A switch with edge ports 1 to 4, and the part that follows its hosts.
+struct Bench {
+    hosts: Hosts,
+    store: Arc<Store>,
+    now: Time,
+    /// The counter of each host.
+    packets: BTreeMap<Mac, u64>,
+    xid: u32,
+    timers: BTreeSet<(Time, Timer)>,
+    tells: bool,
+}
+
+impl Bench {
+    fn new(options: &Options) -> Bench {
+        let store = Store::new();
+        let info = Some(SwitchInfo { shard: SHARD, version: Version::Of13 });
+        let port = |n| Write::Port { at: at(n), info: Some(PortInfo { up: true, kind: PortKind::Edge }) };
+        store.update(|_| [Write::Switch { dpid: Dpid(1), info }].into_iter().chain((1..=4).map(port)).collect());
+        Bench {
+            hosts: Hosts::new(options),
+            store,
+            now: Time(1_000_000_000_000),
+            packets: BTreeMap::new(),
+            xid: 0,
+            timers: BTreeSet::new(),
+            tells: true,
+        }
+    }
+
+    fn ask<T>(&mut self, ask: impl FnOnce(&mut Hosts, Time, &Snapshot, &mut Vec<Wish>) -> T) -> (T, Vec<Wish>) {
+        let mut wishes = Vec::new();
+        let answer = ask(&mut self.hosts, self.now, &self.store.snapshot(), &mut wishes);
+        let mut all = Vec::new();
+        for wish in wishes {
+            all.push(wish.clone());
+            all.extend(self.fulfil(wish));
+        }
+        (answer, all)
+    }
+
+    fn packet(&mut self, mac: Mac, port: u32, announces: Option<&str>) -> (Belief, Vec<Wish>) {
+        let sender = Sender { mac, at: at(port), announces: announces.map(ip) };
+        self.ask(|hosts, now, state, out| hosts.on_packet(now, state, sender, out))
+    }
+
+    /// Does what is wished, as the engine does; what that made to be wished.
+    fn fulfil(&mut self, wish: Wish) -> Vec<Wish> {
+        let place = |mac: Mac, location, change: &dyn Fn(&mut HostInfo)| {
+            self.store.update(|state| {
+                let none = HostInfo { location, ipv4: BTreeSet::new(), ipv6: BTreeSet::new() };
+                let mut info = state.host(mac).cloned().unwrap_or(none);
+                info.location = location;
+                change(&mut info);
+                vec![Write::Host { mac, info: Some(info) }]
+            });
+        };
+        match wish {
+            Wish::Learn { mac, at, ip } => place(mac, at, &|info| ip.into_iter().for_each(|ip| info.insert(ip))),
+            Wish::Bind { mac, at, ip, instead } => place(mac, at, &|info| {
+                instead.into_iter().for_each(|old| info.remove(old));
+                info.insert(ip);
+            }),
+            Wish::Unbind { mac, at, ip } => place(mac, at, &|info| info.remove(ip)),
+            Wish::Move { mac, from, to, .. } => {
+                place(mac, to, &|_| ());
+                self.hosts.on_departure(mac, from);
+                return self.ask(|hosts, now, state, out| hosts.on_arrival(now, state, mac, to, out)).1;
+            }
+            Wish::Forget { mac, .. } => drop(self.store.update(|_| vec![Write::Host { mac, info: None }])),
+            Wish::Look { mac, at } => {
+                return self.ask(|hosts, now, state, out| hosts.on_look(now, state, (mac, at), SHARD, out)).1;
+            }
+            Wish::Tell { mac, at, found, .. } => {
+                return self.ask(|hosts, now, _, out| hosts.on_found(now, mac, at, found, out)).1;
+            }
+            Wish::Count { at, mac } => return self.count(at, mac),
+            Wish::Wake(time, timer) => drop(self.timers.insert((time, timer))),
+            _ => {}
+        }
+        Vec::new()
+    }
+
+    fn count(&mut self, at: Location, mac: Option<Mac>) -> Vec<Wish> {
+        self.xid += 1;
+        let xid = self.xid;
+        self.hosts.on_counting(xid, at, mac);
+        if !self.tells {
+            return self.ask(|hosts, now, _, out| hosts.on_no_stats(now, Dpid(1), xid, out)).1;
+        }
+        let body = match mac {
+            Some(mac) => ReplyBody::Aggregate(AggregateStats {
+                packet_count: self.packets.get(&mac).copied().unwrap_or_default(),
+                byte_count: 0,
+                flow_count: 1,
+            }),
+            None => ReplyBody::Flow(self.packets.iter().map(|(mac, count)| line(at, *mac, *count)).collect()),
+        };
+        let reply = StatsReply { flags: 0, body };
+        self.ask(|hosts, now, _, out| hosts.on_stats(now, Dpid(1), xid, &reply, out)).1
+    }
+
+    /// Lets time pass, with something to happen in each tenth of a second.
+    fn wait(&mut self, seconds: u32, mut each: impl FnMut(&mut Bench)) -> Vec<Wish> {
+        let mut all = Vec::new();
+        for _ in 0..seconds * 10 {
+            self.now = self.now + Duration::from_millis(100);
+            each(self);
+            while let Some((_, timer)) = self.timers.first().copied().filter(|(time, _)| *time <= self.now) {
+                self.timers.pop_first();
+                let (_, wishes) = self.ask(|hosts, now, _, out| match timer {
+                    Timer::Search(mac) => hosts.on_search_timer(now, mac, out),
+                    Timer::Guard(at) => hosts.on_guard_timer(now, at, out),
+                    Timer::Muted(at, mac) => hosts.on_muted_timer(at, mac, out),
+                    Timer::Hosts(dpid) => hosts.on_round_timer(now, dpid, out),
+                    other => panic!("{other:?} is nothing of hosts"),
+                });
+                all.extend(wishes);
+            }
+        }
+        all
+    }
+
+    fn place(&self, mac: Mac) -> Option<Location> {
+        self.store.snapshot().host(mac).map(|host| host.location)
+    }
+}
+
+fn line(at: Location, mac: Mac, packet_count: u64) -> FlowStats {
+    FlowStats {
+        table_id: 0,
+        duration_sec: 0,
+        duration_nsec: 0,
+        priority: 0,
+        idle_timeout: 0,
+        hard_timeout: 0,
+        flags: 0,
+        cookie: 0,
+        packet_count,
+        byte_count: 0,
+        matching: Match::any().with(from_port(at.port)).exact(Field::EthSrc, mac.bits()),
+        instructions: Vec::new(),
+    }
+}
+
+fn moved(wishes: &[Wish]) -> Option<MoveReason> {
+    wishes.iter().find_map(|wish| if let Wish::Move { why, .. } = wish { Some(*why) } else { None })
+}
+
+#[test]
+fn a_host_that_answers_keeps_its_place_and_is_asked_by_the_addresses_that_it_announced_last() {
+    let mut bench = Bench::new(&Options::default());
+    for announced in ["10.0.0.9", "10.0.0.1"] {
+        bench.packet(GATEWAY, 1, Some(announced));
+    }
+    let (belief, wishes) = bench.packet(GATEWAY, 2, None);
+    assert_eq!(belief, Belief::Lie);
+    let asked: Vec<u128> = wishes
+        .iter()
+        .filter_map(|wish| match wish {
+            Wish::Emit { frame, at: to } => Packet::new(frame, 0).get(Field::ArpTpa).filter(|_| *to == at(1)),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(asked, [0x0a00_0001, 0x0a00_0009]);
+    bench.packet(GATEWAY, 1, Some("10.0.0.1"));
+    assert_eq!(moved(&bench.wait(20, |bench| drop(bench.packet(GATEWAY, 2, None)))), Some(MoveReason::NoAnswer));
+    assert_eq!(bench.place(GATEWAY), Some(at(2)), "it answered the first time only");
+}
+
+#[test]
+fn a_host_whose_answers_keep_coming_stays_and_the_liar_is_told_of_once() {
+    let mut bench = Bench::new(&Options::default());
+    bench.packet(GATEWAY, 1, Some("10.0.0.1"));
+    let wishes = bench.wait(60, |bench| {
+        let (_, wishes) = bench.packet(GATEWAY, 2, None);
+        if wishes.iter().any(|wish| matches!(wish, Wish::Emit { .. })) {
+            bench.packet(GATEWAY, 1, Some("10.0.0.1"));
+        }
+    });
+    assert_eq!((moved(&wishes), bench.place(GATEWAY)), (None, Some(at(1))));
+    assert!(bench.hosts.size() < 12, "{:?}", bench.hosts);
+}
+
+#[test]
+fn a_host_that_answers_nothing_keeps_its_place_while_rules_carry_packets_of_it() {
+    let mut bench = Bench::new(&Options::default());
+    bench.packet(GATEWAY, 1, Some("10.0.0.1"));
+    let mut told = Vec::new();
+    let wishes = bench.wait(30, |bench| {
+        *bench.packets.entry(GATEWAY).or_default() += 1;
+        told.extend(bench.packet(GATEWAY, 2, None).1);
+    });
+    told.extend(wishes);
+    assert_eq!((moved(&told), bench.place(GATEWAY)), (None, Some(at(1))));
+    let lies = told.iter().filter(|wish| matches!(wish, Wish::Report(Report::HostSpoofed { .. }))).count();
+    assert_eq!(lies, 1);
+    // It leaves, and two rounds later it is where it says.
+    let gone = bench.wait(5, |bench| drop(bench.packet(GATEWAY, 2, None)));
+    assert_eq!(moved(&gone), Some(MoveReason::NoAnswer));
+}
+
+#[test]
+fn a_host_that_cannot_be_asked_must_have_been_silent_for_long() {
+    for tells in [true, false] {
+        let mut bench = Bench::new(&Options::default());
+        bench.tells = tells;
+        bench.packet(GATEWAY, 1, None);
+        let claim = |bench: &mut Bench| drop(bench.packet(GATEWAY, 2, None));
+        assert_eq!(moved(&bench.wait(9, claim)), None);
+        assert_eq!(moved(&bench.wait(3, claim)), Some(MoveReason::Silent), "the switch tells: {tells}");
+    }
+}
+
+#[test]
+fn a_switch_that_never_says_what_its_counters_are_is_not_waited_for_without_end() {
+    let mut bench = Bench::new(&Options::default());
+    bench.packet(GATEWAY, 1, Some("10.0.0.1"));
+    let sender = Sender { mac: GATEWAY, at: at(2), announces: None };
+    let mut wishes = Vec::new();
+    bench.hosts.on_packet(bench.now, &bench.store.snapshot(), sender, &mut wishes);
+    bench.hosts.on_look(bench.now, &bench.store.snapshot(), (GATEWAY, at(1)), SHARD, &mut wishes);
+    bench.timers.extend(wishes.iter().filter_map(|wish| match wish {
+        Wish::Wake(time, timer) => Some((*time, *timer)),
+        _ => None,
+    }));
+    assert_eq!(moved(&bench.wait(15, |_| ())), None);
+    assert_eq!(moved(&bench.wait(10, |_| ())), Some(MoveReason::NoAnswer));
+}
+
+#[test]
+fn a_port_that_claims_everybody_is_in_nobody_elses_way() {
+    let mut bench = Bench::new(&Options::default());
+    (0..200).for_each(|n| drop(bench.packet(mac(n), 1, Some("10.0.0.1"))));
+    let looks = |wishes: &[Wish]| wishes.iter().filter(|wish| matches!(wish, Wish::Look { .. })).count();
+    let by_2: usize = (0..200).map(|n| looks(&bench.packet(mac(n), 2, None).1)).sum();
+    let by_3 = looks(&bench.packet(mac(150), 3, None).1);
+    assert_eq!((by_2, by_3), (32, 1));
+}
+
+#[test]
+fn a_place_that_is_gone_needs_no_asking() {
+    let mut bench = Bench::new(&Options::default());
+    bench.packet(GATEWAY, 1, Some("10.0.0.1"));
+    bench.store.update(|_| vec![Write::Port { at: at(1), info: None }]);
+    let (belief, wishes) = bench.packet(GATEWAY, 2, None);
+    assert_eq!((belief, moved(&wishes)), (Belief::True, Some(MoveReason::PortGone)));
+}
+
+#[test]
+fn a_port_has_so_many_hosts_and_what_further_ones_send_is_dropped_for_a_while() {
+    let options = Options { max_hosts_per_port: 10, ..Options::default() };
+    let mut bench = Bench::new(&options);
+    let mut guards = 0;
+    let mut reports = 0;
+    for n in 0..100_000 {
+        let (belief, wishes) = bench.packet(mac(n), 1, Some("10.0.0.1"));
+        assert_eq!(belief, if n < 10 { Belief::True } else { Belief::Crowded });
+        guards += wishes.iter().filter(|wish| matches!(wish, Wish::Guard { on: true, .. })).count();
+        reports += wishes.iter().filter(|wish| matches!(wish, Wish::Report(_))).count();
+    }
+    assert_eq!((guards, reports), (1, 1));
+    assert!(bench.hosts.size() < 40 && bench.timers.len() < 5, "{:?}", bench.hosts);
+    assert_eq!(bench.packet(mac(3), 1, None).0, Belief::True, "who was known before");
+    assert_eq!(bench.packet(mac(500_000), 2, None).0, Belief::True, "and at other ports");
+    let wishes = bench.wait(11, |_| ());
+    assert!(wishes.contains(&Wish::Guard { at: at(1), on: false }));
+    let (_, wishes) = bench.packet(mac(11), 1, None);
+    assert!(wishes.contains(&Wish::Guard { at: at(1), on: true }), "the port is as full as before");
+}
+
+#[test]
+fn ports_that_flood_share_a_switch_and_the_others_get_their_part() {
+    let options = Options { max_hosts: 30, max_hosts_per_port: 20, ..Options::default() };
+    let mut bench = Bench::new(&options);
+    for port in [1, 2] {
+        (0..100).for_each(|n| drop(bench.packet(mac(1000 * port + n), port, None)));
+    }
+    for n in 0..5 {
+        assert_eq!(bench.packet(mac(9000 + n), 3, None).0, Belief::True);
+    }
+    let count = |port| bench.hosts.at_port(at(port)).count();
+    assert_eq!((count(1), count(2), count(3)), (12, 13, 5));
+}
+
+#[test]
+fn silent_hosts_go_and_those_that_rules_carry_packets_of_stay() {
+    let options = Options { host_timeout: Duration::from_secs(60), ..Options::default() };
+    for tells in [true, false] {
+        let mut bench = Bench::new(&options);
+        bench.tells = tells;
+        [GATEWAY, OTHER].into_iter().for_each(|mac| drop(bench.packet(mac, 1, None)));
+        let wishes = bench.wait(200, |bench| *bench.packets.entry(GATEWAY).or_default() += 1);
+        assert!(wishes.contains(&Wish::Forget { mac: OTHER, at: at(1) }));
+        let is_there = bench.place(GATEWAY).is_some();
+        assert_eq!((is_there, bench.place(OTHER)), (tells, None), "the switch tells: {tells}");
+        bench.wait(300, |_| ());
+        assert_eq!(bench.hosts.size(), 0, "{:?}", bench.hosts);
+    }
+}
+
+#[test]
+fn the_next_packet_of_a_host_that_is_about_to_go_is_waited_for() {
+    let options = Options { host_timeout: Duration::from_secs(60), ..Options::default() };
+    let mut bench = Bench::new(&options);
+    bench.packet(GATEWAY, 1, None);
+    bench.wait(40, |_| ());
+    assert!(bench.hosts.awaits(GATEWAY));
+    bench.packet(GATEWAY, 1, None);
+    assert!(!bench.hosts.awaits(GATEWAY));
+    bench.wait(50, |_| ());
+    assert_eq!(bench.place(GATEWAY), Some(at(1)));
+}
+
+#[test]
+fn of_many_addresses_the_oldest_gives_way_and_that_is_told_once() {
+    let mut bench = Bench::new(&Options::default());
+    let mut reports = 0;
+    for n in 0..40 {
+        bench.now = bench.now + Duration::from_secs(1);
+        let (_, wishes) = bench.packet(GATEWAY, 1, Some(&format!("10.0.0.{}", n + 1)));
+        reports += wishes.iter().filter(|wish| matches!(wish, Wish::Report(_))).count();
+    }
+    bench.packet(GATEWAY, 1, Some("fe80::1"));
+    let state = bench.store.snapshot();
+    let host = state.host(GATEWAY).expect("it is known");
+    let last: Vec<String> = host.addresses().map(|ip| ip.to_string()).collect();
+    let want: Vec<String> = (25..=40).map(|n| format!("10.0.0.{n}")).chain(["fe80::1".to_owned()]).collect();
+    assert_eq!((last, reports), (want, 1));
+}
+
+#[test]
+fn an_address_is_asked_for_before_it_goes() {
+    let options = Options { host_timeout: Duration::from_secs(60), ..Options::default() };
+    let mut bench = Bench::new(&options);
+    bench.packet(GATEWAY, 1, Some("10.0.0.1"));
+    bench.packet(GATEWAY, 1, Some("10.0.0.2"));
+    let is_asked = |wish: &Wish| matches!(wish, Wish::Emit { .. });
+    let wishes = bench.wait(300, |bench| {
+        *bench.packets.entry(GATEWAY).or_default() += 1;
+        // Of the two it has one still.
+        if bench.hosts.rounds[&Dpid(1)].asking.is_none() && bench.xid % 2 == 1 {
+            bench.packet(GATEWAY, 1, Some("10.0.0.2"));
+        }
+    });
+    assert!(wishes.iter().any(is_asked));
+    assert!(wishes.contains(&Wish::Unbind { mac: GATEWAY, at: at(1), ip: ip("10.0.0.1") }));
+    assert_eq!(bench.store.snapshot().host_by_ip(ip("10.0.0.2")), Some(GATEWAY));
+}
+
+#[test]
+fn who_announces_without_end_is_not_copied_for_a_while() {
+    let mut bench = Bench::new(&Options::default());
+    let mut wishes = Vec::new();
+    (0..1000u32).for_each(|n| wishes.extend(bench.packet(GATEWAY, 1, Some(&format!("10.0.{}.1", n % 200))).1));
+    let binds = wishes.iter().filter(|wish| matches!(wish, Wish::Bind { .. })).count();
+    let mutes = wishes.iter().filter(|wish| matches!(wish, Wish::Mute { on: true, .. })).count();
+    assert_eq!((binds, mutes), (20, 1));
+    let again = bench.wait(11, |_| ());
+    assert!(again.contains(&Wish::Mute { mac: GATEWAY, at: at(1), on: false }));
+}
+
+#[test]
+fn an_address_is_announced_by_its_owner_and_nobody_else() {
+    let (own, other) = (GATEWAY.0, OTHER.0);
+    let frame = || Frame::ethernet([0xff; 6], own);
+    let v4 = |last| std::net::Ipv4Addr::new(10, 0, 0, last);
+    let said = |frame: &[u8]| {
+        let packet = Packet::new(frame, 1);
+        assert!(announcement(&packet).is_none() || is_announcement(&packet));
+        announcement(&packet).map(|ip| ip.to_string())
+    };
+    let some = |text: &str| Some(text.to_owned());
+    assert_eq!(said(&frame().arp_request(v4(1), v4(2))), some("10.0.0.1"));
+    assert_eq!(said(&frame().vlan(5).arp_reply(v4(1), v4(2))), some("10.0.0.1"));
+    assert_eq!(said(&frame().arp(1, other, v4(1), [0; 6], v4(2))), None, "for another");
+    assert_eq!(said(&frame().arp_request([0, 0, 0, 0], v4(2))), None, "a question whether it is free");
+    assert_eq!(said(&frame().ipv4([1, 1, 1, 1], [10, 0, 0, 1]).udp(1, 2).build()), None, "routed");
+    let ip6 = |text: &str| text.parse::<std::net::Ipv6Addr>().expect("an address");
+    assert_eq!(said(&frame().neighbor_solicit(ip6("fe80::1"), ip6("fe80::2"))), some("fe80::1"));
+    assert_eq!(said(&frame().neighbor_solicit(ip6("::"), ip6("fe80::2"))), None);
+    assert_eq!(said(&frame().neighbor_advert(ip6("fe80::7"), ip6("fe80::2"))), some("fe80::7"));
+}
+
+#[test]
+fn a_dhcp_client_announces_what_it_has_or_asks_for() {
+    let dhcp = |op: u8, kind: u8, client: [u8; 6], has: [u8; 4], asks: Option<[u8; 4]>| {
+        let mut message = vec![0u8; 236];
+        (message[0], message[1], message[2]) = (op, 1, 6);
+        message[12..16].copy_from_slice(&has);
+        message[28..34].copy_from_slice(&client);
+        message.extend([99, 130, 83, 99, 53, 1, kind]);
+        asks.into_iter().for_each(|ip| message.extend([0, 50, 4, ip[0], ip[1], ip[2], ip[3]]));
+        message.push(255);
+        let frame = Frame::ethernet([0xff; 6], GATEWAY.0).ipv4([0, 0, 0, 0], [255, 255, 255, 255]);
+        let frame = frame.udp(68, 67).payload(&message);
+        let whole = announcement(&Packet::new(&frame, 1));
+        for cut in 0..frame.len() {
+            announcement(&Packet::with_wire_len(&frame[..cut], 1, frame.len()));
+        }
+        whole.map(|ip| ip.to_string())
+    };
+    let (own, some) = (GATEWAY.0, Some("10.0.0.7".to_owned()));
+    assert_eq!(dhcp(1, 3, own, [0; 4], Some([10, 0, 0, 7])), some);
+    assert_eq!(dhcp(1, 3, own, [10, 0, 0, 7], None), some);
+    assert_eq!(dhcp(1, 3, OTHER.0, [10, 0, 0, 7], None), None, "for another");
+    assert_eq!(dhcp(1, 1, own, [0; 4], Some([10, 0, 0, 7])), None, "it looks for a server");
+    assert_eq!(dhcp(2, 5, own, [10, 0, 0, 7], None), None, "a server's word");
+    assert_eq!(dhcp(1, 3, own, [0; 4], None), None);
+}

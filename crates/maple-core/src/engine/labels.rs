@@ -1,0 +1,249 @@
+//! How the labels of our switches, and the routes that hold labels, are wired to the rest.
+
+use maple_wire::{Constraint, Dpid};
+
+use super::event::Letter;
+use super::leaf::LeafState;
+use super::routes::{RouteId, RouteNews};
+use super::switch::{Stale, Waiter};
+use super::timers::Timer;
+use super::{Engine, Options};
+use crate::forwarding::has_vlan;
+use crate::labels::{Acquire, Holder, LabelEffect, LabelIds, LabelTable, News, Quarantine, Refusal};
+use crate::network::{Location, PortKind};
+use crate::report::Report;
+use crate::tree::LeafId;
+
+/// How long labels are kept for packets in flight.
+pub(super) fn quarantine(options: &Options) -> Quarantine {
+    Quarantine { confirmed: options.quarantine, unconfirmed: options.lost_quarantine }
+}
+
+impl Engine {
+    /// Somebody asks for a label of a switch of ours.
+    pub(super) fn acquire_label(&mut self, asked: Acquire) {
+        if let Some(why) = self.no_label(&asked) {
+            return self.tell_holder(asked.at.switch, asked.holder, News::Refused(why));
+        }
+        let (now, range, Location { switch, port }) = (self.now, self.options.labels, asked.at);
+        // Packets that arrive by the port must not meet rules for hosts that were there before.
+        let is_expected = self.switches.get(&switch).is_some_and(|switch| switch.labels.expects(port));
+        self.with_labels(switch, |labels, ids, out| labels.acquire(now, asked, ids, range, out));
+        if !is_expected {
+            self.mark(switch, Stale { classifier: true, ..Stale::default() });
+        }
+    }
+
+    /// Why a label can't be had.
+    fn no_label(&mut self, asked: &Acquire) -> Option<Refusal> {
+        let dpid = asked.at.switch;
+        let state = self.store.snapshot();
+        let is_link = state.port(asked.at).is_some_and(|port| matches!(port.kind, PortKind::Link(_)));
+        let Some(switch) = self.switches.get(&dpid).filter(|_| is_link) else { return Some(Refusal::Gone(dpid)) };
+        if switch.labels.has(asked) {
+            return None;
+        }
+        let needs = asked.suffix.exit.iter().flat_map(|exit| &exit.needs).copied();
+        let mut all: Vec<Constraint> = needs.chain([has_vlan(self.options.labels.ids().min().unwrap_or(1))]).collect();
+        all.sort_unstable();
+        if !switch.capabilities.can_match_all(&all) {
+            return Some(Refusal::Unmatchable(dpid));
+        }
+        let is_full = switch.full_until.is_some_and(|until| until > self.now);
+        (is_full || !self.has_room(dpid)).then_some(Refusal::Full(dpid))
+    }
+
+    /// What became of a label that a route or label of ours asked for.
+    pub(super) fn told_of_label(&mut self, from: Dpid, holder: Holder, news: &News) {
+        let is_known = match holder {
+            Holder::Label { switch, serial, .. } => self.switches.get(&switch).is_some_and(|s| s.labels.knows(serial)),
+            Holder::Route { serial, .. } => self.routes.knows(serial),
+        };
+        if !is_known {
+            // Who asked is gone, and what it said then may have got lost.
+            return self.post_to_switch(from, Letter::Release { at: from, holder, confirmed: true });
+        }
+        match holder {
+            Holder::Label { switch, serial, port } => {
+                self.with_labels(switch, |labels, _, out| labels.learn(serial, port, news, out));
+            }
+            Holder::Route { serial, port, .. } => {
+                let mut effects = Vec::new();
+                let came = self.routes.learn(serial, port, news, self.now, &mut effects);
+                match came {
+                    Some(RouteNews::Ready(leaves)) => leaves.into_iter().for_each(|leaf| self.route_is_ready(leaf)),
+                    Some(RouteNews::Refused(route, why)) => self.route_is_refused(route, why),
+                    None => {}
+                }
+                self.carry_out(effects, Timer::Routes);
+            }
+        }
+    }
+
+    /// A holder gives a label of a switch of ours back.
+    pub(super) fn release_label(&mut self, at: Dpid, holder: Holder, confirmed: bool) {
+        let now = self.now;
+        self.with_labels(at, |labels, _, out| labels.release(now, holder, confirmed, out));
+    }
+
+    /// A switch has done what its labels asked for.
+    pub(super) fn labels_confirmed(&mut self, dpid: Dpid, serials: &[u64]) {
+        let now = self.now;
+        self.with_labels(dpid, |labels, ids, out| labels.confirm(now, serials, ids, out));
+    }
+
+    /// A switch has no room for a label's rule, or refused it.
+    pub(super) fn deny_label(&mut self, dpid: Dpid, serial: u64, why: Refusal) {
+        self.with_labels(dpid, |labels, _, out| labels.deny(serial, why, out));
+    }
+
+    /// A label of a switch has to go as soon as nobody sends packets under it.
+    pub(super) fn revoke_label(&mut self, dpid: Dpid, serial: u64, why: Refusal) {
+        self.with_labels(dpid, |labels, _, out| labels.revoke(serial, why, out));
+    }
+
+    /// A port is a link no more.
+    pub(super) fn close_labels(&mut self, at: Location) {
+        self.with_labels(at.switch, |labels, _, out| labels.close_port(at.port, out));
+    }
+
+    /// Time has passed for labels in quarantine.
+    pub(super) fn expire_labels(&mut self, dpid: Dpid) {
+        let now = self.now;
+        self.with_labels(dpid, |labels, ids, out| labels.expire(now, ids, out));
+    }
+
+    /// A switch is gone, and its labels with it.
+    pub(super) fn shut_labels(&mut self, mut labels: LabelTable, dpid: Dpid) {
+        let (now, mut effects) = (self.now, Vec::new());
+        let store = self.store.clone();
+        store.with_label_ids(dpid, |ids| labels.shut(now, ids, &mut effects));
+        self.carry_out(effects, Timer::Labels(dpid));
+    }
+
+    /// Time has passed for routes whose labels were refused.
+    pub(super) fn retry_routes(&mut self) {
+        let mut effects = Vec::new();
+        self.routes.retry(self.now, &mut effects);
+        self.carry_out(effects, Timer::Routes);
+    }
+
+    /// Does something with the labels of a switch of ours, and then what that asks for.
+    fn with_labels(&mut self, dpid: Dpid, work: impl FnOnce(&mut LabelTable, &mut LabelIds, &mut Vec<LabelEffect>)) {
+        let Some(switch) = self.switches.get_mut(&dpid) else { return };
+        let mut effects = Vec::new();
+        self.store.with_label_ids(dpid, |ids| work(&mut switch.labels, ids, &mut effects));
+        if switch.labels.is_touched() {
+            self.mark(dpid, Stale { labels: true, ..Stale::default() });
+        }
+        self.carry_out(effects, Timer::Labels(dpid));
+    }
+
+    /// Does what label tables and routes want done.
+    pub(super) fn carry_out(&mut self, effects: Vec<LabelEffect>, timer: Timer) {
+        // Only labels tell; routes ask.
+        let from = if let Timer::Labels(switch) = timer { switch } else { Dpid(0) };
+        for effect in effects {
+            match effect {
+                LabelEffect::Ask(asked) => match self.store.snapshot().shard_of(asked.at.switch) {
+                    Some(shard) => self.post(shard, Letter::Acquire(asked)),
+                    None => {
+                        let gone = asked.at.switch;
+                        self.tell_holder(gone, asked.holder, News::Refused(Refusal::Gone(gone)));
+                    }
+                },
+                LabelEffect::Tell(holder, news) => self.tell_holder(from, holder, news),
+                LabelEffect::Release { at, holder, confirmed } => {
+                    self.post_to_switch(at, Letter::Release { at, holder, confirmed });
+                }
+                LabelEffect::Wake(time) => drop(self.timers.insert((time, timer))),
+            }
+        }
+    }
+
+    fn tell_holder(&mut self, from: Dpid, holder: Holder, news: News) {
+        match holder {
+            Holder::Route { shard, .. } => self.post(shard, Letter::Told(from, holder, news)),
+            Holder::Label { switch, .. } => self.post_to_switch(switch, Letter::Told(from, holder, news)),
+        }
+    }
+
+    fn route_is_ready(&mut self, id: LeafId) {
+        match self.leaves.get(&id).map(|leaf| &leaf.state) {
+            Some(LeafState::Waiting { .. }) => self.begin(id),
+            Some(LeafState::Moving { .. }) => self.end_reroute(id),
+            _ => {}
+        }
+    }
+
+    /// A route has lost a label, or can't have one: its packets go through the controller.
+    fn route_is_refused(&mut self, id: RouteId, why: Refusal) {
+        self.stats.labels_refused += 1;
+        let Some(ingress) = self.routes.get(id).map(|route| route.ingress()) else { return };
+        // Where a switch or link is gone, what depended on it is decided again anyway.
+        if !matches!(why, Refusal::Gone(_)) {
+            let report = Report::NotLabelled { ingress, why: why.to_string().into() };
+            self.report_once(report, &format!("not labelled {why}"));
+        }
+        let Some(switch) = self.switches.get(&ingress) else { return };
+        let leaves: Vec<LeafId> = switch.table.tree().leaves().collect();
+        // A leaf that depended on what is gone is reconsidered anyway, and may get another route while its packets flow.
+        let is_left = |engine: &Engine, leaf| matches!(why, Refusal::Gone(_)) && !engine.store.is_current(leaf);
+        for leaf in leaves {
+            if !is_left(self, leaf) {
+                self.lose_route(leaf, id);
+            }
+        }
+    }
+
+    fn lose_route(&mut self, id: LeafId, route: RouteId) {
+        let Some(leaf) = self.leaves.get(&id) else { return };
+        match &leaf.state {
+            // One that only leaves the route goes on leaving it.
+            LeafState::Moving { via, .. } if *via == route => self.withdraw(id),
+            LeafState::Active if leaf.via == Some(route) => {
+                self.end_use(id, true);
+                self.wait(id, route, true);
+            }
+            LeafState::Waiting { .. } if leaf.via == Some(route) => self.send_held(id),
+            _ => {}
+        }
+    }
+
+    /// The ingress switch is to lose a leaf's rule, or to have one that leads elsewhere: when it has, the leaf's route is not
+    /// used by it any more. Whether the leaf `stays` with the route all the same.
+    pub(super) fn end_use(&mut self, id: LeafId, stays: bool) {
+        let Some(leaf) = self.leaves.get_mut(&id) else { return };
+        let Some(via) = leaf.via else { return };
+        if !stays {
+            leaf.via = None;
+        }
+        let ingress = leaf.ingress();
+        match self.switches.get_mut(&ingress) {
+            Some(switch) => {
+                switch.waiting.push(Waiter::Left { via, stays });
+                switch.acting.insert(id);
+                self.mark(ingress, Stale::default());
+            }
+            None => self.used_no_more(via, stays, false),
+        }
+    }
+
+    /// The ingress switch has no rule any more that leads a leaf's packets this way.
+    pub(super) fn used_no_more(&mut self, via: RouteId, stays: bool, confirmed: bool) {
+        let mut effects = Vec::new();
+        self.routes.end_use(via, self.now, confirmed, &mut effects);
+        if !stays {
+            self.routes.leave(via, confirmed, &mut effects);
+        }
+        self.carry_out(effects, Timer::Routes);
+    }
+
+    /// A leaf that does not use a route leaves it.
+    pub(super) fn leave_route(&mut self, leaf: LeafId, via: RouteId) {
+        let mut effects = Vec::new();
+        self.routes.stop_waiting(via, leaf);
+        self.routes.leave(via, true, &mut effects);
+        self.carry_out(effects, Timer::Routes);
+    }
+}

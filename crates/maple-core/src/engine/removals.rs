@@ -1,0 +1,98 @@
+//! Rules that we deleted, as far as the switch may still tell that they are gone.
+//!
+//! A switch that tells of a rule's removal tells of those too that we asked for, and Open vSwitch does so after the barrier's
+//! reply. By then we may have sent the same rule again. So each deletion excuses one such message, for a while.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use rustc_hash::FxHashMap;
+
+use super::Time;
+use crate::update::EntryKey;
+
+/// How long after a rule was deleted the switch may tell so.
+const NEWS: Duration = Duration::from_secs(5);
+
+/// Most deletions that are remembered of a switch; the oldest give way.
+const MOST: usize = 1 << 16;
+
+/// A rule as a removal message names it: table, cookie, priority and match.
+pub(super) type Removal = (u8, u64, EntryKey);
+
+/// The deletions.
+#[derive(Debug, Default)]
+pub(super) struct Removals {
+    /// In the order in which they were made, and until when they count.
+    queue: VecDeque<(Time, Removal)>,
+    /// How many of each are in the queue, and how many of these are not told yet.
+    open: FxHashMap<Removal, (u32, u32)>,
+}
+
+impl Removals {
+    /// We delete a rule.
+    pub fn expect(&mut self, now: Time, removal: Removal) {
+        self.forget_old(now);
+        if self.queue.len() >= MOST {
+            self.forget_first();
+        }
+        let (queued, open) = self.open.entry(removal.clone()).or_default();
+        (*queued, *open) = (*queued + 1, *open + 1);
+        self.queue.push_back((now + NEWS, removal));
+    }
+
+    /// The switch tells that a rule is gone. Whether we deleted it.
+    pub fn excuse(&mut self, now: Time, removal: &Removal) -> bool {
+        self.forget_old(now);
+        let Some((_, open)) = self.open.get_mut(removal).filter(|(_, open)| *open > 0) else { return false };
+        *open -= 1;
+        true
+    }
+
+    fn forget_old(&mut self, now: Time) {
+        while self.queue.front().is_some_and(|(until, _)| *until <= now) {
+            self.forget_first();
+        }
+    }
+
+    /// The oldest deletion counts no more.
+    fn forget_first(&mut self) {
+        let Some((_, removal)) = self.queue.pop_front() else { return };
+        let Some((queued, open)) = self.open.get_mut(&removal) else { return };
+        *queued -= 1;
+        *open = (*open).min(*queued);
+        if *queued == 0 {
+            self.open.remove(&removal);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cmp::Reverse;
+
+    use super::*;
+
+    fn removal(cookie: u64) -> Removal {
+        (1, cookie, (Reverse(7), Vec::new(), Vec::new()))
+    }
+
+    #[test]
+    fn each_deletion_excuses_one_message_for_a_while() {
+        let mut removals = Removals::default();
+        let second = |n: u64| Time(n * 1_000_000_000);
+        [1, 2].into_iter().for_each(|n| removals.expect(second(n), removal(1)));
+        let excused = |removals: &mut Removals, now, cookie| removals.excuse(second(now), &removal(cookie));
+        assert_eq!([1, 1, 1, 2].map(|cookie| excused(&mut removals, 3, cookie)), [true, true, false, false]);
+        [3, 4].into_iter().for_each(|n| removals.expect(second(n), removal(1)));
+        assert_eq!([8, 8, 9].map(|now| excused(&mut removals, now, 1)), [true, false, false]);
+        assert!(removals.queue.is_empty() && removals.open.is_empty());
+    }
+
+    #[test]
+    fn a_switch_that_never_tells_costs_no_more_than_so_many() {
+        let mut removals = Removals::default();
+        (0..3 * MOST as u64).for_each(|cookie| removals.expect(Time(1), removal(cookie)));
+        assert_eq!((removals.queue.len(), removals.open.len()), (MOST, MOST));
+    }
+}

@@ -1,0 +1,58 @@
+//! A leaf gets another route while its packets flow: re-routing without a miss.
+//!
+//! The leaf joins the new route and keeps its rule until that is ready. Then the one rule at the ingress is modified; when
+//! the switch has confirmed that, the leaf leaves the old route. A packet follows the labels of the route that it entered
+//! by to their end, so it comes out once, by the old answer or the new one, whatever the two routes have in common.
+
+use std::sync::Arc;
+
+use maple_wire::Dpid;
+
+use super::Engine;
+use super::leaf::LeafState;
+use super::switch::Waiter;
+use super::timers::Timer;
+use crate::route::Resolved;
+use crate::tree::LeafId;
+
+impl Engine {
+    /// Begins to lead an active leaf's packets along another route.
+    pub(super) fn begin_reroute(&mut self, id: LeafId, to: Arc<Resolved>) {
+        let Some(via) = self.join(id, &to) else { return self.withdraw(id) };
+        let Some(leaf) = self.leaves.get_mut(&id) else { return };
+        let until = self.now + self.options.reroute_timeout;
+        leaf.state = LeafState::Moving { to, via, until };
+        self.moving.insert((leaf.ingress(), id));
+        match self.routes.get(via).map(|route| (route.is_ready(), route.is_refused())) {
+            Some((true, _)) => self.end_reroute(id),
+            Some((false, false)) => {
+                self.routes.wait(via, id);
+                self.timers.insert((until, Timer::Leaf(id)));
+            }
+            Some((_, true)) | None => self.withdraw(id),
+        }
+    }
+
+    /// The new route is ready.
+    pub(super) fn end_reroute(&mut self, id: LeafId) {
+        let Some(leaf) = self.leaves.get_mut(&id) else { return };
+        let LeafState::Moving { to, via, .. } = std::mem::replace(&mut leaf.state, LeafState::Active) else { return };
+        leaf.route = to;
+        let (ingress, old) = (leaf.ingress(), leaf.via.replace(via));
+        self.routes.begin_use(via);
+        self.routes.stop_waiting(via, id);
+        self.stats.leaves_moved += 1;
+        self.reroute_over(ingress, id);
+        if let (Some(via), Some(switch)) = (old, self.switches.get_mut(&ingress)) {
+            switch.waiting.push(Waiter::Left { via, stays: false });
+        }
+        self.expect_rule(ingress, id);
+    }
+
+    /// A leaf's ingress rule goes out, or another way, with the next flush.
+    pub(super) fn reroute_over(&mut self, ingress: Dpid, leaf: LeafId) {
+        if self.moving.remove(&(ingress, leaf)) {
+            self.move_settled(ingress, leaf);
+        }
+    }
+}

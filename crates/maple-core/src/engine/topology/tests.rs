@@ -1,0 +1,55 @@
+//! A switch that is at another shard before this one has heard that it went.
+
+use std::sync::Arc;
+
+use maple_wire::msg::stats::Desc;
+use maple_wire::msg::{Features, PortReason, PortStatus};
+use maple_wire::{Dpid, Port, PortNo, Version};
+
+use crate::engine::{Effect, Engine, Event, Options, ShardId, Time};
+use crate::network::Location;
+use crate::policy::{Net, PacketHandle};
+use crate::report::Report;
+use crate::route::Route;
+use crate::state::Store;
+
+const SWITCH: Dpid = Dpid(7);
+
+fn up() -> Event {
+    let features = Features {
+        dpid: SWITCH,
+        n_buffers: 0,
+        n_tables: 254,
+        auxiliary_id: 0,
+        capabilities: 0,
+        actions: 0,
+        ports: vec![],
+    };
+    let ports = vec![Port::new(PortNo(1), [2; 6], "eth1")];
+    Event::SwitchUp { dpid: SWITCH, version: Version::Of13, features, description: Desc::default(), ports }
+}
+
+#[test]
+fn a_shard_that_loses_a_switch_deletes_nothing_that_another_shard_has_written_of_it() {
+    let store = Store::new();
+    let policy = |_: &PacketHandle, _: &Net| Route::drop();
+    let [mut old, mut new] =
+        [0, 1].map(|id| Engine::new(ShardId(id), store.clone(), Arc::new(policy), Options::default()));
+    let mut out = Vec::new();
+    old.handle(Time(1), &mut vec![up()], &mut out);
+    new.handle(Time(2), &mut vec![up()], &mut out);
+    out.clear();
+    old.handle(Time(3), &mut vec![Event::SwitchDown { dpid: SWITCH }], &mut out);
+    let state = store.snapshot();
+    assert_eq!(state.shard_of(SWITCH), Some(ShardId(1)));
+    assert!(state.port(Location::new(SWITCH, PortNo(1))).is_some());
+    let down = |effect: &Effect| matches!(effect, Effect::Report(Report::SwitchDown(_)));
+    assert!(!out.iter().any(down), "it is up: {out:?}");
+    // The old shard has nothing of it any more.
+    let status = PortStatus { reason: PortReason::Delete, port: Port::new(PortNo(1), [2; 6], "eth1") };
+    old.handle(Time(4), &mut vec![Event::PortStatus { dpid: SWITCH, status }], &mut out);
+    assert!(store.snapshot().port(Location::new(SWITCH, PortNo(1))).is_some());
+    new.handle(Time(5), &mut vec![Event::SwitchDown { dpid: SWITCH }], &mut out);
+    assert_eq!(store.snapshot().shard_of(SWITCH), None);
+    assert!(out.iter().any(down));
+}

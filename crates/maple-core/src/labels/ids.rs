@@ -1,0 +1,148 @@
+//! Which label ids of a switch are free.
+
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+
+use maple_wire::PortNo;
+
+use super::LabelKey;
+use crate::shard::Time;
+
+/// The VLAN ids that labels may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LabelRange {
+    first: u16,
+    last: u16,
+}
+
+/// A range that can't be a [`LabelRange`].
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{first} to {last} are no VLAN ids for labels: they lie within 1 to 4094, the first not above the last")]
+pub struct LabelRangeError {
+    first: u16,
+    last: u16,
+}
+
+impl LabelRange {
+    /// All ids that IEEE 802.1Q gives to networks.
+    pub const ALL: LabelRange = LabelRange { first: 1, last: 4094 };
+
+    /// The ids from the first to the last.
+    ///
+    /// # Errors
+    /// [`LabelRangeError`] if they are not within 1 to 4094, or there are none.
+    ///
+    /// ```
+    /// use maple_core::engine::LabelRange;
+    /// assert!(LabelRange::new(100..=199).is_ok());
+    /// assert!(LabelRange::new(0..=199).is_err());
+    /// ```
+    pub fn new(ids: RangeInclusive<u16>) -> Result<LabelRange, LabelRangeError> {
+        let (first, last) = (*ids.start(), *ids.end());
+        let fits = first >= 1 && last <= 4094 && first <= last;
+        if fits { Ok(LabelRange { first, last }) } else { Err(LabelRangeError { first, last }) }
+    }
+
+    /// The ids.
+    pub fn ids(self) -> RangeInclusive<u16> {
+        self.first..=self.last
+    }
+
+    /// The ids for labels of this scope. Labels of one arrival port have the last quarter where the others have the rest, so
+    /// that none of them can be taken for one of these.
+    fn of_scope(self, scope: Option<PortNo>, only_scoped: bool) -> RangeInclusive<u16> {
+        let scoped = (self.last - self.first + 1) / 4;
+        match scope {
+            Some(_) if only_scoped => self.ids(),
+            Some(_) => self.last + 1 - scoped..=self.last,
+            None => self.first..=self.last - scoped,
+        }
+    }
+}
+
+/// The ids of one switch.
+///
+/// An id that was given back rests until nobody can have a packet with it. The next id is taken after the last one that was
+/// taken, so that each rests as long as can be.
+#[derive(Debug, Default)]
+pub(crate) struct LabelIds {
+    /// Until when an id that is not free rests; `None` while it is in use.
+    taken: BTreeMap<LabelKey, Option<Time>>,
+    /// The last one taken, by scope.
+    last: BTreeMap<Option<PortNo>, u16>,
+    serial: u64,
+}
+
+impl LabelIds {
+    /// Takes an id, with a serial number that no other label of this switch has had. `only_scoped`: the switch has no labels
+    /// but those of one arrival port.
+    pub fn take(
+        &mut self,
+        now: Time,
+        range: LabelRange,
+        scope: Option<PortNo>,
+        only_scoped: bool,
+    ) -> Option<(LabelKey, u64)> {
+        let ids = range.of_scope(scope, only_scoped);
+        let last = self.last.get(&scope).copied().unwrap_or_default().clamp(ids.start().saturating_sub(1), *ids.end());
+        let key = |id| LabelKey { port: scope, id };
+        let is_free = |id: &u16| match self.taken.get(&key(*id)) {
+            None => true,
+            Some(rests) => rests.is_some_and(|until| until <= now),
+        };
+        let id = (last + 1..=*ids.end()).chain(*ids.start()..=last).find(is_free)?;
+        self.serial += 1;
+        self.taken.insert(key(id), None);
+        self.last.insert(scope, id);
+        Some((key(id), self.serial))
+    }
+
+    /// Gives an id back, for use from a time on.
+    pub fn give_back(&mut self, key: LabelKey, until: Time) {
+        self.taken.insert(key, Some(until));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn take(ids: &mut LabelIds, now: u64, range: LabelRange) -> Option<u16> {
+        ids.take(Time(now), range, None, false).map(|(key, _)| key.id)
+    }
+
+    #[test]
+    fn an_id_is_used_again_when_all_others_were_and_it_has_rested() {
+        let range = LabelRange::new(7..=9).expect("a range");
+        let mut ids = LabelIds::default();
+        let all: Vec<_> = (0..4).map(|_| take(&mut ids, 1, range)).collect();
+        assert_eq!(all, [Some(7), Some(8), Some(9), None]);
+        ids.give_back(LabelKey { port: None, id: 8 }, Time(5));
+        assert_eq!((take(&mut ids, 4, range), take(&mut ids, 5, range)), (None, Some(8)));
+        [7, 8, 9].into_iter().for_each(|id| ids.give_back(LabelKey { port: None, id }, Time(9)));
+        assert_eq!((take(&mut ids, 8, range), take(&mut ids, 9, range)), (None, Some(9)));
+    }
+
+    #[test]
+    fn ids_of_one_port_are_none_of_those_of_all_ports() {
+        let range = LabelRange::new(1..=8).expect("a range");
+        let mut ids = LabelIds::default();
+        let all = |ids: &mut LabelIds, scope, only| {
+            std::iter::from_fn(|| ids.take(Time(1), range, scope, only).map(|(key, _)| key.id)).collect::<Vec<u16>>()
+        };
+        assert_eq!(all(&mut ids, None, false), (1..=6).collect::<Vec<_>>());
+        for port in [1, 2] {
+            assert_eq!(all(&mut ids, Some(PortNo(port)), false), [7, 8]);
+        }
+        assert_eq!(all(&mut LabelIds::default(), Some(PortNo(1)), true), (1..=8).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_range_lies_within_the_ids_that_networks_may_use() {
+        for wrong in [0..=5, 5..=4095] {
+            assert!(LabelRange::new(wrong).is_err());
+        }
+        let (first, last) = (5, 4);
+        assert_eq!(LabelRange::new(first..=last), Err(LabelRangeError { first, last }));
+    }
+}

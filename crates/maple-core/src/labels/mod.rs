@@ -1,0 +1,135 @@
+//! Labels: the edge decides, the core forwards (design §4).
+//!
+//! # What
+//!
+//! Only the ingress switch of a route looks at headers. Its rule rewrites what all copies share, pushes a *label*, and
+//! forwards. A label is a VLAN id that names, at one switch, what the rest of the network does with the packet from
+//! there on: a [`Suffix`] of the route. A core switch matches the label, sets the one that the next switch knows the
+//! packet by, and forwards. An egress switch removes it, does what is particular to its ports, and lets the packet out.
+//! Equal suffixes share one label. So a switch behind the ingress has one rule for each label, however many flows there are.
+//!
+//! * [`Suffix`], [`Carriage`]: what labels mean, and how a route is carried by them.
+//! * [`LabelIds`]: which ids of a switch are free. It outlives the switch's session.
+//! * [`Onward`]: the labels of the next switches, as whoever sends packets to them holds them.
+//! * [`LabelTable`]: the labels of one switch, kept by the switch's shard.
+//!
+//! Whoever sends packets under a label *holds* it: a route at its ingress, or the label of the switch before. Holders ask
+//! for a suffix ([`Acquire`]), are told the id at once and later that packets may come ([`News`]), and give it back.
+//!
+//! # Why it is correct
+//!
+//! *A label means one thing at a time.* While some rule may send packets under a label it has a holder, and a label
+//! with a holder keeps its id and its rule. A holder gives a label back only when its own rule is gone, which the switch
+//! has confirmed; if that can't be confirmed, because the switch is gone, the label rests for
+//! [`Quarantine::unconfirmed`]. A label without holders keeps its rule for [`Quarantine::confirmed`], so that packets in
+//! flight arrive, then loses its rule, and only when that is confirmed gives back what it holds itself. Its id is not
+//! used again for the same time once more. Open vSwitch confirms some milliseconds before its datapath follows: the times
+//! are longer than that, and nothing depends on the confirmation alone.
+//!
+//! *A rule that leads to a label is installed only when the label is ready*: its own rule is confirmed, and so are all
+//! further on. So a packet always finds rules. Where a switch's datapath lags, the packet comes to the controller, which
+//! knows the label, and does what its rule would have done.
+//!
+//! *No frame from an edge port is taken for a labelled one.* The classifier sends only link ports to the table of labels;
+//! where a switch has one table, a label's rule matches its link port too. Hosts keep all their VLAN ids: a label is a
+//! tag around theirs. OpenFlow 1.0 cannot push a second tag: at a 1.0 ingress the label replaces the packet's tag, and
+//! the id that it replaced is part of what the label means.
+//!
+//! # Cost
+//!
+//! A flow whose labels exist costs no message to any switch but its ingress. A new label costs one rule and one message
+//! each way. Links carry 4 bytes more a packet.
+
+mod ids;
+mod onward;
+mod suffix;
+mod table;
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use maple_wire::{Dpid, PortNo};
+
+pub use ids::{LabelRange, LabelRangeError};
+
+pub(crate) use ids::LabelIds;
+pub(crate) use onward::Onward;
+pub(crate) use suffix::{Carriage, Suffix};
+pub(crate) use table::{LabelKey, LabelTable, Unmade};
+
+use crate::network::Location;
+use crate::shard::{ShardId, Time};
+
+/// How long labels and ids are kept for packets in flight.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Quarantine {
+    /// After the switch has confirmed that no rule leads to the label.
+    pub confirmed: Duration,
+    /// Where that could not be confirmed, because a switch is gone.
+    pub unconfirmed: Duration,
+}
+
+/// Who sends packets under a label. The serial number is of one request, and never used again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Holder {
+    /// A route at its ingress, whose shard this is.
+    Route { shard: ShardId, serial: u64, port: PortNo },
+    /// A label of another switch.
+    Label { switch: Dpid, serial: u64, port: PortNo },
+}
+
+/// A request for a label.
+#[derive(Clone, Debug)]
+pub(crate) struct Acquire {
+    /// Where packets arrive: a link port of the switch whose label it is.
+    pub at: Location,
+    pub suffix: Arc<Suffix>,
+    pub holder: Holder,
+}
+
+/// What a holder is told of its label.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum News {
+    /// Its id.
+    Allocated(u16),
+    /// Packets may come.
+    Ready,
+    /// No packets may come any more, or never. The holder has to give it back.
+    Refused(Refusal),
+}
+
+/// Why a label can't be had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Refusal {
+    /// All ids are taken.
+    #[error("switch {0} has no label left")]
+    NoLabel(Dpid),
+    /// The switch has no room for the rule.
+    #[error("switch {0} has no room for a label's rule")]
+    Full(Dpid),
+    /// The switch refused the rule.
+    #[error("switch {0} refused a label's rule")]
+    RuleRefused(Dpid),
+    /// The switch can't match the packets that the rule would rewrite.
+    #[error("switch {0} can't match the packets that it is to rewrite under a label")]
+    Unmatchable(Dpid),
+    /// The switch, or the link to it, is not there.
+    #[error("switch {0} is not reached by the link that the route takes")]
+    Gone(Dpid),
+}
+
+/// What a label table, or whoever holds labels, wants done.
+#[derive(Clone, Debug)]
+pub(crate) enum LabelEffect {
+    /// Ask the switch's shard for a label.
+    Ask(Acquire),
+    /// Give a label of this switch back. Whether it is confirmed that no rule leads to it.
+    Release { at: Dpid, holder: Holder, confirmed: bool },
+    /// Tell a holder.
+    Tell(Holder, News),
+    /// Call [`LabelTable::expire`] at that time.
+    Wake(Time),
+}

@@ -1,0 +1,68 @@
+//! The labels of the next switches, as whoever sends packets to them holds them.
+
+use std::sync::Arc;
+
+use maple_wire::PortNo;
+
+use super::{Acquire, Holder, LabelEffect, News, Suffix};
+use crate::network::Location;
+
+/// One label for each link that packets go on by.
+#[derive(Debug, Default)]
+pub(crate) struct Onward {
+    links: Vec<Link>,
+}
+
+#[derive(Debug)]
+struct Link {
+    port: PortNo,
+    far: Location,
+    suffix: Arc<Suffix>,
+    label: Option<u16>,
+    ready: bool,
+}
+
+impl Onward {
+    /// Labels for these suffixes, none of which is there yet.
+    pub fn new(links: impl Iterator<Item = (PortNo, Location, Arc<Suffix>)>) -> Onward {
+        let link = |(port, far, suffix)| Link { port, far, suffix, label: None, ready: false };
+        Onward { links: links.map(link).collect() }
+    }
+
+    /// Asks for all of them.
+    pub fn ask(&self, holder: impl Fn(PortNo) -> Holder, out: &mut Vec<LabelEffect>) {
+        let ask = |link: &Link| {
+            let (at, suffix) = (link.far, Arc::clone(&link.suffix));
+            LabelEffect::Ask(Acquire { at, suffix, holder: holder(link.port) })
+        };
+        out.extend(self.links.iter().map(ask));
+    }
+
+    /// Gives all of them back. Whether it is confirmed that no rule leads to them.
+    pub fn release(&mut self, holder: impl Fn(PortNo) -> Holder, confirmed: bool, out: &mut Vec<LabelEffect>) {
+        for link in &mut self.links {
+            (link.label, link.ready) = (None, false);
+            out.push(LabelEffect::Release { at: link.far.switch, holder: holder(link.port), confirmed });
+        }
+    }
+
+    /// Notes what is told of the label for a port.
+    pub fn learn(&mut self, port: PortNo, news: &News) {
+        let Some(link) = self.links.iter_mut().find(|link| link.port == port) else { return };
+        match news {
+            News::Allocated(label) => link.label = Some(*label),
+            News::Ready => link.ready = true,
+            News::Refused(_) => link.ready = false,
+        }
+    }
+
+    /// Whether packets may be sent.
+    pub fn is_ready(&self) -> bool {
+        self.links.iter().all(|link| link.ready)
+    }
+
+    /// Ports and labels, once all labels are known.
+    pub fn labels(&self) -> Option<Vec<(PortNo, u16)>> {
+        self.links.iter().map(|link| Some((link.port, link.label?))).collect()
+    }
+}

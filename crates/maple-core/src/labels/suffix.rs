@@ -1,0 +1,215 @@
+//! What labels mean, and how a route is carried by them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use maple_wire::field::Prerequisite;
+use maple_wire::{Constraint, Dpid, Field, Packet, PortNo, Version};
+use rustc_hash::{FxHashMap, FxHasher};
+
+use crate::network::Location;
+use crate::route::{Part, Resolved, Treatment, is_settable};
+use crate::trace::Fields;
+
+/// What the network does with a packet from a switch on: a subtree of a route's hops, with what is particular to each
+/// switch where the packet leaves.
+///
+/// Equality compares hashes first, and looks into further suffixes only where they are not the same object.
+#[derive(Debug)]
+pub(crate) struct Suffix {
+    /// Of all that follows.
+    hash: u64,
+    /// The switch where it begins.
+    pub switch: Dpid,
+    /// The links that packets go on by, where each ends, and what happens from there on.
+    pub links: Vec<(PortNo, Location, Arc<Suffix>)>,
+    /// How they leave here, if they do.
+    pub exit: Option<Exit>,
+}
+
+/// How packets leave the network at a switch.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Exit {
+    /// The edge ports.
+    pub edges: BTreeSet<PortNo>,
+    /// What is done to them before.
+    pub treatment: Treatment,
+    /// Whether they have a VLAN tag of their own; known where the treatment rewrites it.
+    pub tagged: bool,
+    /// The VLAN id that the label stands in place of.
+    pub replaced: Option<u16>,
+    /// What packets have in common that a switch must be told before it rewrites them (1.3 §7.2.5).
+    pub needs: Vec<Constraint>,
+}
+
+/// How a route is carried: what the ingress does to all copies, and what that leaves to others.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
+pub(crate) struct Carriage {
+    /// What is rewritten at the ingress, in all copies.
+    pub shared: BTreeMap<Field, u128>,
+    /// The VLAN id that labels stand in place of (at an OpenFlow 1.0 ingress).
+    pub replaced: Option<u16>,
+    /// Whether packets have a VLAN tag of their own; known where that is rewritten.
+    pub tagged: bool,
+    /// Whether only packets without a VLAN tag can be carried so.
+    pub untagged_only: bool,
+    needs: Vec<Constraint>,
+}
+
+impl Suffix {
+    pub(super) fn new(switch: Dpid, links: Vec<(PortNo, Location, Arc<Suffix>)>, exit: Option<Exit>) -> Suffix {
+        let mut hasher = FxHasher::default();
+        switch.hash(&mut hasher);
+        for (port, far, next) in &links {
+            (port, far, next.hash).hash(&mut hasher);
+        }
+        exit.hash(&mut hasher);
+        Suffix { hash: hasher.finish(), switch, links, exit }
+    }
+
+    /// The edge ports where packets leave, with their switches, in no particular order.
+    pub fn exits(&self) -> Vec<Location> {
+        let (mut found, mut next) = (Vec::new(), vec![self]);
+        while let Some(here) = next.pop() {
+            let edges = here.exit.iter().flat_map(|exit| &exit.edges);
+            found.extend(edges.map(|port| Location::new(here.switch, *port)));
+            next.extend(here.links.iter().map(|(_, _, further)| &**further));
+        }
+        found
+    }
+}
+
+impl PartialEq for Suffix {
+    fn eq(&self, other: &Suffix) -> bool {
+        let same = |a: &(PortNo, Location, Arc<Suffix>), b: &(PortNo, Location, Arc<Suffix>)| {
+            (a.0, a.1) == (b.0, b.1) && (Arc::ptr_eq(&a.2, &b.2) || a.2 == b.2)
+        };
+        self.hash == other.hash
+            && self.switch == other.switch
+            && self.links.len() == other.links.len()
+            && self.links.iter().zip(&other.links).all(|(a, b)| same(a, b))
+            && self.exit == other.exit
+    }
+}
+
+impl Eq for Suffix {}
+
+impl Hash for Suffix {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.hash.hash(state);
+    }
+}
+
+impl Carriage {
+    /// How the route of a packet is carried from a switch of this version. `None` if it can't be: what switches behind the
+    /// ingress are to rewrite is out of their sight.
+    pub fn of(route: &Resolved, ingress: Dpid, version: Version, packet: &Packet<'_>) -> Option<Carriage> {
+        let crosses_links = route.parts.get(&ingress).is_some_and(|part| !part.links.is_empty());
+        if !crosses_links {
+            return Some(Carriage::default());
+        }
+        let vlan = packet.switch_value(Field::VlanVid).filter(|vid| *vid != 0).map(|vid| vid as u16 & 0xfff);
+        let replaced = vlan.filter(|_| version == Version::Of10);
+        let mut carriage = Carriage { replaced, ..Carriage::default() };
+        let treated = || route.parts.values().filter(|part| !part.edges.is_empty()).map(|part| &part.treatment);
+        if treated().all(|treatment| treatment.rewrites.is_empty()) {
+            return Some(carriage);
+        }
+        carriage.shared = shared(treated(), version);
+        carriage.tagged = route.parts.values().any(|part| part.tagged);
+        let behind = || route.parts.iter().filter(|(dpid, part)| **dpid != ingress && !part.edges.is_empty());
+        let here = route.parts.get(&ingress).map(|part| carriage.left(part)).unwrap_or_default();
+        if version == Version::Of13 && vlan.is_some() && here.rewrites.keys().any(|field| is_vlan(*field)) {
+            // When the label is off again a switch no longer knows that there is a tag.
+            return None;
+        }
+        if behind().all(|(_, part)| carriage.left(part).rewrites.is_empty()) {
+            return Some(carriage);
+        }
+        // A tag between the label and the other headers would hide those.
+        carriage.shared.retain(|field, _| !is_vlan(*field));
+        let left: BTreeSet<Field> = behind().flat_map(|(_, part)| carriage.left(part).rewrites.into_keys()).collect();
+        // A switch sees no further than the first tag, which is the label.
+        if replaced.is_none() && (vlan.is_some() || !packet.is_captured(Field::VlanVid)) {
+            return None;
+        }
+        carriage.untagged_only = version == Version::Of13;
+        carriage.needs = needs(&left, packet)?;
+        Some(carriage)
+    }
+
+    /// What is left to do for a switch where packets leave.
+    pub fn left(&self, part: &Part) -> Treatment {
+        let mut treatment = part.treatment.clone();
+        let untagged = self.shared.get(&Field::VlanVid) == Some(&0);
+        // The priority goes with the tag.
+        let is_done = |field: &Field| self.shared.contains_key(field) || untagged && *field == Field::VlanPcp;
+        treatment.rewrites.retain(|field, _| !is_done(field));
+        treatment
+    }
+
+    /// The suffixes that a route's packets follow from the ingress on, by the ingress' links.
+    pub fn suffixes(&self, route: &Resolved, ingress: Dpid) -> Vec<(PortNo, Location, Arc<Suffix>)> {
+        let mut made: FxHashMap<Dpid, Arc<Suffix>> = FxHashMap::default();
+        let links = |part: &Part, made: &FxHashMap<Dpid, Arc<Suffix>>| {
+            let link = |(port, far): (&PortNo, &Location)| Some((*port, *far, Arc::clone(made.get(&far.switch)?)));
+            part.links.iter().filter_map(link).collect::<Vec<_>>()
+        };
+        for dpid in from_the_ends(route, ingress) {
+            let part = &route.parts[&dpid];
+            made.insert(dpid, Arc::new(Suffix::new(dpid, links(part, &made), self.exit(part))));
+        }
+        route.parts.get(&ingress).map(|part| links(part, &made)).unwrap_or_default()
+    }
+
+    fn exit(&self, part: &Part) -> Option<Exit> {
+        let treatment = self.left(part);
+        let needs = if treatment.rewrites.is_empty() { Vec::new() } else { self.needs.clone() };
+        let edges = part.edges.clone();
+        (!edges.is_empty()).then_some(Exit { edges, treatment, tagged: part.tagged, replaced: self.replaced, needs })
+    }
+}
+
+/// The rewrites that all copies share and a switch of this version can do before it puts a label on. In 1.0 the packet's
+/// tag is the label.
+fn shared<'a>(mut all: impl Iterator<Item = &'a Treatment>, version: Version) -> BTreeMap<Field, u128> {
+    let can = |field: Field| is_settable(field, version) && !(version == Version::Of10 && is_vlan(field));
+    let mut shared = all.next().map(|first| first.rewrites.clone()).unwrap_or_default();
+    shared.retain(|field, _| can(*field));
+    for treatment in all {
+        shared.retain(|field, value| treatment.rewrites.get(field) == Some(value));
+    }
+    shared
+}
+
+fn is_vlan(field: Field) -> bool {
+    matches!(field, Field::VlanVid | Field::VlanPcp)
+}
+
+/// The prerequisites of these fields that a packet has, but for those about its VLAN tag: a label's rule states the label.
+fn needs(fields: &BTreeSet<Field>, packet: &Packet<'_>) -> Option<Vec<Constraint>> {
+    let mut needs = BTreeSet::new();
+    for field in fields {
+        let holds =
+            |need: &Prerequisite| packet.switch_value(need.field).is_some_and(|value| value & need.mask == need.value);
+        let alternative = field.prerequisites().iter().find(|all| all.iter().all(holds))?;
+        let of_headers = alternative.iter().filter(|need| need.field != Field::VlanVid);
+        needs.extend(of_headers.map(|need| Constraint { field: need.field, value: need.value, mask: need.mask }));
+    }
+    Some(needs.into_iter().collect())
+}
+
+/// The switches behind the ingress, each after all that follow on it.
+fn from_the_ends(route: &Resolved, ingress: Dpid) -> Vec<Dpid> {
+    let mut order = Vec::new();
+    let mut next: Vec<Dpid> = vec![ingress];
+    while let Some(dpid) = next.pop() {
+        let further = route.parts.get(&dpid).into_iter().flat_map(|part| part.links.values());
+        let further: Vec<Dpid> = further.map(|far| far.switch).filter(|far| route.parts.contains_key(far)).collect();
+        order.extend_from_slice(&further);
+        next.extend(further);
+    }
+    order.reverse();
+    order
+}

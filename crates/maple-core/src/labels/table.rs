@@ -1,0 +1,475 @@
+//! The labels of one switch, kept by the switch's shard.
+//!
+//! A state machine without I/O: requests and confirmations come in, [`LabelEffect`]s and rule changes go out. A label
+//! lives so:
+//!
+//! ```text
+//! acquired ─► its next labels' ids known ─► rule sent ─► rule confirmed ─► ready, once all next labels are ready
+//!    ▲                                                                        │ last holder gone
+//!    └────────────────── acquired again ◄──────────────────────────────── quarantined
+//!                                                                             │ time over
+//!                     id rests ◄── next labels given back ◄── confirmed ◄── rule on its way out
+//! ```
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use maple_wire::{Constraint, Dpid, Field, Instruction, Match, PortNo, Version};
+use rustc_hash::FxHashMap;
+
+use super::{Acquire, Holder, LabelEffect, LabelIds, LabelRange, News, Onward, Quarantine, Refusal, Suffix};
+use crate::compile::Rule;
+use crate::forwarding::{self, Forwarding};
+use crate::network::Location;
+use crate::route::Treatment;
+use crate::shard::Time;
+use crate::update::Change;
+
+/// The priority of a label's rule, above those of the policy. One for a single arrival port lies above one for all.
+const LABEL: u16 = 65020;
+const SCOPED_LABEL: u16 = 65021;
+
+/// Where a label's number stands in a cookie, in place of a leaf: behind this byte.
+const COOKIE: u64 = 0xfe << 32;
+
+/// Names a label at its switch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct LabelKey {
+    /// The port that packets arrive by; `None`: any link port.
+    pub port: Option<PortNo>,
+    /// The VLAN id.
+    pub id: u16,
+}
+
+/// The labels of one switch.
+#[derive(Debug)]
+pub(crate) struct LabelTable {
+    switch: Dpid,
+    version: Version,
+    /// The switch has one table, so each rule must match its arrival port.
+    only_scoped: bool,
+    quarantine: Quarantine,
+    labels: BTreeMap<LabelKey, Label>,
+    /// Labels that may be acquired.
+    by_suffix: FxHashMap<(Option<PortNo>, Arc<Suffix>), LabelKey>,
+    by_holder: BTreeMap<Holder, LabelKey>,
+    by_serial: BTreeMap<u64, LabelKey>,
+    /// Labels whose rule may have to change.
+    touched: BTreeSet<LabelKey>,
+    /// When labels without holders end.
+    ends: BTreeSet<(Time, u64)>,
+    /// The ports that the classifier is known to send here.
+    arrivals: BTreeSet<PortNo>,
+    /// Labels of which packets are to arrive by further ports: nobody hears that these are ready until the switch has
+    /// confirmed the classifier that goes with them.
+    awaited: BTreeMap<u64, BTreeSet<PortNo>>,
+}
+
+#[derive(Debug)]
+struct Label {
+    /// Never used again at this switch, unlike the id.
+    serial: u64,
+    suffix: Arc<Suffix>,
+    next: Onward,
+    holders: BTreeSet<Holder>,
+    /// Until when packets of former holders may be in flight.
+    in_flight: Time,
+    state: State,
+    /// Why no packets may come any more.
+    refused: Option<Refusal>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum State {
+    /// The ids of the next labels are not known yet.
+    Waiting,
+    /// The switch is to have the rule, and has not confirmed it.
+    Sent(Rule),
+    /// The switch has the rule.
+    Confirmed(Rule),
+    /// The switch refused the rule, or has no room for it. What is to be taken back.
+    Denied(Option<Rule>),
+    /// The rule is on its way out.
+    Leaving(Rule),
+}
+
+/// What changes in the rules, and which labels are confirmed, or gone, when the switch has done that.
+#[derive(Debug, Default)]
+pub(crate) struct Unmade {
+    pub changes: Vec<Change>,
+    /// Serial numbers.
+    pub confirms: Vec<u64>,
+}
+
+impl Label {
+    fn is_ready(&self) -> bool {
+        matches!(self.state, State::Confirmed(_)) && self.next.is_ready() && self.refused.is_none()
+    }
+
+    fn rule(&self) -> Option<&Rule> {
+        match &self.state {
+            State::Sent(rule) | State::Confirmed(rule) | State::Leaving(rule) => Some(rule),
+            State::Waiting | State::Denied(_) => None,
+        }
+    }
+}
+
+impl LabelTable {
+    /// The table of a switch that has none yet. `only_scoped`: the switch has one table for everything.
+    pub fn new(switch: Dpid, version: Version, only_scoped: bool, quarantine: Quarantine) -> LabelTable {
+        LabelTable {
+            switch,
+            version,
+            only_scoped,
+            quarantine,
+            labels: BTreeMap::new(),
+            by_suffix: FxHashMap::default(),
+            by_holder: BTreeMap::new(),
+            by_serial: BTreeMap::new(),
+            touched: BTreeSet::new(),
+            ends: BTreeSet::new(),
+            arrivals: BTreeSet::new(),
+            awaited: BTreeMap::new(),
+        }
+    }
+
+    /// Somebody asks for a label.
+    pub fn acquire(
+        &mut self,
+        now: Time,
+        asked: Acquire,
+        ids: &mut LabelIds,
+        range: LabelRange,
+        out: &mut Vec<LabelEffect>,
+    ) {
+        let Acquire { at, suffix, holder } = asked;
+        let Some(key) = self.find(at.port, &suffix).or_else(|| self.make(now, at.port, suffix, ids, range, out)) else {
+            return out.push(LabelEffect::Tell(holder, News::Refused(Refusal::NoLabel(self.switch))));
+        };
+        self.by_holder.insert(holder, key);
+        let Some(label) = self.labels.get_mut(&key) else { return };
+        label.holders.insert(holder);
+        out.push(LabelEffect::Tell(holder, News::Allocated(key.id)));
+        if !self.arrivals.contains(&at.port) {
+            self.awaited.entry(label.serial).or_default().insert(at.port);
+            self.touched.insert(key);
+        } else if label.is_ready() && !self.awaited.contains_key(&label.serial) {
+            out.push(LabelEffect::Tell(holder, News::Ready));
+        }
+    }
+
+    /// Whether there is a label of this serial number.
+    pub fn knows(&self, serial: u64) -> bool {
+        self.by_serial.contains_key(&serial)
+    }
+
+    /// Whether there is the label that is asked for.
+    pub fn has(&self, asked: &Acquire) -> bool {
+        self.find(asked.at.port, &asked.suffix).is_some()
+    }
+
+    /// A label for this suffix, for packets that arrive by this port.
+    fn find(&self, port: PortNo, suffix: &Arc<Suffix>) -> Option<LabelKey> {
+        let scopes = [None, Some(port)];
+        scopes.into_iter().find_map(|scope| self.by_suffix.get(&(scope, Arc::clone(suffix))).copied())
+    }
+
+    fn make(
+        &mut self,
+        now: Time,
+        port: PortNo,
+        suffix: Arc<Suffix>,
+        ids: &mut LabelIds,
+        range: LabelRange,
+        out: &mut Vec<LabelEffect>,
+    ) -> Option<LabelKey> {
+        let any = if self.only_scoped { None } else { ids.take(now, range, None, false) };
+        let (key, serial) = any.or_else(|| ids.take(now, range, Some(port), self.only_scoped))?;
+        let next = Onward::new(suffix.links.iter().cloned());
+        let switch = self.switch;
+        next.ask(|port| Holder::Label { switch, serial, port }, out);
+        self.by_suffix.insert((key.port, Arc::clone(&suffix)), key);
+        self.by_serial.insert(serial, key);
+        let (holders, refused, in_flight) = (BTreeSet::new(), None, now);
+        self.labels.insert(key, Label { serial, suffix, next, holders, in_flight, state: State::Waiting, refused });
+        self.touched.insert(key);
+        Some(key)
+    }
+
+    /// The next switch says something of the label that one of these sends packets to.
+    pub fn learn(&mut self, serial: u64, port: PortNo, news: &News, out: &mut Vec<LabelEffect>) {
+        let Some(key) = self.by_serial.get(&serial).copied() else { return };
+        if let News::Refused(why) = news {
+            return self.refuse(key, *why, out);
+        }
+        let Some(label) = self.labels.get_mut(&key) else { return };
+        label.next.learn(port, news);
+        if label.state == State::Waiting {
+            self.touched.insert(key);
+        }
+        self.tell_ready(key, out);
+    }
+
+    /// The switch has done what [`LabelTable::take_changes`] asked for.
+    pub fn confirm(&mut self, now: Time, serials: &[u64], ids: &mut LabelIds, out: &mut Vec<LabelEffect>) {
+        for serial in serials {
+            let Some(key) = self.by_serial.get(serial).copied() else { continue };
+            self.arrivals.extend(self.awaited.remove(serial).unwrap_or_default());
+            let Some(label) = self.labels.get_mut(&key) else { continue };
+            match &label.state {
+                State::Sent(rule) => {
+                    label.state = State::Confirmed(rule.clone());
+                    // Its quarantine may have ended before the switch had the rule.
+                    if label.holders.is_empty() && label.in_flight <= now {
+                        self.end(now, key, ids, out);
+                    }
+                    self.tell_ready(key, out);
+                }
+                State::Leaving(_) => self.forget(now, key, true, ids, out),
+                State::Confirmed(_) => self.tell_ready(key, out),
+                State::Waiting | State::Denied(_) => {}
+            }
+        }
+    }
+
+    fn tell_ready(&self, key: LabelKey, out: &mut Vec<LabelEffect>) {
+        let is_open = |label: &&Label| label.is_ready() && !self.awaited.contains_key(&label.serial);
+        if let Some(label) = self.labels.get(&key).filter(is_open) {
+            out.extend(label.holders.iter().map(|holder| LabelEffect::Tell(*holder, News::Ready)));
+        }
+    }
+
+    /// A holder gives its label back. `confirmed`: no rule leads to it from there.
+    pub fn release(&mut self, now: Time, holder: Holder, confirmed: bool, out: &mut Vec<LabelEffect>) {
+        let Some(key) = self.by_holder.remove(&holder) else { return };
+        let Some(label) = self.labels.get_mut(&key) else { return };
+        label.holders.remove(&holder);
+        let wait = if confirmed { self.quarantine.confirmed } else { self.quarantine.unconfirmed };
+        label.in_flight = label.in_flight.max(now + wait);
+        if label.holders.is_empty() {
+            self.ends.insert((label.in_flight, label.serial));
+            out.push(LabelEffect::Wake(label.in_flight));
+        }
+    }
+
+    /// Ends labels whose quarantine is over.
+    pub fn expire(&mut self, now: Time, ids: &mut LabelIds, out: &mut Vec<LabelEffect>) {
+        while let Some(&(until, serial)) = self.ends.first()
+            && until <= now
+        {
+            self.ends.pop_first();
+            let Some(key) = self.by_serial.get(&serial).copied() else { continue };
+            let is_over = |label: &Label| label.holders.is_empty() && label.in_flight <= now;
+            if self.labels.get(&key).is_some_and(is_over) {
+                self.end(now, key, ids, out);
+            }
+        }
+    }
+
+    /// Takes a label out whose packets have passed. One whose rule is not confirmed waits for that: its confirmation must not
+    /// be taken for that of the deletion.
+    fn end(&mut self, now: Time, key: LabelKey, ids: &mut LabelIds, out: &mut Vec<LabelEffect>) {
+        let Some(label) = self.labels.get_mut(&key) else { return };
+        match &label.state {
+            State::Sent(_) | State::Leaving(_) => return,
+            State::Confirmed(rule) => {
+                label.state = State::Leaving(rule.clone());
+                self.touched.insert(key);
+            }
+            State::Waiting | State::Denied(None) => return self.forget(now, key, true, ids, out),
+            // Its deletion is not collected yet.
+            State::Denied(Some(rule)) => {
+                label.state = State::Leaving(rule.clone());
+                self.touched.insert(key);
+            }
+        }
+        self.hide(key);
+    }
+
+    /// From now on nobody gets this label.
+    fn hide(&mut self, key: LabelKey) {
+        let Some(label) = self.labels.get(&key) else { return };
+        let named = (key.port, Arc::clone(&label.suffix));
+        if self.by_suffix.get(&named) == Some(&key) {
+            self.by_suffix.remove(&named);
+        }
+    }
+
+    /// The label is gone from the switch.
+    fn forget(&mut self, now: Time, key: LabelKey, confirmed: bool, ids: &mut LabelIds, out: &mut Vec<LabelEffect>) {
+        self.hide(key);
+        let Some(mut label) = self.labels.remove(&key) else { return };
+        let (switch, serial) = (self.switch, label.serial);
+        self.by_serial.remove(&serial);
+        self.awaited.remove(&serial);
+        self.touched.remove(&key);
+        label.next.release(|port| Holder::Label { switch, serial, port }, confirmed, out);
+        ids.give_back(key, now + self.quarantine.confirmed);
+    }
+
+    /// Nobody may send packets under this label any more. It stays until all holders have given it back.
+    pub fn refuse(&mut self, key: LabelKey, why: Refusal, out: &mut Vec<LabelEffect>) {
+        let Some(label) = self.labels.get_mut(&key).filter(|label| label.refused.is_none()) else { return };
+        label.refused = Some(why);
+        out.extend(label.holders.iter().map(|holder| LabelEffect::Tell(*holder, News::Refused(why))));
+        self.hide(key);
+    }
+
+    /// The switch refused a label's rule, or has no room for it.
+    pub fn deny(&mut self, serial: u64, why: Refusal, out: &mut Vec<LabelEffect>) {
+        if let Some(key) = self.by_serial.get(&serial).copied() {
+            self.take_rule(key, why, out);
+        }
+    }
+
+    /// A label has to go. Its rule stays until nobody sends packets under it.
+    pub fn revoke(&mut self, serial: u64, why: Refusal, out: &mut Vec<LabelEffect>) {
+        if let Some(key) = self.by_serial.get(&serial).copied() {
+            self.refuse(key, why, out);
+        }
+    }
+
+    /// A port is a link no more: whatever comes by it carries no label.
+    pub fn close_port(&mut self, port: PortNo, out: &mut Vec<LabelEffect>) {
+        let all = LabelKey { port: Some(port), id: 0 }..=LabelKey { port: Some(port), id: u16::MAX };
+        let keys: Vec<LabelKey> = self.labels.range(all).map(|(key, _)| *key).collect();
+        for key in keys {
+            self.take_rule(key, Refusal::Gone(self.switch), out);
+        }
+    }
+
+    /// Nobody may send packets under a label any more, and its rule goes at once.
+    fn take_rule(&mut self, key: LabelKey, why: Refusal, out: &mut Vec<LabelEffect>) {
+        self.refuse(key, why, out);
+        let Some(label) = self.labels.get_mut(&key) else { return };
+        label.state = match &label.state {
+            State::Waiting => State::Denied(None),
+            State::Sent(rule) | State::Confirmed(rule) => State::Denied(Some(rule.clone())),
+            State::Denied(_) | State::Leaving(_) => return,
+        };
+        self.touched.insert(key);
+        if label.holders.is_empty() {
+            self.ends.insert((label.in_flight, label.serial));
+            out.push(LabelEffect::Wake(label.in_flight));
+        }
+    }
+
+    /// The switch is gone, and with it all its labels.
+    pub fn shut(&mut self, now: Time, ids: &mut LabelIds, out: &mut Vec<LabelEffect>) {
+        let why = News::Refused(Refusal::Gone(self.switch));
+        for (key, mut label) in std::mem::take(&mut self.labels) {
+            out.extend(label.holders.iter().map(|holder| LabelEffect::Tell(*holder, why.clone())));
+            let (switch, serial) = (self.switch, label.serial);
+            label.next.release(|port| Holder::Label { switch, serial, port }, false, out);
+            ids.give_back(key, now + self.quarantine.unconfirmed);
+        }
+    }
+
+    /// What has changed in the rules since this was last asked. `cookie` makes a cookie of what stands in place of a leaf.
+    /// Rules of different labels take different packets, so any order is safe.
+    pub fn take_changes(&mut self, cookie: impl Fn(u64) -> u64) -> Unmade {
+        let mut unmade = Unmade::default();
+        for key in std::mem::take(&mut self.touched) {
+            let rule = self.rule(key, &cookie);
+            let Some(label) = self.labels.get_mut(&key) else { continue };
+            match &mut label.state {
+                State::Waiting => {
+                    let Some(rule) = rule.filter(|_| label.refused.is_none()) else { continue };
+                    unmade.changes.push(Change::Add(rule.clone()));
+                    unmade.confirms.push(label.serial);
+                    label.state = State::Sent(rule);
+                }
+                State::Leaving(rule) => {
+                    unmade.changes.push(Change::Delete(rule.clone()));
+                    unmade.confirms.push(label.serial);
+                }
+                State::Denied(rule) => unmade.changes.extend(rule.take().map(Change::Delete)),
+                // The classifier changes for it.
+                State::Confirmed(_) if self.awaited.contains_key(&label.serial) => unmade.confirms.push(label.serial),
+                State::Sent(_) | State::Confirmed(_) => {}
+            }
+        }
+        unmade
+    }
+
+    /// Whether [`LabelTable::take_changes`] has something to say.
+    pub fn is_touched(&self) -> bool {
+        !self.touched.is_empty()
+    }
+
+    /// The rule of a label, once the ids of the next ones are known.
+    fn rule(&self, key: LabelKey, cookie: impl Fn(u64) -> u64) -> Option<Rule> {
+        let label = self.labels.get(&key)?;
+        let instructions = self.instructions(label)?;
+        let needs = label.suffix.exit.iter().flat_map(|exit| exit.needs.iter().copied());
+        let from = key.port.map(|port| Constraint::exact(Field::InPort, u128::from(port.0)));
+        let mut all: Vec<Constraint> = from.into_iter().chain([forwarding::has_vlan(key.id)]).chain(needs).collect();
+        all.sort_unstable();
+        Some(Rule {
+            priority: if key.port.is_some() { SCOPED_LABEL } else { LABEL },
+            matching: Match::from_constraints(all),
+            instructions: instructions.into(),
+            cookie: cookie(COOKIE | label.serial & 0xffff_ffff),
+        })
+    }
+
+    fn instructions(&self, label: &Label) -> Option<Vec<Instruction>> {
+        let links = label.next.labels()?;
+        let (none, plain) = (BTreeSet::new(), Treatment::default());
+        let on = Forwarding { links: &links, edges: &none, treatment: &plain, tagged: false, replaced: None };
+        let all = match &label.suffix.exit {
+            None => on,
+            Some(exit) => {
+                let (edges, treatment) = (&exit.edges, &exit.treatment);
+                Forwarding { edges, treatment, tagged: exit.tagged, replaced: exit.replaced, ..on }
+            }
+        };
+        let actions = forwarding::under_label(self.version, &all);
+        Some(forwarding::instructions(self.version, actions, None))
+    }
+
+    /// What is done with a packet that arrives by a port under an id. `None` if it is no label, or its rule is not known.
+    pub fn answer(&self, port: PortNo, id: u16) -> Option<&[Instruction]> {
+        let key = [Some(port), None].map(|port| LabelKey { port, id });
+        let label = key.iter().find_map(|key| self.labels.get(key))?;
+        label.rule().map(|rule| &rule.instructions[..])
+    }
+
+    /// Whether labelled packets were said to arrive by a port. Forgotten when ports change.
+    pub fn expects(&self, port: PortNo) -> bool {
+        self.arrivals.contains(&port)
+    }
+
+    /// Ports have changed.
+    pub fn forget_arrivals(&mut self) {
+        self.arrivals.clear();
+        self.awaited.clear();
+    }
+
+    /// How many labels there are.
+    pub fn len(&self) -> usize {
+        self.labels.len()
+    }
+
+    /// The label whose cookie has this in place of a leaf.
+    pub fn of_cookie(leaf: u64) -> Option<u64> {
+        (leaf & !0xffff_ffff == COOKIE).then_some(leaf & 0xffff_ffff)
+    }
+
+    /// Labels whose rule the switch has, or is to have: their serial numbers.
+    pub fn installed(&self) -> impl Iterator<Item = u64> {
+        self.labels.values().filter(|label| label.rule().is_some() && label.refused.is_none()).map(|label| label.serial)
+    }
+
+    /// A label by its serial number, in words for people.
+    pub fn describe(&self, serial: u64) -> Option<String> {
+        let key = self.by_serial.get(&serial)?;
+        let label = self.labels.get(key)?;
+        let mut exits: Vec<Location> = label.suffix.exits();
+        exits.sort_unstable();
+        let more = exits.len().saturating_sub(3);
+        let shown: Vec<String> = exits.iter().take(3).map(ToString::to_string).collect();
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        Some(format!("label {}: out of {}{more}", key.id, shown.join(", ")))
+    }
+}

@@ -1,0 +1,97 @@
+//! One switch's connection to the controller: bytes in and out.
+
+use std::io::{self, Read, Write};
+use std::net::SocketAddr;
+
+use maple_wire::{Message, Version};
+use mio::net::TcpStream;
+
+use crate::options::LoadError;
+
+/// A connection.
+pub(crate) struct Channel {
+    /// The switch, from 1.
+    id: u64,
+    pub socket: TcpStream,
+    /// Whether there may be more to read.
+    pub is_readable: bool,
+    version: Version,
+    /// The start of a message that has not come in whole.
+    partial: Vec<u8>,
+    /// What is to be written.
+    waiting: Vec<u8>,
+}
+
+impl Channel {
+    /// Connects switch `id`, from 1.
+    pub fn connect(address: SocketAddr, id: u32, version: Version) -> Result<Channel, LoadError> {
+        let connected = std::net::TcpStream::connect(address).and_then(|socket| {
+            socket.set_nodelay(true)?;
+            socket.set_nonblocking(true)?;
+            Ok(TcpStream::from_std(socket))
+        });
+        let socket = connected.map_err(|error| LoadError::Connect { switch: id, address, error })?;
+        Ok(Channel { id: id.into(), socket, is_readable: true, version, partial: Vec::new(), waiting: Vec::new() })
+    }
+
+    /// Puts a message after what waits.
+    pub fn say(&mut self, xid: u32, message: &Message) -> Result<(), LoadError> {
+        message.encode(self.version, xid, &mut self.waiting).map_err(|error| self.malformed(error))
+    }
+
+    /// Bytes that wait.
+    pub fn unsent(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Reads once: the length of what then stands in the buffer, from the start of a message on; `None` if nothing came.
+    pub fn read(&mut self, buffer: &mut [u8]) -> Result<Option<usize>, LoadError> {
+        let held = self.partial.len();
+        buffer[..held].copy_from_slice(&self.partial);
+        match self.socket.read(&mut buffer[held..]) {
+            Ok(0) => Err(self.closed("end of the stream")),
+            Ok(read) => {
+                self.is_readable = held + read == buffer.len();
+                Ok(Some(held + read))
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                self.is_readable = false;
+                Ok(None)
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(None),
+            Err(error) => Err(self.closed(&error.to_string())),
+        }
+    }
+
+    /// Keeps the start of a message until the rest of it comes.
+    pub fn keep(&mut self, rest: &[u8]) {
+        self.partial.clear();
+        self.partial.extend_from_slice(rest);
+    }
+
+    /// Writes what waits, as far as the socket takes it.
+    pub fn flush(&mut self) -> Result<(), LoadError> {
+        let mut taken = 0;
+        while taken < self.waiting.len() {
+            match self.socket.write(&self.waiting[taken..]) {
+                Ok(0) => return Err(self.closed("it takes nothing")),
+                Ok(more) => taken += more,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(self.closed(&error.to_string())),
+            }
+        }
+        self.waiting.drain(..taken);
+        Ok(())
+    }
+
+    /// The controller has closed it.
+    pub fn closed(&self, why: &str) -> LoadError {
+        LoadError::Closed { switch: self.id, why: why.to_owned() }
+    }
+
+    /// A message does not hold together.
+    pub fn malformed(&self, error: maple_wire::Error) -> LoadError {
+        LoadError::Malformed { switch: self.id, error }
+    }
+}

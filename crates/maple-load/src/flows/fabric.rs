@@ -1,0 +1,383 @@
+//! What the switches do with packets: tables, groups, rewrites, ports, and the links between them.
+//!
+//! Nothing is assumed of how a controller encodes routes: a frame is followed through the rules that are there, whatever they
+//! push, set or pop. A frame crosses a link at once.
+
+use std::rc::Rc;
+
+use maple_wire::msg::{FlowMod, FlowModCommand, GroupMod, PacketInReason};
+use maple_wire::packet::rewrite;
+use maple_wire::{Action, Constraint, Field, Instruction, Packet, PortNo, Version};
+use rustc_hash::FxHashMap;
+
+use super::table::{Fields, Rule, Table, actions, outputs_to};
+
+/// Through how many switches a frame may go.
+const MOST_HOPS: usize = 64;
+/// How deep groups may nest.
+const DEPTH: u8 = 4;
+/// `OFPGC_*` and the number that means all groups.
+const ADD: u16 = 0;
+const MODIFY: u16 = 1;
+const ALL_GROUPS: u32 = 0xffff_fffc;
+/// `OFPGT_ALL`: each bucket gets a copy. Of the others the first bucket is used.
+const EACH: u8 = 0;
+/// The table that means all.
+const ALL_TABLES: u8 = 0xff;
+
+/// A switch's place in the network, and a port.
+pub type Place = (usize, u32);
+
+/// What is at the other end of a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Far {
+    /// A host, or nobody.
+    Edge,
+    /// Another switch.
+    Link(Place),
+}
+
+/// A port.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Port {
+    pub far: Far,
+    pub is_up: bool,
+}
+
+/// The part of a switch that packets see.
+#[derive(Debug)]
+pub(crate) struct Node {
+    pub tables: Vec<Table>,
+    pub groups: FxHashMap<u32, Rc<GroupMod>>,
+    /// By number; the first is port 0, which is none.
+    pub ports: Vec<Option<Port>>,
+}
+
+/// What became of a packet, or of a copy of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Seen {
+    /// It left by an edge port.
+    Egress { at: Place, frame: Vec<u8> },
+    /// A switch has something for the controller.
+    Punt { at: Place, table: u8, cookie: u64, metadata: u64, reason: PacketInReason, frame: Vec<u8> },
+    /// It was lost: no rule, or one without output, or a port that is down.
+    Lost,
+}
+
+/// All switches and links.
+#[derive(Debug)]
+pub(crate) struct Fabric {
+    pub nodes: Vec<Node>,
+    version: Version,
+    fields: Fields,
+    /// Frames that are about to come in.
+    arriving: Vec<(Place, Vec<u8>)>,
+    /// The ports of links that the last packet left by, in order.
+    pub crossed: Vec<Place>,
+}
+
+/// A packet inside a switch.
+struct Flight {
+    at: Place,
+    frame: Vec<u8>,
+    metadata: u64,
+    table: u8,
+    cookie: u64,
+    reason: PacketInReason,
+}
+
+impl Flight {
+    fn new(at: Place, frame: Vec<u8>) -> Flight {
+        Flight { at, frame, metadata: 0, table: 0, cookie: u64::MAX, reason: PacketInReason::Action }
+    }
+}
+
+impl Node {
+    pub fn new(tables: u8, ports: Vec<Option<Port>>) -> Node {
+        Node { tables: (0..tables).map(|_| Table::default()).collect(), groups: FxHashMap::default(), ports }
+    }
+
+    pub fn rules(&self) -> usize {
+        self.tables.iter().map(Table::len).sum()
+    }
+
+    fn port(&self, number: u32) -> Option<Port> {
+        self.ports.get(number as usize).copied().flatten().filter(|port| port.is_up)
+    }
+
+    /// Obeys a flow-mod: the rules that went, with their tables; `None` if it can't be obeyed.
+    pub fn flow_mod(&mut self, version: Version, mut request: FlowMod) -> Option<Vec<(u8, Rule)>> {
+        if version == Version::Of10 {
+            (request.table_id, request.cookie_mask) = (0, 0);
+        }
+        let deletes = matches!(request.command, FlowModCommand::Delete | FlowModCommand::DeleteStrict);
+        if request.table_id == ALL_TABLES && deletes {
+            let strict = request.command == FlowModCommand::DeleteStrict;
+            let tables = (0..).zip(&mut self.tables);
+            let gone = |(id, table): (u8, &mut Table)| table.delete(&request, strict).into_iter().map(move |r| (id, r));
+            return Some(tables.flat_map(gone).collect());
+        }
+        let id = request.table_id;
+        let table = self.tables.get_mut(usize::from(id))?;
+        match request.command {
+            FlowModCommand::Add => table.add(request).then(Vec::new),
+            FlowModCommand::Modify | FlowModCommand::ModifyStrict => {
+                let strict = request.command == FlowModCommand::ModifyStrict;
+                // In 1.0 a change of nothing is an addition.
+                if table.modify(&request, strict) == 0 && version == Version::Of10 {
+                    return table.add(request).then(Vec::new);
+                }
+                Some(Vec::new())
+            }
+            FlowModCommand::Delete => Some(table.delete(&request, false).into_iter().map(|rule| (id, rule)).collect()),
+            FlowModCommand::DeleteStrict => {
+                Some(table.delete(&request, true).into_iter().map(|rule| (id, rule)).collect())
+            }
+        }
+    }
+
+    /// Obeys a group-mod; `false` if it can't be obeyed. Rules that use a group which goes, go too.
+    pub fn group_mod(&mut self, request: GroupMod) -> bool {
+        let is_there = self.groups.contains_key(&request.group);
+        match request.command {
+            ADD if is_there => return false,
+            MODIFY if !is_there => return false,
+            ADD | MODIFY => {
+                self.groups.insert(request.group, Rc::new(request));
+            }
+            _ => {
+                let all = request.group == ALL_GROUPS;
+                self.groups.retain(|group, _| !all && *group != request.group);
+                let groups = &self.groups;
+                let dangles = |rule: &Rule| {
+                    actions(&rule.instructions).any(|a| matches!(a, Action::Group(g) if !groups.contains_key(g)))
+                };
+                for table in &mut self.tables {
+                    let users: Vec<Rule> = table.rules().filter(|rule| dangles(rule)).cloned().collect();
+                    for rule in users {
+                        let command = FlowModCommand::DeleteStrict;
+                        table.delete(&FlowMod::new(command, rule.priority, rule.matching, Vec::new()), true);
+                    }
+                }
+            }
+        }
+        true
+    }
+}
+
+impl Fabric {
+    pub fn new(version: Version, nodes: Vec<Node>) -> Fabric {
+        Fabric { nodes, version, fields: Fields::new(), arriving: Vec::new(), crossed: Vec::new() }
+    }
+
+    /// Takes the ends of a link down or up.
+    pub fn set_link(&mut self, ends: [Place; 2], is_up: bool) {
+        for (switch, number) in ends {
+            if let Some(port) = self.nodes[switch].ports[number as usize].as_mut() {
+                port.is_up = is_up;
+            }
+        }
+    }
+
+    /// A frame comes in by a port.
+    pub fn receive(&mut self, at: Place, frame: Vec<u8>, seen: &mut Vec<Seen>) {
+        self.crossed.clear();
+        self.arriving.push((at, frame));
+        self.settle(seen);
+    }
+
+    /// A packet-out.
+    pub fn send(&mut self, at: Place, actions: &[Action], frame: Vec<u8>, seen: &mut Vec<Seen>) {
+        self.crossed.clear();
+        self.apply(&mut Flight::new(at, frame), actions, 0, seen);
+        self.settle(seen);
+    }
+
+    /// Follows frames until none is under way.
+    fn settle(&mut self, seen: &mut Vec<Seen>) {
+        let mut hops = 0;
+        while let Some((at, frame)) = self.arriving.pop() {
+            hops += 1;
+            if hops > MOST_HOPS * 64 || self.nodes[at.0].port(at.1).is_none() {
+                seen.push(Seen::Lost);
+                continue;
+            }
+            self.pass(Flight::new(at, frame), seen);
+        }
+    }
+
+    /// One switch.
+    fn pass(&mut self, mut flight: Flight, seen: &mut Vec<Seen>) {
+        let before = seen.len() + self.arriving.len();
+        let mut set: Vec<Action> = Vec::new();
+        let mut next = Some(0);
+        while let Some(table) = next {
+            let Some(instructions) = self.look_up(table, &mut flight) else {
+                self.miss(flight, table, seen);
+                return;
+            };
+            next = None;
+            for instruction in &*instructions {
+                match instruction {
+                    Instruction::ApplyActions(actions) => self.apply(&mut flight, actions, 0, seen),
+                    Instruction::ClearActions => set.clear(),
+                    Instruction::WriteActions(actions) => write(&mut set, actions),
+                    Instruction::WriteMetadata { metadata, mask } => {
+                        flight.metadata = flight.metadata & !mask | metadata & mask;
+                    }
+                    Instruction::GotoTable(table) => next = Some(*table),
+                    Instruction::Meter(_) | Instruction::Experimenter { .. } | Instruction::Unknown { .. } => {}
+                }
+            }
+        }
+        self.apply(&mut flight, &set, 0, seen);
+        if seen.len() + self.arriving.len() == before {
+            seen.push(Seen::Lost);
+        }
+    }
+
+    fn look_up(&mut self, table: u8, flight: &mut Flight) -> Option<Rc<[Instruction]>> {
+        let (switch, port) = flight.at;
+        self.fields.clear();
+        self.fields.set(Field::InPort, port.into());
+        self.fields.set(Field::InPhyPort, port.into());
+        self.fields.set(Field::Metadata, flight.metadata.into());
+        let packet = Packet::with_wire_len(&flight.frame, port, flight.frame.len());
+        let rule = self.nodes[switch].tables.get_mut(usize::from(table))?.look_up(&mut self.fields, &packet)?;
+        rule.packets += 1;
+        rule.bytes += flight.frame.len() as u64;
+        (flight.table, flight.cookie) = (table, rule.cookie);
+        let is_miss_rule = rule.priority == 0 && rule.matching.fields.is_empty();
+        flight.reason = if is_miss_rule { PacketInReason::NoMatch } else { PacketInReason::Action };
+        Some(Rc::clone(&rule.instructions))
+    }
+
+    /// No rule matched: 1.0 sends the packet to the controller, 1.3 drops it.
+    fn miss(&mut self, mut flight: Flight, table: u8, seen: &mut Vec<Seen>) {
+        if self.version == Version::Of13 {
+            seen.push(Seen::Lost);
+            return;
+        }
+        (flight.table, flight.cookie, flight.reason) = (table, u64::MAX, PacketInReason::NoMatch);
+        self.punt(&flight, seen);
+    }
+
+    fn punt(&self, flight: &Flight, seen: &mut Vec<Seen>) {
+        let Flight { at, table, cookie, metadata, reason, .. } = *flight;
+        seen.push(Seen::Punt { at, table, cookie, metadata, reason, frame: flight.frame.clone() });
+    }
+
+    fn apply(&mut self, flight: &mut Flight, actions: &[Action], depth: u8, seen: &mut Vec<Seen>) {
+        for action in actions {
+            match action {
+                Action::Output { port, .. } | Action::Enqueue { port, .. } => self.output(flight, *port, seen),
+                Action::Group(group) => self.group(flight, *group, depth, seen),
+                other => change(other, &mut flight.frame),
+            }
+        }
+    }
+
+    /// A group works on a copy.
+    fn group(&mut self, flight: &Flight, group: u32, depth: u8, seen: &mut Vec<Seen>) {
+        let Some(group) = self.nodes[flight.at.0].groups.get(&group).cloned() else { return };
+        if depth == DEPTH {
+            seen.push(Seen::Lost);
+            return;
+        }
+        let count = if group.kind == EACH { group.buckets.len() } else { 1 };
+        for bucket in group.buckets.iter().take(count) {
+            let mut copy = Flight { frame: flight.frame.clone(), ..*flight };
+            self.apply(&mut copy, &bucket.actions, depth + 1, seen);
+        }
+    }
+
+    fn output(&mut self, flight: &Flight, port: PortNo, seen: &mut Vec<Seen>) {
+        let (switch, in_port) = flight.at;
+        match port {
+            PortNo::CONTROLLER => self.punt(flight, seen),
+            PortNo::TABLE => self.arriving.push((flight.at, flight.frame.clone())),
+            PortNo::IN_PORT => self.transmit((switch, in_port), &flight.frame, seen),
+            PortNo::FLOOD | PortNo::ALL => {
+                for number in 1..self.nodes[switch].ports.len() as u32 {
+                    if number != in_port && self.nodes[switch].port(number).is_some() {
+                        self.transmit((switch, number), &flight.frame, seen);
+                    }
+                }
+            }
+            port if port.0 == in_port => seen.push(Seen::Lost),
+            port => self.transmit((switch, port.0), &flight.frame, seen),
+        }
+    }
+
+    fn transmit(&mut self, from: Place, frame: &[u8], seen: &mut Vec<Seen>) {
+        match self.nodes[from.0].port(from.1).map(|port| port.far) {
+            Some(Far::Edge) => seen.push(Seen::Egress { at: from, frame: frame.to_vec() }),
+            Some(Far::Link(to)) => {
+                self.crossed.push(from);
+                self.arriving.push((to, frame.to_vec()));
+            }
+            None => seen.push(Seen::Lost),
+        }
+    }
+
+    /// How many rules of a switch send to the controller.
+    pub fn to_controller(&self, switch: usize) -> usize {
+        let rules = self.nodes[switch].tables.iter().flat_map(Table::rules);
+        rules.filter(|rule| outputs_to(&rule.instructions, PortNo::CONTROLLER, u32::MAX)).count()
+    }
+}
+
+/// Writes actions into an action set: one of a kind, outputs last. Sets of fields are a kind each.
+fn write(set: &mut Vec<Action>, actions: &[Action]) {
+    let rank = |action: &Action| match action {
+        Action::PopVlan | Action::PopMpls(_) => 0,
+        Action::PushVlan(_) | Action::PushMpls(_) => 1,
+        Action::Group(_) => 3,
+        Action::Output { .. } => 4,
+        _ => 2,
+    };
+    for action in actions {
+        let field = |action: &Action| if let Action::SetField(c) = action { Some(c.field) } else { None };
+        let is_same =
+            |old: &Action| std::mem::discriminant(old) == std::mem::discriminant(action) && field(old) == field(action);
+        set.retain(|old| !is_same(old));
+        set.push(action.clone());
+    }
+    set.sort_by_key(rank);
+    if set.iter().any(|action| matches!(action, Action::Group(_))) {
+        set.retain(|action| !matches!(action, Action::Output { .. }));
+    }
+}
+
+/// Does an action that changes the frame. A switch leaves a frame alone that lacks the header.
+fn change(action: &Action, frame: &mut Vec<u8>) {
+    let tag = |frame: &mut Vec<u8>, field, value: u128| {
+        if Packet::new(frame, 0).get(Field::VlanVid) == Some(0) {
+            rewrite::push_vlan(frame, 0x8100)?;
+        }
+        rewrite::set_field(frame, &Constraint::exact(field, value))
+    };
+    let transport = |frame: &mut Vec<u8>, fields: [Field; 2], port: u16| {
+        let field = fields.into_iter().find(|field| Packet::new(frame, 0).get(*field).is_some());
+        field.map_or(Ok(()), |field| rewrite::set_field(frame, &Constraint::exact(field, port.into())))
+    };
+    // What fails lacks the header or has come to the end of its life; neither matters to where it goes here.
+    let _ = match action {
+        Action::SetField(constraint) => rewrite::set_field(frame, constraint),
+        Action::PushVlan(eth_type) => rewrite::push_vlan(frame, *eth_type),
+        Action::PopVlan => rewrite::pop_vlan(frame),
+        Action::PushMpls(eth_type) => rewrite::push_mpls(frame, *eth_type),
+        Action::PopMpls(eth_type) => rewrite::pop_mpls(frame, *eth_type),
+        Action::SetVlanVid(vid) => tag(frame, Field::VlanVid, 0x1000 | u128::from(*vid)),
+        Action::SetVlanPcp(pcp) => tag(frame, Field::VlanPcp, u128::from(*pcp)),
+        Action::SetTpSrc(port) => transport(frame, [Field::TcpSrc, Field::UdpSrc], *port),
+        Action::SetTpDst(port) => transport(frame, [Field::TcpDst, Field::UdpDst], *port),
+        Action::SetNwTtl(ttl) => rewrite::set_ttl(frame, *ttl),
+        Action::DecNwTtl => rewrite::dec_ttl(frame),
+        Action::SetMplsTtl(ttl) => rewrite::set_mpls_ttl(frame, *ttl),
+        Action::DecMplsTtl => rewrite::dec_mpls_ttl(frame),
+        Action::CopyTtlOut => rewrite::copy_ttl_out(frame),
+        Action::CopyTtlIn => rewrite::copy_ttl_in(frame),
+        _ => Ok(()),
+    };
+}

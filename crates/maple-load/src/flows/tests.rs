@@ -1,0 +1,368 @@
+//! The tables against the emulator's, and the network against a controller in a few lines.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::time::{Duration, Instant};
+
+use maple_wire::msg::{
+    Bucket, FlowMod, FlowModCommand, Frames, GroupMod, Hello, NO_BUFFER, PacketIn, PacketInReason, PacketOut,
+};
+use maple_wire::packet::build::Frame;
+use maple_wire::{Action, Constraint, Field, Instruction, Match, Message, Packet, PortNo, Version};
+use proptest::prelude::*;
+
+use super::fabric::{Fabric, Far, Node, Port, Seen};
+use super::table::{Fields, Table};
+use super::{Lab, LabOptions, Spread, line, pairs};
+use crate::LoadError;
+
+fn output(port: u32) -> Vec<Instruction> {
+    vec![Instruction::ApplyActions(vec![Action::output(PortNo(port))])]
+}
+
+fn rule(priority: u16, matching: Match, port: u32) -> FlowMod {
+    FlowMod::new(FlowModCommand::Add, priority, matching, output(port))
+}
+
+/// Matches on few values, so that rules overlap and meet again.
+fn matching() -> impl Strategy<Value = Match> {
+    let port = prop::option::of(1u128..3).prop_map(|port| port.map(|port| Constraint::exact(Field::InPort, port)));
+    let mac = |field| {
+        prop::option::of((0u128..4, prop::sample::select(vec![1u128, 2, 0xffff_ffff_ffff])))
+            .prop_map(move |mac| mac.map(|(value, mask)| Constraint::masked(field, value, mask)))
+    };
+    let udp = prop::option::of(1u128..3).prop_map(|port| port.map(|port| Constraint::exact(Field::UdpDst, port)));
+    (port, mac(Field::EthDst), mac(Field::EthSrc), udp).prop_map(|(port, dst, src, udp)| {
+        let prerequisites = [(Field::EthType, 0x0800), (Field::IpProto, 17)].map(|(f, v)| Constraint::exact(f, v));
+        let prerequisites = udp.iter().flat_map(|_| prerequisites);
+        Match::from_constraints([port, dst, src, udp].into_iter().flatten().chain(prerequisites))
+    })
+}
+
+fn request() -> impl Strategy<Value = FlowMod> {
+    let command = prop::sample::select(vec![
+        FlowModCommand::Add,
+        FlowModCommand::Add,
+        FlowModCommand::Add,
+        FlowModCommand::Modify,
+        FlowModCommand::ModifyStrict,
+        FlowModCommand::Delete,
+        FlowModCommand::DeleteStrict,
+    ]);
+    (command, 0u16..4, matching(), 1u32..4, 0u64..2, prop::sample::select(vec![0u64, 1])).prop_map(
+        |(command, priority, matching, port, cookie, cookie_mask)| FlowMod {
+            command,
+            cookie,
+            cookie_mask: if command == FlowModCommand::Add { 0 } else { cookie_mask },
+            // Equal priorities leave the choice open, so each rule says by its output which it is.
+            ..rule(priority, matching, port)
+        },
+    )
+}
+
+proptest! {
+    #[test]
+    fn a_table_answers_as_the_emulators_does(
+        requests in prop::collection::vec(request(), 1..40),
+        packets in prop::collection::vec((1u32..3, 0u8..4, 0u8..4, 1u16..3, any::<bool>()), 1..10),
+    ) {
+        let (mut table, mut plain) = (Table::default(), maple_emulator::switch::Table::new(1000));
+        for request in requests {
+            let strict = matches!(request.command, FlowModCommand::ModifyStrict | FlowModCommand::DeleteStrict);
+            match request.command {
+                FlowModCommand::Add => {
+                    prop_assert!(table.add(request.clone()));
+                    plain.add(0, Version::Of13, &request).expect("there is room");
+                }
+                FlowModCommand::Modify | FlowModCommand::ModifyStrict => {
+                    prop_assert_eq!(table.modify(&request, strict), plain.modify(Version::Of13, &request, strict));
+                }
+                _ => prop_assert_eq!(table.delete(&request, strict).len(), plain.delete(&request, strict).len()),
+            }
+            prop_assert_eq!(table.len(), plain.rules().len());
+            prop_assert_eq!(table.rules().count(), table.len());
+        }
+        for (port, dst, src, udp, is_ip) in packets {
+            let frame = Frame::ethernet([0, 0, 0, 0, 0, dst], [0, 0, 0, 0, 0, src]);
+            let frame = if is_ip { frame.ipv4([10, 0, 0, 1], [10, 0, 0, 2]).udp(1, udp).build() } else { frame.raw(0x88b5, b"") };
+            let packet = Packet::new(&frame, port);
+            let mut fields = Fields::new();
+            fields.set(Field::InPort, port.into());
+            let found = table.look_up(&mut fields, &packet).map(|rule| (rule.priority, rule.instructions.to_vec()));
+            let Some(expected) = plain.lookup(|field| packet.switch_value(field)) else {
+                prop_assert_eq!(found, None);
+                continue;
+            };
+            let (priority, instructions) = found.expect("the plain table has a rule");
+            prop_assert_eq!(priority, expected.rule.priority);
+            prop_assert!(expected.ambiguous || instructions == expected.rule.instructions);
+        }
+    }
+}
+
+/// Two switches: hosts at port 1, a link between their ports 2.
+fn fabric(version: Version) -> Fabric {
+    let node = |other: usize| {
+        let port = |far| Some(Port { far, is_up: true });
+        Node::new(
+            if version == Version::Of10 { 1 } else { 4 },
+            vec![None, port(Far::Edge), port(Far::Link((other, 2)))],
+        )
+    };
+    Fabric::new(version, vec![node(1), node(0)])
+}
+
+fn sent(fabric: &mut Fabric, frame: &[u8]) -> Vec<Seen> {
+    let mut seen = Vec::new();
+    fabric.receive((0, 1), frame.to_vec(), &mut seen);
+    seen
+}
+
+fn frame() -> Vec<u8> {
+    Frame::ethernet([2, 0, 0, 0, 0, 2], [2, 0, 0, 0, 0, 1]).ipv4([10, 0, 0, 1], [10, 0, 0, 2]).udp(1, 2).payload(b"x")
+}
+
+#[test]
+fn a_label_is_pushed_at_the_ingress_matched_and_popped_at_the_egress() {
+    let mut fabric = fabric(Version::Of13);
+    assert_eq!(sent(&mut fabric, &frame()), [Seen::Lost], "a 1.3 switch without rules drops");
+    let label = Constraint::exact(Field::VlanVid, 0x1000 | 77);
+    let push = vec![Action::PushVlan(0x8100), Action::SetField(label), Action::output(PortNo(2))];
+    let push = FlowMod::new(FlowModCommand::Add, 5, Match::any(), vec![Instruction::ApplyActions(push)]);
+    let pop =
+        vec![Instruction::WriteActions(vec![Action::output(PortNo(1)), Action::PopVlan]), Instruction::GotoTable(2)];
+    let pop = FlowMod::new(FlowModCommand::Add, 5, Match::any().with(label), pop);
+    fabric.nodes[0].flow_mod(Version::Of13, push).expect("it is obeyed");
+    fabric.nodes[1].flow_mod(Version::Of13, pop).expect("it is obeyed");
+    assert_eq!(sent(&mut fabric, &frame()), [Seen::Lost], "table 2 has no rule yet");
+    let rest = FlowMod { table_id: 2, ..FlowMod::new(FlowModCommand::Add, 0, Match::any(), vec![]) };
+    fabric.nodes[1].flow_mod(Version::Of13, rest).expect("it is obeyed");
+    assert_eq!(sent(&mut fabric, &frame()), [Seen::Egress { at: (1, 1), frame: frame() }]);
+    assert_eq!(fabric.crossed, [(0, 2)]);
+    fabric.set_link([(0, 2), (1, 2)], false);
+    assert_eq!(sent(&mut fabric, &frame()), [Seen::Lost]);
+}
+
+#[test]
+fn what_no_rule_takes_goes_to_the_controller_in_1_0_and_says_so() {
+    let mut fabric = fabric(Version::Of10);
+    let seen = sent(&mut fabric, &frame());
+    assert!(matches!(&seen[..], [Seen::Punt { at: (0, 1), reason: PacketInReason::NoMatch, .. }]), "{seen:?}");
+    let tagged = FlowMod::new(
+        FlowModCommand::Add,
+        5,
+        Match::any(),
+        vec![Instruction::ApplyActions(vec![Action::SetVlanVid(9), Action::output(PortNo(2))])],
+    );
+    fabric.nodes[0].flow_mod(Version::Of10, tagged).expect("it is obeyed");
+    let stripped = FlowMod::new(
+        FlowModCommand::Add,
+        5,
+        Match::any().exact(Field::VlanVid, 0x1009),
+        vec![Instruction::ApplyActions(vec![Action::PopVlan, Action::output(PortNo(1))])],
+    );
+    fabric.nodes[1].flow_mod(Version::Of10, stripped).expect("it is obeyed");
+    assert_eq!(sent(&mut fabric, &frame()), [Seen::Egress { at: (1, 1), frame: frame() }]);
+}
+
+#[test]
+fn a_group_that_goes_takes_its_rules_along() {
+    let mut fabric = fabric(Version::Of13);
+    let bucket = |port| Bucket {
+        weight: 0,
+        watch_port: PortNo::ANY,
+        watch_group: u32::MAX,
+        actions: vec![Action::output(PortNo(port))],
+    };
+    let group = |command, port| GroupMod { command, kind: 2, group: 7, buckets: vec![bucket(port)] };
+    assert!(!fabric.nodes[0].group_mod(group(1, 2)), "there is none to change");
+    assert!(fabric.nodes[0].group_mod(group(0, 2)));
+    let to_group = vec![Instruction::ApplyActions(vec![Action::Group(7)])];
+    fabric.nodes[0]
+        .flow_mod(Version::Of13, FlowMod::new(FlowModCommand::Add, 1, Match::any(), to_group))
+        .expect("it is obeyed");
+    fabric.nodes[1].flow_mod(Version::Of13, rule(1, Match::any(), 1)).expect("it is obeyed");
+    assert_eq!(sent(&mut fabric, &frame()), [Seen::Egress { at: (1, 1), frame: frame() }]);
+    assert!(fabric.nodes[0].group_mod(group(1, 9)));
+    assert_eq!(sent(&mut fabric, &frame()), [Seen::Lost], "there is no port 9");
+    assert!(fabric.nodes[0].group_mod(group(2, 2)));
+    assert_eq!(fabric.nodes[0].rules(), 0);
+}
+
+/// What a controller leaves out.
+#[derive(Clone, Copy, PartialEq)]
+enum Fault {
+    Nothing,
+    /// The rules of the last switch.
+    LastRules,
+    /// The packet-out.
+    Packet,
+}
+
+/// A controller of lines with hosts at both ends: it forwards by destination, from the addresses alone.
+fn controller(version: Version, switches: u32, ports: u32, fault: Fault) -> SocketAddr {
+    let listener = TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], 0))).expect("a free port");
+    let address = listener.local_addr().expect("it has an address");
+    std::thread::spawn(move || {
+        let mut sockets: Vec<TcpStream> =
+            (0..switches).map(|_| listener.accept().expect("a switch connects").0).collect();
+        for socket in &mut sockets {
+            socket.set_nonblocking(true).expect("a socket");
+            say(socket, version, &Message::Hello(Hello { version: version as u8, elements: vec![] }));
+            say(socket, version, &Message::FeaturesRequest);
+            if version == Version::Of13 {
+                let to_controller = vec![Instruction::ApplyActions(vec![Action::to_controller()])];
+                say(
+                    socket,
+                    version,
+                    &Message::FlowMod(FlowMod::new(FlowModCommand::Add, 0, Match::any(), to_controller)),
+                );
+            }
+        }
+        let mut held = vec![Vec::new(); sockets.len()];
+        loop {
+            for at in 0..sockets.len() {
+                for packet_in in packet_ins(&mut sockets[at], &mut held[at]) {
+                    answer(&mut sockets, version, (switches, ports), fault, at, &packet_in);
+                }
+            }
+        }
+    });
+    address
+}
+
+fn say(socket: &mut TcpStream, version: Version, message: &Message) {
+    let mut bytes = Vec::new();
+    message.encode(version, 1, &mut bytes).expect("it can be said");
+    socket.write_all(&bytes).expect("the switch reads");
+}
+
+fn packet_ins(socket: &mut TcpStream, held: &mut Vec<u8>) -> Vec<PacketIn> {
+    let mut chunk = [0; 4096];
+    let Ok(read) = socket.read(&mut chunk) else { return Vec::new() };
+    held.extend_from_slice(&chunk[..read]);
+    let mut frames = Frames::new(held);
+    let messages = frames.by_ref().map(|frame| Message::decode(frame.expect("a header").1).expect("a message").1);
+    let packet_ins =
+        messages.filter_map(|message| if let Message::PacketIn(it) = message { Some(it) } else { None }).collect();
+    let consumed = frames.consumed();
+    held.drain(..consumed);
+    packet_ins
+}
+
+/// Rules on all switches, then the packet at the switch that it came from.
+fn answer(
+    sockets: &mut [TcpStream],
+    version: Version,
+    (switches, ports): (u32, u32),
+    fault: Fault,
+    at: usize,
+    packet_in: &PacketIn,
+) {
+    let Some(mac) = Packet::new(&packet_in.data, 1).get(Field::EthDst) else { return };
+    // The host with number n is at the end n mod 2, behind port n / 2 mod ports + 1.
+    let number = (mac & 0xffff_ffff) as u32 - 1;
+    let ends = if switches > 1 { 2 } else { 1 };
+    let (end, port) = ((number % ends) * (switches - 1), number / ends % ports + 1);
+    let is_broadcast = mac == 0xffff_ffff_ffff;
+    let next = |switch: u32| match switch.cmp(&end) {
+        std::cmp::Ordering::Equal => port,
+        std::cmp::Ordering::Less => ports + 2,
+        std::cmp::Ordering::Greater => ports + 1,
+    };
+    let last = if fault == Fault::LastRules { end } else { u32::MAX };
+    for (switch, socket) in (0..).zip(sockets.iter_mut()).filter(|(switch, _)| *switch != last && !is_broadcast) {
+        let rule = rule(10, Match::any().exact(Field::EthDst, mac), next(switch));
+        say(socket, version, &Message::FlowMod(rule));
+        say(socket, version, &Message::BarrierRequest);
+    }
+    let port = if is_broadcast { PortNo::FLOOD } else { PortNo(next(at as u32)) };
+    let actions = vec![Action::output(port)];
+    let (in_port, data) = (packet_in.in_port().expect("a port"), packet_in.data.clone());
+    if fault != Fault::Packet {
+        say(&mut sockets[at], version, &Message::PacketOut(PacketOut { buffer_id: NO_BUFFER, in_port, actions, data }));
+    }
+}
+
+fn lab(version: Version, switches: u32, fault: Fault) -> Lab {
+    let connect = controller(version, switches, 2, fault);
+    let network = line(switches, 2, 6, Spread::Ends);
+    Lab::connect(LabOptions { connect, network, ports: 2, version, window: 3, confirm: 1 }).expect("it connects")
+}
+
+/// Opens all flows until they have ended, or the time is over.
+fn run(lab: &mut Lab, time: Duration) -> usize {
+    let order = pairs(lab, false);
+    let before = lab.ended().len();
+    lab.flows(&mut order.iter().copied(), before + order.len(), Instant::now() + time).expect("it goes on");
+    assert!(!order.is_empty() && lab.ended().len() <= before + order.len());
+    order.len() - (lab.ended().len() - before)
+}
+
+#[test]
+fn all_flows_end_where_the_controller_does_its_work() {
+    for version in [Version::Of10, Version::Of13] {
+        for switches in [1, 3] {
+            let mut lab = lab(version, switches, Fault::Nothing);
+            assert_eq!(lab.announce(Duration::from_secs(20)).expect("it goes on"), 0);
+            assert_eq!(run(&mut lab, Duration::from_secs(20)), 0);
+            let counters = lab.counters();
+            assert_eq!((counters.failed, counters.refused, counters.elsewhere), (0, 0, 0), "{counters:?}");
+            assert!(counters.flow_mods > 0 && counters.barriers > 0 && lab.rules(0) > 0, "{counters:?}");
+            let pair = lab.ended()[0];
+            let path = lab.path(pair).expect("its rules are there");
+            assert!(path.len() < switches as usize, "{path:?}");
+        }
+    }
+}
+
+#[test]
+fn a_flow_whose_rules_are_missing_at_one_switch_does_not_end() {
+    let mut lab = lab(Version::Of13, 3, Fault::LastRules);
+    let left = run(&mut lab, Duration::from_millis(500));
+    assert_eq!((left, lab.ended().len()), (pairs(&lab, false).len(), 0));
+    assert!(lab.rules(0) > 1, "the others have theirs");
+}
+
+#[test]
+fn a_flow_whose_packet_is_kept_ends_when_its_host_sends_again() {
+    let mut lab = lab(Version::Of13, 3, Fault::Packet);
+    let order = pairs(&lab, true);
+    let deadline = Instant::now() + Duration::from_secs(20);
+    assert!(lab.flows(&mut order.iter().copied(), 3, deadline).expect("it goes on"));
+    assert!(lab.counters().resent >= 1, "{:?}", lab.counters());
+}
+
+#[test]
+fn a_failed_link_is_reported_by_both_ends_and_carries_nothing() {
+    let mut lab = lab(Version::Of13, 3, Fault::Nothing);
+    assert_eq!(run(&mut lab, Duration::from_secs(20)), 0);
+    let pair = *lab.ended().iter().find(|(src, dst)| (src + dst) % 2 == 1).expect("some cross");
+    let link = lab.network().links[1];
+    lab.set_link(link, false).expect("it is told");
+    assert_eq!(lab.path(pair), None);
+    lab.set_link(link, true).expect("it is told");
+    assert_eq!(lab.path(pair).map(<[_]>::len), Some(2));
+}
+
+#[test]
+fn strangers_come_in_as_fast_as_the_switch_has_room() {
+    let mut lab = lab(Version::Of13, 1, Fault::Nothing);
+    let sent = lab.flood((0, 2), 0, 0, 100_000).expect("it goes on");
+    assert!(sent > 0, "the rest finds the channel full, where it is slower than we are: {sent}");
+    assert_eq!(lab.counters().packet_ins, u64::from(sent));
+}
+
+#[test]
+fn a_controller_that_is_not_there_is_an_error() {
+    let connect = SocketAddr::from(([127, 0, 0, 1], 1));
+    let options = LabOptions {
+        connect,
+        network: line(1, 1, 1, Spread::All),
+        ports: 1,
+        version: Version::Of13,
+        window: 1,
+        confirm: 1,
+    };
+    assert!(matches!(Lab::connect(options), Err(LoadError::Connect { switch: 1, .. })));
+}
