@@ -8,33 +8,33 @@
 //! # Why it is sound
 //! Neither trees nor rules nor the compiler take part: f, the state, and the route's meaning do. While the state
 //! changes a packet may meet f's answer before or after the change, so every state that the controller had from the
-//! frame's entry to its last copy is admitted. States are sampled every few milliseconds; one that lasted less is not
-//! known here, and a frame that met it alone would be called wrong.
+//! frame's entry to its last copy is admitted, and no other ([`super::history`]).
 //!
 //! # Cost
 //! One run of f a frame, mostly; frames wait here until they had time to arrive.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use maple_controller::Handle;
 use maple_core::network::{Location, PortKind};
 use maple_core::policy::Policy;
 use maple_core::run::Run;
-use maple_core::state::{Snapshot, Store, Txn};
+use maple_core::state::{Snapshot, Txn};
 use maple_emulator::Emulation;
 use maple_emulator::network::{Entry, FrameId, Origin, Outcome};
 use maple_wire::packet::rewrite;
 use maple_wire::{Constraint, Dpid, Packet, PortNo};
 
+use super::history::History;
+
 /// How long a frame that came out right is watched for further copies.
 const SETTLED: Duration = Duration::from_millis(500);
 /// How long a frame may take to come out.
 const LATE: Duration = Duration::from_secs(4);
-/// How often the state is sampled.
-const SAMPLE: Duration = Duration::from_millis(2);
-/// How far the clocks of samples and frames may be apart.
-const SLACK: Duration = Duration::from_millis(20);
+/// How often the last frames are looked for.
+const AGAIN: Duration = Duration::from_millis(50);
 /// Examples kept of each kind of fault.
 const EXAMPLES: usize = 3;
 
@@ -44,10 +44,8 @@ type Place = (Dpid, PortNo, Vec<u8>);
 /// Judges the frames of one run.
 pub struct Checker {
     policy: Arc<dyn Policy>,
-    store: Arc<Store>,
     track_hosts: bool,
-    /// The states so far, with when each was first seen.
-    history: VecDeque<(Instant, Arc<Snapshot>)>,
+    history: History,
     pending: BTreeMap<Kind, Watched>,
     /// The kinds of the pending frames.
     kinds: BTreeMap<FrameId, Kind>,
@@ -63,7 +61,7 @@ pub struct Verdicts {
     pub lost: Tally,
     /// Frames that came out elsewhere, with other bytes, or twice.
     pub wrong: Tally,
-    /// Frames that entered before discovery knew their port.
+    /// Frames that entered before discovery knew their port, or came out when the state at their entry was forgotten.
     pub unchecked: u64,
 }
 
@@ -90,31 +88,32 @@ struct Watched {
 }
 
 impl Checker {
-    /// A checker for networks that run this policy on this state.
-    pub fn new(policy: Arc<dyn Policy>, store: Arc<Store>, track_hosts: bool) -> Checker {
-        let history = VecDeque::from([(Instant::now(), store.snapshot())]);
+    /// A checker for what this controller does with this policy.
+    ///
+    /// # Errors
+    /// Those of starting a thread.
+    pub fn new(policy: Arc<dyn Policy>, track_hosts: bool, controller: &Handle) -> std::io::Result<Checker> {
+        let history = History::follow(controller)?;
         let (pending, kinds, verdicts) = (BTreeMap::new(), BTreeMap::new(), Verdicts::default());
-        Checker { policy, store, track_hosts, history, pending, kinds, verdicts }
+        Ok(Checker { policy, track_hosts, history, pending, kinds, verdicts })
     }
 
-    /// Takes what happened since the last look, judges what is due, and samples the state until `until`.
-    pub fn look(&mut self, emulation: &Emulation, until: Instant) -> anyhow::Result<()> {
+    /// Takes what happened since the last look, and judges what is due.
+    pub fn look(&mut self, emulation: &Emulation) -> anyhow::Result<()> {
         self.take(emulation)?;
-        self.judge(Instant::now());
-        loop {
-            self.sample();
-            if Instant::now() + SAMPLE > until {
-                return Ok(());
-            }
-            std::thread::sleep(SAMPLE);
-        }
+        let now = Instant::now();
+        self.judge(now);
+        let waits = self.pending.values().map(|watched| watched.entered.0).min();
+        self.history.forget_before(waits.unwrap_or(now).checked_sub(LATE).unwrap_or(now));
+        Ok(())
     }
 
     /// Waits for the frames that are under way and gives the verdicts.
     pub fn finish(mut self, emulation: &Emulation) -> anyhow::Result<Verdicts> {
         let deadline = Instant::now() + LATE;
         while Instant::now() < deadline && !self.pending.is_empty() {
-            self.look(emulation, Instant::now() + Duration::from_millis(50))?;
+            self.look(emulation)?;
+            std::thread::sleep(AGAIN);
         }
         self.judge(Instant::now() + LATE);
         Ok(self.verdicts)
@@ -122,7 +121,7 @@ impl Checker {
 
     /// Moves the network's log here.
     fn take(&mut self, emulation: &Emulation) -> anyhow::Result<()> {
-        let (now, entries, deliveries) = emulation.with_network(|network| {
+        let (entries, deliveries) = emulation.with_network(|network| {
             let log = network.log();
             let entries: Vec<Entry> = log.entries().cloned().collect();
             let deliveries: Vec<_> = log
@@ -133,13 +132,11 @@ impl Checker {
                 })
                 .collect();
             network.clear_log();
-            (network.now(), entries, deliveries)
+            (entries, deliveries)
         })?;
-        let here = Instant::now();
-        let moment = |at: u64| here.checked_sub(Duration::from_nanos(now.saturating_sub(at))).unwrap_or(here);
         for entry in entries {
             if let Origin::Port(dpid, port) = entry.origin {
-                let entered = moment(entry.at);
+                let entered = emulation.moment(entry.at);
                 let kind: Kind = (Location::new(dpid, port), entry.frame.into());
                 let new = || Watched {
                     ids: Vec::new(),
@@ -156,22 +153,10 @@ impl Checker {
         for (id, at, place) in deliveries {
             if let Some(watched) = self.kinds.get(&id).and_then(|kind| self.pending.get_mut(kind)) {
                 *watched.came_out.entry(place).or_default() += 1;
-                watched.last = moment(at);
+                watched.last = emulation.moment(at);
             }
         }
         Ok(())
-    }
-
-    fn sample(&mut self) {
-        let newest = self.store.snapshot();
-        if self.history.back().is_none_or(|(_, last)| last.version() != newest.version()) {
-            self.history.push_back((Instant::now(), newest));
-        }
-        // The oldest stays while it was the newest for a frame that may still be judged.
-        let old = Instant::now().checked_sub(2 * LATE);
-        while self.history.len() > 1 && old.is_some_and(|old| self.history[1].0 < old) {
-            self.history.pop_front();
-        }
     }
 
     fn judge(&mut self, now: Instant) {
@@ -191,11 +176,11 @@ impl Checker {
     /// Judges frames, unless they may still come out right.
     fn is_judged(&mut self, kind: &Kind, watched: &Watched, now: Instant) -> bool {
         let count = watched.ids.len();
-        let states = self.states(watched.entered.0, watched.last.max(watched.entered.1));
-        if !states.iter().any(|state| is_known(state, kind.0)) {
+        let states = self.history.between(watched.entered.0, watched.last.max(watched.entered.1));
+        let Some(states) = states.filter(|states| states.iter().any(|state| is_known(state, kind.0))) else {
             self.verdicts.unchecked += count as u64;
             return true;
-        }
+        };
         let answers: Vec<BTreeSet<Place>> = states.iter().map(|state| self.expected(state, kind)).collect();
         if is_right(&answers, &watched.came_out, count) {
             self.verdicts.right += count as u64;
@@ -213,14 +198,6 @@ impl Checker {
             tally.examples.push(describe(kind, watched, &admitted));
         }
         true
-    }
-
-    /// The states that the controller had between two moments.
-    fn states(&self, from: Instant, to: Instant) -> Vec<Arc<Snapshot>> {
-        let from = from.checked_sub(SLACK).unwrap_or(from);
-        let first = self.history.partition_point(|(since, _)| *since <= from).saturating_sub(1);
-        let range = self.history.range(first..);
-        range.take_while(|(since, _)| *since <= to + SLACK).map(|(_, state)| state.clone()).collect()
     }
 
     /// Where f, run afresh on this state, sends the frame. Nowhere if f fails.

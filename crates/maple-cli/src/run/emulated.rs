@@ -50,7 +50,8 @@ impl Emulated<'_> {
         lines.say(&self.headline(traffic));
         let emulation = Emulation::start(self.emulation_options(controller, traffic))?;
         let checker = (self.options.check != Some(Switch::Off))
-            .then(|| Checker::new(self.loaded.policy.clone(), self.loaded.store.clone(), self.track_hosts));
+            .then(|| Checker::new(self.loaded.policy.clone(), self.track_hosts, controller))
+            .transpose()?;
         let mut watch = Watch { lines, controller, began: None, second: Second::default() };
         let checker = watch.until_over(&emulation, checker, traffic, stop)?;
         let verdicts = checker.map(|checker| checker.finish(&emulation)).transpose()?;
@@ -116,7 +117,7 @@ impl Watch<'_> {
             let turn = Instant::now() + TURN;
             self.notices();
             if let Some(checker) = &mut checker {
-                checker.look(emulation, turn)?;
+                checker.look(emulation)?;
             }
             let network = emulation.snapshot()?;
             if network.traffic_started {

@@ -4,6 +4,7 @@ mod emulated;
 pub(crate) mod handlers;
 
 mod check;
+mod history;
 mod progress;
 mod rules;
 mod summary;

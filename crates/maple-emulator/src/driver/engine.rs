@@ -71,6 +71,11 @@ impl Engine {
         Ok((engine, waker))
     }
 
+    /// When the network's time began.
+    pub fn start(&self) -> Instant {
+        self.start
+    }
+
     pub fn network(&self) -> &Network {
         &self.network
     }
@@ -88,13 +93,12 @@ impl Engine {
                 Err(error) if !is_interruption(&error) => return Err(error.into()),
                 _ => {}
             }
-            // The network's clock stands at the last turn; what arrives now, arrives now.
-            self.network.run_until(nanoseconds(self.start.elapsed()));
             for event in &events {
                 if event.token().0 < self.connections.len() {
                     self.socket_ready(event.token().0, &mut scratch)?;
                 }
             }
+            self.network.run_until(nanoseconds(self.start.elapsed()));
             if !self.obey() {
                 return Ok(self.stats());
             }
@@ -144,6 +148,9 @@ impl Engine {
         }
         let mut bytes = Vec::new();
         let progress = self.connections[at].read(now, &mut bytes, scratch);
+        // Before the network hears of it its clock is set: whoever compares the times of the two sides finds no effect
+        // before its cause.
+        self.network.run_until(nanoseconds(self.start.elapsed()));
         if !bytes.is_empty() {
             self.network.from_controller(dpid, &bytes)?;
         }

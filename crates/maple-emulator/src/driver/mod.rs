@@ -26,13 +26,14 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use maple_wire::{Dpid, PortNo, Version};
 
 use crate::host::Kind;
 use crate::network::{Fault, Network, NetworkError, NetworkOptions};
 use crate::switch::Rule;
+use crate::time::Time;
 use crate::topology::Topology;
 use crate::traffic::{Expectation, FlowCounters, PairCounters, PairKey, TrafficOptions};
 
@@ -162,6 +163,7 @@ pub struct Emulation {
     commands: mpsc::Sender<Command>,
     waker: Arc<mio::Waker>,
     thread: Option<JoinHandle<Result<Stats, EmulationError>>>,
+    start: Instant,
 }
 
 impl Emulation {
@@ -173,8 +175,14 @@ impl Emulation {
     pub fn start(options: EmulationOptions) -> Result<Emulation, EmulationError> {
         let (commands, inbox) = mpsc::channel();
         let (engine, waker) = Engine::new(options, inbox)?;
+        let start = engine.start();
         let thread = std::thread::Builder::new().name("emulator".into()).spawn(move || engine.run())?;
-        Ok(Emulation { commands, waker, thread: Some(thread) })
+        Ok(Emulation { commands, waker, thread: Some(thread), start })
+    }
+
+    /// When its network's clock shows this. What a controller did before a moment, the network does not see before it.
+    pub fn moment(&self, at: Time) -> Instant {
+        self.start + Duration::from_nanos(at)
     }
 
     /// What it has seen so far.

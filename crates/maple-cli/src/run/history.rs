@@ -1,0 +1,187 @@
+//! Every state that a controller had, and how long packets may have met it.
+//!
+//! A state is over for the packets that enter once a newer one has been published *and* no switch has a rule any more that
+//! the change made wrong. The store tells of the first, [`Handle::settled`] of the second; a thread asks for it again and
+//! again. So nothing depends on how busy the machine is.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use maple_controller::Handle;
+use maple_core::state::Snapshot;
+
+/// How often switches are asked whether they have followed.
+const PAUSE: Duration = Duration::from_millis(2);
+/// Switches that take longer to follow are at fault.
+const LONGEST: Duration = Duration::from_secs(2);
+/// States that are kept at most; what goes back further is not known then.
+const MOST: usize = 100_000;
+
+/// The states that a controller has had lately.
+pub struct History {
+    states: Arc<Mutex<States>>,
+    is_over: Arc<AtomicBool>,
+    follower: Option<JoinHandle<()>>,
+}
+
+struct States {
+    /// Oldest first.
+    all: VecDeque<State>,
+    /// Packets that entered before this may have met states that are forgotten.
+    known_since: Option<Instant>,
+}
+
+struct State {
+    /// When it was published.
+    since: Instant,
+    /// When no packet that entered met it any more.
+    until: Option<Instant>,
+    snapshot: Arc<Snapshot>,
+}
+
+impl History {
+    /// The history from now on.
+    ///
+    /// # Errors
+    /// Those of starting a thread.
+    pub fn follow(controller: &Handle) -> std::io::Result<History> {
+        let store = controller.store();
+        let states = Arc::new(Mutex::new(States { all: VecDeque::new(), known_since: None }));
+        let observed = Arc::clone(&states);
+        store.observe(move |snapshot| lock(&observed).push(snapshot));
+        // Behind the observer, so that none is missing.
+        let first = State { since: Instant::now(), until: None, snapshot: store.snapshot() };
+        lock(&states).all.push_front(first);
+        let is_over = Arc::new(AtomicBool::new(false));
+        let follower = {
+            let (states, is_over) = (Arc::clone(&states), Arc::clone(&is_over));
+            let (store, controller) = (Arc::clone(store), controller.clone());
+            std::thread::Builder::new().name("history".into()).spawn(move || {
+                let mut done = 0;
+                while !is_over.load(Ordering::Relaxed) {
+                    let version = store.snapshot().version();
+                    if version > done {
+                        // Rules that outlive the patience are found by the packets that meet them.
+                        controller.settled(LONGEST);
+                        lock(&states).end_before(version);
+                        done = version;
+                    }
+                    std::thread::sleep(PAUSE);
+                }
+            })?
+        };
+        Ok(History { states, is_over, follower: Some(follower) })
+    }
+
+    /// The states that a packet that entered at `from` and was on its way until `to` may have met. `None` if that is too
+    /// long ago.
+    pub fn between(&self, from: Instant, to: Instant) -> Option<Vec<Arc<Snapshot>>> {
+        lock(&self.states).between(from, to)
+    }
+
+    /// Forgets what no packet met that entered since then.
+    pub fn forget_before(&self, then: Instant) {
+        lock(&self.states).forget_before(then);
+    }
+}
+
+impl Drop for History {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        if let Some(follower) = self.follower.take()
+            && follower.join().is_err()
+        {
+            tracing::error!("the thread that follows states panicked");
+        }
+    }
+}
+
+impl States {
+    fn between(&self, from: Instant, to: Instant) -> Option<Vec<Arc<Snapshot>>> {
+        if self.known_since.is_some_and(|since| from < since) {
+            return None;
+        }
+        let met = self.all.iter().filter(|state| state.since <= to && state.until.is_none_or(|until| from <= until));
+        Some(met.map(|state| Arc::clone(&state.snapshot)).collect())
+    }
+
+    fn push(&mut self, snapshot: &Arc<Snapshot>) {
+        if self.all.len() >= MOST
+            && let Some(oldest) = self.all.pop_front()
+        {
+            self.known_since = Some(oldest.until.unwrap_or_else(Instant::now));
+        }
+        self.all.push_back(State { since: Instant::now(), until: None, snapshot: Arc::clone(snapshot) });
+    }
+
+    /// All switches have followed the states up to this version.
+    fn end_before(&mut self, version: u64) {
+        let now = Instant::now();
+        let older = self.all.iter_mut().take_while(|state| state.snapshot.version() < version);
+        older.filter(|state| state.until.is_none()).for_each(|state| state.until = Some(now));
+    }
+
+    fn forget_before(&mut self, then: Instant) {
+        while self.all.front().and_then(|state| state.until).is_some_and(|until| until < then) {
+            self.all.pop_front();
+        }
+    }
+}
+
+fn lock(states: &Mutex<States>) -> MutexGuard<'_, States> {
+    states.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use maple_core::state::{Store, Write};
+
+    use super::*;
+
+    fn versions(states: &States, from: Instant, to: Instant) -> Option<Vec<u64>> {
+        let met = states.between(from, to)?;
+        Some(met.iter().map(|snapshot| snapshot.version()).collect())
+    }
+
+    #[test]
+    fn a_state_counts_until_switches_have_followed_the_next_one() {
+        let store = Store::new();
+        let mut states = States { all: VecDeque::new(), known_since: None };
+        let next = || {
+            store.update(|_| vec![Write::Weight("cost".into())]);
+            store.snapshot()
+        };
+        let before = Instant::now();
+        states.push(&next());
+        let one = Instant::now();
+        states.push(&next());
+        let two = Instant::now();
+        assert_eq!(versions(&states, before, before), Some(vec![]));
+        assert_eq!(versions(&states, one, one), Some(vec![1]));
+        assert_eq!(versions(&states, two, two), Some(vec![1, 2]), "switches may not have followed yet");
+        states.end_before(2);
+        let later = Instant::now();
+        states.push(&next());
+        assert_eq!(versions(&states, two, two), Some(vec![1, 2]));
+        assert_eq!(versions(&states, later, later), Some(vec![2]));
+        assert_eq!(versions(&states, later, Instant::now()), Some(vec![2, 3]));
+        states.forget_before(later);
+        assert_eq!(versions(&states, later, later), Some(vec![2]));
+        assert_eq!(versions(&states, two, two), Some(vec![2]), "nobody asks for what was told to be forgotten");
+    }
+
+    #[test]
+    fn more_states_than_are_kept_are_not_known() {
+        let store = Store::new();
+        let mut states = States { all: VecDeque::new(), known_since: None };
+        let before = Instant::now();
+        (0..MOST).for_each(|_| states.push(&store.snapshot()));
+        assert_eq!(versions(&states, before, before), Some(vec![]));
+        states.push(&store.snapshot());
+        assert_eq!(versions(&states, before, before), None);
+        assert!(versions(&states, Instant::now(), Instant::now()).is_some());
+    }
+}
