@@ -147,6 +147,8 @@ def test_rules_that_vanish_from_a_connected_switch_come_back(controller, lab, pr
     before = net.flows("s1")
     sh("ovs-ofctl", "-O", protocols, "del-flows", "s1")
     wait_for("the rules", lambda: net.flows("s1") == before)
+    # The datapath may still drop what it saw when there were none.
+    sh("ovs-appctl", "revalidator/wait")
     assert net.ping_all()[0] == 0
 
 
