@@ -126,7 +126,7 @@ fn a_flow_whose_link_fails_goes_on_by_another_way_without_the_controller() {
         }
         let engine = || maple.handle.stats().total.engine;
         emulation.link_down(Dpid(1), Dpid(2)).unwrap();
-        eventually("both directions have moved", || engine().leaves_moved >= 2);
+        eventually("both directions have moved", || engine().routes_turned >= 2);
         let before = engine();
         // The rules may still be on their way to the switches.
         eventually("it goes on", || ping(&emulation, "h1", "h2") == Progress::Done);

@@ -1,29 +1,36 @@
 //! Routes: f's answer to a packet, and what it comes to at each switch.
 //!
 //! A [`Route`] is what f says; it may be wrong. [`Route::resolve`] checks it against the network and gives a
-//! [`Resolved`]: for each switch which ports the packet leaves by. Everything that resolution looks at is a dependency
-//! of the run, so a link or port that goes takes the leaf with it.
+//! [`Resolved`]: for each switch which ports the packet leaves by.
+//!
+//! What f says is mostly a [`Plan`]: the path to a host, or everywhere. What a plan comes to changes with the topology, and f
+//! has not looked at that; so a leaf keeps the plan, and those with one plan share what it comes to ([`Goal`]). Only if f
+//! looks at the hops of a path, or rewrites headers, does the leaf depend on them.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::panic::Location as Caller;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 
 use maple_wire::{Dpid, Field, FieldSet, PortNo, Version};
 use rustc_hash::FxHasher;
 
 use crate::network::{Hop, Location, PortKind};
 use crate::run::caller;
-use crate::state::{Cell, CellValue, Snapshot, Txn};
+use crate::state::{Cell, CellValue, Name, Snapshot, Txn};
 use crate::trace::Source;
 
 /// f's answer: drop, or a tree of hops from the ingress to one or more egress ports, with header rewrites, queue and
 /// meter. Build with [`Route::drop`], [`Route::flood`], [`Route::to`], [`Route::hops`], [`Route::union`] or the
 /// queries of [`crate::policy::Net`].
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct Route {
     branches: Vec<Branch>,
+    /// What f was told of the branches' paths.
+    found: Vec<Found>,
     unreachable: bool,
     meter: Option<u32>,
     /// The line of f that made it. Equal routes may come from different lines.
@@ -36,7 +43,44 @@ struct Branch {
     flood: bool,
     ports: BTreeSet<PortNo>,
     hops: BTreeSet<Hop>,
+    path: Option<PathTo>,
     treatment: Treatment,
+}
+
+/// The best path to a place, whichever that is at the time.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+struct PathTo {
+    from: Dpid,
+    to: Location,
+    weight: Option<Name>,
+}
+
+/// What a path query found.
+#[derive(Clone)]
+struct Found {
+    path: PathTo,
+    /// `None` if there was no path.
+    hops: Option<Arc<[Hop]>>,
+    /// Set when somebody looks at it.
+    looked: Arc<AtomicBool>,
+}
+
+impl PathTo {
+    fn cell(&self) -> Cell {
+        Cell::Path { from: self.from, to: self.to.switch, weight: self.weight.clone() }
+    }
+
+    /// The hop out of the network.
+    fn last(&self) -> Hop {
+        Hop::new(self.to.switch, self.to.port)
+    }
+}
+
+impl fmt::Debug for PathTo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the path from {} to {}", self.from, self.to)?;
+        self.weight.iter().try_for_each(|name| write!(f, " by {name:?}"))
+    }
 }
 
 /// What is done to the packet where it leaves the network.
@@ -88,12 +132,20 @@ fn listed(switch: Dpid, ports: &[PortNo]) -> String {
 
 impl PartialEq for Route {
     fn eq(&self, other: &Route) -> bool {
-        let all = |route: &Route| (route.unreachable, route.meter);
-        self.branches == other.branches && all(self) == all(other)
+        let all = |route: &Route| (route.spelled_out(), route.unreachable, route.meter);
+        all(self) == all(other)
     }
 }
 
 impl Eq for Route {}
+
+impl fmt::Debug for Route {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("Route");
+        shown.field("branches", &self.spelled_out()).field("unreachable", &self.unreachable);
+        shown.field("meter", &self.meter).field("made_at", &self.made_at).finish()
+    }
+}
 
 /// A checked route: what each switch does with the packet.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
@@ -175,6 +227,7 @@ impl Route {
             unreachable += usize::from(route.unreachable);
             all.meter = all.meter.or(route.meter);
             all.branches.extend(route.branches);
+            all.found.extend(route.found);
         }
         all.unreachable = count > 0 && count == unreachable;
         all
@@ -216,24 +269,61 @@ impl Route {
         self.made_at.as_ref()
     }
 
-    /// Whether there was no way.
+    /// Whether there was no way. In a policy this makes the path a dependency, as every look at what a path query found
+    /// does; a route that is only returned follows the path wherever it leads.
     pub fn is_unreachable(&self) -> bool {
+        self.look();
         self.unreachable
     }
 
     /// Whether the packet is sent nowhere.
     pub fn is_drop(&self) -> bool {
-        self.branches.iter().all(|b| !b.flood && b.ports.is_empty() && b.hops.is_empty())
+        self.spelled_out().iter().all(|b| !b.flood && b.ports.is_empty() && b.hops.is_empty())
     }
 
     /// The hops given one by one, in order; what a path query found.
     pub fn explicit_hops(&self) -> impl Iterator<Item = Hop> + '_ {
-        self.branches.iter().flat_map(|b| b.hops.iter().copied())
+        self.spelled_out().into_iter().flat_map(|branch| branch.hops)
     }
 
-    /// What the route comes to when a packet enters at `ingress`.
-    ///
-    /// Reads the network through `txn`, so that all it rests on is a dependency. `ask` answers whether the packet has a
+    /// Notes that somebody looks at what path queries found.
+    fn look(&self) {
+        self.found.iter().for_each(|found| found.looked.store(true, Relaxed));
+    }
+
+    /// The branches with the hops of their paths; those without a path are none.
+    fn spelled_out(&self) -> Vec<Branch> {
+        self.look();
+        let hops = |path: &PathTo| {
+            let found = self.found.iter().find(|found| found.path == *path)?.hops.as_ref()?;
+            Some(found.iter().copied().chain([path.last()]).collect::<Vec<_>>())
+        };
+        let spelled_out = |branch: &Branch| {
+            let mut branch = branch.clone();
+            if let Some(path) = branch.path.take() {
+                branch.hops.extend(hops(&path)?);
+            }
+            Some(branch)
+        };
+        self.branches.iter().filter_map(spelled_out).collect()
+    }
+
+    /// The best path from a switch out of `to`, which had these hops when f asked; the flag is set when somebody looks at
+    /// them.
+    pub(crate) fn path(
+        from: Dpid,
+        to: Location,
+        weight: Option<Name>,
+        hops: Option<Arc<[Hop]>>,
+    ) -> (Route, Arc<AtomicBool>) {
+        let (unreachable, looked) = (hops.is_none(), Arc::new(AtomicBool::new(false)));
+        let path = PathTo { from, to, weight };
+        let branches = vec![Branch { path: Some(path.clone()), ..Branch::default() }];
+        let found = vec![Found { path, hops, looked: Arc::clone(&looked) }];
+        (Route { branches, found, unreachable, ..Route::default() }, looked)
+    }
+
+    /// What the route comes to when a packet enters at `ingress`. `ask` answers whether the packet has a
     /// field with a value under a mask, and records that in the trace.
     ///
     /// Output to a port that is not known yet to be edge or link (it just came up), or to a link whose far end does
@@ -247,18 +337,31 @@ impl Route {
         txn: &mut Txn,
         ask: &mut dyn FnMut(Field, u128, u128) -> bool,
     ) -> Result<Arc<Resolved>, RouteError> {
-        let CellValue::Route(resolved) = txn.read(Cell::Route(self.plan(ingress))) else {
+        Ok(self.goal(ingress, txn, ask)?.1)
+    }
+
+    /// The same, and what of it lasts. A plan is no dependency of the run: whoever keeps it follows it. All that a fixed
+    /// goal rests on is read through `txn`.
+    pub(crate) fn goal(
+        &self,
+        ingress: Dpid,
+        txn: &mut Txn,
+        ask: &mut dyn FnMut(Field, u128, u128) -> bool,
+    ) -> Result<(Goal, Arc<Resolved>), RouteError> {
+        let plan = self.plan(ingress);
+        if self.branches.iter().all(|branch| branch.treatment.rewrites.is_empty()) {
+            let resolved = plan.now(txn.peek())?;
+            return Ok((Goal::Plan(plan), resolved));
+        }
+        let CellValue::Route(resolved) = txn.read(Cell::Route(plan)) else {
             return Err(RouteError::NotAtIngress { ingress });
         };
-        let resolved = resolved?;
-        if resolved.parts.values().all(|part| part.treatment.rewrites.is_empty()) {
-            return Ok(resolved);
-        }
-        let mut resolved = (*resolved).clone();
+        let mut resolved = (*resolved?).clone();
         for (switch, part) in &mut resolved.parts {
             check_treatment(*switch, part, txn, ask)?;
         }
-        Ok(Arc::new(resolved))
+        let resolved = Arc::new(resolved);
+        Ok((Goal::Fixed(Arc::clone(&resolved)), resolved))
     }
 
     /// What of the route its hops come from.
@@ -281,7 +384,9 @@ pub struct Plan(Arc<PlanOf>);
 impl fmt::Debug for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let hops: Vec<Hop> = self.0.branches.iter().flat_map(|branch| branch.hops.iter().copied()).collect();
-        write!(f, "from {} by {hops:?}", self.0.ingress)
+        write!(f, "from {} by {hops:?}", self.0.ingress)?;
+        let mut paths = self.0.branches.iter().filter_map(|branch| branch.path.as_ref());
+        paths.try_for_each(|path| write!(f, ", {path:?}"))
     }
 }
 
@@ -300,7 +405,34 @@ impl Hash for Plan {
     }
 }
 
+/// Where a packet goes: f's answer, as far as it lasts.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Goal {
+    /// Wherever the plan leads, as the topology changes.
+    Plan(Plan),
+    /// Just there: the packet's headers have a part in it.
+    Fixed(Arc<Resolved>),
+}
+
+impl Goal {
+    /// What it comes to in a state.
+    pub fn now(&self, state: &Snapshot) -> Result<Arc<Resolved>, RouteError> {
+        match self {
+            Goal::Plan(plan) => plan.now(state),
+            Goal::Fixed(resolved) => Ok(Arc::clone(resolved)),
+        }
+    }
+}
+
 impl Plan {
+    /// What it comes to in a state.
+    pub(crate) fn now(&self, state: &Snapshot) -> Result<Arc<Resolved>, RouteError> {
+        match Cell::Route(self.clone()).evaluate(state) {
+            CellValue::Route(resolved) => resolved,
+            _ => Err(RouteError::NotAtIngress { ingress: self.0.ingress }),
+        }
+    }
+
     /// What it comes to in a state, and the cells that this rests on.
     pub(crate) fn resolve(&self, state: &Snapshot) -> (CellValue, Arc<[(Cell, CellValue)]>) {
         let mut txn = Txn::new(Arc::new(state.clone()));
@@ -362,7 +494,13 @@ impl PlanOf {
                 all.extend(hops.iter().map(|hop| (*hop, (branch.treatment.clone(), true))));
             }
             let ports = branch.ports.iter().map(|port| Hop::new(ingress, *port));
-            all.extend(ports.chain(branch.hops.iter().copied()).map(|hop| (hop, (branch.treatment.clone(), false))));
+            let mut hops: Vec<Hop> = ports.chain(branch.hops.iter().copied()).collect();
+            if let Some(path) = &branch.path
+                && let CellValue::Hops(Some(found)) = txn.read(path.cell())
+            {
+                hops.extend(found.iter().copied().chain([path.last()]));
+            }
+            all.extend(hops.into_iter().map(|hop| (hop, (branch.treatment.clone(), false))));
         }
         all
     }

@@ -9,13 +9,14 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::panic::Location as Caller;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use maple_wire::{Dpid, Field, Packet, PortNo};
 
 use crate::engine::Selection;
-use crate::network::{Hop, LinkName, Location, Mac};
+use crate::network::{LinkName, Location, Mac};
 use crate::policy::PolicyError;
-use crate::route::{Resolved, Route};
+use crate::route::{Goal, Resolved, Route};
 use crate::state::{Access, Cell, CellValue, Name, Read, Savepoint, Stop, Txn, Value, Write};
 use crate::trace::{Cond, Fields, Recorder, Source, Trace};
 
@@ -43,6 +44,8 @@ struct RunState {
     read_switch: bool,
     /// Where f first wrote.
     wrote_at: Option<Source>,
+    /// Paths that f has asked for, each with whether it has looked at what was found.
+    paths: Vec<(Cell, Arc<AtomicBool>)>,
 }
 
 /// What f is asked about.
@@ -92,8 +95,8 @@ impl Run {
     }
 
     fn on(subject: Subject, ingress: Location, txn: Txn, track_hosts: bool, recorder: Recorder) -> Run {
-        let (error, read_switch, wrote_at) = (None, false, None);
-        let state = RunState { subject, ingress, track_hosts, recorder, txn, error, read_switch, wrote_at };
+        let (error, read_switch, wrote_at, paths) = (None, false, None, Vec::new());
+        let state = RunState { subject, ingress, track_hosts, recorder, txn, error, read_switch, wrote_at, paths };
         Run { state: Rc::new(RefCell::new(Some(state))) }
     }
 
@@ -123,21 +126,27 @@ impl Run {
         }
     }
 
-    /// Checks f's answer against packet and network; what that looks at belongs to trace and dependencies.
-    pub(crate) fn resolve(&self, route: &Route) -> Result<Arc<Resolved>, PolicyError> {
+    /// Checks f's answer against packet and network: where the packet goes, and what of that lasts. What that looks at belongs
+    /// to the trace, and but for a plan to the dependencies.
+    pub(crate) fn resolve(&self, route: &Route) -> Result<(Goal, Arc<Resolved>), PolicyError> {
         let mut state = self.state();
         let RunState { subject, ingress, recorder, txn, .. } = &mut *state;
         let packet = subject.view(*ingress);
         // Reads, not tests: a rule that rewrites a field must state the field's prerequisites in its match (1.3 §7.2.5), and
         // that they follow from failed tests is no statement.
         let mut ask = |field, value, mask| recorder.read(&packet, field, mask, None) == Some(value & mask);
-        let resolved = route.resolve(ingress.switch, txn, &mut ask);
+        let resolved = route.goal(ingress.switch, txn, &mut ask);
         resolved.map_err(|error| PolicyError::Route { error, made_at: route.made_at().cloned() })
     }
 
     /// Ends the run. `None` if it was ended before.
     pub fn finish(&self) -> Option<Finished> {
-        let state = self.state.borrow_mut().take()?;
+        let mut state = self.state.borrow_mut().take()?;
+        for (cell, looked) in state.paths {
+            if looked.load(Ordering::Relaxed) {
+                state.txn.read(cell);
+            }
+        }
         let mut trace = state.recorder.finish();
         trace.read_switch |= state.read_switch;
         Some(Finished { trace, txn: state.txn, error: state.error, wrote_at: state.wrote_at })
@@ -358,8 +367,7 @@ impl Net {
     #[track_caller]
     pub fn shortest_path(&self, a: Location, b: Location) -> Route {
         let at = caller(Caller::caller());
-        let route = self.route(Cell::Path { from: a.switch, to: b.switch, weight: None }, b);
-        route.unwrap_or_else(Route::unreachable).from_line(at)
+        self.path_to(a.switch, b, None).unwrap_or_else(Route::unreachable).from_line(at)
     }
 
     /// The path of least cost from `a`'s switch out of `b`, or an unreachable route. `weight` names the link attribute
@@ -385,8 +393,8 @@ impl Net {
     /// [`PolicyError::NoSuchWeight`] if links have no costs by that name. That is a dependency like any answer, and the
     /// run may go on.
     pub fn try_path(&self, a: Location, b: Location, weight: &str) -> Result<Route, PolicyError> {
-        let cell = Cell::Path { from: a.switch, to: b.switch, weight: Some(weight.into()) };
-        self.route(cell, b).ok_or_else(|| PolicyError::NoSuchWeight { name: weight.into(), known: self.weights() })
+        let route = self.path_to(a.switch, b, Some(weight.into()));
+        route.ok_or_else(|| PolicyError::NoSuchWeight { name: weight.into(), known: self.weights() })
     }
 
     /// The names that links have costs by, in order.
@@ -506,12 +514,20 @@ impl Net {
     }
 
     /// What a path query answers, `b` being where the route ends; `None` where links have no costs by its name.
-    fn route(&self, path: Cell, b: Location) -> Option<Route> {
-        match self.read(path) {
-            CellValue::Hops(Some(hops)) => Some(Route::hops(hops.iter().copied().chain([Hop::new(b.switch, b.port)]))),
-            CellValue::NoSuchWeight => None,
-            _ => Some(Route::unreachable()),
-        }
+    /// The best path, not yet looked at; `None` if links have no costs by that name.
+    fn path_to(&self, from: Dpid, to: Location, weight: Option<Name>) -> Option<Route> {
+        let cell = Cell::Path { from, to: to.switch, weight: weight.clone() };
+        let mut state = self.0.state();
+        let found = match cell.evaluate(state.txn.peek()) {
+            CellValue::Hops(found) => found,
+            _ => {
+                state.txn.read(cell);
+                return None;
+            }
+        };
+        let (route, looked) = Route::path(from, to, weight, found);
+        state.paths.push((cell, looked));
+        Some(route)
     }
 
     fn need_hosts(&self, mac: Mac) -> Result<(), PolicyError> {

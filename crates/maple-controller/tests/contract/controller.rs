@@ -37,7 +37,6 @@ pub struct Pace {
 
 /// A controller.
 pub struct Controller {
-    pub store: Arc<Store>,
     /// The snapshots that nobody has taken yet.
     pub trail: mpsc::Receiver<Arc<Snapshot>>,
     simulation: Simulation,
@@ -77,13 +76,12 @@ impl Controller {
         store.update(|_| vec![Write::Weight(WEIGHT.into())]);
         let (deadlines, limits) = (Deadlines::default(), QueueLimits::default());
         let clock = Arc::default();
-        let setting = Setting { shards, clock, store: Arc::clone(&store), policy, options, deadlines, limits };
+        let setting = Setting { shards, clock, store, policy, options, deadlines, limits };
         let mut simulation = Simulation::new(&setting).expect("the system has polls");
         if pace.trace {
             simulation.trace();
         }
         Controller {
-            store,
             trail,
             simulation,
             turns: vec![None; usize::from(shards)],

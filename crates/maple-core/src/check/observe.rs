@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::policy::{Policy, PolicyError};
-use crate::route::Resolved;
+use crate::route::{Goal, Resolved};
 use crate::run::Run;
 use crate::state::{Cell, Write};
 use crate::trace::{Item, Source, Trace};
@@ -21,6 +21,8 @@ pub struct Observation {
     pub writes: Vec<Write>,
     /// Where the packet goes, or why the run failed.
     pub answer: Result<Arc<Resolved>, PolicyError>,
+    /// What of that lasts.
+    pub(crate) goal: Option<Goal>,
     /// The line that made the route, where that is known.
     pub made_at: Option<Source>,
 }
@@ -45,17 +47,21 @@ impl Observation {
         let missing = || Err(PolicyError::Exception("the policy gave no answer".into()));
         let answer = policy.decide_batch(std::slice::from_ref(run)).pop().unwrap_or_else(missing);
         let made_at = answer.as_ref().ok().and_then(|route| route.made_at().cloned());
-        let resolved = answer.and_then(|route| run.resolve(&route));
+        let (goal, resolved) = match answer.and_then(|route| run.resolve(&route)) {
+            Ok((goal, resolved)) => (Some(goal), Ok(resolved)),
+            Err(error) => (None, Err(error)),
+        };
         let Some(finished) = run.finish() else {
             let ended = PolicyError::Exception("the policy ended its own run".into());
             let (trace, reads, writes) = Default::default();
-            return Observation { trace, reads, writes, answer: Err(ended), made_at };
+            return Observation { trace, reads, writes, answer: Err(ended), goal: None, made_at };
         };
         Observation {
             trace: finished.trace,
             reads: finished.txn.reads().map(|(cell, _)| cell.clone()).collect(),
             writes: finished.txn.writes().to_vec(),
             answer: finished.error.map_or(resolved, Err),
+            goal,
             made_at,
         }
     }

@@ -15,7 +15,7 @@ use crate::compile::{LeafAction, Table};
 use crate::network::{Mac, PortKind};
 use crate::policy::PolicyError;
 use crate::report::Report;
-use crate::route::{Resolved, Route};
+use crate::route::{Goal, Resolved, Route};
 use crate::run::{Finished, Run};
 use crate::state::{Commit, Conflict, Snapshot, Turn, Txn};
 use crate::tree::{Augmented, LeafId};
@@ -30,7 +30,7 @@ pub(super) type Answer = Result<Route, PolicyError>;
 /// What a run came to.
 pub(super) enum Outcome {
     /// f's answer, and what it observed.
-    Answer(Arc<Resolved>, Box<Finished>),
+    Answer((Goal, Arc<Resolved>), Box<Finished>),
     /// f has no answer before something that it read changes.
     Waits(Box<Finished>),
     Failed(PolicyError),
@@ -163,7 +163,13 @@ impl Engine {
     }
 
     /// Commits a run and has its packet answered. `false`: a conflict, nothing happened.
-    fn commit(&mut self, route: Arc<Resolved>, finished: Finished, arrived: &Arrived, turn: Option<Turn<'_>>) -> bool {
+    fn commit(
+        &mut self,
+        (goal, route): (Goal, Arc<Resolved>),
+        finished: Finished,
+        arrived: &Arrived,
+        turn: Option<Turn<'_>>,
+    ) -> bool {
         let Finished { trace, txn, wrote_at, .. } = finished;
         let wrote = txn.wrote();
         let full = self.switches.get(&arrived.at.switch).is_none_or(|switch| switch.full_until.is_some());
@@ -179,7 +185,7 @@ impl Engine {
         }
         match id {
             Some(id) => {
-                let leaf = new_leaf(trace, route, arrived.clone());
+                let leaf = new_leaf(trace, goal, arrived.clone());
                 let standing = self.plant(id, leaf);
                 self.answer(standing, arrived.clone());
             }
@@ -235,7 +241,7 @@ impl Engine {
     fn speculate(&mut self, arrived: &Arrived, place: &str) {
         let Some(run) = self.new_run(arrived) else { return };
         let answer = self.run_once(&run);
-        let Outcome::Answer(route, finished) = outcome(&run, answer) else { return };
+        let Outcome::Answer((goal, _), finished) = outcome(&run, answer) else { return };
         if finished.txn.wrote() {
             self.stats.writing_runs += 1;
             self.report_once(Report::PolicyWrites { what: place.into() }, &format!("writes {place}"));
@@ -244,7 +250,7 @@ impl Engine {
             if lookup.is_none() && !finished.trace.short && self.has_room_for_trace(arrived.at.switch) {
                 let id = self.new_leaf_id();
                 if self.store.commit(finished.txn, Some(id)).is_ok() {
-                    self.plant(id, new_leaf(finished.trace, route, representative));
+                    self.plant(id, new_leaf(finished.trace, goal, representative));
                 }
             }
         }
@@ -340,7 +346,7 @@ fn put(table: &mut Table, id: LeafId, leaf: &mut Leaf, action: LeafAction) -> Au
     outcome
 }
 
-fn new_leaf(trace: crate::trace::Trace, route: Arc<Resolved>, representative: Arrived) -> Leaf {
+fn new_leaf(trace: crate::trace::Trace, route: Goal, representative: Arrived) -> Leaf {
     Leaf {
         trace,
         narrowing: Vec::new(),

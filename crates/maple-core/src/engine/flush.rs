@@ -25,7 +25,7 @@ use maple_wire::{Dpid, Instruction};
 
 use super::leaf::{LeafState, cookie};
 use super::location::{classifier, table_miss};
-use super::switch::{CLASSIFIER, INGRESS, LABELS, Sent, Stale, Switch, Waiter};
+use super::switch::{CLASSIFIER, INGRESS, LABELS, ROUTES, Sent, Stale, Switch, Waiter};
 use super::union::{Pending, Source, Union};
 use super::{Effect, Engine};
 use crate::compile::{LeafAction, Rule};
@@ -258,6 +258,7 @@ impl Engine {
         let shared_table = if three_tables { LABELS } else { CLASSIFIER };
         say(&mut switch.wanted, Source::Own, own.remove(&shared_table).unwrap_or_default());
         own.entry(INGRESS).or_default().extend(ingress);
+        own.entry(ROUTES).or_default().extend(switch.route_rules.take_changes());
         if switch.wanted.in_step {
             switch.wanted.pending.entry(shared_table).or_default().merge(shared);
             for (table, changes) in own.into_iter().filter(|(_, changes)| !changes.is_empty()) {
@@ -270,7 +271,7 @@ impl Engine {
 
     /// Everything is compared with what the switch has.
     fn compare_all(&self, switch: &mut Switch, shared_table: u8) {
-        let Switch { wanted, installed, table, three_tables, host_rules, .. } = switch;
+        let Switch { wanted, installed, table, three_tables, host_rules, route_rules, .. } = switch;
         let mut all: BTreeMap<u8, Vec<Rule>> = installed.keys().map(|table| (*table, Vec::new())).collect();
         all.extend(wanted.own.clone());
         if *three_tables {
@@ -279,6 +280,7 @@ impl Engine {
         all.insert(shared_table, wanted.shared.rules().collect());
         if *three_tables {
             all.entry(INGRESS).or_default().extend(table.rules());
+            all.entry(ROUTES).or_default().extend(route_rules.all().cloned());
         }
         let compare =
             |(table, rules): (u8, Vec<Rule>)| (table, Pending::all(rules, installed.entry(table).or_default()));
@@ -310,8 +312,12 @@ impl Engine {
             return BTreeMap::from([(CLASSIFIER, first)]);
         }
         switch.host_rules.set_open(is_open);
-        let labels = miss(LABELS).into_iter().collect();
-        BTreeMap::from([(CLASSIFIER, first), (INGRESS, last.into_iter().collect()), (LABELS, labels)])
+        let mut all = BTreeMap::from([(CLASSIFIER, first), (INGRESS, last.into_iter().collect())]);
+        all.insert(LABELS, miss(LABELS).into_iter().collect());
+        if switch.has_four_tables() {
+            all.insert(ROUTES, miss(ROUTES).into_iter().collect());
+        }
+        all
     }
 
     fn ingress_action(&self, id: LeafId) -> LeafAction {

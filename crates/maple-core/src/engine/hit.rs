@@ -39,6 +39,7 @@ use super::routes::SharedRoute;
 use super::{Engine, Time};
 use crate::forwarding;
 use crate::network::{Location, Mac, PortKind};
+use crate::route::Goal;
 use crate::state::Snapshot;
 use crate::tree::{LeafId, TOGETHER};
 use leaves::Head;
@@ -252,12 +253,14 @@ impl Engine {
 
 /// A packet-out without a frame, as the leaf's packets are answered now. `None` if more is to be done.
 fn head(leaf: &Leaf, route: Option<&SharedRoute>, dpid: Dpid, version: Version) -> Option<Head> {
-    let part = leaf.route.parts.get(&dpid);
     let (actions, direct) = match leaf.state {
         // Where some packets of a leaf are sent otherwise, each is looked at.
         LeafState::Active => (route.filter(|route| !route.is_for_untagged())?.actions(), false),
         LeafState::Direct => {
-            let elsewhere = leaf.route.parts.iter().any(|(other, part)| *other != dpid && !part.edges.is_empty());
+            // Nobody tells when a plan leads elsewhere that no route follows.
+            let Goal::Fixed(route) = &leaf.route else { return None };
+            let part = route.parts.get(&dpid);
+            let elsewhere = route.parts.iter().any(|(other, part)| *other != dpid && !part.edges.is_empty());
             if elsewhere {
                 return None;
             }

@@ -7,18 +7,18 @@
 use std::sync::Arc;
 
 use maple_wire::msg::{Message, NO_BUFFER, PacketOut};
-use maple_wire::{Action, Dpid, Version};
+use maple_wire::{Action, Dpid};
 
 use super::event::Letter;
 use super::leaf::{Arrived, Leaf, LeafState};
-use super::routes::RouteId;
-use super::switch::{Stale, Switch, Waiter};
+use super::routes::{RouteId, RouteKey, SharedRoute};
+use super::switch::{RouteTable, Stale, Switch, Waiter};
 use super::timers::Timer;
 use super::{Effect, Engine, ShardId};
 use crate::compile::LeafAction;
 use crate::forwarding;
 use crate::labels::Carriage;
-use crate::route::{Part, Resolved};
+use crate::route::{Goal, Part, Resolved};
 use crate::tree::LeafId;
 
 impl Engine {
@@ -29,10 +29,10 @@ impl Engine {
             return self.crowd_out(id);
         }
         let Some(leaf) = self.leaves.get(&id) else { return };
-        let (via, route) = (leaf.via, Arc::clone(&leaf.route));
+        let (via, route) = (leaf.via, leaf.route.clone());
         let Some(via) = via.or_else(|| self.join(id, &route)) else { return self.go_direct(id) };
-        if let (Some(leaf), Some(route)) = (self.leaves.get_mut(&id), self.routes.get(via)) {
-            (leaf.via, leaf.route) = (Some(via), Arc::clone(route.resolved()));
+        if let Some(leaf) = self.leaves.get_mut(&id) {
+            leaf.via = Some(via);
         }
         match self.routes.get(via).map(|route| (route.is_ready(), route.is_refused())) {
             Some((true, _)) => self.activate(id, via),
@@ -42,18 +42,38 @@ impl Engine {
     }
 
     /// The leaf joins a route; `None` if that can't be carried.
-    pub(super) fn join(&mut self, id: LeafId, route: &Arc<Resolved>) -> Option<RouteId> {
-        let leaf = self.leaves.get(&id)?;
-        let (version, ingress) = (self.switches.get(&leaf.ingress())?.version(), leaf.ingress());
-        let carriage = Carriage::of(route, ingress, version, &leaf.representative.packet())?;
-        Some(self.join_as(ingress, version, route, carriage))
+    pub(super) fn join(&mut self, id: LeafId, goal: &Goal) -> Option<RouteId> {
+        let key = self.route_key(goal, &self.leaves.get(&id)?.representative)?;
+        self.join_as(id, key)
     }
 
-    fn join_as(&mut self, ingress: Dpid, version: Version, route: &Arc<Resolved>, carriage: Carriage) -> RouteId {
+    /// The route to a goal that packets like this one take.
+    fn route_key(&self, goal: &Goal, packet: &Arrived) -> Option<RouteKey> {
+        let ingress = packet.at.switch;
+        let version = self.switches.get(&ingress)?.version();
+        let carriage = match goal {
+            Goal::Plan(_) => Carriage::plain(version, &packet.packet()),
+            Goal::Fixed(route) => Carriage::of(route, ingress, version, &packet.packet())?,
+        };
+        Some(RouteKey { ingress, version, goal: goal.clone(), carriage })
+    }
+
+    fn join_as(&mut self, leaf: LeafId, key: RouteKey) -> Option<RouteId> {
+        if let Some(via) = self.routes.join(leaf, &key) {
+            return Some(via);
+        }
+        let (stand_in, resolved) = match &key.goal {
+            Goal::Plan(plan) => {
+                let name = self.new_leaf_id();
+                (Some(name), self.subscribe(name, plan)?)
+            }
+            Goal::Fixed(route) => (None, Arc::clone(route)),
+        };
+        let has_table = self.switches.get(&key.ingress).is_some_and(|switch| switch.route_table == RouteTable::Open);
         let mut effects = Vec::new();
-        let via = self.routes.join((ingress, version), route, carriage, &mut effects);
+        let via = self.routes.create(leaf, key, &resolved, stand_in, has_table, &mut effects);
         self.carry_out(effects, Timer::Routes);
-        via
+        Some(via)
     }
 
     /// A leaf that is about to come into its tree joins its route. Returns what is to be done with its packets: where the
@@ -64,23 +84,22 @@ impl Engine {
             leaf.state = LeafState::Crowded { from: self.now + self.options.room_period };
             return LeafAction::Controller;
         }
-        let Some(version) = self.switches.get(&ingress).map(Switch::version) else { return LeafAction::Controller };
-        let Some(carriage) = Carriage::of(&leaf.route, ingress, version, &leaf.representative.packet()) else {
+        let key = self.route_key(&leaf.route, &leaf.representative);
+        let Some(via) = key.and_then(|key| self.join_as(id, key)) else {
             self.stats.aborts += 1;
             leaf.state = LeafState::Direct;
             return LeafAction::Controller;
         };
-        let via = self.join_as(ingress, version, &leaf.route, carriage);
         leaf.via = Some(via);
         let Some(route) = self.routes.get(via) else { return LeafAction::Controller };
-        leaf.route = Arc::clone(route.resolved());
         if !route.is_ready() {
             leaf.state = LeafState::Waiting { direct: route.is_refused() };
             self.routes.wait(via, id);
             return LeafAction::Controller;
         }
-        let action = route.action();
         self.routes.begin_use(via);
+        self.sync_route_rules();
+        let action = self.routes.get(via).map_or(LeafAction::Controller, SharedRoute::action);
         leaf.state = LeafState::Active;
         self.stats.leaves_installed += 1;
         if let Some(switch) = self.switches.get_mut(&ingress) {
@@ -95,6 +114,7 @@ impl Engine {
         if leaf.state == LeafState::Active {
             // No rule has been sent.
             self.stats.leaves_installed -= 1;
+            self.routes.part(via, id);
             return self.used_no_more(via, false, true);
         }
         self.leave_route(id, via);
@@ -112,6 +132,7 @@ impl Engine {
     fn activate(&mut self, id: LeafId, via: RouteId) {
         self.routes.begin_use(via);
         self.routes.stop_waiting(via, id);
+        self.sync_route_rules();
         let Some(leaf) = self.leaves.get_mut(&id) else { return };
         leaf.state = LeafState::Active;
         leaf.held_until = None;
@@ -207,9 +228,18 @@ impl Engine {
                     self.timers.insert((until, Timer::Leaf(id)));
                 }
             }
-            _ => {
-                let route = Arc::clone(leaf.goal());
-                self.send_direct(&route, &packet);
+            _ => self.send_past_rules(id, packet),
+        }
+    }
+
+    /// Sends a packet of a leaf that has no rule.
+    fn send_past_rules(&mut self, id: LeafId, packet: Arrived) {
+        let Some(leaf) = self.leaves.get(&id) else { return };
+        match self.resolved(leaf) {
+            Some(route) => self.send_direct(&route, &packet),
+            None => {
+                self.withdraw(id);
+                self.misses.push(packet);
             }
         }
     }
@@ -220,7 +250,7 @@ impl Engine {
         let Some(leaf) = self.leaves.get(&id) else { return };
         let Some(via) = leaf.via.and_then(|via| self.routes.get(via)) else { return };
         if via.is_for_untagged() && !packet.is_untagged() {
-            let route = Arc::clone(&leaf.route);
+            let route = Arc::clone(via.resolved());
             return self.send_direct(&route, packet);
         }
         let actions = via.actions();
@@ -294,8 +324,8 @@ impl Engine {
         if let LeafState::Waiting { direct } = &mut leaf.state {
             *direct = true;
         }
-        let (route, held) = (Arc::clone(leaf.goal()), std::mem::take(&mut leaf.held));
-        held.iter().for_each(|packet| self.send_direct(&route, packet));
+        let held = std::mem::take(&mut leaf.held);
+        held.into_iter().for_each(|packet| self.send_past_rules(id, packet));
     }
 
     /// Takes over a leaf that has entered and is in its tree.
@@ -311,7 +341,8 @@ impl Engine {
             self.next_leaf = self.next_leaf.checked_add(1).unwrap_or(1);
             let id = LeafId(u64::from(self.shard.0) << 32 | u64::from(self.next_leaf));
             // Numbers begin again after four billion.
-            if !self.leaves.contains_key(&id) && !self.parked.contains_key(&id) {
+            let is_taken = self.leaves.contains_key(&id) || self.parked.contains_key(&id);
+            if !is_taken && self.routes.of_stand_in(id).is_none() {
                 return id;
             }
         }

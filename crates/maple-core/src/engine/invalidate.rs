@@ -10,6 +10,7 @@ use std::collections::BTreeSet;
 use maple_wire::{Constraint, Field};
 
 use super::leaf::{Leaf, are_disjoint, from_port};
+use super::routes::RouteId;
 use super::{Engine, Selection};
 use crate::network::{Location, Mac};
 use crate::state::Cell;
@@ -27,10 +28,19 @@ impl Engine {
             Selection::Host(mac) => self.leaves_of_host(*mac),
             Selection::Port(at) => self.leaves_at_port(*at),
         };
+        let found = self.with_leaves_of_routes(found);
         self.stats.leaves_examined += found.len() as u64;
-        let is_meant = |id: &LeafId| self.leaves.get(id).is_some_and(|leaf| leaf.is_selected(selection));
+        let is_meant = |id: &LeafId| self.leaves.get(id).is_some_and(|leaf| self.is_selected(leaf, selection));
         let chosen: Vec<LeafId> = found.into_iter().filter(is_meant).collect();
         chosen.into_iter().for_each(|leaf| self.withdraw(leaf));
+    }
+
+    /// With the leaves of those routes that are found by what stands for them.
+    fn with_leaves_of_routes(&self, mut found: BTreeSet<LeafId>) -> BTreeSet<LeafId> {
+        let routes: BTreeSet<RouteId> = found.iter().filter_map(|name| self.routes.of_stand_in(*name)).collect();
+        found.retain(|name| self.routes.of_stand_in(*name).is_none());
+        found.extend(self.leaves_of_routes(&routes));
+        found
     }
 
     fn owned_readers(&self, cell: &Cell) -> BTreeSet<LeafId> {
@@ -64,12 +74,12 @@ impl Engine {
     }
 }
 
-impl Leaf {
+impl Engine {
     /// Whether a selection means this leaf. One that names leaves or a cell has been asked already.
-    fn is_selected(&self, selection: &Selection) -> bool {
+    fn is_selected(&self, leaf: &Leaf, selection: &Selection) -> bool {
         let can_have = |constraints: &[Constraint]| {
             let items: Vec<Item> = constraints.iter().map(|c| Item::Read(*c)).collect();
-            !are_disjoint(&self.trace.items, &items)
+            !are_disjoint(&leaf.trace.items, &items)
         };
         match selection {
             Selection::All | Selection::Cell(_) | Selection::Leaves(_) => true,
@@ -77,15 +87,17 @@ impl Leaf {
             Selection::Host(mac) => [Field::EthSrc, Field::EthDst]
                 .into_iter()
                 .any(|field| can_have(&[Constraint::exact(field, mac.bits())])),
-            Selection::Port(at) => self.uses(*at),
+            Selection::Port(at) => self.uses(leaf, *at),
         }
     }
 
-    fn uses(&self, at: Location) -> bool {
-        let passes = self.route.parts.get(&at.switch).is_some_and(|part| {
-            part.arrives == Some(at.port) || part.links.contains_key(&at.port) || part.edges.contains(&at.port)
+    fn uses(&self, leaf: &Leaf, at: Location) -> bool {
+        let passes = self.resolved(leaf).is_none_or(|route| {
+            route.parts.get(&at.switch).is_some_and(|part| {
+                part.arrives == Some(at.port) || part.links.contains_key(&at.port) || part.edges.contains(&at.port)
+            })
         });
-        let enters = || !are_disjoint(&self.trace.items, &[Item::Read(from_port(at.port))]);
-        passes || self.ingress() == at.switch && enters()
+        let enters = || !are_disjoint(&leaf.trace.items, &[Item::Read(from_port(at.port))]);
+        passes || leaf.ingress() == at.switch && enters()
     }
 }

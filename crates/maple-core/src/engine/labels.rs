@@ -1,5 +1,7 @@
 //! How the labels of our switches, and the routes that hold labels, are wired to the rest.
 
+use std::collections::BTreeSet;
+
 use maple_wire::{Constraint, Dpid};
 
 use super::event::Letter;
@@ -72,6 +74,7 @@ impl Engine {
                 let came = self.routes.learn(serial, port, news, self.now, &mut effects);
                 match came {
                     Some(RouteNews::Ready(leaves)) => leaves.into_iter().for_each(|leaf| self.route_is_ready(leaf)),
+                    Some(RouteNews::NextReady(route)) => self.turn_route(route),
                     Some(RouteNews::Refused(route, why)) => self.route_is_refused(route, why),
                     None => {}
                 }
@@ -159,6 +162,7 @@ impl Engine {
                 LabelEffect::Wake(time) => drop(self.timers.insert((time, timer))),
             }
         }
+        self.sync_route_rules();
     }
 
     fn tell_holder(&mut self, from: Dpid, holder: Holder, news: News) {
@@ -168,7 +172,7 @@ impl Engine {
         }
     }
 
-    fn route_is_ready(&mut self, id: LeafId) {
+    pub(super) fn route_is_ready(&mut self, id: LeafId) {
         match self.leaves.get(&id).map(|leaf| &leaf.state) {
             Some(LeafState::Waiting { .. }) => self.begin(id),
             Some(LeafState::Moving { .. }) => self.end_reroute(id),
@@ -185,14 +189,29 @@ impl Engine {
             let report = Report::NotLabelled { ingress, why: why.to_string().into() };
             self.report_once(report, &format!("not labelled {why}"));
         }
-        let Some(switch) = self.switches.get(&ingress) else { return };
-        let leaves: Vec<LeafId> = switch.table.tree().leaves().collect();
-        // A leaf that depended on what is gone is reconsidered anyway, and may get another route while its packets flow.
-        let is_left = |engine: &Engine, leaf| matches!(why, Refusal::Gone(_)) && !engine.store.is_current(leaf);
-        for leaf in leaves {
+        // What depended on what is gone is reconsidered anyway, and may get another route or course while packets flow.
+        let is_left = |engine: &Engine, name| matches!(why, Refusal::Gone(_)) && !engine.store.is_current(name);
+        let plan = self.routes.get(id).and_then(|route| route.plan());
+        if plan.is_some_and(|(name, _)| is_left(self, name)) {
+            return;
+        }
+        for leaf in self.leaves_of_routes(&BTreeSet::from([id])) {
             if !is_left(self, leaf) {
                 self.lose_route(leaf, id);
             }
+        }
+    }
+
+    /// A route's packets go through the controller for a while.
+    pub(super) fn route_is_lost(&mut self, id: RouteId) {
+        if let Some(route) = self.routes.get(id)
+            && let Some((name, _)) = route.plan()
+        {
+            let ingress = route.ingress();
+            self.reroute_over(ingress, name);
+        }
+        for leaf in self.leaves_of_routes(&BTreeSet::from([id])) {
+            self.lose_route(leaf, id);
         }
     }
 
@@ -217,6 +236,7 @@ impl Engine {
         let Some(via) = leaf.via else { return };
         if !stays {
             leaf.via = None;
+            self.routes.part(via, id);
         }
         let ingress = leaf.ingress();
         match self.switches.get_mut(&ingress) {
@@ -243,6 +263,7 @@ impl Engine {
     pub(super) fn leave_route(&mut self, leaf: LeafId, via: RouteId) {
         let mut effects = Vec::new();
         self.routes.stop_waiting(via, leaf);
+        self.routes.part(via, leaf);
         self.routes.leave(via, true, &mut effects);
         self.carry_out(effects, Timer::Routes);
     }

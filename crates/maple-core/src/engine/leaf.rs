@@ -8,7 +8,7 @@ use super::Time;
 use super::routes::RouteId;
 use crate::labels::LabelTable;
 use crate::network::Location;
-use crate::route::Resolved;
+use crate::route::Goal;
 use crate::trace::{Fields, Item, Trace};
 use crate::tree::LeafId;
 
@@ -33,7 +33,7 @@ pub(super) struct Leaf {
     /// What its packets have in common besides: other packets that f would observe the same of have leaves of their own.
     pub narrowing: Vec<Constraint>,
     /// What f answered.
-    pub route: Arc<Resolved>,
+    pub route: Goal,
     /// The route that the leaf has joined; `None` before that, and where the ingress switch does all by itself.
     pub via: Option<RouteId>,
     /// The packet that f ran on.
@@ -53,7 +53,7 @@ pub(super) enum LeafState {
     Active,
     /// The ingress switch has the rule of the route as it was. The new one's labels are not ready; they have to be `until`
     /// then.
-    Moving { to: Arc<Resolved>, via: RouteId, until: Time },
+    Moving { to: Goal, via: RouteId, until: Time },
     /// There is no room for its rules; a packet that comes from then on asks again.
     Crowded { from: Time },
     /// The packets go through the controller.
@@ -116,7 +116,7 @@ impl Leaf {
     }
 
     /// The route that the leaf has, or is about to have.
-    pub fn goal(&self) -> &Arc<Resolved> {
+    pub fn goal(&self) -> &Goal {
         if let LeafState::Moving { to, .. } = &self.state { to } else { &self.route }
     }
 }

@@ -51,7 +51,9 @@ mod install;
 mod labels;
 mod leaf;
 mod reroute;
+mod route_rules;
 mod routes;
+mod turn;
 
 mod flush;
 mod location;
@@ -131,7 +133,7 @@ impl Engine {
         if !options.track_hosts {
             store.know_no_hosts();
         }
-        let hosts = hosts::Hosts::new(&options);
+        let (hosts, epoch) = (hosts::Hosts::new(&options), options.epoch);
         Engine {
             shard,
             store,
@@ -142,7 +144,7 @@ impl Engine {
             switches: BTreeMap::new(),
             leaves: Leaves::default(),
             next_leaf: 0,
-            routes: routes::Routes::new(shard),
+            routes: routes::Routes::new(shard, epoch),
             timers: BTreeSet::new(),
             hosts,
             address_kinds: AddressKinds::default(),

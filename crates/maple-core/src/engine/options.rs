@@ -125,6 +125,8 @@ pub struct Stats {
     pub leaves_confirmed: u64,
     /// Leaves that got another route without a miss.
     pub leaves_moved: u64,
+    /// Routes that got another course, for all their leaves together.
+    pub routes_turned: u64,
     /// Leaves that were evicted to make room.
     pub leaves_evicted: u64,
     /// Labels that were evicted to make room.
@@ -199,6 +201,7 @@ impl Stats {
             ("leaves_withdrawn", self.leaves_withdrawn),
             ("leaves_confirmed", self.leaves_confirmed),
             ("leaves_moved", self.leaves_moved),
+            ("routes_turned", self.routes_turned),
             ("leaves_evicted", self.leaves_evicted),
             ("labels_evicted", self.labels_evicted),
             ("turned_away", self.turned_away),
@@ -249,6 +252,7 @@ impl std::ops::AddAssign for Stats {
             leaves_withdrawn,
             leaves_confirmed,
             leaves_moved,
+            routes_turned,
             leaves_evicted,
             labels_evicted,
             turned_away,
@@ -291,6 +295,7 @@ impl std::ops::AddAssign for Stats {
         self.leaves_withdrawn += leaves_withdrawn;
         self.leaves_confirmed += leaves_confirmed;
         self.leaves_moved += leaves_moved;
+        self.routes_turned += routes_turned;
         self.leaves_evicted += leaves_evicted;
         self.labels_evicted += labels_evicted;
         self.turned_away += turned_away;

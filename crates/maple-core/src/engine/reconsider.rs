@@ -32,6 +32,10 @@ impl Engine {
             if self.store.is_current(*id) {
                 continue;
             }
+            if let Some(route) = self.routes.of_stand_in(*id) {
+                self.follow_plan(route);
+                continue;
+            }
             let Some(leaf) = self.leaves.get(id) else {
                 // Perhaps a packet that waits for a change.
                 self.withdraw(*id);
@@ -49,7 +53,7 @@ impl Engine {
     }
 
     fn judge(&mut self, id: LeafId, run: &Run, answer: Answer) {
-        let Outcome::Answer(route, finished) = outcome(run, answer) else { return self.withdraw(id) };
+        let Outcome::Answer((route, _), finished) = outcome(run, answer) else { return self.withdraw(id) };
         let Finished { trace, txn, .. } = *finished;
         let Some(leaf) = self.leaves.get(&id) else { return };
         let same = trace.items == leaf.trace.items && !trace.short && !txn.wrote();

@@ -4,20 +4,18 @@
 //! the switch has confirmed that, the leaf leaves the old route. A packet follows the labels of the route that it entered
 //! by to their end, so it comes out once, by the old answer or the new one, whatever the two routes have in common.
 
-use std::sync::Arc;
-
 use maple_wire::Dpid;
 
 use super::Engine;
 use super::leaf::LeafState;
 use super::switch::Waiter;
 use super::timers::Timer;
-use crate::route::Resolved;
+use crate::route::Goal;
 use crate::tree::LeafId;
 
 impl Engine {
     /// Begins to lead an active leaf's packets along another route.
-    pub(super) fn begin_reroute(&mut self, id: LeafId, to: Arc<Resolved>) {
+    pub(super) fn begin_reroute(&mut self, id: LeafId, to: Goal) {
         let Some(via) = self.join(id, &to) else { return self.withdraw(id) };
         let Some(leaf) = self.leaves.get_mut(&id) else { return };
         let until = self.now + self.options.reroute_timeout;
@@ -43,6 +41,7 @@ impl Engine {
         self.routes.stop_waiting(via, id);
         self.stats.leaves_moved += 1;
         self.reroute_over(ingress, id);
+        old.into_iter().filter(|old| *old != via).for_each(|old| self.routes.part(old, id));
         if let (Some(via), Some(switch)) = (old, self.switches.get_mut(&ingress)) {
             switch.waiting.push(Waiter::Left { via, stays: false });
         }

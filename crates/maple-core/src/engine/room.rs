@@ -186,7 +186,7 @@ impl Engine {
                         switch.waiting.push(Waiter::Labels(serials));
                     }
                 }
-                left @ (Waiter::Left { .. } | Waiter::Settled(_)) => {
+                left @ (Waiter::Left { .. } | Waiter::Former { .. } | Waiter::Settled(_)) => {
                     if let Some(switch) = self.switches.get_mut(&dpid) {
                         switch.waiting.push(left);
                     }

@@ -3,24 +3,37 @@
 //! A leaf *joins* the route that f answered, *uses* it while the ingress switch may have a rule for it, and leaves it.
 //! While leaves have joined a route it holds its labels, unless one of them was refused: then it gives all of them back
 //! as soon as no leaf uses it, and asks again after a while.
+//!
+//! # Routes that follow a plan
+//!
+//! What a plan comes to ([`Goal`]) changes with the topology. Then the route gets another *course*, once for all its leaves:
+//! it holds the labels of both until the new course is ready, rules change over, and when the switch has confirmed that the
+//! old course's labels go back. Where the ingress switch has a table for routes, its leaves' rules lead to the route's *entry*
+//! there, by a number that packets carry in their metadata, and one rule changes for all of them. An entry's number never
+//! comes to mean another route: rules that lead to one that is gone find nothing, and the packet comes to the controller.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use maple_wire::{Action, Constraint, Dpid, Field, PortNo, Version};
-use rustc_hash::FxHashMap;
+use maple_wire::{Action, Constraint, Dpid, Field, Instruction, Match, PortNo, Version};
+use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::compile::LeafAction;
+use super::switch::ROUTES;
+use crate::compile::{LeafAction, Rule};
 use crate::forwarding::{self, Forwarding};
 use crate::labels::{Carriage, Holder, LabelEffect, News, Onward, Refusal};
-use crate::route::{Part, Resolved};
+use crate::network::Location;
+use crate::route::{Goal, Part, Plan, Resolved};
 use crate::shard::{ShardId, Time};
 use crate::tree::LeafId;
 
 /// How long a route waits before it asks again for labels that were refused, at first and at most.
 const RETRY: Duration = Duration::from_millis(250);
 const LONGEST_RETRY: Duration = Duration::from_secs(16);
+
+/// The priority of rules in the table of routes, no two of which take the same packet.
+const ENTRY: u16 = 1;
 
 /// Names a route of this shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -30,48 +43,72 @@ pub(super) struct RouteId(u64);
 #[derive(Debug)]
 pub(super) struct Routes {
     shard: ShardId,
+    /// The run of the controller, which is part of the numbers of entries.
+    epoch: u16,
     by_key: FxHashMap<Arc<RouteKey>, RouteId>,
-    /// By the address of what f answered last, which the route holds: so it is found without a look at all hops.
-    by_answer: FxHashMap<usize, RouteId>,
+    by_stand_in: FxHashMap<LeafId, RouteId>,
     all: FxHashMap<RouteId, SharedRoute>,
     /// Requests for labels, by their serial number.
     asked: FxHashMap<u64, RouteId>,
+    /// Routes whose rule in the table of routes may have changed.
+    touched: BTreeSet<(Dpid, RouteId)>,
+    /// What stood in the store for routes that have ended.
+    ended: Vec<LeafId>,
     next_id: u64,
     next_serial: u64,
+    next_entry: u64,
 }
 
 /// What makes two routes the same.
-#[derive(Debug, PartialEq, Eq, Hash)]
-struct RouteKey {
-    ingress: Dpid,
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct RouteKey {
+    pub ingress: Dpid,
     /// What the ingress speaks.
-    version: Version,
-    route: Arc<Resolved>,
-    carriage: Carriage,
+    pub version: Version,
+    pub goal: Goal,
+    pub carriage: Carriage,
 }
 
 /// A route, for all leaves that take it.
 #[derive(Debug)]
 pub(super) struct SharedRoute {
     key: Arc<RouteKey>,
-    /// What f answered last, which equals the key's.
-    answer: Arc<Resolved>,
-    onward: Onward,
-    /// The number of its requests for labels; `None` while it holds none.
-    serial: Option<u64>,
-    state: RouteState,
+    /// What stands for it in the store, where it follows a plan.
+    stand_in: Option<LeafId>,
+    /// What f's answer comes to, as far as it is known here.
+    wanted: Arc<Resolved>,
+    course: Course,
+    /// The course that it takes as soon as that is ready, which has to be by then.
+    next: Option<(Course, Time)>,
+    /// Courses that rules may still lead along.
+    former: Vec<Course>,
+    /// Whether its leaves' rules lead to an entry of its own; and the number of that, if there is one.
+    has_table: bool,
+    entry: Option<u64>,
     /// How often in a row labels were refused.
     refusals: u32,
-    /// How many leaves have joined it.
+    /// How often leaves have joined it and not left.
     members: usize,
+    /// The leaves that take it or are about to.
+    leaves: FxHashSet<LeafId>,
     /// Of how many leaves the ingress switch may have rules.
     users: usize,
     /// Leaves that wait for it to be ready.
     waiting: BTreeSet<LeafId>,
 }
 
+/// What a route comes to, and the labels for that.
+#[derive(Debug)]
+struct Course {
+    resolved: Arc<Resolved>,
+    onward: Onward,
+    /// The number of its requests for labels; `None` while it holds none.
+    serial: Option<u64>,
+    state: CourseState,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum RouteState {
+enum CourseState {
     Asking,
     Ready,
     /// No packets may be sent; at the earliest then it asks again.
@@ -85,55 +122,101 @@ enum RouteState {
 pub(super) enum RouteNews {
     /// These leaves may be installed.
     Ready(BTreeSet<LeafId>),
+    /// The next course is ready.
+    NextReady(RouteId),
     /// No leaf may use it any more: those that do have to stop. Those that wait go on waiting.
     Refused(RouteId, Refusal),
 }
 
+/// What comes of a plan that leads elsewhere.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Changed {
+    /// It does not, or rules know nothing of it yet.
+    Nothing,
+    /// Its leaves may be installed.
+    Ready(BTreeSet<LeafId>),
+    /// The next course is asked for.
+    Asking,
+    /// The next course is ready.
+    NextReady,
+}
+
+/// What has to be done with rules when a route takes its next course.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Turn {
+    /// Leaves that waited.
+    pub waiting: BTreeSet<LeafId>,
+    /// The former course, if it has labels to give back when the switch has confirmed.
+    pub former: Option<u64>,
+    /// Whether each leaf's rule has to change.
+    pub each_leaf: bool,
+}
+
+impl Course {
+    fn new(key: &RouteKey, resolved: &Arc<Resolved>) -> Course {
+        let onward = Onward::new(key.carriage.suffixes(resolved, key.ingress).into_iter());
+        let state = if onward.is_ready() { CourseState::Ready } else { CourseState::Asking };
+        Course { resolved: Arc::clone(resolved), onward, serial: None, state }
+    }
+}
+
 impl Routes {
-    pub fn new(shard: ShardId) -> Routes {
+    pub fn new(shard: ShardId, epoch: u16) -> Routes {
         Routes {
             shard,
+            epoch,
             by_key: FxHashMap::default(),
-            by_answer: FxHashMap::default(),
+            by_stand_in: FxHashMap::default(),
             all: FxHashMap::default(),
             asked: FxHashMap::default(),
+            touched: BTreeSet::new(),
+            ended: Vec::new(),
             next_id: 0,
             next_serial: 0,
+            next_entry: 0,
         }
     }
 
-    /// A leaf joins the route. Asks for its labels if nobody has.
-    pub fn join(
+    /// A leaf joins the route, if that is there.
+    pub fn join(&mut self, leaf: LeafId, key: &RouteKey) -> Option<RouteId> {
+        let id = *self.by_key.get(key)?;
+        let route = self.all.get_mut(&id)?;
+        route.members += 1;
+        route.leaves.insert(leaf);
+        Some(id)
+    }
+
+    /// A leaf joins a new route, which comes to this now; asks for its labels. Where it follows a plan something stands for it
+    /// in the store. Whether the ingress has a table for routes.
+    pub fn create(
         &mut self,
-        ingress: (Dpid, Version),
-        route: &Arc<Resolved>,
-        carriage: Carriage,
+        leaf: LeafId,
+        key: RouteKey,
+        resolved: &Arc<Resolved>,
+        stand_in: Option<LeafId>,
+        has_table: bool,
         out: &mut Vec<LabelEffect>,
     ) -> RouteId {
-        let (ingress, version) = ingress;
-        if let Some(id) = self.find(ingress, version, route, &carriage) {
-            if let Some(route) = self.all.get_mut(&id) {
-                route.members += 1;
-            }
-            return id;
-        }
         self.next_id += 1;
-        let key = RouteKey { ingress, version, route: Arc::clone(route), carriage };
         let (id, key) = (RouteId(self.next_id), Arc::new(key));
-        let onward = Onward::new(key.carriage.suffixes(&key.route, ingress).into_iter());
-        let state = if onward.is_ready() { RouteState::Ready } else { RouteState::Asking };
+        let course = Course::new(&key, resolved);
+        let crosses_links = resolved.parts.get(&key.ingress).is_some_and(|part| !part.links.is_empty());
         self.by_key.insert(Arc::clone(&key), id);
-        self.by_answer.insert(address(route), id);
+        self.by_stand_in.extend(stand_in.map(|name| (name, id)));
         self.all.insert(
             id,
             SharedRoute {
                 key,
-                answer: Arc::clone(route),
-                onward,
-                serial: None,
-                state,
+                stand_in,
+                wanted: Arc::clone(resolved),
+                course,
+                next: None,
+                former: Vec::new(),
+                has_table: has_table && stand_in.is_some() && crosses_links,
+                entry: None,
                 refusals: 0,
                 members: 1,
+                leaves: FxHashSet::from_iter([leaf]),
                 users: 0,
                 waiting: BTreeSet::new(),
             },
@@ -142,31 +225,23 @@ impl Routes {
         id
     }
 
-    /// The route, if some leaf has joined it.
-    fn find(&mut self, ingress: Dpid, version: Version, route: &Arc<Resolved>, carriage: &Carriage) -> Option<RouteId> {
-        let is_it = |there: &RouteKey| (there.ingress, there.version, &there.carriage) == (ingress, version, carriage);
-        if let Some(id) = self.by_answer.get(&address(route))
-            && self.all.get(id).is_some_and(|there| is_it(&there.key))
-        {
-            return Some(*id);
+    /// Asks for the labels of the course that the route has, or is to have next.
+    fn ask(&mut self, id: RouteId, out: &mut Vec<LabelEffect>) {
+        let Some(route) = self.all.get_mut(&id) else { return };
+        let course = route.next.as_mut().map_or(&mut route.course, |(next, _)| next);
+        if course.state == CourseState::Asking && course.serial.is_none() {
+            self.next_serial += 1;
+            course.serial = Some(self.next_serial);
+            self.asked.insert(self.next_serial, id);
+            course.onward.ask(holder(self.shard, self.next_serial), out);
         }
-        let key = RouteKey { ingress, version, route: Arc::clone(route), carriage: carriage.clone() };
-        let id = *self.by_key.get(&key)?;
-        // From now on equal answers most likely are this object.
-        if let Some(there) = self.all.get_mut(&id) {
-            self.by_answer.remove(&address(&there.answer));
-            there.answer = Arc::clone(route);
-            self.by_answer.insert(address(route), id);
-        }
-        Some(id)
     }
 
-    fn ask(&mut self, id: RouteId, out: &mut Vec<LabelEffect>) {
-        let Some(route) = self.all.get_mut(&id).filter(|route| route.state == RouteState::Asking) else { return };
-        self.next_serial += 1;
-        route.serial = Some(self.next_serial);
-        self.asked.insert(self.next_serial, id);
-        route.onward.ask(holder(self.shard, self.next_serial), out);
+    /// A leaf takes the route no more, though the switch may still have a rule that leads there.
+    pub fn part(&mut self, id: RouteId, leaf: LeafId) {
+        if let Some(route) = self.all.get_mut(&id) {
+            route.leaves.remove(&leaf);
+        }
     }
 
     /// A leaf leaves the route. If a rule of its switch may still lead that way, the route ends with that use.
@@ -181,12 +256,32 @@ impl Routes {
         self.asked.contains_key(&serial)
     }
 
+    /// The route that something stands for in the store.
+    pub fn of_stand_in(&self, name: LeafId) -> Option<RouteId> {
+        self.by_stand_in.get(&name).copied()
+    }
+
+    /// Nobody joins the route any more: it does not follow its plan.
+    pub fn close(&mut self, id: RouteId, out: &mut Vec<LabelEffect>) {
+        let Some(route) = self.all.get_mut(&id) else { return };
+        if self.by_key.get(&route.key) == Some(&id) {
+            self.by_key.remove(&route.key);
+        }
+        if let Some(name) = route.stand_in.take() {
+            self.by_stand_in.remove(&name);
+            self.ended.push(name);
+        }
+        if let Some((mut next, _)) = route.next.take() {
+            self.give_back(&mut next, true, out);
+        }
+    }
+
     fn end_unused(&mut self, id: RouteId, confirmed: bool, out: &mut Vec<LabelEffect>) {
         if self.all.get(&id).is_some_and(|route| route.members == 0 && route.users == 0) {
-            self.give_back(id, confirmed, out);
+            self.close(id, out);
+            self.give_all_back(id, confirmed, out);
             if let Some(route) = self.all.remove(&id) {
-                self.by_key.remove(&route.key);
-                self.by_answer.remove(&address(&route.answer));
+                self.touched.insert((route.key.ingress, id));
             }
         }
     }
@@ -207,8 +302,13 @@ impl Routes {
 
     /// The ingress switch gets a rule for a leaf.
     pub fn begin_use(&mut self, id: RouteId) {
-        if let Some(route) = self.all.get_mut(&id) {
-            route.users += 1;
+        let Some(route) = self.all.get_mut(&id) else { return };
+        route.users += 1;
+        if route.has_table && route.entry.is_none() {
+            self.next_entry += 1;
+            let shard = u64::from(self.shard.0) << 40;
+            route.entry = Some(u64::from(self.epoch) << 48 | shard | self.next_entry & 0xff_ffff_ffff);
+            self.touched.insert((route.key.ingress, id));
         }
     }
 
@@ -216,20 +316,122 @@ impl Routes {
     pub fn end_use(&mut self, id: RouteId, now: Time, confirmed: bool, out: &mut Vec<LabelEffect>) {
         let Some(route) = self.all.get_mut(&id) else { return };
         route.users -= 1;
-        if let RouteState::Refused { retry } = route.state
+        if let CourseState::Refused { retry } = route.course.state
             && route.users == 0
         {
-            self.give_back(id, confirmed, out);
+            self.give_all_back(id, confirmed, out);
             out.push(LabelEffect::Wake(retry.max(now)));
         }
         self.end_unused(id, confirmed, out);
     }
 
-    fn give_back(&mut self, id: RouteId, confirmed: bool, out: &mut Vec<LabelEffect>) {
+    /// No rule leads along the former course any more, which the switch has `confirmed` or not.
+    pub fn end_former(&mut self, id: RouteId, serial: u64, confirmed: bool, out: &mut Vec<LabelEffect>) {
         let Some(route) = self.all.get_mut(&id) else { return };
-        if let Some(serial) = route.serial.take() {
+        let (gone, left) =
+            std::mem::take(&mut route.former).into_iter().partition(|course| course.serial == Some(serial));
+        route.former = left;
+        let gone: Vec<Course> = gone;
+        gone.into_iter().for_each(|mut course| self.give_back(&mut course, confirmed, out));
+    }
+
+    /// Gives the labels of all courses back that rules led along, and the entry.
+    fn give_all_back(&mut self, id: RouteId, confirmed: bool, out: &mut Vec<LabelEffect>) {
+        let Some(mut route) = self.all.remove(&id) else { return };
+        let former = std::mem::take(&mut route.former);
+        former.into_iter().for_each(|mut course| self.give_back(&mut course, confirmed, out));
+        self.give_back(&mut route.course, confirmed, out);
+        if route.entry.take().is_some() {
+            self.touched.insert((route.key.ingress, id));
+        }
+        self.all.insert(id, route);
+    }
+
+    fn give_back(&mut self, course: &mut Course, confirmed: bool, out: &mut Vec<LabelEffect>) {
+        if let Some(serial) = course.serial.take() {
             self.asked.remove(&serial);
-            route.onward.release(holder(self.shard, serial), confirmed, out);
+            course.onward.release(holder(self.shard, serial), confirmed, out);
+        }
+    }
+
+    /// The plan leads elsewhere. If rules lead along the old course, the new one has to be ready by `until`.
+    pub fn change(
+        &mut self,
+        id: RouteId,
+        resolved: &Arc<Resolved>,
+        until: Time,
+        out: &mut Vec<LabelEffect>,
+    ) -> Changed {
+        let Some(route) = self.all.get_mut(&id).filter(|route| route.wanted != *resolved) else {
+            return Changed::Nothing;
+        };
+        route.wanted = Arc::clone(resolved);
+        if let Some((mut next, _)) = route.next.take() {
+            self.give_back(&mut next, true, out);
+        }
+        let Some(route) = self.all.get_mut(&id) else { return Changed::Nothing };
+        if route.course.resolved == *resolved && !route.is_refused() {
+            return route.take_ready();
+        }
+        let course = Course::new(&route.key, resolved);
+        let is_ready = course.state == CourseState::Ready;
+        if route.users > 0 {
+            route.next = Some((course, until));
+            self.ask(id, out);
+            return if is_ready { Changed::NextReady } else { Changed::Asking };
+        }
+        // No rule leads anywhere.
+        self.give_all_back(id, true, out);
+        let Some(route) = self.all.get_mut(&id) else { return Changed::Nothing };
+        (route.course, route.refusals) = (course, 0);
+        let changed = route.take_ready();
+        self.ask(id, out);
+        changed
+    }
+
+    /// The route takes its next course, which is ready.
+    pub fn turn(&mut self, id: RouteId) -> Option<Turn> {
+        let route = self.all.get_mut(&id)?;
+        let (next, _) = route.next.take()?;
+        let former = std::mem::replace(&mut route.course, next);
+        route.refusals = 0;
+        let serial = former.serial;
+        if serial.is_some() {
+            route.former.push(former);
+        }
+        if route.entry.is_some() {
+            self.touched.insert((route.key.ingress, id));
+        }
+        let waiting = std::mem::take(&mut route.waiting);
+        Some(Turn { waiting, former: serial, each_leaf: route.entry.is_none() })
+    }
+
+    /// The next course was not ready in time. Whether there was one: then no leaf may use the route any more.
+    pub fn give_next_up(&mut self, id: RouteId, now: Time, out: &mut Vec<LabelEffect>) -> bool {
+        let is_late = |route: &&mut SharedRoute| route.next.as_ref().is_some_and(|(_, until)| *until <= now);
+        if self.all.get_mut(&id).filter(is_late).is_none() {
+            return false;
+        }
+        self.refuse(id, now, out);
+        true
+    }
+
+    /// A label of the course or of the next one was refused: rules may not lead along the one, and can't along the other.
+    fn refuse(&mut self, id: RouteId, now: Time, out: &mut Vec<LabelEffect>) {
+        let Some(route) = self.all.get_mut(&id) else { return };
+        let wait = RETRY.saturating_mul(1 << route.refusals.min(6)).min(LONGEST_RETRY);
+        let retry = now + wait;
+        route.refusals += 1;
+        let next = route.next.take();
+        route.course.state = CourseState::Refused { retry };
+        let is_unused = route.users == 0;
+        if let Some((mut next, _)) = next {
+            // No rule has led along it.
+            self.give_back(&mut next, true, out);
+        }
+        if is_unused {
+            self.give_all_back(id, true, out);
+            out.push(LabelEffect::Wake(retry));
         }
     }
 
@@ -244,28 +446,37 @@ impl Routes {
     ) -> Option<RouteNews> {
         let id = *self.asked.get(&serial)?;
         let route = self.all.get_mut(&id)?;
-        if matches!(route.state, RouteState::Refused { .. }) {
+        let has_next = route.next.is_some();
+        let is_next = route.next.as_ref().is_some_and(|(next, _)| next.serial == Some(serial));
+        let course = match &mut route.next {
+            Some((next, _)) if is_next => next,
+            _ => &mut route.course,
+        };
+        if course.serial != Some(serial) || matches!(course.state, CourseState::Refused { .. }) {
             return None;
         }
-        route.onward.learn(port, news);
+        course.onward.learn(port, news);
         match news {
             News::Allocated(_) => None,
             News::Ready => {
-                let is_ready = route.onward.is_ready() && route.onward.labels().is_some();
-                is_ready.then(|| {
-                    (route.state, route.refusals) = (RouteState::Ready, 0);
-                    RouteNews::Ready(std::mem::take(&mut route.waiting))
-                })
+                if !course.onward.is_ready() || course.onward.labels().is_none() {
+                    return None;
+                }
+                course.state = CourseState::Ready;
+                if is_next {
+                    return Some(RouteNews::NextReady(id));
+                }
+                route.refusals = 0;
+                // Where another course is to come, leaves wait for that.
+                (!has_next).then(|| RouteNews::Ready(std::mem::take(&mut route.waiting)))
+            }
+            // Packets go on into what is gone until the next course is ready. Nothing leads back.
+            News::Refused(_) if has_next && !is_next => {
+                course.state = CourseState::Refused { retry: now };
+                None
             }
             News::Refused(why) => {
-                let wait = RETRY.saturating_mul(1 << route.refusals.min(6)).min(LONGEST_RETRY);
-                let retry = now + wait;
-                route.refusals += 1;
-                route.state = RouteState::Refused { retry };
-                if route.users == 0 {
-                    self.give_back(id, true, out);
-                    out.push(LabelEffect::Wake(retry));
-                }
+                self.refuse(id, now, out);
                 Some(RouteNews::Refused(id, *why))
             }
         }
@@ -275,14 +486,16 @@ impl Routes {
     pub fn retry(&mut self, now: Time, out: &mut Vec<LabelEffect>) {
         let is_due = |route: &SharedRoute| {
             route.users == 0
-                && route.serial.is_none()
-                && matches!(route.state, RouteState::Refused { retry } if retry <= now)
+                && route.next.is_none()
+                && route.course.serial.is_none()
+                && matches!(route.course.state, CourseState::Refused { retry } if retry <= now)
         };
         let mut due: Vec<RouteId> = self.all.iter().filter(|(_, route)| is_due(route)).map(|(id, _)| *id).collect();
         due.sort_unstable();
         for id in due {
             if let Some(route) = self.all.get_mut(&id) {
-                route.state = RouteState::Asking;
+                let course = Course::new(&route.key, &route.wanted);
+                route.course = Course { state: CourseState::Asking, ..course };
                 self.ask(id, out);
             }
         }
@@ -293,15 +506,36 @@ impl Routes {
         self.all.get(&id)
     }
 
+    /// The rules of the route's leaves do all themselves from now on.
+    pub fn drop_rule(&mut self, id: RouteId) {
+        if let Some(route) = self.all.get_mut(&id) {
+            (route.has_table, route.entry) = (false, None);
+            self.touched.insert((route.key.ingress, id));
+        }
+    }
+
+    /// Those that have a rule of their own at a switch.
+    pub fn with_rules_at(&self, ingress: Dpid) -> Vec<RouteId> {
+        let has_rule = |route: &SharedRoute| route.entry.is_some() && route.key.ingress == ingress;
+        let mut all: Vec<RouteId> = self.all.iter().filter(|(_, route)| has_rule(route)).map(|(id, _)| *id).collect();
+        all.sort_unstable();
+        all
+    }
+
     /// How many there are.
     pub fn len(&self) -> usize {
         self.all.len()
     }
-}
 
-/// Where an answer lies. Of answers that are held at one time no two have the same.
-fn address(route: &Arc<Resolved>) -> usize {
-    Arc::as_ptr(route) as usize
+    /// The routes whose rule in the table of routes may have changed since this was last asked, with their switches.
+    pub fn take_touched(&mut self) -> BTreeSet<(Dpid, RouteId)> {
+        std::mem::take(&mut self.touched)
+    }
+
+    /// What stood in the store for routes that have ended since this was last asked.
+    pub fn take_ended(&mut self) -> Vec<LeafId> {
+        std::mem::take(&mut self.ended)
+    }
 }
 
 /// The holders that a request of this number names.
@@ -310,14 +544,19 @@ fn holder(shard: ShardId, serial: u64) -> impl Fn(PortNo) -> Holder {
 }
 
 impl SharedRoute {
-    /// Whether packets may be sent.
+    /// Whether packets may be sent, and nothing else is about to hold.
     pub fn is_ready(&self) -> bool {
-        self.state == RouteState::Ready
+        self.course.state == CourseState::Ready && self.next.is_none()
     }
 
     /// Whether a label was refused.
     pub fn is_refused(&self) -> bool {
-        matches!(self.state, RouteState::Refused { .. })
+        matches!(self.course.state, CourseState::Refused { .. })
+    }
+
+    /// The leaves that take it or are about to.
+    pub fn leaves(&self) -> impl Iterator<Item = LeafId> {
+        self.leaves.iter().copied()
     }
 
     /// Where its packets enter.
@@ -325,9 +564,28 @@ impl SharedRoute {
         self.key.ingress
     }
 
-    /// What f answered.
+    /// The plan that it follows, and what stands for it in the store.
+    pub fn plan(&self) -> Option<(LeafId, &Plan)> {
+        match &self.key.goal {
+            Goal::Plan(plan) => Some((self.stand_in?, plan)),
+            Goal::Fixed(_) => None,
+        }
+    }
+
+    /// What f's answer comes to, as far as it is known here.
     pub fn resolved(&self) -> &Arc<Resolved> {
-        &self.key.route
+        &self.wanted
+    }
+
+    /// Those that waited, if the route is ready.
+    fn take_ready(&mut self) -> Changed {
+        if self.is_ready() { Changed::Ready(std::mem::take(&mut self.waiting)) } else { Changed::Nothing }
+    }
+
+    /// The edge ports where packets leave.
+    pub fn exits(&self) -> Vec<Location> {
+        let parts = self.course.resolved.parts.iter();
+        parts.flat_map(|(dpid, part)| part.edges.iter().map(|port| Location::new(*dpid, *port))).collect()
     }
 
     /// Whether only packets without a VLAN tag can take it.
@@ -337,10 +595,10 @@ impl SharedRoute {
 
     /// What the ingress does with packets; nothing is to drop.
     pub fn actions(&self) -> Vec<Action> {
-        let RouteKey { ingress, version, route, carriage } = &*self.key;
+        let RouteKey { ingress, version, carriage, .. } = &*self.key;
         let none = Part::default();
-        let part = route.parts.get(ingress).unwrap_or(&none);
-        let links = self.onward.labels().unwrap_or_default();
+        let part = self.course.resolved.parts.get(ingress).unwrap_or(&none);
+        let links = self.course.onward.labels().unwrap_or_default();
         let treatment = carriage.left(part);
         let forwarding = Forwarding {
             links: &links,
@@ -352,27 +610,63 @@ impl SharedRoute {
         forwarding::at_ingress(*version, &carriage.shared, &forwarding)
     }
 
-    /// What the ingress' rules do with packets.
+    fn instructions(&self) -> Vec<Instruction> {
+        forwarding::instructions(self.key.version, self.actions(), self.course.resolved.meter)
+    }
+
+    /// What its leaves' rules do with packets.
     pub fn action(&self) -> LeafAction {
-        let instructions = forwarding::instructions(self.key.version, self.actions(), self.key.route.meter);
-        match self.is_for_untagged() {
-            true => LeafAction::ApplyTo(Constraint::exact(Field::VlanVid, 0), instructions),
-            false => LeafAction::Apply(instructions),
+        if let Some(entry) = self.entry {
+            let carry = Instruction::WriteMetadata { metadata: entry, mask: u64::MAX };
+            return LeafAction::Apply(vec![carry, Instruction::GotoTable(ROUTES)]);
         }
+        match self.is_for_untagged() {
+            true => LeafAction::ApplyTo(Constraint::exact(Field::VlanVid, 0), self.instructions()),
+            false => LeafAction::Apply(self.instructions()),
+        }
+    }
+
+    /// Its rule in the table of routes, if it has one.
+    pub fn rule(&self, cookie: impl Fn(LeafId) -> u64) -> Option<Rule> {
+        let matching = Match::any().exact(Field::Metadata, u128::from(self.entry?));
+        let instructions = self.instructions().into();
+        Some(Rule { priority: ENTRY, matching, instructions, cookie: cookie(self.stand_in?) })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::network::Location;
+    use crate::labels::Acquire;
 
     /// A route from switch 1 over a link to a port of switch 2.
     fn route() -> Arc<Resolved> {
+        route_to(PortNo(3))
+    }
+
+    fn route_to(edge: PortNo) -> Arc<Resolved> {
         let far = Location::new(Dpid(2), PortNo(1));
         let first = Part { links: [(PortNo(2), far)].into(), ..Part::default() };
-        let last = Part { arrives: Some(PortNo(1)), edges: [PortNo(3)].into(), ..Part::default() };
+        let last = Part { arrives: Some(PortNo(1)), edges: [edge].into(), ..Part::default() };
         Arc::new(Resolved { parts: [(Dpid(1), first), (Dpid(2), last)].into(), meter: None })
+    }
+
+    fn key(route: &Arc<Resolved>) -> RouteKey {
+        let goal = Goal::Fixed(Arc::clone(route));
+        RouteKey { ingress: Dpid(1), version: Version::Of13, goal, carriage: Carriage::default() }
+    }
+
+    /// The port and number of the request that was made last, which is taken out.
+    fn asked(out: &mut Vec<LabelEffect>) -> (u64, PortNo) {
+        match out.pop() {
+            Some(LabelEffect::Ask(Acquire { holder: Holder::Route { serial, port, .. }, .. })) => (serial, port),
+            other => panic!("a label is asked for: {other:?}"),
+        }
+    }
+
+    fn be_ready(routes: &mut Routes, (serial, port): (u64, PortNo), out: &mut Vec<LabelEffect>) -> Option<RouteNews> {
+        routes.learn(serial, port, &News::Allocated(7), Time(1), out);
+        routes.learn(serial, port, &News::Ready, Time(1), out)
     }
 
     fn is_release(effect: &LabelEffect) -> bool {
@@ -381,17 +675,14 @@ mod tests {
 
     #[test]
     fn a_route_is_given_back_when_no_rule_leads_that_way_however_its_leaves_left() {
-        let mut routes = Routes::new(ShardId(0));
+        let mut routes = Routes::new(ShardId(0), 1);
         let mut out = Vec::new();
-        let id = routes.join((Dpid(1), Version::Of13), &route(), Carriage::default(), &mut out);
-        assert_eq!(routes.join((Dpid(1), Version::Of13), &route(), Carriage::default(), &mut out), id, "equal routes");
-        let Some(LabelEffect::Ask(asked)) = out.pop() else { panic!("one label is asked for") };
-        let Holder::Route { serial, port, .. } = asked.holder else { panic!("{asked:?}") };
+        let id = routes.create(LeafId(1), key(&route()), &route(), None, true, &mut out);
+        assert_eq!(routes.join(LeafId(2), &key(&route())), Some(id), "equal routes");
+        let asked = asked(&mut out);
         assert!(out.is_empty());
         routes.wait(id, LeafId(1));
-        routes.learn(serial, port, &News::Allocated(7), Time(1), &mut out);
-        let ready = routes.learn(serial, port, &News::Ready, Time(1), &mut out);
-        assert_eq!(ready, Some(RouteNews::Ready([LeafId(1)].into())));
+        assert_eq!(be_ready(&mut routes, asked, &mut out), Some(RouteNews::Ready([LeafId(1)].into())));
         routes.begin_use(id);
         // Both leave, one of them while its rule is on its way out.
         [1, 2].into_iter().for_each(|_| routes.leave(id, true, &mut out));
@@ -403,11 +694,10 @@ mod tests {
 
     #[test]
     fn a_route_that_was_refused_a_label_asks_again_when_nobody_uses_it_and_time_has_passed() {
-        let mut routes = Routes::new(ShardId(0));
+        let mut routes = Routes::new(ShardId(0), 1);
         let mut out = Vec::new();
-        let id = routes.join((Dpid(1), Version::Of13), &route(), Carriage::default(), &mut out);
-        let Some(LabelEffect::Ask(asked)) = out.pop() else { panic!("a label is asked for") };
-        let Holder::Route { serial, port, .. } = asked.holder else { panic!("{asked:?}") };
+        let id = routes.create(LeafId(1), key(&route()), &route(), None, true, &mut out);
+        let (serial, port) = asked(&mut out);
         routes.begin_use(id);
         let refused = routes.learn(serial, port, &News::Refused(Refusal::NoLabel(Dpid(2))), Time(1), &mut out);
         assert_eq!(refused, Some(RouteNews::Refused(id, Refusal::NoLabel(Dpid(2)))));
@@ -421,5 +711,86 @@ mod tests {
         assert!(out.is_empty(), "it is too early");
         routes.retry(later, &mut out);
         assert!(matches!(out[..], [LabelEffect::Ask(_)]));
+    }
+    /// A route with a leaf's rule, whose plan comes to something else.
+    fn changing(out: &mut Vec<LabelEffect>) -> (Routes, RouteId, (u64, PortNo)) {
+        let mut routes = Routes::new(ShardId(0), 1);
+        let id = routes.create(LeafId(1), key(&route()), &route(), Some(LeafId(9)), true, out);
+        let first = asked(out);
+        be_ready(&mut routes, first, out);
+        routes.begin_use(id);
+        assert_eq!(routes.change(id, &route_to(PortNo(4)), Time(5), out), Changed::Asking);
+        let second = asked(out);
+        assert!(out.is_empty() && first != second);
+        (routes, id, second)
+    }
+
+    #[test]
+    fn a_route_whose_plan_leads_elsewhere_keeps_the_labels_of_both_courses_until_rules_have_changed() {
+        let mut out = Vec::new();
+        let (mut routes, id, second) = changing(&mut out);
+        let number = |routes: &Routes| routes.get(id).and_then(|route| route.entry);
+        let entry = number(&routes);
+        assert!(entry.is_some());
+        assert_eq!(routes.join(LeafId(2), &key(&route())), Some(id));
+        assert!(!routes.get(id).is_some_and(SharedRoute::is_ready), "who joins waits for the new course");
+        routes.wait(id, LeafId(2));
+        assert_eq!(be_ready(&mut routes, second, &mut out), Some(RouteNews::NextReady(id)));
+        routes.take_touched();
+        let Some(Turn { waiting, former: Some(former), each_leaf: false }) = routes.turn(id) else { panic!("a turn") };
+        assert_eq!((waiting, number(&routes)), ([LeafId(2)].into(), entry), "the rules of leaves lead where they did");
+        assert_eq!(routes.take_touched(), [(Dpid(1), id)].into());
+        assert!(out.is_empty(), "the old rule may still be there");
+        routes.end_former(id, former, true, &mut out);
+        assert!(matches!(out[..], [LabelEffect::Release { confirmed: true, .. }]), "{out:?}");
+    }
+
+    #[test]
+    fn a_plan_that_leads_back_ends_the_change() {
+        let mut out = Vec::new();
+        let (mut routes, id, (serial, port)) = changing(&mut out);
+        routes.wait(id, LeafId(2));
+        assert_eq!(routes.change(id, &route(), Time(6), &mut out), Changed::Ready([LeafId(2)].into()));
+        assert!(matches!(out[..], [LabelEffect::Release { confirmed: true, .. }]), "{out:?}");
+        assert!(routes.turn(id).is_none() && !routes.knows(serial), "{port:?}");
+        assert!(!routes.give_next_up(id, Time(9), &mut out));
+    }
+
+    #[test]
+    fn a_course_that_is_refused_or_late_ends_the_use_of_the_route() {
+        for is_late in [false, true] {
+            let mut out = Vec::new();
+            let (mut routes, id, (serial, port)) = changing(&mut out);
+            if is_late {
+                assert!(!routes.give_next_up(id, Time(4), &mut out) && routes.give_next_up(id, Time(5), &mut out));
+            } else {
+                let why = Refusal::NoLabel(Dpid(2));
+                let refused = routes.learn(serial, port, &News::Refused(why), Time(1), &mut out);
+                assert_eq!(refused, Some(RouteNews::Refused(id, why)));
+            }
+            assert_eq!(out.len(), 1, "the label of the new course goes back: {out:?}");
+            assert!(routes.get(id).is_some_and(SharedRoute::is_refused));
+            routes.end_use(id, Time(6), true, &mut out);
+            assert_eq!(out.iter().filter(|effect| is_release(effect)).count(), 2);
+            out.clear();
+            routes.retry(Time(1) + LONGEST_RETRY, &mut out);
+            let Some(LabelEffect::Ask(again)) = out.pop() else { panic!("{out:?}") };
+            assert_eq!(again.suffix.exits(), [Location::new(Dpid(2), PortNo(4))], "what the plan comes to now");
+        }
+    }
+    #[test]
+    fn a_plan_that_leads_back_to_a_course_that_has_lost_a_label_meanwhile_asks_for_it_again() {
+        let mut out = Vec::new();
+        let mut routes = Routes::new(ShardId(0), 1);
+        let id = routes.create(LeafId(1), key(&route()), &route(), Some(LeafId(9)), true, &mut out);
+        let (serial, port) = asked(&mut out);
+        be_ready(&mut routes, (serial, port), &mut out);
+        routes.begin_use(id);
+        routes.change(id, &route_to(PortNo(4)), Time(5), &mut out);
+        out.clear();
+        let gone = News::Refused(Refusal::Gone(Dpid(2)));
+        assert_eq!(routes.learn(serial, port, &gone, Time(2), &mut out), None, "another course is to come");
+        assert_eq!(routes.change(id, &route(), Time(6), &mut out), Changed::Asking);
+        assert!(out.iter().any(|effect| matches!(effect, LabelEffect::Ask(_))), "{out:?}");
     }
 }

@@ -25,6 +25,7 @@ use super::location::COMPILED;
 use super::new_port::Undecided;
 use super::removals::Removals;
 use super::room::Room;
+use super::route_rules::RouteRules;
 use super::routes::RouteId;
 use super::timers::Timer;
 use super::{Effect, Engine, InstalledFlow, Options, Time};
@@ -41,6 +42,8 @@ pub(super) const CLASSIFIER: u8 = 0;
 pub(super) const INGRESS: u8 = 1;
 /// The table of labelled packets.
 pub(super) const LABELS: u8 = 2;
+/// The table of routes, which rules for packets that enter here lead to, where the switch has so many.
+pub(super) const ROUTES: u8 = 3;
 
 /// How long a switch that refused a host's rule is sent none: longer than it counts as full.
 const HOSTS_CLOSED_FOR: Duration = Duration::from_secs(61);
@@ -50,6 +53,10 @@ pub(super) struct Switch {
     pub dpid: Dpid,
     pub capabilities: Capabilities,
     pub three_tables: bool,
+    /// The rules of routes.
+    pub route_rules: RouteRules,
+    /// Whether it has a table for these, which sends what it does not know to the controller.
+    pub route_table: RouteTable,
     /// The traces of the packets that enter here, and their rules.
     pub table: Table,
     /// The leaves of `table` that may have to be treated otherwise since the last flush.
@@ -85,6 +92,17 @@ pub(super) struct Switch {
     pub(super) refused: Vec<(u8, u16, Match)>,
 }
 
+/// How far a switch's table of routes is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum RouteTable {
+    /// It is not confirmed that packets which no route takes come to the controller, or there is none.
+    #[default]
+    Closed,
+    Open,
+    /// The switch refused a rule.
+    Refused,
+}
+
 /// Which tables no longer show what is wanted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Stale {
@@ -117,6 +135,8 @@ pub(super) enum Waiter {
     Labels(Vec<u64>),
     /// A leaf's ingress rule was taken out, or leads another way than this route, with which the leaf stays or not.
     Left { via: RouteId, stays: bool },
+    /// No rule leads along a former course of a route any more.
+    Former { via: RouteId, serial: u64 },
     /// A leaf's ingress rule came in.
     Fresh(LeafId),
     /// Somebody wants to know that all before is done.
@@ -132,6 +152,8 @@ impl Switch {
             labels: LabelTable::new(dpid, capabilities.version, !three_tables, quarantine(options)),
             capabilities,
             three_tables,
+            route_rules: RouteRules::default(),
+            route_table: RouteTable::default(),
             acting: BTreeSet::new(),
             installed: BTreeMap::new(),
             wanted: Wanted::default(),
@@ -155,6 +177,11 @@ impl Switch {
         self.capabilities.version
     }
 
+    /// Whether it has so many tables that routes could have one.
+    pub fn has_four_tables(&self) -> bool {
+        self.three_tables && self.capabilities.tables > ROUTES
+    }
+
     /// How many rules it has in a table, or in all.
     pub fn count(&self, table: Option<u8>) -> usize {
         let counted = self.installed.iter().filter(|(id, _)| table.is_none_or(|table| table == **id));
@@ -164,6 +191,18 @@ impl Switch {
     /// Its rules, by table and falling priority.
     pub fn installed(&self) -> impl Iterator<Item = (u8, Rule)> {
         self.installed.iter().flat_map(|(table, installed)| installed.rules().into_iter().map(|rule| (*table, rule)))
+    }
+
+    /// The switch has confirmed something: perhaps that the table of routes drops nothing.
+    fn open_route_table(&mut self) {
+        let of_routes = |(_, sent): &(u32, Sent)| matches!(sent, Sent::FlowMod { table: ROUTES, .. });
+        if self.route_table == RouteTable::Closed
+            && self.has_four_tables()
+            && self.installed.get(&ROUTES).is_some_and(|installed| installed.len() > 0)
+            && !self.unconfirmed.iter().any(of_routes)
+        {
+            self.route_table = RouteTable::Open;
+        }
     }
 
     /// All who wait for a barrier's reply.
@@ -200,6 +239,7 @@ impl Engine {
         let is_it = |(id, sent): &(u32, Sent)| *id == xid && matches!(sent, Sent::Barrier(_));
         let Some(at) = switch.unconfirmed.iter().position(is_it) else { return };
         let done: Vec<(u32, Sent)> = switch.unconfirmed.drain(..=at).collect();
+        switch.open_route_table();
         for (_, sent) in done {
             let Sent::Barrier(waiters) = sent else { continue };
             for waiter in waiters {
@@ -213,6 +253,7 @@ impl Engine {
         match waiter {
             Waiter::Labels(serials) => self.labels_confirmed(dpid, &serials),
             Waiter::Left { via, stays } => self.used_no_more(via, stays, true),
+            Waiter::Former { via, serial } => self.end_former(via, serial, true),
             Waiter::Settled(token) => self.confirmed(dpid, token),
             Waiter::Fresh(_) => {
                 if let Some(switch) = self.switches.get_mut(&dpid)
@@ -242,6 +283,9 @@ impl Engine {
         let full = is_table_full(error, switch.version());
         if switch.host_rules.refuse(&rule, self.now + HOSTS_CLOSED_FOR) {
             return self.host_rule_refused(dpid, table, full, what);
+        }
+        if table == ROUTES && switch.three_tables {
+            return self.route_rule_refused(dpid, &rule, what);
         }
         switch.refused.push((table, rule.priority, rule.matching.clone()));
         switch.stale.classifier = true;
@@ -291,6 +335,26 @@ impl Engine {
         self.reread(dpid);
     }
 
+    /// The switch refused a rule of the table of routes: from now on the rules of leaves do all themselves.
+    fn route_rule_refused(&mut self, dpid: Dpid, rule: &Rule, what: String) {
+        self.stats.refused_rules += 1;
+        self.report_once(Report::RuleRefused { switch: dpid, what: what.into() }, &format!("refused {dpid}"));
+        if let Some(switch) = self.switches.get_mut(&dpid) {
+            switch.route_table = RouteTable::Refused;
+            if rule.priority == 0 {
+                switch.refused.push((ROUTES, 0, rule.matching.clone()));
+                switch.stale.classifier = true;
+                self.timers.insert((self.now + HOSTS_CLOSED_FOR, Timer::Full(dpid)));
+            }
+        }
+        for route in self.routes.with_rules_at(dpid) {
+            self.close_route(route);
+            self.routes.drop_rule(route);
+        }
+        self.sync_route_rules();
+        self.reread(dpid);
+    }
+
     /// What the switch has not confirmed yet.
     fn unconfirmed_at(&self, dpid: Dpid) -> BTreeSet<Subject> {
         let mut subjects = BTreeSet::new();
@@ -298,7 +362,7 @@ impl Engine {
             match waiter {
                 Waiter::Fresh(leaf) => subjects.extend([Subject::Leaf(*leaf)]),
                 Waiter::Labels(serials) => subjects.extend(serials.iter().copied().map(Subject::Label)),
-                Waiter::Left { .. } | Waiter::Settled(_) => {}
+                Waiter::Left { .. } | Waiter::Former { .. } | Waiter::Settled(_) => {}
             }
         }
         subjects

@@ -2,6 +2,7 @@
 
 use maple_wire::Dpid;
 
+use super::routes::RouteId;
 use super::{Engine, Time};
 use crate::network::{Location, Mac};
 use crate::tree::LeafId;
@@ -15,6 +16,8 @@ pub(super) enum Timer {
     Labels(Dpid),
     /// Routes whose labels were refused.
     Routes,
+    /// A route's next course.
+    Turn(RouteId),
     /// A host that is looked for.
     Search(Mac),
     /// A port that is guarded because too many hosts are there.
@@ -49,6 +52,7 @@ impl Engine {
                 Timer::Leaf(leaf) => self.leaf_timer(leaf),
                 Timer::Labels(dpid) => self.expire_labels(dpid),
                 Timer::Routes => self.retry_routes(),
+                Timer::Turn(route) => self.give_course_up(route),
                 Timer::Search(mac) => self.ask_hosts(|hosts, now, wishes| hosts.on_search_timer(now, mac, wishes)),
                 Timer::Guard(at) => self.ask_hosts(|hosts, now, wishes| hosts.on_guard_timer(now, at, wishes)),
                 Timer::Muted(at, mac) => self.ask_hosts(|hosts, _, wishes| hosts.on_muted_timer(at, mac, wishes)),

@@ -47,8 +47,10 @@ impl Engine {
         self.unsettle(dpid);
         // Barriers that were to tell when rules had left it will not be answered.
         for waiter in switch.waiters() {
-            if let Waiter::Left { via, stays } = waiter {
-                self.used_no_more(*via, *stays, false);
+            match waiter {
+                Waiter::Left { via, stays } => self.used_no_more(*via, *stays, false),
+                Waiter::Former { via, serial } => self.end_former(*via, *serial, false),
+                Waiter::Labels(_) | Waiter::Fresh(_) | Waiter::Settled(_) => {}
             }
         }
         self.shut_labels(switch.labels, dpid);

@@ -9,6 +9,7 @@ use super::location::reason;
 use super::switch::Switch;
 use super::{Engine, TableRule};
 use crate::compile::Rule;
+use crate::labels::outline;
 use crate::trace::show;
 
 impl Engine {
@@ -19,7 +20,10 @@ impl Engine {
             .installed()
             .map(|(table_id, rule)| {
                 let subject = subject_of(self.options.epoch, rule.cookie);
-                let leaf = if let Some(Subject::Leaf(leaf)) = subject { Some(leaf) } else { None };
+                let leaf = match subject {
+                    Some(Subject::Leaf(leaf)) if self.routes.of_stand_in(leaf).is_none() => Some(leaf),
+                    _ => None,
+                };
                 TableRule { table_id, why: self.why(switch, &rule, subject), rule, leaf }
             })
             .collect();
@@ -46,6 +50,9 @@ impl Engine {
         match subject {
             None => reason(rule).to_owned(),
             Some(Subject::Label(serial)) => switch.labels.describe(serial).unwrap_or_default(),
+            Some(Subject::Leaf(name)) if let Some(route) = self.routes.of_stand_in(name) => {
+                self.routes.get(route).map(|route| format!("route {}", outline(route.exits()))).unwrap_or_default()
+            }
             Some(Subject::Leaf(leaf)) => self.leaves.get(&leaf).map(|leaf| reasons(leaf)).unwrap_or_default(),
         }
     }

@@ -58,7 +58,7 @@ pub use ids::{LabelRange, LabelRangeError};
 pub(crate) use ids::LabelIds;
 pub(crate) use onward::Onward;
 pub(crate) use suffix::{Carriage, Suffix};
-pub(crate) use table::{LabelKey, LabelTable, Unmade};
+pub(crate) use table::{LabelKey, LabelTable, Unmade, outline};
 
 use crate::network::Location;
 use crate::shard::{ShardId, Time};

@@ -139,6 +139,12 @@ impl Carriage {
         Some(carriage)
     }
 
+    /// How a route without rewrites is carried, wherever it leads.
+    pub fn plain(version: Version, packet: &Packet<'_>) -> Carriage {
+        let vlan = packet.switch_value(Field::VlanVid).filter(|vid| *vid != 0 && version == Version::Of10);
+        Carriage { replaced: vlan.map(|vid| vid as u16 & 0xfff), ..Carriage::default() }
+    }
+
     /// What is left to do for a switch where packets leave.
     pub fn left(&self, part: &Part) -> Treatment {
         let mut treatment = part.treatment.clone();

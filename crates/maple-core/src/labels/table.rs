@@ -465,11 +465,18 @@ impl LabelTable {
     pub fn describe(&self, serial: u64) -> Option<String> {
         let key = self.by_serial.get(&serial)?;
         let label = self.labels.get(key)?;
-        let mut exits: Vec<Location> = label.suffix.exits();
-        exits.sort_unstable();
-        let more = exits.len().saturating_sub(3);
-        let shown: Vec<String> = exits.iter().take(3).map(ToString::to_string).collect();
-        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-        Some(format!("label {}: out of {}{more}", key.id, shown.join(", ")))
+        Some(format!("label {}: {}", key.id, outline(label.suffix.exits())))
     }
+}
+
+/// Edge ports where packets leave, in words for people.
+pub(crate) fn outline(mut exits: Vec<Location>) -> String {
+    if exits.is_empty() {
+        return "to nowhere".to_owned();
+    }
+    exits.sort_unstable();
+    let more = exits.len().saturating_sub(3);
+    let shown: Vec<String> = exits.iter().take(3).map(ToString::to_string).collect();
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    format!("out of {}{more}", shown.join(", "))
 }

@@ -57,7 +57,7 @@ fn resolve_on(network: Arc<Snapshot>, route: &Route) -> Result<Arc<Resolved>, Po
     let frame = Frame::ethernet([0, 0, 0, 0, 0, 2], [0, 0, 0, 0, 0, 1]).ipv4([10, 0, 0, 1], [10, 0, 0, 2]).udp(1, 2);
     let frame = frame.payload(&[]);
     let run = Run::new(frame.clone().into(), frame.len(), at(1, 3), Txn::new(network), true);
-    run.resolve(route)
+    run.resolve(route).map(|(_, resolved)| resolved)
 }
 
 fn shown(route: &Route) -> String {
@@ -136,4 +136,48 @@ fn what_resolution_looks_at_is_a_dependency_and_part_of_the_trace() {
     );
     let items: Vec<String> = finished.trace.items.iter().map(ToString::to_string).collect();
     assert_eq!(items, ["read eth_type=0x800", "read ip_proto=17"], "the rewrite needs UDP, and its rule must say so");
+}
+
+#[test]
+fn a_path_is_a_dependency_only_if_f_looks_at_what_was_found() {
+    let reads = |look: &dyn Fn(&Route)| {
+        let frame =
+            Frame::ethernet([0, 0, 0, 0, 0, 2], [0, 0, 0, 0, 0, 1]).ipv4([10, 0, 0, 1], [10, 0, 0, 2]).udp(1, 2);
+        let frame = frame.payload(&[]);
+        let run = Run::new(frame.clone().into(), frame.len(), at(1, 3), Txn::new(network()), true);
+        let (path, to) = (run.net().shortest_path(at(1, 3), at(2, 3)), run.net().shortest_path(at(1, 3), at(3, 4)));
+        let (tree, other) = (Route::union([path.clone(), to.clone()]), Route::union([to, path.clone()]));
+        look(&path);
+        assert!(run.resolve(&path).is_ok() && run.resolve(&tree).is_ok() && run.resolve(&other).is_ok());
+        let finished = run.finish().expect("ends once");
+        finished.txn.reads().map(|(cell, _)| format!("{cell:?}")).collect::<Vec<_>>().join(", ")
+    };
+    let path = format!("{:?}", Cell::Path { from: Dpid(1), to: Dpid(2), weight: None });
+    assert_eq!(reads(&|_| {}), "", "it goes wherever the path leads");
+    assert_eq!(reads(&|route| drop(route.clone().queue(3).meter(1))), "");
+    assert_eq!(reads(&|route| assert!(!route.is_unreachable())), path);
+    assert_eq!(reads(&|route| assert!(!route.is_drop())), path);
+    assert_eq!(reads(&|route| assert_eq!(route.explicit_hops().count(), 2)), path);
+    assert_eq!(reads(&|route| assert_eq!(*route, Route::hops([hop(1, 2), hop(2, 3)]))), path);
+    assert_eq!(reads(&|route| assert!(format!("{route:?}").contains("hops"))), path);
+}
+
+#[test]
+fn plans_are_the_same_question_whatever_it_comes_to() {
+    let plan = |network: Arc<Snapshot>, weight: Option<&str>| {
+        let run = Run::new([].into(), 0, at(1, 3), Txn::new(network), true);
+        let net = run.net();
+        let route =
+            weight.map_or_else(|| net.shortest_path(at(1, 3), at(2, 3)), |name| net.path(at(1, 3), at(2, 3), name));
+        route.plan(Dpid(1))
+    };
+    let apart = store();
+    apart.update(|_| [at(1, 2), at(1, 1)].map(|at| Write::Port { at, info: None }).into());
+    assert_eq!(plan(network(), None), plan(apart.snapshot(), None));
+    let (here, there) = (plan(network(), None).now(&network()), plan(network(), None).now(&apart.snapshot()));
+    assert_eq!(here.map(|route| parts(&route)), Ok("1: None -> {2} {}; 2: Some(1) -> {} {3}".into()));
+    assert_eq!(there.map(|route| parts(&route)), Ok(String::new()), "nowhere");
+    let weighed = store();
+    weighed.update(|_| vec![Write::Weight("cost".into())]);
+    assert_ne!(plan(weighed.snapshot(), Some("cost")), plan(weighed.snapshot(), None));
 }

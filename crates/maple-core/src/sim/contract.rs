@@ -365,7 +365,7 @@ impl<'a> Play<'a> {
         let txn = Txn::new(state.clone());
         let run = Run::new(captured, packet.frame.len(), packet.at, txn, self.case.track_hosts);
         let Ok(route) = self.case.policy.decide(&run.packet(), &run.net()) else { return Vec::new() };
-        let Ok(resolved) = run.resolve(&route) else { return Vec::new() };
+        let Ok((_, resolved)) = run.resolve(&route) else { return Vec::new() };
         // It may have asked what it can't be told, and gone on.
         if run.finish().is_none_or(|finished| finished.error.is_some()) {
             return Vec::new();

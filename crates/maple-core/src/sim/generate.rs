@@ -406,7 +406,7 @@ fn plain() -> Shape {
 fn odd_switches(random: &mut Random, shape: Shape) -> Shape {
     let tables = |version: &Version| match version {
         Version::Of10 => 1,
-        Version::Of13 if random.chance(12) => 1 + random.below(2) as u8,
+        Version::Of13 if random.chance(20) => 1 + random.below(3) as u8,
         Version::Of13 => 254,
     };
     let tables = shape.versions.iter().map(tables).collect();

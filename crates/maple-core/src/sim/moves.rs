@@ -79,7 +79,7 @@ fn a_flow_whose_link_fails_takes_another_way_and_no_packet_comes_to_the_controll
         assert_eq!(sim.delivered, want);
         let after = stats(&sim);
         assert_eq!((after.packet_ins, after.misses), (before.packet_ins, before.misses), "{version}");
-        assert_eq!((after.leaves_moved, after.leaves_withdrawn), (1, 0));
+        assert_eq!((after.routes_turned, after.leaves_withdrawn), (1, 0));
         // The other way, back, and back again: nothing stays behind.
         let rules = after.rules;
         for (up, down) in [(at(1, 3), at(1, 2)), (at(1, 2), at(1, 3))] {

@@ -67,6 +67,7 @@ pub(super) fn stats(sim: &Sim) -> Stats {
         all.leaves += s.leaves;
         all.leaves_withdrawn += s.leaves_withdrawn;
         all.leaves_moved += s.leaves_moved;
+        all.routes_turned += s.routes_turned;
         all.spoofed_drops += s.spoofed_drops;
         all.refused_rules += s.refused_rules;
         all.writing_runs += s.writing_runs;

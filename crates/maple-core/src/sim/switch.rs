@@ -116,9 +116,9 @@ impl SimSwitch {
     pub fn receive(&mut self, frame: &[u8], in_port: PortNo) -> Vec<Out> {
         let mut out = Vec::new();
         let mut frame = frame.to_vec();
-        let mut table = 0;
+        let (mut table, mut carried) = (0, 0);
         loop {
-            let Some(flow) = self.look_up(table, &frame, in_port).cloned() else {
+            let Some(flow) = self.look_up(table, &frame, in_port, carried).cloned() else {
                 // 1.0 asks the controller where nothing matches; 1.3 drops.
                 if self.version == Version::Of10 {
                     out.push(self.packet_in(&frame, in_port, table, u64::MAX));
@@ -134,6 +134,7 @@ impl SimSwitch {
                     }
                     Instruction::GotoTable(to) => next = Some(*to),
                     Instruction::Meter(_) => {}
+                    Instruction::WriteMetadata { metadata, mask: u64::MAX } => carried = *metadata,
                     other => panic!("the engine uses no {other:?}"),
                 }
             }
@@ -200,10 +201,13 @@ impl SimSwitch {
         out
     }
 
-    fn look_up(&self, table: u8, frame: &[u8], in_port: PortNo) -> Option<&InstalledFlow> {
+    fn look_up(&self, table: u8, frame: &[u8], in_port: PortNo, metadata: u64) -> Option<&InstalledFlow> {
         let packet = Packet::new(frame, in_port.0);
-        let fits =
-            |flow: &&InstalledFlow| flow.table_id == table && flow.matching.holds(|field| packet.switch_value(field));
+        let value = |field| match field {
+            Field::Metadata => Some(u128::from(metadata)),
+            _ => packet.switch_value(field),
+        };
+        let fits = |flow: &&InstalledFlow| flow.table_id == table && flow.matching.holds(value);
         // Of rules with equal priority the engine must not care which: take the older.
         self.flows.iter().filter(fits).reduce(|best, flow| if flow.priority > best.priority { flow } else { best })
     }

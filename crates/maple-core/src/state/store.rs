@@ -46,7 +46,9 @@ pub(super) struct Books {
 }
 
 /// Is given each snapshot, just before it becomes the newest.
-struct Observer(Box<dyn Fn(&Arc<Snapshot>) + Send + Sync>);
+struct Observer(Box<Observe>);
+
+type Observe = dyn Fn(&Arc<Snapshot>) + Send + Sync;
 
 impl fmt::Debug for Observer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -56,6 +56,11 @@ impl Leaves {
         self.all.remove(id).map(|leaf| *leaf)
     }
 
+    /// Forgets all answers: the routes of leaves have changed.
+    pub fn forget_answers(&mut self) {
+        self.said.clear();
+    }
+
     /// Answers are asked for, and remembered, under this version of the state.
     pub(super) fn begin(&mut self, version: u64) {
         self.said.begin(version);

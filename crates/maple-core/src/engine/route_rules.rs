@@ -1,0 +1,43 @@
+//! A switch's table of routes: a rule for each route that its leaves' rules lead to.
+
+use std::collections::BTreeMap;
+
+use super::routes::RouteId;
+use crate::compile::Rule;
+use crate::update::Change;
+
+/// The rules.
+#[derive(Debug, Default)]
+pub(super) struct RouteRules {
+    all: BTreeMap<RouteId, Rule>,
+    changes: Vec<Change>,
+}
+
+impl RouteRules {
+    /// The route has this rule from now on, or none.
+    pub fn set(&mut self, route: RouteId, rule: Option<Rule>) {
+        let before = match &rule {
+            Some(rule) => self.all.insert(route, rule.clone()),
+            None => self.all.remove(&route),
+        };
+        let same_entry = |a: &Rule, b: &Rule| (a.priority, &a.matching) == (b.priority, &b.matching);
+        match (before, rule) {
+            (Some(before), Some(rule)) if before == rule => {}
+            (Some(before), Some(rule)) if same_entry(&before, &rule) => self.changes.push(Change::Modify(rule)),
+            (before, rule) => {
+                self.changes.extend(before.map(Change::Delete));
+                self.changes.extend(rule.map(Change::Add));
+            }
+        }
+    }
+
+    /// What changed since this was last asked.
+    pub fn take_changes(&mut self) -> Vec<Change> {
+        std::mem::take(&mut self.changes)
+    }
+
+    /// All of them.
+    pub fn all(&self) -> impl Iterator<Item = &Rule> {
+        self.all.values()
+    }
+}
