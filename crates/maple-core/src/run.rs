@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use maple_wire::{Dpid, Field, Packet, PortNo};
+use rustc_hash::FxHashMap;
 
 use crate::engine::Selection;
 use crate::network::{LinkName, Location, Mac};
@@ -157,9 +158,16 @@ impl Run {
     }
 }
 
+thread_local! {
+    /// Names of Rust files, by where the compiler has put them.
+    static FILES: RefCell<FxHashMap<*const u8, Arc<str>>> = RefCell::default();
+}
+
 /// The line of Rust code that called a handle.
 pub(crate) fn caller(at: &Caller<'_>) -> Option<Source> {
-    Some(Source { file: at.file().into(), line: at.line() })
+    let name = at.file();
+    let file = FILES.with_borrow_mut(|files| Arc::clone(files.entry(name.as_ptr()).or_insert_with(|| name.into())));
+    Some(Source { file, line: at.line() })
 }
 
 impl Subject {

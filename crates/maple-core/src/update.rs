@@ -30,12 +30,12 @@
 //!
 //! Sorting: `n log n` comparisons.
 
-use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 
 use maple_wire::msg::{FlowMod, FlowModCommand};
-use maple_wire::{Constraint, Instruction, Match, MatchField};
+use maple_wire::{Constraint, Field, Instruction, Match, MatchField};
 use rustc_hash::FxHashMap;
 
 use crate::compile::Rule;
@@ -104,8 +104,59 @@ pub(crate) struct Held {
     pub cookie: u64,
 }
 
-/// Like [`Entry`], in an order of its own: the highest priority first.
-pub(crate) type EntryKey = (Reverse<u16>, Vec<Constraint>, Vec<(u32, Vec<u8>)>);
+/// What is one entry on a switch: priority and match, in few bytes, as a table may have a hundred thousand. The order is one
+/// of its own, the highest priority first.
+///
+/// Two bytes say the priority, inverted. Then come the constraints in order: a byte that is the field, with the upper bit
+/// set where a mask follows the value, and these in as many bytes as the field has. Unknown fields come last: a byte of
+/// ones, the header, the length, the body.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct EntryKey(Box<[u8]>);
+
+/// Says that a mask follows.
+const MASKED: u8 = 0x80;
+/// Says that an unknown field follows.
+const UNKNOWN: u8 = 0xff;
+
+impl EntryKey {
+    fn priority(&self) -> u16 {
+        !u16::from_be_bytes([self.0[0], self.0[1]])
+    }
+
+    /// The match, its fields in order.
+    fn matching(&self) -> Match {
+        let mut fields = Vec::new();
+        let mut rest = &self.0[2..];
+        while let Some((tag, behind)) = rest.split_first() {
+            rest = behind;
+            if *tag == UNKNOWN {
+                let (header, length) = (number(&mut rest, 4) as u32, number(&mut rest, 2) as usize);
+                let (body, behind) = rest.split_at(length);
+                rest = behind;
+                fields.push(MatchField::Unknown { header, body: body.to_vec() });
+                continue;
+            }
+            let Some(field) = Field::from_oxm(tag & !MASKED) else { break };
+            let value = number(&mut rest, field.bytes());
+            let mask = if tag & MASKED == 0 { field.full_mask() } else { number(&mut rest, field.bytes()) };
+            fields.push(MatchField::Known(Constraint { field, value, mask }));
+        }
+        Match { fields }
+    }
+}
+
+impl fmt::Debug for EntryKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {:?}", self.priority(), self.matching().fields)
+    }
+}
+
+/// Takes so many bytes off the front, as one number.
+fn number(bytes: &mut &[u8], count: usize) -> u128 {
+    let (front, rest) = bytes.split_at(count);
+    *bytes = rest;
+    front.iter().fold(0, |number, byte| number << 8 | u128::from(*byte))
+}
 
 impl Held {
     /// Whether a rule of this entry is not the same.
@@ -115,11 +166,8 @@ impl Held {
 
     /// The rule that stands at this entry.
     pub(crate) fn at(&self, key: &EntryKey) -> Rule {
-        let (Reverse(priority), known, unknown) = key;
-        let known = known.iter().copied().map(MatchField::Known);
-        let unknown = unknown.iter().map(|(header, body)| MatchField::Unknown { header: *header, body: body.clone() });
-        let matching = Match { fields: known.chain(unknown).collect() };
-        Rule { priority: *priority, matching, instructions: self.instructions.clone(), cookie: self.cookie }
+        let (priority, matching) = (key.priority(), key.matching());
+        Rule { priority, matching, instructions: self.instructions.clone(), cookie: self.cookie }
     }
 }
 
@@ -174,7 +222,21 @@ pub(crate) fn key_of(rule: &Rule) -> EntryKey {
 /// The entry that a rule with this priority and match has: switches give the fields of a match in any order.
 pub(crate) fn entry_key(priority: u16, matching: &Match) -> EntryKey {
     let (known, unknown) = match_key(matching);
-    (Reverse(priority), known, unknown.into_iter().map(|(header, body)| (header, body.to_vec())).collect())
+    let mut bytes = (!priority).to_be_bytes().to_vec();
+    for Constraint { field, value, mask } in known {
+        let is_whole = mask == field.full_mask();
+        bytes.push(field as u8 | if is_whole { 0 } else { MASKED });
+        for number in [Some(value), Some(mask).filter(|_| !is_whole)].into_iter().flatten() {
+            bytes.extend_from_slice(&number.to_be_bytes()[16 - field.bytes()..]);
+        }
+    }
+    for (header, body) in unknown {
+        bytes.push(UNKNOWN);
+        bytes.extend_from_slice(&header.to_be_bytes());
+        bytes.extend_from_slice(&(body.len() as u16).to_be_bytes());
+        bytes.extend_from_slice(body);
+    }
+    EntryKey(bytes.into())
 }
 
 /// Whether two rules of one entry are not the same.
@@ -205,4 +267,46 @@ fn match_key(matching: &Match) -> (Vec<Constraint>, Vec<(u32, &[u8])>) {
     known.sort_unstable();
     unknown.sort_unstable();
     (known, unknown)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// A match with fields in any order, whole, masked or unknown.
+    fn matching() -> impl Strategy<Value = Match> {
+        let known = (prop::sample::select(Field::ALL.to_vec()), any::<u128>(), any::<u128>(), any::<bool>());
+        let known = known.prop_map(|(field, value, mask, is_whole)| {
+            let mask = if is_whole { field.full_mask() } else { mask & field.full_mask() };
+            MatchField::Known(Constraint { field, value: value & mask, mask })
+        });
+        let unknown = (any::<u32>(), prop::collection::vec(any::<u8>(), 0..4));
+        let unknown = unknown.prop_map(|(header, body)| MatchField::Unknown { header, body });
+        let field = prop_oneof![4 => known, 1 => unknown];
+        prop::collection::vec(field, 0..5).prop_map(|fields| Match { fields })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn a_key_says_all_of_an_entry_and_the_highest_priority_comes_first(
+            (one, other) in (matching(), matching()),
+            (high, low) in (any::<u16>(), any::<u16>()),
+        ) {
+            let key = entry_key(high, &one);
+            let (known, unknown) = match_key(&one);
+            let known = known.into_iter().map(MatchField::Known);
+            let unknown = unknown.into_iter().map(|(header, body)| MatchField::Unknown { header, body: body.to_vec() });
+            let sorted = Match { fields: known.chain(unknown).collect() };
+            prop_assert_eq!((key.priority(), key.matching()), (high, sorted));
+            let is_same = match_key(&one) == match_key(&other);
+            prop_assert_eq!(entry_key(low, &one) == entry_key(low, &other), is_same);
+            if high != low {
+                prop_assert_eq!(entry_key(high, &one) < entry_key(low, &other), high > low);
+            }
+        }
+    }
 }

@@ -59,7 +59,7 @@ impl Roads {
             self.nodes.push(HashMap::new());
         }
         let (mut at, mut is_new) = (0, run.trace.items.is_empty() && self.traces == 0);
-        for (item, source) in run.trace.items.iter().zip(&run.trace.sources) {
+        for (item, source) in run.trace.items.iter().zip(run.trace.sources.iter()) {
             if let Item::Test { cond, outcome } = item {
                 let place = source.as_ref().map(|source| (source.file.clone(), source.line));
                 self.questions.entry((place, cond.to_string())).or_default()[usize::from(*outcome)] += 1;

@@ -18,6 +18,7 @@ use crate::report::Report;
 use crate::route::{Goal, Resolved, Route};
 use crate::run::{Finished, Run};
 use crate::state::{Commit, Conflict, Snapshot, Turn, Txn};
+use crate::trace::Trace;
 use crate::tree::{Augmented, LeafId};
 
 /// How often f is asked about the misses of one batch before its answers are not kept any more. Where f looks at what is not
@@ -185,7 +186,7 @@ impl Engine {
         }
         match id {
             Some(id) => {
-                let leaf = new_leaf(trace, goal, arrived.clone());
+                let leaf = self.new_leaf(trace, goal, arrived.clone());
                 let standing = self.plant(id, leaf);
                 self.answer(standing, arrived.clone());
             }
@@ -250,7 +251,8 @@ impl Engine {
             if lookup.is_none() && !finished.trace.short && self.has_room_for_trace(arrived.at.switch) {
                 let id = self.new_leaf_id();
                 if self.store.commit(finished.txn, Some(id)).is_ok() {
-                    self.plant(id, new_leaf(finished.trace, goal, representative));
+                    let leaf = self.new_leaf(finished.trace, goal, representative);
+                    self.plant(id, leaf);
                 }
             }
         }
@@ -293,6 +295,19 @@ impl Engine {
         }
         self.own(id, leaf);
         id
+    }
+
+    fn new_leaf(&mut self, trace: Trace, route: Goal, representative: Arrived) -> Leaf {
+        let trace = Trace { sources: self.source_lines.share(trace.sources), ..trace };
+        Leaf {
+            trace,
+            narrowing: Box::default(),
+            route,
+            via: None,
+            representative,
+            state: LeafState::Waiting { direct: false },
+            held: None,
+        }
     }
 
     fn inconsistent(&mut self, old: LeafId, new: &Leaf) {
@@ -342,19 +357,6 @@ fn put(table: &mut Table, id: LeafId, leaf: &mut Leaf, action: LeafAction) -> Au
     run.replay(&packet, &leaf.trace);
     let run = run.finish(&packet);
     let outcome = table.plant(run, id, action, &packet);
-    leaf.narrowing = table.tree().narrowing(id);
+    leaf.narrowing = table.tree().narrowing(id).into();
     outcome
-}
-
-fn new_leaf(trace: crate::trace::Trace, route: Goal, representative: Arrived) -> Leaf {
-    Leaf {
-        trace,
-        narrowing: Vec::new(),
-        route,
-        via: None,
-        representative,
-        state: LeafState::Waiting { direct: false },
-        held: Vec::new(),
-        held_until: None,
-    }
 }

@@ -322,7 +322,7 @@ impl Engine {
 
     fn ingress_action(&self, id: LeafId) -> LeafAction {
         let leaf = self.leaves.get(&id);
-        let leaf = leaf.filter(|leaf| matches!(leaf.state, LeafState::Active | LeafState::Moving { .. }));
+        let leaf = leaf.filter(|leaf| matches!(leaf.state, LeafState::Active | LeafState::Moving(_)));
         let Some(route) = leaf.and_then(|leaf| self.routes.get(leaf.via?)) else { return LeafAction::Controller };
         route.action()
     }

@@ -10,7 +10,7 @@ use maple_wire::msg::{Message, NO_BUFFER, PacketOut};
 use maple_wire::{Action, Dpid};
 
 use super::event::Letter;
-use super::leaf::{Arrived, Leaf, LeafState};
+use super::leaf::{Arrived, Held, Leaf, LeafState};
 use super::routes::{RouteId, RouteKey, SharedRoute};
 use super::switch::{RouteTable, Stale, Switch, Waiter};
 use super::timers::Timer;
@@ -31,8 +31,8 @@ impl Engine {
         let Some(leaf) = self.leaves.get(&id) else { return };
         let (via, route) = (leaf.via, leaf.route.clone());
         let Some(via) = via.or_else(|| self.join(id, &route)) else { return self.go_direct(id) };
-        if let Some(leaf) = self.leaves.get_mut(&id) {
-            leaf.via = Some(via);
+        if let (Some(leaf), Some(route)) = (self.leaves.get_mut(&id), self.routes.get(via)) {
+            (leaf.via, leaf.route) = (Some(via), route.goal().clone());
         }
         match self.routes.get(via).map(|route| (route.is_ready(), route.is_refused())) {
             Some((true, _)) => self.activate(id, via),
@@ -92,6 +92,7 @@ impl Engine {
         };
         leaf.via = Some(via);
         let Some(route) = self.routes.get(via) else { return LeafAction::Controller };
+        leaf.route = route.goal().clone();
         if !route.is_ready() {
             leaf.state = LeafState::Waiting { direct: route.is_refused() };
             self.routes.wait(via, id);
@@ -135,11 +136,10 @@ impl Engine {
         self.sync_route_rules();
         let Some(leaf) = self.leaves.get_mut(&id) else { return };
         leaf.state = LeafState::Active;
-        leaf.held_until = None;
-        let (ingress, held) = (leaf.ingress(), std::mem::take(&mut leaf.held));
+        let (ingress, held) = (leaf.ingress(), leaf.held.take());
         self.stats.leaves_installed += 1;
         self.expect_rule(ingress, id);
-        held.iter().for_each(|packet| self.forward(id, packet));
+        held.iter().flat_map(|held| &held.packets).for_each(|packet| self.forward(id, packet));
     }
 
     /// The switch gets a rule for the leaf, or another one.
@@ -179,7 +179,8 @@ impl Engine {
         let Some(leaf) = self.leaves.get_mut(&id) else { return };
         match leaf.state {
             LeafState::Active => self.end_use(id, false),
-            LeafState::Moving { via, .. } => {
+            LeafState::Moving(ref moving) => {
+                let via = moving.via;
                 self.leave_route(id, via);
                 self.end_use(id, false);
             }
@@ -207,7 +208,7 @@ impl Engine {
             switch.table.remove(id);
             self.mark(ingress, Stale::default());
         }
-        self.misses.extend(leaf.held);
+        self.misses.extend(leaf.held.into_iter().flat_map(|held| held.packets));
     }
 
     /// What to do with a packet that belongs to a leaf.
@@ -220,12 +221,14 @@ impl Engine {
         let Some(leaf) = self.leaves.get_mut(&id) else { return };
         match leaf.state {
             LeafState::Active => self.forward(id, &packet),
-            LeafState::Waiting { direct: false } if leaf.held.len() < self.options.held_packets => {
-                leaf.held.push(packet);
-                if leaf.held_until.is_none() {
-                    let until = self.now + self.options.hold;
-                    leaf.held_until = Some(until);
-                    self.timers.insert((until, Timer::Leaf(id)));
+            LeafState::Waiting { direct: false } if leaf.count_held() < self.options.held_packets => {
+                match &mut leaf.held {
+                    Some(held) => held.packets.push(packet),
+                    None => {
+                        let until = self.now + self.options.hold;
+                        leaf.held = Some(Box::new(Held { packets: vec![packet], until }));
+                        self.timers.insert((until, Timer::Leaf(id)));
+                    }
                 }
             }
             _ => self.send_past_rules(id, packet),
@@ -308,8 +311,8 @@ impl Engine {
     pub(super) fn leaf_timer(&mut self, id: LeafId) {
         let Some(leaf) = self.leaves.get(&id) else { return };
         match leaf.state {
-            LeafState::Moving { until, .. } if until <= self.now => self.withdraw(id),
-            LeafState::Waiting { .. } if leaf.held_until.is_some_and(|until| until <= self.now) => {
+            LeafState::Moving(ref moving) if moving.until <= self.now => self.withdraw(id),
+            LeafState::Waiting { .. } if leaf.held.as_ref().is_some_and(|held| held.until <= self.now) => {
                 self.send_held(id);
             }
             _ => {}
@@ -320,12 +323,12 @@ impl Engine {
     /// installed too.
     pub(super) fn send_held(&mut self, id: LeafId) {
         let Some(leaf) = self.leaves.get_mut(&id) else { return };
-        leaf.held_until = None;
+        let held = leaf.held.take();
         if let LeafState::Waiting { direct } = &mut leaf.state {
             *direct = true;
         }
-        let held = std::mem::take(&mut leaf.held);
-        held.into_iter().for_each(|packet| self.send_past_rules(id, packet));
+        let packets = held.into_iter().flat_map(|held| held.packets);
+        packets.for_each(|packet| self.send_past_rules(id, packet));
     }
 
     /// Takes over a leaf that has entered and is in its tree.

@@ -175,7 +175,7 @@ impl Engine {
     pub(super) fn route_is_ready(&mut self, id: LeafId) {
         match self.leaves.get(&id).map(|leaf| &leaf.state) {
             Some(LeafState::Waiting { .. }) => self.begin(id),
-            Some(LeafState::Moving { .. }) => self.end_reroute(id),
+            Some(LeafState::Moving(_)) => self.end_reroute(id),
             _ => {}
         }
     }
@@ -219,7 +219,7 @@ impl Engine {
         let Some(leaf) = self.leaves.get(&id) else { return };
         match &leaf.state {
             // One that only leaves the route goes on leaving it.
-            LeafState::Moving { via, .. } if *via == route => self.withdraw(id),
+            LeafState::Moving(moving) if moving.via == route => self.withdraw(id),
             LeafState::Active if leaf.via == Some(route) => {
                 self.end_use(id, true);
                 self.wait(id, route, true);

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use maple_wire::{Constraint, Dpid, Field, Packet, PortNo};
+use rustc_hash::FxHashSet;
 
 use super::Time;
 use super::routes::RouteId;
 use crate::labels::LabelTable;
 use crate::network::Location;
 use crate::route::Goal;
-use crate::trace::{Fields, Item, Trace};
+use crate::trace::{Fields, Item, Source, Trace};
 use crate::tree::LeafId;
 
 /// A packet at hand.
@@ -31,7 +32,7 @@ pub(super) struct Leaf {
     /// What f observed.
     pub trace: Trace,
     /// What its packets have in common besides: other packets that f would observe the same of have leaves of their own.
-    pub narrowing: Vec<Constraint>,
+    pub narrowing: Box<[Constraint]>,
     /// What f answered.
     pub route: Goal,
     /// The route that the leaf has joined; `None` before that, and where the ingress switch does all by itself.
@@ -39,9 +40,15 @@ pub(super) struct Leaf {
     /// The packet that f ran on.
     pub representative: Arrived,
     pub state: LeafState,
-    /// Packets that wait for the installation, and how long they may.
-    pub held: Vec<Arrived>,
-    pub held_until: Option<Time>,
+    /// Packets that wait for the installation, if there are some.
+    pub held: Option<Box<Held>>,
+}
+
+/// Packets that wait, and how long they may.
+#[derive(Debug)]
+pub(super) struct Held {
+    pub packets: Vec<Arrived>,
+    pub until: Time,
 }
 
 /// How far a leaf has come.
@@ -53,11 +60,19 @@ pub(super) enum LeafState {
     Active,
     /// The ingress switch has the rule of the route as it was. The new one's labels are not ready; they have to be `until`
     /// then.
-    Moving { to: Goal, via: RouteId, until: Time },
+    Moving(Box<Move>),
     /// There is no room for its rules; a packet that comes from then on asks again.
     Crowded { from: Time },
     /// The packets go through the controller.
     Direct,
+}
+
+/// A leaf's way to another route.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Move {
+    pub to: Goal,
+    pub via: RouteId,
+    pub until: Time,
 }
 
 /// The byte that our cookies begin with.
@@ -110,14 +125,19 @@ impl Leaf {
         self.representative.at.switch
     }
 
+    /// How many packets wait.
+    pub fn count_held(&self) -> usize {
+        self.held.as_ref().map_or(0, |held| held.packets.len())
+    }
+
     /// Whether it is on its way to another route.
     pub fn is_moving(&self) -> bool {
-        matches!(self.state, LeafState::Moving { .. })
+        matches!(self.state, LeafState::Moving(_))
     }
 
     /// The route that the leaf has, or is about to have.
     pub fn goal(&self) -> &Goal {
-        if let LeafState::Moving { to, .. } = &self.state { to } else { &self.route }
+        if let LeafState::Moving(moving) = &self.state { &moving.to } else { &self.route }
     }
 }
 
@@ -215,6 +235,27 @@ fn denies(a: &[Item], b: &[Item], known_b: &[Constraint]) -> bool {
         });
         if *outcome { ranges.any(|within| within == Some(false)) } else { implied && ranges.all(|w| w == Some(true)) }
     })
+}
+
+/// Lists of source lines, of which leaves have few different ones. Equal ones are kept once.
+#[derive(Debug, Default)]
+pub(super) struct SourceLines(FxHashSet<Arc<[Option<Source>]>>);
+
+impl SourceLines {
+    /// Most lists that are known.
+    const MOST: usize = 1 << 12;
+
+    /// The list that stands for all that equal it.
+    pub fn share(&mut self, lines: Arc<[Option<Source>]>) -> Arc<[Option<Source>]> {
+        if let Some(known) = self.0.get(&lines) {
+            return Arc::clone(known);
+        }
+        if self.0.len() >= SourceLines::MOST {
+            self.0.clear();
+        }
+        self.0.insert(Arc::clone(&lines));
+        lines
+    }
 }
 
 /// A human's view of what decided: the source lines of a trace, each once, in order.

@@ -14,6 +14,7 @@ use super::Engine;
 use super::decide::{Answer, Outcome, outcome};
 use super::leaf::LeafState;
 use crate::run::{Finished, Run};
+use crate::trace::Trace;
 use crate::tree::LeafId;
 
 impl Engine {
@@ -61,6 +62,7 @@ impl Engine {
         if !same || !stays && !self.can_reroute(id) || self.store.commit(txn, Some(id)).is_err() {
             return self.withdraw(id);
         }
+        let trace = Trace { sources: self.source_lines.share(trace.sources), ..trace };
         if let Some(leaf) = self.leaves.get_mut(&id) {
             leaf.trace = trace;
         }

@@ -69,12 +69,13 @@ impl Removals {
 
 #[cfg(test)]
 mod tests {
-    use std::cmp::Reverse;
+    use maple_wire::Match;
 
     use super::*;
+    use crate::update::entry_key;
 
     fn removal(cookie: u64) -> Removal {
-        (1, cookie, (Reverse(7), Vec::new(), Vec::new()))
+        (1, cookie, entry_key(7, &Match::any()))
     }
 
     #[test]

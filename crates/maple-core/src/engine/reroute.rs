@@ -7,7 +7,7 @@
 use maple_wire::Dpid;
 
 use super::Engine;
-use super::leaf::LeafState;
+use super::leaf::{LeafState, Move};
 use super::switch::Waiter;
 use super::timers::Timer;
 use crate::route::Goal;
@@ -19,7 +19,7 @@ impl Engine {
         let Some(via) = self.join(id, &to) else { return self.withdraw(id) };
         let Some(leaf) = self.leaves.get_mut(&id) else { return };
         let until = self.now + self.options.reroute_timeout;
-        leaf.state = LeafState::Moving { to, via, until };
+        leaf.state = LeafState::Moving(Box::new(Move { to, via, until }));
         self.moving.insert((leaf.ingress(), id));
         match self.routes.get(via).map(|route| (route.is_ready(), route.is_refused())) {
             Some((true, _)) => self.end_reroute(id),
@@ -34,7 +34,8 @@ impl Engine {
     /// The new route is ready.
     pub(super) fn end_reroute(&mut self, id: LeafId) {
         let Some(leaf) = self.leaves.get_mut(&id) else { return };
-        let LeafState::Moving { to, via, .. } = std::mem::replace(&mut leaf.state, LeafState::Active) else { return };
+        let LeafState::Moving(moving) = std::mem::replace(&mut leaf.state, LeafState::Active) else { return };
+        let Move { to, via, .. } = *moving;
         leaf.route = to;
         let (ingress, old) = (leaf.ingress(), leaf.via.replace(via));
         self.routes.begin_use(via);

@@ -13,6 +13,7 @@
 //! comes to mean another route: rules that lead to one that is gone find nothing, and the packet comes to the controller.
 
 use std::collections::BTreeSet;
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -37,7 +38,7 @@ const ENTRY: u16 = 1;
 
 /// Names a route of this shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct RouteId(u64);
+pub(super) struct RouteId(NonZeroU64);
 
 /// The routes of a shard.
 #[derive(Debug)]
@@ -54,7 +55,7 @@ pub(super) struct Routes {
     touched: BTreeSet<(Dpid, RouteId)>,
     /// What stood in the store for routes that have ended.
     ended: Vec<LeafId>,
-    next_id: u64,
+    next_id: NonZeroU64,
     next_serial: u64,
     next_entry: u64,
 }
@@ -171,7 +172,7 @@ impl Routes {
             asked: FxHashMap::default(),
             touched: BTreeSet::new(),
             ended: Vec::new(),
-            next_id: 0,
+            next_id: NonZeroU64::MIN,
             next_serial: 0,
             next_entry: 0,
         }
@@ -197,8 +198,8 @@ impl Routes {
         has_table: bool,
         out: &mut Vec<LabelEffect>,
     ) -> RouteId {
-        self.next_id += 1;
         let (id, key) = (RouteId(self.next_id), Arc::new(key));
+        self.next_id = self.next_id.saturating_add(1);
         let course = Course::new(&key, resolved);
         let crosses_links = resolved.parts.get(&key.ingress).is_some_and(|part| !part.links.is_empty());
         self.by_key.insert(Arc::clone(&key), id);
@@ -552,6 +553,11 @@ impl SharedRoute {
     /// Whether a label was refused.
     pub fn is_refused(&self) -> bool {
         matches!(self.course.state, CourseState::Refused { .. })
+    }
+
+    /// What f said, once for all its leaves.
+    pub fn goal(&self) -> &Goal {
+        &self.key.goal
     }
 
     /// The leaves that take it or are about to.

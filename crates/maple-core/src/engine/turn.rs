@@ -130,7 +130,7 @@ impl Engine {
 
     /// What a leaf's answer comes to now. `None` if it can't be taken any more.
     pub(super) fn resolved(&self, leaf: &Leaf) -> Option<Arc<Resolved>> {
-        let via = if let LeafState::Moving { via, .. } = &leaf.state { Some(*via) } else { leaf.via };
+        let via = if let LeafState::Moving(moving) = &leaf.state { Some(moving.via) } else { leaf.via };
         match via.and_then(|via| self.routes.get(via)) {
             Some(route) => Some(Arc::clone(route.resolved())),
             None => leaf.goal().now(&self.store.snapshot()).ok(),

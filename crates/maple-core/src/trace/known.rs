@@ -297,7 +297,8 @@ impl<'t> Known<'t> {
     }
 
     /// The items.
-    pub(crate) fn into_items(self) -> Vec<Item> {
+    pub(crate) fn into_items(mut self) -> Vec<Item> {
+        self.items.shrink_to_fit();
         self.items
     }
 
