@@ -92,7 +92,7 @@ impl Engine {
     /// Lends itself to packets of this switch, if there is nothing about it to be settled first.
     pub fn hits(&mut self, now: Time, dpid: Dpid) -> Option<Hits<'_>> {
         let switch = self.switches.get_mut(&dpid)?;
-        if !switch.undecided.is_empty() || !switch.ready {
+        if !switch.undecided.is_empty() || !switch.tables.is_ready() {
             return None;
         }
         let state = self.store.snapshot();
@@ -193,7 +193,7 @@ impl Hits<'_> {
         if self.engine.leaves.said(leaf).is_none() {
             self.engine.learn_answer(leaf, self.dpid)?;
         }
-        let Engine { switches, leaves, stats, options, .. } = &mut *self.engine;
+        let Engine { switches, leaves, stats, .. } = &mut *self.engine;
         let head = leaves.said(leaf)?;
         let length = u16::try_from(head.bytes.len() + asking.frame.len()).ok()?;
         stats.packet_ins += 1;
@@ -208,7 +208,7 @@ impl Hits<'_> {
         out.extend_from_slice(asking.frame);
         let message = &mut out[start..];
         message[LENGTH].copy_from_slice(&length.to_be_bytes());
-        message[XID].copy_from_slice(&switch.take_xid(options.first_xid).to_be_bytes());
+        message[XID].copy_from_slice(&switch.tables.take_xid().to_be_bytes());
         // Packets with another port than there is room for are none of an edge port.
         match switch.version() {
             Version::Of10 => message[IN_PORT_10].copy_from_slice(&(asking.port.0 as u16).to_be_bytes()),

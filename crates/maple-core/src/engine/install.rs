@@ -12,7 +12,8 @@ use maple_wire::{Action, Dpid};
 use super::event::Letter;
 use super::leaf::{Arrived, Held, Leaf, LeafState};
 use super::routes::{RouteId, RouteKey, SharedRoute};
-use super::switch::{RouteTable, Stale, Switch, Waiter};
+use super::switch::{RouteTable, Stale};
+use super::tables::Waiter;
 use super::timers::Timer;
 use super::{Effect, Engine, ShardId};
 use crate::compile::LeafAction;
@@ -104,7 +105,7 @@ impl Engine {
         leaf.state = LeafState::Active;
         self.stats.leaves_installed += 1;
         if let Some(switch) = self.switches.get_mut(&ingress) {
-            switch.waiting.push(Waiter::Fresh(id));
+            switch.tables.wait(Waiter::Fresh(id));
         }
         action
     }
@@ -145,7 +146,7 @@ impl Engine {
     /// The switch gets a rule for the leaf, or another one.
     pub(super) fn expect_rule(&mut self, ingress: Dpid, id: LeafId) {
         if let Some(switch) = self.switches.get_mut(&ingress) {
-            switch.waiting.push(Waiter::Fresh(id));
+            switch.tables.wait(Waiter::Fresh(id));
             switch.acting.insert(id);
         }
         self.mark(ingress, Stale::default());
@@ -284,7 +285,7 @@ impl Engine {
         let mut at_ingress = Vec::new();
         for (dpid, part) in route.parts.iter().filter(|(_, part)| !part.edges.is_empty()) {
             if *dpid == packet.at.switch {
-                let version = self.switches.get(dpid).map(Switch::version);
+                let version = self.switches.get(dpid).map(|switch| switch.version());
                 at_ingress = version.map(|version| forwarding::egress(version, part)).unwrap_or_default();
             } else if packet.is_whole() {
                 let letter = Letter::Emit { dpid: *dpid, part: part.clone(), frame: packet.frame.clone() };

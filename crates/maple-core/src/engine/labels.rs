@@ -7,7 +7,8 @@ use maple_wire::{Constraint, Dpid};
 use super::event::Letter;
 use super::leaf::LeafState;
 use super::routes::{RouteId, RouteNews};
-use super::switch::{Stale, Waiter};
+use super::switch::Stale;
+use super::tables::Waiter;
 use super::timers::Timer;
 use super::{Engine, Options};
 use crate::forwarding::has_vlan;
@@ -241,7 +242,7 @@ impl Engine {
         let ingress = leaf.ingress();
         match self.switches.get_mut(&ingress) {
             Some(switch) => {
-                switch.waiting.push(Waiter::Left { via, stays });
+                switch.tables.wait(Waiter::Left { via, stays });
                 switch.acting.insert(id);
                 self.mark(ingress, Stale::default());
             }

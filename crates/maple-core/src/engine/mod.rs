@@ -57,12 +57,11 @@ mod turn;
 
 mod flush;
 mod location;
-mod removals;
 mod room;
 mod settle;
 mod switch;
+mod tables;
 mod timers;
-mod union;
 mod view;
 
 pub use event::{Effect, Event, InstalledFlow, Mail, Selection};
@@ -92,7 +91,8 @@ pub struct Engine {
     options: Options,
     stats: Stats,
     now: Time,
-    switches: BTreeMap<Dpid, Switch>,
+    /// Boxed, as each is taken out while its tables are brought up to date.
+    switches: BTreeMap<Dpid, Box<Switch>>,
     leaves: Leaves,
     source_lines: leaf::SourceLines,
     next_leaf: u32,
@@ -196,7 +196,7 @@ impl Engine {
 
     /// What was done so far.
     pub fn stats(&self) -> Stats {
-        let rules = self.switches.values().map(|switch| switch.count(None) as u64).sum();
+        let rules = self.switches.values().map(|switch| switch.tables.count(None) as u64).sum();
         let labels = self.switches.values().map(|switch| switch.labels.len() as u64).sum();
         let routes = self.routes.len() as u64;
         Stats { leaves: self.leaves.len() as u64, rules, labels, routes, ..self.stats }
@@ -309,7 +309,7 @@ impl Engine {
     }
 
     fn effect(&mut self, dpid: Dpid, message: Message) -> Option<Effect> {
-        let xid = self.switches.get_mut(&dpid)?.take_xid(self.options.first_xid);
+        let xid = self.switches.get_mut(&dpid)?.tables.take_xid();
         Some(Effect::Send { dpid, xid, message })
     }
 

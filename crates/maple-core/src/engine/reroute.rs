@@ -8,7 +8,7 @@ use maple_wire::Dpid;
 
 use super::Engine;
 use super::leaf::{LeafState, Move};
-use super::switch::Waiter;
+use super::tables::Waiter;
 use super::timers::Timer;
 use crate::route::Goal;
 use crate::tree::LeafId;
@@ -44,7 +44,7 @@ impl Engine {
         self.reroute_over(ingress, id);
         old.into_iter().filter(|old| *old != via).for_each(|old| self.routes.part(old, id));
         if let (Some(via), Some(switch)) = (old, self.switches.get_mut(&ingress)) {
-            switch.waiting.push(Waiter::Left { via, stays: false });
+            switch.tables.wait(Waiter::Left { via, stays: false });
         }
         self.expect_rule(ingress, id);
     }

@@ -38,7 +38,8 @@ use rustc_hash::FxHashMap;
 
 use super::host_rules::HostRoom;
 use super::leaf::{LeafState, Subject, subject_of};
-use super::switch::{CLASSIFIER, Switch, Waiter};
+use super::switch::{CLASSIFIER, Switch};
+use super::tables::Waiter;
 use super::timers::Timer;
 use super::{Effect, Engine, Options, Time};
 use crate::labels::Refusal;
@@ -111,7 +112,9 @@ impl Engine {
         let Some(switch) = self.switches.get_mut(&dpid) else { return false };
         let bounds = switch.room.bounds(self.now, &self.options);
         let is_leafless = |table: &Option<u8>| is_leafless(switch, *table);
-        if bounds.into_iter().all(|(table, bound)| is_leafless(&table) || switch.count(table) + reserve(bound) < bound)
+        if bounds
+            .into_iter()
+            .all(|(table, bound)| is_leafless(&table) || switch.tables.count(table) + reserve(bound) < bound)
         {
             return true;
         }
@@ -137,22 +140,23 @@ impl Engine {
     pub(super) fn fits(&self, switch: &Switch, with_reserve: bool) -> bool {
         switch.room.bounds(self.now, &self.options).into_iter().all(|(table, bound)| {
             let kept = if with_reserve { reserve(bound) } else { 0 };
-            let added = switch.wanted.additions(table, &switch.installed);
-            is_leafless(switch, table) || added == 0 || switch.count(table) + added + kept <= bound
+            let added = switch.tables.additions(table);
+            is_leafless(switch, table) || added == 0 || switch.tables.count(table) + added + kept <= bound
         })
     }
 
     /// Whether there is so little room in a switch that no rule may stay there without need.
     pub(super) fn is_short_of_room(&self, switch: &Switch) -> bool {
         let bounds = switch.room.bounds(self.now, &self.options);
-        let is_short = |table, bound| !is_leafless(switch, table) && switch.count(table) + 2 * reserve(bound) >= bound;
+        let is_short =
+            |table, bound| !is_leafless(switch, table) && switch.tables.count(table) + 2 * reserve(bound) >= bound;
         bounds.into_iter().any(|(table, bound)| is_short(table, bound))
     }
 
     /// How much room the rules of hosts have.
     pub(super) fn host_room(&self, switch: &Switch) -> HostRoom {
         let narrowed = |room: HostRoom, (table, bound): (Option<u8>, usize)| HostRoom {
-            free: room.free.min(bound.saturating_sub(reserve(bound) + switch.count(table))),
+            free: room.free.min(bound.saturating_sub(reserve(bound) + switch.tables.count(table))),
             per_port: room.per_port.min(share(bound)),
             total: room.total.min(bound / 2),
         };
@@ -174,7 +178,7 @@ impl Engine {
     /// Turns those away who are about to come in.
     pub(super) fn turn_away(&mut self, dpid: Dpid) {
         let Some(switch) = self.switches.get_mut(&dpid) else { return };
-        let waiting = std::mem::take(&mut switch.waiting);
+        let waiting = switch.tables.take_waiting();
         for waiter in waiting {
             match waiter {
                 Waiter::Fresh(leaf) => self.crowd_out(leaf),
@@ -183,12 +187,12 @@ impl Engine {
                     serials.iter().for_each(|serial| self.deny_label(dpid, *serial, why));
                     // Those on their way out wait on.
                     if let Some(switch) = self.switches.get_mut(&dpid) {
-                        switch.waiting.push(Waiter::Labels(serials));
+                        switch.tables.wait(Waiter::Labels(serials));
                     }
                 }
                 left @ (Waiter::Left { .. } | Waiter::Former { .. } | Waiter::Settled(_)) => {
                     if let Some(switch) = self.switches.get_mut(&dpid) {
-                        switch.waiting.push(left);
+                        switch.tables.wait(left);
                     }
                     continue;
                 }

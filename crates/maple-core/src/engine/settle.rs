@@ -9,7 +9,8 @@ use std::collections::BTreeSet;
 
 use maple_wire::Dpid;
 
-use super::switch::{Stale, Waiter};
+use super::switch::Stale;
+use super::tables::Waiter;
 use super::{Effect, Engine};
 use crate::tree::LeafId;
 
@@ -31,7 +32,7 @@ impl Engine {
         let mut settling = Settling { token, switches: BTreeSet::new(), moving: BTreeSet::new() };
         settling.moving.extend(self.moving.iter().copied());
         for (dpid, switch) in &self.switches {
-            if self.dirty.contains(dpid) || switch.is_unconfirmed() {
+            if self.dirty.contains(dpid) || switch.tables.is_unconfirmed() {
                 settling.switches.insert(*dpid);
             }
         }
@@ -73,7 +74,7 @@ impl Engine {
 
     fn await_barrier(&mut self, dpid: Dpid, token: u64) {
         if let Some(switch) = self.switches.get_mut(&dpid) {
-            switch.waiting.push(Waiter::Settled(token));
+            switch.tables.wait(Waiter::Settled(token));
         }
         self.mark(dpid, Stale::default());
     }

@@ -1,32 +1,20 @@
-//! One switch as its shard knows it, and how its tables follow what is wanted.
-//!
-//! # What
-//!
-//! `flush.rs` brings a switch's tables up to date, with a barrier request behind the changes. Everything that waits for
-//! rules to arrive or leave waits for that barrier's reply.
-//!
-//! # What the switch has
-//!
-//! `installed` is what the switch has when it has done all that was sent. When it refuses something (an error with one
-//! of our transaction ids) we no longer know, so its rules are read and become the new `installed`.
+//! One switch as its shard knows it, and what the shard does with what the switch says.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use maple_wire::msg::{ErrorMsg, FlowRemoved};
 use maple_wire::{Dpid, Match, Version, print};
 
-use super::flush::Wanted;
 use super::hit::Recent;
 use super::host_rules::HostRules;
 use super::labels::quarantine;
 use super::leaf::{Subject, cookie, copy_cookie, is_ours, subject_of};
 use super::location::COMPILED;
 use super::new_port::Undecided;
-use super::removals::Removals;
 use super::room::Room;
 use super::route_rules::RouteRules;
-use super::routes::RouteId;
+use super::tables::{Confirmed, Tables, Waiter};
 use super::timers::Timer;
 use super::{Effect, Engine, InstalledFlow, Options, Time};
 use crate::capabilities::Capabilities;
@@ -34,7 +22,7 @@ use crate::compile::{Rule, Table, Target};
 use crate::labels::{LabelTable, Refusal};
 use crate::report::Report;
 use crate::tree::LeafId;
-use crate::update::{Installed, entry_key};
+use crate::update::entry_key;
 
 /// The table of the classifier, and the only one of switches without three.
 pub(super) const CLASSIFIER: u8 = 0;
@@ -63,22 +51,11 @@ pub(super) struct Switch {
     pub acting: BTreeSet<LeafId>,
     /// The labels that packets from other switches arrive under.
     pub labels: LabelTable,
-    /// By table.
-    pub(super) installed: BTreeMap<u8, Installed>,
-    /// What the tables are to have.
-    pub(super) wanted: Wanted,
+    /// Its tables, as they are and as they are to be.
+    pub tables: Tables,
     /// The rules that hosts have in the classifier.
     pub host_rules: HostRules,
-    /// Whether `installed` is known; nothing is sent before.
-    pub(super) ready: bool,
     pub stale: Stale,
-    next_xid: u32,
-    /// Sent and not yet confirmed, oldest first.
-    pub(super) unconfirmed: VecDeque<(u32, Sent)>,
-    /// Rules that were deleted of late.
-    pub(super) removals: Removals,
-    /// What waits for the barrier of the next flush.
-    pub waiting: Vec<Waiter>,
     /// Packets that wait until it is known what is behind their ports.
     pub undecided: Undecided,
     pub room: Room,
@@ -114,35 +91,6 @@ impl Stale {
     pub const ALL: Stale = Stale { classifier: true, labels: true };
 }
 
-pub(super) enum Sent {
-    FlowMod { table: u8, rule: Rule },
-    Barrier(Vec<Waiter>),
-}
-
-impl Sent {
-    fn take_waiters(&mut self) -> Vec<Waiter> {
-        match self {
-            Sent::Barrier(waiters) => std::mem::take(waiters),
-            Sent::FlowMod { .. } => Vec::new(),
-        }
-    }
-}
-
-/// Who waits for a barrier, and why.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Waiter {
-    /// Labels, by their serial numbers, whose rules came in or went out.
-    Labels(Vec<u64>),
-    /// A leaf's ingress rule was taken out, or leads another way than this route, with which the leaf stays or not.
-    Left { via: RouteId, stays: bool },
-    /// No rule leads along a former course of a route any more.
-    Former { via: RouteId, serial: u64 },
-    /// A leaf's ingress rule came in.
-    Fresh(LeafId),
-    /// Somebody wants to know that all before is done.
-    Settled(u64),
-}
-
 impl Switch {
     pub fn new(dpid: Dpid, capabilities: Capabilities, options: &Options) -> Switch {
         let three_tables = has_three_tables(capabilities.version, capabilities.tables);
@@ -155,15 +103,9 @@ impl Switch {
             route_rules: RouteRules::default(),
             route_table: RouteTable::default(),
             acting: BTreeSet::new(),
-            installed: BTreeMap::new(),
-            wanted: Wanted::default(),
+            tables: Tables::new(options.first_xid),
             host_rules: HostRules::new(three_tables, (cookie(options.epoch, None), copy_cookie(options.epoch))),
-            ready: false,
             stale: Stale::ALL,
-            next_xid: options.first_xid,
-            unconfirmed: VecDeque::new(),
-            removals: Removals::default(),
-            waiting: Vec::new(),
             undecided: Undecided::default(),
             room: Room::default(),
             believed: Recent::default(),
@@ -182,53 +124,11 @@ impl Switch {
         self.three_tables && self.capabilities.tables > ROUTES
     }
 
-    /// How many rules it has in a table, or in all.
-    pub fn count(&self, table: Option<u8>) -> usize {
-        let counted = self.installed.iter().filter(|(id, _)| table.is_none_or(|table| table == **id));
-        counted.map(|(_, installed)| installed.len()).sum()
-    }
-
-    /// Its rules, by table and falling priority.
-    pub fn installed(&self) -> impl Iterator<Item = (u8, Rule)> {
-        self.installed.iter().flat_map(|(table, installed)| installed.rules().into_iter().map(|rule| (*table, rule)))
-    }
-
     /// The switch has confirmed something: perhaps that the table of routes drops nothing.
     fn open_route_table(&mut self) {
-        let of_routes = |(_, sent): &(u32, Sent)| matches!(sent, Sent::FlowMod { table: ROUTES, .. });
-        if self.route_table == RouteTable::Closed
-            && self.has_four_tables()
-            && self.installed.get(&ROUTES).is_some_and(|installed| installed.len() > 0)
-            && !self.unconfirmed.iter().any(of_routes)
-        {
+        if self.route_table == RouteTable::Closed && self.has_four_tables() && self.tables.is_confirmed(ROUTES) {
             self.route_table = RouteTable::Open;
         }
-    }
-
-    /// All who wait for a barrier's reply.
-    pub fn waiters(&self) -> impl Iterator<Item = &Waiter> {
-        let sent = self.unconfirmed.iter().filter_map(|(_, sent)| match sent {
-            Sent::Barrier(waiters) => Some(waiters),
-            Sent::FlowMod { .. } => None,
-        });
-        sent.flatten().chain(self.wanted.held_back()).chain(&self.waiting)
-    }
-
-    /// Whether something was sent, or is to be, that the switch has not confirmed.
-    pub fn is_unconfirmed(&self) -> bool {
-        !self.unconfirmed.is_empty() || !self.waiting.is_empty() || !self.ready || self.wanted.is_half_way()
-    }
-
-    /// Whether somebody is about to come in.
-    pub fn brings_in(&self) -> bool {
-        self.waiting.iter().any(|waiter| matches!(waiter, Waiter::Labels(_) | Waiter::Fresh(_)))
-    }
-
-    /// The id for the next message.
-    pub fn take_xid(&mut self, first: u32) -> u32 {
-        let xid = self.next_xid;
-        self.next_xid = xid.checked_add(1).unwrap_or(first);
-        xid
     }
 }
 
@@ -236,17 +136,12 @@ impl Engine {
     /// Everything sent to the switch before the barrier `xid` is done.
     pub(super) fn barrier_reply(&mut self, dpid: Dpid, xid: u32) {
         let Some(switch) = self.switches.get_mut(&dpid) else { return };
-        let is_it = |(id, sent): &(u32, Sent)| *id == xid && matches!(sent, Sent::Barrier(_));
-        let Some(at) = switch.unconfirmed.iter().position(is_it) else { return };
-        let done: Vec<(u32, Sent)> = switch.unconfirmed.drain(..=at).collect();
+        let Some(Confirmed { waiters, is_half_way }) = switch.tables.confirm(xid) else { return };
         switch.open_route_table();
-        for (_, sent) in done {
-            let Sent::Barrier(waiters) = sent else { continue };
-            for waiter in waiters {
-                self.wake(dpid, waiter);
-            }
+        waiters.into_iter().for_each(|waiter| self.wake(dpid, waiter));
+        if is_half_way {
+            self.mark(dpid, Stale::default());
         }
-        self.additions_done(dpid, xid);
     }
 
     fn wake(&mut self, dpid: Dpid, waiter: Waiter) {
@@ -269,16 +164,7 @@ impl Engine {
     /// before, stands for itself.
     pub(super) fn switch_error(&mut self, dpid: Dpid, xid: u32, error: &ErrorMsg) {
         let Some(switch) = self.switches.get_mut(&dpid) else { return };
-        let is_it = |(id, sent): &(u32, Sent)| *id == xid && matches!(sent, Sent::FlowMod { .. });
-        // It is out of the list from now on: the switch may refuse it as often as it likes.
-        let at = switch.unconfirmed.iter().position(is_it);
-        let Some((_, Sent::FlowMod { table, rule })) = at.and_then(|at| switch.unconfirmed.remove(at)) else {
-            return self.statistics_refused(dpid, xid);
-        };
-        // Barriers that follow confirm nothing of it: who waits for them waits for what is sent when the rules were read.
-        let later = switch.unconfirmed.iter_mut().skip(at.unwrap_or_default());
-        let waiters: Vec<Waiter> = later.flat_map(|(_, sent)| sent.take_waiters()).collect();
-        switch.waiting.splice(0..0, waiters);
+        let Some((table, rule)) = switch.tables.refuse(xid) else { return self.statistics_refused(dpid, xid) };
         let what = refusal(switch.version(), table, &rule, error);
         let full = is_table_full(error, switch.version());
         if switch.host_rules.refuse(&rule, self.now + HOSTS_CLOSED_FOR) {
@@ -291,7 +177,7 @@ impl Engine {
         switch.stale.classifier = true;
         // Whoever refuses something of one update after the other gets nothing for a while. Behind the first error of an update
         // the switch is asked what it has.
-        switch.full_count += u32::from(switch.ready);
+        switch.full_count += u32::from(switch.tables.is_ready());
         let hopeless = switch.full_count > 3;
         let until = self.now + backoff(switch.full_count);
         if full {
@@ -358,7 +244,7 @@ impl Engine {
     /// What the switch has not confirmed yet.
     fn unconfirmed_at(&self, dpid: Dpid) -> BTreeSet<Subject> {
         let mut subjects = BTreeSet::new();
-        for waiter in self.switches.get(&dpid).into_iter().flat_map(Switch::waiters) {
+        for waiter in self.switches.get(&dpid).into_iter().flat_map(|switch| switch.tables.waiters()) {
             match waiter {
                 Waiter::Fresh(leaf) => subjects.extend([Subject::Leaf(*leaf)]),
                 Waiter::Labels(serials) => subjects.extend(serials.iter().copied().map(Subject::Label)),
@@ -377,12 +263,7 @@ impl Engine {
 
     /// Asks the switch what it has; until it answers, nothing is sent.
     pub(super) fn reread(&mut self, dpid: Dpid) {
-        let Some(switch) = self.switches.get_mut(&dpid) else { return };
-        if switch.ready {
-            switch.ready = false;
-            // What was to follow on what the switch perhaps has not done starts afresh.
-            let held_back = switch.wanted.give_up();
-            switch.waiting.splice(0..0, held_back);
+        if self.switches.get_mut(&dpid).is_some_and(|switch| switch.tables.ask_again()) {
             self.out.push(Effect::ReadFlows { dpid });
         }
     }
@@ -390,16 +271,13 @@ impl Engine {
     /// The switch says what it has.
     pub(super) fn flows_read(&mut self, dpid: Dpid, flows: Vec<InstalledFlow>) {
         let Some(switch) = self.switches.get_mut(&dpid) else { return };
-        switch.installed = BTreeMap::new();
-        for flow in flows.into_iter().filter(|flow| is_ours(flow.cookie)) {
+        let ours = flows.into_iter().filter(|flow| is_ours(flow.cookie));
+        switch.tables.read(ours.map(|flow| {
             let InstalledFlow { table_id, priority, cookie, matching, instructions } = flow;
-            let rule = Rule { priority, matching, instructions: instructions.into(), cookie };
-            switch.installed.entry(table_id).or_default().insert(rule);
-        }
-        switch.ready = true;
-        let Switch { room, installed, .. } = switch;
-        room.learn(self.now, |table| installed.get(&table).map_or(0, Installed::len));
-        switch.wanted.lost_step();
+            (table_id, Rule { priority, matching, instructions: instructions.into(), cookie })
+        }));
+        let Switch { room, tables, .. } = &mut **switch;
+        room.learn(self.now, |table| tables.count(Some(table)));
         self.mark(dpid, Stale::default());
     }
 
@@ -407,18 +285,7 @@ impl Engine {
     pub(super) fn flow_removed(&mut self, dpid: Dpid, removed: &FlowRemoved) {
         let Some(switch) = self.switches.get_mut(&dpid).filter(|_| is_ours(removed.cookie)) else { return };
         let key = entry_key(removed.priority, &removed.matching);
-        // A rule that we deleted, and may have sent again since.
-        if switch.removals.excuse(self.now, &(removed.table_id, removed.cookie, key.clone())) {
-            return;
-        }
-        // A switch that was not asked to is not there yet, or its rules are being read anyway.
-        if !switch.ready {
-            return;
-        }
-        let Some(installed) = switch.installed.get_mut(&removed.table_id) else { return };
-        if installed.get(&key).is_some_and(|rule| rule.cookie == removed.cookie) {
-            installed.remove(&key);
-            switch.wanted.lost_step();
+        if switch.tables.is_lost(self.now, removed.table_id, removed.cookie, key) {
             self.report_once(Report::RulesLost { switch: dpid, count: 1 }, &format!("lost {dpid}"));
             self.mark(dpid, Stale::default());
         }

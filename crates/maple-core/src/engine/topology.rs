@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use maple_wire::msg::{PortReason, PortStatus};
 use maple_wire::{Dpid, Port};
 
-use super::switch::{Stale, Switch, Waiter};
+use super::switch::{Stale, Switch};
+use super::tables::Waiter;
 use super::{Effect, Engine};
 use crate::capabilities::Capabilities;
 use crate::network::{Location, Mac, PortInfo, PortKind};
@@ -22,7 +23,7 @@ impl Engine {
         let version = capabilities.version;
         let mut switch = Switch::new(dpid, capabilities, &self.options);
         switch.host_rules.set_kinds(self.address_kinds);
-        self.switches.insert(dpid, switch);
+        self.switches.insert(dpid, Box::new(switch));
         let shard = self.shard;
         let commit = self.store.update(|state| {
             let mut writes = without_switch(state, dpid);
@@ -46,7 +47,7 @@ impl Engine {
         lost.into_iter().for_each(|leaf| self.withdraw(leaf));
         self.unsettle(dpid);
         // Barriers that were to tell when rules had left it will not be answered.
-        for waiter in switch.waiters() {
+        for waiter in switch.tables.waiters() {
             match waiter {
                 Waiter::Left { via, stays } => self.used_no_more(*via, *stays, false),
                 Waiter::Former { via, serial } => self.end_former(*via, *serial, false),

@@ -10,7 +10,8 @@ use std::sync::Arc;
 use super::Engine;
 use super::leaf::{Leaf, LeafState, cookie};
 use super::routes::{Changed, RouteId, SharedRoute, Turn};
-use super::switch::{Stale, Waiter};
+use super::switch::Stale;
+use super::tables::Waiter;
 use super::timers::Timer;
 use crate::route::{Plan, Resolved};
 use crate::state::{Cell, CellValue};
@@ -85,7 +86,7 @@ impl Engine {
         let leaves = if each_leaf { self.leaves_of_routes(&BTreeSet::from([id])) } else { BTreeSet::new() };
         if let Some(switch) = self.switches.get_mut(&ingress) {
             switch.acting.extend(leaves);
-            switch.waiting.extend(former.map(|serial| Waiter::Former { via: id, serial }));
+            former.into_iter().for_each(|serial| switch.tables.wait(Waiter::Former { via: id, serial }));
         }
         self.mark(ingress, Stale::default());
         self.sync_route_rules();

@@ -17,6 +17,7 @@ impl Engine {
     pub fn rules(&self, dpid: Dpid) -> Vec<TableRule> {
         let Some(switch) = self.switches.get(&dpid) else { return Vec::new() };
         let mut rules: Vec<TableRule> = switch
+            .tables
             .installed()
             .map(|(table_id, rule)| {
                 let subject = subject_of(self.options.epoch, rule.cookie);
@@ -33,7 +34,7 @@ impl Engine {
 
     /// Whether an update of a switch's rules is half-way: new ones are on their way, and old ones still there.
     pub fn is_half_way(&self, dpid: Dpid) -> bool {
-        self.switches.get(&dpid).is_some_and(|switch| switch.wanted.is_half_way())
+        self.switches.get(&dpid).is_some_and(|switch| switch.tables.is_half_way())
     }
 
     /// The errors of f that were reported, each with the number of packets that were dropped because of it.

@@ -25,7 +25,7 @@ use crate::update::{Change, EntryKey, Installed, key_of};
 
 /// Who wants a rule, in the order in which they are heard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) enum Source {
+pub(in crate::engine) enum Source {
     Labels,
     Ingress,
     Own,
@@ -58,11 +58,6 @@ impl Pending {
     pub fn additions(&self, installed: Option<&Installed>) -> usize {
         let is_new = |key: &EntryKey| installed.is_none_or(|installed| installed.get(key).is_none());
         self.0.iter().filter(|(key, wanted)| wanted.is_some() && is_new(key)).count()
-    }
-
-    /// Takes over what comes later.
-    pub fn merge(&mut self, later: Pending) {
-        self.0.extend(later.0);
     }
 
     /// Everything is to be as `wanted`, and nothing else is to be there.

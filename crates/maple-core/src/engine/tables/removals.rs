@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use rustc_hash::FxHashMap;
 
-use super::Time;
+use crate::engine::Time;
 use crate::update::EntryKey;
 
 /// How long after a rule was deleted the switch may tell so.
