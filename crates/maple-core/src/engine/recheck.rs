@@ -34,9 +34,7 @@ impl Engine {
         }
         self.rechecks.due = self.now + Duration::from_secs(1) / rate;
         self.timers.insert((self.rechecks.due, Timer::Recheck));
-        let next = self.leaves.range(LeafId(self.rechecks.next)..).next();
-        let Some((id, leaf)) = next.or_else(|| self.leaves.first_key_value()) else { return };
-        let id = *id;
+        let Some((id, leaf)) = self.leaves.next_from(LeafId(self.rechecks.next)) else { return };
         let first = self.as_observed(leaf);
         self.rechecks.next = id.0 + 1;
         if let Some(again) = self.run_again(id) {

@@ -3,7 +3,6 @@
 //! Whoever is to change a leaf gets it from [`Leaves::get_mut`], which forgets its answer; there is no other way. So an answer
 //! that is remembered is the one that the leaf would give now, whatever the engine has done since it was made.
 
-use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -16,11 +15,14 @@ use crate::tree::LeafId;
 /// Most answers that are kept. Leaves share them: those to one port have one.
 const MOST_HEADS: usize = 1 << 16;
 
-/// The leaves.
+/// How many numbers are tried one by one before all leaves are looked at for the next one.
+const NEAR: u64 = 64;
+
+/// The leaves. Whoever goes through all of them puts them in order.
 #[derive(Debug, Default)]
 pub(in crate::engine) struct Leaves {
-    /// Boxed, as the map's nodes are moved.
-    all: BTreeMap<LeafId, Box<Leaf>>,
+    /// Boxed, as the map moves what it holds when it grows.
+    all: FxHashMap<LeafId, Box<Leaf>>,
     /// Under a leaf the number of its answer.
     said: Recent,
     heads: Vec<Arc<Head>>,
@@ -54,6 +56,14 @@ impl Leaves {
     pub fn remove(&mut self, id: &LeafId) -> Option<Leaf> {
         self.said.forget(id.0);
         self.all.remove(id).map(|leaf| *leaf)
+    }
+
+    /// The first leaf from this number on, or else the first of all.
+    pub fn next_from(&self, from: LeafId) -> Option<(LeafId, &Leaf)> {
+        // Numbers are given out one after the other, so mostly it is near.
+        let near = (from.0..from.0.saturating_add(NEAR)).map(LeafId).find(|id| self.all.contains_key(id));
+        let id = near.or_else(|| self.all.keys().copied().min_by_key(|id| (*id < from, *id)))?;
+        Some((id, self.all.get(&id)?))
     }
 
     /// Forgets all answers: the routes of leaves have changed.
@@ -108,9 +118,9 @@ impl Leaves {
 
 /// Leaves are looked at as in any map.
 impl Deref for Leaves {
-    type Target = BTreeMap<LeafId, Box<Leaf>>;
+    type Target = FxHashMap<LeafId, Box<Leaf>>;
 
-    fn deref(&self) -> &BTreeMap<LeafId, Box<Leaf>> {
+    fn deref(&self) -> &FxHashMap<LeafId, Box<Leaf>> {
         &self.all
     }
 }
