@@ -1667,6 +1667,10 @@ class Decision:
         """The cells of state that it read."""
 
     @property
+    def follows(self) -> list[str]:
+        """The paths that its route takes, wherever they lead. When one changes, rules follow and nothing runs."""
+
+    @property
     def wrote(self) -> bool:
         """Whether it wrote state or invalidated rules."""
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from conftest import H1, H2, H3
-from maple import Location, drop, flood, hops, multicast, to, weights
+from maple import Location, Net, Packet, Route, drop, flood, hops, multicast, to, weights
 from maple.testing import Bench, frame
 
 PATH = frame(eth_src=H1, eth_dst=H3, tcp_dst=80)
@@ -16,7 +17,20 @@ def test_paths_lead_from_host_to_host(bench: Bench) -> None:
     decision = bench.decide(lambda pkt, net: net.shortest_path(net.locate(pkt.eth_src), net.locate(pkt.eth_dst)), PATH)
     assert decision.route is not None
     assert decision.route.hops == [(1, 3), (2, 1)]
-    assert any(cell.startswith("Path") for cell in decision.reads)
+    assert [path.startswith("Path") for path in decision.follows] == [True]
+    assert not any("Path" in cell for cell in decision.reads)
+
+
+def test_a_policy_that_looks_at_a_path_reads_it(bench: Bench) -> None:
+    def between(pkt: Packet, net: Net) -> Route:
+        return net.shortest_path(net.locate(pkt.eth_src), net.locate(pkt.eth_dst))
+
+    def reads(policy: Callable[[Packet, Net], Route]) -> list[str]:
+        return [cell.split(" ")[0] for cell in bench.decide(policy, PATH).reads if "Path" in cell]
+
+    assert reads(between) == []
+    assert reads(lambda pkt, net: between(pkt, net) or flood()) == ["HasPath"]
+    assert reads(lambda pkt, net: hops(between(pkt, net).hops)) == ["Path"]
 
 
 def test_weights_choose_between_paths(bench: Bench) -> None:

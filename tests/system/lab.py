@@ -201,7 +201,11 @@ class Lab:
 
     def outputs(self, switch, *containing):
         """The ports that the switch's rules whose text contains all of `containing` send packets to."""
-        lines = [line for line in self.flows(switch) if all(part in line for part in containing)]
+        rules = self.flows(switch)
+        lines = [line for line in rules if all(part in line for part in containing)]
+        # A rule may lead to its route's, in the table of routes.
+        routes = {route for line in lines for route in re.findall(r"write_metadata:(0x[0-9a-f]+)", line)}
+        lines += [line for line in rules if any(f"metadata={route} " in line for route in routes)]
         return {int(port) for line in lines for port in re.findall(r"output:(\d+)", line)}
 
     def port_packets(self, switch, port):
@@ -221,6 +225,11 @@ class Lab:
 def is_label_rule(line):
     """Whether a rule, as Open vSwitch prints it, is for packets that carry a label."""
     return bool(re.search(r"priority=6502[01],.*dl_vlan=\d+", line))
+
+
+def is_route_rule(line):
+    """Whether a rule, as Open vSwitch prints it, is a route's, which the rules of decisions lead to."""
+    return bool(re.search(r"table=3,.*metadata=0x", line))
 
 
 class Part(Lab):

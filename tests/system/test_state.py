@@ -11,7 +11,7 @@ import pytest
 from harness import EXAMPLES, MAPLE, rust_example, sh, wait_for
 
 pytest.importorskip("mininet", reason="system tests need Mininet")
-from lab import TOOL, is_label_rule
+from lab import TOOL, is_label_rule, is_route_rule
 from mininet.topo import LinearTopo
 from topologies import Ring
 
@@ -99,8 +99,8 @@ def test_a_stream_of_a_host_that_is_blocked_stops_and_nobody_elses_rules_change(
         )
         changed = [line for name in before for line in before[name] ^ after[name]]
         assert changed
-        # Labels that nobody uses any more go too.
-        assert all(mac in line or is_label_rule(line) for line in changed), changed
+        # Routes and labels that nobody uses any more go too.
+        assert all(mac in line or is_route_rule(line) or is_label_rule(line) for line in changed), changed
         assert 0 < flow_mods <= len(changed), "each flow-mod is one of these"
         gaps = [b - a for a, b in itertools.pairwise(other) if b > started]
         assert max(gaps) < 0.3, "nobody else notices"

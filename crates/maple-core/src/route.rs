@@ -61,8 +61,27 @@ struct Found {
     path: PathTo,
     /// `None` if there was no path.
     hops: Option<Arc<[Hop]>>,
-    /// Set when somebody looks at it.
-    looked: Arc<AtomicBool>,
+    looked: Arc<Looked>,
+}
+
+/// What of a path that was found somebody has looked at.
+#[derive(Debug, Default)]
+pub(crate) struct Looked {
+    existence: AtomicBool,
+    hops: AtomicBool,
+}
+
+impl Looked {
+    /// The cell that whoever looked depends on.
+    pub fn at(&self, path: &Cell) -> Option<Cell> {
+        match path {
+            _ if self.hops.load(Relaxed) => Some(path.clone()),
+            Cell::Path { from, to, weight } if self.existence.load(Relaxed) => {
+                Some(Cell::HasPath { from: *from, to: *to, weight: weight.clone() })
+            }
+            _ => None,
+        }
+    }
 }
 
 impl PathTo {
@@ -269,10 +288,10 @@ impl Route {
         self.made_at.as_ref()
     }
 
-    /// Whether there was no way. In a policy this makes the path a dependency, as every look at what a path query found
-    /// does; a route that is only returned follows the path wherever it leads.
+    /// Whether there was no way. In a policy this makes a dependency of whether there is a path, and a look at its hops makes
+    /// one of the hops; a route that is only returned follows the path wherever it leads.
     pub fn is_unreachable(&self) -> bool {
-        self.look();
+        self.found.iter().for_each(|found| found.looked.existence.store(true, Relaxed));
         self.unreachable
     }
 
@@ -286,9 +305,14 @@ impl Route {
         self.spelled_out().into_iter().flat_map(|branch| branch.hops)
     }
 
-    /// Notes that somebody looks at what path queries found.
+    /// The paths that the route follows wherever they lead, without a look at where that is.
+    pub fn paths(&self) -> impl Iterator<Item = Cell> + '_ {
+        self.branches.iter().filter_map(|branch| branch.path.as_ref()).map(PathTo::cell)
+    }
+
+    /// Notes that somebody looks at the hops that path queries found.
     fn look(&self) {
-        self.found.iter().for_each(|found| found.looked.store(true, Relaxed));
+        self.found.iter().for_each(|found| found.looked.hops.store(true, Relaxed));
     }
 
     /// The branches with the hops of their paths; those without a path are none.
@@ -308,15 +332,14 @@ impl Route {
         self.branches.iter().filter_map(spelled_out).collect()
     }
 
-    /// The best path from a switch out of `to`, which had these hops when f asked; the flag is set when somebody looks at
-    /// them.
+    /// The best path from a switch out of `to`, which had these hops when f asked, and who looks at them.
     pub(crate) fn path(
         from: Dpid,
         to: Location,
         weight: Option<Name>,
         hops: Option<Arc<[Hop]>>,
-    ) -> (Route, Arc<AtomicBool>) {
-        let (unreachable, looked) = (hops.is_none(), Arc::new(AtomicBool::new(false)));
+    ) -> (Route, Arc<Looked>) {
+        let (unreachable, looked) = (hops.is_none(), Arc::new(Looked::default()));
         let path = PathTo { from, to, weight };
         let branches = vec![Branch { path: Some(path.clone()), ..Branch::default() }];
         let found = vec![Found { path, hops, looked: Arc::clone(&looked) }];

@@ -9,7 +9,6 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::panic::Location as Caller;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use maple_wire::{Dpid, Field, Packet, PortNo};
 use rustc_hash::FxHashMap;
@@ -17,7 +16,7 @@ use rustc_hash::FxHashMap;
 use crate::engine::Selection;
 use crate::network::{LinkName, Location, Mac};
 use crate::policy::PolicyError;
-use crate::route::{Goal, Resolved, Route};
+use crate::route::{Goal, Looked, Resolved, Route};
 use crate::state::{Access, Cell, CellValue, Name, Read, Savepoint, Stop, Txn, Value, Write};
 use crate::trace::{Cond, Fields, Recorder, Source, Trace};
 
@@ -45,8 +44,8 @@ struct RunState {
     read_switch: bool,
     /// Where f first wrote.
     wrote_at: Option<Source>,
-    /// Paths that f has asked for, each with whether it has looked at what was found.
-    paths: Vec<(Cell, Arc<AtomicBool>)>,
+    /// Paths that f has asked for, each with what it has looked at of what was found.
+    paths: Vec<(Cell, Arc<Looked>)>,
 }
 
 /// What f is asked about.
@@ -143,10 +142,8 @@ impl Run {
     /// Ends the run. `None` if it was ended before.
     pub fn finish(&self) -> Option<Finished> {
         let mut state = self.state.borrow_mut().take()?;
-        for (cell, looked) in state.paths {
-            if looked.load(Ordering::Relaxed) {
-                state.txn.read(cell);
-            }
+        for cell in state.paths.iter().filter_map(|(path, looked)| looked.at(path)) {
+            state.txn.read(cell);
         }
         let mut trace = state.recorder.finish();
         trace.read_switch |= state.read_switch;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use maple_core::network::{HostInfo, Location, PortInfo, PortKind};
 use maple_core::policy::Policy;
+use maple_core::route::Route;
 use maple_core::run::Run;
 use maple_core::state::{Store, SwitchInfo, Write};
 use maple_core::{Mac as CoreMac, ShardId};
@@ -40,6 +41,8 @@ pub struct Decision {
     lines: Vec<Option<u32>>,
     /// The cells of state that it read.
     reads: Vec<String>,
+    /// The paths that its route takes, wherever they lead.
+    follows: Vec<String>,
     /// Whether it wrote state or invalidated rules.
     wrote: bool,
     /// Whether it asked for the switch.
@@ -123,6 +126,7 @@ impl Bench {
             error: answer.as_ref().err().map(ToString::to_string),
             trace: finished.trace.items.iter().map(ToString::to_string).collect(),
             lines: finished.trace.sources.iter().map(|source| source.as_ref().map(|s| s.line)).collect(),
+            follows: answer.iter().flat_map(Route::paths).map(|path| format!("{path:?}")).collect(),
             reads: finished.txn.reads().map(|(cell, _)| format!("{cell:?}")).collect(),
             wrote: finished.txn.wrote(),
             read_switch: finished.trace.read_switch,

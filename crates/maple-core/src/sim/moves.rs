@@ -96,6 +96,39 @@ fn a_flow_whose_link_fails_takes_another_way_and_no_packet_comes_to_the_controll
 }
 
 #[test]
+fn a_policy_is_asked_again_only_where_it_looked_at_what_changed() {
+    let ask = |look: fn(&Route) -> bool| {
+        let policy = move |pkt: &PacketHandle, net: &Net| {
+            let route = cheapest(pkt, net);
+            if look(&route) { route } else { Route::drop() }
+        };
+        let mut sim = mesh(Arc::new(policy), 4, 2, Version::Of13);
+        for number in 0..5 {
+            sim.inject(
+                host_at(1),
+                Frame::ethernet(Mac::from_bits(100 + number).0, A.0)
+                    .ipv4([10, 0, 0, 1], [10, 0, 0, 2])
+                    .udp(1, 2)
+                    .payload(b"x"),
+            );
+        }
+        sim.run();
+        let before = stats(&sim);
+        sim.set_port(at(1, 3), false);
+        sim.run();
+        let after = stats(&sim);
+        assert_eq!((before.leaves, after.leaves), (5, 5));
+        sim.inject(host_at(1), udp(7));
+        sim.run();
+        assert_eq!(sim.delivered.last(), Some(&Delivery { at: host_at(3), frame: udp(7) }));
+        (after.runs - before.runs, after.routes_turned, after.leaves_moved)
+    };
+    assert_eq!(ask(|_| true), (0, 1, 0), "the route turns for all");
+    assert_eq!(ask(|route| !route.is_unreachable()), (0, 1, 0), "there is a path still");
+    assert_eq!(ask(|route| route.explicit_hops().count() > 0), (5, 1, 0), "and here f says the same");
+}
+
+#[test]
 fn a_change_after_which_f_says_the_same_leaves_every_rule_where_it_is() {
     let mut sim = mesh(Arc::new(cheapest), 4, 2, Version::Of13);
     sim.inject(host_at(1), udp(0));

@@ -46,6 +46,15 @@ pub enum Cell {
         /// Name of the attribute; each link costs 1 where it says nothing, or where there is no name.
         weight: Option<Name>,
     },
+    /// Whether there is a path between two switches by links that have this attribute, or any.
+    HasPath {
+        /// The first switch.
+        from: Dpid,
+        /// The last switch.
+        to: Dpid,
+        /// Name of the attribute.
+        weight: Option<Name>,
+    },
     /// The names that links have costs by.
     Weights,
     /// The hops of a flood that starts at this switch: the network's spanning tree, and all edge ports on it.
@@ -83,6 +92,8 @@ pub enum CellValue {
     Port(Option<PortInfo>),
     /// Of [`Cell::Path`] (`None`: there is none) and [`Cell::Flood`].
     Hops(Option<Arc<[Hop]>>),
+    /// Of [`Cell::HasPath`].
+    Exists(bool),
     /// Of [`Cell::Path`], where links have no costs by that name.
     NoSuchWeight,
     /// Of [`Cell::Weights`].
@@ -116,6 +127,10 @@ impl Cell {
             ),
             Cell::Port(at) => CellValue::Port(state.port(*at)),
             Cell::Path { weight: Some(name), .. } if !state.has_weight(name) => CellValue::NoSuchWeight,
+            Cell::HasPath { from, to, weight } => {
+                let path = Cell::Path { from: *from, to: *to, weight: weight.clone() };
+                CellValue::Exists(matches!(path.evaluate(state), CellValue::Hops(Some(_))))
+            }
             Cell::Weights => CellValue::Names(state.weights().cloned().collect()),
             Cell::Path { .. } | Cell::Flood(_) | Cell::Route(_) => state.derive(self),
             Cell::Query(question) => CellValue::Answer(question.answer(state)),
@@ -143,11 +158,11 @@ impl Cell {
 
     /// Whether any link or edge port may matter to it.
     pub(super) fn is_topology(&self) -> bool {
-        matches!(self, Cell::Links | Cell::Path { .. } | Cell::Flood(_))
+        matches!(self, Cell::Links | Cell::Path { .. } | Cell::HasPath { .. } | Cell::Flood(_))
     }
 
     /// Whether it is a path by costs of this name.
     pub(super) fn is_path_by(&self, name: &Name) -> bool {
-        matches!(self, Cell::Path { weight, .. } if weight.as_ref() == Some(name))
+        matches!(self, Cell::Path { weight, .. } | Cell::HasPath { weight, .. } if weight.as_ref() == Some(name))
     }
 }
