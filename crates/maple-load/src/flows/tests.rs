@@ -348,6 +348,11 @@ fn a_failed_link_is_reported_by_both_ends_and_carries_nothing() {
 #[test]
 fn strangers_come_in_as_fast_as_the_switch_has_room() {
     let mut lab = lab(Version::Of13, 1, Fault::Nothing);
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while lab.rules(0) == 0 {
+        assert!(Instant::now() < deadline, "the rule that sends packets to the controller has not come");
+        lab.wait(Duration::from_millis(1)).expect("it goes on");
+    }
     let sent = lab.flood((0, 2), 0, 0, 100_000).expect("it goes on");
     assert!(sent > 0, "the rest finds the channel full, where it is slower than we are: {sent}");
     assert_eq!(lab.counters().packet_ins, u64::from(sent));
