@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use maple_wire::msg::{ErrorMsg, FlowRemoved};
-use maple_wire::{Dpid, Match, Version, print};
+use maple_wire::{Dpid, Instruction, Match, Version, print};
 
 use super::hit::Recent;
 use super::host_rules::HostRules;
@@ -170,8 +170,9 @@ impl Engine {
         if switch.host_rules.refuse(&rule, self.now + HOSTS_CLOSED_FOR) {
             return self.host_rule_refused(dpid, table, full, what);
         }
-        if table == ROUTES && switch.three_tables {
-            return self.route_rule_refused(dpid, &rule, what);
+        let carries = |instruction: &Instruction| matches!(instruction, Instruction::WriteMetadata { .. });
+        if switch.three_tables && (table == ROUTES || !full && rule.instructions.iter().any(carries)) {
+            return self.route_rule_refused(dpid, (table, &rule), what);
         }
         switch.refused.push((table, rule.priority, rule.matching.clone()));
         switch.stale.classifier = true;
@@ -221,13 +222,14 @@ impl Engine {
         self.reread(dpid);
     }
 
-    /// The switch refused a rule of the table of routes: from now on the rules of leaves do all themselves.
-    fn route_rule_refused(&mut self, dpid: Dpid, rule: &Rule, what: String) {
+    /// The switch refused a rule of the table of routes, or one that leads there: from now on the rules of leaves do all
+    /// themselves.
+    fn route_rule_refused(&mut self, dpid: Dpid, (table, rule): (u8, &Rule), what: String) {
         self.stats.refused_rules += 1;
         self.report_once(Report::RuleRefused { switch: dpid, what: what.into() }, &format!("refused {dpid}"));
         if let Some(switch) = self.switches.get_mut(&dpid) {
             switch.route_table = RouteTable::Refused;
-            if rule.priority == 0 {
+            if (table, rule.priority) == (ROUTES, 0) {
                 switch.refused.push((ROUTES, 0, rule.matching.clone()));
                 switch.stale.classifier = true;
                 self.timers.insert((self.now + HOSTS_CLOSED_FOR, Timer::Full(dpid)));

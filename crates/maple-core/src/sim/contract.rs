@@ -201,6 +201,7 @@ impl<'a> Play<'a> {
         for ((dpid, version), tables) in (1..).map(Dpid).zip(&case.shape.versions).zip(&case.shape.tables) {
             let mut switch = SimSwitch::new(dpid, *version);
             switch.tables = *tables;
+            (switch.refuses_table, switch.takes_metadata) = case.shape.refused;
             if let Some(capture) = case.shape.capture {
                 (switch.send_len, switch.buffers) = capture;
             }

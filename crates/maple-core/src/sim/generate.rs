@@ -359,6 +359,8 @@ pub struct Shape {
     pub versions: Vec<Version>,
     /// How many tables each switch has.
     pub tables: Vec<u8>,
+    /// The table that switches take no rules for, and whether they take such as write metadata.
+    pub refused: (Option<u8>, bool),
     pub shards: u8,
     /// The second host port of each switch: port 5, or the switch's own host's.
     pub last_port: PortNo,
@@ -396,6 +398,7 @@ fn plain() -> Shape {
         links: Vec::new(),
         versions: Vec::new(),
         tables: Vec::new(),
+        refused: (None, true),
         shards: 1,
         last_port: PortNo(5),
         capture: None,
@@ -412,7 +415,8 @@ fn odd_switches(random: &mut Random, shape: Shape) -> Shape {
     let tables = shape.versions.iter().map(tables).collect();
     let last_port = if random.chance(15) { PortNo::LOCAL } else { PortNo(5) };
     let capture = random.chance(8).then(|| (20 + random.below(50), random.chance(50)));
-    Shape { tables, shards: 1 + random.below(2) as u8, last_port, capture, ..shape }
+    let refused = (random.chance(4).then_some(3), !random.chance(6));
+    Shape { tables, refused, shards: 1 + random.below(2) as u8, last_port, capture, ..shape }
 }
 
 /// Four switches in a line or ring, mostly of version 1.3.

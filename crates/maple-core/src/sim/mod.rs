@@ -142,6 +142,8 @@ pub struct Sim {
     engines: Vec<Engine>,
     shards: BTreeMap<Dpid, ShardId>,
     switches: BTreeMap<Dpid, SimSwitch>,
+    /// Switches that have restarted, until their shard hears that the connection is gone: what it says goes nowhere.
+    unheard: BTreeSet<Dpid>,
     ports: BTreeMap<Location, bool>,
     links: BTreeMap<Location, Location>,
     hosts: BTreeMap<Mac, Location>,
@@ -175,6 +177,7 @@ impl Sim {
             engines,
             shards: BTreeMap::new(),
             switches: BTreeMap::new(),
+            unheard: BTreeSet::new(),
             ports: BTreeMap::new(),
             links: BTreeMap::new(),
             hosts: BTreeMap::new(),
@@ -293,6 +296,7 @@ impl Sim {
             Happening::Event(to, event) => *to != shard || switch_of(event) != Some(dpid),
             Happening::Frame(..) => true,
         });
+        self.unheard.insert(dpid);
         self.notify(dpid, Event::SwitchDown { dpid });
         self.announce(dpid);
     }
@@ -429,6 +433,11 @@ impl Sim {
     }
 
     fn wake(&mut self, shard: ShardId, events: Vec<Event>) {
+        for event in &events {
+            if let Event::SwitchDown { dpid } = event {
+                self.unheard.remove(dpid);
+            }
+        }
         let mut events = self.answer_hits(shard, events);
         let mut effects = Vec::new();
         self.engines[usize::from(shard.0)].handle(self.now, &mut events, &mut effects);
@@ -558,6 +567,9 @@ impl Sim {
     }
 
     fn schedule_after(&mut self, delay: Duration, channel: Channel, happening: Happening) {
+        if matches!(channel, Channel::ToSwitch(dpid) if self.unheard.contains(&dpid)) {
+            return;
+        }
         let longest = self.max_delay.as_nanos().max(1) as usize;
         let time = self.now + delay + Duration::from_nanos(1 + self.random.below(longest) as u64);
         let last = self.last.entry(channel).or_default();

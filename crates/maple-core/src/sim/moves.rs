@@ -96,6 +96,39 @@ fn a_flow_whose_link_fails_takes_another_way_and_no_packet_comes_to_the_controll
 }
 
 #[test]
+fn a_switch_that_takes_no_rules_of_routes_has_rules_that_do_all_themselves() {
+    for refuses_table in [Some(3), None] {
+        let mut sim = mesh(Arc::new(cheapest), 4, 1, Version::Of13);
+        let ingress = sim.switch(Dpid(1)).expect("it is there");
+        (ingress.refuses_table, ingress.takes_metadata) = (refuses_table, false);
+        sim.restart(Dpid(1));
+        sim.run();
+        for port in [1, 2, 3, 4].map(|port| at(1, port)) {
+            sim.rediscover(port);
+        }
+        sim.settle_ports();
+        sim.run();
+        for number in 0..20 {
+            sim.inject(host_at(1), udp(number));
+            sim.run();
+        }
+        let want: Vec<Delivery> = (0..20).map(|n| Delivery { at: host_at(3), frame: udp(n) }).collect();
+        assert_eq!(sim.delivered, want, "{refuses_table:?}");
+        let after = stats(&sim);
+        assert!(after.packet_ins < 6, "rules carry the rest: {after:?}");
+        assert!((1..4).contains(&after.refused_rules) && after.sent_by_controller < 6, "{after:?}");
+        let in_use = sim.switch(Dpid(1)).map(|switch| switch.flows.iter().filter(|flow| flow.table_id == 3).count());
+        assert!(in_use <= Some(1), "at most what sends to the controller");
+        sim.set_port(at(1, 3), false);
+        sim.run();
+        sim.inject(host_at(1), udp(20));
+        sim.run();
+        assert_eq!(sim.delivered.last(), Some(&Delivery { at: host_at(3), frame: udp(20) }));
+        assert_eq!(stats(&sim).packet_ins, after.packet_ins, "each leaf's rule has turned");
+    }
+}
+
+#[test]
 fn a_policy_is_asked_again_only_where_it_looked_at_what_changed() {
     let ask = |look: fn(&Route) -> bool| {
         let policy = move |pkt: &PacketHandle, net: &Net| {

@@ -24,6 +24,10 @@ pub struct SimSwitch {
     pub capacity: usize,
     /// A table with room for only so many rules.
     pub room_of_table: Option<(u8, usize)>,
+    /// A table whose rules it does not take.
+    pub refuses_table: Option<u8>,
+    /// Whether it takes rules that write metadata.
+    pub takes_metadata: bool,
     /// How much of a packet it sends to the controller, in bytes.
     pub send_len: usize,
     /// Whether it keeps packets that it sends a part of, until the controller says what to do with them.
@@ -59,6 +63,8 @@ impl SimSwitch {
             tables: if version == Version::Of13 { 254 } else { 1 },
             capacity: usize::MAX,
             room_of_table: None,
+            refuses_table: None,
+            takes_metadata: true,
             send_len: usize::MAX,
             buffers: false,
             kept: BTreeMap::new(),
@@ -82,6 +88,13 @@ impl SimSwitch {
             FlowModCommand::Add => {
                 if self.version == Version::Of10 && request.table_id != 0 {
                     return Err(ErrorMsg { kind: 3, code: 5, data: Vec::new() });
+                }
+                let carries = |instruction: &Instruction| matches!(instruction, Instruction::WriteMetadata { .. });
+                if !self.takes_metadata && request.instructions.iter().any(carries) {
+                    return Err(ErrorMsg { kind: 3, code: 3, data: Vec::new() });
+                }
+                if self.refuses_table == Some(request.table_id) {
+                    return Err(ErrorMsg { kind: 5, code: 2, data: Vec::new() });
                 }
                 if request.table_id >= self.tables {
                     return Err(ErrorMsg { kind: 5, code: 2, data: Vec::new() });
