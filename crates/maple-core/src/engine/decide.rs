@@ -7,10 +7,10 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use maple_wire::{Dpid, Version};
+use maple_wire::Version;
 
+use super::Engine;
 use super::leaf::{Arrived, Leaf, LeafState, Watched, source_lines};
-use super::{Engine, MAX_REPORTED};
 use crate::compile::{LeafAction, Table};
 use crate::network::{Mac, PortKind};
 use crate::policy::PolicyError;
@@ -20,10 +20,6 @@ use crate::run::{Finished, Run};
 use crate::state::{Commit, Conflict, Snapshot, Turn, Txn};
 use crate::trace::Trace;
 use crate::tree::{Augmented, LeafId};
-
-/// How often f is asked about the misses of one batch before its answers are not kept any more. Where f looks at what is not
-/// tracked, each leaf may replace one whose packets are decided again, without end.
-const MOST_ROUNDS: u32 = 32;
 
 /// What f said.
 pub(super) type Answer = Result<Route, PolicyError>;
@@ -40,10 +36,10 @@ pub(super) enum Outcome {
 impl Engine {
     /// Decides every packet that no leaf answers.
     pub(super) fn decide_misses(&mut self) {
-        while !self.misses.is_empty() {
+        while !self.waiting.is_decided() {
             let mut distinct = BTreeSet::new();
             let (mut packets, mut later) = (Vec::new(), Vec::new());
-            for arrived in std::mem::take(&mut self.misses) {
+            for arrived in self.waiting.take_round() {
                 if let Some(leaf) = self.current_leaf(&arrived) {
                     self.answer(leaf, arrived);
                 } else if distinct.insert((arrived.at, arrived.frame.clone())) {
@@ -53,9 +49,8 @@ impl Engine {
                     later.push(arrived);
                 }
             }
-            self.rounds += 1;
             self.decide(packets);
-            self.misses.extend(later);
+            self.waiting.miss(later);
         }
     }
 
@@ -146,7 +141,7 @@ impl Engine {
             };
             let done = match outcome(&run, answer) {
                 Outcome::Answer(route, finished) => self.commit(route, *finished, &arrived, turn),
-                Outcome::Waits(finished) => self.park(*finished, &arrived, turn),
+                Outcome::Waits(finished) => self.keep_back(*finished, &arrived, turn),
                 Outcome::Failed(error) => return self.policy_failed(&error, &arrived),
             };
             if done {
@@ -174,9 +169,8 @@ impl Engine {
         let Finished { trace, txn, wrote_at, .. } = finished;
         let wrote = txn.wrote();
         let full = self.switches.get(&arrived.at.switch).is_none_or(|switch| switch.full_until.is_some());
-        let keeps_changing = self.rounds > MOST_ROUNDS;
         let cacheable =
-            !wrote && !trace.short && !full && !keeps_changing && self.has_room_for_trace(arrived.at.switch);
+            !wrote && !trace.short && !full && !self.waiting.is_endless() && self.has_room_for_trace(arrived.at.switch);
         let id = cacheable.then(|| self.new_leaf_id());
         let writes = if wrote { format!("{:?}", txn.writes()) } else { String::new() };
         let Ok(commit) = self.commit_run(txn, id, turn) else { return false };
@@ -209,31 +203,22 @@ impl Engine {
         }
     }
 
-    /// Keeps a packet until something that its run read has changed: it stands where a leaf would, and when that is
-    /// withdrawn it is decided again. `false`: something has changed already.
-    fn park(&mut self, finished: Finished, arrived: &Arrived, turn: Option<Turn<'_>>) -> bool {
+    /// Keeps a packet back until something that its run read has changed. `false`: something has changed already.
+    fn keep_back(&mut self, finished: Finished, arrived: &Arrived, turn: Option<Turn<'_>>) -> bool {
         let id = self.new_leaf_id();
         if self.commit_run(finished.txn.without_writes(), Some(id), turn).is_err() {
             return false;
         }
         self.stats.waits += 1;
-        if self.parked.len() >= self.options.parked_packets
-            && let Some((oldest, _)) = self.parked.pop_first()
-        {
-            self.store.forget(oldest);
-            self.stats.wait_drops += 1;
-        }
-        self.parked.insert(id, arrived.clone());
+        let oldest = self.waiting.keep_back(id, arrived.clone(), self.options.parked_packets);
+        self.drop_kept_back(oldest);
         true
     }
 
-    /// Forgets the packets of a switch that wait for a change.
-    pub(super) fn unpark(&mut self, dpid: Dpid) {
-        let gone: Vec<LeafId> =
-            self.parked.iter().filter(|(_, packet)| packet.at.switch == dpid).map(|(id, _)| *id).collect();
-        for id in gone {
-            self.parked.remove(&id);
-            self.store.forget(id);
+    /// The packets under these names will never be decided.
+    pub(super) fn drop_kept_back(&mut self, names: impl IntoIterator<Item = LeafId>) {
+        for name in names {
+            self.store.forget(name);
             self.stats.wait_drops += 1;
         }
     }
@@ -298,9 +283,8 @@ impl Engine {
     }
 
     fn new_leaf(&mut self, trace: Trace, route: Goal, representative: Arrived) -> Leaf {
-        let trace = Trace { sources: self.source_lines.share(trace.sources), ..trace };
         Leaf {
-            trace,
+            trace: self.leaves.share_lines(trace),
             narrowing: Box::default(),
             route,
             via: None,
@@ -323,12 +307,7 @@ impl Engine {
 
     fn policy_failed(&mut self, error: &PolicyError, arrived: &Arrived) {
         self.stats.policy_errors += 1;
-        let text = error.to_string();
-        if let Some(count) = self.failures.get_mut(text.as_str()) {
-            *count += 1;
-        } else if self.failures.len() < MAX_REPORTED {
-            let error: Arc<str> = text.into();
-            self.failures.insert(error.clone(), 1);
+        if let Some(error) = self.reports.count_failure(&error.to_string()) {
             self.report(Report::PolicyFailed { error, at: arrived.at });
         }
     }

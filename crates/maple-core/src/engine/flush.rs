@@ -28,10 +28,10 @@ impl Engine {
         if !self.with(dpid, Engine::prepare) {
             return;
         }
-        if !self.with(dpid, |engine, switch| engine.fits(switch, switch.tables.brings_in())) {
+        if !self.with(dpid, |engine, switch| switch.fits(engine.now, switch.tables.brings_in())) {
             self.turn_away(dpid);
             self.with(dpid, Engine::prepare);
-            if !self.with(dpid, |engine, switch| engine.fits(switch, false)) {
+            if !self.with(dpid, |engine, switch| switch.fits(engine.now, false)) {
                 self.clear_out(dpid);
                 self.with(dpid, Engine::prepare);
             }
@@ -76,7 +76,7 @@ impl Engine {
         for leaf in std::mem::take(&mut switch.acting) {
             switch.table.act(leaf, self.ingress_action(leaf));
         }
-        if self.is_short_of_room(switch) {
+        if switch.room.is_short(self.now, |table| switch.tables.count(table)) {
             switch.table.tidy();
         }
         let (version, three_tables) = (switch.version(), switch.three_tables);
@@ -100,7 +100,7 @@ impl Engine {
             let rules = self.own_rules(switch);
             own = switch.tables.say_own(rules);
         }
-        let room = self.host_room(switch);
+        let room = switch.room.of_hosts(self.now, |table| switch.tables.count(table));
         own.entry(CLASSIFIER).or_default().extend(switch.host_rules.take_changes(room));
         for (table, changes) in own {
             match table == shared_table {

@@ -13,7 +13,7 @@
 //! All packets of a loan are looked at in one snapshot, the newest when it began. That a leaf is current is asked of the store,
 //! under its lock, once for a leaf and version of the state: a leaf that is current now and was in the tree before the snapshot
 //! was taken was current in it. The answer to a leaf's packets follows from the leaf and its switch's version of OpenFlow, for
-//! which the leaf was made; whoever changes a leaf has its answer forgotten ([`Leaves`]). That a host is where its packet
+//! which the leaf was made; whoever changes a leaf has its answer forgotten ([`super::leaves::Leaves`]). That a host is where its packet
 //! came from follows from the snapshot alone, and is remembered for its version. Rules of earlier turns were sent, and this
 //! packet-out is written behind them.
 //!
@@ -23,9 +23,6 @@
 //! tree and two look-ups of one cache line each. Where there are many hosts and leaves, the time goes into waiting for memory:
 //! so packets come in batches, and the lines that a batch needs next are all on their way before the first is looked at.
 
-mod leaves;
-mod recent;
-
 use std::sync::Arc;
 
 use arrayvec::ArrayVec;
@@ -34,6 +31,7 @@ use maple_wire::{Dpid, Field, Packet, PortNo, Version};
 
 use super::hosts::{PROBE_MAC, is_announcement};
 use super::leaf::{Leaf, LeafState};
+use super::leaves::Head;
 use super::location::LLDP_TYPE;
 use super::routes::SharedRoute;
 use super::{Engine, Time};
@@ -42,9 +40,6 @@ use crate::network::{Location, Mac, PortKind};
 use crate::route::Goal;
 use crate::state::Snapshot;
 use crate::tree::{LeafId, TOGETHER};
-use leaves::Head;
-pub(super) use leaves::Leaves;
-pub(super) use recent::Recent;
 
 /// Most packets that are answered together.
 pub const MOST_HITS: usize = TOGETHER;

@@ -74,7 +74,7 @@ impl Kinds {
 }
 
 /// How much room there is for rules of hosts.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct HostRoom {
     /// So many more.
     pub free: usize,

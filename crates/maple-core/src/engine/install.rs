@@ -196,7 +196,7 @@ impl Engine {
     /// A leaf is no longer what f would answer. Packets that wait for it are decided again.
     pub(super) fn withdraw(&mut self, id: LeafId) {
         self.store.forget(id);
-        self.misses.extend(self.parked.remove(&id));
+        self.waiting.release(id);
         if !self.leaves.contains_key(&id) {
             return;
         }
@@ -209,7 +209,7 @@ impl Engine {
             switch.table.remove(id);
             self.mark(ingress, Stale::default());
         }
-        self.misses.extend(leaf.held.into_iter().flat_map(|held| held.packets));
+        self.waiting.miss(leaf.held.into_iter().flat_map(|held| held.packets));
     }
 
     /// What to do with a packet that belongs to a leaf.
@@ -243,7 +243,7 @@ impl Engine {
             Some(route) => self.send_direct(&route, &packet),
             None => {
                 self.withdraw(id);
-                self.misses.push(packet);
+                self.waiting.miss([packet]);
             }
         }
     }
@@ -341,15 +341,7 @@ impl Engine {
 
     /// The next leaf's name.
     pub(super) fn new_leaf_id(&mut self) -> LeafId {
-        loop {
-            self.next_leaf = self.next_leaf.checked_add(1).unwrap_or(1);
-            let id = LeafId(u64::from(self.shard.0) << 32 | u64::from(self.next_leaf));
-            // Numbers begin again after four billion.
-            let is_taken = self.leaves.contains_key(&id) || self.parked.contains_key(&id);
-            if !is_taken && self.routes.of_stand_in(id).is_none() {
-                return id;
-            }
-        }
+        self.leaves.new_name(self.shard, |name| self.waiting.has(name) || self.routes.of_stand_in(name).is_some())
     }
 
     /// Whether this shard owns the leaf.

@@ -3,14 +3,13 @@
 use std::sync::Arc;
 
 use maple_wire::{Constraint, Dpid, Field, Packet, PortNo};
-use rustc_hash::FxHashSet;
 
 use super::Time;
 use super::routes::RouteId;
 use crate::labels::LabelTable;
 use crate::network::Location;
 use crate::route::Goal;
-use crate::trace::{Fields, Item, Source, Trace};
+use crate::trace::{Fields, Item, Trace};
 use crate::tree::LeafId;
 
 /// A packet at hand.
@@ -235,27 +234,6 @@ fn denies(a: &[Item], b: &[Item], known_b: &[Constraint]) -> bool {
         });
         if *outcome { ranges.any(|within| within == Some(false)) } else { implied && ranges.all(|w| w == Some(true)) }
     })
-}
-
-/// Lists of source lines, of which leaves have few different ones. Equal ones are kept once.
-#[derive(Debug, Default)]
-pub(super) struct SourceLines(FxHashSet<Arc<[Option<Source>]>>);
-
-impl SourceLines {
-    /// Most lists that are known.
-    const MOST: usize = 1 << 12;
-
-    /// The list that stands for all that equal it.
-    pub fn share(&mut self, lines: Arc<[Option<Source>]>) -> Arc<[Option<Source>]> {
-        if let Some(known) = self.0.get(&lines) {
-            return Arc::clone(known);
-        }
-        if self.0.len() >= SourceLines::MOST {
-            self.0.clear();
-        }
-        self.0.insert(Arc::clone(&lines));
-        lines
-    }
 }
 
 /// A human's view of what decided: the source lines of a trace, each once, in order.

@@ -50,11 +50,15 @@ mod recheck;
 mod install;
 mod labels;
 mod leaf;
+mod leaves;
+mod recent;
+mod reports;
 mod reroute;
 mod route_rules;
 mod routes;
 mod turn;
 
+mod capacity;
 mod flush;
 mod location;
 mod room;
@@ -63,6 +67,7 @@ mod switch;
 mod tables;
 mod timers;
 mod view;
+mod waiting;
 
 pub use event::{Effect, Event, InstalledFlow, Mail, Selection};
 pub use hit::{Answered, Hits, MOST_HITS};
@@ -75,13 +80,9 @@ pub use crate::labels::{LabelRange, LabelRangeError};
 pub use crate::shard::{ShardId, Time};
 
 use event::{Letter, Refreshed};
-use hit::Leaves;
-use leaf::Arrived;
+use leaves::Leaves;
 use switch::Switch;
 use timers::Timer;
-
-/// How many distinct things are reported once and then only counted.
-const MAX_REPORTED: usize = 10_000;
 
 /// One shard of the controller.
 pub struct Engine {
@@ -94,33 +95,20 @@ pub struct Engine {
     /// Boxed, as each is taken out while its tables are brought up to date.
     switches: BTreeMap<Dpid, Box<Switch>>,
     leaves: Leaves,
-    source_lines: leaf::SourceLines,
-    next_leaf: u32,
     routes: routes::Routes,
     timers: BTreeSet<(Time, Timer)>,
     hosts: hosts::Hosts,
     /// The kinds of addresses that somebody depends on.
     address_kinds: AddressKinds,
     rechecks: recheck::Rechecks,
-    reported: BTreeSet<String>,
-    /// How often f failed, by error, as far as errors were reported.
-    failures: BTreeMap<Arc<str>, u64>,
+    reports: reports::Reports,
 
-    /// Packets that wait until something that f read has changed, by what stands for them in the store.
-    parked: BTreeMap<LeafId, Arrived>,
-    settling: Vec<settle::Settling>,
+    waiting: waiting::Waiting,
+    settlings: settle::Settlings,
 
     // What a batch leaves for its end.
     /// Letters of this shard to itself.
     inbox: VecDeque<Letter>,
-    /// Leaves that are on their way to another route, and the switches where their packets enter.
-    moving: BTreeSet<(Dpid, LeafId)>,
-    /// Leaves of ours that may no longer be what f would answer.
-    doubted: BTreeSet<LeafId>,
-    /// Packets that f must decide.
-    misses: Vec<Arrived>,
-    /// How often f was asked about the misses of this batch.
-    rounds: u32,
     /// Switches with tables to bring up to date.
     dirty: BTreeSet<Dpid>,
     out: Vec<Effect>,
@@ -144,22 +132,15 @@ impl Engine {
             now: Time::default(),
             switches: BTreeMap::new(),
             leaves: Leaves::default(),
-            source_lines: leaf::SourceLines::default(),
-            next_leaf: 0,
             routes: routes::Routes::new(shard, epoch),
             timers: BTreeSet::new(),
             hosts,
             address_kinds: AddressKinds::default(),
             rechecks: recheck::Rechecks::default(),
-            reported: BTreeSet::new(),
-            failures: BTreeMap::new(),
-            parked: BTreeMap::new(),
-            settling: Vec::new(),
+            reports: reports::Reports::default(),
+            waiting: waiting::Waiting::default(),
+            settlings: settle::Settlings::default(),
             inbox: VecDeque::new(),
-            moving: BTreeSet::new(),
-            doubted: BTreeSet::new(),
-            misses: Vec::new(),
-            rounds: 0,
             dirty: BTreeSet::new(),
             out: Vec::new(),
             after: Vec::new(),
@@ -171,7 +152,7 @@ impl Engine {
     /// Rules are compiled once for the whole batch, so packets of one batch share the cost.
     pub fn handle(&mut self, now: Time, events: &mut Vec<Event>, out: &mut Vec<Effect>) {
         self.now = self.now.max(now);
-        self.rounds = 0;
+        self.waiting.begin_batch();
         self.run_timers();
         self.recheck();
         for event in events.drain(..) {
@@ -183,10 +164,10 @@ impl Engine {
             self.decide_misses();
             self.read_inbox();
             self.follow_address_readers();
-            if self.misses.is_empty() && self.doubted.is_empty() && self.dirty.is_empty() {
+            if self.waiting.is_decided() && self.leaves.are_certain() && self.dirty.is_empty() {
                 break;
             }
-            if self.misses.is_empty() && self.doubted.is_empty() {
+            if self.waiting.is_decided() && self.leaves.are_certain() {
                 self.flush_all();
             }
         }
@@ -236,7 +217,7 @@ impl Engine {
         while let Some(letter) = self.inbox.pop_front() {
             match letter {
                 Letter::Withdraw(selection) => self.withdraw_selected(&selection),
-                Letter::Reconsider(leaves) => self.doubted.extend(leaves),
+                Letter::Reconsider(leaves) => self.leaves.doubt(leaves),
                 Letter::Refresh(refreshed) => self.refresh(&refreshed),
                 Letter::Acquire(asked) => self.acquire_label(asked),
                 Letter::Told(from, holder, news) => self.told_of_label(from, holder, &news),
@@ -258,7 +239,7 @@ impl Engine {
         }
         for (shard, leaves) in by_shard {
             if shard == self.shard {
-                self.doubted.extend(leaves);
+                self.leaves.doubt(leaves);
             } else {
                 self.post(shard, Letter::Reconsider(leaves));
             }
@@ -326,7 +307,7 @@ impl Engine {
 
     /// Reports what was not reported under this key before.
     fn report_once(&mut self, report: Report, key: &str) {
-        if self.reported.len() < MAX_REPORTED && self.reported.insert(key.to_owned()) {
+        if self.reports.is_new(key) {
             self.report(report);
         }
     }

@@ -64,7 +64,7 @@ impl Engine {
             }
             None => {
                 self.stats.misses += 1;
-                self.misses.push(arrived);
+                self.waiting.miss([arrived]);
             }
         }
     }

@@ -11,6 +11,7 @@
 use std::time::Duration;
 
 use super::leaf::{Leaf, source_lines};
+use super::leaves::Leaves;
 use super::timers::Timer;
 use super::{Engine, Time};
 use crate::check::Observation;
@@ -25,18 +26,34 @@ pub(super) struct Rechecks {
     next: u64,
 }
 
+impl Rechecks {
+    /// Whether it is time, with so many a second (0: never); if so, when it is the next time.
+    fn take_turn(&mut self, now: Time, rate: u32) -> Option<Time> {
+        if rate == 0 || now < self.due {
+            return None;
+        }
+        self.due = now + Duration::from_secs(1) / rate;
+        Some(self.due)
+    }
+
+    /// The leaf whose turn it is.
+    fn take_next<'a>(&mut self, leaves: &'a Leaves) -> Option<(LeafId, &'a Leaf)> {
+        let (id, leaf) = leaves.next_from(LeafId(self.next))?;
+        self.next = id.0 + 1;
+        Some((id, leaf))
+    }
+}
+
 impl Engine {
     /// Checks the next leaf, if it is time.
     pub(super) fn recheck(&mut self) {
-        let rate = self.options.check_rate;
-        if rate == 0 || self.now < self.rechecks.due || self.leaves.is_empty() {
+        if self.leaves.is_empty() {
             return;
         }
-        self.rechecks.due = self.now + Duration::from_secs(1) / rate;
-        self.timers.insert((self.rechecks.due, Timer::Recheck));
-        let Some((id, leaf)) = self.leaves.next_from(LeafId(self.rechecks.next)) else { return };
+        let Some(due) = self.rechecks.take_turn(self.now, self.options.check_rate) else { return };
+        self.timers.insert((due, Timer::Recheck));
+        let Some((id, leaf)) = self.rechecks.take_next(&self.leaves) else { return };
         let first = self.as_observed(leaf);
-        self.rechecks.next = id.0 + 1;
         if let Some(again) = self.run_again(id) {
             self.compare(id, first, &again);
         }

@@ -14,13 +14,12 @@ use super::Engine;
 use super::decide::{Answer, Outcome, outcome};
 use super::leaf::LeafState;
 use crate::run::{Finished, Run};
-use crate::trace::Trace;
 use crate::tree::LeafId;
 
 impl Engine {
     /// Reconsiders all that came up.
     pub(super) fn reconsider_all(&mut self) {
-        let doubted = std::mem::take(&mut self.doubted);
+        let doubted = self.leaves.take_doubted();
         if !doubted.is_empty() {
             self.reconsider(&doubted);
         }
@@ -62,7 +61,7 @@ impl Engine {
         if !same || !stays && !self.can_reroute(id) || self.store.commit(txn, Some(id)).is_err() {
             return self.withdraw(id);
         }
-        let trace = Trace { sources: self.source_lines.share(trace.sources), ..trace };
+        let trace = self.leaves.share_lines(trace);
         if let Some(leaf) = self.leaves.get_mut(&id) {
             leaf.trace = trace;
         }

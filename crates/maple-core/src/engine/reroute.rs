@@ -4,8 +4,6 @@
 //! the switch has confirmed that, the leaf leaves the old route. A packet follows the labels of the route that it entered
 //! by to their end, so it comes out once, by the old answer or the new one, whatever the two routes have in common.
 
-use maple_wire::Dpid;
-
 use super::Engine;
 use super::leaf::{LeafState, Move};
 use super::tables::Waiter;
@@ -20,7 +18,7 @@ impl Engine {
         let Some(leaf) = self.leaves.get_mut(&id) else { return };
         let until = self.now + self.options.reroute_timeout;
         leaf.state = LeafState::Moving(Box::new(Move { to, via, until }));
-        self.moving.insert((leaf.ingress(), id));
+        self.settlings.begin_move(leaf.ingress(), id);
         match self.routes.get(via).map(|route| (route.is_ready(), route.is_refused())) {
             Some((true, _)) => self.end_reroute(id),
             Some((false, false)) => {
@@ -47,12 +45,5 @@ impl Engine {
             switch.tables.wait(Waiter::Left { via, stays: false });
         }
         self.expect_rule(ingress, id);
-    }
-
-    /// A leaf's ingress rule goes out, or another way, with the next flush.
-    pub(super) fn reroute_over(&mut self, ingress: Dpid, leaf: LeafId) {
-        if self.moving.remove(&(ingress, leaf)) {
-            self.move_settled(ingress, leaf);
-        }
     }
 }

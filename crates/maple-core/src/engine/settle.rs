@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 use maple_wire::Dpid;
 
-use super::switch::Stale;
+use super::switch::{Stale, Switch};
 use super::tables::Waiter;
 use super::{Effect, Engine};
 use crate::tree::LeafId;
@@ -17,58 +17,108 @@ use crate::tree::LeafId;
 /// How often to ask every shard, each time after all have answered.
 pub const SETTLING_ROUNDS: u64 = 2;
 
+/// What is on its way out, and those who wait until it is gone.
+#[derive(Debug, Default)]
+pub(super) struct Settlings {
+    /// Leaves, and plans, whose packets still take their old route, and the switches where they enter.
+    moving: BTreeSet<(Dpid, LeafId)>,
+    waiting: Vec<Settling>,
+}
+
 /// Somebody who waits until what was on its way out is gone.
-pub(super) struct Settling {
+#[derive(Debug)]
+struct Settling {
     token: u64,
     /// Switches whose barrier was not answered yet.
     switches: BTreeSet<Dpid>,
-    /// Leaves whose packets still take their old route, and the switches where they enter.
+    /// Of those that are on their way to another route.
     moving: BTreeSet<(Dpid, LeafId)>,
+}
+
+impl Settlings {
+    /// Packets of `leaf`, which enter at `ingress`, are about to take another route.
+    pub fn begin_move(&mut self, ingress: Dpid, leaf: LeafId) {
+        self.moving.insert((ingress, leaf));
+    }
+
+    /// Their rule goes out, or another way, with the next update of the switch: those who wait for that switch now.
+    pub fn end_move(&mut self, ingress: Dpid, leaf: LeafId) -> Vec<u64> {
+        if !self.moving.remove(&(ingress, leaf)) {
+            return Vec::new();
+        }
+        let ended = self.waiting.iter_mut().filter_map(|settling| {
+            let waited = settling.moving.remove(&(ingress, leaf));
+            waited.then(|| {
+                settling.switches.insert(ingress);
+                settling.token
+            })
+        });
+        ended.collect()
+    }
+
+    /// Somebody waits for all that is on its way out now, these switches' rules among it.
+    pub fn begin(&mut self, token: u64, switches: BTreeSet<Dpid>) {
+        self.waiting.push(Settling { token, switches, moving: self.moving.clone() });
+    }
+
+    /// A switch has done all that was sent before it was waited for.
+    pub fn on_confirmed(&mut self, dpid: Dpid, token: u64) {
+        for settling in self.waiting.iter_mut().filter(|settling| settling.token == token) {
+            settling.switches.remove(&dpid);
+        }
+    }
+
+    /// A switch is gone, and whatever it had is of no effect.
+    pub fn forget_switch(&mut self, dpid: Dpid) {
+        for settling in &mut self.waiting {
+            settling.switches.remove(&dpid);
+            settling.moving.retain(|(at, _)| *at != dpid);
+        }
+    }
+
+    /// Those who need not wait any more.
+    pub fn take_settled(&mut self) -> Vec<u64> {
+        let mut settled = Vec::new();
+        self.waiting.retain(|settling| {
+            let waits = !settling.switches.is_empty() || !settling.moving.is_empty();
+            settled.extend((!waits).then_some(settling.token));
+            waits
+        });
+        settled
+    }
 }
 
 impl Engine {
     /// Waits for all that is on its way out now.
     pub(super) fn settle_all(&mut self, token: u64) {
-        let mut settling = Settling { token, switches: BTreeSet::new(), moving: BTreeSet::new() };
-        settling.moving.extend(self.moving.iter().copied());
-        for (dpid, switch) in &self.switches {
-            if self.dirty.contains(dpid) || switch.tables.is_unconfirmed() {
-                settling.switches.insert(*dpid);
-            }
-        }
-        let awaited: Vec<Dpid> = settling.switches.iter().copied().collect();
-        self.settling.push(settling);
+        let is_awaited = |dpid: Dpid, switch: &Switch| self.dirty.contains(&dpid) || switch.tables.is_unconfirmed();
+        let awaited = self.switches.iter().filter(|(dpid, switch)| is_awaited(**dpid, switch)).map(|(dpid, _)| *dpid);
+        let awaited: BTreeSet<Dpid> = awaited.collect();
+        self.settlings.begin(token, awaited.clone());
         awaited.into_iter().for_each(|dpid| self.await_barrier(dpid, token));
         self.tell_settled();
     }
 
     /// A switch has confirmed all that was sent before.
     pub(super) fn confirmed(&mut self, dpid: Dpid, token: u64) {
-        for settling in self.settling.iter_mut().filter(|settling| settling.token == token) {
-            settling.switches.remove(&dpid);
-        }
+        self.settlings.on_confirmed(dpid, token);
         self.tell_settled();
     }
 
-    /// A leaf's reroute is over: its ingress rule goes out, or another way, with the next flush.
-    pub(super) fn move_settled(&mut self, ingress: Dpid, leaf: LeafId) {
-        let mut tokens = Vec::new();
-        for settling in &mut self.settling {
-            if settling.moving.remove(&(ingress, leaf)) && self.switches.contains_key(&ingress) {
-                settling.switches.insert(ingress);
-                tokens.push(settling.token);
-            }
+    /// A reroute is over: the rule goes out, or another way, with the next flush.
+    pub(super) fn reroute_over(&mut self, ingress: Dpid, leaf: LeafId) {
+        let tokens = self.settlings.end_move(ingress, leaf);
+        if self.switches.contains_key(&ingress) {
+            tokens.into_iter().for_each(|token| self.await_barrier(ingress, token));
+        } else {
+            self.settlings.forget_switch(ingress);
         }
-        tokens.into_iter().for_each(|token| self.await_barrier(ingress, token));
         self.tell_settled();
     }
 
     /// A switch is gone, and whatever it had is of no effect.
     pub(super) fn unsettle(&mut self, dpid: Dpid) {
-        for settling in &mut self.settling {
-            settling.switches.remove(&dpid);
-            settling.moving.retain(|(at, _)| *at != dpid);
-        }
+        self.settlings.forget_switch(dpid);
         self.tell_settled();
     }
 
@@ -80,13 +130,62 @@ impl Engine {
     }
 
     fn tell_settled(&mut self) {
-        let out = &mut self.out;
-        self.settling.retain(|settling| {
-            let waits = !settling.switches.is_empty() || !settling.moving.is_empty();
-            if !waits {
-                out.push(Effect::Settled(settling.token));
-            }
-            waits
-        });
+        self.out.extend(self.settlings.take_settled().into_iter().map(Effect::Settled));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ONE: Dpid = Dpid(1);
+    const TWO: Dpid = Dpid(2);
+
+    #[test]
+    fn with_nothing_on_its_way_all_is_settled_at_once() {
+        let mut settlings = Settlings::default();
+        settlings.begin(7, BTreeSet::new());
+        assert_eq!(settlings.take_settled(), [7]);
+        assert_eq!(settlings.take_settled(), [0; 0], "and told once");
+    }
+
+    #[test]
+    fn who_waits_waits_for_all_switches_and_for_nothing_that_came_later() {
+        let mut settlings = Settlings::default();
+        settlings.begin(1, BTreeSet::from([ONE, TWO]));
+        settlings.on_confirmed(ONE, 1);
+        settlings.begin(2, BTreeSet::from([ONE]));
+        settlings.begin_move(ONE, LeafId(5));
+        assert_eq!(settlings.take_settled(), [0; 0]);
+        settlings.on_confirmed(TWO, 1);
+        assert_eq!(settlings.take_settled(), [1]);
+        settlings.on_confirmed(ONE, 2);
+        assert_eq!(settlings.take_settled(), [2]);
+    }
+
+    #[test]
+    fn a_move_is_waited_for_and_then_its_switch() {
+        let mut settlings = Settlings::default();
+        settlings.begin_move(ONE, LeafId(5));
+        settlings.begin(3, BTreeSet::new());
+        assert_eq!(settlings.end_move(ONE, LeafId(6)), [0; 0], "another leaf");
+        assert_eq!(settlings.take_settled(), [0; 0]);
+        assert_eq!(settlings.end_move(ONE, LeafId(5)), [3]);
+        assert_eq!(settlings.take_settled(), [0; 0], "its rule is still there");
+        settlings.on_confirmed(ONE, 3);
+        assert_eq!(settlings.take_settled(), [3]);
+        settlings.begin(4, BTreeSet::new());
+        assert_eq!(settlings.take_settled(), [4], "the move is over");
+    }
+
+    #[test]
+    fn nobody_waits_for_a_switch_that_is_gone() {
+        let mut settlings = Settlings::default();
+        settlings.begin_move(ONE, LeafId(5));
+        settlings.begin(3, BTreeSet::from([ONE, TWO]));
+        settlings.forget_switch(ONE);
+        assert_eq!(settlings.take_settled(), [0; 0]);
+        settlings.on_confirmed(TWO, 3);
+        assert_eq!(settlings.take_settled(), [3]);
     }
 }

@@ -6,12 +6,12 @@ use std::time::Duration;
 use maple_wire::msg::{ErrorMsg, FlowRemoved};
 use maple_wire::{Dpid, Instruction, Match, Version, print};
 
-use super::hit::Recent;
 use super::host_rules::HostRules;
 use super::labels::quarantine;
 use super::leaf::{Subject, cookie, copy_cookie, is_ours, subject_of};
 use super::location::COMPILED;
 use super::new_port::Undecided;
+use super::recent::Recent;
 use super::room::Room;
 use super::route_rules::RouteRules;
 use super::tables::{Confirmed, Tables, Waiter};
@@ -107,7 +107,7 @@ impl Switch {
             host_rules: HostRules::new(three_tables, (cookie(options.epoch, None), copy_cookie(options.epoch))),
             stale: Stale::ALL,
             undecided: Undecided::default(),
-            room: Room::default(),
+            room: Room::new(three_tables, options),
             believed: Recent::default(),
             full_until: None,
             full_count: 0,
@@ -122,6 +122,11 @@ impl Switch {
     /// Whether it has so many tables that routes could have one.
     pub fn has_four_tables(&self) -> bool {
         self.three_tables && self.capabilities.tables > ROUTES
+    }
+
+    /// Whether what is pending fits, with or without a reserve that stays free.
+    pub fn fits(&self, now: Time, with_reserve: bool) -> bool {
+        self.room.fits(now, with_reserve, |table| self.tables.count(table), |table| self.tables.additions(table))
     }
 
     /// The switch has confirmed something: perhaps that the table of routes drops nothing.
@@ -182,7 +187,7 @@ impl Engine {
         let hopeless = switch.full_count > 3;
         let until = self.now + backoff(switch.full_count);
         if full {
-            switch.room.full.push(table);
+            switch.room.on_table_full(table);
         }
         if hopeless {
             switch.full_until = Some(until);
@@ -217,7 +222,7 @@ impl Engine {
         self.stats.refused_rules += 1;
         self.report_once(Report::RuleRefused { switch: dpid, what: what.into() }, &format!("refused {dpid}"));
         if let Some(switch) = self.switches.get_mut(&dpid).filter(|_| full) {
-            switch.room.full.push(table);
+            switch.room.on_table_full(table);
         }
         self.reread(dpid);
     }
@@ -279,7 +284,7 @@ impl Engine {
             (table_id, Rule { priority, matching, instructions: instructions.into(), cookie })
         }));
         let Switch { room, tables, .. } = &mut **switch;
-        room.learn(self.now, |table| tables.count(Some(table)));
+        room.on_tables_read(self.now, |table| tables.count(Some(table)));
         self.mark(dpid, Stale::default());
     }
 

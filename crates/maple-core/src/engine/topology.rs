@@ -55,8 +55,8 @@ impl Engine {
             }
         }
         self.shut_labels(switch.labels, dpid);
-        self.unpark(dpid);
-        self.misses.retain(|arrived| arrived.at.switch != dpid);
+        let kept_back = self.waiting.forget_switch(dpid);
+        self.drop_kept_back(kept_back);
         self.hosts.forget_switch(dpid);
         // The switch may be at another shard already; what that has written of it stays.
         let (shard, hosts) = (self.shard, self.lost_hosts(self.ports_of(dpid)));

@@ -53,7 +53,7 @@ impl Engine {
         {
             self.reroute_over(ingress, name);
             if changed == Changed::Asking {
-                self.moving.insert((ingress, name));
+                self.settlings.begin_move(ingress, name);
                 self.timers.insert((until, Timer::Turn(id)));
             }
         }

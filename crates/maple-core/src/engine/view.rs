@@ -39,7 +39,7 @@ impl Engine {
 
     /// The errors of f that were reported, each with the number of packets that were dropped because of it.
     pub fn failures(&self) -> Vec<(Arc<str>, u64)> {
-        self.failures.iter().map(|(error, count)| (error.clone(), *count)).collect()
+        self.reports.failures().map(|(error, count)| (Arc::clone(error), count)).collect()
     }
 
     /// The trace tree of a switch as text; empty for one that this shard does not serve.

@@ -1,15 +1,19 @@
-//! The leaves of a shard, and what is remembered of the answers to their packets.
+//! The leaves of a shard: their names, what they share, which of them are in doubt, and what is remembered of the answers to
+//! their packets.
 //!
 //! Whoever is to change a leaf gets it from [`Leaves::get_mut`], which forgets its answer; there is no other way. So an answer
 //! that is remembered is the one that the leaf would give now, whatever the engine has done since it was made.
 
+use std::collections::BTreeSet;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::Recent;
-use crate::engine::leaf::Leaf;
+use super::ShardId;
+use super::leaf::Leaf;
+use super::recent::Recent;
+use crate::trace::{Source, Trace};
 use crate::tree::LeafId;
 
 /// Most answers that are kept. Leaves share them: those to one port have one.
@@ -20,9 +24,14 @@ const NEAR: u64 = 64;
 
 /// The leaves. Whoever goes through all of them puts them in order.
 #[derive(Debug, Default)]
-pub(in crate::engine) struct Leaves {
+pub(super) struct Leaves {
     /// Boxed, as the map moves what it holds when it grows.
     all: FxHashMap<LeafId, Box<Leaf>>,
+    /// The number of the newest name.
+    newest: u32,
+    source_lines: SourceLines,
+    /// Those that may no longer be what f would answer.
+    doubted: BTreeSet<LeafId>,
     /// Under a leaf the number of its answer.
     said: Recent,
     heads: Vec<Arc<Head>>,
@@ -58,6 +67,38 @@ impl Leaves {
         self.all.remove(id).map(|leaf| *leaf)
     }
 
+    /// A name that no leaf has, and nothing else that is named as leaves are.
+    pub fn new_name(&mut self, shard: ShardId, is_taken: impl Fn(LeafId) -> bool) -> LeafId {
+        loop {
+            self.newest = self.newest.checked_add(1).unwrap_or(1);
+            let name = LeafId(u64::from(shard.0) << 32 | u64::from(self.newest));
+            // Numbers begin again after four billion.
+            if !self.all.contains_key(&name) && !is_taken(name) {
+                return name;
+            }
+        }
+    }
+
+    /// The trace, with the list of source lines that leaves with equal ones share.
+    pub fn share_lines(&mut self, trace: Trace) -> Trace {
+        Trace { sources: self.source_lines.share(trace.sources), ..trace }
+    }
+
+    /// These may no longer be what f would answer; among them may be names of what is no leaf.
+    pub fn doubt(&mut self, names: impl IntoIterator<Item = LeafId>) {
+        self.doubted.extend(names);
+    }
+
+    /// Whether none is in doubt.
+    pub fn are_certain(&self) -> bool {
+        self.doubted.is_empty()
+    }
+
+    /// Those in doubt, which somebody is about to see to.
+    pub fn take_doubted(&mut self) -> BTreeSet<LeafId> {
+        std::mem::take(&mut self.doubted)
+    }
+
     /// The first leaf from this number on, or else the first of all.
     pub fn next_from(&self, from: LeafId) -> Option<(LeafId, &Leaf)> {
         // Numbers are given out one after the other, so mostly it is near.
@@ -72,35 +113,35 @@ impl Leaves {
     }
 
     /// Answers are asked for, and remembered, under this version of the state.
-    pub(super) fn begin(&mut self, version: u64) {
+    pub fn begin(&mut self, version: u64) {
         self.said.begin(version);
     }
 
     /// Has the memory of a leaf's answer on its way.
-    pub(super) fn prefetch(&self, id: LeafId) {
+    pub fn prefetch(&self, id: LeafId) {
         self.said.prefetch(id.0);
     }
 
     /// The answer to a leaf's packets, if it was remembered under this version.
-    pub(super) fn said(&self, id: LeafId) -> Option<&Head> {
+    pub fn said(&self, id: LeafId) -> Option<&Head> {
         self.said.get(id.0).map(|number| &*self.heads[number as usize])
     }
 
     /// A leaf's answer, if it was remembered under any version.
     #[cfg(any(test, feature = "testing"))]
-    pub(super) fn remembered(&self, id: LeafId) -> Option<&Head> {
+    pub fn remembered(&self, id: LeafId) -> Option<&Head> {
         self.said.earlier(id.0).map(|number| &*self.heads[number as usize])
     }
 
     /// Whether a leaf's answer was remembered under an earlier version: then it still is its answer, if the leaf is current.
-    pub(super) fn renew(&mut self, id: LeafId) -> bool {
+    pub fn renew(&mut self, id: LeafId) -> bool {
         let number = self.said.earlier(id.0);
         number.into_iter().for_each(|number| self.said.put(id.0, number));
         number.is_some()
     }
 
     /// Remembers a leaf's answer.
-    pub(super) fn remember(&mut self, id: LeafId, head: Head) {
+    pub fn remember(&mut self, id: LeafId, head: Head) {
         if self.heads.len() >= MOST_HEADS {
             self.said.clear();
             self.heads.clear();
@@ -122,5 +163,53 @@ impl Deref for Leaves {
 
     fn deref(&self) -> &FxHashMap<LeafId, Box<Leaf>> {
         &self.all
+    }
+}
+
+/// Lists of source lines, of which leaves have few different ones. Equal ones are kept once.
+#[derive(Debug, Default)]
+struct SourceLines(FxHashSet<Arc<[Option<Source>]>>);
+
+impl SourceLines {
+    /// Most lists that are known.
+    const MOST: usize = 1 << 12;
+
+    /// The list that stands for all that equal it.
+    fn share(&mut self, lines: Arc<[Option<Source>]>) -> Arc<[Option<Source>]> {
+        if let Some(known) = self.0.get(&lines) {
+            return Arc::clone(known);
+        }
+        if self.0.len() >= SourceLines::MOST {
+            self.0.clear();
+        }
+        self.0.insert(Arc::clone(&lines));
+        lines
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_begin_again_after_the_last_number_and_none_that_is_in_use_is_given_out() {
+        let mut leaves = Leaves { newest: u32::MAX - 1, ..Leaves::default() };
+        let shard = ShardId(3);
+        let name = |number: u32| LeafId(3 << 32 | u64::from(number));
+        let is_taken = |taken: LeafId| [name(1), name(2)].contains(&taken);
+        assert_eq!(leaves.new_name(shard, is_taken), name(u32::MAX));
+        assert_eq!(leaves.new_name(shard, is_taken), name(3));
+        assert_eq!(ShardId::of(name(3)), shard);
+    }
+
+    #[test]
+    fn equal_lists_of_lines_are_one_and_only_so_many_are_known() {
+        let mut lines = SourceLines::default();
+        let list = |line| Arc::from([Some(Source { file: "policy.py".into(), line }), None]);
+        let first = lines.share(list(1));
+        assert!(Arc::ptr_eq(&first, &lines.share(list(1))));
+        assert!(!Arc::ptr_eq(&first, &lines.share(list(2))));
+        (0..2 * SourceLines::MOST as u32).for_each(|line| drop(lines.share(list(line))));
+        assert!(lines.0.len() <= SourceLines::MOST);
     }
 }

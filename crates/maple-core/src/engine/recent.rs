@@ -17,7 +17,7 @@ const MOST_LINES: usize = 1 << 17;
 
 /// The table.
 #[derive(Debug, Default)]
-pub(in crate::engine) struct Recent {
+pub(super) struct Recent {
     /// A power of two of them, or none.
     lines: Vec<Line>,
     /// How many entries came into free places.

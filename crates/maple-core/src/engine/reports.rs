@@ -1,0 +1,68 @@
+//! What has been said already: what recurs is reported once, and failures of f are counted by their text. Both are bounded, as
+//! hosts can bring them about.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// How many distinct things are reported once and then only counted.
+const MOST: usize = 10_000;
+
+/// What a shard has reported.
+#[derive(Debug, Default)]
+pub(super) struct Reports {
+    keys: BTreeSet<String>,
+    /// How often f failed, by error, as far as errors were reported.
+    failures: BTreeMap<Arc<str>, u64>,
+}
+
+impl Reports {
+    /// Whether nothing was reported under this key before; then it is to be.
+    pub fn is_new(&mut self, key: &str) -> bool {
+        self.keys.len() < MOST && self.keys.insert(key.to_owned())
+    }
+
+    /// Counts a failure of f. Its text, if that is to be reported.
+    pub fn count_failure(&mut self, text: &str) -> Option<Arc<str>> {
+        if let Some(count) = self.failures.get_mut(text) {
+            *count += 1;
+            return None;
+        }
+        if self.failures.len() >= MOST {
+            return None;
+        }
+        let error: Arc<str> = text.into();
+        self.failures.insert(Arc::clone(&error), 1);
+        Some(error)
+    }
+
+    /// The failures that were reported, and how often each came.
+    pub fn failures(&self) -> impl Iterator<Item = (&Arc<str>, u64)> {
+        self.failures.iter().map(|(error, count)| (error, *count))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_recurs_is_said_once_and_failures_are_counted() {
+        let mut reports = Reports::default();
+        assert_eq!([reports.is_new("a"), reports.is_new("b"), reports.is_new("a")], [true, true, false]);
+        assert_eq!(reports.count_failure("division by zero").as_deref(), Some("division by zero"));
+        assert_eq!(reports.count_failure("division by zero"), None);
+        assert_eq!(
+            reports.failures().map(|(error, count)| (&**error, count)).collect::<Vec<_>>(),
+            [("division by zero", 2)]
+        );
+    }
+
+    #[test]
+    fn there_is_a_bound_to_what_is_remembered() {
+        let mut reports = Reports::default();
+        let new = (0..2 * MOST).filter(|number| reports.is_new(&number.to_string())).count();
+        assert_eq!(new, MOST);
+        let new = (0..2 * MOST).filter_map(|number| reports.count_failure(&number.to_string())).count();
+        assert_eq!((new, reports.failures().count()), (MOST, MOST));
+    }
+}
