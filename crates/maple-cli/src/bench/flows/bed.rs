@@ -21,6 +21,7 @@ const PAUSE: Duration = Duration::from_millis(300);
 
 /// Puts this thread on its core.
 pub fn take_core(args: &FlowsArgs) -> anyhow::Result<()> {
+    touch_memory(args.touch_memory);
     if args.cores == [args.load_core] {
         bail!("core {} can't be the controller's and the network's: choose --cores or --load-core", args.load_core);
     }
@@ -29,6 +30,16 @@ pub fn take_core(args: &FlowsArgs) -> anyhow::Result<()> {
         bail!("this process may not use core {}: choose --load-core", args.load_core);
     }
     Ok(())
+}
+
+/// Touches so many MiB of memory and gives them back.
+pub fn touch_memory(mebibytes: usize) {
+    const PAGE: usize = 4096;
+    let mut memory: Vec<u8> = Vec::with_capacity(mebibytes << 20);
+    for page in memory.spare_capacity_mut().chunks_mut(PAGE) {
+        page[0].write(1);
+    }
+    std::hint::black_box(&memory);
 }
 
 /// What a controller had used, and what had been counted, at one moment.

@@ -79,6 +79,10 @@ pub struct FlowsArgs {
     /// Another round for each row, in which the controller counts its heap
     #[arg(long)]
     pub heap: bool,
+    /// Touch so much memory before anything else: a virtual machine may get its memory from the host only when it first
+    /// touches it, which then costs more than all else that is measured
+    #[arg(long, value_name = "MIB", default_value_t = 0)]
+    pub touch_memory: usize,
     /// Cores of the controller
     #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "0")]
     pub cores: Vec<usize>,
