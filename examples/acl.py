@@ -89,6 +89,8 @@ def acl(pkt: Packet, net: Net) -> Route:
 
 def deliver(pkt: Packet, net: Net) -> Route:
     """The shortest path to where the destination is."""
+    if pkt.eth_dst.is_multicast:
+        return flood()
     dst = net.locate(pkt.eth_dst)
     if dst is None:
         return flood()

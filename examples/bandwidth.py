@@ -37,6 +37,8 @@ def way(net: Net, src: str, dst: str) -> Way | None:
 
 @policy
 def bandwidth(pkt: Packet, net: Net) -> Route:
+    if pkt.eth_dst.is_multicast:
+        return flood()
     dst = net.locate(pkt.eth_dst)
     if dst is None:
         return flood()

@@ -52,6 +52,9 @@ impl Broker {
     }
 
     fn decide(&self, pkt: &PacketHandle, net: &Net) -> Route {
+        if pkt.is_multicast() {
+            return Route::flood();
+        }
         let Some(dst) = net.locate(pkt.eth_dst()) else { return Route::flood() };
         if pkt.is(Field::EthType, IPV4) {
             let address = |field| Ipv4Addr::from(pkt.get(field).unwrap_or_default() as u32).to_string();

@@ -17,8 +17,8 @@ fn blocklist(pkt: &PacketHandle, net: &Net) -> Route {
     if net.contains(TABLE, &src.into()) || net.contains(TABLE, &dst.into()) {
         return Route::drop();
     }
-    match (net.locate(src), net.locate(dst)) {
-        (Some(src), Some(dst)) => net.shortest_path(src, dst),
+    match (net.locate(dst), net.locate(src)) {
+        (Some(dst), Some(src)) => net.shortest_path(src, dst),
         _ => Route::flood(),
     }
 }

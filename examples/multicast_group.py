@@ -15,10 +15,12 @@ GROUPS: dict[object, tuple[str, ...]] = {
 
 @policy
 def multicast_group(pkt: Packet, net: Net) -> Route:
-    src = net.locate(pkt.eth_src)
     if pkt.ipv4_dst.is_multicast:
+        src = net.locate(pkt.eth_src)
         members = [net.locate(mac) for mac in GROUPS.get(pkt.ipv4_dst, ()) if pkt.eth_src != mac]
         paths = [net.shortest_path(src, member) for member in members if member is not None]
         return multicast(paths) if paths else drop()
+    if pkt.eth_dst.is_multicast:
+        return flood()
     dst = net.locate(pkt.eth_dst)
-    return flood() if dst is None else net.shortest_path(src, dst)
+    return flood() if dst is None else net.shortest_path(net.locate(pkt.eth_src), dst)

@@ -18,16 +18,19 @@ fn members(group: Ipv4Addr) -> &'static [u8] {
 }
 
 fn multicast_group(pkt: &PacketHandle, net: &Net) -> Route {
-    let Some(src) = net.locate(pkt.eth_src()) else { return Route::drop() };
     // 224.0.0.0/4 are the group addresses.
     if pkt.equals(Field::Ipv4Dst, 0xe000_0000, 0xf000_0000, None) {
+        let Some(src) = net.locate(pkt.eth_src()) else { return Route::drop() };
         let group = Ipv4Addr::from(pkt.get(Field::Ipv4Dst).unwrap_or_default() as u32);
         let others = members(group).iter().map(|last| Mac([0, 0, 0, 0, 0, *last])).filter(|mac| *mac != pkt.eth_src());
         return Route::union(others.filter_map(|mac| net.locate(mac)).map(|at| net.shortest_path(src, at)));
     }
-    match net.locate(pkt.eth_dst()) {
-        Some(dst) => net.shortest_path(src, dst),
-        None => Route::flood(),
+    if pkt.is_multicast() {
+        return Route::flood();
+    }
+    match (net.locate(pkt.eth_dst()), net.locate(pkt.eth_src())) {
+        (Some(dst), Some(src)) => net.shortest_path(src, dst),
+        _ => Route::flood(),
     }
 }
 

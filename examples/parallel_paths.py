@@ -17,6 +17,8 @@ paths = ParallelPaths(threads=int(os.environ.get("MAPLE_THREADS", "0")))
 
 @policy
 def parallel_paths(pkt: Packet, net: Net) -> Route:
+    if pkt.eth_dst.is_multicast:
+        return flood()
     dst = net.locate(pkt.eth_dst)
     if dst is None:
         return flood()

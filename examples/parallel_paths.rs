@@ -24,8 +24,13 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    maple::run(move |pkt: &PacketHandle, net: &Net| match (net.locate(pkt.eth_src()), net.locate(pkt.eth_dst())) {
-        (Some(src), Some(dst)) => paths.shortest_path(net, src, dst),
-        _ => Route::flood(),
+    maple::run(move |pkt: &PacketHandle, net: &Net| {
+        if pkt.is_multicast() {
+            return Route::flood();
+        }
+        match (net.locate(pkt.eth_dst()), net.locate(pkt.eth_src())) {
+            (Some(dst), Some(src)) => paths.shortest_path(net, src, dst),
+            _ => Route::flood(),
+        }
     })
 }

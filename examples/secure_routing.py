@@ -9,9 +9,9 @@ weights("secure", {(1, 2): 10})
 
 @policy
 def secure_routing(pkt: Packet, net: Net) -> Route:
-    src, dst = net.locate(pkt.eth_src), net.locate(pkt.eth_dst)
-    if dst is None:
+    if pkt.eth_dst.is_multicast or (dst := net.locate(pkt.eth_dst)) is None:
         return flood()
+    src = net.locate(pkt.eth_src)
     if pkt.tcp_dst == 22:
         return net.path(src, dst, weight="secure")
     return net.shortest_path(src, dst)

@@ -5,6 +5,8 @@ from maple import Net, Packet, Route, flood, policy
 
 @policy
 def shortest_path(pkt: Packet, net: Net) -> Route:
+    if pkt.eth_dst.is_multicast:
+        return flood()
     dst = net.locate(pkt.eth_dst)
     if dst is None:
         return flood()

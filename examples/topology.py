@@ -13,6 +13,8 @@ from maple import Location, Net, Packet, Route, flood, network, policy
 
 @policy
 def topology(pkt: Packet, net: Net) -> Route:
+    if pkt.eth_dst.is_multicast:
+        return flood()
     dst = net.locate(pkt.eth_dst)
     return flood() if dst is None else net.shortest_path(net.locate(pkt.eth_src), dst)
 

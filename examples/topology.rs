@@ -11,10 +11,11 @@ use std::time::Duration;
 use maple::{App, Handle, Net, PacketHandle, Route};
 
 fn shortest_path(pkt: &PacketHandle, net: &Net) -> Route {
-    match (net.locate(pkt.eth_src()), net.locate(pkt.eth_dst())) {
-        (Some(src), Some(dst)) => net.shortest_path(src, dst),
-        _ => Route::flood(),
+    if pkt.is_multicast() {
+        return Route::flood();
     }
+    let Some(dst) = net.locate(pkt.eth_dst()) else { return Route::flood() };
+    net.locate(pkt.eth_src()).map_or_else(Route::flood, |src| net.shortest_path(src, dst))
 }
 
 /// The switches and links, in words.

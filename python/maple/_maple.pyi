@@ -645,7 +645,11 @@ def flood() -> Route:
     """Sends the packet out of every edge port of the network but the one it came in by."""
 
 def to(*ports: int | Field) -> Route:
-    """Sends the packet out of these edge ports of the switch where it came in."""
+    """Sends the packet out of these edge ports of the switch where it came in.
+
+    A packet does not go back out of the port that it came in by, unless the route says so by name: ``to(IN_PORT)``, or
+    ``to(pkt.in_port)`` (OpenFlow 1.3 §7.2.5).
+    """
 
 def hops(hops: Iterable[_Place]) -> Route:
     """Sends the packet along these hops, pairs of a switch and the port to leave it by."""
@@ -1640,7 +1644,12 @@ class Bench:
         """Adds or moves a host."""
 
     def decide(self, policy: Any, frame: bytes, switch: int = 1, port: int = 1, time_limit: float = 1.0) -> Decision:
-        """Runs ``policy`` on a frame that enters by a port, and commits what it wrote."""
+        """Runs ``policy`` on a frame that enters by an edge port, and commits what it wrote.
+
+        A route that a network would refuse is an error of the decision, in the words of ``maple run``.
+
+        :raises ValueError: for a switch or an edge port that the bench does not have.
+        """
 
 @final
 class Decision:
@@ -1653,6 +1662,10 @@ class Decision:
     @property
     def error(self) -> str | None:
         """Why it failed, with traceback."""
+
+    @property
+    def copies(self) -> list[tuple[Location, bytes]]:
+        """Where copies of the packet leave the network, and their bytes, in order."""
 
     @property
     def trace(self) -> list[str]:

@@ -239,6 +239,66 @@ def test_running_twice_finds_what_reading_the_source_does_not(tmp_path: Path) ->
     assert told["coverage"]["packets"] <= 200 and told["coverage"]["unexplored"] == 0
 
 
+@pytest.mark.parametrize(
+    ("body", "says", "fails_on"),
+    [
+        ("    return 1 / 0", ["ZeroDivisionError: division by zero", "line 7, in f"], "fails on 28 of 28 packets"),
+        ("    if pkt.tcp_dst == 22:\n        return drop()", ["the policy returned None"], " of 40 packets"),
+        ("    return to(1).set(udp_dst=53)", ["can't set udp_dst: the packet has no such field"], " of 74 packets"),
+        ("    while True:\n        pass", ["ran longer than", "no more packets were tried"], "fails on 3 of 3 packets"),
+    ],
+)
+def test_a_policy_that_fails_is_no_good_policy(body: str, says: list[str], fails_on: str, tmp_path: Path) -> None:
+    policy = tmp_path / "policy.py"
+    policy.write_text(f"{HEADER}@policy\ndef f(pkt, net):\n{body}\n")
+    done = check(policy, "--policy-time-limit", "20ms")
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert all(text in done.stdout for text in says), done.stdout
+    assert fails_on in done.stdout.splitlines()[-1], done.stdout
+    told = json.loads(check(policy, "--policy-time-limit", "20ms", "--json").stdout)
+    assert sum(failure["count"] for failure in told["failures"]) == told["coverage"]["failed"] > 0
+
+
+def test_a_route_that_leads_nowhere_but_back_is_told_of(tmp_path: Path) -> None:
+    policy = tmp_path / "policy.py"
+    policy.write_text(f"{HEADER}@policy\ndef f(pkt, net):\n    return to(int(pkt.in_port))\n")
+    done = check(policy)
+    assert f"{policy}:7: the route of" in done.stdout and "to(IN_PORT) does" in done.stdout, done.stdout
+    assert done.returncode == 0, "it may be meant"
+    assert json.loads(check(policy, "--json").stdout)["routes_back"][0]["at"] == f"{policy}:7"
+
+
+@pytest.mark.parametrize(
+    ("first", "rules", "warns"),
+    [
+        ("pkt.eth_dst.is_multicast", 999_000, []),
+        ("net.locate(pkt.eth_dst) is None", 999_000, []),
+        (
+            "net.locate(pkt.eth_src) is None or pkt.eth_dst.is_multicast",
+            999_000,
+            ["a flood rule for each source, 1000"],
+        ),
+        ("pkt.tcp_src.value == 7 or pkt.eth_dst.is_multicast", 999_000, ["a rule for each connection", "a flood rule"]),
+    ],
+)
+def test_what_multiplies_rules_is_told_with_its_lines(first: str, rules: int, warns: list[str], tmp_path: Path) -> None:
+    policy = tmp_path / "policy.py"
+    policy.write_text(
+        f"{HEADER}@policy\ndef f(pkt, net):\n    if {first}:\n        return flood()\n"
+        "    dst = net.locate(pkt.eth_dst)\n"
+        "    return net.shortest_path(net.locate(pkt.eth_src), dst) if dst else flood()\n"
+    )
+    done = check(policy)
+    assert done.returncode == 0, done.stdout + done.stderr
+    told = [line for line in done.stdout.splitlines() if line.startswith("warning: ")]
+    assert all(any(text in line for line in told) for text in warns) and bool(told) == bool(warns), done.stdout
+    assert re.search(rf"rules for 1000 hosts +{rules} .*pair that talks; eth_dst \({policy}:", done.stdout), done.stdout
+    kinds = json.loads(check(policy, "--hosts", "20", "--json").stdout)["rules"]
+    assert {"per": "pair that talks", "hosts": 20, "rules": 380}.items() <= next(
+        kind for kind in kinds if kind["per"].startswith("pair")
+    ).items()
+
+
 def test_a_check_needs_a_policy_and_a_capture_that_can_be_read(tmp_path: Path) -> None:
     path = tmp_path / "no.pcap"
     path.write_bytes(b"not a capture")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from conftest import H1, H2, H3
-from maple import Location, Net, Packet, Route, drop, flood, hops, multicast, to, weights
+from maple import IN_PORT, Location, Net, Packet, Route, drop, flood, hops, multicast, to, weights
 from maple.testing import Bench, frame
 
 PATH = frame(eth_src=H1, eth_dst=H3, tcp_dst=80)
@@ -41,9 +41,8 @@ def test_weights_choose_between_paths(bench: Bench) -> None:
     decision = bench.decide(lambda pkt, net: net.path((1, 1), (2, 1), weight="secure"), PATH)
     assert decision.route is not None
     assert decision.route.hops == [(1, 4), (2, 1), (3, 2)]
-    assert bench.decide(lambda pkt, net: net.path((2, 1), (1, 1), weight="secure"), PATH).route == hops(
-        [(2, 4), (3, 1), (1, 1)]
-    )
+    back = bench.decide(lambda pkt, net: net.path((2, 1), (1, 1), weight="secure"), PATH, switch=2)
+    assert back.route == hops([(2, 4), (3, 1), (1, 1)])
 
 
 def test_a_weight_that_nobody_gave_is_an_error_that_lists_those_there_are(bench: Bench) -> None:
@@ -113,6 +112,62 @@ def test_routes_are_values() -> None:
     switch, port = Location(7, 8)
     assert (switch, port) == (7, 8)
     assert {Location(7, 8): "x"}[Location(7, 8)] == "x"
+
+
+def copies(bench: Bench, answer: Any, packet: bytes = PATH, port: int = 1) -> list[tuple[int, int, bytes]]:
+    decision = bench.decide(lambda pkt, net: answer(pkt) if callable(answer) else answer, packet, port=port)
+    assert decision.error is None, decision.error
+    return [(at.switch, at.port, data) for at, data in decision.copies]
+
+
+def test_a_vlan_id_comes_in_a_tag_and_goes_with_it(bench: Bench) -> None:
+    plain = frame(eth_dst=H2, tcp_dst=80)
+    tagged = frame(eth_dst=H2, tcp_dst=80, vlan_vid=10)
+    assert copies(bench, to(2).set(vlan_vid=10), plain) == [(1, 2, tagged)]
+    assert copies(bench, to(2).set(vlan_vid=0), tagged) == [(1, 2, plain)]
+    assert copies(bench, to(2).set(vlan_vid=0), plain) == [(1, 2, plain)]
+    assert copies(bench, to(2).set(vlan_vid=20), tagged) == [(1, 2, frame(eth_dst=H2, tcp_dst=80, vlan_vid=20))]
+
+
+def test_a_packet_goes_back_only_where_the_route_says_so_by_name(bench: Bench) -> None:
+    assert copies(bench, lambda pkt: to(int(pkt.in_port))) == []
+    assert copies(bench, lambda pkt: to(int(pkt.in_port), 2)) == [(1, 2, PATH)]
+    assert copies(bench, to(IN_PORT)) == copies(bench, lambda pkt: to(pkt.in_port)) == [(1, 1, PATH)]
+    assert copies(bench, to(IN_PORT, 1), port=2) == [(1, 1, PATH), (1, 2, PATH)]
+    nothing = bench.decide(lambda pkt, net: to(pkt.in_port), PATH)
+    assert nothing.trace == [], "which port that is does not matter"
+
+
+@pytest.mark.parametrize(
+    ("policy", "says"),
+    [
+        (
+            lambda pkt, net: to(99),
+            "hop 0000000000000001:99: there is no such port; switch 0000000000000001 has the ports 1, 2, 3",
+        ),
+        (lambda pkt, net: hops([(7, 1)]), "the route does not start at the ingress switch 0000000000000001"),
+        (lambda pkt, net: hops([(1, 3), (7, 1)]), "the route has no hop there"),
+        (lambda pkt, net: to(2).set(udp_dst=53), "can't set udp_dst: the packet has no such field"),
+    ],
+)
+def test_the_bench_refuses_the_routes_that_the_network_refuses(bench: Bench, policy: Any, says: str) -> None:
+    decision = bench.decide(policy, frame(tcp_dst=80))
+    assert decision.route is None and decision.copies == []
+    assert decision.error is not None and says in decision.error and "test_routes.py" in decision.error
+
+
+def test_packets_enter_and_hosts_are_where_the_bench_has_edge_ports(bench: Bench) -> None:
+    for switch, port, says in [
+        (7, 1, r"there is no switch 7 .*there are: 1, 2"),
+        (1, 9, "switch 1 has no port 9; it has the ports 1, 2, 3"),
+        (1, 3, "port 3 of switch 1 is an end of a link"),
+    ]:
+        with pytest.raises(ValueError, match=says):
+            bench.decide(drop, PATH, switch=switch, port=port)
+        with pytest.raises(ValueError, match=says):
+            bench.host(H1, switch, port)
+    with pytest.raises(ValueError, match="there is no switch 8"):
+        bench.link((1, 1), (8, 1))
 
 
 def test_host_tracking_may_be_off() -> None:

@@ -124,6 +124,9 @@ pub struct RunOptions {
     /// Compare every delivery on the emulated network with the policy's answer [default: on]
     #[arg(long, value_name = "on|off")]
     pub check: Option<Switch>,
+    /// Take it that the policy drops packets on purpose: flows that don't end because of it are no failure
+    #[arg(long)]
+    pub allow_drops: bool,
     /// Count the bytes that the program holds, for `maple show stats`; it makes it a little slower
     #[arg(long)]
     pub count_heap: bool,
@@ -153,6 +156,9 @@ pub struct CheckOptions {
     /// Packets to try, at most
     #[arg(long, value_name = "N", default_value_t = 2000)]
     pub packets: u64,
+    /// Of how many hosts to count rules
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    pub hosts: u64,
     /// How often the policy runs once more on all of them, besides twice at once
     #[arg(long, value_name = "N", default_value_t = 3)]
     pub rounds: u32,
@@ -203,6 +209,7 @@ impl RunOptions {
             ("--rate", rate.is_some()),
             ("--seed", seed.is_some()),
             ("--check", self.check.is_some()),
+            ("--allow-drops", self.allow_drops),
         ];
         let (name, _) = given.into_iter().find(|(_, is_given)| *is_given && self.emulate.is_none())?;
         Some(refused(format!(

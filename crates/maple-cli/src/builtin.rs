@@ -5,6 +5,7 @@ use std::sync::Arc;
 use maple_controller::HandlerFactory;
 use maple_controller::handler::{Hub, LearningSwitch};
 use maple_controller::session::SwitchInfo;
+use maple_core::network::Location;
 use maple_core::policy::{Net, PacketHandle, Policy};
 use maple_core::route::Route;
 use maple_wire::Field;
@@ -39,19 +40,23 @@ fn flood(_: &PacketHandle, _: &Net) -> Route {
     Route::flood()
 }
 
-/// Every packet along the path with the fewest hops.
+/// Every packet along the path with the fewest hops. What floods is asked for first: one rule for all that floods, not one for
+/// each source.
 fn shortest_path(pkt: &PacketHandle, net: &Net) -> Route {
-    match (net.locate(pkt.eth_src()), net.locate(pkt.eth_dst())) {
-        (Some(src), Some(dst)) => net.shortest_path(src, dst),
-        _ => Route::flood(),
-    }
+    ends(pkt, net).map_or_else(Route::flood, |(src, dst)| net.shortest_path(src, dst))
 }
 
 /// ssh along the path that the link attribute `secure` says, everything else along the shortest.
 fn secure_routing(pkt: &PacketHandle, net: &Net) -> Route {
-    match (net.locate(pkt.eth_src()), net.locate(pkt.eth_dst())) {
-        (Some(src), Some(dst)) if pkt.is(Field::TcpDst, 22) => net.path(src, dst, WEIGHT),
-        (Some(src), Some(dst)) => net.shortest_path(src, dst),
-        _ => Route::flood(),
+    let Some((src, dst)) = ends(pkt, net) else { return Route::flood() };
+    if pkt.is(Field::TcpDst, 22) { net.path(src, dst, WEIGHT) } else { net.shortest_path(src, dst) }
+}
+
+/// Where the packet comes from and goes to, if it is for one host and both were seen.
+fn ends(pkt: &PacketHandle, net: &Net) -> Option<(Location, Location)> {
+    if pkt.is_multicast() {
+        return None;
     }
+    let dst = net.locate(pkt.eth_dst())?;
+    Some((net.locate(pkt.eth_src())?, dst))
 }

@@ -36,8 +36,14 @@ fn counted(output: &Output, line: &str) -> u64 {
     found.and_then(|n| n.parse().ok()).unwrap_or_else(|| panic!("no {line:?} in:\n{out}"))
 }
 
+const RING: [&str; 4] = ["--emulate", "ring:4", "--traffic", "1s"];
+
 fn obeys(name: &str) -> Output {
-    let output = run(example(name), &["--emulate", "ring:4", "--traffic", "1s"]);
+    obeys_with(name, &[])
+}
+
+fn obeys_with(name: &str, options: &[&str]) -> Output {
+    let output = run(example(name), &[&RING, options].concat());
     assert!(output.status.success(), "{}\n{}", text(&output.stdout), text(&output.stderr));
     assert!(counted(&output, "delivered as f says") > 0);
     assert_eq!(counted(&output, "delivered otherwise than f says"), 0);
@@ -63,13 +69,20 @@ fn shortest_path_is_obeyed() {
 
 #[test]
 fn acl_is_obeyed_and_stops_what_it_denies() {
-    let output = obeys("acl");
+    let output = obeys_with("acl", &["--allow-drops"]);
     assert!(counted(&output, "ended well") < counted(&output, "flows opened"));
+    let output = run(example("acl"), &RING);
+    assert_eq!(output.status.code(), Some(1));
+    let says = text(&output.stderr);
+    assert!(
+        says.contains("flows did not end, as the policy says; if it drops packets on purpose, say --allow-drops"),
+        "{says}"
+    );
 }
 
 #[test]
 fn mt_route_is_obeyed() {
-    obeys("mt_route");
+    obeys_with("mt_route", &["--allow-drops"]);
 }
 
 #[test]

@@ -66,9 +66,9 @@ pub enum PolicyError {
     /// f can't answer before something that it read has changed.
     #[error("the packet waits until something that the policy read changes")]
     Retry,
-    /// f ran longer than it may.
-    #[error("the policy ran longer than {0} ms")]
-    TimeLimit(u64),
+    /// f ran longer than it may: the text with traceback, as its language prints it.
+    #[error("{0}")]
+    TimeLimit(Arc<str>),
     /// f returned a route that can't be taken.
     #[error("{}{error}", line(.made_at.as_ref()))]
     Route {

@@ -83,6 +83,13 @@ pub enum Report {
         /// What it writes, and the source line where that is known.
         what: Arc<str>,
     },
+    /// A route's only port is the one that the packet came in by, where a switch sends nothing. Once for each place.
+    RouteGoesBack {
+        /// Where the packet entered.
+        at: Location,
+        /// The source line that made the route, where that is known.
+        place: Arc<str>,
+    },
     /// f gave different answers though it observed the same: it looks at something that is not tracked.
     PolicyNotAFunction {
         /// Both traces, with source lines.
@@ -153,6 +160,11 @@ impl fmt::Display for Report {
             Report::LinkDown(a, b) => write!(f, "link {a} - {b} down"),
             Report::PolicyFailed { error, at } => write!(f, "policy failed on a packet at {at}: {error}"),
             Report::PolicyWrites { what } => write!(f, "not cached, as the policy writes state: {what}"),
+            Report::RouteGoesBack { at, place } => write!(
+                f,
+                "{place}: the route's only port is the one that the packet came in by ({at}), and a switch sends nothing back \
+                 there; to(IN_PORT) does"
+            ),
             Report::PolicyNotAFunction { what } => write!(f, "the policy depends on untracked state: {what}"),
             Report::NotLabelled { ingress, why } => {
                 write!(f, "packets that enter at switch {ingress} go through the controller, without a label: {why}")

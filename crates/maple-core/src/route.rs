@@ -221,7 +221,8 @@ impl Route {
         Route::of(Branch { flood: true, ..Branch::default() }).from_line(caller(Caller::caller()))
     }
 
-    /// Sends the packet out of these edge ports of the ingress switch.
+    /// Sends the packet out of these edge ports of the ingress switch, but not back out of the one that it came in by: only
+    /// [`PortNo::IN_PORT`] says that (OpenFlow 1.3 §7.2.5).
     #[track_caller]
     pub fn to(ports: impl IntoIterator<Item = PortNo>) -> Route {
         let ports = ports.into_iter().collect();
@@ -293,6 +294,11 @@ impl Route {
     pub fn is_unreachable(&self) -> bool {
         self.found.iter().for_each(|found| found.looked.existence.store(true, Relaxed));
         self.unreachable
+    }
+
+    /// Whether the packet goes to all edge ports of the network, be it among others.
+    pub fn floods(&self) -> bool {
+        self.branches.iter().any(|branch| branch.flood)
     }
 
     /// Whether the packet is sent nowhere.
@@ -387,6 +393,14 @@ impl Route {
         Ok((Goal::Fixed(Arc::clone(&resolved)), resolved))
     }
 
+    /// Whether the only port that a packet would leave by is the one where it came in, and the route names that port. A path to
+    /// a host that is there, or a flood, means no such thing.
+    pub(crate) fn goes_back(&self, resolved: &Resolved, came_in: Location) -> bool {
+        let back = |(switch, part): (&Dpid, &Part)| *switch == came_in.switch && part.edges.contains(&came_in.port);
+        let named = self.branches.iter().all(|branch| !branch.flood && branch.path.is_none());
+        named && resolved.egress_count() == 1 && resolved.parts.iter().any(back)
+    }
+
     /// What of the route its hops come from.
     fn plan(&self, ingress: Dpid) -> Plan {
         let mut hasher = FxHasher::default();
@@ -477,7 +491,7 @@ impl PlanOf {
         while let Some((switch, arrives)) = queue.pop_front() {
             let mut part = Part { arrives, ..Part::default() };
             for (hop, (treatment, from_flood)) in of_switch(&hops, switch) {
-                match look(*hop, *from_flood, txn)? {
+                match look(*hop, switch == ingress, *from_flood, txn)? {
                     Behind::Nothing => {}
                     Behind::Hosts => {
                         if !part.edges.is_empty() && part.treatment != *treatment {
@@ -541,8 +555,11 @@ enum Behind {
     Switch(Location),
 }
 
-fn look(hop: Hop, from_flood: bool, txn: &mut Txn) -> Result<Behind, RouteError> {
+fn look(hop: Hop, is_ingress: bool, from_flood: bool, txn: &mut Txn) -> Result<Behind, RouteError> {
     let at = hop.location();
+    if hop.port == PortNo::IN_PORT && is_ingress {
+        return Ok(Behind::Hosts);
+    }
     if from_flood && txn.peek().peer(at).is_none() {
         return Ok(Behind::Hosts);
     }
@@ -614,6 +631,8 @@ pub fn is_settable(field: Field, version: Version) -> bool {
         Version::Of13 => !FIXED.contains(field),
     }
 }
+
+mod copies;
 
 #[cfg(test)]
 mod tests;

@@ -44,6 +44,8 @@ struct RunState {
     read_switch: bool,
     /// Where f first wrote.
     wrote_at: Option<Source>,
+    /// The route goes nowhere but back: the place that says so.
+    goes_back: Option<Arc<str>>,
     /// Paths that f has asked for, each with what it has looked at of what was found.
     paths: Vec<(Cell, Arc<Looked>)>,
 }
@@ -56,6 +58,9 @@ enum Subject {
 
 /// The headers of no packet.
 struct NoFields;
+
+/// The bit of a hardware address that says that it is a group's.
+const GROUP: u128 = 1 << 40;
 
 /// The fields of a subject.
 enum View<'a> {
@@ -73,6 +78,8 @@ pub struct Finished {
     pub error: Option<PolicyError>,
     /// Where f first wrote, if it did and that is known.
     pub wrote_at: Option<Source>,
+    /// The place that made the route, if its only port is the one where the packet came in: a switch sends nothing there.
+    pub goes_back: Option<Arc<str>>,
 }
 
 impl Run {
@@ -96,7 +103,9 @@ impl Run {
 
     fn on(subject: Subject, ingress: Location, txn: Txn, track_hosts: bool, recorder: Recorder) -> Run {
         let (error, read_switch, wrote_at, paths) = (None, false, None, Vec::new());
-        let state = RunState { subject, ingress, track_hosts, recorder, txn, error, read_switch, wrote_at, paths };
+        let goes_back = None;
+        let state =
+            RunState { subject, ingress, track_hosts, recorder, txn, error, read_switch, wrote_at, goes_back, paths };
         Run { state: Rc::new(RefCell::new(Some(state))) }
     }
 
@@ -136,7 +145,19 @@ impl Run {
         // that they follow from failed tests is no statement.
         let mut ask = |field, value, mask| recorder.read(&packet, field, mask, None) == Some(value & mask);
         let resolved = route.goal(ingress.switch, txn, &mut ask);
+        if resolved.as_ref().is_ok_and(|(_, resolved)| route.goes_back(resolved, *ingress)) {
+            let place = route.made_at().map_or_else(|| "in the policy".into(), ToString::to_string);
+            state.goes_back = Some(place.into());
+        }
         resolved.map_err(|error| PolicyError::Route { error, made_at: route.made_at().cloned() })
+    }
+
+    /// Where the packet goes by f's answer, as [`Policy`](crate::policy::Policy) gives it.
+    ///
+    /// # Errors
+    /// [`PolicyError::Route`]: why it can't go there.
+    pub fn resolved(&self, route: &Route) -> Result<Arc<Resolved>, PolicyError> {
+        Ok(self.resolve(route)?.1)
     }
 
     /// Ends the run. `None` if it was ended before.
@@ -147,7 +168,13 @@ impl Run {
         }
         let mut trace = state.recorder.finish();
         trace.read_switch |= state.read_switch;
-        Some(Finished { trace, txn: state.txn, error: state.error, wrote_at: state.wrote_at })
+        Some(Finished {
+            trace,
+            txn: state.txn,
+            error: state.error,
+            wrote_at: state.wrote_at,
+            goes_back: state.goes_back,
+        })
     }
 
     fn state(&self) -> RefMut<'_, RunState> {
@@ -240,6 +267,13 @@ impl PacketHandle {
     #[track_caller]
     pub fn matches(&self, cond: &Cond) -> bool {
         self.fits(cond, caller(Caller::caller()))
+    }
+
+    /// Whether the packet is for a group of hosts, or for all: the group bit of `eth_dst`. A test of that bit, so all such
+    /// packets can have one rule, whoever sends them.
+    #[track_caller]
+    pub fn is_multicast(&self) -> bool {
+        self.equals(Field::EthDst, GROUP, GROUP, caller(Caller::caller()))
     }
 
     /// The source's hardware address.

@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 
 use crate::current::Entered;
 use crate::host;
-use crate::interrupt::Watched;
+use crate::interrupt::{PolicyTimeout, Watched};
 use crate::kind::described;
 use crate::net::PyNet;
 use crate::packet::PyPacket;
@@ -42,6 +42,9 @@ impl PythonPolicy {
                 Err(_) => Err(PolicyError::WrongReturn(self.wrong_return(&answer, pkt).into())),
             },
             Err(error) if error.is_instance_of::<Retry>(py) => Err(PolicyError::Retry),
+            Err(error) if error.is_instance_of::<PolicyTimeout>(py) => {
+                Err(PolicyError::TimeLimit(self.told.text(py, &error)))
+            }
             Err(error) => Err(PolicyError::Exception(self.told.text(py, &error))),
         }
     }

@@ -2,13 +2,13 @@
 
 use maple_core::network::{Hop, Location};
 use maple_core::route::Route;
-use maple_wire::{Dpid, PortNo};
+use maple_wire::{Dpid, Field, PortNo};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyInt, PyTuple};
 
 use crate::field::FieldRef;
-use crate::kind::{described, named, operand, to_raw};
+use crate::kind::{described, named, operand};
 use crate::source;
 
 /// What a policy answers.
@@ -89,7 +89,8 @@ impl PyRoute {
         let mut route = self.0.clone();
         for (name, value) in fields.into_iter().flatten() {
             let field = named(&name, "set()")?;
-            route = route.set(field, to_raw(field, operand(field, &plain(&value)?)?));
+            // A VLAN id stands here without the bit that says that there is a tag: 0 is none.
+            route = route.set(field, operand(field, &plain(&value)?)?);
         }
         Ok(PyRoute(route))
     }
@@ -148,14 +149,15 @@ pub fn flood(py: Python<'_>) -> PyRoute {
     PyRoute::here(py, Route::flood())
 }
 
-/// Sends the packet out of these edge ports of the switch where it came in.
+/// Sends the packet out of these edge ports of the switch where it came in; back out of the port that it came in by only where
+/// `IN_PORT` or `pkt.in_port` says so.
 #[pyfunction]
 #[pyo3(signature = (*ports))]
 pub fn to(ports: &Bound<'_, PyTuple>) -> PyResult<PyRoute> {
     if ports.is_empty() {
         return Err(PyTypeError::new_err("to() needs at least one port; drop() sends the packet nowhere"));
     }
-    let route = Route::to(ports.iter().map(|object| port(&object)).collect::<PyResult<Vec<_>>>()?);
+    let route = Route::to(ports.iter().map(|object| port_or_back(&object)).collect::<PyResult<Vec<_>>>()?);
     Ok(PyRoute::here(ports.py(), route))
 }
 
@@ -187,6 +189,13 @@ pub fn multicast(routes: &Bound<'_, PyAny>) -> PyResult<PyRoute> {
 /// The plain value of a field, or the object itself.
 fn plain<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     Ok(FieldRef::value_of(object)?.unwrap_or_else(|| object.clone()))
+}
+
+/// The port that `to()` is told: a number, or the one that the packet came in by: by name, or as the packet's own field.
+fn port_or_back(object: &Bound<'_, PyAny>) -> PyResult<PortNo> {
+    let is_field = object.cast::<FieldRef>().is_ok_and(|field| field.get().field() == Field::InPort);
+    let is_name = || object.extract::<u32>().is_ok_and(|number| number == PortNo::IN_PORT.0);
+    if is_field || is_name() { Ok(PortNo::IN_PORT) } else { port(object) }
 }
 
 fn port(object: &Bound<'_, PyAny>) -> PyResult<PortNo> {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use maple_core::network::{HostInfo, Location, PortInfo, PortKind};
-use maple_core::policy::Policy;
+use maple_core::policy::{Policy, PolicyError};
 use maple_core::route::Route;
 use maple_core::run::Run;
 use maple_core::state::{Store, SwitchInfo, Write};
@@ -35,6 +35,8 @@ pub struct Decision {
     route: Option<Py<PyRoute>>,
     /// Why it failed.
     error: Option<String>,
+    /// Where copies of the packet leave the network, and their bytes.
+    copies: Vec<(PyLocation, Vec<u8>)>,
     /// What it observed of its packet, in order.
     trace: Vec<String>,
     /// The line of the policy that each item of the trace comes from.
@@ -57,6 +59,37 @@ impl Bench {
 
     fn port(at: Location, kind: PortKind) -> Write {
         Write::Port { at, info: Some(PortInfo { up: true, kind }) }
+    }
+
+    /// That there is such a switch.
+    fn need_switch(&self, dpid: Dpid) -> PyResult<()> {
+        let state = self.store.snapshot();
+        if state.switch(dpid).is_some() {
+            return Ok(());
+        }
+        let all: Vec<String> = state.switches().map(|(dpid, _)| dpid.0.to_string()).collect();
+        let known = if all.is_empty() { "none".to_owned() } else { all.join(", ") };
+        Err(PyValueError::new_err(format!("there is no switch {} (add it with switch(); there are: {known})", dpid.0)))
+    }
+
+    /// That this is an edge port.
+    fn need_edge_port(&self, at: Location) -> PyResult<()> {
+        self.need_switch(at.switch)?;
+        let state = self.store.snapshot();
+        let Location { switch: Dpid(switch), port } = at;
+        match state.port(at).map(|port| port.kind) {
+            Some(PortKind::Edge) => Ok(()),
+            Some(_) => Err(PyValueError::new_err(format!(
+                "port {port} of switch {switch} is an end of a link: hosts are, and packets enter, at edge ports"
+            ))),
+            None => {
+                let all: Vec<String> = state.ports_of(at.switch).map(|(port, _)| port.to_string()).collect();
+                Err(PyValueError::new_err(format!(
+                    "switch {switch} has no port {port}; it has the ports {}",
+                    all.join(", ")
+                )))
+            }
+        }
     }
 }
 
@@ -81,6 +114,8 @@ impl Bench {
     /// Adds a link between two ports.
     fn link(&self, a: &Bound<'_, PyAny>, b: &Bound<'_, PyAny>) -> PyResult<()> {
         let (a, b) = (PyLocation::from_object(a)?, PyLocation::from_object(b)?);
+        self.need_switch(a.switch)?;
+        self.need_switch(b.switch)?;
         self.write(vec![Bench::port(a, PortKind::Link(b)), Bench::port(b, PortKind::Link(a))]);
         Ok(())
     }
@@ -94,6 +129,7 @@ impl Bench {
             ipv4: Default::default(),
             ipv6: Default::default(),
         };
+        self.need_edge_port(info.location)?;
         match ip.map(Ip::from_object).transpose()?.map(|ip| ip.0) {
             Some(std::net::IpAddr::V4(ip)) => drop(info.ipv4.insert(ip)),
             Some(std::net::IpAddr::V6(ip)) => drop(info.ipv6.insert(ip)),
@@ -103,7 +139,8 @@ impl Bench {
         Ok(())
     }
 
-    /// Runs `policy` on a frame that enters by a port, and commits what it wrote.
+    /// Runs `policy` on a frame that enters by a port, and commits what it wrote. A route that the network would refuse is an
+    /// error of the decision, in the network's words.
     #[pyo3(signature = (policy, frame, switch = 1, port = 1, time_limit = 1.0))]
     fn decide(
         &self,
@@ -117,13 +154,18 @@ impl Bench {
         let limit = Duration::try_from_secs_f64(time_limit)
             .map_err(|_| PyValueError::new_err("time_limit is a positive number of seconds"))?;
         let ingress = Location::new(Dpid(switch), PortNo(port));
+        self.need_edge_port(ingress)?;
         let run = Run::new(frame.into(), frame.len(), ingress, self.store.begin(), self.track_hosts);
         let answer = PythonPolicy::new(policy, limit).decide(&run.packet(), &run.net());
+        let answer: Result<_, PolicyError> = answer.and_then(|route| Ok((run.resolved(&route)?, route)));
         let finished = run.finish().ok_or_else(|| PyRuntimeError::new_err("the run ended early"))?;
         let answer = finished.error.map_or(answer, Err);
+        let copies = answer.as_ref().map(|(resolved, _)| resolved.copies(frame, ingress)).unwrap_or_default();
+        let answer = answer.map(|(_, route)| route);
         let decision = Decision {
             route: answer.as_ref().ok().map(|route| Py::new(py, PyRoute(route.clone()))).transpose()?,
             error: answer.as_ref().err().map(ToString::to_string),
+            copies: copies.into_iter().map(|(at, frame)| (at.into(), frame)).collect(),
             trace: finished.trace.items.iter().map(ToString::to_string).collect(),
             lines: finished.trace.sources.iter().map(|source| source.as_ref().map(|s| s.line)).collect(),
             follows: answer.iter().flat_map(Route::paths).map(|path| format!("{path:?}")).collect(),

@@ -48,7 +48,8 @@ pub fn with(options: &CheckOptions, loaded: LoadedPolicy, suspicions: &[Suspicio
         std::thread::sleep(options.pause.0);
         check.again();
     }
-    Ok(output::print(&check, suspicions, options.json)?)
+    let size = output::Size { hosts: options.hosts, switches: topology.switches.len() as u64 };
+    Ok(output::print(&check, suspicions, size, options.json)?)
 }
 
 /// Puts switches, links and costs into the store.

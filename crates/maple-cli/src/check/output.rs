@@ -1,8 +1,9 @@
 //! What a check found and covered, as text or JSON.
 
+use std::cmp::Reverse;
 use std::io::Write;
 
-use maple_core::check::{Check, Coverage, Finding, OneSided};
+use maple_core::check::{Check, Counted, Coverage, Finding, OneSided, Per, Sample, Wide};
 use maple_core::trace::Source;
 use maple_wire::packet::text::summary;
 use serde_json::{Value, json};
@@ -11,16 +12,30 @@ use crate::Suspicion;
 
 /// Branches that are listed.
 const LISTED: usize = 20;
+/// Failures that are shown.
+const FAILURES: usize = 5;
+
+/// The network that rules are counted for.
+#[derive(Clone, Copy, Debug)]
+pub struct Size {
+    pub hosts: u64,
+    pub switches: u64,
+}
 
 /// Prints it; the exit status: 1 if something was found.
-pub fn print(check: &Check, suspicions: &[Suspicion], as_json: bool) -> std::io::Result<u8> {
+pub fn print(check: &Check, suspicions: &[Suspicion], size: Size, as_json: bool) -> std::io::Result<u8> {
     let coverage = check.coverage();
-    let found = !suspicions.is_empty() || check.findings().next().is_some();
+    let depends = !suspicions.is_empty() || check.findings().next().is_some();
+    let fails = check.failures().next().is_some();
     let out = &mut std::io::stdout().lock();
     if as_json {
         let told = json!({
             "source": suspicions.iter().map(suspicion_json).collect::<Vec<_>>(),
             "runs": check.findings().map(finding_json).collect::<Vec<_>>(),
+            "failures": check.failures().map(|(error, counted)| counted_json("error", error, counted)).collect::<Vec<_>>(),
+            "routes_back": check.routes_back().map(|(place, counted)| counted_json("at", place, counted)).collect::<Vec<_>>(),
+            "rules": check.costs().map(|wide| cost_json(wide, size)).collect::<Vec<_>>(),
+            "gave_up": check.gave_up(),
             "coverage": coverage_json(&coverage),
         });
         writeln!(out, "{told:#}")?;
@@ -29,11 +44,123 @@ pub fn print(check: &Check, suspicions: &[Suspicion], as_json: bool) -> std::io:
             writeln!(out, "{file}:{line}: {text}")?;
         }
         check.findings().try_for_each(|finding| write_finding(out, finding))?;
+        write_failures(out, check)?;
+        check.routes_back().try_for_each(|(place, counted)| write_route_back(out, place, counted))?;
+        check.costs().filter(|wide| warns(wide)).try_for_each(|wide| write_warning(out, wide, size))?;
         write_coverage(out, &coverage)?;
-        let verdict = if found { "the policy depends on untracked state" } else { "no untracked state was seen" };
-        writeln!(out, "{verdict}")?;
+        write_rules(out, check, size)?;
+        let untracked = if depends { "the policy depends on untracked state" } else { "no untracked state was seen" };
+        match fails {
+            true => {
+                writeln!(out, "the policy fails on {} of {} packets; {untracked}", coverage.failed, coverage.packets)?
+            }
+            false => writeln!(out, "{untracked}")?,
+        }
     }
-    Ok(u8::from(found))
+    Ok(u8::from(depends || fails))
+}
+
+/// What the policy says where it fails: the most frequent first.
+fn write_failures(out: &mut dyn Write, check: &Check) -> std::io::Result<()> {
+    let mut all: Vec<(&str, &Counted)> = check.failures().collect();
+    all.sort_by_key(|(_, counted)| Reverse(counted.count));
+    for (error, counted) in all.iter().take(FAILURES) {
+        writeln!(out, "the policy fails on {}:", packets(counted.count))?;
+        error.lines().try_for_each(|line| writeln!(out, "    {line}"))?;
+        writeln!(out, "    packet  {}", shown(counted))?;
+    }
+    if let Some(more) = all.len().checked_sub(FAILURES).filter(|more| *more > 0) {
+        writeln!(out, "and in {more} more ways")?;
+    }
+    if check.gave_up() {
+        writeln!(out, "no more packets were tried, as it does not come to an end")?;
+    }
+    Ok(())
+}
+
+fn write_route_back(out: &mut dyn Write, place: &str, counted: &Counted) -> std::io::Result<()> {
+    writeln!(
+        out,
+        "{place}: the route of {} has no port but the one where the packet came in, and a switch sends nothing back there; \
+         to(IN_PORT) does",
+        packets(counted.count)
+    )?;
+    writeln!(out, "    packet  {}", shown(counted))
+}
+
+/// Whether rules multiply by what no policy means them to.
+fn warns(wide: &Wide) -> bool {
+    wide.per == Per::Connection || wide.floods && matches!(wide.per, Per::Source | Per::Pair)
+}
+
+fn write_warning(out: &mut dyn Write, wide: &Wide, size: Size) -> std::io::Result<()> {
+    let reads = reads(wide);
+    let rules = wide.per.rules(size.hosts, size.switches).map(|rules| format!(", {rules} for {} hosts", size.hosts));
+    let rules = rules.unwrap_or_default();
+    match (wide.floods, wide.per) {
+        (true, Per::Connection) => {
+            writeln!(out, "warning: a flood rule for each connection, as the policy has read {reads}")?
+        }
+        (true, per) => writeln!(
+            out,
+            "warning: a flood rule for each {}{rules}, as the policy has read {reads}; ask for what floods first \
+             (pkt.eth_dst.is_multicast), and for the source last",
+            if per == Per::Pair { "pair of hosts" } else { "source" }
+        )?,
+        (false, _) => {
+            writeln!(out, "warning: a rule for each connection, as the policy reads {reads}; a test makes one for all")?
+        }
+    }
+    writeln!(out, "    packet  {} at {}", summary(&wide.sample.packet()), wide.sample.at)
+}
+
+/// What there will be the most rules of.
+fn write_rules(out: &mut dyn Write, check: &Check, size: Size) -> std::io::Result<()> {
+    let Some(widest) = check.costs().filter(|wide| wide.per != Per::Connection).last() else { return Ok(()) };
+    let rules = widest.per.rules(size.hosts, size.switches).unwrap_or_default();
+    let name = format!("rules for {} hosts", size.hosts);
+    writeln!(out, "{name:<22} {rules:>8}   (at most: one for each {}; {})", each(widest.per), reads(widest))
+}
+
+fn each(per: Per) -> &'static str {
+    match per {
+        Per::Destination => "destination on each switch",
+        Per::Source => "source",
+        Per::Pair => "pair that talks",
+        Per::Connection => "connection",
+    }
+}
+
+/// The fields that were read, and where: `eth_src (a.py:7), eth_dst (a.py:5)`.
+fn reads(wide: &Wide) -> String {
+    let read = |(field, place): &(maple_wire::Field, Option<(std::sync::Arc<str>, u32)>)| match place {
+        Some((file, line)) => format!("{field} ({file}:{line})"),
+        None => field.to_string(),
+    };
+    wide.reads.iter().map(read).collect::<Vec<_>>().join(", ")
+}
+
+fn cost_json(wide: &Wide, size: Size) -> Value {
+    let read = |(field, place): &(maple_wire::Field, Option<(std::sync::Arc<str>, u32)>)| {
+        let at = place.as_ref().map(|(file, line)| json!({"file": &**file, "line": line}));
+        json!({"field": field.name(), "at": at})
+    };
+    json!({
+        "per": each(wide.per),
+        "floods": wide.floods,
+        "hosts": size.hosts,
+        "rules": wide.per.rules(size.hosts, size.switches),
+        "reads": wide.reads.iter().map(read).collect::<Vec<_>>(),
+        "packet": sample_json(&wide.sample),
+    })
+}
+
+fn packets(count: u64) -> String {
+    if count == 1 { "a packet".to_owned() } else { format!("{count} packets") }
+}
+
+fn shown(counted: &Counted) -> String {
+    format!("{} at {}", summary(&counted.sample.packet()), counted.sample.at)
 }
 
 fn write_finding(out: &mut dyn Write, finding: &Finding) -> std::io::Result<()> {
@@ -52,11 +179,14 @@ fn write_finding(out: &mut dyn Write, finding: &Finding) -> std::io::Result<()> 
 }
 
 fn write_coverage(out: &mut dyn Write, coverage: &Coverage) -> std::io::Result<()> {
-    let Coverage { packets, made, runs, failed, traces, branches, unexplored, one_sided } = coverage;
+    let Coverage { packets, made, runs, failed, waiting, traces, branches, unexplored, one_sided } = coverage;
     writeln!(out, "packets                {packets:>8}   ({} given, {made} made)", packets - made)?;
     writeln!(out, "runs of the policy     {runs:>8}")?;
     if *failed > 0 {
         writeln!(out, "  packets it failed on {failed:>8}")?;
+    }
+    if *waiting > 0 {
+        writeln!(out, "  packets that wait    {waiting:>8}")?;
     }
     writeln!(out, "distinct traces        {traces:>8}")?;
     writeln!(out, "branches never taken   {unexplored:>8}   (of {branches} in the tree of traces)")?;
@@ -83,15 +213,23 @@ fn source_json(source: Option<&Source>) -> Value {
 }
 
 fn finding_json(finding: &Finding) -> Value {
-    let hex: String = finding.sample.frame.iter().map(|byte| format!("{byte:02x}")).collect();
     json!({
         "at": source_json(finding.difference.at.as_ref()),
         "behind": source_json(finding.difference.behind.as_ref()),
         "first": finding.difference.first,
         "then": finding.difference.second,
-        "packet": {"frame": hex, "switch": finding.sample.at.switch.to_string(), "port": finding.sample.at.port.0},
+        "packet": sample_json(&finding.sample),
         "count": finding.count,
     })
+}
+
+fn counted_json(name: &str, what: &str, counted: &Counted) -> Value {
+    json!({name: what, "packet": sample_json(&counted.sample), "count": counted.count})
+}
+
+fn sample_json(sample: &Sample) -> Value {
+    let hex: String = sample.frame.iter().map(|byte| format!("{byte:02x}")).collect();
+    json!({"frame": hex, "switch": sample.at.switch.to_string(), "port": sample.at.port.0})
 }
 
 fn coverage_json(coverage: &Coverage) -> Value {
@@ -101,6 +239,7 @@ fn coverage_json(coverage: &Coverage) -> Value {
         "made": coverage.made,
         "runs": coverage.runs,
         "failed": coverage.failed,
+        "waiting": coverage.waiting,
         "traces": coverage.traces,
         "branches": coverage.branches,
         "unexplored": coverage.unexplored,

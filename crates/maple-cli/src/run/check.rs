@@ -18,14 +18,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use maple_controller::Handle;
+use maple_core::check::Observation;
 use maple_core::network::{Location, PortKind};
 use maple_core::policy::Policy;
 use maple_core::run::Run;
 use maple_core::state::{Snapshot, Txn};
 use maple_emulator::Emulation;
 use maple_emulator::network::{Entry, FrameId, Origin, Outcome};
-use maple_wire::packet::rewrite;
-use maple_wire::{Constraint, Dpid, Packet, PortNo};
+use maple_wire::{Dpid, Packet, PortNo};
 
 use super::history::History;
 
@@ -204,24 +204,8 @@ impl Checker {
     fn expected(&self, state: &Arc<Snapshot>, (ingress, frame): &Kind) -> BTreeSet<Place> {
         let ingress = *ingress;
         let run = Run::new(frame.clone(), frame.len(), ingress, Txn::new(state.clone()), self.track_hosts);
-        let answer = self.policy.decide_batch(std::slice::from_ref(&run)).pop();
-        let Some(mut finished) = run.finish() else { return BTreeSet::new() };
-        let Some(Ok(route)) = answer.filter(|_| finished.error.is_none()) else { return BTreeSet::new() };
-        let packet = Packet::new(frame, ingress.port.0);
-        let mut ask = |field, value, mask| packet.switch_value(field).is_some_and(|v: u128| v & mask == value & mask);
-        let Ok(resolved) = route.resolve(ingress.switch, &mut finished.txn, &mut ask) else { return BTreeSet::new() };
-        let mut places = BTreeSet::new();
-        for (dpid, part) in &resolved.parts {
-            let mut bytes = frame.to_vec();
-            let fits = part
-                .treatment
-                .rewrites
-                .iter()
-                .all(|(field, value)| rewrite::set_field(&mut bytes, &Constraint::exact(*field, *value)).is_ok());
-            let ports = part.edges.iter().filter(|port| Location::new(*dpid, **port) != ingress);
-            places.extend(ports.filter(|_| fits).map(|port| (*dpid, *port, bytes.clone())));
-        }
-        places
+        let Ok(resolved) = Observation::of(&*self.policy, &run).answer else { return BTreeSet::new() };
+        resolved.copies(frame, ingress).into_iter().map(|(at, bytes)| (at.switch, at.port, bytes)).collect()
     }
 }
 

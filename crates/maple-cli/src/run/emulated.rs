@@ -10,6 +10,7 @@ use maple_emulator::{Emulation, EmulationOptions, Topology};
 
 use super::check::Checker;
 use super::progress::Lines;
+use super::summary::Flows;
 use super::{TURN, rules, summary};
 use crate::LoadedPolicy;
 use crate::args::{RunOptions, Switch};
@@ -65,7 +66,13 @@ impl Emulated<'_> {
         if !network.traffic_started && !is_stopped {
             bail!("hosts never began to talk: not all switches were known after {} s", (traffic + PATIENCE).as_secs());
         }
-        match summary::failure(controller, verdicts.as_ref()) {
+        let flows = Flows {
+            opened: network.total.opened,
+            ended: network.total.done,
+            // Who stops it does not wait for the last ones.
+            may_drop: self.options.allow_drops || is_stopped,
+        };
+        match summary::failure(controller, verdicts.as_ref(), flows) {
             Some(failure) => bail!(failure),
             None => Ok(()),
         }

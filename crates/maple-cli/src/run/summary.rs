@@ -80,16 +80,39 @@ fn brief(error: &str) -> String {
     }
 }
 
+/// The flows of hosts on an emulated network.
+#[derive(Clone, Copy, Debug)]
+pub struct Flows {
+    pub opened: u64,
+    pub ended: u64,
+    /// Whether the policy may drop packets of flows.
+    pub may_drop: bool,
+}
+
+impl Flows {
+    /// What is wrong with them, where all packets went as f said and f failed on so many.
+    fn failure(self, policy_errors: u64) -> Option<String> {
+        let left = self.opened.saturating_sub(self.ended);
+        let flows = format!("{left} of {} flows did not end", self.opened);
+        match (left, policy_errors) {
+            (0, _) => None,
+            (_, 1..) => Some(format!("{flows}: the policy failed on {policy_errors} packets")),
+            _ if self.may_drop => None,
+            _ => Some(format!("{flows}, as the policy says; if it drops packets on purpose, say --allow-drops")),
+        }
+    }
+}
+
 /// Why a run on an emulated network failed as a whole.
-pub fn failure(handle: &Handle, verdicts: Option<&Verdicts>) -> Option<String> {
+pub fn failure(handle: &Handle, verdicts: Option<&Verdicts>, flows: Flows) -> Option<String> {
     let engine = handle.stats().total.engine;
     if engine.policy_errors > 0 && engine.leaves_installed + engine.sent_by_controller == 0 {
         return Some("the policy failed on every packet".into());
     }
-    let Verdicts { lost, wrong, .. } = verdicts?;
+    let Some(Verdicts { lost, wrong, .. }) = verdicts else { return flows.failure(engine.policy_errors) };
     let count = |count, what| format!("{count} {} {what}", if count == 1 { "packet was" } else { "packets were" });
     match (lost.count, wrong.count) {
-        (0, 0) => None,
+        (0, 0) => flows.failure(engine.policy_errors),
         (lost, 0) => Some(count(lost, "lost")),
         (0, wrong) => Some(count(wrong, "delivered otherwise than f says")),
         (lost, wrong) => Some(format!("{}, {wrong} delivered otherwise than f says", count(lost, "lost"))),
@@ -98,7 +121,19 @@ pub fn failure(handle: &Handle, verdicts: Option<&Verdicts>) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::brief;
+    use super::{Flows, brief};
+
+    #[test]
+    fn flows_that_do_not_end_are_a_failure_unless_the_policy_may_drop_them() {
+        let flows = |ended, may_drop| Flows { opened: 9, ended, may_drop };
+        assert_eq!(flows(9, false).failure(3), None);
+        assert!(flows(0, false).failure(0).is_some_and(|text| text.starts_with("9 of 9 flows did not end, as")));
+        assert_eq!(flows(7, true).failure(0), None);
+        assert_eq!(
+            flows(7, true).failure(2).as_deref(),
+            Some("2 of 9 flows did not end: the policy failed on 2 packets")
+        );
+    }
 
     #[test]
     fn an_error_in_a_line_says_where_and_what() {

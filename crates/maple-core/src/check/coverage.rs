@@ -42,6 +42,8 @@ pub struct Coverage {
     pub runs: u64,
     /// Packets on which f failed.
     pub failed: u64,
+    /// Packets that wait for a change (`retry`).
+    pub waiting: u64,
     /// Distinct traces.
     pub traces: u64,
     /// Sides of tests in the tree of all traces.

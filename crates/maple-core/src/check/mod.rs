@@ -10,6 +10,8 @@
 //! A run that wrote is committed once, behind its comparison, as the network would do it: later packets see what f
 //! learned. So all roads of a learning policy are found.
 //!
+//! Packets that f fails on are told apart by what it says of them, and routes that lead nowhere but back by their lines.
+//!
 //! # What it can't see
 //!
 //! What does not change while it looks: the hour of the day, a file. It proves nothing; it finds.
@@ -21,6 +23,7 @@
 
 mod observe;
 
+mod cost;
 mod coverage;
 mod packet;
 mod vary;
@@ -36,15 +39,17 @@ use std::sync::Arc;
 use maple_wire::{Field, PortNo};
 
 use crate::network::{HostInfo, Location, Mac, PortKind};
-use crate::policy::Policy;
+use crate::policy::{Policy, PolicyError};
 use crate::run::Run;
 use crate::state::{Snapshot, Store, Txn, Write};
 use crate::trace::{Item, Source};
 
+pub use cost::{Per, Wide};
 pub use coverage::{Coverage, OneSided};
 pub use observe::{Difference, Observation};
 pub use packet::Sample;
 
+use cost::Costs;
 use coverage::Roads;
 use packet::{ARP, Headers, IPV4, IPV6, build};
 use vary::{Values, variants};
@@ -54,6 +59,10 @@ const SAME_SHAPE: u32 = 4;
 /// How often packets are tried anew because the state changed, and how many of them.
 const PASSES: u32 = 4;
 const AGAIN: usize = 256;
+/// Most texts of failures that are told apart.
+const MOST_FAILURES: usize = 1000;
+/// Of so many packets that f ran too long on it is no use to try more.
+const TOO_LONG: u32 = 3;
 
 /// One check of a policy.
 pub struct Check {
@@ -72,6 +81,10 @@ pub struct Check {
     values: Values,
     roads: Roads,
     findings: BTreeMap<Key, Finding>,
+    failures: BTreeMap<String, Counted>,
+    goes_back: BTreeMap<Arc<str>, Counted>,
+    costs: Costs,
+    too_long: u32,
     coverage: Coverage,
 }
 
@@ -96,6 +109,15 @@ pub struct Finding {
     /// That packet.
     pub sample: Sample,
     /// How many comparisons showed it.
+    pub count: u64,
+}
+
+/// Packets with the same fault.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Counted {
+    /// The first of them.
+    pub sample: Sample,
+    /// How many there were.
     pub count: u64,
 }
 
@@ -129,6 +151,10 @@ impl Check {
             values,
             roads: Roads::default(),
             findings: BTreeMap::new(),
+            failures: BTreeMap::new(),
+            goes_back: BTreeMap::new(),
+            costs: Costs::default(),
+            too_long: 0,
             coverage: Coverage::default(),
         };
         first.into_iter().for_each(|sample| check.offer(sample, false));
@@ -145,6 +171,7 @@ impl Check {
     /// Tries packets until this many were tried or none is left.
     pub fn explore(&mut self, packets: u64) {
         while self.coverage.packets < packets
+            && !self.gave_up()
             && (!self.queue.is_empty() || self.try_anew())
             && let Some((sample, made)) = self.queue.pop_front()
         {
@@ -189,6 +216,27 @@ impl Check {
         self.findings.values()
     }
 
+    /// What f said where it failed, each text with the packets it was for. At most 1,000 texts.
+    pub fn failures(&self) -> impl Iterator<Item = (&str, &Counted)> {
+        self.failures.iter().map(|(error, counted)| (&**error, counted))
+    }
+
+    /// The lines that made routes whose only port is the one where the packet came in, and the packets: switches send nothing
+    /// there.
+    pub fn routes_back(&self) -> impl Iterator<Item = (&str, &Counted)> {
+        self.goes_back.iter().map(|(place, counted)| (&**place, counted))
+    }
+
+    /// What the policy's rules multiply by, one of each kind, those with the most rules last.
+    pub fn costs(&self) -> impl Iterator<Item = &Wide> {
+        self.costs.all()
+    }
+
+    /// Whether f ran too long on so many packets that no more are tried.
+    pub fn gave_up(&self) -> bool {
+        self.too_long >= TOO_LONG
+    }
+
     /// What was covered so far.
     pub fn coverage(&self) -> Coverage {
         let mut coverage = self.coverage.clone();
@@ -201,7 +249,7 @@ impl Check {
         let first = self.observe(&sample, &state);
         let second = self.observe(&sample, &state);
         self.compare(&sample, &first, &second);
-        self.coverage.failed += u64::from(first.answer.is_err());
+        self.count_faults(&sample, &first);
         if self.roads.take(&first) && self.is_worth_varying(&first) {
             self.values.learn(&first, &state);
             let made = variants(&sample, &first, &self.values, &mut self.random);
@@ -218,6 +266,27 @@ impl Check {
             self.store.update(|_| first.writes.clone());
         }
         self.tried.push(Tried { sample, state, first });
+    }
+
+    fn count_faults(&mut self, sample: &Sample, run: &Observation) {
+        let new = || Counted { sample: sample.clone(), count: 0 };
+        match &run.answer {
+            Err(PolicyError::Retry) => self.coverage.waiting += 1,
+            Err(error) => {
+                self.coverage.failed += 1;
+                self.too_long += u32::from(matches!(error, PolicyError::TimeLimit(_)));
+                let text = error.to_string();
+                if self.failures.len() < MOST_FAILURES || self.failures.contains_key(&text) {
+                    self.failures.entry(text).or_insert_with(new).count += 1;
+                }
+            }
+            Ok(_) => {
+                self.costs.take(sample, run);
+                if let Some(place) = &run.goes_back {
+                    self.goes_back.entry(Arc::clone(place)).or_insert_with(new).count += 1;
+                }
+            }
+        }
     }
 
     fn observe(&mut self, sample: &Sample, state: &Arc<Snapshot>) -> Observation {

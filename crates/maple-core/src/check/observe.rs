@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::policy::{Policy, PolicyError};
-use crate::route::{Goal, Resolved};
+use crate::route::{Goal, Resolved, Route};
 use crate::run::Run;
 use crate::state::{Cell, Write};
 use crate::trace::{Item, Source, Trace};
@@ -25,6 +25,10 @@ pub struct Observation {
     pub(crate) goal: Option<Goal>,
     /// The line that made the route, where that is known.
     pub made_at: Option<Source>,
+    /// The same, if the route's only port is the one where the packet came in.
+    pub goes_back: Option<Arc<str>>,
+    /// Whether the route floods.
+    pub floods: bool,
 }
 
 /// Where two runs of f part that had the same packet and state, and so should be equal.
@@ -47,6 +51,7 @@ impl Observation {
         let missing = || Err(PolicyError::Exception("the policy gave no answer".into()));
         let answer = policy.decide_batch(std::slice::from_ref(run)).pop().unwrap_or_else(missing);
         let made_at = answer.as_ref().ok().and_then(|route| route.made_at().cloned());
+        let floods = answer.as_ref().is_ok_and(Route::floods);
         let (goal, resolved) = match answer.and_then(|route| run.resolve(&route)) {
             Ok((goal, resolved)) => (Some(goal), Ok(resolved)),
             Err(error) => (None, Err(error)),
@@ -54,7 +59,16 @@ impl Observation {
         let Some(finished) = run.finish() else {
             let ended = PolicyError::Exception("the policy ended its own run".into());
             let (trace, reads, writes) = Default::default();
-            return Observation { trace, reads, writes, answer: Err(ended), goal: None, made_at };
+            return Observation {
+                trace,
+                reads,
+                writes,
+                answer: Err(ended),
+                goal: None,
+                made_at,
+                goes_back: None,
+                floods: false,
+            };
         };
         Observation {
             trace: finished.trace,
@@ -63,6 +77,8 @@ impl Observation {
             answer: finished.error.map_or(resolved, Err),
             goal,
             made_at,
+            goes_back: finished.goes_back,
+            floods,
         }
     }
 

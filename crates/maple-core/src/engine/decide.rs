@@ -166,7 +166,7 @@ impl Engine {
         arrived: &Arrived,
         turn: Option<Turn<'_>>,
     ) -> bool {
-        let Finished { trace, txn, wrote_at, .. } = finished;
+        let Finished { trace, txn, wrote_at, goes_back, .. } = finished;
         let wrote = txn.wrote();
         let full = self.switches.get(&arrived.at.switch).is_none_or(|switch| switch.full_until.is_some());
         let cacheable =
@@ -175,6 +175,10 @@ impl Engine {
         let writes = if wrote { format!("{:?}", txn.writes()) } else { String::new() };
         let Ok(commit) = self.commit_run(txn, id, turn) else { return false };
         self.apply(commit);
+        if let Some(place) = goes_back {
+            let key = format!("back {place}");
+            self.report_once(Report::RouteGoesBack { at: arrived.at, place }, &key);
+        }
         if trace.short {
             self.stats.short_captures += 1;
         }
@@ -284,7 +288,7 @@ impl Engine {
 
     fn new_leaf(&mut self, trace: Trace, route: Goal, representative: Arrived) -> Leaf {
         Leaf {
-            trace: self.leaves.share_lines(trace),
+            trace: self.leaves.keep(trace),
             narrowing: Box::default(),
             route,
             via: None,

@@ -79,8 +79,9 @@ impl Leaves {
         }
     }
 
-    /// The trace, with the list of source lines that leaves with equal ones share.
-    pub fn share_lines(&mut self, trace: Trace) -> Trace {
+    /// The trace, as small as it can be kept: leaves with equal lists of source lines share one.
+    pub fn keep(&mut self, mut trace: Trace) -> Trace {
+        trace.items.shrink_to_fit();
         Trace { sources: self.source_lines.share(trace.sources), ..trace }
     }
 
@@ -168,20 +169,21 @@ impl Deref for Leaves {
 
 /// Lists of source lines, of which leaves have few different ones. Equal ones are kept once.
 #[derive(Debug, Default)]
-struct SourceLines(FxHashSet<Arc<[Option<Source>]>>);
+struct SourceLines(FxHashSet<Arc<Vec<Option<Source>>>>);
 
 impl SourceLines {
     /// Most lists that are known.
     const MOST: usize = 1 << 12;
 
     /// The list that stands for all that equal it.
-    fn share(&mut self, lines: Arc<[Option<Source>]>) -> Arc<[Option<Source>]> {
+    fn share(&mut self, lines: Arc<Vec<Option<Source>>>) -> Arc<Vec<Option<Source>>> {
         if let Some(known) = self.0.get(&lines) {
             return Arc::clone(known);
         }
         if self.0.len() >= SourceLines::MOST {
             self.0.clear();
         }
+        let lines = Arc::new(lines.to_vec());
         self.0.insert(Arc::clone(&lines));
         lines
     }
@@ -205,7 +207,7 @@ mod tests {
     #[test]
     fn equal_lists_of_lines_are_one_and_only_so_many_are_known() {
         let mut lines = SourceLines::default();
-        let list = |line| Arc::from([Some(Source { file: "policy.py".into(), line }), None]);
+        let list = |line| Arc::new(vec![Some(Source { file: "policy.py".into(), line }), None]);
         let first = lines.share(list(1));
         assert!(Arc::ptr_eq(&first, &lines.share(list(1))));
         assert!(!Arc::ptr_eq(&first, &lines.share(list(2))));

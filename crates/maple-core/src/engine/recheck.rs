@@ -70,7 +70,16 @@ impl Engine {
     fn as_observed(&self, leaf: &Leaf) -> Observation {
         let (trace, answer) = (leaf.trace.clone(), Ok(self.resolved(leaf).unwrap_or_default()));
         let goal = Some(leaf.goal().clone());
-        Observation { trace, reads: Vec::new(), writes: Vec::new(), answer, goal, made_at: None }
+        Observation {
+            trace,
+            reads: Vec::new(),
+            writes: Vec::new(),
+            answer,
+            goal,
+            made_at: None,
+            goes_back: None,
+            floods: false,
+        }
     }
 
     fn compare(&mut self, id: LeafId, first: Observation, again: &Observation) {

@@ -61,7 +61,7 @@ impl Engine {
         if !same || !stays && !self.can_reroute(id) || self.store.commit(txn, Some(id)).is_err() {
             return self.withdraw(id);
         }
-        let trace = self.leaves.share_lines(trace);
+        let trace = self.leaves.keep(trace);
         if let Some(leaf) = self.leaves.get_mut(&id) {
             leaf.trace = trace;
         }

@@ -17,11 +17,11 @@ use super::generate::{
     LINK_PORTS, Shape, Step, Tree, greeting, hosts, line_shape, policy, policy_by_ingress, policy_of_filters, shape,
     steps, steps_of_flows,
 };
-use super::{Delivery, Random, Sim, SimSwitch, apply};
+use super::{Delivery, Random, Sim, SimSwitch};
+use crate::check::Observation;
 use crate::compile::Strategy;
 use crate::engine::{Engine, Event, LabelRange, Options, Selection};
 use crate::network::{Location, Mac, PortKind};
-use crate::policy::Policy;
 use crate::run::Run;
 use crate::state::{Snapshot, Txn};
 
@@ -365,27 +365,9 @@ impl<'a> Play<'a> {
         let captured = packet.frame[..len].into();
         let txn = Txn::new(state.clone());
         let run = Run::new(captured, packet.frame.len(), packet.at, txn, self.case.track_hosts);
-        let Ok(route) = self.case.policy.decide(&run.packet(), &run.net()) else { return Vec::new() };
-        let Ok((_, resolved)) = run.resolve(&route) else { return Vec::new() };
-        // It may have asked what it can't be told, and gone on.
-        if run.finish().is_none_or(|finished| finished.error.is_some()) {
-            return Vec::new();
-        }
-        let mut out = Vec::new();
-        for (dpid, part) in &resolved.parts {
-            let mut frame = packet.frame.clone();
-            for (field, value) in &part.treatment.rewrites {
-                let action = match (*field, part.tagged) {
-                    (maple_wire::Field::VlanVid, _) => maple_wire::Action::SetVlanVid(*value as u16),
-                    _ => maple_wire::Action::SetField(maple_wire::Constraint::exact(*field, *value)),
-                };
-                apply(&action, &mut frame);
-            }
-            let edges = part.edges.iter().map(|port| Location::new(*dpid, *port)).filter(|at| *at != packet.at);
-            out.extend(edges.map(|at| Delivery { at, frame: frame.clone() }));
-        }
-        out.sort_unstable();
-        out
+        let Ok(resolved) = Observation::of(&self.case.policy, &run).answer else { return Vec::new() };
+        let copies = resolved.copies(&packet.frame, packet.at).into_iter();
+        copies.map(|(at, frame)| Delivery { at, frame }).collect()
     }
 
     /// At rest the switches have what the engines believe, and f was consistent.

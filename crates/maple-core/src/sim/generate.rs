@@ -59,6 +59,8 @@ pub enum Answer {
     ToPort(Location),
     /// To whoever owns the IPv4 address of this number, if anybody does.
     ToAddress(u8),
+    /// Back out of the port where it came in, and of the first edge port of the ingress switch.
+    Back,
     /// To both hosts.
     Multicast(Mac, Mac),
     /// With a rewrite that the packet may lack the field for.
@@ -147,6 +149,7 @@ impl Answer {
                 let found = net.locate_ip(std::net::IpAddr::from([10, 0, 0, *last]));
                 found.map_or_else(Route::unreachable, |(mac, _)| from_here(pkt, net, mac))
             }
+            Answer::Back => Route::to(net.edge_ports(pkt.switch()).into_iter().take(1).chain([PortNo::IN_PORT])),
             Answer::ToPort(at) => net.shortest_path(Location::new(pkt.switch(), PortNo(1)), *at),
             Answer::Multicast(a, b) => {
                 let root = from_here(pkt, net, *a);
@@ -276,6 +279,7 @@ fn answer(random: &mut Random, sets: usize) -> Answer {
     match random.below(20) {
         0..2 => Answer::Drop,
         2..5 => Answer::Flood,
+        5 if random.chance(50) => Answer::Back,
         5..7 => Answer::Local(1 + random.below(2)),
         7..12 => Answer::ToDestination(if random.chance(30) { Some("cost") } else { None }),
         12..14 => Answer::ToHost(*random.pick(&hosts)),

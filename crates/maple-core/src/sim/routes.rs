@@ -118,3 +118,23 @@ fn no_label_stays_when_its_ingress_switch_goes_before_it_says_that_its_rule_is_o
     sim.run();
     assert_eq!(labels(&mut sim), 0);
 }
+
+#[test]
+fn a_packet_goes_back_where_the_route_says_so_by_name_and_else_somebody_is_told() {
+    let echo = |pkt: &PacketHandle, _: &Net| {
+        let back = if pkt.is(maple_wire::Field::UdpDst, 7) { maple_wire::PortNo::IN_PORT } else { pkt.in_port() };
+        Route::to([back])
+    };
+    for version in [Version::Of10, Version::Of13] {
+        let mut sim = ring(Arc::new(echo), 3, 1, version);
+        for _ in 0..2 {
+            let sent = udp(A, B, 7);
+            assert_eq!(send(&mut sim, at(1, 3), sent.clone()), [Delivery { at: at(1, 3), frame: sent }]);
+            assert_eq!(send(&mut sim, at(1, 3), udp(A, B, 8)), []);
+        }
+        assert_eq!(stats(&sim).misses, 2, "rules do it");
+        let told: Vec<_> = sim.reports.iter().filter(|r| matches!(r, Report::RouteGoesBack { .. })).collect();
+        assert_eq!(told.len(), 1, "{told:?}");
+        assert!(told[0].to_string().contains("sim/routes.rs:"), "{}", told[0]);
+    }
+}

@@ -241,7 +241,8 @@ impl SimSwitch {
                 }
                 Action::Output { port, .. } | Action::Enqueue { port, .. } if *port == in_port => {}
                 Action::Output { port, .. } | Action::Enqueue { port, .. } => {
-                    out.push(Out::Port(*port, frame.clone()));
+                    let port = if *port == PortNo::IN_PORT { in_port } else { *port };
+                    out.push(Out::Port(port, frame.clone()));
                 }
                 Action::SetQueue(_) => {}
                 rewrite => apply(rewrite, frame),

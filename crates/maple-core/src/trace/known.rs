@@ -297,8 +297,7 @@ impl<'t> Known<'t> {
     }
 
     /// The items.
-    pub(crate) fn into_items(mut self) -> Vec<Item> {
-        self.items.shrink_to_fit();
+    pub(crate) fn into_items(self) -> Vec<Item> {
         self.items
     }
 

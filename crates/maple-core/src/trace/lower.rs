@@ -69,7 +69,12 @@ impl Trace {
             }
         }
         let Lowered { known, sources, .. } = lowered;
-        Trace { items: known.into_items(), sources: sources.into(), read_switch: self.read_switch, short: self.short }
+        Trace {
+            items: known.into_items(),
+            sources: Arc::new(sources),
+            read_switch: self.read_switch,
+            short: self.short,
+        }
     }
 }
 

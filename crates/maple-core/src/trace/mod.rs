@@ -143,7 +143,7 @@ pub struct Trace {
     /// Reads and tests in the order they were made.
     pub items: Vec<Item>,
     /// Where each item comes from; as long as `items`.
-    pub sources: Arc<[Option<Source>]>,
+    pub sources: Arc<Vec<Option<Source>>>,
     /// Whether the run asked for the switch. In an ingress tree that is constant, so no item says it.
     pub read_switch: bool,
     /// Whether the run asked for a field whose bytes are not in the frame, and saw 0 instead. If the frame was cut

@@ -1,0 +1,108 @@
+//! What a policy's rules multiply by: reads are what makes one rule for each host, pair of hosts or connection.
+//!
+//! A test makes two rules at most, however many packets there are. A read makes one for each value, so a run that has read
+//! who sends and to whom answers for one pair of hosts. Of what floods that is never meant: whoever is asked for last
+//! multiplies nothing.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use maple_wire::Field;
+
+use super::observe::Observation;
+use super::packet::Sample;
+use crate::trace::{Item, Source};
+
+/// Fields that say who sends.
+const SOURCES: [Field; 6] =
+    [Field::EthSrc, Field::Ipv4Src, Field::Ipv6Src, Field::ArpSpa, Field::ArpSha, Field::Ipv6NdSll];
+/// Fields that say to whom.
+const DESTINATIONS: [Field; 6] =
+    [Field::EthDst, Field::Ipv4Dst, Field::Ipv6Dst, Field::ArpTpa, Field::ArpTha, Field::Ipv6NdTarget];
+/// Fields that are another in each connection.
+const CONNECTIONS: [Field; 3] = [Field::TcpSrc, Field::UdpSrc, Field::SctpSrc];
+
+/// What there is a rule for each of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Per {
+    /// One for each destination, on each switch where packets enter.
+    Destination,
+    /// One for each source, where it is.
+    Source,
+    /// One for each pair of hosts that talk.
+    Pair,
+    /// One for each connection.
+    Connection,
+}
+
+/// Runs that make rules by the number of hosts or connections.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wide {
+    /// What there is a rule for each of.
+    pub per: Per,
+    /// Whether the packets of these rules are flooded.
+    pub floods: bool,
+    /// The fields that were read, and the lines that read them where these are known.
+    pub reads: BTreeSet<(Field, Option<Place>)>,
+    /// The first packet that ran so.
+    pub sample: Sample,
+}
+
+/// A line of the policy, in an order that people expect.
+type Place = (std::sync::Arc<str>, u32);
+
+impl Per {
+    /// How many rules the network has then, with so many hosts on so many switches. `None` where that is no question of hosts.
+    pub fn rules(self, hosts: u64, switches: u64) -> Option<u64> {
+        match self {
+            Per::Destination => Some(hosts.saturating_mul(switches)),
+            Per::Source => Some(hosts),
+            Per::Pair => Some(hosts.saturating_mul(hosts.saturating_sub(1))),
+            Per::Connection => None,
+        }
+    }
+}
+
+/// The widest runs that were seen.
+#[derive(Debug, Default)]
+pub(super) struct Costs(BTreeMap<(Per, bool), Wide>);
+
+impl Costs {
+    /// Takes in a run that gave an answer.
+    pub fn take(&mut self, sample: &Sample, run: &Observation) {
+        let Some(per) = per(run) else { return };
+        let new = || Wide { per, floods: run.floods, reads: BTreeSet::new(), sample: sample.clone() };
+        let wide = self.0.entry((per, run.floods)).or_insert_with(new);
+        wide.reads.extend(reads(run).map(|(field, source)| {
+            (field, source.as_ref().map(|Source { file, line }| (std::sync::Arc::clone(file), *line)))
+        }));
+    }
+
+    /// All kinds, those with the most rules last.
+    pub fn all(&self) -> impl Iterator<Item = &Wide> {
+        self.0.values()
+    }
+}
+
+/// The fields of hosts and connections that a run has read whole.
+fn reads(run: &Observation) -> impl Iterator<Item = (Field, &Option<Source>)> {
+    let read = |(item, source)| match item {
+        &Item::Read(read) if read.mask == read.field.full_mask() && is_wide(read.field) => Some((read.field, source)),
+        _ => None,
+    };
+    run.trace.items.iter().zip(run.trace.sources.iter()).filter_map(read)
+}
+
+fn is_wide(field: Field) -> bool {
+    SOURCES.contains(&field) || DESTINATIONS.contains(&field) || CONNECTIONS.contains(&field)
+}
+
+fn per(run: &Observation) -> Option<Per> {
+    let has = |fields: &[Field]| reads(run).any(|(field, _)| fields.contains(&field));
+    match (has(&SOURCES), has(&DESTINATIONS), has(&CONNECTIONS)) {
+        (_, _, true) => Some(Per::Connection),
+        (true, true, _) => Some(Per::Pair),
+        (true, ..) => Some(Per::Source),
+        (_, true, _) => Some(Per::Destination),
+        _ => None,
+    }
+}
