@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from typing import TypeGuard
 
 CLOCK = "the answer depends on the time; let a thread set a Var when it changes, and read that"
+HASH = "of texts it is another number in each process; use zlib.crc32() of the bytes, or the number itself"
 RANDOM = "every run answers otherwise; choose by a field of the packet, such as int(pkt.ipv4_src) % n"
 FILE = "a change of the file is not seen; read it when the file is loaded, or in a thread that writes a Table"
 ENVIRONMENT = "read it once, when the file is loaded"
@@ -75,6 +76,8 @@ def untracked(called: object, node: ast.Call) -> str | None:
     """Why a call reads what can't be tracked, if it does."""
     if called is open:
         return FILE
+    if called is hash:
+        return HASH
     name = getattr(called, "__name__", None) or (node.func.attr if isinstance(node.func, ast.Attribute) else "")
     owner = getattr(called, "__self__", None)
     if isinstance(owner, random.Random):

@@ -36,6 +36,10 @@ SUSPICIOUS = {
         "def f(pkt, net):\n    with open('/etc/hostname') as file:  # here\n        return to(len(file.read()))",
         "`open()`: a change of the file is not seen",
     ),
+    "the hash of a text": (
+        "def f(pkt, net):\n    return to(1 + hash(str(pkt.ipv4_src)) % 2)  # here",
+        "another number in each process",
+    ),
     "a path": (
         "FILE = Path('/etc/hostname')\ndef f(pkt, net):\n    return to(len(FILE.read_text()))  # here",
         "of the file",
@@ -268,6 +272,16 @@ def test_a_route_that_leads_nowhere_but_back_is_told_of(tmp_path: Path) -> None:
     assert json.loads(check(policy, "--json").stdout)["routes_back"][0]["at"] == f"{policy}:7"
 
 
+def test_what_a_policy_prints_is_not_in_the_report(tmp_path: Path) -> None:
+    policy = tmp_path / "policy.py"
+    policy.write_text(
+        f"{HEADER}print('loading')\n\n@policy\ndef f(pkt, net):\n    print('deciding')\n    return flood()\n"
+    )
+    done = check(policy, "--json")
+    assert json.loads(done.stdout)["coverage"]["failed"] == 0
+    assert "loading" in done.stderr and "deciding" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("first", "rules", "warns"),
     [
@@ -304,7 +318,7 @@ def test_a_check_needs_a_policy_and_a_capture_that_can_be_read(tmp_path: Path) -
     path.write_bytes(b"not a capture")
     done = check(EXAMPLES / "shortest_path.py", "--pcap", str(path))
     assert done.returncode == 1 and f"{path}: it is no capture" in done.stderr
-    assert check(tmp_path / "nothing.py").returncode == 1
+    assert check(tmp_path / "nothing.py").returncode == 2
     handler = check(EXAMPLES / "learning_switch_handler.py")
-    assert handler.returncode == 1 and "is a handler" in handler.stderr
-    assert check(EXAMPLES / "shortest_path.py", "--network", "star:4").returncode == 1
+    assert handler.returncode == 2 and "is a handler" in handler.stderr
+    assert check(EXAMPLES / "shortest_path.py", "--network", "star:4").returncode == 2

@@ -118,6 +118,27 @@ def test_a_file_that_is_no_policy_is_refused_at_the_start(tmp_path: Path, text: 
     assert "importlib" not in done.stderr
 
 
+def test_a_policy_of_one_argument_is_told_in_its_own_lines(tmp_path: Path) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text("from maple import *\n\n@policy\ndef f(pkt):\n    return flood()\n")
+    done = maple("check", str(path))
+    assert done.returncode == 1 and "_policy.py" not in done.stderr
+    assert (
+        "a policy takes two arguments, the packet and the network: def f(pkt, net); this one is def f(pkt)"
+        in done.stderr
+    )
+
+
+def test_a_terminal_that_closes_stops_nothing(tmp_path: Path) -> None:
+    running = Running(tmp_path, "builtin:flood")
+    try:
+        running.process.send_signal(signal.SIGHUP)
+        time.sleep(0.3)
+        assert maple("show", "switches", "--control", running.control).returncode == 0
+    finally:
+        assert running.stop() == 0
+
+
 def test_policies_are_named_and_options_checked() -> None:
     for arguments, message in [
         (["run", "nothing.py"], "can't read nothing.py"),
@@ -126,7 +147,7 @@ def test_policies_are_named_and_options_checked() -> None:
         (["show", "hosts", "--control", "/nonexistent"], "no controller at /nonexistent"),
     ]:
         done = maple(*arguments)
-        assert done.returncode == 1
+        assert done.returncode == (1 if arguments[0] == "show" else 2)
         assert message in done.stderr
     for wrong in [
         ["run", "builtin:flood", "--traffic", "soon"],

@@ -9,6 +9,7 @@ from test_labels import VLAN, carry, frame
 POLICY = """
 from maple import *
 
+@policy
 def f(pkt, net):
     if pkt.eth_type == 0x88b5 and pkt.eth_dst == pkt.eth_src.value:
         return to(IN_PORT)

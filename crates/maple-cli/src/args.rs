@@ -348,10 +348,29 @@ pub enum ShowWhat {
     /// The rules of a switch, or of all, and why they are there
     Rules {
         /// Datapath id, in hex digits
+        #[arg(value_parser = dpid)]
+        switch: Option<Dpid>,
+        /// Only rules of this table
+        #[arg(long, value_name = "N")]
+        table: Option<u8>,
+        /// Only rules that name this host: a MAC or IP address
+        #[arg(long, value_name = "ADDRESS")]
+        host: Option<String>,
+        /// Only rules that a line of the policy has decided: FILE:LINE, or the end of that
+        #[arg(long, value_name = "FILE:LINE")]
+        line: Option<String>,
+        /// All rules, however many there are
+        #[arg(long)]
+        all: bool,
+    },
+    /// The switches, a line each
+    Switches,
+    /// The ports of a switch, or of all
+    Ports {
+        /// Datapath id, in hex digits
+        #[arg(value_parser = dpid)]
         switch: Option<Dpid>,
     },
-    /// The switches and their ports
-    Switches,
     /// The links between switches
     Links,
     /// The hosts and where they are
@@ -416,7 +435,17 @@ pub fn duration(text: &str) -> Result<Duration, String> {
         "h" => 3600.0,
         _ => return Err(wrong()),
     };
-    Duration::try_from_secs_f64(number * scale).ok().filter(|d| !d.is_zero()).ok_or_else(wrong)
+    match Duration::try_from_secs_f64(number * scale) {
+        Ok(Duration::ZERO) => Err(format!("{text:?} is no time at all: it must be longer than that")),
+        Ok(duration) => Ok(duration),
+        Err(_) => Err(wrong()),
+    }
+}
+
+/// A datapath id.
+fn dpid(text: &str) -> Result<Dpid, String> {
+    let wrong = || format!("{text:?} is no datapath id: that is hex digits, such as 1, 1f or 00:00:00:00:00:00:00:1f");
+    text.parse().map_err(|_| wrong())
 }
 
 /// A span of time that may be 0.

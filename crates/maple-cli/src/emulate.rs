@@ -9,6 +9,7 @@ use maple_emulator::traffic::TrafficOptions;
 use maple_emulator::{Emulation, EmulationOptions, Topology};
 
 use crate::args::{EmulateArgs, EmulationArgs};
+use crate::wrong::OrWrong as _;
 use crate::{say, signal};
 
 /// How often it tells what happens.
@@ -17,7 +18,7 @@ const TURN: Duration = Duration::from_secs(1);
 /// Emulates until it is told to stop, or until the traffic is over. The exit status is 1 if flows did not end well.
 pub fn main(args: EmulateArgs) -> anyhow::Result<u8> {
     let stop = signal::stop_flag()?;
-    let topology = Topology::parse(&args.topology)?;
+    let topology = Topology::parse(&args.topology).or_wrong()?;
     say(format_args!(
         "{}: {} switches (OpenFlow {}), {} hosts, towards {}",
         args.topology,

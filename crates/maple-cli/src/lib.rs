@@ -39,6 +39,7 @@ pub mod paths;
 
 mod app;
 mod signal;
+mod wrong;
 
 use std::ffi::OsString;
 use std::io::Write as _;
@@ -127,6 +128,14 @@ pub trait PolicyLoader: Sync {
         Ok(Vec::new())
     }
 
+    /// What policies print goes to standard error from now on: standard output is for what is found out about them.
+    ///
+    /// # Errors
+    /// Of the language.
+    fn print_aside(&self) -> anyhow::Result<()> {
+        Ok(())
+    }
+
     /// A policy is about to be loaded by this thread and run. Until [`PolicyLoader::started`] or [`PolicyLoader::ended`],
     /// other threads that its file starts are to be kept from the store: a state file is read into it in between.
     fn starting(&self);
@@ -200,7 +209,7 @@ fn finish(result: anyhow::Result<u8>) -> u8 {
         Err(error) if is_closed_pipe(&error) => 0,
         Err(error) => {
             eprintln!("maple: {error:#}");
-            1
+            if error.is::<wrong::Wrong>() { 2 } else { 1 }
         }
     }
 }

@@ -5,13 +5,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use indicatif::{HumanDuration, ProgressBar, ProgressStyle};
 use maple_bench::TracedHeader;
 use maple_emulator::Topology;
-use maple_load::{Header, LoadOptions, Mode, Network, NetworkHost, Workload};
+use maple_load::{Header, LoadError, LoadOptions, Mode, Network, NetworkHost, Workload};
 
 use crate::args::{LoadArgs, LoadMode};
+use crate::wrong::{OrWrong as _, wrong};
 use crate::{decode, descriptors, say};
 
 /// Window of `--mode throughput`.
@@ -30,7 +31,10 @@ pub fn main(args: &LoadArgs) -> anyhow::Result<u8> {
     let progress = progress(&options);
     let report = maple_load::run(&options);
     progress.finish_and_clear();
-    let report = report?;
+    let report = report.map_err(|error| match error {
+        LoadError::Wrong(_) => wrong(error),
+        _ => error.into(),
+    })?;
     if args.json {
         say(serde_json::to_string(&report)?);
     } else {
@@ -51,11 +55,15 @@ fn progress(options: &LoadOptions) -> ProgressBar {
 
 fn options(args: &LoadArgs) -> anyhow::Result<LoadOptions> {
     let mode = match (args.mode, args.rate) {
-        (LoadMode::Throughput | LoadMode::Latency, _) if args.burst.is_some() => bail!("--burst needs --mode rate"),
-        (LoadMode::Throughput | LoadMode::Latency, Some(_)) => bail!("--rate needs --mode rate"),
+        (LoadMode::Throughput | LoadMode::Latency, _) if args.burst.is_some() => {
+            return Err(wrong(anyhow!("--burst needs --mode rate")));
+        }
+        (LoadMode::Throughput | LoadMode::Latency, Some(_)) => return Err(wrong(anyhow!("--rate needs --mode rate"))),
         (LoadMode::Throughput, None) => Mode::Throughput { window: args.window.unwrap_or(WINDOW) },
         (LoadMode::Latency, None) if args.window.is_some_and(|window| window != 1) => {
-            bail!("--mode latency is a window of 1: leave out --window, or choose --mode throughput")
+            return Err(wrong(anyhow!(
+                "--mode latency is a window of 1: leave out --window, or choose --mode throughput"
+            )));
         }
         (LoadMode::Latency, None) => Mode::Throughput { window: 1 },
         (LoadMode::Rate, Some(per_second)) => {
@@ -63,7 +71,7 @@ fn options(args: &LoadArgs) -> anyhow::Result<LoadOptions> {
             let burst = args.burst.unwrap_or_else(|| maple_load::burst(per_second).min(window));
             Mode::Rate { per_second, window, burst }
         }
-        (LoadMode::Rate, None) => bail!("--mode rate needs --rate"),
+        (LoadMode::Rate, None) => return Err(wrong(anyhow!("--mode rate needs --rate"))),
     };
     let mut options = LoadOptions {
         switches: args.switches,
@@ -80,7 +88,7 @@ fn options(args: &LoadArgs) -> anyhow::Result<LoadOptions> {
         options.workload = Workload::Frames(Arc::new(frames(file)?));
     }
     if let Some(topology) = &args.topology {
-        let network = network(&Topology::parse(topology)?);
+        let network = network(&Topology::parse(topology).or_wrong()?);
         options.switches = network.switches.len() as u32;
         options.workload = Workload::Network(Arc::new(network));
         options.settle = DISCOVERY;

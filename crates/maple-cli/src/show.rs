@@ -1,5 +1,6 @@
 //! `maple show`: asks a running controller over its Unix socket.
 
+mod rules;
 mod topology;
 
 use std::fmt::Write as _;
@@ -15,17 +16,44 @@ pub fn main(args: ShowArgs) -> anyhow::Result<u8> {
     let control = args.control.unwrap_or_else(default_control);
     let what = match &args.what {
         ShowWhat::Topology { watch } => return topology::main(&control, *watch, args.json),
-        ShowWhat::Rules { switch } => Show::Rules(switch.map(|dpid| dpid.to_string())),
-        ShowWhat::Switches => Show::Switches,
+        ShowWhat::Rules { switch, .. } => Show::Rules(switch.map(|dpid| dpid.to_string())),
+        ShowWhat::Switches | ShowWhat::Ports { .. } => Show::Switches,
         ShowWhat::Links => Show::Links,
         ShowWhat::Hosts => Show::Hosts,
         ShowWhat::Stats => Show::Stats,
         ShowWhat::Errors => Show::Errors,
     };
-    let answer = ask(&control, &Request::Show(what.clone())).map_err(hint)?;
-    let text = if args.json { format!("{}\n", serde_json::to_string_pretty(&answer)?) } else { text(&what, &answer) };
+    let mut answer = ask(&control, &Request::Show(what.clone())).map_err(hint)?;
+    let text = match &args.what {
+        ShowWhat::Rules { switch, table, host, line, all } => {
+            let wanted = rules::Wanted::new(*table, host.as_deref(), line.as_deref())?;
+            wanted.choose(&mut answer);
+            if args.json {
+                pretty(&answer)?
+            } else {
+                rules::text(&answer, *all || switch.is_some() || wanted.is_some())
+            }
+        }
+        ShowWhat::Ports { switch } => {
+            retain(&mut answer, |one| switch.is_none_or(|dpid| one["switch"] == dpid.to_string()));
+            if args.json { pretty(&answer)? } else { items(&answer).map(ports).collect() }
+        }
+        _ if args.json => pretty(&answer)?,
+        _ => text(&what, &answer),
+    };
     std::io::stdout().write_all(text.as_bytes())?;
     Ok(0)
+}
+
+fn pretty(answer: &Value) -> anyhow::Result<String> {
+    Ok(format!("{}\n", serde_json::to_string_pretty(answer)?))
+}
+
+/// Keeps those items of an array.
+fn retain(value: &mut Value, keep: impl FnMut(&Value) -> bool) {
+    if let Some(items) = value.as_array_mut() {
+        items.retain(keep);
+    }
 }
 
 /// Says where controllers that can't be asked may be.
@@ -41,7 +69,7 @@ pub fn hint(error: AskError) -> anyhow::Error {
 fn text(what: &Show, answer: &Value) -> String {
     let each = |line: fn(&Value) -> String| items(answer).map(line).collect();
     match what {
-        Show::Rules(_) => each(rules),
+        Show::Rules(_) => rules::text(answer, true),
         Show::Switches => each(switch),
         Show::Links => each(|link| format!("{} - {}\n", location(&link[0]), location(&link[1]))),
         Show::Hosts => each(host),
@@ -54,28 +82,27 @@ fn items(value: &Value) -> impl Iterator<Item = &Value> {
     value.as_array().into_iter().flatten()
 }
 
-/// The rules of a switch, each under what it is for.
-fn rules(switch: &Value) -> String {
-    let mut text = format!("switch {}\n", plain(&switch["switch"]));
-    let mut last = &Value::Null;
-    for rule in items(&switch["rules"]) {
-        if rule["why"] != *last {
-            let _ = writeln!(text, "  # {}", plain(&rule["why"]));
-            last = &rule["why"];
-        }
-        let _ = writeln!(text, "  {}", plain(&rule["flow"]).trim_start());
-    }
-    text
-}
-
+/// A switch in a line, with how many of its ports are up and what is behind them.
 fn switch(switch: &Value) -> String {
-    let mut text = format!(
-        "switch {} at {}, OpenFlow {}, {}\n",
+    let up = |port: &&Value| port["up"] == Value::Bool(true);
+    let kind = |port: &Value, kind: &str| port["kind"].as_str().is_some_and(|text| text.starts_with(kind));
+    let count = |name: &str| items(&switch["ports"]).filter(up).filter(|port| kind(port, name)).count();
+    format!(
+        "switch {} at {}, OpenFlow {}, {}: {} of {} ports up, {} links, {} edge ports\n",
         plain(&switch["switch"]),
         plain(&switch["peer"]),
         plain(&switch["version"]),
-        plain(&switch["description"])
-    );
+        plain(&switch["description"]),
+        items(&switch["ports"]).filter(up).count(),
+        items(&switch["ports"]).count(),
+        count("link"),
+        count("edge"),
+    )
+}
+
+/// The ports of a switch, a line each.
+fn ports(switch: &Value) -> String {
+    let mut text = format!("switch {}\n", plain(&switch["switch"]));
     for port in items(&switch["ports"]) {
         let state = if port["up"] == Value::Bool(true) { "up" } else { "down" };
         let kind = port["kind"].as_str().map(|kind| format!(", {kind}")).unwrap_or_default();

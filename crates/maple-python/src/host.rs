@@ -62,6 +62,14 @@ impl PolicyLoader for Loader {
         })
     }
 
+    fn print_aside(&self) -> anyhow::Result<()> {
+        let aside = |py: Python<'_>| {
+            let sys = py.import("sys")?;
+            sys.setattr("stdout", sys.getattr("stderr")?)
+        };
+        Python::attach(aside).map_err(|error: PyErr| anyhow::anyhow!("can't move sys.stdout: {error}"))
+    }
+
     fn starting(&self) {
         GATE.close();
     }

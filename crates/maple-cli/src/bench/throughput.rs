@@ -18,6 +18,7 @@ use maple_wire::Version;
 use super::controllers::Contender;
 use super::results::{Point, Results};
 use crate::args::{duration, version};
+use crate::wrong::OrWrong as _;
 use crate::{descriptors, load};
 
 /// Most packet-ins of a switch without an answer where a rate is offered.
@@ -133,7 +134,7 @@ impl<'a> Sweep<'a> {
         let (switches, workload, policy) = match &args.topology {
             None => (args.switches.clone(), Workload::Addresses, "builtin:learning-switch"),
             Some(topology) => {
-                let network = load::network(&Topology::parse(topology)?);
+                let network = load::network(&Topology::parse(topology).or_wrong()?);
                 (vec![network.switches.len() as u32], Workload::Network(Arc::new(network)), "builtin:shortest-path")
             }
         };

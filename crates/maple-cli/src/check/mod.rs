@@ -10,20 +10,23 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow};
 use maple_core::check::Check;
 use maple_core::state::Store;
 use maple_emulator::Topology;
 
 use crate::args::{CheckArgs, CheckOptions, Switch};
 use crate::run::{PolicyName, load};
+use crate::wrong::{OrWrong as _, wrong};
 use crate::{Loaded, LoadedPolicy, PolicyLoader, Suspicion, decode, weights};
 
 /// `maple check POLICY`. The status is 1 if something was found.
 pub fn main(args: CheckArgs, loader: Option<&dyn PolicyLoader>) -> anyhow::Result<u8> {
     let name = PolicyName::parse(&args.policy);
+    loader.map_or(Ok(()), PolicyLoader::print_aside)?;
     let Loaded::Policy(loaded) = load(&args.policy, args.policy_time_limit, loader)? else {
-        bail!("{} is a handler: what handlers read is not tracked, so there is nothing to check", args.policy);
+        let why = "is a handler: what handlers read is not tracked, so there is nothing to check";
+        return Err(wrong(anyhow!("{} {why}", args.policy)));
     };
     let suspicions = match (&name, loader) {
         (PolicyName::File { file, name }, Some(loader)) => loader.inspect(file, name.as_deref())?,
@@ -37,7 +40,7 @@ pub fn with(options: &CheckOptions, loaded: LoadedPolicy, suspicions: &[Suspicio
     let LoadedPolicy { policy, store, track_hosts } = loaded;
     let track_hosts = options.track_hosts.map_or(track_hosts, |wish| wish == Switch::On);
     let frames = captured(&options.pcap)?;
-    let topology = Topology::parse(&options.network)?;
+    let topology = Topology::parse(&options.network).or_wrong()?;
     prepare(&store, &topology, options)?;
     let hosts = network::hosts(&topology, &frames);
     let samples = network::samples(&hosts, frames);

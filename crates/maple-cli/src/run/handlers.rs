@@ -2,12 +2,13 @@
 
 use std::sync::atomic::Ordering;
 
-use anyhow::bail;
+use anyhow::{anyhow, bail};
 use maple_controller::{Controller, ControllerOptions};
 
 use super::progress::Lines;
 use super::{Started, TURN, joined, log_to_stderr, placed};
 use crate::args::RunOptions;
+use crate::wrong::wrong;
 use crate::{LoadedHandlers, say, signal};
 
 /// Serves switches until it is told to stop.
@@ -27,9 +28,9 @@ pub fn run(options: &RunOptions, handlers: LoadedHandlers, started: Started<'_>)
         (options.check_rate.is_some(), "--check-rate"),
     ] {
         if given {
-            bail!(
+            return Err(wrong(anyhow!(
                 "{option} is for policies, and this is a handler: `maple emulate` in another terminal gives it switches"
-            );
+            )));
         }
     }
     log_to_stderr(options.verbose);

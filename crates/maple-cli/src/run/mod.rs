@@ -9,6 +9,7 @@ mod progress;
 mod rules;
 mod summary;
 
+use std::io::IsTerminal as _;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,6 +22,7 @@ use maple_core::state::{Store, Write};
 use maple_emulator::Topology;
 
 use crate::args::{RunArgs, RunOptions, Switch, default_control};
+use crate::wrong::{OrWrong as _, wrong};
 use crate::{Loaded, LoadedHandlers, LoadedPolicy, PolicyLoader, builtin, descriptors, signal, weights};
 use progress::Lines;
 
@@ -97,7 +99,7 @@ impl Drop for Announced<'_> {
 pub fn with(options: RunOptions, loaded: LoadedPolicy, started: Started<'_>) -> anyhow::Result<u8> {
     log_to_stderr(options.verbose);
     let stop = signal::stop_flag()?;
-    let topology = options.emulate.as_deref().map(Topology::parse).transpose()?;
+    let topology = options.emulate.as_deref().map(Topology::parse).transpose().or_wrong()?;
     if let Some(topology) = &topology {
         let costs = weights::of(topology, &loaded.store.snapshot());
         loaded.store.update(|_| costs);
@@ -165,14 +167,18 @@ pub fn load(policy: &str, limit: Duration, loader: Option<&dyn PolicyLoader>) ->
             let store = Store::new();
             // Links that nobody gave costs to cost 1.
             store.update(|_| vec![Write::Weight(builtin::WEIGHT.into())]);
-            return Ok(Loaded::Policy(LoadedPolicy { policy: builtin::named(&name)?, store, track_hosts: true }));
+            return Ok(Loaded::Policy(LoadedPolicy {
+                policy: builtin::named(&name).or_wrong()?,
+                store,
+                track_hosts: true,
+            }));
         }
         PolicyName::File { file, name } => (file, name),
     };
     if file.extension().is_none_or(|extension| extension != "py") {
-        bail!("{policy:?} is no policy: it is FILE.py, FILE.py:NAME or builtin:NAME");
+        return Err(wrong(anyhow::anyhow!("{policy:?} is no policy: it is FILE.py, FILE.py:NAME or builtin:NAME")));
     }
-    std::fs::metadata(&file).with_context(|| format!("can't read {}", file.display()))?;
+    std::fs::metadata(&file).with_context(|| format!("can't read {}", file.display())).or_wrong()?;
     let loader = loader.context(
         "this `maple` was built without Python: run `pip install .` in Maple's source and use the `maple` that it \
          installs, or write the policy in Rust with maple::run",
@@ -226,7 +232,8 @@ fn log_to_stderr(verbose: bool) {
     let default = if verbose { "debug" } else { "error" };
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(default));
     // Only the first of several runs in one process sets it up.
-    let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).try_init();
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(std::io::stderr().is_terminal());
+    let _ = log.with_writer(std::io::stderr).try_init();
 }
 
 fn joined(addresses: &[SocketAddr]) -> String {

@@ -8,8 +8,21 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressStyle};
 use maple_controller::Notice;
 use maple_core::report::Report;
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 
 use crate::say;
+
+/// The time in UTC, to the millisecond: `2026-11-23T10:53:38.123Z`.
+fn now() -> String {
+    let mut text = String::new();
+    // A clock before 1970 has no such form; a line without its time is better than none.
+    let _ = SystemTime.format_time(&mut Writer::new(&mut text));
+    match text.split_once('.') {
+        Some((seconds, rest)) => format!("{seconds}.{}Z", rest.get(..3).unwrap_or("000")),
+        None => text,
+    }
+}
 
 /// Where `maple run` prints while it runs.
 pub struct Lines {
@@ -52,7 +65,7 @@ impl Lines {
             return;
         }
         let mark = if notice.is_trouble() { "warning: " } else { "" };
-        self.say(&format!("{mark}{notice}"));
+        self.say(&format!("{} {mark}{notice}", now()));
     }
 
     /// Moves the bar.

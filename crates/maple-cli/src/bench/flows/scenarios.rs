@@ -14,6 +14,7 @@ use serde::Serialize;
 
 use super::FlowsArgs;
 use super::targets::{self, Verdict};
+use crate::wrong::OrWrong as _;
 use crate::{load, say};
 
 /// What came of a question: figures in words, and the targets beside them.
@@ -62,7 +63,7 @@ pub fn main(args: &FlowsArgs) -> anyhow::Result<Option<u8>> {
 
 /// The network of a topology, with so many hosts behind the port of each of its hosts.
 fn network(topology: &str, each: u32) -> anyhow::Result<Network> {
-    let mut network = load::network(&Topology::parse(topology)?);
+    let mut network = load::network(&Topology::parse(topology).or_wrong()?);
     let ports: Vec<NetworkHost> = std::mem::take(&mut network.hosts);
     let hosts = ports.iter().flat_map(|host| (0..each).map(move |_| host.clone()));
     network.hosts = (1u32..)

@@ -1,0 +1,170 @@
+//! `maple show rules`: which rules to show, and how many there are.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::net::IpAddr;
+
+use anyhow::bail;
+use maple_core::network::Mac;
+use serde_json::Value;
+
+use super::{items, plain, retain};
+
+/// So many rules are shown without being asked for.
+const FEW: usize = 500;
+
+/// Which rules are wanted.
+#[derive(Debug)]
+pub struct Wanted<'a> {
+    table: Option<u8>,
+    /// A host's address, as rules have it.
+    host: Option<String>,
+    /// The end of a line's name.
+    line: Option<&'a str>,
+}
+
+impl<'a> Wanted<'a> {
+    /// # Errors
+    /// If `host` is neither a MAC nor an IP address.
+    pub fn new(table: Option<u8>, host: Option<&str>, line: Option<&'a str>) -> anyhow::Result<Wanted<'a>> {
+        let host = match host {
+            None => None,
+            Some(text) => match (text.parse::<IpAddr>(), text.parse::<Mac>()) {
+                (Ok(ip), _) => Some(ip.to_string()),
+                (_, Ok(mac)) => Some(mac.to_string()),
+                _ => {
+                    bail!("--host {text:?}: that is neither a MAC address such as 00:00:00:00:00:01 nor an IP address")
+                }
+            },
+        };
+        Ok(Wanted { table, host, line })
+    }
+
+    /// Whether any rule is not.
+    pub fn is_some(&self) -> bool {
+        self.table.is_some() || self.host.is_some() || self.line.is_some()
+    }
+
+    /// Leaves out all other rules, and switches that have none then.
+    pub fn choose(&self, answer: &mut Value) {
+        if !self.is_some() {
+            return;
+        }
+        for switch in answer.as_array_mut().into_iter().flatten() {
+            retain(&mut switch["rules"], |rule| self.wants(rule));
+        }
+        retain(answer, |switch| items(&switch["rules"]).next().is_some());
+    }
+
+    fn wants(&self, rule: &Value) -> bool {
+        let (flow, why) = (rule["flow"].as_str().unwrap_or_default(), rule["why"].as_str().unwrap_or_default());
+        let value = |part: &str| part.split_once('=').map(|(_, value)| value.to_owned());
+        self.table.is_none_or(|wanted| wanted == table(flow))
+            && self.host.as_ref().is_none_or(|host| parts(flow).any(|part| value(part).as_ref() == Some(host)))
+            && self.line.is_none_or(|line| why.split(", ").any(|place| place.ends_with(line)))
+    }
+}
+
+/// The parts of a rule in `ovs-ofctl`'s form that say what it matches.
+fn parts(flow: &str) -> impl Iterator<Item = &str> {
+    let matching = flow.split(" actions=").next().unwrap_or_default();
+    matching.split([',', ' ']).filter(|part| !part.is_empty())
+}
+
+fn table(flow: &str) -> u8 {
+    parts(flow).find_map(|part| part.strip_prefix("table=")?.parse().ok()).unwrap_or_default()
+}
+
+/// How many rules there are by switch and table, and the rules if these are few or `all` are wanted.
+pub fn text(answer: &Value, all: bool) -> String {
+    let count: usize = items(answer).map(|switch| items(&switch["rules"]).count()).sum();
+    let mut text: String = items(answer).map(summary).collect();
+    if all || count <= FEW {
+        text.extend(items(answer).map(rules));
+    } else {
+        let _ = writeln!(text, "{count} rules: a SWITCH, --table, --host or --line chooses some, --all shows them");
+    }
+    text
+}
+
+fn summary(switch: &Value) -> String {
+    let mut tables: BTreeMap<u8, usize> = BTreeMap::new();
+    for rule in items(&switch["rules"]) {
+        *tables.entry(table(rule["flow"].as_str().unwrap_or_default())).or_default() += 1;
+    }
+    let each: Vec<String> = tables.iter().map(|(table, count)| format!("{count} in table {table}")).collect();
+    let total: usize = tables.values().sum();
+    format!(
+        "switch {}: {total} rules{}{}\n",
+        plain(&switch["switch"]),
+        if each.is_empty() { "" } else { ", " },
+        each.join(", ")
+    )
+}
+
+/// The rules of a switch, each under what it is for.
+fn rules(switch: &Value) -> String {
+    let mut text = format!("switch {}\n", plain(&switch["switch"]));
+    let mut last = &Value::Null;
+    for rule in items(&switch["rules"]) {
+        if rule["why"] != *last && !plain(&rule["why"]).is_empty() {
+            let _ = writeln!(text, "  # {}", plain(&rule["why"]));
+        }
+        last = &rule["why"];
+        let _ = writeln!(text, "  {}", plain(&rule["flow"]).trim_start());
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn answer() -> Value {
+        let rule = |flow: &str, why: &str| json!({"flow": flow, "why": why});
+        json!([
+            {"switch": "1", "rules": [
+                rule(" cookie=0x1, priority=5 actions=goto_table:1", "maple: everything else"),
+                rule(" cookie=0x1, table=1, priority=7,dl_src=00:00:00:00:00:01 actions=output:2", "a.py:4, a.py:14"),
+                rule(" cookie=0x2, table=1, priority=6,ip,nw_dst=10.0.0.1 actions=output:1", ""),
+            ]},
+            {"switch": "2", "rules": [rule(" cookie=0x1, priority=5 actions=drop", "maple: everything else")]},
+        ])
+    }
+
+    fn chosen(table: Option<u8>, host: Option<&str>, line: Option<&str>) -> Vec<usize> {
+        let mut answer = answer();
+        Wanted::new(table, host, line).expect("an address").choose(&mut answer);
+        items(&answer).map(|switch| items(&switch["rules"]).count()).collect()
+    }
+
+    #[test]
+    fn rules_are_chosen_by_table_host_and_line() {
+        assert_eq!(chosen(None, None, None), [3, 1]);
+        assert_eq!(chosen(Some(1), None, None), [2]);
+        assert_eq!(chosen(None, Some("00:00:00:00:00:01"), None), [1]);
+        assert_eq!(chosen(None, Some("10.0.0.1"), None), [1]);
+        assert_eq!(chosen(None, Some("10.0.0.2"), None), [0; 0]);
+        assert_eq!(chosen(None, None, Some("a.py:4")), [1]);
+        assert_eq!(chosen(None, None, Some("py:1")), [0; 0], "a whole line's number");
+        let error = Wanted::new(None, Some("h1"), None).expect_err("no address").to_string();
+        assert!(error.contains("neither a MAC address"), "{error}");
+    }
+
+    #[test]
+    fn the_summary_comes_first_and_no_empty_comment() {
+        let told = text(&answer(), false);
+        assert!(
+            told.starts_with(
+                "switch 1: 3 rules, 1 in table 0, 2 in table 1\nswitch 2: 1 rules, 1 in table 0\nswitch 1\n"
+            )
+        );
+        assert!(!told.lines().any(|line| line.trim() == "#"), "{told}");
+        let many =
+            json!([{"switch": "1", "rules": vec![json!({"flow": "priority=1 actions=drop", "why": "x"}); FEW + 1]}]);
+        assert!(text(&many, false).contains("501 rules: a SWITCH"));
+        assert_eq!(text(&many, true).lines().count(), 1 + 1 + 1 + 501);
+    }
+}
