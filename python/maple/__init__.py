@@ -74,6 +74,7 @@ from maple._maple import (
     weights,
 )
 from maple._policy import Policy, policy
+from maple._shapes import Host, Link
 
 mac = Mac
 ip = Ip
@@ -122,7 +123,9 @@ __all__ = [
     "GroupMod",
     "GroupStats",
     "Handler",
+    "Host",
     "Ip",
+    "Link",
     "Location",
     "Mac",
     "Match",

@@ -6,6 +6,8 @@ from typing import Any, Final, Generic, NoReturn, TypeAlias, TypeVar, final
 
 from typing_extensions import Self, TypeVarTuple, Unpack, disjoint_base
 
+from maple._shapes import Host, Link
+
 __all__ = [
     "FIELDS",
     "Action",
@@ -438,11 +440,19 @@ class Route:
     def set(self, **fields: int | _MacLike | _IpLike) -> Route:
         """The same route, with header fields rewritten where the packet leaves the network."""
 
-    def queue(self, queue: int) -> Route:
-        """The same route, through this queue of the egress ports."""
+    def queue(self, queue: int | Field) -> Route:
+        """The same route, through this queue of the egress ports.
 
-    def meter(self, meter: int) -> Route:
-        """The same route, through this meter of the ingress switch (OpenFlow 1.3)."""
+        :param queue: 0 to 4294967294.
+        :raises ValueError: for another number.
+        """
+
+    def meter(self, meter: int | Field) -> Route:
+        """The same route, through this meter of the ingress switch (OpenFlow 1.3).
+
+        :param meter: 1 to 4294901760.
+        :raises ValueError: for another number.
+        """
 
     @property
     def hops(self) -> list[tuple[int, int]]:
@@ -460,11 +470,14 @@ class Net:
     def locate(self, mac: _MacLike) -> Location | None:
         """Where the host with this hardware address is; ``None`` if it was not seen yet."""
 
-    def locate_ip(self, ip: _IpLike) -> tuple[Mac, Location] | None:
-        """The host that uses this IP address, and where it is; ``None`` if it was not seen yet."""
+    def locate_ip(self, ip: _IpLike) -> Host | None:
+        """The host that uses this IP address, and where it is; ``None`` if it was not seen yet.
 
-    def hosts(self) -> list[tuple[Mac, Location]]:
-        """All hosts and where they are."""
+        A pair with names: ``mac, at = net.locate_ip(ip)``, or ``.mac`` and ``.location``.
+        """
+
+    def hosts(self) -> list[Host]:
+        """All hosts and where they are, by address."""
 
     def addresses(self, mac: _MacLike) -> list[Ip] | None:
         """The IP addresses that a host announced last of all; ``None`` for an unknown host."""
@@ -472,8 +485,8 @@ class Net:
     def switches(self) -> list[int]:
         """The datapath ids of all switches."""
 
-    def links(self) -> list[tuple[Location, Location]]:
-        """All links, each once."""
+    def links(self) -> list[Link]:
+        """All links, each once, with their ends ``.a`` and ``.b``, the lower one first."""
 
     def edge_ports(self, switch: int) -> list[int]:
         """The ports of a switch that hosts are behind."""

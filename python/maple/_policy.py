@@ -30,10 +30,14 @@ class Policy:
             raise TypeError(
                 f"{function.__name__} must be a plain function that returns a route, not async or a generator"
             )
+        signature = inspect.signature(function)
         try:
-            inspect.signature(function).bind(None, None)
-        except TypeError as error:
-            raise TypeError(f"{function.__name__} must take two arguments, (pkt, net): {error}") from None
+            signature.bind(None, None)
+        except TypeError:
+            raise TypeError(
+                f"a policy takes two arguments, the packet and the network: def {function.__name__}(pkt, net); "
+                f"this one is def {function.__name__}{signature}"
+            ) from None
         _spelling.check_policy(function)
         functools.update_wrapper(self, function)
         self.function: Function = function
@@ -125,4 +129,12 @@ def explain(error: BaseException, trace: TracebackType | None, path: str) -> str
         trace = trace.tb_next
     if trace is None and isinstance(error, LookupError):
         return str(error).removeprefix(f"{path} ")
-    return "".join(traceback.format_exception(type(error), error, trace)).rstrip()
+    told = traceback.TracebackException(type(error), error, trace)
+    # What Maple does inside is nothing that people can mend.
+    told.stack = traceback.StackSummary.from_list([frame for frame in told.stack if not _is_own(frame.filename)])
+    return "".join(told.format()).rstrip()
+
+
+def _is_own(filename: str) -> bool:
+    """Whether a file is a part of this package."""
+    return Path(filename).parent == Path(__file__).parent

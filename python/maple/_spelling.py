@@ -8,12 +8,52 @@ the policy when it is decorated, the second when a field is compared with a numb
 from __future__ import annotations
 
 import ast
+import difflib
 import linecache
 from types import CodeType, FrameType, FunctionType
 
 from maple import _maple
 
+# What other controllers and tools call fields.
+OTHER_NAMES = {
+    "dl_src": "eth_src",
+    "dl_dst": "eth_dst",
+    "dl_type": "eth_type",
+    "ethertype": "eth_type",
+    "dl_vlan": "vlan_vid",
+    "vlan": "vlan_vid",
+    "vlan_id": "vlan_vid",
+    "nw_src": "ipv4_src",
+    "nw_dst": "ipv4_dst",
+    "ip_src": "ipv4_src",
+    "ip_dst": "ipv4_dst",
+    "nw_proto": "ip_proto",
+    "protocol": "ip_proto",
+    "tp_src": "tcp_src, pkt.udp_src or pkt.sctp_src",
+    "tp_dst": "tcp_dst, pkt.udp_dst or pkt.sctp_dst",
+    "src_port": "tcp_src, pkt.udp_src or pkt.sctp_src",
+    "dst_port": "tcp_dst, pkt.udp_dst or pkt.sctp_dst",
+    "dpid": "switch",
+    "datapath": "switch",
+    "port": "in_port",
+    "src": "eth_src",
+    "dst": "eth_dst",
+}
+
 _trees: dict[str, ast.Module | None] = {}
+
+
+def unknown_field(name: str) -> str:
+    """What to say of ``pkt.name``, which is no field."""
+    known = OTHER_NAMES.get(name)
+    close = difflib.get_close_matches(name, [*_maple.FIELDS, "switch", "matches"], n=1)
+    meant = known or (close[0] if close else None)
+    hint = (
+        f"; did you mean pkt.{meant}?"
+        if meant
+        else "; fields have the names of OpenFlow 1.3, such as eth_dst or tcp_dst"
+    )
+    return f"a packet has no field {name!r}{hint}"
 
 
 def check_policy(function: FunctionType) -> None:

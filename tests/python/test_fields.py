@@ -311,7 +311,7 @@ def test_each_item_knows_its_line() -> None:
             lambda p: p.ipv4_src in ipaddress.ip_network("10.0.0.0/8"),
             "TypeError: `pkt.ipv4_src in ip_network(…)` can't",
         ),
-        (lambda p: p.tcp_port, "AttributeError: 'maple.Packet' object has no attribute 'tcp_port'"),
+        (lambda p: p.tcp_port, "AttributeError: a packet has no field 'tcp_port'; did you mean pkt.tcp_"),
         (lambda p: p.tcp_dst < None, "TypeError: tcp_dst can't be ordered against None"),
         (lambda p: p.matches(), "TypeError: pkt.matches() needs a condition, such as tcp_dst=22"),
         (lambda p: p.matches(tcp_port=22), "TypeError: pkt.matches() got an unknown field"),

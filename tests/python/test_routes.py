@@ -170,6 +170,48 @@ def test_packets_enter_and_hosts_are_where_the_bench_has_edge_ports(bench: Bench
         bench.link((1, 1), (8, 1))
 
 
+def test_routes_and_decisions_say_what_they_are(bench: Bench) -> None:
+    far = bench.decide(lambda pkt, net: net.shortest_path((1, 1), (2, 1)).set(vlan_vid=5), PATH)
+    for route, text in [
+        (drop(), "drop"),
+        (flood().meter(3), "flood meter 3"),
+        (to(1, 2).set(eth_dst=H2).queue(7), "to 1, 2 set eth_dst=00:00:00:00:00:02 queue 7"),
+        (multicast([to(IN_PORT), hops([(1, 3), (2, 1)])]), "to IN_PORT and by 1:3, 2:1"),
+        (far.route, "by 1:3, 2:1 set vlan_vid=5"),
+    ]:
+        assert repr(route) == f"<route: {text}>"
+    assert repr(far).startswith("<decision route: by 1:3, 2:1 set vlan_vid=5; looked at read vlan_vid")
+    failed = bench.decide(lambda pkt, net: 1 / 0, PATH)  # type: ignore[arg-type,return-value]
+    assert repr(failed) == "<decision error: ZeroDivisionError: division by zero; looked at nothing>"
+
+
+def test_places_of_hosts_and_ends_of_links_have_names(bench: Bench) -> None:
+    found: list[Any] = []
+
+    def policy(pkt: Packet, net: Net) -> Route:
+        found.extend([net.locate_ip("10.0.0.2"), net.hosts()[0], net.links()[0]])
+        return drop()
+
+    assert bench.decide(policy, PATH).error is None
+    assert (found[0].mac, found[0].location) == found[0] == (H2, Location(1, 2))
+    assert found[1].location == Location(1, 1) and (found[2].a, found[2].b) == (Location(1, 3), Location(2, 3))
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("ip_src", "ipv4_src"),
+        ("dl_vlan", "vlan_vid"),
+        ("eth_dest", "eth_dst"),
+        ("tp_dst", "tcp_dst, pkt.udp_dst or pkt.sctp_dst"),
+    ],
+)
+def test_a_name_that_is_no_field_is_told_with_the_one_that_may_be_meant(bench: Bench, name: str, meant: str) -> None:
+    decision = bench.decide(lambda pkt, net: to(getattr(pkt, name)), PATH)
+    assert decision.error is not None and f"did you mean pkt.{meant}?" in decision.error
+    assert not bench.decide(lambda pkt, net: to(2) if hasattr(pkt, name) else drop(), PATH).copies
+
+
 def test_host_tracking_may_be_off() -> None:
     bench = Bench(track_hosts=False)
     bench.switch(1, [1])
@@ -188,6 +230,9 @@ def test_host_tracking_may_be_off() -> None:
         (lambda: multicast([1]), "takes routes, not 1"),
         (lambda: to(1).set(tcp_port=1), "unknown field 'tcp_port'|unknown field \"tcp_port\""),
         (lambda: to(1).set(tcp_dst=70000), "tcp_dst is 0 to 65535"),
+        (lambda: to(1).queue(-1), "a queue is a number from 0 to 4294967294, not -1"),
+        (lambda: to(1).queue("a"), "a queue is a number, not 'a'"),
+        (lambda: to(1).meter(0), "a meter is a number from 1 to 4294901760, not 0"),
         (lambda: weights("w", {(1, 2): 0}), "must be a positive number"),
         (lambda: weights("w", {1: 1}), "a link is a pair of switches or a Location"),
     ],

@@ -166,6 +166,52 @@ impl fmt::Debug for Route {
     }
 }
 
+/// What it says, such as `to 1, 2 set vlan_vid=10 queue 2` or `by 1:3, 2:1`. In a run this is a look at the hops of paths.
+impl fmt::Display for Route {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let branches = self.spelled_out();
+        if self.unreachable {
+            return f.write_str("unreachable");
+        }
+        if branches.iter().all(Branch::is_empty) {
+            return f.write_str("drop");
+        }
+        let all: Vec<String> = branches.iter().filter(|branch| !branch.is_empty()).map(Branch::text).collect();
+        f.write_str(&all.join(" and "))?;
+        self.meter.iter().try_for_each(|meter| write!(f, " meter {meter}"))
+    }
+}
+
+impl Branch {
+    /// Whether it sends the packet nowhere.
+    fn is_empty(&self) -> bool {
+        !self.flood && self.ports.is_empty() && self.hops.is_empty()
+    }
+
+    fn text(&self) -> String {
+        let listed = |texts: Vec<String>| texts.join(", ");
+        let mut parts = Vec::new();
+        if self.flood {
+            parts.push("flood".to_owned());
+        }
+        if !self.ports.is_empty() {
+            parts.push(format!("to {}", listed(self.ports.iter().map(ToString::to_string).collect())));
+        }
+        if !self.hops.is_empty() {
+            let hop = |hop: &Hop| format!("{:x}:{}", hop.switch.0, hop.port);
+            parts.push(format!("by {}", listed(self.hops.iter().map(hop).collect())));
+        }
+        let Treatment { rewrites, queue } = &self.treatment;
+        let shown = |field: Field, value: u128| match field {
+            Field::VlanVid => (value & 0xfff).to_string(),
+            _ => crate::trace::text(field, value),
+        };
+        parts.extend(rewrites.iter().map(|(field, value)| format!("set {field}={}", shown(*field, *value))));
+        parts.extend(queue.iter().map(|queue| format!("queue {queue}")));
+        parts.join(" ")
+    }
+}
+
 /// A checked route: what each switch does with the packet.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
 pub struct Resolved {
@@ -303,7 +349,7 @@ impl Route {
 
     /// Whether the packet is sent nowhere.
     pub fn is_drop(&self) -> bool {
-        self.spelled_out().iter().all(|b| !b.flood && b.ports.is_empty() && b.hops.is_empty())
+        self.spelled_out().iter().all(Branch::is_empty)
     }
 
     /// The hops given one by one, in order; what a path query found.

@@ -6,6 +6,7 @@ use maple_core::route::Route;
 use maple_wire::{Constraint, Dpid, PortNo};
 use pyo3::exceptions::{PyLookupError, PyTypeError};
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 use pyo3::types::PyDict;
 
 use crate::address::{Ip, Mac};
@@ -74,20 +75,20 @@ impl PyNet {
     }
 
     /// The host that uses this IP address, and where it is; `None` if it was not seen yet.
-    fn locate_ip<'py>(&self, ip: &Bound<'py, PyAny>) -> PyResult<Option<(Bound<'py, Mac>, PyLocation)>> {
+    fn locate_ip<'py>(&self, ip: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
         let object = FieldRef::value_of(ip)?.unwrap_or_else(|| ip.clone());
         if object.is_none() {
             return Ok(None);
         }
         let ip = Ip::from_object(&object)?.0;
         let found = current::with_net(self.ticket, |net| net.locate_ip(ip))?;
-        found.map(|(mac, at)| Ok((Mac::cached(object.py(), mac.bits() as u64)?, at.into()))).transpose()
+        found.map(|(mac, at)| host(object.py(), mac, at)).transpose()
     }
 
     /// All hosts and where they are.
-    fn hosts<'py>(&self, py: Python<'py>) -> PyResult<Vec<(Bound<'py, Mac>, PyLocation)>> {
+    fn hosts<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
         let hosts = current::with_net(self.ticket, |net| net.hosts())?;
-        hosts.into_iter().map(|(mac, at)| Ok((Mac::cached(py, mac.bits() as u64)?, at.into()))).collect()
+        hosts.into_iter().map(|(mac, at)| host(py, mac, at)).collect()
     }
 
     /// The IP addresses that a host announced last of all; `None` for an unknown host.
@@ -105,8 +106,11 @@ impl PyNet {
     }
 
     /// All links, each once.
-    fn links(&self) -> PyResult<Vec<(PyLocation, PyLocation)>> {
-        Ok(self.all_links()?.into_iter().map(|(a, b)| (a.into(), b.into())).collect())
+    fn links<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
+        static LINK: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+        let link = LINK.import(py, "maple._shapes", "Link")?;
+        let ends = self.all_links()?.into_iter();
+        ends.map(|(a, b)| link.call1((PyLocation::from(a), PyLocation::from(b)))).collect()
     }
 
     /// The ports of a switch that hosts are behind.
@@ -177,4 +181,11 @@ impl PyNet {
     fn __repr__(&self) -> &'static str {
         "<net>"
     }
+}
+
+/// A host and where it is, as a named tuple.
+fn host(py: Python<'_>, mac: CoreMac, at: Location) -> PyResult<Bound<'_, PyAny>> {
+    static HOST: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let host = HOST.import(py, "maple._shapes", "Host")?;
+    host.call1((Mac::cached(py, mac.bits() as u64)?, PyLocation::from(at)))
 }

@@ -1,6 +1,9 @@
 //! The packet that a policy decides: one attribute a field, by its OXM name.
 
+#![allow(unsafe_op_in_unsafe_fn, reason = "PyO3's own code for __getattr__, where a macro makes the methods")]
+
 use maple_wire::Field;
+use pyo3::exceptions::PyAttributeError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -133,6 +136,12 @@ macro_rules! fields {
 
             fn __repr__(&self) -> &'static str {
                 "<packet>"
+            }
+
+            /// Asked for names that are none of the others.
+            fn __getattr__(&self, py: Python<'_>, name: &str) -> PyResult<Py<PyAny>> {
+                let told = py.import("maple._spelling")?.call_method1("unknown_field", (name,))?;
+                Err(PyAttributeError::new_err(told.unbind()))
             }
 
             $(#[doc = $doc]

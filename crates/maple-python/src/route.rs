@@ -1,5 +1,7 @@
 //! Routes as Python objects.
 
+use std::ops::RangeInclusive;
+
 use maple_core::network::{Hop, Location};
 use maple_core::route::Route;
 use maple_wire::{Dpid, Field, PortNo};
@@ -10,6 +12,22 @@ use pyo3::types::{PyDict, PyInt, PyTuple};
 use crate::field::FieldRef;
 use crate::kind::{described, named, operand};
 use crate::source;
+
+/// The last queue that a route can name: the one after it is all of them (OpenFlow 1.3 §7.3.5.8).
+const LAST_QUEUE: u32 = 0xffff_fffe;
+/// The last meter (OpenFlow 1.3 §7.3.4.4, `OFPM_MAX`).
+const LAST_METER: u32 = 0xffff_0000;
+
+/// A number that a route names something by.
+fn number(what: &str, object: &Bound<'_, PyAny>, range: RangeInclusive<u32>) -> PyResult<u32> {
+    let object = plain(object)?;
+    if object.cast::<PyInt>().is_err() {
+        return Err(PyTypeError::new_err(format!("a {what} is a number, not {}", described(&object))));
+    }
+    object.extract::<u32>().ok().filter(|number| range.contains(number)).ok_or_else(|| {
+        PyValueError::new_err(format!("a {what} is a number from {} to {}, not {object}", range.start(), range.end()))
+    })
+}
 
 /// What a policy answers.
 #[pyclass(frozen, name = "Route", module = "maple")]
@@ -96,13 +114,13 @@ impl PyRoute {
     }
 
     /// The same route, through this queue of the egress ports.
-    fn queue(&self, queue: u32) -> PyRoute {
-        PyRoute(self.0.clone().queue(queue))
+    fn queue(&self, queue: &Bound<'_, PyAny>) -> PyResult<PyRoute> {
+        Ok(PyRoute(self.0.clone().queue(number("queue", queue, 0..=LAST_QUEUE)?)))
     }
 
     /// The same route, through this meter of the ingress switch (OpenFlow 1.3).
-    fn meter(&self, meter: u32) -> PyRoute {
-        PyRoute(self.0.clone().meter(meter))
+    fn meter(&self, meter: &Bound<'_, PyAny>) -> PyResult<PyRoute> {
+        Ok(PyRoute(self.0.clone().meter(number("meter", meter, 1..=LAST_METER)?)))
     }
 
     /// The hops given one by one, as pairs of switch and port.
@@ -125,15 +143,7 @@ impl PyRoute {
     }
 
     fn __repr__(&self) -> String {
-        if self.0.is_unreachable() {
-            "<route: unreachable>".to_string()
-        } else if self.0.is_drop() {
-            "<route: drop>".to_string()
-        } else {
-            let hops: Vec<String> =
-                self.0.explicit_hops().map(|hop| format!("{}:{}", hop.switch.0, hop.port)).collect();
-            format!("<route: {}>", if hops.is_empty() { "flood or ports".to_string() } else { hops.join(" ") })
-        }
+        format!("<route: {}>", self.0)
     }
 }
 

@@ -181,6 +181,21 @@ impl Bench {
     }
 }
 
+#[pymethods]
+impl Decision {
+    fn __repr__(&self) -> String {
+        let answer = match (&self.route, &self.error) {
+            (Some(route), _) => format!("route: {}", route.get().0),
+            (None, error) => {
+                let error = error.as_deref().unwrap_or_default();
+                format!("error: {}", error.trim_end().lines().next_back().unwrap_or_default())
+            }
+        };
+        let trace = if self.trace.is_empty() { "nothing".to_owned() } else { self.trace.join("; ") };
+        format!("<decision {answer}; looked at {trace}{}>", if self.wrote { "; wrote" } else { "" })
+    }
+}
+
 /// The bytes of a packet that has these fields.
 #[pyfunction]
 #[pyo3(signature = (**fields))]
