@@ -4,7 +4,10 @@
 //! use maple::{Field, Net, PacketHandle, Route};
 //!
 //! fn secure_routing(pkt: &PacketHandle, net: &Net) -> Route {
-//!     let (Some(src), Some(dst)) = (net.locate(pkt.eth_src()), net.locate(pkt.eth_dst())) else {
+//!     if pkt.is_multicast() {
+//!         return Route::flood();
+//!     }
+//!     let (Some(dst), Some(src)) = (net.locate(pkt.eth_dst()), net.locate(pkt.eth_src())) else {
 //!         return Route::flood();
 //!     };
 //!     if pkt.is(Field::TcpDst, 22) { net.path(src, dst, "secure") } else { net.shortest_path(src, dst) }

@@ -14,7 +14,7 @@ use crate::route::{Part, Treatment};
 pub(crate) const TAG_PRESENT: u16 = 0x1000;
 
 /// The Ethernet type of a pushed VLAN tag.
-const VLAN_TYPE: u16 = 0x8100;
+pub(crate) const VLAN_TYPE: u16 = 0x8100;
 
 /// What a switch does with a packet after the rewrites that all copies share.
 pub(crate) struct Forwarding<'a> {

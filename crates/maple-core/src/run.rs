@@ -552,7 +552,6 @@ impl Net {
         }
     }
 
-    /// What a path query answers, `b` being where the route ends; `None` where links have no costs by its name.
     /// The best path, not yet looked at; `None` if links have no costs by that name.
     fn path_to(&self, from: Dpid, to: Location, weight: Option<Name>) -> Option<Route> {
         let cell = Cell::Path { from, to: to.switch, weight: weight.clone() };

@@ -5,6 +5,7 @@ use std::io::Write;
 
 use maple_core::check::{Check, Counted, Coverage, Finding, OneSided, Per, Sample, Wide};
 use maple_core::trace::Source;
+use maple_wire::Field;
 use maple_wire::packet::text::summary;
 use serde_json::{Value, json};
 
@@ -133,18 +134,15 @@ fn each(per: Per) -> &'static str {
 
 /// The fields that were read, and where: `eth_src (a.py:7), eth_dst (a.py:5)`.
 fn reads(wide: &Wide) -> String {
-    let read = |(field, place): &(maple_wire::Field, Option<(std::sync::Arc<str>, u32)>)| match place {
-        Some((file, line)) => format!("{field} ({file}:{line})"),
+    let read = |(field, at): &(Field, Option<Source>)| match at {
+        Some(at) => format!("{field} ({at})"),
         None => field.to_string(),
     };
     wide.reads.iter().map(read).collect::<Vec<_>>().join(", ")
 }
 
 fn cost_json(wide: &Wide, size: Size) -> Value {
-    let read = |(field, place): &(maple_wire::Field, Option<(std::sync::Arc<str>, u32)>)| {
-        let at = place.as_ref().map(|(file, line)| json!({"file": &**file, "line": line}));
-        json!({"field": field.name(), "at": at})
-    };
+    let read = |(field, at): &(Field, Option<Source>)| json!({"field": field.name(), "at": source_json(at.as_ref())});
     json!({
         "per": each(wide.per),
         "floods": wide.floods,

@@ -94,8 +94,9 @@ fn summary(switch: &Value) -> String {
     }
     let each: Vec<String> = tables.iter().map(|(table, count)| format!("{count} in table {table}")).collect();
     let total: usize = tables.values().sum();
+    let rules = if total == 1 { "rule" } else { "rules" };
     format!(
-        "switch {}: {total} rules{}{}\n",
+        "switch {}: {total} {rules}{}{}\n",
         plain(&switch["switch"]),
         if each.is_empty() { "" } else { ", " },
         each.join(", ")
@@ -158,7 +159,7 @@ mod tests {
         let told = text(&answer(), false);
         assert!(
             told.starts_with(
-                "switch 1: 3 rules, 1 in table 0, 2 in table 1\nswitch 2: 1 rules, 1 in table 0\nswitch 1\n"
+                "switch 1: 3 rules, 1 in table 0, 2 in table 1\nswitch 2: 1 rule, 1 in table 0\nswitch 1\n"
             )
         );
         assert!(!told.lines().any(|line| line.trim() == "#"), "{told}");

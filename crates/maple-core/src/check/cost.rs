@@ -42,13 +42,10 @@ pub struct Wide {
     /// Whether the packets of these rules are flooded.
     pub floods: bool,
     /// The fields that were read, and the lines that read them where these are known.
-    pub reads: BTreeSet<(Field, Option<Place>)>,
+    pub reads: BTreeSet<(Field, Option<Source>)>,
     /// The first packet that ran so.
     pub sample: Sample,
 }
-
-/// A line of the policy, in an order that people expect.
-type Place = (std::sync::Arc<str>, u32);
 
 impl Per {
     /// How many rules the network has then, with so many hosts on so many switches. `None` where that is no question of hosts.
@@ -72,9 +69,7 @@ impl Costs {
         let Some(per) = per(run) else { return };
         let new = || Wide { per, floods: run.floods, reads: BTreeSet::new(), sample: sample.clone() };
         let wide = self.0.entry((per, run.floods)).or_insert_with(new);
-        wide.reads.extend(reads(run).map(|(field, source)| {
-            (field, source.as_ref().map(|Source { file, line }| (std::sync::Arc::clone(file), *line)))
-        }));
+        wide.reads.extend(reads(run).map(|(field, source)| (field, source.clone())));
     }
 
     /// All kinds, those with the most rules last.

@@ -5,11 +5,8 @@ use maple_wire::packet::rewrite;
 use maple_wire::{Constraint, Dpid, Field, PortNo};
 
 use super::{Part, Resolved};
-use crate::forwarding::TAG_PRESENT;
+use crate::forwarding::{TAG_PRESENT, VLAN_TYPE};
 use crate::network::Location;
-
-/// The Ethernet type of a VLAN tag that is pushed.
-const VLAN_TYPE: u16 = 0x8100;
 
 impl Resolved {
     /// Where copies of a frame that came in at `came_in` leave the network, and their bytes; in order. None goes back out of

@@ -129,7 +129,7 @@ impl Item {
 }
 
 /// A line of the policy's source.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Source {
     /// The file, as the policy's language names it.
     pub file: Arc<str>,

@@ -21,7 +21,6 @@ const PAUSE: Duration = Duration::from_millis(300);
 
 /// Puts this thread on its core.
 pub fn take_core(args: &FlowsArgs) -> anyhow::Result<()> {
-    touch_memory(args.touch_memory);
     if args.cores == [args.load_core] {
         bail!("core {} can't be the controller's and the network's: choose --cores or --load-core", args.load_core);
     }

@@ -154,6 +154,7 @@ fn socket() -> PathBuf {
 
 /// Measures and prints. The exit status is 1 if a figure is no result.
 pub fn main(args: &FlowsArgs) -> anyhow::Result<u8> {
+    bed::touch_memory(args.touch_memory);
     bed::take_core(args)?;
     if let Some(status) = scenarios::main(args)? {
         return Ok(status);

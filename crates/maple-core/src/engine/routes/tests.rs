@@ -1,0 +1,157 @@
+use super::*;
+use crate::labels::Acquire;
+
+/// A route from switch 1 over a link to a port of switch 2.
+fn route() -> Arc<Resolved> {
+    route_to(PortNo(3))
+}
+
+fn route_to(edge: PortNo) -> Arc<Resolved> {
+    let far = Location::new(Dpid(2), PortNo(1));
+    let first = Part { links: [(PortNo(2), far)].into(), ..Part::default() };
+    let last = Part { arrives: Some(PortNo(1)), edges: [edge].into(), ..Part::default() };
+    Arc::new(Resolved { parts: [(Dpid(1), first), (Dpid(2), last)].into(), meter: None })
+}
+
+fn key(route: &Arc<Resolved>) -> RouteKey {
+    let goal = Goal::Fixed(Arc::clone(route));
+    RouteKey { ingress: Dpid(1), version: Version::Of13, goal, carriage: Carriage::default() }
+}
+
+/// The port and number of the request that was made last, which is taken out.
+fn asked(out: &mut Vec<LabelEffect>) -> (u64, PortNo) {
+    match out.pop() {
+        Some(LabelEffect::Ask(Acquire { holder: Holder::Route { serial, port, .. }, .. })) => (serial, port),
+        other => panic!("a label is asked for: {other:?}"),
+    }
+}
+
+fn be_ready(routes: &mut Routes, (serial, port): (u64, PortNo), out: &mut Vec<LabelEffect>) -> Option<RouteNews> {
+    routes.learn(serial, port, &News::Allocated(7), Time(1), out);
+    routes.learn(serial, port, &News::Ready, Time(1), out)
+}
+
+fn is_release(effect: &LabelEffect) -> bool {
+    matches!(effect, LabelEffect::Release { .. })
+}
+
+#[test]
+fn a_route_is_given_back_when_no_rule_leads_that_way_however_its_leaves_left() {
+    let mut routes = Routes::new(ShardId(0), 1);
+    let mut out = Vec::new();
+    let id = routes.create(LeafId(1), key(&route()), &route(), None, true, &mut out);
+    assert_eq!(routes.join(LeafId(2), &key(&route())), Some(id), "equal routes");
+    let asked = asked(&mut out);
+    assert!(out.is_empty());
+    routes.wait(id, LeafId(1));
+    assert_eq!(be_ready(&mut routes, asked, &mut out), Some(RouteNews::Ready([LeafId(1)].into())));
+    routes.begin_use(id);
+    // Both leave, one of them while its rule is on its way out.
+    [1, 2].into_iter().for_each(|_| routes.leave(id, true, &mut out));
+    assert!(!out.iter().any(is_release) && routes.len() == 1);
+    routes.end_use(id, Time(2), false, &mut out);
+    assert!(matches!(out[..], [LabelEffect::Release { confirmed: false, .. }]), "{out:?}");
+    assert_eq!(routes.len(), 0);
+}
+
+#[test]
+fn a_route_that_was_refused_a_label_asks_again_when_nobody_uses_it_and_time_has_passed() {
+    let mut routes = Routes::new(ShardId(0), 1);
+    let mut out = Vec::new();
+    let id = routes.create(LeafId(1), key(&route()), &route(), None, true, &mut out);
+    let (serial, port) = asked(&mut out);
+    routes.begin_use(id);
+    let refused = routes.learn(serial, port, &News::Refused(Refusal::NoLabel(Dpid(2))), Time(1), &mut out);
+    assert_eq!(refused, Some(RouteNews::Refused(id, Refusal::NoLabel(Dpid(2)))));
+    let later = Time(1) + LONGEST_RETRY;
+    routes.retry(later, &mut out);
+    assert!(out.is_empty(), "a rule may still lead that way");
+    routes.end_use(id, Time(2), true, &mut out);
+    assert!(out.iter().any(is_release));
+    out.clear();
+    routes.retry(Time(3), &mut out);
+    assert!(out.is_empty(), "it is too early");
+    routes.retry(later, &mut out);
+    assert!(matches!(out[..], [LabelEffect::Ask(_)]));
+}
+/// A route with a leaf's rule, whose plan comes to something else.
+fn changing(out: &mut Vec<LabelEffect>) -> (Routes, RouteId, (u64, PortNo)) {
+    let mut routes = Routes::new(ShardId(0), 1);
+    let id = routes.create(LeafId(1), key(&route()), &route(), Some(LeafId(9)), true, out);
+    let first = asked(out);
+    be_ready(&mut routes, first, out);
+    routes.begin_use(id);
+    assert_eq!(routes.change(id, &route_to(PortNo(4)), Time(5), out), Changed::Asking);
+    let second = asked(out);
+    assert!(out.is_empty() && first != second);
+    (routes, id, second)
+}
+
+#[test]
+fn a_route_whose_plan_leads_elsewhere_keeps_the_labels_of_both_courses_until_rules_have_changed() {
+    let mut out = Vec::new();
+    let (mut routes, id, second) = changing(&mut out);
+    let number = |routes: &Routes| routes.get(id).and_then(|route| route.entry);
+    let entry = number(&routes);
+    assert!(entry.is_some());
+    assert_eq!(routes.join(LeafId(2), &key(&route())), Some(id));
+    assert!(!routes.get(id).is_some_and(SharedRoute::is_ready), "who joins waits for the new course");
+    routes.wait(id, LeafId(2));
+    assert_eq!(be_ready(&mut routes, second, &mut out), Some(RouteNews::NextReady(id)));
+    routes.take_touched();
+    let Some(Turn { waiting, former: Some(former), each_leaf: false }) = routes.turn(id) else { panic!("a turn") };
+    assert_eq!((waiting, number(&routes)), ([LeafId(2)].into(), entry), "the rules of leaves lead where they did");
+    assert_eq!(routes.take_touched(), [(Dpid(1), id)].into());
+    assert!(out.is_empty(), "the old rule may still be there");
+    routes.end_former(id, former, true, &mut out);
+    assert!(matches!(out[..], [LabelEffect::Release { confirmed: true, .. }]), "{out:?}");
+}
+
+#[test]
+fn a_plan_that_leads_back_ends_the_change() {
+    let mut out = Vec::new();
+    let (mut routes, id, (serial, port)) = changing(&mut out);
+    routes.wait(id, LeafId(2));
+    assert_eq!(routes.change(id, &route(), Time(6), &mut out), Changed::Ready([LeafId(2)].into()));
+    assert!(matches!(out[..], [LabelEffect::Release { confirmed: true, .. }]), "{out:?}");
+    assert!(routes.turn(id).is_none() && !routes.knows(serial), "{port:?}");
+    assert!(!routes.give_next_up(id, Time(9), &mut out));
+}
+
+#[test]
+fn a_course_that_is_refused_or_late_ends_the_use_of_the_route() {
+    for is_late in [false, true] {
+        let mut out = Vec::new();
+        let (mut routes, id, (serial, port)) = changing(&mut out);
+        if is_late {
+            assert!(!routes.give_next_up(id, Time(4), &mut out) && routes.give_next_up(id, Time(5), &mut out));
+        } else {
+            let why = Refusal::NoLabel(Dpid(2));
+            let refused = routes.learn(serial, port, &News::Refused(why), Time(1), &mut out);
+            assert_eq!(refused, Some(RouteNews::Refused(id, why)));
+        }
+        assert_eq!(out.len(), 1, "the label of the new course goes back: {out:?}");
+        assert!(routes.get(id).is_some_and(SharedRoute::is_refused));
+        routes.end_use(id, Time(6), true, &mut out);
+        assert_eq!(out.iter().filter(|effect| is_release(effect)).count(), 2);
+        out.clear();
+        routes.retry(Time(1) + LONGEST_RETRY, &mut out);
+        let Some(LabelEffect::Ask(again)) = out.pop() else { panic!("{out:?}") };
+        assert_eq!(again.suffix.exits(), [Location::new(Dpid(2), PortNo(4))], "what the plan comes to now");
+    }
+}
+#[test]
+fn a_plan_that_leads_back_to_a_course_that_has_lost_a_label_meanwhile_asks_for_it_again() {
+    let mut out = Vec::new();
+    let mut routes = Routes::new(ShardId(0), 1);
+    let id = routes.create(LeafId(1), key(&route()), &route(), Some(LeafId(9)), true, &mut out);
+    let (serial, port) = asked(&mut out);
+    be_ready(&mut routes, (serial, port), &mut out);
+    routes.begin_use(id);
+    routes.change(id, &route_to(PortNo(4)), Time(5), &mut out);
+    out.clear();
+    let gone = News::Refused(Refusal::Gone(Dpid(2)));
+    assert_eq!(routes.learn(serial, port, &gone, Time(2), &mut out), None, "another course is to come");
+    assert_eq!(routes.change(id, &route(), Time(6), &mut out), Changed::Asking);
+    assert!(out.iter().any(|effect| matches!(effect, LabelEffect::Ask(_))), "{out:?}");
+}
