@@ -28,6 +28,7 @@ __all__ = [
     "Handler",
     "HandlerBench",
     "Ip",
+    "Listener",
     "Location",
     "Mac",
     "Match",
@@ -36,6 +37,7 @@ __all__ = [
     "MeterStats",
     "Net",
     "Packet",
+    "PacketEvent",
     "PacketIn",
     "PacketOut",
     "ParallelPaths",
@@ -54,17 +56,21 @@ __all__ = [
     "Table",
     "TableStats",
     "Var",
+    "answer",
     "atomically",
     "drop",
     "flood",
     "frame",
     "hops",
+    "listener_failed",
     "main",
     "multicast",
     "network",
     "or_else",
     "retry",
+    "send_frame",
     "settled",
+    "test_frame",
     "to",
     "weights",
 ]
@@ -239,6 +245,18 @@ class Packet:
     @property
     def switch(self) -> int:
         """Datapath id of the switch where the packet entered the network."""
+
+    @property
+    def frame(self) -> bytes:
+        """The whole frame, from the Ethernet header on, without its check sequence.
+
+        No rule can look at all of it, so each packet of the kind comes to the controller. ``RuntimeError`` if the
+        switch sent only the beginning.
+        """
+
+    @property
+    def payload(self) -> bytes:
+        """What is behind the innermost header (of ICMP: behind its checksum); as with ``frame``."""
 
     def matches(self, **fields: _Condition) -> bool:
         """Whether the packet has all of these fields, each as it is said: several conditions asked as *one* test.
@@ -467,6 +485,15 @@ class Net:
     """The network, as one run of the policy sees it. Each answer is a dependency: when it changes, the policy decides
     again for the packets that it concerns."""
 
+    def send(self, frame: bytes, at: _Place) -> None:
+        """Sends a frame of the policy's own out of an edge port, beside what the route says of the packet.
+
+        It goes when the run commits. Each packet of the kind comes to the controller then.
+        """
+
+    def reply(self, frame: bytes) -> None:
+        """The same to where the packet came from. :func:`answer` is the route that does nothing else."""
+
     def locate(self, mac: _MacLike) -> Location | None:
         """Where the host with this hardware address is; ``None`` if it was not seen yet."""
 
@@ -662,6 +689,37 @@ def to(*ports: int | Field) -> Route:
 
     A packet does not go back out of the port that it came in by, unless the route says so by name: ``to(IN_PORT)``, or
     ``to(pkt.in_port)`` (OpenFlow 1.3 §7.2.5).
+    """
+
+def answer(*frames: bytes) -> Route:
+    """Sends the packet nowhere, and these frames of the policy's own out of the port that it came in by.
+
+    :func:`frame` makes frames. Each packet of the kind comes to the controller: only the policy knows the answer. At
+    most 64 frames of 14 to 9,216 bytes for one packet. ``net.send`` and ``net.reply`` send beside any route.
+
+    >>> from maple import answer, drop, frame, policy
+    >>> @policy
+    ... def f(pkt, net):
+    ...     if pkt.arp_op == 1 and pkt.arp_tpa == "10.0.0.254":
+    ...         me = "02:00:00:00:00:fe"
+    ...         mac, ip = pkt.eth_src, pkt.arp_spa
+    ...         return answer(frame(eth_dst=mac, eth_src=me, arp_op=2, arp_spa=pkt.arp_tpa, arp_tpa=ip))
+    ...     return drop()
+    """
+
+def frame(*, payload: bytes | None = None, **fields: int | str | Mac | Ip | Field) -> bytes:
+    """The bytes of a frame that has these fields, by their names in :class:`Packet`: lengths and checksums are
+    filled in.
+
+    ``eth_src`` and ``eth_dst`` have to be there, both addresses of IP, both ports of TCP, UDP and SCTP, and of ARP
+    ``arp_op``, ``arp_spa`` and ``arp_tpa`` (its hardware addresses are the frame's where nothing else is said). The
+    payload follows the innermost header; of ICMP it follows type, code and checksum. ``TypeError`` names what is
+    missing, ``ValueError`` what does not fit together.
+
+    >>> from maple import frame
+    >>> broadcast, me = "ff:ff:ff:ff:ff:ff", "02:00:00:00:00:01"
+    >>> len(frame(eth_dst=broadcast, eth_src=me, arp_op=1, arp_spa="10.0.0.1", arp_tpa="10.0.0.2"))
+    42
     """
 
 def hops(hops: Iterable[_Place]) -> Route:
@@ -1643,6 +1701,208 @@ def network() -> tuple[list[int], list[tuple[Location, Location]], dict[Mac, Loc
     """
 
 @final
+class PacketEvent:
+    """A packet that entered the network, for a function under ``@on(packet_in={…})``: one attribute a field, with
+    its value.
+
+    ``None`` where the packet has no such field.
+    """
+
+    @property
+    def at(self) -> Location:
+        """Where it came in."""
+
+    @property
+    def frame(self) -> bytes:
+        """The frame, or its first bytes."""
+
+    @property
+    def total_len(self) -> int:
+        """Length of the whole frame in bytes."""
+
+    @property
+    def payload(self) -> bytes:
+        """What is behind the innermost header (of ICMP: behind its checksum)."""
+
+    def reply(self, frame: bytes) -> None:
+        """Sends a frame to where it came from.
+
+        ``RuntimeError`` if the port or its switch has gone.
+        """
+
+    @property
+    def in_port(self) -> int:
+        """Port by which the packet came in."""
+
+    @property
+    def eth_dst(self) -> Mac | None:
+        """Ethernet destination."""
+
+    @property
+    def eth_src(self) -> Mac | None:
+        """Ethernet source."""
+
+    @property
+    def in_phy_port(self) -> int | None:
+        """Physical port under a logical one."""
+
+    @property
+    def metadata(self) -> int | None:
+        """Passed between tables; 0 for packets that enter."""
+
+    @property
+    def eth_type(self) -> int | None:
+        """Ethernet type, behind VLAN tags."""
+
+    @property
+    def vlan_vid(self) -> int | None:
+        """VLAN id, 12 bits; absent without a tag."""
+
+    @property
+    def vlan_pcp(self) -> int | None:
+        """VLAN priority."""
+
+    @property
+    def ip_dscp(self) -> int | None:
+        """Differentiated services code point."""
+
+    @property
+    def ip_ecn(self) -> int | None:
+        """Congestion notification."""
+
+    @property
+    def ip_proto(self) -> int | None:
+        """IP protocol."""
+
+    @property
+    def ipv4_src(self) -> Ip | None:
+        """IPv4 source."""
+
+    @property
+    def ipv4_dst(self) -> Ip | None:
+        """IPv4 destination."""
+
+    @property
+    def tcp_src(self) -> int | None:
+        """TCP source port."""
+
+    @property
+    def tcp_dst(self) -> int | None:
+        """TCP destination port."""
+
+    @property
+    def udp_src(self) -> int | None:
+        """UDP source port."""
+
+    @property
+    def udp_dst(self) -> int | None:
+        """UDP destination port."""
+
+    @property
+    def sctp_src(self) -> int | None:
+        """SCTP source port."""
+
+    @property
+    def sctp_dst(self) -> int | None:
+        """SCTP destination port."""
+
+    @property
+    def icmpv4_type(self) -> int | None:
+        """ICMP type."""
+
+    @property
+    def icmpv4_code(self) -> int | None:
+        """ICMP code."""
+
+    @property
+    def arp_op(self) -> int | None:
+        """ARP operation: 1 request, 2 reply."""
+
+    @property
+    def arp_spa(self) -> Ip | None:
+        """ARP sender IPv4 address."""
+
+    @property
+    def arp_tpa(self) -> Ip | None:
+        """ARP target IPv4 address."""
+
+    @property
+    def arp_sha(self) -> Mac | None:
+        """ARP sender hardware address."""
+
+    @property
+    def arp_tha(self) -> Mac | None:
+        """ARP target hardware address."""
+
+    @property
+    def ipv6_src(self) -> Ip | None:
+        """IPv6 source."""
+
+    @property
+    def ipv6_dst(self) -> Ip | None:
+        """IPv6 destination."""
+
+    @property
+    def ipv6_flabel(self) -> int | None:
+        """IPv6 flow label."""
+
+    @property
+    def icmpv6_type(self) -> int | None:
+        """ICMPv6 type."""
+
+    @property
+    def icmpv6_code(self) -> int | None:
+        """ICMPv6 code."""
+
+    @property
+    def ipv6_nd_target(self) -> Ip | None:
+        """Neighbour discovery target."""
+
+    @property
+    def ipv6_nd_sll(self) -> Mac | None:
+        """Neighbour discovery source link-layer address."""
+
+    @property
+    def ipv6_nd_tll(self) -> Mac | None:
+        """Neighbour discovery target link-layer address."""
+
+    @property
+    def mpls_label(self) -> int | None:
+        """Label of the outermost MPLS entry."""
+
+    @property
+    def mpls_tc(self) -> int | None:
+        """Traffic class of the outermost MPLS entry."""
+
+    @property
+    def mpls_bos(self) -> int | None:
+        """Bottom-of-stack bit of the outermost MPLS entry."""
+
+    @property
+    def pbb_isid(self) -> int | None:
+        """Provider backbone service id."""
+
+    @property
+    def tunnel_id(self) -> int | None:
+        """Metadata of a logical port."""
+
+    @property
+    def ipv6_exthdr(self) -> int | None:
+        """Bits for the IPv6 extension headers that are there."""
+
+@final
+class Listener:
+    """Where ``@on`` functions hear from. For the package itself."""
+
+    def next(self, timeout: float) -> tuple[Any, ...]: ...
+
+def send_frame(frame: bytes, at: _Place) -> None:
+    """What :meth:`maple.Network.send` does."""
+
+def listener_failed(error: str) -> None:
+    """Tells people that a function failed. For the package itself."""
+
+@final
 class Bench:
     """A made-up network to try policies on, one packet at a time. A new one empties all tables and variables."""
 
@@ -1701,11 +1961,18 @@ class Decision:
         """Whether it wrote state or invalidated rules."""
 
     @property
+    def each(self) -> bool:
+        """Whether each packet of the kind comes to the controller.
+
+        It does where the policy sends frames of its own, or looked at the whole frame.
+        """
+
+    @property
     def read_switch(self) -> bool:
         """Whether it asked for the switch."""
 
-def frame(**fields: int | str | Mac | Ip) -> bytes:
-    """The bytes of a packet that has these fields."""
+def test_frame(*, payload: bytes | None = None, **fields: int | str | Mac | Ip | Field) -> bytes:
+    """The bytes of a packet that has these fields, and others as they come: ``maple.testing.frame``."""
 
 def main(arguments: list[str]) -> int:
     """Runs the ``maple`` command; the exit status."""

@@ -131,10 +131,10 @@ def explain(error: BaseException, trace: TracebackType | None, path: str) -> str
         return str(error).removeprefix(f"{path} ")
     told = traceback.TracebackException(type(error), error, trace)
     # What Maple does inside is nothing that people can mend.
-    told.stack = traceback.StackSummary.from_list([frame for frame in told.stack if not _is_own(frame.filename)])
+    told.stack = traceback.StackSummary.from_list([frame for frame in told.stack if not is_own(frame.filename)])
     return "".join(told.format()).rstrip()
 
 
-def _is_own(filename: str) -> bool:
+def is_own(filename: str) -> bool:
     """Whether a file is a part of this package."""
     return Path(filename).parent == Path(__file__).parent

@@ -12,6 +12,7 @@ A :class:`HandlerBench` does the same for a handler: events in, messages out.
 
 from __future__ import annotations
 
-from maple._maple import Bench, Decision, HandlerBench, frame
+from maple._maple import Bench, Decision, HandlerBench
+from maple._maple import test_frame as frame
 
 __all__ = ["Bench", "Decision", "HandlerBench", "frame"]

@@ -135,8 +135,9 @@ class Lab:
         return lost, total, round(statistics.median(times), 2) if times else None
 
     def ping(self, a, b, count=1, timeout=1):
-        """How many of `count` pings from a to b are answered."""
-        text = self[a].cmd(f"ping -n -c {count} -i 0.1 -W {timeout} {self[b].IP()}")
+        """How many of `count` pings from a to b, a host or an address, are answered."""
+        address = b if "." in b else self[b].IP()
+        text = self[a].cmd(f"ping -n -c {count} -i 0.1 -W {timeout} {address}")
         found = re.search(r"(\d+) received", text)
         if found is None:
             raise AssertionError(f"ping said: {text}")

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use clap::{Parser, Subcommand};
 use maple_controller::Handle;
+use maple_controller::listen::Listening;
 use maple_core::network::{LinkName, Location};
 use maple_core::policy::Policy;
 use maple_core::state::{Store, Stored, Var, Write};
@@ -19,6 +20,7 @@ pub struct App {
     policy: Arc<dyn Policy>,
     store: Arc<Store>,
     track_hosts: bool,
+    listening: Option<Listening>,
     started: Started<'static>,
 }
 
@@ -59,13 +61,26 @@ pub(crate) fn run_handlers(handlers: LoadedHandlers) -> ExitCode {
 impl App {
     /// A program that runs this policy.
     pub fn new(policy: impl Policy + 'static) -> App {
-        App { policy: Arc::new(policy), store: Store::new(), track_hosts: true, started: Box::new(|_| {}) }
+        App {
+            policy: Arc::new(policy),
+            store: Store::new(),
+            track_hosts: true,
+            listening: None,
+            started: Box::new(|_| {}),
+        }
     }
 
     /// The same without learning where hosts are.
     #[must_use]
     pub fn without_hosts(mut self) -> App {
         self.track_hosts = false;
+        self
+    }
+
+    /// Tells a listener what happens beside the policy: [`maple_controller::listen::listen`] makes both ends.
+    #[must_use]
+    pub fn listening(mut self, listening: Listening) -> App {
+        self.listening = Some(listening);
         self
     }
 
@@ -120,10 +135,11 @@ impl App {
             Ok(alone) => alone,
             Err(status) => return status,
         };
-        let loaded = LoadedPolicy { policy: self.policy, store: self.store, track_hosts: self.track_hosts };
+        let App { policy, store, track_hosts, listening, started } = self;
+        let loaded = LoadedPolicy { policy, store, track_hosts, listening };
         if let Some(AloneCommand::Check(options)) = command {
             return finish(check::with(&options, loaded, &[])).into();
         }
-        finish(run::with(options, loaded, self.started)).into()
+        finish(run::with(options, loaded, started)).into()
     }
 }

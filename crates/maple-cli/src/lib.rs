@@ -57,6 +57,7 @@ pub use app::App;
 pub use maple_bench as benchmarks;
 pub use maple_controller::control::transactions::{ChangeError, Waiting};
 pub use maple_controller::handler::ask_for_packets;
+pub use maple_controller::listen::{self, Listening};
 pub use maple_controller::session::SwitchInfo;
 pub use maple_controller::{Handle, Handler, HandlerFactory, Replies};
 pub use maple_core::network::{Hop, LinkName, Location, Mac};
@@ -80,6 +81,8 @@ pub struct LoadedPolicy {
     pub store: Arc<Store>,
     /// Whether it wants to know where hosts are.
     pub track_hosts: bool,
+    /// Who hears what happens beside it.
+    pub listening: Option<Listening>,
 }
 
 /// What a file has to run.

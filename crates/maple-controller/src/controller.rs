@@ -21,6 +21,7 @@ use crate::control::{Handle, Shared};
 use crate::discovery::{Discovery, Key, Timing};
 use crate::handler::HandlerFactory;
 use crate::keeper::{KeepError, Keeper};
+use crate::listen::Listening;
 use crate::notice::Notices;
 use crate::random::random;
 use crate::session::Deadlines;
@@ -50,6 +51,8 @@ pub struct ControllerOptions {
     pub cores: Vec<usize>,
     /// The user's f.
     pub policy: Arc<dyn Policy>,
+    /// Who hears what happens beside the policy.
+    pub listening: Option<Listening>,
     /// What serves the switches instead of the policy.
     pub handlers: Option<Arc<dyn HandlerFactory>>,
     /// Whether each answer of a handler is written by itself, and not together with all others to what one read brought:
@@ -83,6 +86,7 @@ impl ControllerOptions {
             pin: true,
             cores: Vec::new(),
             policy,
+            listening: None,
             handlers: None,
             write_each: false,
             balance: Duration::from_secs(1),
@@ -151,6 +155,8 @@ impl Controller {
     /// [`StartError`] if an address is taken or the system refuses a thread or descriptor; nothing runs then.
     pub fn start(mut options: ControllerOptions) -> Result<Controller, StartError> {
         options.engine.epoch = u16::from_ne_bytes(random()?);
+        options.engine.heard =
+            options.listening.as_ref().map(|listening| listening.heard().clone()).unwrap_or_default();
         let workers = if options.workers == 0 { cores().len().clamp(1, MAX_WORKERS) } else { options.workers };
         if workers > MAX_WORKERS {
             return Err(StartError::TooManyWorkers(workers));
@@ -263,6 +269,7 @@ impl Ground {
             post,
             discovery: Discovery::new(self.key, options.timing, u64::from_le_bytes(random()?)),
             notices: self.notices.clone(),
+            listening: options.listening.clone(),
             handlers: options.handlers.clone(),
             write_each: options.write_each,
             balance: options.balance,

@@ -11,6 +11,7 @@
 //! * [`session`]: one connection as a state machine without I/O.
 //! * [`discovery`]: links and edge ports by LLDP, likewise.
 //! * [`handler`]: programs of one switch, beside policies, which hear and say OpenFlow itself.
+//! * [`listen`]: what happens in the network, for programs beside a policy.
 //! * `shard`: the event loops, which own every socket.
 //! * [`control`]: questions from outside: [`Handle`] in the process, a Unix socket for other programs.
 //!
@@ -24,6 +25,7 @@ pub mod session;
 pub mod discovery;
 
 pub mod handler;
+pub mod listen;
 
 mod shard;
 

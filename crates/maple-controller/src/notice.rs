@@ -74,6 +74,18 @@ pub enum Notice {
         /// How often handlers failed so by now.
         times: u64,
     },
+    /// A listener beside the policy failed in this way, and hears on.
+    ListenerFailed {
+        /// Why, with the place in the listener.
+        error: Arc<str>,
+        /// How often it failed so by now.
+        times: u64,
+    },
+    /// Listeners don't keep up with what happens: so many events were lost by now.
+    ListenerBehind {
+        /// How many.
+        events: u64,
+    },
     /// Discovery saw something odd at a port for the first time since it came up.
     Discovery {
         /// The port.
@@ -100,9 +112,8 @@ impl Notice {
             },
             Notice::Connected { .. } => false,
             Notice::Disconnected { reason, .. } => !matches!(reason, CloseReason::ByPeer),
-            Notice::Refused { .. } | Notice::Odd { .. } | Notice::HandlerFailed { .. } | Notice::Discovery { .. } => {
-                true
-            }
+            Notice::Refused { .. } | Notice::Odd { .. } | Notice::Discovery { .. } => true,
+            Notice::HandlerFailed { .. } | Notice::ListenerFailed { .. } | Notice::ListenerBehind { .. } => true,
         }
     }
 }
@@ -122,6 +133,16 @@ impl std::fmt::Display for Notice {
             }
             Notice::HandlerFailed { dpid, error, times } => {
                 write!(f, "the handler of switch {dpid} failed, {times} times so far: {error}")
+            }
+            Notice::ListenerFailed { error, times: 1 } => write!(f, "a function that listens failed: {error}"),
+            Notice::ListenerFailed { error, times } => {
+                write!(f, "a function that listens failed, {times} times so far: {error}")
+            }
+            Notice::ListenerBehind { events } => {
+                write!(
+                    f,
+                    "functions that listen are too slow: {events} of the events that they wanted were lost so far"
+                )
             }
             Notice::Discovery { at, what } => write!(f, "port {at}: {what}"),
         }
@@ -163,6 +184,15 @@ impl Notices {
     /// Tells that a handler failed, if it is the first, tenth, hundredth… time in this way. Ways beyond
     /// [`REMEMBERED`] are counted together with none, and told each time.
     pub fn handler_failed(&self, dpid: Dpid, error: Arc<str>) {
+        self.failed(error, |error, times| Notice::HandlerFailed { dpid, error, times });
+    }
+
+    /// The same of a listener.
+    pub fn listener_failed(&self, error: Arc<str>) {
+        self.failed(error, |error, times| Notice::ListenerFailed { error, times });
+    }
+
+    fn failed(&self, error: Arc<str>, notice: impl FnOnce(Arc<str>, u64) -> Notice) {
         let times = {
             let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
             match failures.get_mut(&error) {
@@ -179,11 +209,11 @@ impl Notices {
             }
         };
         if 10u64.pow(times.ilog10()) == times {
-            self.tell(Notice::HandlerFailed { dpid, error, times });
+            self.tell(notice(error, times));
         }
     }
 
-    /// How often handlers failed in all.
+    /// How often handlers and listeners failed in all.
     pub fn handler_failures(&self) -> u64 {
         self.failures.lock().unwrap_or_else(PoisonError::into_inner).values().sum()
     }

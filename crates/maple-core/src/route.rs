@@ -23,7 +23,7 @@ use maple_wire::{Dpid, Field, FieldSet, PortNo, Version};
 pub(crate) use plan::Goal;
 pub use plan::Plan;
 
-use crate::network::{Hop, Location};
+use crate::network::{Hop, Location, OwnFrame, PortKind};
 use crate::run::caller;
 use crate::state::{Cell, CellValue, Name, Txn};
 use crate::trace::Source;
@@ -38,6 +38,8 @@ pub struct Route {
     found: Vec<Found>,
     unreachable: bool,
     meter: Option<u32>,
+    /// Frames of f's own, to where the packet came from.
+    answers: Vec<Arc<[u8]>>,
     /// The line of f that made it. Equal routes may come from different lines.
     made_at: Option<Source>,
 }
@@ -141,7 +143,26 @@ pub enum RouteError {
     NotSettable { field: Field },
     #[error("routes with different rewrites or queues leave by the same switch {0}")]
     MixedTreatment(Dpid),
+    #[error(transparent)]
+    Frame(#[from] FrameError),
 }
+
+/// A frame of f's own that can't be sent.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
+pub enum FrameError {
+    #[error("a frame has {least} to {most} bytes, not {0}", least = FRAME_BYTES.start(), most = FRAME_BYTES.end())]
+    Length(usize),
+    #[error("more than {MOST_FRAMES} frames are sent for one packet")]
+    TooMany,
+    #[error("{0} is no port where a frame can leave the network: it is not there, or a link to another switch")]
+    NoEdge(Location),
+}
+
+/// How long a frame of f's own may be: an Ethernet header at least, a jumbo frame at most.
+pub const FRAME_BYTES: std::ops::RangeInclusive<usize> = 14..=9216;
+/// How many frames of its own f may send for one packet.
+pub const MOST_FRAMES: usize = 64;
 
 /// The ports of a switch, as the end of an error.
 fn listed(switch: Dpid, ports: &[PortNo]) -> String {
@@ -156,7 +177,7 @@ fn listed(switch: Dpid, ports: &[PortNo]) -> String {
 
 impl PartialEq for Route {
     fn eq(&self, other: &Route) -> bool {
-        let all = |route: &Route| (route.spelled_out(), route.unreachable, route.meter);
+        let all = |route: &Route| (route.spelled_out(), route.unreachable, route.meter, route.answers.clone());
         all(self) == all(other)
     }
 }
@@ -167,7 +188,7 @@ impl fmt::Debug for Route {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut shown = f.debug_struct("Route");
         shown.field("branches", &self.spelled_out()).field("unreachable", &self.unreachable);
-        shown.field("meter", &self.meter).field("made_at", &self.made_at).finish()
+        shown.field("meter", &self.meter).field("answers", &self.answers).field("made_at", &self.made_at).finish()
     }
 }
 
@@ -178,10 +199,11 @@ impl fmt::Display for Route {
         if self.unreachable {
             return f.write_str("unreachable");
         }
-        if branches.iter().all(Branch::is_empty) {
+        let mut all: Vec<String> = branches.iter().filter(|branch| !branch.is_empty()).map(Branch::text).collect();
+        all.extend(self.answers.iter().map(|frame| format!("answer with {} bytes", frame.len())));
+        if all.is_empty() {
             return f.write_str("drop");
         }
-        let all: Vec<String> = branches.iter().filter(|branch| !branch.is_empty()).map(Branch::text).collect();
         f.write_str(&all.join(" and "))?;
         self.meter.iter().try_for_each(|meter| write!(f, " meter {meter}"))
     }
@@ -224,6 +246,8 @@ pub struct Resolved {
     pub parts: BTreeMap<Dpid, Part>,
     /// The meter that the packet passes at the ingress (OpenFlow 1.3).
     pub meter: Option<u32>,
+    /// What f sends itself. No rule does that: each packet of the kind comes to the controller.
+    pub own: Vec<OwnFrame>,
 }
 
 /// What one switch does with a packet.
@@ -287,6 +311,16 @@ impl Route {
         Route::of(Branch { hops, ..Branch::default() }).from_line(caller(Caller::caller()))
     }
 
+    /// Sends the packet nowhere, and these frames of f's own out of the port that it came in by: an ARP or ICMP answer, say.
+    /// Frames are whole, from the Ethernet header on, without their check sequence; [`maple_wire::packet::build`] makes them.
+    /// Each such packet comes to the controller: only f can say what the answer is. [`Net::send`](crate::policy::Net::send)
+    /// sends to other places, and beside any route.
+    #[track_caller]
+    pub fn answer(frames: impl IntoIterator<Item = Vec<u8>>) -> Route {
+        let answers = frames.into_iter().map(Arc::from).collect();
+        Route { answers, ..Route::default() }.from_line(caller(Caller::caller()))
+    }
+
     /// Sends the packet along all of these routes, over each hop once: a multicast tree. It is unreachable only if
     /// all of them are. The first meter given counts.
     #[track_caller]
@@ -299,6 +333,7 @@ impl Route {
             all.meter = all.meter.or(route.meter);
             all.branches.extend(route.branches);
             all.found.extend(route.found);
+            all.answers.extend(route.answers);
         }
         all.unreachable = count > 0 && count == unreachable;
         all
@@ -352,9 +387,9 @@ impl Route {
         self.branches.iter().any(|branch| branch.flood)
     }
 
-    /// Whether the packet is sent nowhere.
+    /// Whether the packet is sent nowhere, and is not answered.
     pub fn is_drop(&self) -> bool {
-        self.spelled_out().iter().all(Branch::is_empty)
+        self.answers.is_empty() && self.spelled_out().iter().all(Branch::is_empty)
     }
 
     /// The hops given one by one, in order; what a path query found.
@@ -442,6 +477,26 @@ impl Route {
         }
         let resolved = Arc::new(resolved);
         Ok((Goal::Fixed(Arc::clone(&resolved)), resolved))
+    }
+
+    /// What the packet comes to besides: the frames that f sent with [`Net::send`](crate::policy::Net::send), and its answers
+    /// to the place where the packet came in.
+    pub(crate) fn own_frames(&self, came_in: Location, txn: &Txn) -> Result<Vec<OwnFrame>, FrameError> {
+        let answers = self.answers.iter().map(|bytes| OwnFrame { at: came_in, bytes: Arc::clone(bytes) });
+        let all: Vec<OwnFrame> = txn.sends().iter().cloned().chain(answers).collect();
+        if all.len() > MOST_FRAMES {
+            return Err(FrameError::TooMany);
+        }
+        for OwnFrame { at, bytes } in &all {
+            if !FRAME_BYTES.contains(&bytes.len()) {
+                return Err(FrameError::Length(bytes.len()));
+            }
+            let is_edge = txn.peek().port(*at).is_some_and(|port| port.kind == PortKind::Edge);
+            if *at != came_in && !is_edge {
+                return Err(FrameError::NoEdge(*at));
+            }
+        }
+        Ok(all)
     }
 
     /// Whether the only port that a packet would leave by is the one where it came in, and the route names that port. A path to

@@ -14,7 +14,7 @@ use maple_wire::{Dpid, Field, Packet, PortNo};
 use rustc_hash::FxHashMap;
 
 use crate::engine::Selection;
-use crate::network::{LinkName, Location, Mac};
+use crate::network::{LinkName, Location, Mac, OwnFrame};
 use crate::policy::PolicyError;
 use crate::route::{Goal, Looked, Resolved, Route};
 use crate::state::{Access, Cell, CellValue, Name, Read, Savepoint, Stop, Txn, Value, Write};
@@ -46,6 +46,10 @@ struct RunState {
     wrote_at: Option<Source>,
     /// The route goes nowhere but back: the place that says so.
     goes_back: Option<Arc<str>>,
+    /// Whether each packet of the kind has to come to the controller.
+    each: bool,
+    /// Which handlers hear of the packet, a bit for each.
+    heard: u64,
     /// Paths that f has asked for, each with what it has looked at of what was found.
     paths: Vec<(Cell, Arc<Looked>)>,
 }
@@ -80,6 +84,8 @@ pub struct Finished {
     pub wrote_at: Option<Source>,
     /// The place that made the route, if its only port is the one where the packet came in: a switch sends nothing there.
     pub goes_back: Option<Arc<str>>,
+    /// Which handlers hear of the packet, a bit for each of [`crate::engine::Options::heard`].
+    pub heard: u64,
 }
 
 impl Run {
@@ -103,9 +109,20 @@ impl Run {
 
     fn on(subject: Subject, ingress: Location, txn: Txn, track_hosts: bool, recorder: Recorder) -> Run {
         let (error, read_switch, wrote_at, paths) = (None, false, None, Vec::new());
-        let goes_back = None;
-        let state =
-            RunState { subject, ingress, track_hosts, recorder, txn, error, read_switch, wrote_at, goes_back, paths };
+        let state = RunState {
+            subject,
+            ingress,
+            track_hosts,
+            recorder,
+            txn,
+            error,
+            read_switch,
+            wrote_at,
+            goes_back: None,
+            each: false,
+            heard: 0,
+            paths,
+        };
         Run { state: Rc::new(RefCell::new(Some(state))) }
     }
 
@@ -135,6 +152,19 @@ impl Run {
         }
     }
 
+    /// Asks of the packet which of these conditions it fits: whoever hears of such packets hears of each of them.
+    pub(crate) fn hear(&self, wanted: &[Cond]) {
+        let mut state = self.state();
+        let RunState { subject, ingress, recorder, .. } = &mut *state;
+        let packet = subject.view(*ingress);
+        let mut heard = 0;
+        for (number, cond) in wanted.iter().enumerate() {
+            heard |= u64::from(recorder.matches(&packet, cond, None)) << number;
+        }
+        state.heard = heard;
+        state.each |= heard != 0;
+    }
+
     /// Checks f's answer against packet and network: where the packet goes, and what of that lasts. What that looks at belongs
     /// to the trace, and but for a plan to the dependencies.
     pub(crate) fn resolve(&self, route: &Route) -> Result<(Goal, Arc<Resolved>), PolicyError> {
@@ -149,6 +179,15 @@ impl Run {
             let place = route.made_at().map_or_else(|| "in the policy".into(), ToString::to_string);
             state.goes_back = Some(place.into());
         }
+        let resolved = resolved.and_then(|planned| {
+            let own = route.own_frames(state.ingress, &state.txn)?;
+            if own.is_empty() {
+                return Ok(planned);
+            }
+            state.each = true;
+            let resolved = Arc::new(Resolved { own, ..(*planned.1).clone() });
+            Ok((Goal::Fixed(Arc::clone(&resolved)), resolved))
+        });
         resolved.map_err(|error| PolicyError::Route { error, made_at: route.made_at().cloned() })
     }
 
@@ -168,12 +207,14 @@ impl Run {
         }
         let mut trace = state.recorder.finish();
         trace.read_switch |= state.read_switch;
+        trace.each = state.each;
         Some(Finished {
             trace,
             txn: state.txn,
             error: state.error,
             wrote_at: state.wrote_at,
             goes_back: state.goes_back,
+            heard: state.heard,
         })
     }
 
@@ -292,6 +333,17 @@ impl PacketHandle {
     #[track_caller]
     pub fn in_port(&self) -> PortNo {
         PortNo(self.get(Field::InPort).unwrap_or_default() as u32)
+    }
+
+    /// The whole frame, from the Ethernet header on, without its check sequence. No rule can look at it, so each packet of
+    /// the kind comes to the controller. `None` if the switch sent only its beginning, or there is no frame.
+    pub fn frame(&self) -> Option<Arc<[u8]>> {
+        let mut state = self.0.state();
+        state.each = true;
+        match &state.subject {
+            Subject::Frame { bytes, total_len } if bytes.len() >= *total_len => Some(Arc::clone(bytes)),
+            _ => None,
+        }
     }
 
     /// The line that f asked its latest recorded question from, where that is known.
@@ -448,6 +500,19 @@ impl Net {
     #[track_caller]
     pub fn flood(&self) -> Route {
         Route::flood()
+    }
+
+    /// Sends a frame of f's own out of an edge port when the run commits, beside whatever the route says of the packet. Each
+    /// packet of the kind comes to the controller then. [`Route::answer`] is for where the packet came from.
+    pub fn send(&self, at: Location, frame: Vec<u8>) {
+        self.0.state().txn.send(OwnFrame { at, bytes: frame.into() });
+    }
+
+    /// Sends a frame of f's own to where the packet came from when the run commits, beside whatever the route says.
+    pub fn reply(&self, frame: Vec<u8>) {
+        let mut state = self.0.state();
+        let at = state.ingress;
+        state.txn.send(OwnFrame { at, bytes: frame.into() });
     }
 
     /// The value at a table's key.

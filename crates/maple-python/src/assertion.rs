@@ -39,6 +39,17 @@ pub fn conjunction(fields: Option<&Bound<'_, PyDict>>) -> PyResult<Option<Cond>>
     Ok(possible.then_some(cond))
 }
 
+/// The condition that a dictionary of fields means, as `@on(packet_in={…})` takes it: an empty one is all packets.
+///
+/// # Errors
+/// As [`conjunction`]; and `ValueError` where no packet can fit.
+pub fn condition(fields: &Bound<'_, PyDict>) -> PyResult<Cond> {
+    if fields.is_empty() {
+        return Ok(Cond::default());
+    }
+    conjunction(Some(fields))?.ok_or_else(|| PyValueError::new_err(format!("no packet can be {fields}")))
+}
+
 fn part(field: Field, value: &Bound<'_, PyAny>) -> PyResult<Part> {
     if value.is_none() {
         return Err(PyTypeError::new_err(format!(

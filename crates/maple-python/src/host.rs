@@ -3,17 +3,20 @@
 use std::cell::Cell;
 use std::ffi::OsString;
 use std::path::Path;
-use std::sync::{Arc, LazyLock, PoisonError, RwLock};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
-use maple::{ChangeError, Handle, Loaded, LoadedHandlers, LoadedPolicy, PolicyLoader, Suspicion};
+use maple::listen::{Listener, listen};
+use maple::{ChangeError, Cond, Handle, Listening, Loaded, LoadedHandlers, LoadedPolicy, PolicyLoader, Suspicion};
 use maple_core::state::{Commit, Store, Write};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
-use pyo3::types::PyType;
+use pyo3::types::{PyDict, PyType};
 
+use crate::assertion::condition;
 use crate::filters::PythonFilters;
 use crate::handler::PythonHandlers;
+use crate::listen::PyListener;
 use crate::policy::PythonPolicy;
 use crate::query;
 use crate::start::Gate;
@@ -32,6 +35,7 @@ impl PolicyLoader for Loader {
         query::limit(time_limit);
         Python::attach(|py| {
             let module = py.import("maple._policy").map_err(|e| anyhow::anyhow!("{e}"))?;
+            py.import("maple._on").and_then(|on| on.call_method0("forget")).map_err(|e| anyhow::anyhow!("{e}"))?;
             let path = file.to_string_lossy();
             let loaded = module.call_method1("load", (&*path, name)).map_err(|error| {
                 let told = module.call_method1("explain", (error.value(py), error.traceback(py), &*path));
@@ -44,7 +48,8 @@ impl PolicyLoader for Loader {
             }
             let track_hosts = loaded.getattr("track_hosts").and_then(|wish| wish.extract()).unwrap_or(true);
             let policy = Arc::new(PythonPolicy::new(&loaded, time_limit));
-            Ok(Loaded::Policy(LoadedPolicy { policy, store: store(), track_hosts }))
+            let listening = listening(py)?;
+            Ok(Loaded::Policy(LoadedPolicy { policy, store: store(), track_hosts, listening }))
         })
     }
 
@@ -83,10 +88,37 @@ impl PolicyLoader for Loader {
         host.controller = Some(controller);
         drop(host);
         GATE.open();
+        start_listening();
     }
 
     fn ended(&self) {
         GATE.open();
+    }
+}
+
+/// The end of a listener that `@on` functions of the policy's file hear by, until the controller runs.
+static LISTENER: Mutex<Option<Listener>> = Mutex::new(None);
+
+/// What the controller is to tell the file's `@on` functions; none if it has no such functions.
+fn listening(py: Python<'_>) -> anyhow::Result<Option<Listening>> {
+    let wanted = || -> PyResult<Option<Vec<Cond>>> {
+        let wanted: Option<Vec<Bound<'_, PyDict>>> = py.import("maple._on")?.call_method0("wanted")?.extract()?;
+        let Some(wanted) = wanted else { return Ok(None) };
+        wanted.iter().map(|fields| condition(fields)).collect::<PyResult<Vec<_>>>().map(Some)
+    };
+    let wanted = wanted().map_err(|error| anyhow::anyhow!("@on: {error}"))?;
+    let Some(wanted) = wanted else { return Ok(None) };
+    let (listening, listener) = listen(wanted)?;
+    *LISTENER.lock().unwrap_or_else(PoisonError::into_inner) = Some(listener);
+    Ok(Some(listening))
+}
+
+/// Has the `@on` functions called from now on, by a thread of their own.
+fn start_listening() {
+    let Some(listener) = LISTENER.lock().unwrap_or_else(PoisonError::into_inner).take() else { return };
+    let start = |py: Python<'_>| py.import("maple._on")?.call_method1("start", (PyListener::new(listener),)).map(drop);
+    if let Err(error) = Python::attach(start) {
+        eprintln!("maple: can't start the functions that listen: {error}");
     }
 }
 
@@ -188,6 +220,7 @@ pub fn settled(within: Duration) -> bool {
     controller().is_none_or(|controller| controller.settled(within))
 }
 
-fn controller() -> Option<Handle> {
+/// The running controller, if there is one.
+pub fn controller() -> Option<Handle> {
     HOST.read().unwrap_or_else(PoisonError::into_inner).controller.clone()
 }

@@ -12,6 +12,7 @@ mod told;
 
 mod assertion;
 mod field;
+mod frame;
 mod kind;
 mod packet;
 mod spelling;
@@ -26,6 +27,7 @@ mod transaction;
 
 mod filters;
 mod handler;
+mod listen;
 
 mod host;
 mod start;
@@ -48,6 +50,8 @@ mod _maple {
     #[pymodule_export]
     use crate::field::FieldRef;
     #[pymodule_export]
+    use crate::frame::{frame, test_frame};
+    #[pymodule_export]
     use crate::handler::{
         Action, Barrier, HandlerBench, PyAggregateStats, PyBand, PyBucket, PyFlowMod, PyFlowRemoved, PyFlowStats,
         PyGroupDesc, PyGroupMod, PyGroupStats, PyHandler, PyMatch, PyMeterConfig, PyMeterMod, PyMeterStats, PyPacketIn,
@@ -58,6 +62,8 @@ mod _maple {
     #[pymodule_export]
     use crate::interrupt::PolicyTimeout;
     #[pymodule_export]
+    use crate::listen::{PyHeard, PyListener, listener_failed, send_frame};
+    #[pymodule_export]
     use crate::net::PyNet;
     #[pymodule_export]
     use crate::packet::PyPacket;
@@ -66,11 +72,11 @@ mod _maple {
     #[pymodule_export]
     use crate::query::Query;
     #[pymodule_export]
-    use crate::route::{PyLocation, PyRoute, drop, flood, hops, multicast, to};
+    use crate::route::{PyLocation, PyRoute, answer, drop, flood, hops, multicast, to};
     #[pymodule_export]
     use crate::state::{Counter, Table, Var, weights};
     #[pymodule_export]
-    use crate::testing::{Bench, Decision, frame};
+    use crate::testing::{Bench, Decision};
     #[pymodule_export]
     use crate::transaction::{Retry, atomically, or_else, retry, settled};
 

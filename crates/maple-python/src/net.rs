@@ -13,7 +13,7 @@ use crate::address::{Ip, Mac};
 use crate::current::{self, Ticket};
 use crate::field::FieldRef;
 use crate::kind::{named, operand, to_raw};
-use crate::route::{PyLocation, PyRoute};
+use crate::route::{PyLocation, PyRoute, frame_bytes};
 use crate::transaction;
 
 /// The network, as one run of the policy sees it.
@@ -67,6 +67,18 @@ fn constraints(fields: &Bound<'_, PyDict>) -> PyResult<Vec<Constraint>> {
 
 #[pymethods]
 impl PyNet {
+    /// Sends a frame of the policy's own out of an edge port, beside what the route says of the packet.
+    fn send(&self, frame: &Bound<'_, PyAny>, at: &Bound<'_, PyAny>) -> PyResult<()> {
+        let (at, frame) = (PyLocation::from_object(at)?, frame_bytes(frame)?);
+        current::with_net(self.ticket, |net| net.send(at, frame))
+    }
+
+    /// Sends a frame of the policy's own to where the packet came from, beside what the route says of the packet.
+    fn reply(&self, frame: &Bound<'_, PyAny>) -> PyResult<()> {
+        let frame = frame_bytes(frame)?;
+        current::with_net(self.ticket, |net| net.reply(frame))
+    }
+
     /// Where the host with this hardware address is; `None` if it was not seen yet.
     fn locate(&self, mac: &Bound<'_, PyAny>) -> PyResult<Option<PyLocation>> {
         let Some(mac) = hardware_address(mac)? else { return Ok(None) };

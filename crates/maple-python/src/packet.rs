@@ -2,10 +2,13 @@
 
 #![allow(unsafe_op_in_unsafe_fn, reason = "PyO3's own code for __getattr__, where a macro makes the methods")]
 
-use maple_wire::Field;
-use pyo3::exceptions::PyAttributeError;
+use std::sync::Arc;
+
+use maple_core::policy::PacketHandle;
+use maple_wire::{Field, Packet};
+use pyo3::exceptions::{PyAttributeError, PyRuntimeError};
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyBytes, PyDict};
 
 use crate::assertion::conjunction;
 use crate::current::{self, Ticket};
@@ -23,6 +26,12 @@ impl PyPacket {
     pub fn new(ticket: Ticket) -> PyPacket {
         PyPacket { ticket }
     }
+}
+
+/// The bytes of a packet.
+fn whole(ticket: Ticket, what: &str) -> PyResult<Arc<[u8]>> {
+    let frame = current::with_packet(ticket, what, PacketHandle::frame)?;
+    frame.ok_or_else(|| PyRuntimeError::new_err(format!("{what}: the switch sent only the beginning of the packet")))
 }
 
 /// Hands all fields to a macro, in the order of their OXM numbers: documentation, name, and the wire's name.
@@ -125,6 +134,18 @@ macro_rules! fields {
             #[getter]
             fn switch(&self) -> PyResult<u64> {
                 current::with_packet(self.ticket, "pkt.switch", |p| p.switch().0)
+            }
+
+            /// The whole frame, from the Ethernet header on. Each packet of the kind comes to the controller then.
+            #[getter]
+            fn frame<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+                Ok(PyBytes::new(py, &whole(self.ticket, "pkt.frame")?))
+            }
+
+            /// What is behind the innermost header, likewise.
+            #[getter]
+            fn payload<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+                Ok(PyBytes::new(py, Packet::new(&whole(self.ticket, "pkt.payload")?, 0).payload()))
             }
 
             /// Whether the packet fits all of these conditions: one test.

@@ -3,11 +3,11 @@
 use std::ops::RangeInclusive;
 
 use maple_core::network::{Hop, Location};
-use maple_core::route::Route;
+use maple_core::route::{FRAME_BYTES, Route};
 use maple_wire::{Dpid, Field, PortNo};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyInt, PyTuple};
+use pyo3::types::{PyBytes, PyDict, PyInt, PyTuple};
 
 use crate::field::FieldRef;
 use crate::kind::{described, named, operand};
@@ -169,6 +169,28 @@ pub fn to(ports: &Bound<'_, PyTuple>) -> PyResult<PyRoute> {
     }
     let route = Route::to(ports.iter().map(|object| port_or_back(&object)).collect::<PyResult<Vec<_>>>()?);
     Ok(PyRoute::here(ports.py(), route))
+}
+
+/// Sends the packet nowhere, and these frames of the policy's own out of the port that it came in by.
+#[pyfunction]
+#[pyo3(signature = (*frames))]
+pub fn answer(frames: &Bound<'_, PyTuple>) -> PyResult<PyRoute> {
+    if frames.is_empty() {
+        return Err(PyTypeError::new_err("answer() needs at least one frame; drop() answers nothing"));
+    }
+    let route = Route::answer(frames.iter().map(|object| frame_bytes(&object)).collect::<PyResult<Vec<_>>>()?);
+    Ok(PyRoute::here(frames.py(), route))
+}
+
+/// The bytes of a frame that is to be sent.
+pub fn frame_bytes(object: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
+    let wrong = || PyTypeError::new_err(format!("a frame is bytes, as frame(…) makes them, not {}", described(object)));
+    let bytes = object.cast::<PyBytes>().map_err(|_| wrong())?.as_bytes();
+    if !FRAME_BYTES.contains(&bytes.len()) {
+        let (least, most) = (FRAME_BYTES.start(), FRAME_BYTES.end());
+        return Err(PyValueError::new_err(format!("a frame has {least} to {most} bytes, not {}", bytes.len())));
+    }
+    Ok(bytes.to_vec())
 }
 
 /// Sends the packet along these hops, pairs of switch and port.

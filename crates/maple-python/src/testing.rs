@@ -9,15 +9,12 @@ use maple_core::route::Route;
 use maple_core::run::Run;
 use maple_core::state::{Store, SwitchInfo, Write};
 use maple_core::{Mac as CoreMac, ShardId};
-use maple_wire::packet::{Frame, rewrite};
-use maple_wire::{Constraint, Dpid, Field, PortNo, Version};
+use maple_wire::{Dpid, PortNo, Version};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
 
 use crate::address::{Ip, Mac};
 use crate::host;
-use crate::kind::{named, operand, to_raw};
 use crate::policy::PythonPolicy;
 use crate::route::{PyLocation, PyRoute};
 
@@ -47,6 +44,9 @@ pub struct Decision {
     follows: Vec<String>,
     /// Whether it wrote state or invalidated rules.
     wrote: bool,
+    /// Whether each packet of the kind comes to the controller, because the policy sends frames of its own or looked at the
+    /// whole frame.
+    each: bool,
     /// Whether it asked for the switch.
     read_switch: bool,
 }
@@ -171,6 +171,7 @@ impl Bench {
             follows: answer.iter().flat_map(Route::paths).map(|path| format!("{path:?}")).collect(),
             reads: finished.txn.reads().map(|(cell, _)| format!("{cell:?}")).collect(),
             wrote: finished.txn.wrote(),
+            each: finished.trace.each,
             read_switch: finished.trace.read_switch,
         };
         if answer.is_ok() {
@@ -193,69 +194,5 @@ impl Decision {
         };
         let trace = if self.trace.is_empty() { "nothing".to_owned() } else { self.trace.join("; ") };
         format!("<decision {answer}; looked at {trace}{}>", if self.wrote { "; wrote" } else { "" })
-    }
-}
-
-/// The bytes of a packet that has these fields.
-#[pyfunction]
-#[pyo3(signature = (**fields))]
-pub fn frame(fields: Option<&Bound<'_, PyDict>>) -> PyResult<Vec<u8>> {
-    let mut wanted = Vec::new();
-    for (name, value) in fields.into_iter().flatten() {
-        let field = named(&name, "frame()")?;
-        wanted.push((field, operand(field, &value)?));
-    }
-    wanted.sort();
-    let mut frame = skeleton(&wanted);
-    for (field, value) in wanted {
-        if matches!(field, Field::EthType | Field::IpProto) {
-            continue;
-        }
-        let set = Constraint::exact(field, to_raw(field, value));
-        rewrite::set_field(&mut frame, &set)
-            .map_err(|e| PyValueError::new_err(format!("frame(): {field} does not fit the other fields: {e}")))?;
-    }
-    Ok(frame)
-}
-
-/// A frame that has all of these fields, with other values where they can be set later.
-fn skeleton(wanted: &[(Field, u128)]) -> Vec<u8> {
-    let get = |field| wanted.iter().find(|(f, _)| *f == field).map(|(_, value)| *value);
-    let any = |fields: &[Field]| wanted.iter().any(|(f, _)| fields.contains(f));
-    let mut frame = Frame::ethernet([0, 0, 0, 0, 0, 2], [0, 0, 0, 0, 0, 1]);
-    if any(&[Field::VlanVid, Field::VlanPcp]) {
-        frame = frame.vlan(0);
-    }
-    if any(&[Field::ArpOp, Field::ArpSpa, Field::ArpTpa, Field::ArpSha, Field::ArpTha])
-        || get(Field::EthType) == Some(0x0806)
-    {
-        return frame.arp_request([10, 0, 0, 1], [10, 0, 0, 2]);
-    }
-    let icmp6 = any(&[Field::Icmpv6Type, Field::Icmpv6Code]);
-    let v6 = icmp6 || any(&[Field::Ipv6Src, Field::Ipv6Dst, Field::Ipv6Flabel]) || get(Field::EthType) == Some(0x86dd);
-    let transport = [
-        (6, any(&[Field::TcpSrc, Field::TcpDst])),
-        (17, any(&[Field::UdpSrc, Field::UdpDst])),
-        (132, any(&[Field::SctpSrc, Field::SctpDst])),
-        (1, any(&[Field::Icmpv4Type, Field::Icmpv4Code])),
-        (58, icmp6),
-    ];
-    let number = transport.iter().find(|(_, given)| *given).map(|(number, _)| *number);
-    let ip_fields = [Field::Ipv4Src, Field::Ipv4Dst, Field::IpProto, Field::IpDscp, Field::IpEcn];
-    if !v6 && number.is_none() && !any(&ip_fields) && get(Field::EthType) != Some(0x0800) {
-        return frame.raw(get(Field::EthType).unwrap_or(0x88b5) as u16, b"maple");
-    }
-    let ip = if v6 {
-        frame.ipv6(std::net::Ipv6Addr::LOCALHOST, std::net::Ipv6Addr::LOCALHOST)
-    } else {
-        frame.ipv4([10, 0, 0, 1], [10, 0, 0, 2])
-    };
-    match number.or(get(Field::IpProto).map(|n| n as u8)) {
-        Some(6) => ip.tcp(1024, 80).build(),
-        Some(17) => ip.udp(1024, 53).build(),
-        Some(132) => ip.sctp(1024, 80).build(),
-        Some(1 | 58) => ip.echo_request(1, 1).build(),
-        Some(other) => ip.proto(other).build(),
-        None => ip.udp(1024, 53).build(),
     }
 }

@@ -171,6 +171,7 @@ pub fn load(policy: &str, limit: Duration, loader: Option<&dyn PolicyLoader>) ->
                 policy: builtin::named(&name).or_wrong()?,
                 store,
                 track_hosts: true,
+                listening: None,
             }));
         }
         PolicyName::File { file, name } => (file, name),
@@ -189,6 +190,7 @@ pub fn load(policy: &str, limit: Duration, loader: Option<&dyn PolicyLoader>) ->
 fn controller_options(options: &RunOptions, loaded: &LoadedPolicy, track_hosts: bool) -> ControllerOptions {
     let mut chosen = ControllerOptions::new(Arc::clone(&loaded.policy));
     chosen.store = Arc::clone(&loaded.store);
+    chosen.listening.clone_from(&loaded.listening);
     chosen.engine.track_hosts = track_hosts;
     chosen.engine.max_rules = options.max_rules.map(|count| count as usize);
     chosen.engine.max_traces = options.max_traces.map(|count| count as usize);

@@ -17,13 +17,15 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use maple_core::engine::{self, Event, Selection, ShardId, TableRule};
-use maple_core::network::{HostInfo, Location, Mac};
+use maple_core::network::{HostInfo, Location, Mac, OwnFrame, PortKind};
 use maple_core::report::Report;
+use maple_core::route::FRAME_BYTES;
 use maple_core::state::{Commit, Snapshot, Store, Write};
 use maple_wire::{Dpid, PortNo, Version};
 
 use crate::counters::Counters;
 use crate::keeper::Notes;
+use crate::listen::SendError;
 use crate::notice::{Notice, Notices};
 use crate::shard::post::{Letter, Mailbox, Question};
 use crate::shard::registry::Registry;
@@ -207,7 +209,7 @@ impl Handle {
         sum
     }
 
-    /// How often handlers failed; each kind of error was told.
+    /// How often handlers and listeners failed; each kind of error was told.
     pub fn handler_failures(&self) -> u64 {
         self.shared.notices.handler_failures()
     }
@@ -225,6 +227,29 @@ impl Handle {
     /// Follows up a commit on [`Handle::store`]. `false` if the controller has stopped.
     pub fn committed(&self, commit: Commit) -> bool {
         self.follow(commit)
+    }
+
+    /// Sends a frame, whole from the Ethernet header on, out of an edge port. It is a packet of nobody's: no rule and no
+    /// policy sees it.
+    ///
+    /// # Errors
+    /// [`SendError`] if it can't go there. A port that goes at that moment loses it.
+    pub fn send_frame(&self, at: Location, frame: Vec<u8>) -> Result<(), SendError> {
+        if !FRAME_BYTES.contains(&frame.len()) {
+            return Err(SendError::Length(frame.len()));
+        }
+        let Some(shard) = self.shared.registry.shard_of(at.switch) else { return Err(SendError::NoSwitch(at.switch)) };
+        if self.snapshot().port(at).is_none_or(|port| port.kind != PortKind::Edge) {
+            return Err(SendError::NoEdge(at.switch, at.port));
+        }
+        let event = Event::Send(OwnFrame { at, bytes: frame.into() });
+        let is_posted = self.shared.boxes[usize::from(shard.0)].post(Letter::Event(Box::new(event)));
+        if is_posted { Ok(()) } else { Err(SendError::Stopped) }
+    }
+
+    /// Tells people, once for each kind of error and then ever more rarely, that a listener failed.
+    pub fn listener_failed(&self, error: Arc<str>) {
+        self.shared.notices.listener_failed(error);
     }
 
     /// Makes all shards close their connections and end, and does not wait for it.

@@ -75,6 +75,7 @@ impl Shard {
         }
         #[cfg(feature = "testing")]
         self.trace(now, "<-", &self.events);
+        self.tell_listener();
         self.engine.handle(now, &mut self.events, &mut self.effects);
         #[cfg(feature = "testing")]
         self.trace(now, "->", &self.effects);
@@ -85,6 +86,21 @@ impl Shard {
         }
         self.effects = effects;
         self.free_departed();
+    }
+
+    /// Tells whoever listens of the turn's events.
+    fn tell_listener(&self) {
+        let Some(listening) = &self.listening else { return };
+        for event in &self.events {
+            self.lost(listening.event(event));
+        }
+    }
+
+    /// Tells people that a listener is behind, the first, tenth, hundredth… time.
+    fn lost(&self, events: Option<u64>) {
+        if let Some(events) = events.filter(|events| 10u64.pow(events.ilog10()) == *events) {
+            self.notices.tell(Notice::ListenerBehind { events });
+        }
     }
 
     /// Leaves as many packets among the events as the engine may have in this turn, and gives their number. While no packet
@@ -136,6 +152,10 @@ impl Shard {
             }
             Effect::Mail { to, mail } => self.post.send(to, Letter::Mail(mail)),
             Effect::Settled(token) => self.fences.extend(self.settling.remove(&token)),
+            Effect::Heard(heard) => {
+                let lost = self.listening.as_ref().and_then(|listening| listening.packet(heard));
+                self.lost(lost);
+            }
             Effect::Report(report) => self.notices.tell(Notice::Engine(report)),
         }
     }

@@ -67,6 +67,7 @@ use rustc_hash::FxHashMap;
 use crate::counters::Counters;
 use crate::discovery::{Discovery, Found, Tell};
 use crate::handler::{HandlerFactory, Replies};
+use crate::listen::Listening;
 use crate::notice::{Notices, Repeats};
 use crate::session::{Deadlines, Output};
 use crate::time::{Clock, before, until};
@@ -107,6 +108,7 @@ pub(crate) struct Parts {
     pub post: Post,
     pub discovery: Discovery,
     pub notices: Notices,
+    pub listening: Option<Listening>,
     pub handlers: Option<Arc<dyn HandlerFactory>>,
     pub write_each: bool,
     pub balance: Duration,
@@ -124,6 +126,8 @@ pub(crate) struct Shard {
     inbox: Receiver<Vec<Letter>>,
     post: Post,
     engine: Engine,
+    /// Who hears what happens beside the policy.
+    listening: Option<Listening>,
     /// Makes what serves the switches, where no policy does. Engine and discovery know nothing of such switches.
     handlers: Option<Arc<dyn HandlerFactory>>,
     /// Whether each answer of a handler is a write of its own.
@@ -192,6 +196,7 @@ impl Shard {
             inbox: parts.inbox,
             post: parts.post,
             engine,
+            listening: parts.listening,
             handlers: parts.handlers,
             write_each: parts.write_each,
             balance: Balance::new(parts.balance),

@@ -300,6 +300,7 @@ impl Driven {
             post: Post::new(id, boxes),
             discovery: Discovery::new(Key(*b"whole networks!!"), Timing::default(), u64::from(id.0)),
             notices: notices.clone(),
+            listening: None,
             handlers: None,
             write_each: false,
             balance: Duration::ZERO,

@@ -56,6 +56,7 @@ impl Setting {
             post: self.post,
             discovery: Discovery::new(Key([0; 16]), Timing::default(), 1),
             notices: self.notices,
+            listening: None,
             handlers: Some(handlers),
             write_each: false,
             balance: Duration::ZERO,

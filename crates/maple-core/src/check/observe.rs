@@ -4,6 +4,7 @@ use std::fmt;
 
 use std::sync::Arc;
 
+use crate::network::OwnFrame;
 use crate::policy::{Policy, PolicyError};
 use crate::route::{Goal, Resolved, Route};
 use crate::run::Run;
@@ -156,8 +157,10 @@ fn listed<T: fmt::Debug>(what: &str, things: &[T]) -> String {
 
 /// A route in a line: drop, or the ports that each switch sends the packet out of, with what is changed.
 fn route_text(route: &Resolved) -> String {
+    let own = |own: &OwnFrame| format!("send {} bytes to {}", own.bytes.len(), own.at);
+    let own: Vec<String> = route.own.iter().map(own).collect();
     if route.parts.is_empty() {
-        return "drop".into();
+        return if own.is_empty() { "drop".into() } else { own.join(", ") };
     }
     let part = |(dpid, part): (&maple_wire::Dpid, &crate::route::Part)| {
         let ports: Vec<String> = part.links.keys().chain(&part.edges).map(ToString::to_string).collect();
@@ -171,7 +174,8 @@ fn route_text(route: &Resolved) -> String {
         format!("{:x}:{}{}{queue}", dpid.0, ports.join(","), set.concat())
     };
     let meter = route.meter.map(|meter| format!(" meter {meter}")).unwrap_or_default();
-    format!("route {}{meter}", route.parts.iter().map(part).collect::<Vec<_>>().join(" "))
+    let parts = route.parts.iter().map(part).collect::<Vec<_>>().join(" ");
+    std::iter::once(format!("route {parts}{meter}")).chain(own).collect::<Vec<_>>().join(", ")
 }
 
 impl fmt::Display for Difference {

@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use maple_wire::Version;
 
-use super::Engine;
 use super::leaf::{Arrived, Leaf, LeafState, Watched, source_lines};
+use super::{Effect, Engine, Heard};
 use crate::compile::{LeafAction, Table};
 use crate::network::{Mac, PortKind};
 use crate::policy::PolicyError;
@@ -30,7 +30,8 @@ pub(super) enum Outcome {
     Answer((Goal, Arc<Resolved>), Box<Finished>),
     /// f has no answer before something that it read changes.
     Waits(Box<Finished>),
-    Failed(PolicyError),
+    /// Why there is none, and which handlers hear of the packet.
+    Failed(PolicyError, u64),
 }
 
 impl Engine {
@@ -113,6 +114,7 @@ impl Engine {
             // In 1.0 a label takes the place of the packet's VLAN id, and has to mean it.
             run.read_location(switch.version() == Version::Of10);
         }
+        run.hear(&self.options.heard);
         Some(run)
     }
 
@@ -142,7 +144,10 @@ impl Engine {
             let done = match outcome(&run, answer) {
                 Outcome::Answer(route, finished) => self.commit(route, *finished, &arrived, turn),
                 Outcome::Waits(finished) => self.keep_back(*finished, &arrived, turn),
-                Outcome::Failed(error) => return self.policy_failed(&error, &arrived),
+                Outcome::Failed(error, heard) => {
+                    self.tell_handlers(heard, &arrived);
+                    return self.policy_failed(&error, &arrived);
+                }
             };
             if done {
                 return;
@@ -166,15 +171,19 @@ impl Engine {
         arrived: &Arrived,
         turn: Option<Turn<'_>>,
     ) -> bool {
-        let Finished { trace, txn, wrote_at, goes_back, .. } = finished;
+        let Finished { trace, txn, wrote_at, goes_back, heard, .. } = finished;
         let wrote = txn.wrote();
         let full = self.switches.get(&arrived.at.switch).is_none_or(|switch| switch.full_until.is_some());
-        let cacheable =
-            !wrote && !trace.short && !full && !self.waiting.is_endless() && self.has_room_for_trace(arrived.at.switch);
+        let cacheable = !wrote
+            && trace.lasts()
+            && !full
+            && !self.waiting.is_endless()
+            && self.has_room_for_trace(arrived.at.switch);
         let id = cacheable.then(|| self.new_leaf_id());
         let writes = if wrote { format!("{:?}", txn.writes()) } else { String::new() };
         let Ok(commit) = self.commit_run(txn, id, turn) else { return false };
         self.apply(commit);
+        self.tell_handlers(heard, arrived);
         if let Some(place) = goes_back {
             let key = format!("back {place}");
             self.report_once(Report::RouteGoesBack { at: arrived.at, place }, &key);
@@ -197,6 +206,14 @@ impl Engine {
             }
         }
         true
+    }
+
+    /// Tells handlers of a packet: those whose bit is set.
+    fn tell_handlers(&mut self, by: u64, arrived: &Arrived) {
+        if by != 0 {
+            let (at, frame, total_len) = (arrived.at, Arc::clone(&arrived.frame), arrived.total_len);
+            self.after.push(Effect::Heard(Heard { by, at, frame, total_len }));
+        }
     }
 
     /// Commits what a run did, and ends its turn.
@@ -237,7 +254,7 @@ impl Engine {
             self.report_once(Report::PolicyWrites { what: place.into() }, &format!("writes {place}"));
         } else {
             let (representative, lookup) = (arrived.clone(), self.lookup(arrived));
-            if lookup.is_none() && !finished.trace.short && self.has_room_for_trace(arrived.at.switch) {
+            if lookup.is_none() && finished.trace.lasts() && self.has_room_for_trace(arrived.at.switch) {
                 let id = self.new_leaf_id();
                 if self.store.commit(finished.txn, Some(id)).is_ok() {
                     let leaf = self.new_leaf(finished.trace, goal, representative);
@@ -321,14 +338,14 @@ impl Engine {
 pub(super) fn outcome(run: &Run, answer: Answer) -> Outcome {
     let resolved = answer.map(|route| run.resolve(&route));
     let Some(finished) = run.finish() else {
-        return Outcome::Failed(PolicyError::Exception("the policy ended its own run".into()));
+        return Outcome::Failed(PolicyError::Exception("the policy ended its own run".into()), 0);
     };
     match (resolved, &finished.error) {
         (Err(PolicyError::Retry), _) | (Ok(_), Some(PolicyError::Retry)) => Outcome::Waits(Box::new(finished)),
         // What f says of its failure knows more of the place than what was noted for it.
-        (Err(error), _) => Outcome::Failed(error),
-        (_, Some(error)) => Outcome::Failed(error.clone()),
-        (Ok(Err(error)), None) => Outcome::Failed(error),
+        (Err(error), _) => Outcome::Failed(error, finished.heard),
+        (_, Some(error)) => Outcome::Failed(error.clone(), finished.heard),
+        (Ok(Err(error)), None) => Outcome::Failed(error, finished.heard),
         (Ok(Ok(route)), None) => Outcome::Answer(route, Box::new(finished)),
     }
 }

@@ -9,7 +9,7 @@ use maple_wire::{Constraint, Dpid, Instruction, Match, Port, Version};
 
 use super::hosts::Found;
 use crate::labels::{Acquire, Holder, News};
-use crate::network::{Location, Mac};
+use crate::network::{Location, Mac, OwnFrame};
 use crate::report::Report;
 use crate::route::Part;
 use crate::shard::ShardId;
@@ -119,6 +119,8 @@ pub enum Event {
     },
     /// A message from another shard.
     Mail(Mail),
+    /// Send this frame out of an edge port of a switch of this shard; lost where the port is none, or not there.
+    Send(OwnFrame),
     /// Withdraw the leaves of every shard that this selects. To any one shard.
     Invalidate(Selection),
     /// Tracked state written from outside of f. To any one shard.
@@ -190,10 +192,25 @@ pub enum Effect {
         /// The message.
         mail: Mail,
     },
+    /// Handlers hear of this packet.
+    Heard(Heard),
     /// The answer to [`Event::Settle`].
     Settled(u64),
     /// Tell people.
     Report(Report),
+}
+
+/// A packet that handlers hear of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Heard {
+    /// Which conditions of [`super::Options::heard`] it fits, a bit for each, the first one's the lowest.
+    pub by: u64,
+    /// Where it came in.
+    pub at: Location,
+    /// The bytes that were captured.
+    pub frame: Arc<[u8]>,
+    /// How many there were on the wire.
+    pub total_len: usize,
 }
 
 /// A message from one shard to another. Opaque: to be carried, in the order sent between any two shards, as

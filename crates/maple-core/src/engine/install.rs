@@ -19,6 +19,7 @@ use super::{Effect, Engine, ShardId};
 use crate::compile::LeafAction;
 use crate::forwarding;
 use crate::labels::Carriage;
+use crate::network::{OwnFrame, PortKind};
 use crate::route::{Goal, Part, Resolved};
 use crate::tree::LeafId;
 
@@ -296,6 +297,27 @@ impl Engine {
         }
         if let Some(effect) = self.packet_out(packet, at_ingress) {
             self.after.push(effect);
+        }
+        route.own.iter().for_each(|own| self.send_own(own));
+    }
+
+    /// Sends a handler's frame, if it can leave the network there.
+    pub(super) fn send_from_outside(&mut self, own: &OwnFrame) {
+        if self.store.snapshot().port(own.at).is_some_and(|port| port.kind == PortKind::Edge) {
+            self.send_own(own);
+        }
+    }
+
+    /// Sends a frame of f's own, or of a handler's.
+    pub(super) fn send_own(&mut self, own: &OwnFrame) {
+        let part = Part { edges: [own.at.port].into(), ..Part::default() };
+        if self.switches.contains_key(&own.at.switch) {
+            self.emit(own.at.switch, &part, &own.bytes);
+        } else {
+            self.post_to_switch(
+                own.at.switch,
+                Letter::Emit { dpid: own.at.switch, part, frame: Arc::clone(&own.bytes) },
+            );
         }
     }
 

@@ -69,7 +69,7 @@ mod timers;
 mod view;
 mod waiting;
 
-pub use event::{Effect, Event, InstalledFlow, Mail, Selection};
+pub use event::{Effect, Event, Heard, InstalledFlow, Mail, Selection};
 pub use hit::{Answered, Hits, MOST_HITS};
 pub use hosts::PROBE_MAC;
 pub use leaf::OWN_COOKIES;
@@ -202,6 +202,7 @@ impl Engine {
             Event::PortIsEdge { port } => self.port_is_edge(port),
             Event::PortIsNew { port } => self.port_is_new(port),
             Event::Mail(Mail(letter)) => self.inbox.push_back(letter),
+            Event::Send(own) => self.send_from_outside(&own),
             Event::Invalidate(selection) => self.invalidate(&selection),
             Event::Write(writes) => {
                 let commit = self.store.update(|_| writes);

@@ -1,9 +1,11 @@
 //! What can be chosen, and what is counted.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::compile::{Rule, Strategy};
 use crate::labels::LabelRange;
+use crate::trace::Cond;
 use crate::tree::LeafId;
 
 /// What can be chosen.
@@ -56,6 +58,8 @@ pub struct Options {
     pub room_period: Duration,
     /// How often a run whose state changed under it is repeated before its packet is dropped.
     pub max_reruns: u32,
+    /// The packets that handlers hear of: each one that enters the network and fits one of these, as if f asked. At most 64.
+    pub heard: Arc<[Cond]>,
     /// Of how many leaves whose state changed f is asked again at once; further ones are withdrawn, and f is asked when a
     /// packet comes.
     pub max_reconsidered: usize,
@@ -88,6 +92,7 @@ impl Default for Options {
             max_traces: None,
             room_period: Duration::from_secs(1),
             max_reruns: 16,
+            heard: [].into(),
             max_reconsidered: 1024,
             check_rate: 0,
         }

@@ -56,7 +56,7 @@ impl Engine {
         let Outcome::Answer((route, _), finished) = outcome(run, answer) else { return self.withdraw(id) };
         let Finished { trace, txn, .. } = *finished;
         let Some(leaf) = self.leaves.get(&id) else { return };
-        let same = trace.items == leaf.trace.items && !trace.short && !txn.wrote();
+        let same = trace.items == leaf.trace.items && trace.lasts() && !txn.wrote();
         let stays = *leaf.goal() == route;
         if !same || !stays && !self.can_reroute(id) || self.store.commit(txn, Some(id)).is_err() {
             return self.withdraw(id);

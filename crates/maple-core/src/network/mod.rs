@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
 
 use maple_wire::{Dpid, PortNo};
 
@@ -64,6 +65,15 @@ impl std::str::FromStr for Mac {
             .collect::<Result<_, _>>()?;
         bytes.try_into().map(Mac).map_err(|_| bad())
     }
+}
+
+/// A frame of f's own, and the edge port that it leaves by.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct OwnFrame {
+    /// The port.
+    pub at: Location,
+    /// The frame, without its check sequence.
+    pub bytes: Arc<[u8]>,
 }
 
 /// A port of a switch. Hosts are located at one, links join two.

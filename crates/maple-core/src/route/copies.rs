@@ -10,7 +10,8 @@ use crate::network::Location;
 
 impl Resolved {
     /// Where copies of a frame that came in at `came_in` leave the network, and their bytes; in order. None goes back out of
-    /// that port, unless the route says [`PortNo::IN_PORT`]. A copy whose rewrites don't fit the frame is not made.
+    /// that port, unless the route says [`PortNo::IN_PORT`]. A copy whose rewrites don't fit the frame is not made. Frames of
+    /// f's own leave as they are.
     pub fn copies(&self, frame: &[u8], came_in: Location) -> Vec<(Location, Vec<u8>)> {
         let mut copies = Vec::new();
         for (switch, part) in &self.parts {
@@ -18,6 +19,7 @@ impl Resolved {
             let places = part.edges.iter().filter_map(|port| place(*switch, *port, came_in));
             copies.extend(places.map(|at| (at, bytes.clone())));
         }
+        copies.extend(self.own.iter().map(|own| (own.at, own.bytes.to_vec())));
         copies.sort_unstable();
         copies
     }
@@ -77,7 +79,7 @@ mod tests {
         let edges: BTreeSet<PortNo> = edges.iter().copied().map(PortNo).collect();
         let treatment = Treatment { rewrites: rewrites.iter().copied().collect(), queue: None };
         let part = Part { edges, treatment, tagged, ..Part::default() };
-        Resolved { parts: BTreeMap::from([(Dpid(1), part)]), meter: None }
+        Resolved { parts: BTreeMap::from([(Dpid(1), part)]), ..Resolved::default() }
     }
 
     fn frame() -> Frame {

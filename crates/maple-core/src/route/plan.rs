@@ -87,7 +87,7 @@ impl PlanOf {
     fn resolve(&self, txn: &mut Txn) -> Result<Resolved, RouteError> {
         let ingress = self.ingress;
         let hops = self.all_hops(txn);
-        let mut resolved = Resolved { parts: BTreeMap::new(), meter: self.meter };
+        let mut resolved = Resolved { meter: self.meter, ..Resolved::default() };
         let mut queue = VecDeque::from([(ingress, None)]);
         let mut reached = BTreeSet::from([ingress]);
         if !hops.is_empty() && hops.keys().all(|hop| hop.switch != ingress) {

@@ -20,7 +20,7 @@ use super::generate::{
 use super::{Delivery, Random, Sim, SimSwitch};
 use crate::check::Observation;
 use crate::compile::Strategy;
-use crate::engine::{Engine, Event, LabelRange, Options, Selection};
+use crate::engine::{Engine, Event, Heard, LabelRange, Options, Selection};
 use crate::network::{Location, Mac, PortKind};
 use crate::run::Run;
 use crate::state::{Snapshot, Txn};
@@ -194,8 +194,9 @@ impl<'a> Play<'a> {
         let Case { labels, track_hosts, compiler, room: (max_rules, max_traces), .. } = *case;
         // In some cases hosts are forgotten at each rest.
         let host_timeout = Duration::from_secs(if case.seed.is_multiple_of(5) { 20 } else { 300 });
+        let heard = case.shape.heard.clone().into();
         let options =
-            Options { labels, track_hosts, compiler, max_rules, max_traces, host_timeout, ..Options::default() };
+            Options { labels, track_hosts, compiler, max_rules, max_traces, host_timeout, heard, ..Options::default() };
         let mut sim = Sim::new(policy, case.shape.shards, &options, case.seed);
         let ports = [PortNo(4), case.shape.last_port];
         for ((dpid, version), tables) in (1..).map(Dpid).zip(&case.shape.versions).zip(&case.shape.tables) {
@@ -325,6 +326,7 @@ impl<'a> Play<'a> {
         let lossy = std::mem::take(&mut self.lossy) || lossy_here && self.shrunk;
         self.tally.delivered += delivered.len() as u64;
         let mut rest: Vec<&Delivery> = delivered.iter().collect();
+        let heard = std::mem::take(&mut self.sim.heard);
         for packet in &sent {
             let mark = &packet.frame[packet.frame.len() - 4..];
             let (mut got, others): (Vec<&Delivery>, Vec<&Delivery>) =
@@ -342,6 +344,9 @@ impl<'a> Play<'a> {
                 let want = self.expected(packet, len, state);
                 if may_lose { contains_all(&want, &got) } else { want.iter().eq(got.iter().copied()) }
             });
+            if !may_lose {
+                self.check_heard(packet, &heard, !got.is_empty())?;
+            }
             if !fits {
                 let wanted: Vec<_> = all().map(|(state, len)| self.expected(packet, len, state)).collect();
                 return Err(format!(
@@ -355,6 +360,15 @@ impl<'a> Play<'a> {
             return Err(format!("nobody sent {stray:?}"));
         }
         self.check_tables()
+    }
+
+    /// Handlers heard of a packet once if they wanted to; one that nobody saw come out may not have got so far.
+    fn check_heard(&self, packet: &Sent, heard: &[Heard], came_out: bool) -> Result<(), String> {
+        let view = maple_wire::Packet::new(&packet.frame, packet.at.port.0);
+        let wanted = self.case.shape.heard.iter().any(|cond| cond.holds(&view));
+        let times = heard.iter().filter(|heard| heard.frame[..] == packet.frame[..]).count();
+        let fits = if wanted && came_out { times == 1 } else { times <= usize::from(wanted) };
+        if fits { Ok(()) } else { Err(format!("packet at {} was heard of {times} times ({wanted})", packet.at)) }
     }
 
     /// Where f, run from scratch on the first `len` bytes, sends the packet in a state; sorted.

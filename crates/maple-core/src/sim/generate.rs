@@ -5,13 +5,14 @@
 use std::sync::LazyLock;
 
 use maple_wire::packet::build::Frame;
-use maple_wire::{Dpid, Field, PortNo, Version};
+use maple_wire::{Constraint, Dpid, Field, PortNo, Version};
 
 use super::Random;
 use crate::network::{Hop, LinkName, Location, Mac};
 use crate::policy::{Net, PacketHandle, Policy, PolicyError};
 use crate::route::Route;
 use crate::state::{Access, Query, Stop, Value, Write};
+use crate::trace::Cond;
 
 /// A policy as a tree: each node asks one thing and goes on.
 #[derive(Clone, Debug)]
@@ -61,6 +62,8 @@ pub enum Answer {
     ToAddress(u8),
     /// Back out of the port where it came in, and of the first edge port of the ingress switch.
     Back,
+    /// With a frame of f's own besides: to where the packet came from, or out of a port that may be none.
+    Own(Option<Location>, Box<Answer>),
     /// To both hosts.
     Multicast(Mac, Mac),
     /// With a rewrite that the packet may lack the field for.
@@ -157,6 +160,16 @@ impl Answer {
                 Route::union([root, from_here(pkt, net, *b)])
             }
             Answer::Set(field, value, inner) => inner.route(pkt, net).set(*field, *value),
+            Answer::Own(to, inner) => {
+                let Some(frame) = pkt.frame() else { return Route::drop() };
+                let own = [&[frame[0] ^ 0x40], &frame[1..]].concat();
+                match (to, &**inner) {
+                    (Some(to), _) => net.send(*to, own),
+                    (None, Answer::Drop) => return Route::answer([own]),
+                    (None, _) => net.reply(own),
+                }
+                inner.route(pkt, net)
+            }
             Answer::Hops(hops) => Route::hops(hops.iter().copied()),
         }
     }
@@ -274,6 +287,16 @@ pub fn policy_of_filters(random: &mut Random) -> Tree {
     policy
 }
 
+/// What handlers want to hear of.
+fn wanted(random: &mut Random) -> Vec<Cond> {
+    let cond = |random: &mut Random| {
+        let field = *random.pick(&FIELDS);
+        let exact = Constraint::exact(field, value(random, field));
+        if random.chance(10) { Cond::default() } else { Cond::default().and(exact) }
+    };
+    (0..1 + random.below(2)).map(|_| cond(random)).collect()
+}
+
 fn answer(random: &mut Random, sets: usize) -> Answer {
     let hosts = hosts();
     match random.below(20) {
@@ -285,6 +308,11 @@ fn answer(random: &mut Random, sets: usize) -> Answer {
         12..14 => Answer::ToHost(*random.pick(&hosts)),
         14 => Answer::ToAddress(1 + random.below(hosts.len()) as u8),
         15..17 => Answer::Multicast(*random.pick(&hosts), *random.pick(&hosts)),
+        17 if sets > 0 && random.chance(50) => {
+            let to = Location::new(Dpid(1 + random.below(3) as u64), PortNo(3 + random.below(2) as u32));
+            let to = if random.chance(50) { Some(to) } else { None };
+            Answer::Own(to, Box::new(answer(random, 0)))
+        }
         17..19 if sets > 0 => {
             let (field, value) = *random.pick(&[
                 (Field::EthDst, 0x42),
@@ -370,6 +398,8 @@ pub struct Shape {
     pub last_port: PortNo,
     /// How much of a packet switches send to the controller, and whether they keep the rest.
     pub capture: Option<(usize, bool)>,
+    /// What handlers hear of.
+    pub heard: Vec<Cond>,
 }
 
 /// Ports of every switch: 1 to 3 for links, 4 and 5 for hosts; in place of 5 perhaps its own host's.
@@ -406,6 +436,7 @@ fn plain() -> Shape {
         shards: 1,
         last_port: PortNo(5),
         capture: None,
+        heard: Vec::new(),
     }
 }
 
@@ -420,7 +451,8 @@ fn odd_switches(random: &mut Random, shape: Shape) -> Shape {
     let last_port = if random.chance(15) { PortNo::LOCAL } else { PortNo(5) };
     let capture = random.chance(8).then(|| (20 + random.below(50), random.chance(50)));
     let refused = (random.chance(4).then_some(3), !random.chance(6));
-    Shape { tables, refused, shards: 1 + random.below(2) as u8, last_port, capture, ..shape }
+    let heard = if random.chance(12) { wanted(random) } else { Vec::new() };
+    Shape { heard, tables, refused, shards: 1 + random.below(2) as u8, last_port, capture, ..shape }
 }
 
 /// Four switches in a line or ring, mostly of version 1.3.

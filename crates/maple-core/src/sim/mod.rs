@@ -13,7 +13,7 @@ use maple_wire::msg::{Features, FlowRemoved, Message, PacketIn, PacketInView, Po
 use maple_wire::packet::build::Frame;
 use maple_wire::{Dpid, Field, Match, Packet, Port, PortNo, Version};
 
-use crate::engine::{Effect, Engine, Event, InstalledFlow, Options, PROBE_MAC, SETTLING_ROUNDS, ShardId, Time};
+use crate::engine::{Effect, Engine, Event, Heard, InstalledFlow, Options, PROBE_MAC, SETTLING_ROUNDS, ShardId, Time};
 use crate::network::{Location, Mac};
 use crate::policy::Policy;
 use crate::report::Report;
@@ -139,6 +139,8 @@ pub struct Sim {
     /// Flow-mods seen.
     pub flow_mods: u64,
     settled: Vec<(ShardId, u64)>,
+    /// What handlers would hear of.
+    pub heard: Vec<Heard>,
     engines: Vec<Engine>,
     shards: BTreeMap<Dpid, ShardId>,
     switches: BTreeMap<Dpid, SimSwitch>,
@@ -174,6 +176,7 @@ impl Sim {
             hits: 0,
             flow_mods: 0,
             settled: Vec::new(),
+            heard: Vec::new(),
             engines,
             shards: BTreeMap::new(),
             switches: BTreeMap::new(),
@@ -457,6 +460,7 @@ impl Sim {
                 }
                 Effect::Report(report) => self.reports.push(report),
                 Effect::Settled(token) => self.settled.push((shard, token)),
+                Effect::Heard(heard) => self.heard.push(heard),
             }
         }
     }

@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use super::{Cell, CellValue, Snapshot, Write};
 use crate::engine::Selection;
+use crate::network::OwnFrame;
 
 /// A transaction. Reads come from one snapshot plus the transaction's own writes; nothing is visible to others before
 /// [`super::Store::commit`].
@@ -16,6 +17,8 @@ pub struct Txn {
     pub(super) reads: BTreeMap<Cell, CellValue>,
     pub(super) writes: Vec<Write>,
     pub(super) invalidations: Vec<Selection>,
+    /// Frames to send when it commits.
+    sends: Vec<OwnFrame>,
 }
 
 /// A moment of a transaction, to which its writes can be taken back.
@@ -24,6 +27,7 @@ pub struct Savepoint {
     working: OnceLock<Box<Snapshot>>,
     writes: usize,
     invalidations: usize,
+    sends: usize,
 }
 
 impl Txn {
@@ -32,7 +36,8 @@ impl Txn {
 
     /// A transaction over this snapshot.
     pub fn new(base: Arc<Snapshot>) -> Txn {
-        Txn { base, working: OnceLock::new(), reads: BTreeMap::new(), writes: Vec::new(), invalidations: Vec::new() }
+        let (reads, writes, invalidations, sends) = Default::default();
+        Txn { base, working: OnceLock::new(), reads, writes, invalidations, sends }
     }
 
     /// The value of `cell`, own writes included. The cell becomes a dependency.
@@ -78,7 +83,12 @@ impl Txn {
 
     /// This moment, for [`Txn::roll_back`].
     pub fn savepoint(&self) -> Savepoint {
-        Savepoint { working: self.working.clone(), writes: self.writes.len(), invalidations: self.invalidations.len() }
+        Savepoint {
+            working: self.working.clone(),
+            writes: self.writes.len(),
+            invalidations: self.invalidations.len(),
+            sends: self.sends.len(),
+        }
     }
 
     /// Takes back what was written since. What was read stays read: that it was rolled back depends on it.
@@ -86,11 +96,23 @@ impl Txn {
         self.working = to.working;
         self.writes.truncate(to.writes);
         self.invalidations.truncate(to.invalidations);
+        self.sends.truncate(to.sends);
     }
 
     /// The same reads without any writes.
     pub fn without_writes(self) -> Txn {
-        Txn { working: OnceLock::new(), writes: Vec::new(), invalidations: Vec::new(), ..self }
+        let (writes, invalidations, sends) = Default::default();
+        Txn { working: OnceLock::new(), writes, invalidations, sends, ..self }
+    }
+
+    /// Sends a frame when the transaction commits. That is no write: nobody reads it.
+    pub(crate) fn send(&mut self, frame: OwnFrame) {
+        self.sends.push(frame);
+    }
+
+    /// The frames to send, in order.
+    pub(crate) fn sends(&self) -> &[OwnFrame] {
+        &self.sends
     }
 
     /// Withdraws what `selection` says when the transaction commits.

@@ -74,6 +74,7 @@ impl Trace {
             sources: Arc::new(sources),
             read_switch: self.read_switch,
             short: self.short,
+            each: self.each,
         }
     }
 }

@@ -149,6 +149,16 @@ pub struct Trace {
     /// Whether the run asked for a field whose bytes are not in the frame, and saw 0 instead. If the frame was cut
     /// short on its way to the controller, that may not be what the switch has.
     pub short: bool,
+    /// Whether each packet of the kind has to come to the controller: f sends frames of its own for it, or looked at the whole
+    /// frame, or handlers hear of it.
+    pub each: bool,
+}
+
+impl Trace {
+    /// Whether a rule may do what f did.
+    pub fn lasts(&self) -> bool {
+        !self.short && !self.each
+    }
 }
 
 impl fmt::Display for Range {

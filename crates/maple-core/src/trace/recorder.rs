@@ -189,7 +189,7 @@ impl Recorder {
     /// The whole trace.
     pub fn finish(self) -> Trace {
         let Recorder { known, sources, read_switch, short, .. } = self;
-        Trace { items: known.into_items(), sources: Arc::new(sources), read_switch, short }
+        Trace { items: known.into_items(), sources: Arc::new(sources), read_switch, short, each: false }
     }
 
     /// Whether the packet has `field`, settled by reading the fields of its prerequisites.

@@ -159,6 +159,19 @@ impl<'a> Packet<'a> {
         mpls::Stack::new(self)
     }
 
+    /// What is behind the innermost header that the view knows: what UDP or TCP carry, what follows type, code and checksum
+    /// of ICMP, what IP carries else, and where there is no IP what is behind the link layer. Without padding; of a packet
+    /// of which only the beginning was captured, what of it there is.
+    pub fn payload(&self) -> &'a [u8] {
+        let network = self.network();
+        let (start, end) = match network.kind() {
+            NetworkKind::Other => (self.link().end(), self.frame.len()),
+            _ => (transport::payload_start(self, network), network.end()),
+        };
+        let end = end.min(self.frame.len());
+        &self.frame[start.min(end)..end]
+    }
+
     /// Bytes on the wire from `offset` on, as far as is known.
     fn wire_len_from(&self, offset: usize) -> usize {
         self.wire_len.saturating_sub(offset)

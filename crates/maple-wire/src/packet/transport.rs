@@ -31,6 +31,21 @@ pub(super) const DST: usize = 2;
 pub(super) const TYPE: usize = 0;
 pub(super) const CODE: usize = 1;
 
+/// Where what an IP packet carries begins, behind the transport header if that is one of those known here. Parts of a
+/// datagram have none.
+pub(super) fn payload_start(packet: &Packet, network: Network) -> usize {
+    let start = network.transport();
+    let header = match network.proto() {
+        _ if network.is_fragment() => 0,
+        Some(TCP) => u8_at(packet.frame, start + TCP_DATA_OFFSET).map_or(TCP_LEN, |byte| usize::from(byte >> 4) * 4),
+        Some(UDP) => UDP_LEN,
+        Some(SCTP) => SCTP_LEN,
+        Some(ICMP | ICMPV6) => ICMP_LEN - 4,
+        _ => 0,
+    };
+    start + header
+}
+
 #[inline]
 pub(super) fn tcp(packet: &Packet, at: usize) -> Option<u128> {
     let network = packet.network();

@@ -10,7 +10,7 @@ fn route_to(edge: PortNo) -> Arc<Resolved> {
     let far = Location::new(Dpid(2), PortNo(1));
     let first = Part { links: [(PortNo(2), far)].into(), ..Part::default() };
     let last = Part { arrives: Some(PortNo(1)), edges: [edge].into(), ..Part::default() };
-    Arc::new(Resolved { parts: [(Dpid(1), first), (Dpid(2), last)].into(), meter: None })
+    Arc::new(Resolved { parts: [(Dpid(1), first), (Dpid(2), last)].into(), ..Resolved::default() })
 }
 
 fn key(route: &Arc<Resolved>) -> RouteKey {

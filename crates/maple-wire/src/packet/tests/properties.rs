@@ -157,6 +157,7 @@ proptest! {
         let whole = Packet::with_wire_len(&frame, 1, frame.len());
         for len in 0..frame.len() {
             let cut = Packet::with_wire_len(&frame[..len], 1, frame.len());
+            prop_assert!(cut.payload().len() <= len);
             for field in Field::ALL {
                 // vlan_vid is never absent: it is 0 where the tag is cut.
                 let same = cut.get(field).is_none_or(|value| whole.get(field) == Some(value));

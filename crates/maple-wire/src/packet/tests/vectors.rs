@@ -245,3 +245,22 @@ fn values_are_read_as_they_are_written() {
     let error = text::parse_field_value(EthSrc, "2:0:0:0:0").unwrap_err().to_string();
     assert_eq!(error, "eth_src: `2:0:0:0:0` is not a hardware address such as 02:00:00:00:00:01");
 }
+
+#[test]
+fn a_payload_is_what_is_behind_the_innermost_header_without_padding() {
+    let payload = |frame: &[u8]| Packet::new(frame, 1).payload().to_vec();
+    let ethernet = || Frame::ethernet([0, 0, 0, 0, 0, 2], [0, 0, 0, 0, 0, 1]);
+    let ip = || ethernet().vlan(3).ipv4([10, 0, 0, 1], [10, 0, 0, 2]);
+    let udp = ip().udp(1, 2).payload(b"hello");
+    assert_eq!(payload(&udp), b"hello");
+    assert_eq!(payload(&[&udp[..], &[0; 20]].concat()), b"hello", "padding is none of it");
+    assert_eq!(payload(&udp[..udp.len() - 2]), b"hel", "what there is of it");
+    assert_eq!(payload(&udp[..30]), b"");
+    assert_eq!(payload(&ip().tcp(1, 2).payload(b"x")), b"x");
+    assert_eq!(payload(&ip().icmp(8, 0, [1, 2, 3, 4]).payload(b"x")), [1, 2, 3, 4, b'x']);
+    assert_eq!(payload(&ethernet().ipv6([0; 16], [1; 16]).sctp(1, 2).payload(b"x")), b"x");
+    assert_eq!(payload(&ip().proto(2).payload(b"igmp")), b"igmp");
+    assert_eq!(payload(&ip().fragment(100, false, 7).udp(1, 2).payload(b"x")).len(), 9, "a later part has no header");
+    assert_eq!(payload(&ethernet().raw(0x88b5, b"x")), b"x");
+    assert_eq!(payload(&[1, 2, 3]), b"");
+}

@@ -1,0 +1,204 @@
+//! What happens in the network, for listeners: programs beside a policy that watch, or speak with hosts, and leave the rules
+//! alone.
+//!
+//! # What
+//!
+//! [`listen`] makes the two ends: [`Listening`] for [`crate::ControllerOptions`], and [`Listener`] for whoever hears. Packets
+//! that fit one of the conditions come here each, as if f had asked for that: the policy still says where they go.
+//! [`crate::Handle::send_frame`] speaks.
+//!
+//! # Bounds
+//!
+//! Nobody waits for a listener. At most [`MOST_WAITING`] events wait for it; packets may take half of that, so that a host
+//! that floods does not hide that a switch went. Others are lost, counted, and people are told.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TrySendError, bounded};
+use maple_core::Location;
+use maple_core::engine::{Event, Heard};
+use maple_core::trace::Cond;
+use maple_wire::msg::PortReason;
+use maple_wire::{Dpid, PortNo};
+
+use crate::printable::printable;
+
+/// How many events wait for a listener.
+pub const MOST_WAITING: usize = 8192;
+/// The most conditions: packets have a bit for each.
+pub const MOST_CONDITIONS: usize = 64;
+
+/// Something that happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Happening {
+    /// A packet entered the network that fits one of the listener's conditions.
+    Packet(Heard),
+    /// A port came, went or changed.
+    Port {
+        /// The port.
+        at: Location,
+        /// Its name.
+        name: String,
+        /// Whether packets can pass.
+        is_up: bool,
+        /// What became of it.
+        reason: PortReason,
+    },
+    /// A switch finished its handshake.
+    SwitchUp(Dpid),
+    /// A switch's connection ended.
+    SwitchDown(Dpid),
+}
+
+/// More conditions than packets have bits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("listeners can ask for {MOST_CONDITIONS} kinds of packets, not {0}")]
+pub struct TooManyConditions(usize);
+
+/// The controller's end.
+#[derive(Clone, Debug)]
+pub struct Listening {
+    heard: Arc<[Cond]>,
+    sender: Sender<Happening>,
+    lost: Arc<AtomicU64>,
+}
+
+/// The end of whoever hears.
+#[derive(Debug)]
+pub struct Listener {
+    receiver: Receiver<Happening>,
+    lost: Arc<AtomicU64>,
+}
+
+/// Both ends of a listener that hears of packets that fit one of these conditions, and of all ports and switches.
+///
+/// # Errors
+/// [`TooManyConditions`].
+pub fn listen(heard: Vec<Cond>) -> Result<(Listening, Listener), TooManyConditions> {
+    if heard.len() > MOST_CONDITIONS {
+        return Err(TooManyConditions(heard.len()));
+    }
+    let (sender, receiver) = bounded(MOST_WAITING);
+    let lost = Arc::<AtomicU64>::default();
+    Ok((Listening { heard: heard.into(), sender, lost: Arc::clone(&lost) }, Listener { receiver, lost }))
+}
+
+impl Listening {
+    /// The packets that are heard of.
+    pub(crate) fn heard(&self) -> &Arc<[Cond]> {
+        &self.heard
+    }
+
+    /// Tells the listener of a packet. `Some` if it is lost: how many are by now.
+    pub(crate) fn packet(&self, heard: Heard) -> Option<u64> {
+        if self.sender.len() >= MOST_WAITING / 2 {
+            return Some(self.lose());
+        }
+        self.say(Happening::Packet(heard))
+    }
+
+    /// Tells the listener of what the engine is about to hear. `Some` if it is lost: how many are by now.
+    pub(crate) fn event(&self, event: &Event) -> Option<u64> {
+        self.say(match event {
+            Event::PortStatus { dpid, status } => Happening::Port {
+                at: Location::new(*dpid, status.port.number),
+                name: printable(&status.port.name()),
+                is_up: status.port.is_up() && status.reason != PortReason::Delete,
+                reason: status.reason,
+            },
+            Event::SwitchUp { dpid, .. } => Happening::SwitchUp(*dpid),
+            Event::SwitchDown { dpid } => Happening::SwitchDown(*dpid),
+            _ => return None,
+        })
+    }
+
+    fn say(&self, happening: Happening) -> Option<u64> {
+        match self.sender.try_send(happening) {
+            // Nobody listens any more: nothing is lost to anybody.
+            Ok(()) | Err(TrySendError::Disconnected(_)) => None,
+            Err(TrySendError::Full(_)) => Some(self.lose()),
+        }
+    }
+
+    fn lose(&self) -> u64 {
+        self.lost.fetch_add(1, Ordering::Relaxed) + 1
+    }
+}
+
+/// Why nothing came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Silence {
+    /// Nothing happened in time.
+    #[error("nothing happened in time")]
+    Timeout,
+    /// The controller has stopped, and all that happened was heard.
+    #[error("the controller has stopped")]
+    Ended,
+}
+
+impl Listener {
+    /// What happens next.
+    ///
+    /// # Errors
+    /// [`Silence`].
+    pub fn next(&self, timeout: Duration) -> Result<Happening, Silence> {
+        self.receiver.recv_timeout(timeout).map_err(|error| match error {
+            RecvTimeoutError::Timeout => Silence::Timeout,
+            RecvTimeoutError::Disconnected => Silence::Ended,
+        })
+    }
+
+    /// How many events were lost because the listener was behind.
+    pub fn lost(&self) -> u64 {
+        self.lost.load(Ordering::Relaxed)
+    }
+}
+
+/// Whether a frame can go out of a port, as whoever sends it from outside is told.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SendError {
+    /// The switch is not up.
+    #[error("there is no switch {0}")]
+    NoSwitch(Dpid),
+    /// The port is not there, or leads to another switch.
+    #[error("port {1} of switch {0} is no edge port: it is not there, or a link")]
+    NoEdge(Dpid, PortNo),
+    /// No frame is so short or long.
+    #[error("a frame has {least} to {most} bytes, not {0}", least = maple_core::route::FRAME_BYTES.start(), most = maple_core::route::FRAME_BYTES.end())]
+    Length(usize),
+    /// The controller has stopped.
+    #[error("the controller has stopped")]
+    Stopped,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn heard(n: u64) -> Heard {
+        Heard { by: n, at: Location::new(Dpid(1), PortNo(1)), frame: [].into(), total_len: 0 }
+    }
+
+    #[test]
+    fn a_flood_of_packets_does_not_hide_that_a_switch_went() {
+        let (listening, listener) = listen(Vec::new()).unwrap();
+        let lost = (0..MOST_WAITING as u64).filter_map(|n| listening.packet(heard(n))).max();
+        assert_eq!((lost, listener.lost()), (Some(MOST_WAITING as u64 / 2), MOST_WAITING as u64 / 2));
+        assert_eq!(listening.event(&Event::SwitchDown { dpid: Dpid(1) }), None);
+        let all: Vec<Happening> = std::iter::from_fn(|| listener.next(Duration::ZERO).ok()).collect();
+        assert_eq!((all.len(), all.last()), (MOST_WAITING / 2 + 1, Some(&Happening::SwitchDown(Dpid(1)))));
+        drop(listening);
+        assert_eq!(listener.next(Duration::ZERO), Err(Silence::Ended));
+    }
+
+    #[test]
+    fn without_a_listener_nothing_is_kept_and_nothing_lost() {
+        let (listening, listener) = listen(Vec::new()).unwrap();
+        drop(listener);
+        assert_eq!(listening.packet(heard(1)), None);
+        assert_eq!(listen(vec![Cond::default(); 65]).unwrap_err(), TooManyConditions(65));
+    }
+}

@@ -1,0 +1,136 @@
+//! What `@on` functions are told, and what they say: `maple._on` calls them, from a thread of its own.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use maple::{Field, Packet};
+use maple_controller::listen::{Happening, Listener, Silence};
+use maple_core::engine::Heard;
+use maple_wire::msg::PortReason;
+use maple_wire::print;
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyTuple};
+
+use crate::host;
+use crate::kind::{Kind, from_raw};
+use crate::packet::for_all_fields;
+use crate::route::{PyLocation, frame_bytes};
+
+/// A packet that entered the network and that somebody asked to hear of.
+#[pyclass(frozen, name = "PacketEvent", module = "maple")]
+pub struct PyHeard(Heard);
+
+/// Where events come from.
+#[pyclass(frozen, name = "Listener", module = "maple")]
+pub struct PyListener(Mutex<Listener>);
+
+impl PyListener {
+    /// Of this end.
+    pub fn new(listener: Listener) -> PyListener {
+        PyListener(Mutex::new(listener))
+    }
+}
+
+impl PyHeard {
+    fn packet(&self) -> Packet<'_> {
+        Packet::with_wire_len(&self.0.frame, self.0.at.port.0, self.0.total_len)
+    }
+
+    fn get<'py>(&self, py: Python<'py>, field: Field) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let value = self.packet().get(field).and_then(|raw| from_raw(field, raw));
+        value.map(|value| Kind::of(field).to_python(py, value)).transpose()
+    }
+}
+
+#[pymethods]
+impl PyListener {
+    /// What happened next, within so many seconds: a name and what belongs to it. `("nothing",)` if nothing did, and
+    /// `("end",)` when the controller has stopped.
+    fn next<'py>(&self, py: Python<'py>, timeout: f64) -> PyResult<Bound<'py, PyTuple>> {
+        let timeout = Duration::try_from_secs_f64(timeout).map_err(|e| PyValueError::new_err(e.to_string()))?;
+        let next = py.detach(|| self.0.lock().unwrap_or_else(PoisonError::into_inner).next(timeout));
+        match next {
+            Err(Silence::Timeout) => ("nothing",).into_pyobject(py),
+            Err(Silence::Ended) => ("end",).into_pyobject(py),
+            Ok(Happening::Packet(heard)) => ("packet_in", heard.by, PyHeard(heard)).into_pyobject(py),
+            Ok(Happening::Port { at, name, is_up, reason }) => {
+                let reason = match reason {
+                    PortReason::Add => "add",
+                    PortReason::Delete => "delete",
+                    PortReason::Modify | PortReason::Other(_) => "modify",
+                };
+                ("port_status", PyLocation::from(at), name, is_up, reason).into_pyobject(py)
+            }
+            Ok(Happening::SwitchUp(dpid)) => ("switch_up", dpid.0).into_pyobject(py),
+            Ok(Happening::SwitchDown(dpid)) => ("switch_down", dpid.0).into_pyobject(py),
+            // What a newer controller tells besides.
+            Ok(_) => ("nothing",).into_pyobject(py),
+        }
+    }
+}
+
+/// Sends a frame out of an edge port of the running network.
+#[pyfunction]
+pub fn send_frame(py: Python<'_>, frame: &Bound<'_, PyAny>, at: &Bound<'_, PyAny>) -> PyResult<()> {
+    let (at, frame) = (PyLocation::from_object(at)?, frame_bytes(frame)?);
+    let Some(controller) = host::controller() else { return Err(PyRuntimeError::new_err("no controller runs")) };
+    py.detach(|| controller.send_frame(at, frame)).map_err(|error| PyRuntimeError::new_err(error.to_string()))
+}
+
+/// Tells people that a function failed: why, with a traceback.
+#[pyfunction]
+pub fn listener_failed(error: String) {
+    match host::controller() {
+        Some(controller) => controller.listener_failed(Arc::from(error)),
+        None => eprintln!("maple: a function that listens failed: {error}"),
+    }
+}
+
+macro_rules! getters {
+    ($(#[doc = $doc:literal] $name:ident => $field:ident),* $(,)?) => {
+        #[pymethods]
+        impl PyHeard {
+            $(#[doc = $doc]
+            #[getter]
+            fn $name<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+                self.get(py, Field::$field)
+            })*
+
+            /// Where it came in.
+            #[getter]
+            fn at(&self) -> PyLocation {
+                self.0.at.into()
+            }
+
+            /// The frame, or its first bytes.
+            #[getter]
+            fn frame<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+                PyBytes::new(py, &self.0.frame)
+            }
+
+            /// Length of the whole frame in bytes.
+            #[getter]
+            fn total_len(&self) -> usize {
+                self.0.total_len
+            }
+
+            /// What is behind the innermost header.
+            #[getter]
+            fn payload<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+                PyBytes::new(py, self.packet().payload())
+            }
+
+            /// Sends a frame to where it came from.
+            fn reply(&self, py: Python<'_>, frame: &Bound<'_, PyAny>) -> PyResult<()> {
+                send_frame(py, frame, &Bound::new(py, PyLocation::from(self.0.at))?.into_any())
+            }
+
+            fn __repr__(&self) -> String {
+                format!("<packet at {}: {}>", self.0.at, print::frame(&self.0.frame))
+            }
+        }
+    };
+}
+
+for_all_fields!(getters);

@@ -1,0 +1,201 @@
+"""Functions that hear what happens beside a policy: ``@on``."""
+
+from __future__ import annotations
+
+import heapq
+import inspect
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final, NamedTuple, TypeVar
+
+from maple import _maple
+from maple._policy import is_own
+from maple._shapes import Host, Link
+
+Event = Callable[..., object]
+Decorated = TypeVar("Decorated", bound=Event)
+
+_NAMES: Final = ("port_status", "switch_up", "switch_down")
+"""The events that are asked for by name; the others have something to say of which."""
+
+
+class PortEvent(NamedTuple):
+    """A port came, went or changed."""
+
+    at: _maple.Location
+    name: str
+    """As its switch calls it."""
+    up: bool
+    """Whether packets can pass."""
+    reason: str
+    """``"add"``, ``"delete"`` or ``"modify"``."""
+
+
+class Network:
+    """The network as it is, for functions that listen: nothing that they ask is tracked."""
+
+    def switches(self) -> list[int]:
+        """The datapath ids of the switches that are up, in order."""
+        return _maple.network()[0]
+
+    def links(self) -> list[Link]:
+        """All links, each once, lower end first."""
+        return [Link(a, b) for a, b in _maple.network()[1]]
+
+    def hosts(self) -> list[Host]:
+        """All hosts that were seen, and where they are."""
+        return [Host(mac, at) for mac, at in _maple.network()[2].items()]
+
+    def locate(self, mac: _maple.Mac | str) -> _maple.Location | None:
+        """Where a host is; ``None`` if it was not seen yet."""
+        return _maple.network()[2].get(_maple.Mac(mac) if isinstance(mac, str) else mac)
+
+    def send(self, frame: bytes, at: _maple.Location | tuple[int, int]) -> None:
+        """Sends a frame (:func:`maple.frame` makes them) out of an edge port. No rule and no policy sees it.
+
+        ``RuntimeError`` where the switch is not there, or the port no edge port.
+        """
+        _maple.send_frame(frame, at)
+
+
+class _Function(NamedTuple):
+    call: Event
+    events: tuple[str, ...]
+    packets: Mapping[str, object] | None
+    period: float | None
+
+
+_functions: list[_Function] = []
+
+
+def on(
+    *events: str, packet_in: Mapping[str, object] | None = None, timer: float | None = None
+) -> Callable[[Decorated], Decorated]:
+    """Has a function called when something happens, beside the policy of the same file.
+
+    ``@on("switch_up")`` and ``@on("switch_down")`` call it with a datapath id and a :class:`Network`,
+    ``@on("port_status")`` with a :class:`PortEvent`, ``@on(packet_in={"udp_dst": 67})`` with a :class:`PacketEvent`
+    for each packet that enters the network and has these fields (as :meth:`Packet.matches` takes them; ``{}`` is
+    every packet), ``@on(timer=10)`` with the network alone, every so many seconds. One function may hear several of
+    those that it can take.
+
+    The functions of a file run one after the other in a thread of their own. They may use tables, ask the network
+    and send frames; rules are the policy's. Packets that are heard of come to the controller each.
+    """
+    for name in events:
+        if name not in _NAMES:
+            known = ", ".join(map(repr, _NAMES))
+            raise ValueError(
+                f"@on({name!r}): there is no such event; there are {known}, packet_in={{…}} and timer=seconds"
+            )
+    if packet_in is not None and not isinstance(packet_in, Mapping):
+        raise TypeError(f'@on(packet_in=…) takes fields, such as {{"udp_dst": 67}}, not {packet_in!r}')
+    if timer is not None and not 0.001 <= timer <= 1e6:
+        raise ValueError(f"@on(timer=…) is a number of seconds from 0.001 to 1000000, not {timer!r}")
+    if not events and packet_in is None and timer is None:
+        raise TypeError('@on(…) needs to know of what: "switch_up", packet_in={…}, timer=seconds, …')
+
+    def decorate(function: Decorated) -> Decorated:
+        hears = bool(events) or packet_in is not None
+        _check(function, *((2,) if hears else ()), *((1,) if timer is not None else ()))
+        _functions.append(_Function(function, events, packet_in, timer))
+        return function
+
+    return decorate
+
+
+def _check(function: Event, *counts: int) -> None:
+    """That it can be called with so many arguments."""
+    if not callable(function) or inspect.iscoroutinefunction(function):
+        raise TypeError(f"@on needs a plain function, not {function!r}")
+    signature = inspect.signature(function)
+    for count in counts:
+        try:
+            signature.bind(*[None] * count)
+        except TypeError:
+            wanted = "(net)" if count == 1 else "(event, net)"
+            name = getattr(function, "__name__", "the function")
+            raise TypeError(f"@on calls {name}{wanted}; this one is {name}{signature}") from None
+
+
+def forget() -> None:
+    """Another file is about to be loaded."""
+    _functions.clear()
+
+
+def wanted() -> list[dict[str, object]] | None:
+    """The packets that functions want to hear of, the first function's first; ``None`` if there is no function."""
+    return [dict(function.packets) for function in _functions if function.packets is not None] if _functions else None
+
+
+def start(listener: _maple.Listener) -> None:
+    """Calls the functions from now on, until the controller stops."""
+    run = _Run(listener, tuple(_functions))
+    threading.Thread(target=run.until_the_end, name="maple-on", daemon=True).start()
+
+
+class _Run:
+    """Functions, and where they hear from."""
+
+    def __init__(self, listener: _maple.Listener, functions: tuple[_Function, ...]) -> None:
+        self.listener = listener
+        self.functions = functions
+        self.packets = [function for function in functions if function.packets is not None]
+        self.network = Network()
+        now = time.monotonic()
+        # The number stands before the function, which has no order.
+        self.due = [
+            (now + function.period, number, function)
+            for number, function in enumerate(functions)
+            if function.period is not None
+        ]
+        heapq.heapify(self.due)
+
+    def until_the_end(self) -> None:
+        while True:
+            wait = self.due[0][0] - time.monotonic() if self.due else 3600.0
+            name, *what = self.listener.next(max(wait, 0.0))
+            if name == "end":
+                return
+            self.hear(name, what)
+            self.wake()
+
+    def hear(self, name: str, what: list[Any]) -> None:
+        if name == "packet_in":
+            by, packet = what
+            for number, function in enumerate(self.packets):
+                if by >> number & 1:
+                    self.call(function, packet, self.network)
+        elif name == "port_status":
+            self.tell(name, PortEvent(*what))
+        elif name in _NAMES:
+            self.tell(name, what[0])
+
+    def tell(self, name: str, event: object) -> None:
+        for function in self.functions:
+            if name in function.events:
+                self.call(function, event, self.network)
+
+    def wake(self) -> None:
+        """Calls those whose time has come; one that was late is called once, not for each time that it missed."""
+        now = time.monotonic()
+        while self.due and self.due[0][0] <= now:
+            at, number, function = heapq.heappop(self.due)
+            self.call(function, self.network)
+            period = function.period or 0.0
+            heapq.heappush(self.due, (max(at + period, time.monotonic()), number, function))
+
+    def call(self, function: _Function, *arguments: object) -> None:
+        try:
+            function.call(*arguments)
+        except Exception as error:
+            _maple.listener_failed("".join(_lines(error)).rstrip())
+
+
+def _lines(error: Exception) -> Iterator[str]:
+    """The traceback, without what Maple does inside: nobody can mend that."""
+    told = traceback.TracebackException.from_exception(error)
+    told.stack = traceback.StackSummary.from_list([frame for frame in told.stack if not is_own(frame.filename)])
+    return told.format()
