@@ -1,0 +1,103 @@
+"""The lessons on Open vSwitch: each does what its first lines promise."""
+
+import json
+import re
+
+import pytest
+from harness import EXAMPLES, MAPLE, sh, vsctl, wait_for
+
+pytest.importorskip("mininet", reason="system tests need Mininet")
+from mininet.node import OVSBridge
+from mininet.topo import LinearTopo, SingleSwitchTopo, Topo
+from topologies import Ring
+
+LESSONS = EXAMPLES / "lessons"
+BOTH = pytest.mark.parametrize("protocols", ["OpenFlow10", "OpenFlow13"])
+
+
+def state(maple, *arguments):
+    return sh(MAPLE, "state", *arguments, "--control", str(maple.control))
+
+
+@BOTH
+def test_switching_hub_sends_to_where_hosts_were_seen(controller, lab, protocols):
+    maple = controller(LESSONS / "switching_hub.py")
+    net = lab(LinearTopo(k=3), maple, protocols)
+    assert net.ping_all()[0] == 0
+    before = net.port_packets("s2", 1)
+    assert net.ping("h1", "h3", count=10) == 10
+    assert net.port_packets("s2", 1) - before <= 4, "h2 hears at most ARP"
+    places = dict(json.loads(state(maple, "get", "places")))
+    assert {host.MAC(): places[host.MAC()] for host in net.hosts} == {f"00:00:00:00:00:0{n}": [n, 1] for n in (1, 2, 3)}
+
+
+def test_rules_are_changed_from_outside(controller, lab):
+    maple = controller(LESSONS / "rules_from_outside.py")
+    net = lab(SingleSwitchTopo(k=3), maple)
+    assert net.ping("h1", "h2", count=2) == 0
+    state(maple, "set", "allowed", '["10.0.0.1", "10.0.0.2"]', "true", "--settled")
+    assert (net.ping("h1", "h2", count=3), net.ping("h1", "h3")) == (3, 0)
+    state(maple, "delete", "allowed", '["10.0.0.1", "10.0.0.2"]', "--settled")
+    assert net.ping("h2", "h1", count=2) == 0
+
+
+@BOTH
+def test_packets_take_another_way_when_a_link_fails(controller, lab, protocols):
+    maple = controller(LESSONS / "link_failure.py")
+    net = lab(Ring(4), maple, protocols)
+    assert net.ping_all()[0] == 0
+    with net.link_down("s1", "s2"):
+        wait_for("discovery to hear of it", lambda: len(maple.show("links")) == 3)
+        assert net.ping("h1", "h2", count=10) == 10
+        assert re.search(r"port s\d-eth\d is down; links: \d", maple.text())
+    net.wait_known(maple)
+    assert net.ping_all()[0] == 0
+
+
+def test_the_firewall_lets_through_what_its_list_says_and_the_list_may_change(controller, lab):
+    maple = controller(LESSONS / "firewall.py")
+    net = lab(LinearTopo(k=2), maple)
+    with net.serving("h2", 22, 80):
+        assert net.ping("h1", "h2", count=2) == 2
+        assert net.tcp("h1", "h2", 80)
+        assert not net.tcp("h1", "h2", 22, timeout=1)
+        only = [["10.0.0.1/32", "10.0.0.2/32", 22, "allow"]]
+        state(maple, "set", "firewall", json.dumps(only), "--var", "--settled")
+        assert net.tcp("h1", "h2", 22)
+        assert not net.tcp("h1", "h2", 80, timeout=1)
+        assert net.ping("h1", "h2") == 0
+
+
+class Access(Topo):
+    """s1 - s2; behind each a plain switch with a host in VLAN 10, and at s2 one in VLAN 20 besides."""
+
+    HOSTS = (("h1", "t1", 10, "10.0.10.1"), ("h2", "t2", 10, "10.0.10.2"), ("h3", "t2", 20, "10.0.20.3"))
+
+    def build(self):
+        for name in ("s1", "s2"):
+            self.addSwitch(name)
+        for name in ("t1", "t2"):
+            self.addSwitch(name, cls=OVSBridge, datapath="user")
+        for name, bridge, vlan, address in self.HOSTS:
+            router = f"10.0.{vlan}.254"
+            self.addLink(self.addHost(name, ip=f"{address}/24", defaultRoute=f"via {router}"), bridge)
+        for a, b in (("t1", "s1"), ("s1", "s2"), ("t2", "s2")):
+            self.addLink(a, b)
+
+
+@BOTH
+def test_the_vlan_router_joins_networks_and_keeps_vlans_apart(controller, lab, protocols):
+    maple = controller(LESSONS / "vlan_router.py")
+    net = lab(Access(), port=maple.port, protocols=protocols)
+    for name, bridge, vlan, _ in Access.HOSTS:
+        vsctl("set", "port", f"{bridge}-eth{net.port_towards(bridge, name)}", f"tag={vlan}")
+    wait_for("the link", lambda: len(maple.show("links")) == 1)
+    assert net.ping("h1", "h2", count=3) == 3, "within a VLAN"
+    assert net.ping("h1", "10.0.10.254", count=3) == 3, "the router"
+    # The first packets ask for h3, and are lost.
+    wait_for("h3 to be found", lambda: net.ping("h1", "h3") == 1)
+    assert net.ping("h1", "h3", count=5) == 5, "between VLANs"
+    assert net.ping("h3", "h2", count=5) == 5
+    with net.serving("h3", 80):
+        assert net.tcp("h1", "h3", 80)
+    assert maple.count("of_errors") == 0
