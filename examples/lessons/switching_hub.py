@@ -1,7 +1,7 @@
 """Switching hub: a packet goes to where its destination was seen, and everywhere while that is not known.
 
 The whole network is one switch here. Who is where is a table that the policy writes; a host that moves is written anew,
-and just the rules that rest on its place change. (Maple does that by itself: `net.locate`. This is how it would be done.)
+and just the rules that rest on its place change. (Maple does that by itself: `net.locate`. This is how it is done.)
 """
 
 from maple import Net, Packet, Route, Table, flood, policy
