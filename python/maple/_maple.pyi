@@ -59,6 +59,7 @@ __all__ = [
     "answer",
     "atomically",
     "drop",
+    "ecmp",
     "flood",
     "frame",
     "hops",
@@ -465,6 +466,13 @@ class Route:
         :raises ValueError: for another number.
         """
 
+    def copy_to(self, place: _Place | None) -> Route:
+        """The same route, and a copy of the packet, as the route sends it, out of an edge port besides: a mirror.
+
+        The copy leaves the route where that is nearest to the place. There is none to ``None``, where there is no way,
+        and where the packet came in.
+        """
+
     def meter(self, meter: int | Field) -> Route:
         """The same route, through this meter of the ingress switch (OpenFlow 1.3).
 
@@ -727,6 +735,21 @@ def hops(hops: Iterable[_Place]) -> Route:
 
 def multicast(routes: Iterable[Route]) -> Route:
     """Sends the packet along all of these routes, over each hop once."""
+
+def ecmp(routes: Iterable[Route], *, by: Iterable[str]) -> Route:
+    """One of several routes, the same for packets that agree in these fields: spreads flows over several ways.
+
+    Routes without a way do not count; a route that is given twice has twice the share. At most eight of the fields' low
+    bits choose, so that a few rules do for all flows; who gets which is the same in every process, and when a way fails
+    only its packets change. Without any way the answer is false. ``TypeError`` for what is no route or no field.
+
+    >>> from maple import ecmp, flood, policy
+    >>> @policy
+    ... def f(pkt, net):
+    ...     src, dst = net.locate(pkt.eth_src), net.locate(pkt.eth_dst)
+    ...     ways = [net.path(src, dst, weight=weight) for weight in ("upper", "lower")]
+    ...     return ecmp(ways, by=("ipv4_src", "tcp_src")) or flood()
+    """
 
 def weights(name: str, costs: dict[Any, int]) -> None:
     """Says what links cost by ``name``: other links cost 1.

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from conftest import H1, H2, H3
-from maple import IN_PORT, Location, Net, Packet, Route, drop, flood, hops, multicast, to, weights
+from maple import IN_PORT, Location, Net, Packet, Route, drop, ecmp, flood, hops, multicast, to, weights
 from maple.testing import Bench, frame
 
 PATH = frame(eth_src=H1, eth_dst=H3, tcp_dst=80)
@@ -240,3 +240,42 @@ def test_host_tracking_may_be_off() -> None:
 def test_wrong_routes_are_refused(make: Any, message: str) -> None:
     with pytest.raises((TypeError, ValueError), match=message):
         make()
+
+
+def test_a_copy_goes_to_a_further_place_as_the_route_sends_the_packet(bench: Bench) -> None:
+    mirror = Location(2, 1)
+    assert copies(bench, to(2).copy_to(mirror)) == [(1, 2, PATH), (2, 1, PATH)]
+    assert copies(bench, drop().copy_to((1, 2))) == [(1, 2, PATH)]
+    assert copies(bench, to(2).copy_to(None)) == copies(bench, to(2).copy_to((1, 2))) == [(1, 2, PATH)]
+    rewritten = copies(bench, to(2).set(tcp_dst=99).copy_to(mirror))
+    assert rewritten[0][2] == rewritten[1][2] != PATH
+    assert repr(to(2).copy_to(mirror)) == "<route: to 2 and copy to 2:1>"
+
+
+def test_one_of_several_routes_is_the_same_for_packets_of_one_flow(bench: Bench) -> None:
+    def f(pkt: Packet, net: Net) -> Route:
+        return ecmp([to(1), to(2)], by=("ipv4_src", "tcp_src"))
+
+    chosen = {port: bench.decide(f, frame(ipv4_src="10.0.0.1", tcp_src=port)).route for port in range(1000, 1064)}
+    assert sum(route == to(1) for route in chosen.values()) in range(16, 49)
+    decision = bench.decide(f, frame(ipv4_src="10.0.0.1", tcp_src=1000))
+    assert decision.trace[1::2] == ["read ipv4_src=0.0.0.1/0.0.0.15", "read tcp_src=8/0xf"], decision.trace
+    # Whatever the process, and the seed of its hashes.
+    assert [port - 1000 for port, route in chosen.items() if route == to(1)][:8] == FIRST
+
+
+FIRST = [1, 3, 4, 6, 7, 8, 9, 11]
+
+
+def test_what_cannot_be_chosen_from_is_refused(bench: Bench) -> None:
+    def error(answer: Callable[[Packet, Net], Route]) -> str:
+        return bench.decide(answer, PATH).error or ""
+
+    assert "at least one field" in error(lambda pkt, net: ecmp([to(1)], by=()))
+    assert "ecmp() got an unknown field" in error(lambda pkt, net: ecmp([to(1)], by=("ip_src",)))
+    assert "takes names of fields" in error(lambda pkt, net: ecmp([to(1)], by="ipv4_src"))
+    assert "ecmp() takes routes, not 1 (int)" in error(lambda pkt, net: ecmp([1], by=("ipv4_src",)))  # type: ignore[list-item]
+    with pytest.raises(RuntimeError, match="it is for policies"):
+        ecmp([to(1), to(2)], by=("ipv4_src",))
+    nothing = bench.decide(lambda pkt, net: ecmp([], by=("ipv4_src",)) or flood(), PATH)
+    assert nothing.route == flood()

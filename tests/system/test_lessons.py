@@ -68,6 +68,35 @@ def test_the_firewall_lets_through_what_its_list_says_and_the_list_may_change(co
         assert net.ping("h1", "h2") == 0
 
 
+class Spines(Topo):
+    """Two leaves, s1 and s2, with a host each, and two spines, s3 and s4."""
+
+    def build(self):
+        leaves = [self.addSwitch(f"s{n}") for n in (1, 2)]
+        spines = [self.addSwitch(f"s{n}") for n in (3, 4)]
+        for n, leaf in enumerate(leaves, 1):
+            self.addLink(self.addHost(f"h{n}"), leaf)
+        for leaf in leaves:
+            for spine in spines:
+                self.addLink(leaf, spine)
+
+
+@BOTH
+def test_flows_are_spread_over_both_spines_by_a_few_rules(controller, lab, protocols):
+    maple = controller(LESSONS / "several_ways.py")
+    net = lab(Spines(), maple, protocols)
+    assert net.ping_all()[0] == 0
+    with net.serving("h2", 80):
+        assert all(net.tcp("h1", "h2", 80) for _ in range(24))
+        passed = {spine: net.passing(spine) for spine in ("s3", "s4")}
+        assert min(passed.values()) > 10, passed
+        with net.link_down("s1", "s3"):
+            wait_for("discovery to hear of it", lambda: len(maple.show("links")) == 3)
+            assert all(net.tcp("h1", "h2", 80) for _ in range(8))
+    tcp = [line for line in net.flows("s1") if "tcp" in line]
+    assert 0 < len(tcp) <= 40, f"{len(tcp)} rules for 32 connections"
+
+
 class Access(Topo):
     """s1 - s2; behind each a plain switch with a host in VLAN 10, and at s2 one in VLAN 20 besides."""
 

@@ -24,7 +24,7 @@ pub(crate) use plan::Goal;
 pub use plan::Plan;
 
 use crate::network::{Hop, Location, OwnFrame, PortKind};
-use crate::run::caller;
+use crate::run::{PacketHandle, caller};
 use crate::state::{Cell, CellValue, Name, Txn};
 use crate::trace::Source;
 
@@ -51,6 +51,8 @@ struct Branch {
     ports: BTreeSet<PortNo>,
     hops: BTreeSet<Hop>,
     path: Option<PathTo>,
+    /// A copy goes there, from wherever on the route that is nearest.
+    copy_to: Option<Location>,
     treatment: Treatment,
 }
 
@@ -116,6 +118,16 @@ pub struct Treatment {
     pub rewrites: BTreeMap<Field, u128>,
     /// The queue of the egress ports to use.
     pub queue: Option<u32>,
+}
+
+/// How many bits of packets choose between routes: 256 rules, at most, take the place of one for each flow.
+pub const SPREAD_BITS: u32 = 8;
+
+/// A number in which each bit depends on all bits of another (the finish of SplitMix64).
+fn scatter(number: u64) -> u64 {
+    let number = (number ^ number >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let number = (number ^ number >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    number ^ number >> 31
 }
 
 /// A route that can't be taken.
@@ -212,7 +224,7 @@ impl fmt::Display for Route {
 impl Branch {
     /// Whether it sends the packet nowhere.
     fn is_empty(&self) -> bool {
-        !self.flood && self.ports.is_empty() && self.hops.is_empty()
+        !self.flood && self.ports.is_empty() && self.hops.is_empty() && self.copy_to.is_none()
     }
 
     fn text(&self) -> String {
@@ -228,6 +240,7 @@ impl Branch {
             let hop = |hop: &Hop| format!("{:x}:{}", hop.switch.0, hop.port);
             parts.push(format!("by {}", listed(self.hops.iter().map(hop).collect())));
         }
+        parts.extend(self.copy_to.map(|at| format!("copy to {:x}:{}", at.switch.0, at.port)));
         let Treatment { rewrites, queue } = &self.treatment;
         let shown = |field: Field, value: u128| match field {
             Field::VlanVid => (value & 0xfff).to_string(),
@@ -354,6 +367,58 @@ impl Route {
     pub fn queue(mut self, queue: u32) -> Route {
         self.branches.iter_mut().for_each(|b| b.treatment.queue = Some(queue));
         self
+    }
+
+    /// The same route, and a copy of the packet as it sends it to an edge port besides: a mirror. The copy leaves the route where
+    /// that is nearest to the place; where there is no way, or the packet came in there, there is none.
+    #[must_use]
+    pub fn copy_to(mut self, place: Location) -> Route {
+        let treatment = self.branches.first().map(|branch| branch.treatment.clone()).unwrap_or_default();
+        self.branches.push(Branch { copy_to: Some(place), treatment, ..Branch::default() });
+        self
+    }
+
+    /// One of several routes, the same for packets that agree in these fields: to spread flows over several ways. Routes
+    /// without a way don't count; give one twice for twice its share.
+    ///
+    /// Some of the lower bits of the fields choose, at most [`SPREAD_BITS`] in all, so that a few rules do for all flows. Who gets
+    /// which is the same in every process, and when a way fails only its packets change.
+    ///
+    /// ```
+    /// use maple_core::{Field, Net, PacketHandle, Route};
+    ///
+    /// fn f(pkt: &PacketHandle, net: &Net) -> Route {
+    ///     let (Some(src), Some(dst)) = (net.locate(pkt.eth_src()), net.locate(pkt.eth_dst())) else { return net.flood() };
+    ///     let ways = ["upper", "lower"].map(|weight| net.path(src, dst, weight));
+    ///     Route::one_of(ways, pkt, &[Field::Ipv4Src, Field::TcpSrc])
+    /// }
+    /// ```
+    #[track_caller]
+    pub fn one_of(routes: impl IntoIterator<Item = Route>, pkt: &PacketHandle, by: &[Field]) -> Route {
+        let at = caller(Caller::caller());
+        Route::one_by(routes, |field, mask| pkt.read(field, mask, at.clone()), by).from_line(at.clone())
+    }
+
+    /// The same for bindings that know their own source lines: `read` reads a field under a mask.
+    pub fn one_by(
+        routes: impl IntoIterator<Item = Route>,
+        mut read: impl FnMut(Field, u128) -> Option<u128>,
+        by: &[Field],
+    ) -> Route {
+        let routes: Vec<(usize, Route)> = routes.into_iter().enumerate().filter(|(_, r)| !r.is_unreachable()).collect();
+        if routes.len() < 2 {
+            return routes.into_iter().next().map_or_else(Route::unreachable, |(_, route)| route);
+        }
+        let share = (SPREAD_BITS / by.len().max(1) as u32).max(1);
+        let mut key = 0;
+        for field in by {
+            let mask = field.full_mask() & ((1 << share) - 1);
+            let value = read(*field, mask).map_or(0, |value| value as u64 + 1);
+            key = scatter(key ^ scatter(u64::from(field.oxm()) << 32 | value));
+        }
+        let score = |number: &usize| scatter(key ^ scatter(*number as u64 + 1));
+        let chosen = routes.into_iter().max_by_key(|(number, _)| score(number));
+        chosen.map_or_else(Route::unreachable, |(_, route)| route)
     }
 
     /// The same route through this meter of the ingress switch (OpenFlow 1.3).
@@ -503,7 +568,8 @@ impl Route {
     /// a host that is there, or a flood, means no such thing.
     pub(crate) fn goes_back(&self, resolved: &Resolved, came_in: Location) -> bool {
         let back = |(switch, part): (&Dpid, &Part)| *switch == came_in.switch && part.edges.contains(&came_in.port);
-        let named = self.branches.iter().all(|branch| !branch.flood && branch.path.is_none());
+        let is_named = |branch: &Branch| !branch.flood && branch.path.is_none() && branch.copy_to.is_none();
+        let named = self.branches.iter().all(is_named);
         named && resolved.egress_count() == 1 && resolved.parts.iter().any(back)
     }
 

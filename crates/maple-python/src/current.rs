@@ -78,6 +78,11 @@ pub fn net() -> Option<Net> {
     CURRENT.with_borrow(|current| current.as_ref().map(|(_, net)| net.clone()))
 }
 
+/// The packet of the run that this thread is in, if it has one.
+pub fn packet() -> Option<PacketHandle> {
+    CURRENT.with_borrow(|current| current.as_ref().and_then(|(packet, _)| packet.clone()))
+}
+
 /// Asks the packet of the run that `ticket` names; `what` is the thing asked for, for the error.
 pub fn with_packet<T>(ticket: Ticket, what: &str, ask: impl FnOnce(&PacketHandle) -> T) -> PyResult<T> {
     match ticket.handles(what)?.0 {

@@ -5,10 +5,11 @@ use std::ops::RangeInclusive;
 use maple_core::network::{Hop, Location};
 use maple_core::route::{FRAME_BYTES, Route};
 use maple_wire::{Dpid, Field, PortNo};
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyInt, PyTuple};
+use pyo3::types::{PyBytes, PyDict, PyInt, PyString, PyTuple};
 
+use crate::current;
 use crate::field::FieldRef;
 use crate::kind::{described, named, operand};
 use crate::source;
@@ -118,6 +119,15 @@ impl PyRoute {
         Ok(PyRoute(self.0.clone().queue(number("queue", queue, 0..=LAST_QUEUE)?)))
     }
 
+    /// The same route, and a copy of the packet as it sends it to an edge port besides; none to `None`.
+    fn copy_to(&self, place: &Bound<'_, PyAny>) -> PyResult<PyRoute> {
+        let route = self.0.clone();
+        if place.is_none() {
+            return Ok(PyRoute(route));
+        }
+        Ok(PyRoute(route.copy_to(PyLocation::from_object(place)?)))
+    }
+
     /// The same route, through this meter of the ingress switch (OpenFlow 1.3).
     fn meter(&self, meter: &Bound<'_, PyAny>) -> PyResult<PyRoute> {
         Ok(PyRoute(self.0.clone().meter(number("meter", meter, 1..=LAST_METER)?)))
@@ -207,15 +217,43 @@ pub fn hops(hops: &Bound<'_, PyAny>) -> PyResult<PyRoute> {
 /// Sends the packet along all of these routes, over each hop once.
 #[pyfunction]
 pub fn multicast(routes: &Bound<'_, PyAny>) -> PyResult<PyRoute> {
+    Ok(PyRoute::here(routes.py(), Route::union(listed(routes, "multicast()")?)))
+}
+
+/// One of several routes, the same for packets that agree in these fields.
+#[pyfunction]
+#[pyo3(signature = (routes, *, by))]
+pub fn ecmp(py: Python<'_>, routes: &Bound<'_, PyAny>, by: &Bound<'_, PyAny>) -> PyResult<PyRoute> {
+    if by.is_instance_of::<PyString>() {
+        let what = by.repr()?;
+        return Err(PyTypeError::new_err(format!(
+            "ecmp(by=…) takes names of fields, such as (\"ipv4_src\",), not {what}"
+        )));
+    }
+    let by = by.try_iter()?.map(|name| named(&name?, "ecmp()")).collect::<PyResult<Vec<_>>>()?;
+    if by.is_empty() {
+        return Err(PyTypeError::new_err("ecmp(by=…) needs at least one field: the same for all packets is no choice"));
+    }
+    let routes = listed(routes, "ecmp()")?;
+    let line = source::here(py);
+    let read = |field, mask| current::packet().and_then(|packet| packet.read(field, mask, line.clone()));
+    if current::packet().is_none() {
+        return Err(PyRuntimeError::new_err("ecmp() looks at a packet: it is for policies"));
+    }
+    Ok(PyRoute::here(py, Route::one_by(routes, read, &by)))
+}
+
+/// The routes in an iterable.
+fn listed(routes: &Bound<'_, PyAny>, what: &str) -> PyResult<Vec<Route>> {
     let mut all = Vec::new();
     for route in routes.try_iter()? {
         let route = route?;
         let Ok(route) = route.cast::<PyRoute>() else {
-            return Err(PyTypeError::new_err(format!("multicast() takes routes, not {}", described(&route))));
+            return Err(PyTypeError::new_err(format!("{what} takes routes, not {}", described(&route))));
         };
         all.push(route.get().0.clone());
     }
-    Ok(PyRoute::here(routes.py(), Route::union(all)))
+    Ok(all)
 }
 
 /// The plain value of a field, or the object itself.

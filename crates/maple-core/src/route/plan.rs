@@ -144,7 +144,32 @@ impl PlanOf {
             }
             all.extend(hops.into_iter().map(|hop| (hop, (branch.treatment.clone(), false))));
         }
+        for branch in &self.branches {
+            if let Some(place) = branch.copy_to {
+                let hops = self.way_to_copy(&all, place, txn);
+                all.extend(hops.into_iter().map(|hop| (hop, (branch.treatment.clone(), false))));
+            }
+        }
         all
+    }
+
+    /// The hops that lead a copy from the route to a place; none where it passes there anyway, or there is no way.
+    ///
+    /// They begin at the switch of the route that is nearest: a way from there meets no other switch of the route, as that
+    /// would be nearer. So what was a tree stays one.
+    fn way_to_copy<T>(&self, all: &BTreeMap<Hop, T>, place: Location, txn: &mut Txn) -> Vec<Hop> {
+        let last = Hop::new(place.switch, place.port);
+        let CellValue::Port(Some(info)) = txn.read(Cell::Port(place)) else { return Vec::new() };
+        if all.contains_key(&last) || info.kind != PortKind::Edge {
+            return Vec::new();
+        }
+        let on_route: BTreeSet<Dpid> = all.keys().map(|hop| hop.switch).chain([self.ingress]).collect();
+        let way = |from: &Dpid| match txn.read(Cell::Path { from: *from, to: place.switch, weight: None }) {
+            CellValue::Hops(Some(found)) => Some(found),
+            _ => None,
+        };
+        let nearest = on_route.iter().filter_map(way).min_by_key(|way| way.len());
+        nearest.into_iter().flat_map(|way| way.iter().copied().chain([last]).collect::<Vec<_>>()).collect()
     }
 }
 

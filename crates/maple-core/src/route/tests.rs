@@ -182,3 +182,61 @@ fn plans_are_the_same_question_whatever_it_comes_to() {
     weighed.update(|_| vec![Write::Weight("cost".into())]);
     assert_ne!(plan(weighed.snapshot(), Some("cost")), plan(weighed.snapshot(), None));
 }
+
+#[test]
+fn a_copy_leaves_the_route_where_that_is_nearest() {
+    let bases = [
+        Route::drop(),
+        Route::to([PortNo(4)]),
+        Route::hops([hop(1, 2), hop(2, 3)]),
+        Route::hops([hop(1, 1), hop(3, 1), hop(2, 3)]),
+        Route::hops([hop(1, 1), hop(1, 2), hop(2, 3), hop(3, 4)]),
+        Route::flood(),
+    ];
+    let came_in = at(1, 3);
+    for route in bases {
+        let alone = resolve(&route).expect("a good route");
+        for place in [at(1, 3), at(1, 4), at(2, 3), at(2, 4), at(3, 3), at(3, 4)] {
+            let both = resolve(&route.clone().copy_to(place)).expect("a copy breaks no route");
+            let mut wanted: BTreeSet<Location> = alone.copies(b"", came_in).into_iter().map(|(at, _)| at).collect();
+            wanted.extend(Some(place).filter(|place| *place != came_in));
+            let got: Vec<Location> = both.copies(b"", came_in).into_iter().map(|(at, _)| at).collect();
+            assert_eq!(got, wanted.into_iter().collect::<Vec<_>>(), "{route} {place}");
+            let links = |resolved: &Resolved| resolved.parts.values().map(|part| part.links.len()).sum::<usize>();
+            assert!(links(&both) <= links(&alone) + 1, "no place is farther: {}", parts(&both));
+        }
+    }
+    let far = Route::hops([hop(1, 2), hop(2, 3)]).set(Field::UdpDst, 9).copy_to(at(3, 3));
+    assert_eq!(far.to_string(), "by 1:2, 2:3 set udp_dst=9 and copy to 3:3 set udp_dst=9", "as the route sends it");
+}
+
+#[test]
+fn there_is_no_copy_where_there_is_no_way() {
+    let route = Route::to([PortNo(4)]);
+    for place in [at(1, 2), at(2, 5), at(2, 77), at(9, 1)] {
+        assert_eq!(shown(&route.clone().copy_to(place)), shown(&route), "{place} is a link, new, or nowhere");
+    }
+}
+
+#[test]
+fn one_of_several_routes_is_chosen_by_a_few_bits_and_stays_where_others_fail() {
+    let routes = [Route::to([PortNo(3)]), Route::to([PortNo(4)]), Route::drop()];
+    let choose = |routes: &[Route], src: u128, port: u128| {
+        let read = |field, mask| Some(if field == Field::Ipv4Src { src } else { port } & mask);
+        Route::one_by(routes.to_vec(), read, &[Field::Ipv4Src, Field::TcpSrc]).to_string()
+    };
+    let mut shares = std::collections::BTreeMap::new();
+    for (src, port) in (0..256u128).map(|n| (0x0a00_0000 | n >> 4, 0xc000 | n & 0xf)) {
+        let chosen = choose(&routes, src, port);
+        assert_eq!(chosen, choose(&routes, src | 0xff0, port | 0xff0), "the other bits don't count");
+        let mut without = routes.clone();
+        without[1] = Route::unreachable();
+        let then = choose(&without, src, port);
+        assert!(then == chosen || chosen == "to 4", "only packets of the way that failed change");
+        *shares.entry(chosen).or_insert(0) += 1;
+    }
+    assert_eq!(shares.len(), 3);
+    assert!(shares.values().all(|share| (60..=110).contains(share)), "{shares:?}");
+    assert_eq!(choose(&[], 1, 2), "unreachable");
+    assert_eq!(choose(&[Route::flood()], 1, 2), "flood");
+}

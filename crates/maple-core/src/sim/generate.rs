@@ -64,6 +64,10 @@ pub enum Answer {
     Back,
     /// With a frame of f's own besides: to where the packet came from, or out of a port that may be none.
     Own(Option<Location>, Box<Answer>),
+    /// With a copy to a place, which may be none.
+    Copy(Location, Box<Answer>),
+    /// One of these, by some of these fields' bits.
+    OneOf(Vec<Answer>, Vec<Field>),
     /// To both hosts.
     Multicast(Mac, Mac),
     /// With a rewrite that the packet may lack the field for.
@@ -160,6 +164,8 @@ impl Answer {
                 Route::union([root, from_here(pkt, net, *b)])
             }
             Answer::Set(field, value, inner) => inner.route(pkt, net).set(*field, *value),
+            Answer::Copy(to, inner) => inner.route(pkt, net).copy_to(*to),
+            Answer::OneOf(all, by) => Route::one_of(all.iter().map(|one| one.route(pkt, net)), pkt, by),
             Answer::Own(to, inner) => {
                 let Some(frame) = pkt.frame() else { return Route::drop() };
                 let own = [&[frame[0] ^ 0x40], &frame[1..]].concat();
@@ -307,6 +313,15 @@ fn answer(random: &mut Random, sets: usize) -> Answer {
         7..12 => Answer::ToDestination(if random.chance(30) { Some("cost") } else { None }),
         12..14 => Answer::ToHost(*random.pick(&hosts)),
         14 => Answer::ToAddress(1 + random.below(hosts.len()) as u8),
+        16 if sets > 0 && random.chance(60) => {
+            let all = (0..1 + random.below(3)).map(|_| answer(random, 0)).collect();
+            Answer::OneOf(all, (0..1 + random.below(2)).map(|_| *random.pick(&FIELDS)).collect())
+        }
+        15 if sets > 0 && random.chance(60) => {
+            let to = Location::new(Dpid(1 + random.below(4) as u64), PortNo(3 + random.below(3) as u32));
+            let less = random.below(2);
+            Answer::Copy(to, Box::new(answer(random, sets - less)))
+        }
         15..17 => Answer::Multicast(*random.pick(&hosts), *random.pick(&hosts)),
         17 if sets > 0 && random.chance(50) => {
             let to = Location::new(Dpid(1 + random.below(3) as u64), PortNo(3 + random.below(2) as u32));

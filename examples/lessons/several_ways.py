@@ -1,0 +1,23 @@
+"""Several ways: flows between the same two hosts are spread over both spines of a leaf-and-spine network.
+
+Packets of one connection take one way, so they stay in order. A way is the cheapest path under costs that prefer one
+spine; when a link of it fails the path leads over the other spine, and nobody else is disturbed.
+"""
+
+from maple import Net, Packet, Route, ecmp, flood, policy, weights
+
+LEAVES, SPINES = (1, 2), (3, 4)
+COSTS = {
+    f"over {spine}": {(leaf, other): 100 for leaf in LEAVES for other in SPINES if other != spine} for spine in SPINES
+}
+for name, costs in COSTS.items():
+    weights(name, costs)
+
+
+@policy
+def several_ways(pkt: Packet, net: Net) -> Route:
+    if pkt.eth_dst.is_multicast:
+        return flood()
+    src, dst = net.locate(pkt.eth_src), net.locate(pkt.eth_dst)
+    ways = [net.path(src, dst, weight=name) for name in COSTS]
+    return ecmp(ways, by=("tcp_src", "tcp_dst")) or flood()
