@@ -32,6 +32,7 @@ __all__ = [
     "Location",
     "Mac",
     "Match",
+    "Meter",
     "MeterConfig",
     "MeterMod",
     "MeterStats",
@@ -473,7 +474,7 @@ class Route:
         and where the packet came in.
         """
 
-    def meter(self, meter: int | Field) -> Route:
+    def meter(self, meter: Meter | int | Field) -> Route:
         """The same route, through this meter of the ingress switch (OpenFlow 1.3).
 
         :param meter: 1 to 4294901760.
@@ -487,6 +488,31 @@ class Route:
     def __bool__(self) -> bool: ...
     def __eq__(self, other: object, /) -> bool: ...
     __hash__: Any
+
+@final
+class Meter:
+    """How much may pass of what takes the routes under it, together, at each switch where their packets enter.
+
+    ``kbps`` (1,000 bits a second) or ``pps`` (packets a second), 1 to 4,294,967,295; what is more is dropped.
+    ``burst`` is how many kilobits or packets may come at once (0: what the switch holds to be right). Meters of one
+    name and rate are one; a name that is made of an address gives each host its own. Maple makes a meter with its
+    first rule and takes it away when no rule needs it, at most 4,096 at a switch; their numbers are 32,768 to
+    65,535. OpenFlow 1.0 has no meters: nothing is limited there, and Maple says so.
+
+    >>> from maple import Meter, flood, policy
+    >>> guests = Meter("guests", kbps=10_000)
+    >>> @policy
+    ... def f(pkt, net):
+    ...     return flood().meter(guests)
+    """
+
+    def __new__(cls, name: str, *, kbps: int | None = None, pps: int | None = None, burst: int = 0) -> Meter: ...
+    @property
+    def name(self) -> str:
+        """What tells it from others."""
+
+    def __eq__(self, other: object, /) -> bool: ...
+    def __hash__(self) -> int: ...
 
 @final
 class Net:

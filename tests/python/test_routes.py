@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from conftest import H1, H2, H3
-from maple import IN_PORT, Location, Net, Packet, Route, drop, ecmp, flood, hops, multicast, to, weights
+from maple import IN_PORT, Location, Meter, Net, Packet, Route, drop, ecmp, flood, hops, multicast, to, weights
 from maple.testing import Bench, frame
 
 PATH = frame(eth_src=H1, eth_dst=H3, tcp_dst=80)
@@ -279,3 +279,18 @@ def test_what_cannot_be_chosen_from_is_refused(bench: Bench) -> None:
         ecmp([to(1), to(2)], by=("ipv4_src",))
     nothing = bench.decide(lambda pkt, net: ecmp([], by=("ipv4_src",)) or flood(), PATH)
     assert nothing.route == flood()
+
+
+def test_meters_are_values_and_say_what_they_limit() -> None:
+    bulk = Meter("bulk", kbps=1000, burst=200)
+    assert bulk == Meter("bulk", kbps=1000, burst=200) != Meter("bulk", kbps=1000)
+    assert len({bulk, Meter("bulk", kbps=1000, burst=200), Meter("other", pps=3)}) == 2
+    assert repr(bulk) == '<meter "bulk" (1000 kbit/s, burst 200)>'
+    assert repr(flood().meter(Meter("floods", pps=5))) == '<route: flood meter "floods" (5 packets/s)>'
+    assert to(1).meter(bulk) != to(1).meter(7)
+    with pytest.raises(TypeError, match="either kbps=… or pps=…"):
+        Meter("x")
+    with pytest.raises(TypeError, match="either kbps=… or pps=…"):
+        Meter("x", kbps=1, pps=1)
+    with pytest.raises(ValueError, match="1 or more"):
+        Meter("x", pps=0)

@@ -2,6 +2,8 @@
 
 import json
 import re
+import sys
+import time
 
 import pytest
 from harness import EXAMPLES, MAPLE, sh, vsctl, wait_for
@@ -66,6 +68,32 @@ def test_the_firewall_lets_through_what_its_list_says_and_the_list_may_change(co
         assert net.tcp("h1", "h2", 22)
         assert not net.tcp("h1", "h2", 80, timeout=1)
         assert net.ping("h1", "h2") == 0
+
+
+def test_bulk_is_limited_and_voice_goes_through_its_queue(controller, lab):
+    maple = controller(LESSONS / "quality_of_service.py")
+    net = lab(SingleSwitchTopo(k=2), maple, "OpenFlow13")
+    assert net.ping_all()[0] == 0
+
+    def arrived(port, packets):
+        """How many of so many datagrams of 1,000 bytes come at a port of h2."""
+        before = net.port_packets("s1", 2)
+        send = f"import socket, time; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); a = ('10.0.0.2', {port})"
+        sent = net["h1"].cmd(
+            f'{sys.executable} -c "{send}; [(s.sendto(bytes(1000), a), time.sleep(0.001)) for _ in range({packets})]"'
+        )
+        assert sent == "", sent
+        time.sleep(1)
+        return net.port_packets("s1", 2) - before
+
+    assert arrived(9000, 10) <= 12, "it makes the rule"
+    # 200 kilobits at once are 25 of these packets, and a second is 125 more.
+    assert 10 <= arrived(9000, 1000) <= 300
+    assert arrived(5004, 1000) >= 950, "voice is not limited"
+    assert any("set_queue:1" in line for line in net.flows("s1"))
+    text = sh("ovs-ofctl", "-O", "OpenFlow13", "dump-meters", "s1")
+    assert re.search(r"meter=32768 .*kbps.*rate=1000 burst_size=200", text, re.DOTALL), text
+    assert maple.count("of_errors") == 0
 
 
 class Spines(Topo):

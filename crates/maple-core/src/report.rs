@@ -109,6 +109,13 @@ pub enum Report {
         /// What it said, and of which rule.
         what: Arc<str>,
     },
+    /// Packets are to be limited at a switch, which can't do it: they are not limited there. Once for each reason.
+    NotMetered {
+        /// The switch.
+        switch: Dpid,
+        /// Why.
+        why: Arc<str>,
+    },
     /// A switch lost rules that we did not delete; they were sent again.
     RulesLost {
         /// The switch.
@@ -168,6 +175,9 @@ impl fmt::Display for Report {
             Report::PolicyNotAFunction { what } => write!(f, "the policy depends on untracked state: {what}"),
             Report::NotLabelled { ingress, why } => {
                 write!(f, "packets that enter at switch {ingress} go through the controller, without a label: {why}")
+            }
+            Report::NotMetered { switch, why } => {
+                write!(f, "switch {switch} can't have the meters of routes: {why}; packets are not limited there")
             }
             Report::RuleRefused { switch, what } => write!(f, "switch {switch} refused a rule: {what}"),
             Report::RulesLost { switch, count } => write!(f, "switch {switch} lost {count} rules; sent again"),

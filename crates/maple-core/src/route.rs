@@ -8,6 +8,7 @@
 //! looks at the hops of a path, or rewrites headers, does the leaf depend on them.
 
 mod copies;
+mod limit;
 mod plan;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,6 +21,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use maple_wire::{Dpid, Field, FieldSet, PortNo, Version};
 
+pub use limit::{Limit, Meter, Unit};
 pub(crate) use plan::Goal;
 pub use plan::Plan;
 
@@ -37,7 +39,7 @@ pub struct Route {
     /// What f was told of the branches' paths.
     found: Vec<Found>,
     unreachable: bool,
-    meter: Option<u32>,
+    meter: Option<Meter>,
     /// Frames of f's own, to where the packet came from.
     answers: Vec<Arc<[u8]>>,
     /// The line of f that made it. Equal routes may come from different lines.
@@ -189,7 +191,7 @@ fn listed(switch: Dpid, ports: &[PortNo]) -> String {
 
 impl PartialEq for Route {
     fn eq(&self, other: &Route) -> bool {
-        let all = |route: &Route| (route.spelled_out(), route.unreachable, route.meter, route.answers.clone());
+        let all = |route: &Route| (route.spelled_out(), route.unreachable, route.meter.clone(), route.answers.clone());
         all(self) == all(other)
     }
 }
@@ -258,7 +260,7 @@ pub struct Resolved {
     /// The switches that send the packet on, by datapath id. A drop has none.
     pub parts: BTreeMap<Dpid, Part>,
     /// The meter that the packet passes at the ingress (OpenFlow 1.3).
-    pub meter: Option<u32>,
+    pub meter: Option<Meter>,
     /// What f sends itself. No rule does that: each packet of the kind comes to the controller.
     pub own: Vec<OwnFrame>,
 }
@@ -421,10 +423,27 @@ impl Route {
         chosen.map_or_else(Route::unreachable, |(_, route)| route)
     }
 
-    /// The same route through this meter of the ingress switch (OpenFlow 1.3).
+    /// The same route through the meter of this number, which somebody has made at the ingress switch (OpenFlow 1.3).
     #[must_use]
     pub fn meter(mut self, meter: u32) -> Route {
-        self.meter = Some(meter);
+        self.meter = Some(Meter::Number(meter));
+        self
+    }
+
+    /// The same route under this limit at the switch where packets enter (OpenFlow 1.3): Maple makes the meter, and takes it away
+    /// when no rule needs it.
+    ///
+    /// ```
+    /// use maple_core::{Net, PacketHandle, Route};
+    /// use maple_core::route::Limit;
+    ///
+    /// fn f(_: &PacketHandle, net: &Net) -> Route {
+    ///     net.flood().limit(Limit::kilobits("floods", 10_000))
+    /// }
+    /// ```
+    #[must_use]
+    pub fn limit(mut self, limit: Limit) -> Route {
+        self.meter = Some(Meter::Limit(Arc::new(limit)));
         self
     }
 
@@ -575,7 +594,7 @@ impl Route {
 
     /// What of the route its hops come from.
     fn plan(&self, ingress: Dpid) -> Plan {
-        Plan::new(ingress, self.branches.clone(), self.meter)
+        Plan::new(ingress, self.branches.clone(), self.meter.clone())
     }
 
     fn of(branch: Branch) -> Route {

@@ -72,7 +72,7 @@ mod _maple {
     #[pymodule_export]
     use crate::query::Query;
     #[pymodule_export]
-    use crate::route::{PyLocation, PyRoute, answer, drop, ecmp, flood, hops, multicast, to};
+    use crate::route::{PyLocation, PyMeter, PyRoute, answer, drop, ecmp, flood, hops, multicast, to};
     #[pymodule_export]
     use crate::state::{Counter, Table, Var, weights};
     #[pymodule_export]

@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 
 use maple_core::network::{Hop, Location};
-use maple_core::route::{FRAME_BYTES, Route};
+use maple_core::route::{FRAME_BYTES, Limit, Route};
 use maple_wire::{Dpid, Field, PortNo};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -38,6 +38,38 @@ impl PyRoute {
     /// A route that the running line of Python made.
     pub fn here(py: Python<'_>, route: Route) -> PyRoute {
         PyRoute(route.from_line(source::here(py)))
+    }
+}
+
+/// How much may pass of what takes the routes under it.
+#[pyclass(frozen, name = "Meter", module = "maple", eq, hash)]
+#[derive(PartialEq, Eq, Hash)]
+pub struct PyMeter(Limit);
+
+#[pymethods]
+impl PyMeter {
+    #[new]
+    #[pyo3(signature = (name, *, kbps = None, pps = None, burst = 0))]
+    fn new(name: &str, kbps: Option<u32>, pps: Option<u32>, burst: u32) -> PyResult<PyMeter> {
+        let limit = match (kbps, pps) {
+            (Some(rate), None) => Limit::kilobits(name, rate),
+            (None, Some(rate)) => Limit::packets(name, rate),
+            _ => return Err(PyTypeError::new_err("a Meter has a rate: either kbps=… or pps=…")),
+        };
+        if limit.rate == 0 {
+            return Err(PyValueError::new_err("a Meter's rate is 1 or more; drop() lets nothing pass"));
+        }
+        Ok(PyMeter(Limit { burst, ..limit }))
+    }
+
+    /// What tells it from others.
+    #[getter]
+    fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<meter {}>", self.0)
     }
 }
 
@@ -128,8 +160,12 @@ impl PyRoute {
         Ok(PyRoute(route.copy_to(PyLocation::from_object(place)?)))
     }
 
-    /// The same route, through this meter of the ingress switch (OpenFlow 1.3).
+    /// The same route, through this meter of the ingress switch (OpenFlow 1.3): one that Maple makes, or the number of one
+    /// that is there.
     fn meter(&self, meter: &Bound<'_, PyAny>) -> PyResult<PyRoute> {
+        if let Ok(meter) = meter.cast::<PyMeter>() {
+            return Ok(PyRoute(self.0.clone().limit(meter.get().0.clone())));
+        }
         Ok(PyRoute(self.0.clone().meter(number("meter", meter, 1..=LAST_METER)?)))
     }
 

@@ -173,7 +173,7 @@ fn route_text(route: &Resolved) -> String {
         let queue = part.treatment.queue.map(|queue| format!(" queue {queue}")).unwrap_or_default();
         format!("{:x}:{}{}{queue}", dpid.0, ports.join(","), set.concat())
     };
-    let meter = route.meter.map(|meter| format!(" meter {meter}")).unwrap_or_default();
+    let meter = route.meter.as_ref().map(|meter| format!(" meter {meter}")).unwrap_or_default();
     let parts = route.parts.iter().map(part).collect::<Vec<_>>().join(" ");
     std::iter::once(format!("route {parts}{meter}")).chain(own).collect::<Vec<_>>().join(", ")
 }

@@ -39,7 +39,7 @@ impl Engine {
         self.with(dpid, |engine, switch| {
             let mut requests = Requests::new();
             switch.tables.send_update(engine.now, switch.three_tables.then_some(CLASSIFIER), &mut requests);
-            engine.request(dpid, requests);
+            engine.request(switch, requests);
             true
         });
         self.make_room_for_hosts(dpid);
@@ -53,8 +53,10 @@ impl Engine {
         outcome
     }
 
-    fn request(&mut self, dpid: Dpid, requests: Requests) {
-        for (xid, message) in requests {
+    fn request(&mut self, switch: &mut Switch, requests: Requests) {
+        let dpid = switch.dpid;
+        let meters = switch.make_meters(&requests);
+        for (xid, message) in meters.into_iter().chain(requests) {
             self.stats.flow_mods += u64::from(matches!(message, Message::FlowMod(_)));
             self.out.push(Effect::Send { dpid, xid, message });
         }
@@ -64,7 +66,7 @@ impl Engine {
     fn prepare(&mut self, switch: &mut Switch) -> bool {
         let mut requests = Requests::new();
         let may_go_on = switch.tables.begin_update(self.now, &mut requests);
-        self.request(switch.dpid, requests);
+        self.request(switch, requests);
         if may_go_on {
             self.collect(switch);
         }

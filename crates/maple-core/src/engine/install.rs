@@ -64,6 +64,7 @@ impl Engine {
         if let Some(via) = self.routes.join(leaf, &key) {
             return Some(via);
         }
+        let meter = self.meter_number(key.ingress, key.goal.meter()).ok()?;
         let (stand_in, resolved) = match &key.goal {
             Goal::Plan(plan) => {
                 let name = self.new_leaf_id();
@@ -73,7 +74,7 @@ impl Engine {
         };
         let has_table = self.switches.get(&key.ingress).is_some_and(|switch| switch.route_table == RouteTable::Open);
         let mut effects = Vec::new();
-        let via = self.routes.create(leaf, key, &resolved, stand_in, has_table, &mut effects);
+        let via = self.routes.create(leaf, key, &resolved, stand_in, (has_table, meter), &mut effects);
         self.carry_out(effects, Timer::Routes);
         Some(via)
     }

@@ -51,6 +51,7 @@ mod install;
 mod labels;
 mod leaf;
 mod leaves;
+mod meters;
 mod recent;
 mod reports;
 mod reroute;

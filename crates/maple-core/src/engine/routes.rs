@@ -25,7 +25,7 @@ use crate::compile::{LeafAction, Rule};
 use crate::forwarding::{self, Forwarding};
 use crate::labels::{Carriage, Holder, LabelEffect, News, Onward, Refusal};
 use crate::network::Location;
-use crate::route::{Goal, Part, Plan, Resolved};
+use crate::route::{Goal, Meter, Part, Plan, Resolved};
 use crate::shard::{ShardId, Time};
 use crate::tree::LeafId;
 
@@ -83,6 +83,8 @@ pub(super) struct SharedRoute {
     next: Option<(Course, Time)>,
     /// Courses that rules may still lead along.
     former: Vec<Course>,
+    /// The number of the meter that its packets pass at the ingress.
+    meter: Option<u32>,
     /// Whether its leaves' rules lead to an entry of its own; and the number of that, if there is one.
     has_table: bool,
     entry: Option<u64>,
@@ -188,14 +190,14 @@ impl Routes {
     }
 
     /// A leaf joins a new route, which comes to this now; asks for its labels. Where it follows a plan something stands for it
-    /// in the store. Whether the ingress has a table for routes.
+    /// in the store. Whether the ingress has a table for routes, and the number of the route's meter there.
     pub fn create(
         &mut self,
         leaf: LeafId,
         key: RouteKey,
         resolved: &Arc<Resolved>,
         stand_in: Option<LeafId>,
-        has_table: bool,
+        (has_table, meter): (bool, Option<u32>),
         out: &mut Vec<LabelEffect>,
     ) -> RouteId {
         let (id, key) = (RouteId(self.next_id), Arc::new(key));
@@ -213,6 +215,7 @@ impl Routes {
                 course,
                 next: None,
                 former: Vec::new(),
+                meter,
                 has_table: has_table && stand_in.is_some() && crosses_links,
                 entry: None,
                 refusals: 0,
@@ -523,6 +526,18 @@ impl Routes {
         all
     }
 
+    /// The meters that routes pass at a switch.
+    pub fn meters_at(&self, ingress: Dpid) -> BTreeSet<u32> {
+        self.all.values().filter(|route| route.key.ingress == ingress).filter_map(|route| route.meter).collect()
+    }
+
+    /// The leaves that take routes under limits at a switch.
+    pub fn limited_leaves_at(&self, ingress: Dpid) -> BTreeSet<LeafId> {
+        let is_limited = |route: &&SharedRoute| matches!(route.wanted.meter, Some(Meter::Limit(_)));
+        let routes = self.all.values().filter(|route| route.key.ingress == ingress).filter(is_limited);
+        routes.flat_map(SharedRoute::leaves).collect()
+    }
+
     /// How many there are.
     pub fn len(&self) -> usize {
         self.all.len()
@@ -617,7 +632,7 @@ impl SharedRoute {
     }
 
     fn instructions(&self) -> Vec<Instruction> {
-        forwarding::instructions(self.key.version, self.actions(), self.course.resolved.meter)
+        forwarding::instructions(self.key.version, self.actions(), self.meter)
     }
 
     /// What its leaves' rules do with packets.

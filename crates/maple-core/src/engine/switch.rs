@@ -10,6 +10,7 @@ use super::host_rules::HostRules;
 use super::labels::quarantine;
 use super::leaf::{Subject, cookie, copy_cookie, is_ours, subject_of};
 use super::location::COMPILED;
+use super::meters::Meters;
 use super::new_port::Undecided;
 use super::recent::Recent;
 use super::room::Room;
@@ -59,6 +60,8 @@ pub(super) struct Switch {
     /// Packets that wait until it is known what is behind their ports.
     pub undecided: Undecided,
     pub room: Room,
+    /// What Maple made for the limits of routes.
+    pub meters: Meters,
     /// Hosts that are where their packets come from.
     pub believed: Recent,
     /// The switch refuses again and again: until then nothing new is put in.
@@ -108,6 +111,7 @@ impl Switch {
             stale: Stale::ALL,
             undecided: Undecided::default(),
             room: Room::new(three_tables, options),
+            meters: Meters::default(),
             believed: Recent::default(),
             full_until: None,
             full_count: 0,
@@ -168,6 +172,9 @@ impl Engine {
     /// The switch refused something that we sent: what came with it is taken back, so that the rest, which it had
     /// before, stands for itself.
     pub(super) fn switch_error(&mut self, dpid: Dpid, xid: u32, error: &ErrorMsg) {
+        if self.meter_refused(dpid, xid, error) {
+            return;
+        }
         let Some(switch) = self.switches.get_mut(&dpid) else { return };
         let Some((table, rule)) = switch.tables.refuse(xid) else { return self.statistics_refused(dpid, xid) };
         let what = refusal(switch.version(), table, &rule, error);

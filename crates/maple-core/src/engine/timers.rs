@@ -32,6 +32,8 @@ pub(super) enum Timer {
     Full(Dpid),
     /// A switch with leaves that found no room.
     Room(Dpid),
+    /// A switch with meters that perhaps nobody needs.
+    Meters(Dpid),
     /// The next leaf that is checked.
     Recheck,
 }
@@ -60,6 +62,7 @@ impl Engine {
                 Timer::NewPorts(dpid) => self.expire_undecided(dpid),
                 Timer::Full(dpid) => self.full_timer(dpid),
                 Timer::Room(dpid) => self.ask_for_statistics(dpid),
+                Timer::Meters(dpid) => self.sweep_meters(dpid),
                 // Every batch looks whether it is time; all that was wanted is a batch.
                 Timer::Recheck => {}
             }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use maple_wire::{Dpid, PortNo};
 use rustc_hash::FxHasher;
 
-use super::{Branch, Part, Resolved, RouteError, Treatment};
+use super::{Branch, Meter, Part, Resolved, RouteError, Treatment};
 use crate::network::{Hop, Location, PortKind};
 use crate::state::{Cell, CellValue, Snapshot, Txn};
 
@@ -31,7 +31,7 @@ struct PlanOf {
     hash: u64,
     ingress: Dpid,
     branches: Vec<Branch>,
-    meter: Option<u32>,
+    meter: Option<Meter>,
 }
 
 impl Hash for Plan {
@@ -50,6 +50,14 @@ pub(crate) enum Goal {
 }
 
 impl Goal {
+    /// The meter that packets pass where they enter.
+    pub fn meter(&self) -> Option<&Meter> {
+        match self {
+            Goal::Plan(plan) => plan.0.meter.as_ref(),
+            Goal::Fixed(resolved) => resolved.meter.as_ref(),
+        }
+    }
+
     /// What it comes to in a state.
     pub fn now(&self, state: &Snapshot) -> Result<Arc<Resolved>, RouteError> {
         match self {
@@ -61,9 +69,9 @@ impl Goal {
 
 impl Plan {
     /// The plan of a route with these branches for packets that enter at `ingress`.
-    pub(super) fn new(ingress: Dpid, branches: Vec<Branch>, meter: Option<u32>) -> Plan {
+    pub(super) fn new(ingress: Dpid, branches: Vec<Branch>, meter: Option<Meter>) -> Plan {
         let mut hasher = FxHasher::default();
-        (ingress, &branches, meter).hash(&mut hasher);
+        (ingress, &branches, &meter).hash(&mut hasher);
         Plan(Arc::new(PlanOf { hash: hasher.finish(), ingress, branches, meter }))
     }
 
@@ -87,7 +95,7 @@ impl PlanOf {
     fn resolve(&self, txn: &mut Txn) -> Result<Resolved, RouteError> {
         let ingress = self.ingress;
         let hops = self.all_hops(txn);
-        let mut resolved = Resolved { meter: self.meter, ..Resolved::default() };
+        let mut resolved = Resolved { meter: self.meter.clone(), ..Resolved::default() };
         let mut queue = VecDeque::from([(ingress, None)]);
         let mut reached = BTreeSet::from([ingress]);
         if !hops.is_empty() && hops.keys().all(|hop| hop.switch != ingress) {

@@ -203,6 +203,7 @@ impl<'a> Play<'a> {
             let mut switch = SimSwitch::new(dpid, *version);
             switch.tables = *tables;
             (switch.refuses_table, switch.takes_metadata) = case.shape.refused;
+            switch.takes_meters = case.shape.takes_meters;
             if let Some(capture) = case.shape.capture {
                 (switch.send_len, switch.buffers) = capture;
             }

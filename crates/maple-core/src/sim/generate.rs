@@ -10,7 +10,7 @@ use maple_wire::{Constraint, Dpid, Field, PortNo, Version};
 use super::Random;
 use crate::network::{Hop, LinkName, Location, Mac};
 use crate::policy::{Net, PacketHandle, Policy, PolicyError};
-use crate::route::Route;
+use crate::route::{Limit, Route};
 use crate::state::{Access, Query, Stop, Value, Write};
 use crate::trace::Cond;
 
@@ -64,6 +64,8 @@ pub enum Answer {
     Back,
     /// With a frame of f's own besides: to where the packet came from, or out of a port that may be none.
     Own(Option<Location>, Box<Answer>),
+    /// Under a limit of this name.
+    Limited(u8, Box<Answer>),
     /// With a copy to a place, which may be none.
     Copy(Location, Box<Answer>),
     /// One of these, by some of these fields' bits.
@@ -164,6 +166,7 @@ impl Answer {
                 Route::union([root, from_here(pkt, net, *b)])
             }
             Answer::Set(field, value, inner) => inner.route(pkt, net).set(*field, *value),
+            Answer::Limited(name, inner) => inner.route(pkt, net).limit(Limit::packets(name.to_string(), 1000)),
             Answer::Copy(to, inner) => inner.route(pkt, net).copy_to(*to),
             Answer::OneOf(all, by) => Route::one_of(all.iter().map(|one| one.route(pkt, net)), pkt, by),
             Answer::Own(to, inner) => {
@@ -312,7 +315,6 @@ fn answer(random: &mut Random, sets: usize) -> Answer {
         5..7 => Answer::Local(1 + random.below(2)),
         7..12 => Answer::ToDestination(if random.chance(30) { Some("cost") } else { None }),
         12..14 => Answer::ToHost(*random.pick(&hosts)),
-        14 => Answer::ToAddress(1 + random.below(hosts.len()) as u8),
         16 if sets > 0 && random.chance(60) => {
             let all = (0..1 + random.below(3)).map(|_| answer(random, 0)).collect();
             Answer::OneOf(all, (0..1 + random.below(2)).map(|_| *random.pick(&FIELDS)).collect())
@@ -323,6 +325,8 @@ fn answer(random: &mut Random, sets: usize) -> Answer {
             Answer::Copy(to, Box::new(answer(random, sets - less)))
         }
         15..17 => Answer::Multicast(*random.pick(&hosts), *random.pick(&hosts)),
+        14 if sets > 0 && random.chance(60) => Answer::Limited(random.below(3) as u8, Box::new(answer(random, 0))),
+        14 => Answer::ToAddress(1 + random.below(hosts.len()) as u8),
         17 if sets > 0 && random.chance(50) => {
             let to = Location::new(Dpid(1 + random.below(3) as u64), PortNo(3 + random.below(2) as u32));
             let to = if random.chance(50) { Some(to) } else { None };
@@ -415,6 +419,8 @@ pub struct Shape {
     pub capture: Option<(usize, bool)>,
     /// What handlers hear of.
     pub heard: Vec<Cond>,
+    /// Whether switches take meters.
+    pub takes_meters: bool,
 }
 
 /// Ports of every switch: 1 to 3 for links, 4 and 5 for hosts; in place of 5 perhaps its own host's.
@@ -452,6 +458,7 @@ fn plain() -> Shape {
         last_port: PortNo(5),
         capture: None,
         heard: Vec::new(),
+        takes_meters: true,
     }
 }
 
@@ -467,7 +474,8 @@ fn odd_switches(random: &mut Random, shape: Shape) -> Shape {
     let capture = random.chance(8).then(|| (20 + random.below(50), random.chance(50)));
     let refused = (random.chance(4).then_some(3), !random.chance(6));
     let heard = if random.chance(12) { wanted(random) } else { Vec::new() };
-    Shape { heard, tables, refused, shards: 1 + random.below(2) as u8, last_port, capture, ..shape }
+    let takes_meters = random.chance(90);
+    Shape { takes_meters, heard, tables, refused, shards: 1 + random.below(2) as u8, last_port, capture, ..shape }
 }
 
 /// Four switches in a line or ring, mostly of version 1.3.

@@ -32,6 +32,8 @@ mod invalidation;
 #[cfg(test)]
 mod labels;
 #[cfg(test)]
+mod limits;
+#[cfg(test)]
 mod moves;
 #[cfg(test)]
 mod narrow;
@@ -483,6 +485,11 @@ impl Sim {
                 Ok(reply) => self.notify(dpid, Event::FlowStats { dpid, xid, reply }),
                 Err(error) => self.notify(dpid, Event::SwitchError { dpid, xid, error }),
             },
+            Message::MeterMod(request) => {
+                if let Err(error) = switch.meter_mod(&request) {
+                    self.notify(dpid, Event::SwitchError { dpid, xid, error });
+                }
+            }
             Message::BarrierRequest => self.notify(dpid, Event::BarrierReply { dpid, xid }),
             other => panic!("the engine sends no {other:?}"),
         }

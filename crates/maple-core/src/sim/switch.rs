@@ -6,7 +6,9 @@
 use std::collections::BTreeMap;
 
 use maple_wire::msg::stats::{AggregateStats, FlowStats, ReplyBody, RequestBody, StatsReply};
-use maple_wire::msg::{ErrorMsg, FlowMod, FlowModCommand, NO_BUFFER, PacketIn, PacketInReason, PacketOut};
+use maple_wire::msg::{
+    Band, ErrorMsg, FlowMod, FlowModCommand, MeterMod, NO_BUFFER, PacketIn, PacketInReason, PacketOut,
+};
 use maple_wire::packet::rewrite;
 use maple_wire::{Action, Constraint, Dpid, Field, Instruction, Match, MatchField, Packet, PortNo, Version};
 
@@ -34,6 +36,10 @@ pub struct SimSwitch {
     pub buffers: bool,
     kept: BTreeMap<u32, Vec<u8>>,
     last_kept: u32,
+    /// Whether it takes meters.
+    pub takes_meters: bool,
+    /// Those that it has.
+    pub meters: BTreeMap<u32, Vec<Band>>,
     /// Its rules.
     pub flows: Vec<InstalledFlow>,
     /// Whether it says how many packets its rules took.
@@ -65,6 +71,8 @@ impl SimSwitch {
             room_of_table: None,
             refuses_table: None,
             takes_metadata: true,
+            takes_meters: true,
+            meters: BTreeMap::new(),
             send_len: usize::MAX,
             buffers: false,
             kept: BTreeMap::new(),
@@ -73,6 +81,24 @@ impl SimSwitch {
             tells: true,
             packets: BTreeMap::new(),
         }
+    }
+
+    /// Changes a meter.
+    pub fn meter_mod(&mut self, request: &MeterMod) -> Result<(), ErrorMsg> {
+        let refuse = |code| Err(ErrorMsg { kind: 12, code, data: Vec::new() });
+        let is_there = self.meters.contains_key(&request.meter);
+        match request.command {
+            0 if is_there => return refuse(1),
+            0 if !self.takes_meters => return refuse(8),
+            1 if !is_there => return refuse(3),
+            0 | 1 => drop(self.meters.insert(request.meter, request.bands.clone())),
+            _ => {
+                let uses = |i: &Instruction| *i == Instruction::Meter(request.meter);
+                assert!(!self.flows.iter().any(|flow| flow.instructions.iter().any(uses)), "a rule needs that meter");
+                self.meters.remove(&request.meter);
+            }
+        }
+        Ok(())
     }
 
     /// Changes the tables. Returns the rules that were deleted.
@@ -88,6 +114,11 @@ impl SimSwitch {
             FlowModCommand::Add => {
                 if self.version == Version::Of10 && request.table_id != 0 {
                     return Err(ErrorMsg { kind: 3, code: 5, data: Vec::new() });
+                }
+                let unknown =
+                    |i: &Instruction| matches!(i, Instruction::Meter(meter) if !self.meters.contains_key(meter));
+                if request.instructions.iter().any(unknown) {
+                    return Err(ErrorMsg { kind: 12, code: 3, data: Vec::new() });
                 }
                 let carries = |instruction: &Instruction| matches!(instruction, Instruction::WriteMetadata { .. });
                 if !self.takes_metadata && request.instructions.iter().any(carries) {

@@ -39,7 +39,7 @@ fn is_release(effect: &LabelEffect) -> bool {
 fn a_route_is_given_back_when_no_rule_leads_that_way_however_its_leaves_left() {
     let mut routes = Routes::new(ShardId(0), 1);
     let mut out = Vec::new();
-    let id = routes.create(LeafId(1), key(&route()), &route(), None, true, &mut out);
+    let id = routes.create(LeafId(1), key(&route()), &route(), None, (true, None), &mut out);
     assert_eq!(routes.join(LeafId(2), &key(&route())), Some(id), "equal routes");
     let asked = asked(&mut out);
     assert!(out.is_empty());
@@ -58,7 +58,7 @@ fn a_route_is_given_back_when_no_rule_leads_that_way_however_its_leaves_left() {
 fn a_route_that_was_refused_a_label_asks_again_when_nobody_uses_it_and_time_has_passed() {
     let mut routes = Routes::new(ShardId(0), 1);
     let mut out = Vec::new();
-    let id = routes.create(LeafId(1), key(&route()), &route(), None, true, &mut out);
+    let id = routes.create(LeafId(1), key(&route()), &route(), None, (true, None), &mut out);
     let (serial, port) = asked(&mut out);
     routes.begin_use(id);
     let refused = routes.learn(serial, port, &News::Refused(Refusal::NoLabel(Dpid(2))), Time(1), &mut out);
@@ -77,7 +77,7 @@ fn a_route_that_was_refused_a_label_asks_again_when_nobody_uses_it_and_time_has_
 /// A route with a leaf's rule, whose plan comes to something else.
 fn changing(out: &mut Vec<LabelEffect>) -> (Routes, RouteId, (u64, PortNo)) {
     let mut routes = Routes::new(ShardId(0), 1);
-    let id = routes.create(LeafId(1), key(&route()), &route(), Some(LeafId(9)), true, out);
+    let id = routes.create(LeafId(1), key(&route()), &route(), Some(LeafId(9)), (true, None), out);
     let first = asked(out);
     be_ready(&mut routes, first, out);
     routes.begin_use(id);
@@ -144,7 +144,7 @@ fn a_course_that_is_refused_or_late_ends_the_use_of_the_route() {
 fn a_plan_that_leads_back_to_a_course_that_has_lost_a_label_meanwhile_asks_for_it_again() {
     let mut out = Vec::new();
     let mut routes = Routes::new(ShardId(0), 1);
-    let id = routes.create(LeafId(1), key(&route()), &route(), Some(LeafId(9)), true, &mut out);
+    let id = routes.create(LeafId(1), key(&route()), &route(), Some(LeafId(9)), (true, None), &mut out);
     let (serial, port) = asked(&mut out);
     be_ready(&mut routes, (serial, port), &mut out);
     routes.begin_use(id);

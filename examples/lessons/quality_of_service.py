@@ -1,0 +1,24 @@
+"""Quality of service: bulk traffic may use so much and no more, and voice goes through a queue of its own.
+
+A meter belongs to the switch where packets enter; Maple makes it and takes it away. Queues belong to ports, and
+whoever runs the switches makes them; with Open vSwitch:
+
+    ovs-vsctl set port s1-eth1 qos=@q -- --id=@q create qos type=linux-htb queues:1=@voice \\
+        -- --id=@voice create queue other-config:min-rate=1000000
+"""
+
+from maple import Meter, Net, Packet, Route, flood, policy
+
+BULK, VOICE_PORT, VOICE_QUEUE = Meter("bulk", kbps=1000, burst=200), 5004, 1
+
+
+@policy
+def quality_of_service(pkt: Packet, net: Net) -> Route:
+    if pkt.eth_dst.is_multicast:
+        return flood()
+    path = net.shortest_path(net.locate(pkt.eth_src), net.locate(pkt.eth_dst)) or flood()
+    if pkt.udp_dst == VOICE_PORT:
+        return path.queue(VOICE_QUEUE)
+    if pkt.udp_dst.present:
+        return path.meter(BULK)
+    return path
