@@ -19,6 +19,7 @@
 //! assert!(network.log().egress(id).is_empty(), "a 1.3 switch without rules drops everything");
 //! ```
 
+pub mod quantity;
 pub mod time;
 pub mod topology;
 pub mod topology_file;

@@ -2,11 +2,15 @@
 //!
 //! | text | network |
 //! | --- | --- |
-//! | `linear:N` | a chain of N switches with one host each |
+//! | `single:N` | one switch with N hosts |
+//! | `linear:N` or `linear:N,HOSTS` | a chain of N switches with one host each, or so many |
 //! | `ring:N` | a ring of N ≥ 3 switches with one host each; the link that closes it has `secure` = N, the others 1 |
 //! | `tree:DEPTH,FANOUT` | a tree of switches, FANOUT hosts under each lowest one |
 //! | `fattree:K` | K even: (K/2)² core switches, K pods of K/2 aggregation and K/2 edge switches, K³/4 hosts |
 //! | `FILE.json` | what the file says, see [`crate::topology_file`] |
+//!
+//! Behind the numbers all links of a shape can be given a delay, a share of frames that they lose, and a rate:
+//! `ring:4,delay=5ms,loss=1%,rate=10mbit`. There are at most 20,000 hosts.
 //!
 //! Names and addresses are Mininet's: switches `s1`, `s2`, … with datapath ids 1, 2, …; host `hN` has MAC N and
 //! IPv4 10.0.0.0 + N, and in IPv6 the link-local address of its MAC and `fd00::N`.
@@ -19,16 +23,23 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use maple_wire::{Dpid, PortNo};
 
+use crate::quantity;
+use crate::switch::QueueRates;
 use crate::time::{MICROSECOND, Time};
 
 /// How long a frame takes over a link where nothing else is said.
 pub const DEFAULT_DELAY: Time = 10 * MICROSECOND;
 
+/// How many hosts a shape may have.
+const MAX_HOSTS: u32 = 20_000;
+
 /// Why a topology could not be made.
 #[derive(Debug, thiserror::Error)]
 pub enum TopologyError {
     /// The text is neither a known shape nor a JSON file's name.
-    #[error("topology {text:?}: {why} (expected linear:N, ring:N, tree:DEPTH,FANOUT, fattree:K or FILE.json)")]
+    #[error(
+        "topology {text:?}: {why} (expected single:N, linear:N[,HOSTS], ring:N, tree:DEPTH,FANOUT, fattree:K or FILE.json)"
+    )]
     Spec {
         /// The text.
         text: String,
@@ -98,8 +109,25 @@ pub struct LinkSpec {
     pub b: (Dpid, PortNo),
     /// How long a frame takes, in nanoseconds.
     pub delay: Time,
+    /// The share of frames that it loses, 0.0 to 1.0, each by chance.
+    pub loss: f64,
+    /// What each direction carries, in bits a second; no bound if `None`.
+    pub rate: Option<u64>,
     /// Numbers by name, such as `secure`, that policies can weigh paths by.
     pub attributes: BTreeMap<String, f64>,
+}
+
+/// A queue of a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueueSpec {
+    /// The switch.
+    pub switch: Dpid,
+    /// The port of the switch.
+    pub port: PortNo,
+    /// The queue's number.
+    pub queue: u32,
+    /// What it gets.
+    pub rates: QueueRates,
 }
 
 /// Switches, hosts and links, with every port number given.
@@ -111,6 +139,8 @@ pub struct Topology {
     pub hosts: Vec<HostSpec>,
     /// The links, in order of construction.
     pub links: Vec<LinkSpec>,
+    /// The queues of ports.
+    pub queues: Vec<QueueSpec>,
 }
 
 impl Topology {
@@ -124,35 +154,79 @@ impl Topology {
         }
         let wrong = |why: String| TopologyError::Spec { text: text.to_string(), why };
         let (shape, numbers) = text.split_once(':').ok_or_else(|| wrong("no shape of that name".into()))?;
+        let (settings, numbers): (Vec<&str>, Vec<&str>) = numbers.split(',').partition(|item| item.contains('='));
         let numbers = numbers
-            .split(',')
+            .into_iter()
             .map(|n| n.trim().parse::<u32>().map_err(|_| wrong(format!("{n:?} is not a whole number"))))
             .collect::<Result<Vec<u32>, _>>()?;
-        match (shape, numbers.as_slice()) {
+        let mut topology = Topology::shape(shape, &numbers).map_err(wrong)?;
+        for setting in settings {
+            topology.set_links(setting).map_err(wrong)?;
+        }
+        Ok(topology)
+    }
+
+    fn shape(shape: &str, numbers: &[u32]) -> Result<Topology, String> {
+        let wrong = |why: &str| why.to_string();
+        match (shape, numbers) {
+            ("single", &[n]) if (1..=20_000).contains(&n) => Ok(Topology::chain(1, n)),
+            ("single", &[_]) => Err(wrong("N must be 1 to 20000")),
             ("linear", &[n]) if (1..=10_000).contains(&n) => Ok(Topology::linear(n)),
-            ("linear", &[_]) => Err(wrong("N must be 1 to 10000".into())),
+            ("linear", &[n, hosts]) if (1..=10_000).contains(&n) && n.saturating_mul(hosts) <= MAX_HOSTS => {
+                Ok(Topology::chain(n, hosts))
+            }
+            ("linear", &[n, _]) if (1..=10_000).contains(&n) => Err(wrong("more than 20000 hosts")),
+            ("linear", &[_] | &[_, _]) => Err(wrong("N must be 1 to 10000")),
             ("ring", &[n]) if (3..=10_000).contains(&n) => Ok(Topology::ring(n)),
-            ("ring", &[_]) => Err(wrong("N must be 3 to 10000".into())),
+            ("ring", &[_]) => Err(wrong("N must be 3 to 10000")),
             ("tree", &[depth, fanout]) if (1..=8).contains(&depth) && (1..=64).contains(&fanout) => {
-                if (u64::from(fanout)).pow(depth) > 20_000 {
-                    return Err(wrong("more than 20000 hosts".into()));
+                if (u64::from(fanout)).pow(depth) > u64::from(MAX_HOSTS) {
+                    return Err(wrong("more than 20000 hosts"));
                 }
                 Ok(Topology::tree(depth, fanout))
             }
-            ("tree", &[_, _]) => Err(wrong("DEPTH must be 1 to 8 and FANOUT 1 to 64".into())),
+            ("tree", &[_, _]) => Err(wrong("DEPTH must be 1 to 8 and FANOUT 1 to 64")),
             ("fattree", &[k]) if k % 2 == 0 && (2..=32).contains(&k) => Ok(Topology::fattree(k)),
-            ("fattree", &[_]) => Err(wrong("K must be even, 2 to 32".into())),
-            ("linear" | "ring" | "fattree", _) => Err(wrong("one number expected".into())),
-            ("tree", _) => Err(wrong("two numbers expected".into())),
-            _ => Err(wrong("no shape of that name".into())),
+            ("fattree", &[_]) => Err(wrong("K must be even, 2 to 32")),
+            ("linear", _) => Err(wrong("one number or two expected")),
+            ("single" | "ring" | "fattree", _) => Err(wrong("one number expected")),
+            ("tree", _) => Err(wrong("two numbers expected")),
+            _ => Err(wrong("no shape of that name")),
         }
+    }
+
+    /// Sets one thing of all links: `delay=TIME`, `loss=SHARE` or `rate=RATE`.
+    fn set_links(&mut self, setting: &str) -> Result<(), String> {
+        let (name, value) = setting.split_once('=').unwrap_or((setting, ""));
+        let (name, value) = (name.trim(), value.trim());
+        match name {
+            "delay" => {
+                let delay = quantity::time(value)?;
+                self.links.iter_mut().for_each(|link| link.delay = delay);
+            }
+            "loss" => {
+                let loss = quantity::share(value)?;
+                self.links.iter_mut().for_each(|link| link.loss = loss);
+            }
+            "rate" => {
+                let rate = quantity::rate(value)?;
+                self.links.iter_mut().for_each(|link| link.rate = Some(rate));
+            }
+            _ => return Err(format!("links have no {name:?}; they have delay=TIME, loss=PERCENT% and rate=RATE")),
+        }
+        Ok(())
     }
 
     /// A chain of `n` switches with one host each.
     pub fn linear(n: u32) -> Topology {
+        Topology::chain(n, 1)
+    }
+
+    /// A chain of `n` switches with so many hosts each.
+    pub fn chain(n: u32, hosts: u32) -> Topology {
         let mut plan = Plan::default();
         let switches: Vec<Dpid> = (0..n).map(|_| plan.switch()).collect();
-        switches.iter().for_each(|s| plan.host(*s));
+        switches.iter().for_each(|s| (0..hosts).for_each(|_| plan.host(*s)));
         switches.windows(2).for_each(|pair| plan.link(pair[0], pair[1], 1.0));
         plan.build()
     }
@@ -274,10 +348,12 @@ impl Plan {
                 a: (a, next_port(a)),
                 b: (b, next_port(b)),
                 delay: DEFAULT_DELAY,
+                loss: 0.0,
+                rate: None,
                 attributes: BTreeMap::from([("secure".to_string(), secure)]),
             })
             .collect();
-        Topology { switches, hosts, links }
+        Topology { switches, hosts, links, queues: Vec::new() }
     }
 }
 
@@ -294,6 +370,8 @@ mod tests {
     fn shapes_have_the_counts_of_their_formulas() {
         assert_eq!(counts("linear:3"), (3, 3, 2));
         assert_eq!(counts("linear:1"), (1, 1, 0));
+        assert_eq!(counts("single:10000"), (1, 10_000, 0));
+        assert_eq!(counts("linear:3,40"), (3, 120, 2));
         assert_eq!(counts("ring:4"), (4, 4, 4));
         assert_eq!(counts("tree:2,3"), (4, 9, 3));
         assert_eq!(counts("tree:3,2"), (7, 8, 6));
@@ -310,6 +388,13 @@ mod tests {
         assert_eq!(ring.links[3].b, (Dpid(1), PortNo(3)));
         assert_eq!(ring.links[3].attributes["secure"], 4.0);
         assert_eq!(ring.ports(Dpid(1)).len(), 3);
+    }
+
+    #[test]
+    fn links_of_a_shape_can_be_slow_lossy_and_narrow() {
+        let ring = Topology::parse("ring:4,delay=5ms,loss=1%,rate=10mbit").unwrap();
+        let all = |link: &LinkSpec| (link.delay, link.loss, link.rate) == (5_000_000, 0.01, Some(10_000_000));
+        assert!(ring.links.len() == 4 && ring.links.iter().all(all));
     }
 
     #[test]
@@ -337,6 +422,9 @@ mod tests {
             ("tree:2", "two numbers"),
             ("fattree:3", "even"),
             ("tree:8,64", "more than 20000"),
+            ("linear:1000,30", "more than 20000"),
+            ("ring:4,los=1%", "links have no \"los\""),
+            ("ring:4,loss=1", "\"1\" is not a share"),
         ] {
             let error = Topology::parse(text).unwrap_err().to_string();
             assert!(error.contains(why) && error.contains(text), "{error}");

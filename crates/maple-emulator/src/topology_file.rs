@@ -8,7 +8,9 @@
 //!     {"name": "h2", "switch": "s2", "port": 7,
 //!      "mac": "00:00:00:00:00:02", "ipv4": "10.0.0.2", "ipv6": "fd00::2"}
 //!   ],
-//!   "links": [{"a": "s1", "b": "s2", "a_port": 2, "b_port": 3, "delay_us": 10, "attributes": {"secure": 3}}]
+//!   "links": [{"a": "s1", "b": "s2", "a_port": 2, "b_port": 3, "delay_us": 10, "loss_percent": 0.5,
+//!              "rate_mbit": 100, "attributes": {"secure": 3}}],
+//!   "queues": [{"switch": "s1", "port": 2, "queue": 1, "min_mbit": 2, "max_mbit": 10}]
 //! }
 //! ```
 //!
@@ -16,10 +18,14 @@
 //! * `hosts[].name`, `.switch` (must); `.port`: 1 to 65279; `.mac`, `.ipv4`, `.ipv6`: without them those of host
 //!   number N, N being the host's place in the list from 1.
 //! * `links[].a`, `.b` (must): names of different switches; `.a_port`, `.b_port`; `.delay_us`: microseconds, at
-//!   most 10 seconds, 10 without it; `.attributes`: numbers by name. `secure` is 1 where it is not given.
+//!   most 10 seconds, 10 without it; `.loss_percent`: the share of frames that it loses, 0 without it; `.rate_mbit`:
+//!   what each direction carries, no bound without it; `.attributes`: numbers by name. `secure` is 1 where it is not given.
 //!
-//! Ports that are not given are the lowest free ones of their switch, hosts first, then links, in order. `hosts`
-//! and `links` may be left out. Unknown fields are errors, as are names, ids, addresses and ports used twice.
+//! * `queues[].switch`, `.port`, `.queue` (must): a port that the file gives to a host or a link by its number, or that
+//!   follows from the rule below; `.min_mbit`, `.max_mbit`: what the queue gets at least and at most.
+//!
+//! Ports that are not given are the lowest free ones of their switch, hosts first, then links, in order. `hosts`,
+//! `links` and `queues` may be left out. Unknown fields are errors, as are names, ids, addresses and ports used twice.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -27,8 +33,9 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use maple_wire::{Dpid, PortNo};
 use serde::Deserialize;
 
+use crate::switch::QueueRates;
 use crate::time::MICROSECOND;
-use crate::topology::{DEFAULT_DELAY, HostSpec, LinkSpec, SwitchSpec, Topology, TopologyError, addresses};
+use crate::topology::{DEFAULT_DELAY, HostSpec, LinkSpec, QueueSpec, SwitchSpec, Topology, TopologyError, addresses};
 
 /// The highest port number that both OpenFlow versions can say.
 const MAX_PORT: u32 = 0xfeff;
@@ -41,6 +48,8 @@ struct File {
     hosts: Vec<FileHost>,
     #[serde(default)]
     links: Vec<FileLink>,
+    #[serde(default)]
+    queues: Vec<FileQueue>,
 }
 
 #[derive(Deserialize)]
@@ -69,8 +78,20 @@ struct FileLink {
     a_port: Option<u32>,
     b_port: Option<u32>,
     delay_us: Option<f64>,
+    loss_percent: Option<f64>,
+    rate_mbit: Option<f64>,
     #[serde(default)]
     attributes: BTreeMap<String, f64>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FileQueue {
+    switch: String,
+    port: u32,
+    queue: u32,
+    min_mbit: Option<f64>,
+    max_mbit: Option<f64>,
 }
 
 /// Reads the topology in the file of this name.
@@ -106,6 +127,10 @@ impl Ports {
         self.0.entry(switch).or_default().insert(port)
     }
 
+    fn is_used(&self, switch: Dpid, port: u32) -> bool {
+        self.0.get(&switch).is_some_and(|used| used.contains(&port))
+    }
+
     fn lowest_free(&mut self, switch: Dpid) -> u32 {
         let used = self.0.entry(switch).or_default();
         let free = (1..).find(|n| !used.contains(n)).expect("a set of ports is finite");
@@ -125,7 +150,8 @@ impl Reader<'_> {
         self.claim_given_ports(&content, &by_name)?;
         let hosts = self.hosts(&content.hosts, &by_name)?;
         let links = self.links(&content.links, &by_name)?;
-        Ok(Topology { switches, hosts, links })
+        let queues = self.queues(&content.queues, &by_name)?;
+        Ok(Topology { switches, hosts, links, queues })
     }
 
     fn switches(&self, given: &[FileSwitch]) -> Result<Vec<SwitchSpec>, TopologyError> {
@@ -223,9 +249,49 @@ impl Reader<'_> {
             let b_port = PortNo(link.b_port.unwrap_or_else(|| self.ports.lowest_free(b)));
             let mut attributes = link.attributes.clone();
             attributes.entry("secure".to_string()).or_insert(1.0);
-            links.push(LinkSpec { a: (a, a_port), b: (b, b_port), delay, attributes });
+            let loss = match link.loss_percent.unwrap_or(0.0) {
+                percent if (0.0..=100.0).contains(&percent) => percent / 100.0,
+                percent => {
+                    return Err(self.wrong(format!("links[{i}].loss_percent"), format!("{percent} is not 0 to 100")));
+                }
+            };
+            let rate = self.rate(format!("links[{i}].rate_mbit"), link.rate_mbit)?;
+            links.push(LinkSpec { a: (a, a_port), b: (b, b_port), delay, loss, rate, attributes });
         }
         Ok(links)
+    }
+}
+
+impl Reader<'_> {
+    fn queues(&self, given: &[FileQueue], by_name: &BTreeMap<&str, Dpid>) -> Result<Vec<QueueSpec>, TopologyError> {
+        let mut queues = Vec::<QueueSpec>::new();
+        for (i, queue) in given.iter().enumerate() {
+            let (name, port) = (&queue.switch, PortNo(queue.port));
+            let switch = *by_name
+                .get(name.as_str())
+                .ok_or_else(|| self.wrong(format!("queues[{i}].switch"), format!("no switch is named {name:?}")))?;
+            if !self.ports.is_used(switch, queue.port) {
+                return Err(self.wrong(format!("queues[{i}].port"), format!("{name} has no port {port}")));
+            }
+            if queues.iter().any(|old| (old.switch, old.port, old.queue) == (switch, port, queue.queue)) {
+                return Err(self.wrong(format!("queues[{i}].queue"), "the same as an earlier queue of the port"));
+            }
+            let rates = QueueRates {
+                min: self.rate(format!("queues[{i}].min_mbit"), queue.min_mbit)?,
+                max: self.rate(format!("queues[{i}].max_mbit"), queue.max_mbit)?,
+            };
+            queues.push(QueueSpec { switch, port, queue: queue.queue, rates });
+        }
+        Ok(queues)
+    }
+
+    /// A rate in bits a second.
+    fn rate(&self, field: String, mbit: Option<f64>) -> Result<Option<u64>, TopologyError> {
+        match mbit {
+            None => Ok(None),
+            Some(mbit) if (0.000_001..=1_000_000.0).contains(&mbit) => Ok(Some((mbit * 1e6) as u64)),
+            Some(mbit) => Err(self.wrong(field, format!("{mbit} is not 0.000001 to 1000000"))),
+        }
     }
 }
 
@@ -250,7 +316,8 @@ mod tests {
             "hosts": [{"name": "h1", "switch": "s1"},
                       {"name": "web", "switch": "east", "port": 7, "mac": "02:00:00:00:00:07", "ipv4": "10.9.0.7"}],
             "links": [{"a": "s1", "b": "east", "a_port": 1, "delay_us": 2.5, "attributes": {"secure": 3, "mbps": 40}},
-                      {"a": "east", "b": "s1"}]
+                      {"a": "east", "b": "s1", "loss_percent": 5, "rate_mbit": 1.5}],
+            "queues": [{"switch": "east", "port": 7, "queue": 1, "max_mbit": 2}]
         }"#;
         let topology = parse("net.json", text).unwrap();
         assert_eq!(topology.switches[1], SwitchSpec { name: "east".into(), dpid: Dpid(0xa2) });
@@ -260,6 +327,9 @@ mod tests {
         assert_eq!(topology.links[0].attributes["mbps"], 40.0);
         assert_eq!(topology.links[1].a, (Dpid(0xa2), PortNo(2)));
         assert_eq!(topology.links[1].attributes["secure"], 1.0);
+        assert_eq!((topology.links[1].loss, topology.links[1].rate), (0.05, Some(1_500_000)));
+        let rates = QueueRates { min: None, max: Some(2_000_000) };
+        assert_eq!(topology.queues, [QueueSpec { switch: Dpid(0xa2), port: PortNo(7), queue: 1, rates }]);
     }
 
     #[test]
@@ -275,6 +345,10 @@ mod tests {
                 "hosts[0].mac",
             ),
             (r#"{"switches": [{"name": "a"}], "links": [{"a": "a", "b": "a"}]}"#, "links[0].b"),
+            (
+                r#"{"switches": [{"name": "a"}], "queues": [{"switch": "a", "port": 1, "queue": 0}]}"#,
+                "queues[0].port: a has no port 1",
+            ),
             (r#"{"switches": [{"name": "a"}], "lonks": []}"#, "unknown field `lonks`"),
             (r#"{"switches": [{"name": 3}]}"#, "line 1 column"),
         ] {

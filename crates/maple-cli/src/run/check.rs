@@ -24,7 +24,8 @@ use maple_core::policy::Policy;
 use maple_core::run::Run;
 use maple_core::state::{Snapshot, Txn};
 use maple_emulator::Emulation;
-use maple_emulator::network::{Entry, FrameId, Origin, Outcome};
+use maple_emulator::network::{Drop, Entry, FrameId, Origin, Outcome};
+use maple_emulator::switch::Lost;
 use maple_wire::{Dpid, Packet, PortNo};
 
 use super::history::History;
@@ -61,6 +62,8 @@ pub struct Verdicts {
     pub lost: Tally,
     /// Frames that came out elsewhere, with other bytes, or twice.
     pub wrong: Tally,
+    /// Frames of which the network itself lost a copy: links, queues, meters. Their other copies came out as f says.
+    pub excused: u64,
     /// Frames that entered before discovery knew their port, or came out when the state at their entry was forgotten.
     pub unchecked: u64,
 }
@@ -85,6 +88,8 @@ struct Watched {
     came_out: BTreeMap<Place, usize>,
     /// When the last copy came out.
     last: Instant,
+    /// Whether the network itself lost a copy.
+    excused: bool,
 }
 
 impl Checker {
@@ -121,7 +126,7 @@ impl Checker {
 
     /// Moves the network's log here.
     fn take(&mut self, emulation: &Emulation) -> anyhow::Result<()> {
-        let (entries, deliveries) = emulation.with_network(|network| {
+        let (entries, deliveries, excused) = emulation.with_network(|network| {
             let log = network.log();
             let entries: Vec<Entry> = log.entries().cloned().collect();
             let deliveries: Vec<_> = log
@@ -131,8 +136,10 @@ impl Checker {
                     _ => None,
                 })
                 .collect();
+            let lost = log.deliveries().filter(|d| is_the_networks(&d.outcome)).map(|d| d.id);
+            let excused: Vec<FrameId> = lost.collect();
             network.clear_log();
-            (entries, deliveries)
+            (entries, deliveries, excused)
         })?;
         for entry in entries {
             if let Origin::Port(dpid, port) = entry.origin {
@@ -143,6 +150,7 @@ impl Checker {
                     entered: (entered, entered),
                     came_out: BTreeMap::new(),
                     last: entered,
+                    excused: false,
                 };
                 let watched = self.pending.entry(kind.clone()).or_insert_with(new);
                 watched.ids.push(entry.id);
@@ -154,6 +162,11 @@ impl Checker {
             if let Some(watched) = self.kinds.get(&id).and_then(|kind| self.pending.get_mut(kind)) {
                 *watched.came_out.entry(place).or_default() += 1;
                 watched.last = emulation.moment(at);
+            }
+        }
+        for id in excused {
+            if let Some(watched) = self.kinds.get(&id).and_then(|kind| self.pending.get_mut(kind)) {
+                watched.excused = true;
             }
         }
         Ok(())
@@ -192,6 +205,10 @@ impl Checker {
         let admitted: BTreeSet<&Place> = answers.iter().flatten().collect();
         let too_much = |(place, copies): (&Place, &usize)| *copies > count || !admitted.contains(place);
         let wrong = watched.came_out.iter().any(too_much);
+        if watched.excused && !wrong {
+            self.verdicts.excused += count as u64;
+            return true;
+        }
         let tally = if wrong { &mut self.verdicts.wrong } else { &mut self.verdicts.lost };
         tally.count += count as u64;
         if tally.examples.len() < EXAMPLES {
@@ -207,6 +224,19 @@ impl Checker {
         let Ok(resolved) = Observation::of(&*self.policy, &run).answer else { return BTreeSet::new() };
         resolved.copies(frame, ingress).into_iter().map(|(at, bytes)| (at.switch, at.port, bytes)).collect()
     }
+}
+
+/// Whether what became of a copy is the network's own doing, whatever f says: it was lost on a link or at a port that is
+/// down, in a full queue, or by a meter.
+fn is_the_networks(outcome: &Outcome) -> bool {
+    let Outcome::Dropped(_, why) = outcome else { return false };
+    matches!(
+        why,
+        Drop::Loss
+            | Drop::QueueFull
+            | Drop::LinkDown
+            | Drop::Switch(Lost::Metered(_) | Lost::PortDown(_) | Lost::NoController)
+    )
 }
 
 /// Whether discovery knows that hosts are behind this port.

@@ -69,8 +69,8 @@ impl Emulated<'_> {
         let flows = Flows {
             opened: network.total.opened,
             ended: network.total.done,
-            // Who stops it does not wait for the last ones.
-            may_drop: self.options.allow_drops || is_stopped,
+            // Who stops it does not wait for the last ones; and the network itself may have lost packets of some.
+            may_drop: self.options.allow_drops || is_stopped || verdicts.as_ref().is_some_and(|v| v.excused > 0),
         };
         match summary::failure(controller, verdicts.as_ref(), flows) {
             Some(failure) => bail!(failure),
@@ -79,7 +79,7 @@ impl Emulated<'_> {
     }
 
     fn headline(&self, traffic: Duration) -> String {
-        let Topology { switches, hosts, links } = &self.topology;
+        let Topology { switches, hosts, links, .. } = &self.topology;
         format!(
             "{}: {} switches (OpenFlow {}), {} links, {} hosts; {} flows a second for {} s",
             self.options.emulate.as_deref().unwrap_or_default(),

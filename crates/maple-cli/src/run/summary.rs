@@ -37,6 +37,9 @@ pub fn of_network(handle: &Handle, network: &Stats, verdicts: Option<&Verdicts>)
         line("  delivered as f says", verdicts.right);
         line("  lost", verdicts.lost.count);
         line("  delivered otherwise than f says", verdicts.wrong.count);
+        if verdicts.excused > 0 {
+            line("  lost by links, queues or meters", verdicts.excused);
+        }
         if verdicts.unchecked > 0 {
             line("  before their port was known", verdicts.unchecked);
         }

@@ -124,12 +124,15 @@ impl Case {
             a: end(link.a),
             b: end(link.b),
             delay: link.delay,
+            loss: 0.0,
+            rate: None,
             attributes: Default::default(),
         });
         Topology {
             switches: self.dpids().iter().map(|d| SwitchSpec { name: format!("s{}", d.0), dpid: *d }).collect(),
             hosts: hosts.collect(),
             links: links.collect(),
+            queues: Vec::new(),
         }
     }
 

@@ -6,7 +6,7 @@ use super::{ControlFaults, Event, Network, Wire};
 use crate::switch::Switch;
 
 /// A call names something that the network does not have.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum NetworkError {
     /// No switch of this datapath id.
     #[error("no switch has the datapath id {0}")]
@@ -23,6 +23,9 @@ pub enum NetworkError {
     /// Something else is plugged in.
     #[error("port {1} of switch {0} is taken")]
     PortTaken(Dpid, PortNo),
+    /// A share of frames that is none.
+    #[error("{0} is not a share of frames from 0 to 1")]
+    BadLoss(f64),
     /// A port number that no port can have.
     #[error("{0} is not a port number")]
     BadPort(PortNo),
@@ -166,7 +169,7 @@ impl Network {
         Ok(())
     }
 
-    fn with_port(
+    pub(super) fn with_port(
         &mut self,
         dpid: Dpid,
         port: PortNo,

@@ -7,6 +7,7 @@ use super::log::{Delivery, Drop, Entry, FrameId, Hop, Origin, Outcome};
 use super::{Event, Network, NetworkError, Wire};
 use crate::host::{FlowId, Kind};
 use crate::switch::{Outgoing, Step};
+use crate::time::Time;
 use crate::traffic;
 
 /// One copy of a frame between two places.
@@ -135,10 +136,10 @@ impl Network {
                     }
                     self.send_to_controller(dpid, xid, &message);
                 }
-                Outgoing::Frame { port, frame, .. } => {
+                Outgoing::Frame { port, queue, frame } => {
                     if let Some(cause) = &cause {
                         let flight = through(cause, dpid, &record.steps, Some(port), frame);
-                        self.leave(dpid, port, flight);
+                        self.leave(dpid, port, queue, flight);
                     }
                 }
                 Outgoing::Close => self.closed_by_switch(dpid),
@@ -153,8 +154,8 @@ impl Network {
         self.schedule_switch(dpid);
     }
 
-    /// A copy leaves a switch by a port: onto a link, to a host, or into the open.
-    fn leave(&mut self, dpid: Dpid, port: PortNo, flight: InFlight) {
+    /// A copy leaves a switch by a port, at once or by its queue.
+    fn leave(&mut self, dpid: Dpid, port: PortNo, queue: Option<u32>, flight: InFlight) {
         let copies = self.copies.entry(flight.id).or_default();
         *copies += 1;
         if *copies > self.options.max_copies {
@@ -166,10 +167,19 @@ impl Network {
         if self.copies.len() > COPIES_KEPT {
             self.copies.pop_first();
         }
+        if self.shaped.contains_key(&(dpid, port)) {
+            self.queue_up(dpid, port, queue, flight);
+        } else {
+            self.send_out(dpid, port, flight, 0);
+        }
+    }
+
+    /// A copy goes out of a port: onto a link, to a host, or into the open. The line takes so long for it.
+    pub(super) fn send_out(&mut self, dpid: Dpid, port: PortNo, flight: InFlight, takes: Time) {
         match self.wires.get(&(dpid, port)) {
             None => self.note(&flight, Outcome::Egress { dpid, port, host: None }),
             Some(Wire::Host(_)) => {
-                self.at(self.now + self.options.host_delay, Event::AtHost(dpid, port, flight));
+                self.at(self.now + takes + self.options.host_delay, Event::AtHost(dpid, port, flight));
             }
             Some(Wire::Link(link)) => {
                 let link = &self.links[*link];
@@ -177,8 +187,12 @@ impl Network {
                     self.note(&flight, Outcome::Dropped(dpid, Drop::LinkDown));
                     return;
                 }
+                if link.spec.loss > 0.0 && self.random.chance(link.spec.loss) {
+                    self.note(&flight, Outcome::Dropped(dpid, Drop::Loss));
+                    return;
+                }
                 let (to, to_port) = if link.spec.a == (dpid, port) { link.spec.b } else { link.spec.a };
-                self.at(self.now + link.spec.delay, Event::AtSwitch(to, to_port, flight));
+                self.at(self.now + takes + link.spec.delay, Event::AtSwitch(to, to_port, flight));
             }
         }
     }
@@ -202,7 +216,7 @@ impl Network {
         self.host_sends(at, out);
     }
 
-    fn note(&mut self, flight: &InFlight, outcome: Outcome) {
+    pub(super) fn note(&mut self, flight: &InFlight, outcome: Outcome) {
         let InFlight { id, frame, path } = flight.clone();
         self.log.deliver(Delivery { id, at: self.now, outcome, frame, path });
     }

@@ -86,6 +86,10 @@ pub enum Drop {
     Switch(Lost),
     /// The link went down, or its far end was.
     LinkDown,
+    /// The link lost it, by chance.
+    Loss,
+    /// The queue of its port was full.
+    QueueFull,
     /// It went through more switches than the limit: a loop.
     Loop,
     /// More copies of one frame than the limit: a broadcast storm.

@@ -29,10 +29,12 @@ use crate::traffic::{PairCounters, PairKey};
 
 mod channel;
 mod control;
+mod egress;
 mod faults;
 mod frames;
 mod log;
 mod punted;
+mod shaping;
 
 #[cfg(test)]
 mod tests;
@@ -44,6 +46,7 @@ pub use log::{Delivery, DeliveryLog, Drop, Entry, FrameId, Hop, Origin, Outcome}
 use channel::Channel;
 use frames::InFlight;
 use punted::Punted;
+use shaping::Shaped;
 
 /// How a network behaves.
 #[derive(Clone, Debug, PartialEq)]
@@ -101,6 +104,7 @@ pub struct Network {
     hosts: Vec<HostNode>,
     links: Vec<Link>,
     wires: BTreeMap<(Dpid, PortNo), Wire>,
+    shaped: BTreeMap<(Dpid, PortNo), Shaped>,
     punted: Punted,
     frames: u64,
     copies: BTreeMap<FrameId, usize>,
@@ -182,6 +186,8 @@ enum Event {
     Connect(Dpid, u64),
     /// A rule's timeout may be over.
     SwitchTimer(Dpid),
+    /// The next frame may leave by a port whose rate is bounded.
+    Egress(Dpid, PortNo),
     /// A host's timer is due.
     HostTimer(usize),
     /// Something goes wrong that was asked for before.
@@ -205,6 +211,7 @@ impl Network {
             hosts: topology.hosts.iter().map(|h| HostNode { host: Host::new(h.clone()), timer: None }).collect(),
             links: topology.links.iter().map(|spec| Link { spec: spec.clone(), up: true }).collect(),
             wires: BTreeMap::new(),
+            shaped: BTreeMap::new(),
             punted: Punted::default(),
             frames: 0,
             copies: BTreeMap::new(),
@@ -229,6 +236,15 @@ impl Network {
         }
         for (i, host) in topology.hosts.iter().enumerate() {
             network.wires.insert((host.switch, host.port), Wire::Host(i));
+        }
+        for link in topology.links.iter().filter(|link| link.rate.is_some()) {
+            for (dpid, port) in [link.a, link.b] {
+                network.set_port_rate(dpid, port, link.rate).expect("ends of links are ports of the topology");
+            }
+        }
+        for spec in &topology.queues {
+            let set = network.set_queue(spec.switch, spec.port, spec.queue, Some(spec.rates));
+            set.expect("queues are at ports of the topology");
         }
         network
     }
@@ -299,6 +315,7 @@ impl Network {
             Event::ControlToController(dpid, epoch, bytes) => self.control_at_controller(dpid, epoch, bytes),
             Event::Connect(dpid, epoch) => self.try_connect(dpid, epoch),
             Event::SwitchTimer(dpid) => self.switch_timer(dpid),
+            Event::Egress(dpid, port) => self.drain(dpid, port),
             Event::HostTimer(at) => self.host_timer(at),
             Event::Fault(fault) => {
                 let failed = self.inflict(fault).err();

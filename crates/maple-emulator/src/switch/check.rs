@@ -7,6 +7,7 @@ use maple_wire::field::Prerequisite;
 use maple_wire::{Action, Constraint, Field, FieldSet, Instruction, Match, MatchField, PortNo, Version};
 
 use crate::switch::groups::Group;
+use crate::switch::meters::Meter;
 use crate::switch::refusal::Refusal;
 
 /// What the checks need to know of the switch.
@@ -19,6 +20,8 @@ pub struct Abilities<'a> {
     pub masked_ports: bool,
     /// The groups that exist.
     pub groups: &'a BTreeMap<u32, Group>,
+    /// The meters that exist.
+    pub meters: &'a BTreeMap<u32, Meter>,
 }
 
 /// Fields that no action can set.
@@ -98,7 +101,8 @@ pub fn instructions(abilities: &Abilities, table: u8, matching: &Match, list: &[
             Instruction::WriteActions(list) | Instruction::ApplyActions(list) => {
                 actions(abilities, Some(matching), list, false)?;
             }
-            Instruction::Meter(_) => return Err(Refusal::UnsupportedInstruction),
+            Instruction::Meter(meter) if abilities.meters.contains_key(meter) => {}
+            Instruction::Meter(_) => return Err(Refusal::InvalidMeter),
             Instruction::Experimenter { .. } | Instruction::Unknown { .. } => return Err(Refusal::UnknownInstruction),
         }
     }

@@ -1,8 +1,8 @@
 //! The controller's connection: greeting, requests and their answers, roles, and what is sent unasked.
 
-use maple_wire::msg::{AsyncConfig, ErrorMsg, Features, Hello, PacketInReason, PortMod, PortReason, QueueConfig, Role};
+use maple_wire::msg::{AsyncConfig, ErrorMsg, Features, Hello, PacketInReason, PortMod, PortReason, Role};
 use maple_wire::msg::{Header, SwitchConfig};
-use maple_wire::{Error, Message, PortNo, Version};
+use maple_wire::{Error, Message, Version};
 
 use super::refusal::Refusal;
 use super::{Config, Outgoing, Removal, Switch};
@@ -147,13 +147,13 @@ impl Switch {
                 return Err(Refusal::BadRequestTable);
             }
             Message::TableMod(_) => return Ok(None),
-            Message::MeterMod(_) => return Err(Refusal::NoMeters),
+            Message::MeterMod(request) => return self.meter_mod(now, request, out).map(|()| None),
             Message::StatsRequest(request) => {
                 let replies = self.statistics(now, request)?.into_iter().map(Message::StatsReply);
                 out.extend(replies.map(|message| Outgoing::Message { xid, message }));
                 return Ok(None);
             }
-            Message::QueueGetConfigRequest(port) => Message::QueueGetConfigReply(self.queues(port)?),
+            Message::QueueGetConfigRequest(port) => Message::QueueGetConfigReply(self.queue_config(port)?),
             Message::RoleRequest(role) => Message::RoleReply(self.take_role(role)?),
             Message::GetAsyncRequest => Message::GetAsyncReply(self.connection.unasked),
             Message::SetAsync(config) => {
@@ -170,8 +170,8 @@ impl Switch {
 
     fn features(&self) -> Features {
         let of10 = self.version == Version::Of10;
-        // Flow, table and port statistics (bits 0 to 2) in both; group statistics (bit 3) in 1.3.
-        let capabilities = if of10 { 0b0111 } else { 0b1111 };
+        // Flow, table, port (bits 0 to 2) and queue statistics (bit 6) in both; group statistics (bit 3) in 1.3.
+        let capabilities = if of10 { 0b100_0111 } else { 0b100_1111 };
         let ports = if of10 { self.ports.values().map(|p| p.description.clone()).collect() } else { Vec::new() };
         Features {
             dpid: self.dpid,
@@ -196,11 +196,6 @@ impl Switch {
             out.extend(self.port_status(PortReason::Modify, request.port));
         }
         Ok(())
-    }
-
-    fn queues(&self, port: PortNo) -> Result<QueueConfig, Refusal> {
-        let exists = port == PortNo::ANY || self.ports.contains_key(&port);
-        if exists { Ok(QueueConfig { port, queues: Vec::new() }) } else { Err(Refusal::BadInPort) }
     }
 
     fn take_role(&mut self, asked: Role) -> Result<Role, Refusal> {

@@ -23,7 +23,7 @@ const NO_GROUP: u32 = 0xffff_ffff;
 /// Which of its buckets a group does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(super) enum GroupKind {
+pub enum GroupKind {
     /// All of them, each on a copy.
     All = 0,
     /// One, chosen by a hash of the packet's addresses and ports, and by weight.
@@ -36,14 +36,18 @@ pub(super) enum GroupKind {
 
 /// A group.
 #[derive(Clone, Debug)]
-pub(super) struct Group {
+pub struct Group {
+    /// Which of its buckets it does.
     pub kind: GroupKind,
+    /// What it can do.
     pub buckets: Vec<Bucket>,
     /// Packets and bytes that each bucket took.
     pub bucket_counters: Vec<(u64, u64)>,
+    /// Packets that came to it.
     pub packets: u64,
+    /// Bytes of these.
     pub bytes: u64,
-    pub added: Time,
+    pub(super) added: Time,
 }
 
 impl Switch {

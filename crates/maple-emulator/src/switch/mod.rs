@@ -2,7 +2,7 @@
 //!
 //! It follows the specifications as a strict switch does, and it says in [`Record`] what happened to each packet.
 //! It differs from Open vSwitch in these points, all of them allowed: it has no buffers, no `NORMAL` and `LOCAL`
-//! ports and no meters, and in the tie of several matching rules of one priority the oldest rule wins.
+//! ports, no groups in groups and no meters that remark, and in the tie of several matching rules of one priority the oldest rule wins.
 
 use std::collections::BTreeMap;
 
@@ -18,12 +18,17 @@ mod action_set;
 mod check;
 mod connection;
 mod groups;
+mod meters;
 mod pipeline;
 mod ports;
+mod queues;
 mod rewrite;
 mod stats;
 
+pub use groups::{Group, GroupKind};
+pub use meters::Meter;
 pub use ports::{PortCounters, SwitchPort};
+pub use queues::{Queue, QueueCounters, QueueRates};
 pub use refusal::Refusal;
 pub use table::{Removal, Rule, Table};
 
@@ -32,7 +37,6 @@ mod tests;
 
 use check::Abilities;
 use connection::Connection;
-use groups::Group;
 use pipeline::Flight;
 
 /// What a switch can hold.
@@ -117,6 +121,8 @@ pub enum Lost {
     TimeToLive,
     /// It was for the controller, and none is connected or wants it.
     NoController,
+    /// A meter's rate was exceeded.
+    Metered(u32),
     /// Groups or outputs to the table were nested too deeply.
     TooDeep,
 }
@@ -167,6 +173,8 @@ pub struct Switch {
     options: SwitchOptions,
     tables: Vec<Table>,
     groups: BTreeMap<u32, Group>,
+    meters: BTreeMap<u32, Meter>,
+    queues: BTreeMap<(PortNo, u32), Queue>,
     ports: BTreeMap<PortNo, SwitchPort>,
     config: Config,
     connection: Connection,
@@ -185,6 +193,8 @@ impl Switch {
             options,
             tables: vec![Table::new(options.table_size); usize::from(n_tables)],
             groups: BTreeMap::new(),
+            meters: BTreeMap::new(),
+            queues: BTreeMap::new(),
             ports: BTreeMap::new(),
             config: Config { flags: 0, miss_send_len: 128 },
             connection: Connection::default(),
@@ -228,11 +238,17 @@ impl Switch {
         self.tables.iter().map(|t| t.ambiguous_matches).sum()
     }
 
-    /// Loses rules, groups, configuration and connection, as a power cut does. Ports stay as they are.
+    /// Its groups, by number.
+    pub fn groups(&self) -> impl Iterator<Item = (u32, &Group)> {
+        self.groups.iter().map(|(number, group)| (*number, group))
+    }
+
+    /// Loses rules, groups, meters, configuration and connection, as a power cut does. Ports and queues stay as they are.
     pub fn restart(&mut self) {
         let fresh = Switch::new(self.dpid, self.version, self.options);
-        let (ports, counters) = (std::mem::take(&mut self.ports), self.counters);
-        *self = Switch { ports, counters, ..fresh };
+        let (ports, queues, counters) =
+            (std::mem::take(&mut self.ports), std::mem::take(&mut self.queues), self.counters);
+        *self = Switch { ports, queues, counters, ..fresh };
         for port in self.ports.values_mut() {
             port.description.config = 0;
         }
@@ -298,6 +314,7 @@ impl Switch {
             n_tables: self.options.n_tables,
             masked_ports: self.options.open_vswitch,
             groups: &self.groups,
+            meters: &self.meters,
         }
     }
 

@@ -104,8 +104,9 @@ impl Switch {
                         flight.metadata = flight.metadata & !mask | metadata & mask;
                     }
                     Instruction::GotoTable(table) => next = Some(*table),
-                    // The checks let no meter, experimenter or unknown instruction into a table.
-                    Instruction::Meter(_) | Instruction::Experimenter { .. } | Instruction::Unknown { .. } => {}
+                    Instruction::Meter(meter) => alive = alive && self.meter(now, *meter, flight.frame.len()),
+                    // The checks let no experimenter or unknown instruction into a table.
+                    Instruction::Experimenter { .. } | Instruction::Unknown { .. } => {}
                 }
             }
             if !alive {

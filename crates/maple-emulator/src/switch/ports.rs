@@ -16,6 +16,8 @@ pub struct SwitchPort {
     pub description: Port,
     /// What went through.
     pub counters: PortCounters,
+    /// What may leave by it, in bits a second; no bound if `None`.
+    pub rate: Option<u64>,
     pub(super) added: Time,
 }
 
@@ -52,7 +54,7 @@ impl Switch {
         }
         // 10 Gb full duplex (bit 6), copper: bit 11 in 1.3, bit 7 in 1.0.
         description.curr = 1 << 6 | if self.version == Version::Of13 { 1 << 11 } else { 1 << 7 };
-        let port = SwitchPort { description, counters: PortCounters::default(), added: now };
+        let port = SwitchPort { description, counters: PortCounters::default(), rate: None, added: now };
         self.ports.insert(number, port);
         self.port_status(PortReason::Add, number)
     }

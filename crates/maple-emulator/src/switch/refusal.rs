@@ -45,8 +45,6 @@ pub enum Refusal {
     SetArgument,
     /// An instruction of unknown type.
     UnknownInstruction,
-    /// An instruction that it knows and can't do.
-    UnsupportedInstruction,
     /// A goto-table that does not lead to a later table.
     GotoTable,
     /// A match on an unknown field.
@@ -81,10 +79,28 @@ pub enum Refusal {
     GroupCommand,
     /// A bucket that is not valid.
     GroupBucket,
-    /// Meters are not available.
-    NoMeters,
     /// A meter that does not exist.
     UnknownMeter,
+    /// A meter of this number exists already.
+    MeterExists,
+    /// A meter number that is not allowed, or a rule's meter that does not exist.
+    InvalidMeter,
+    /// A meter-mod command that does not exist.
+    MeterCommand,
+    /// Flags of a meter that exclude each other or do not exist.
+    MeterFlags,
+    /// A band without a rate.
+    MeterRate,
+    /// A band whose burst lets nothing pass.
+    MeterBurst,
+    /// A kind of band that it does not have.
+    MeterBand,
+    /// More bands than a meter can have.
+    TooManyBands,
+    /// A queue that does not exist.
+    UnknownQueue,
+    /// A port that does not exist, in a question about queues.
+    QueuePort,
     /// Table features that the tables can't be given.
     FixedTables,
     /// A port-mod for a port that does not exist.
@@ -131,7 +147,6 @@ impl Refusal {
             SetType => (2, 13),
             SetArgument => (2, 15),
             UnknownInstruction => (3, 0),
-            UnsupportedInstruction => (3, 1),
             GotoTable => (3, 2),
             MatchField => (4, 6),
             MatchValue => (4, 7),
@@ -153,8 +168,17 @@ impl Refusal {
             PortModAddress => (7, 1),
             StaleRole => (11, 0),
             BadRole => (11, 2),
+            QueuePort => (9, 0),
+            UnknownQueue => (9, 1),
+            MeterExists => (12, 1),
+            InvalidMeter => (12, 2),
             UnknownMeter => (12, 3),
-            NoMeters => (12, 10),
+            MeterCommand => (12, 4),
+            MeterFlags => (12, 5),
+            MeterRate => (12, 6),
+            MeterBurst => (12, 7),
+            MeterBand => (12, 8),
+            TooManyBands => (12, 11),
             FixedTables => (13, 5),
         }
     }
@@ -168,7 +192,7 @@ impl Refusal {
             BadExperimenter => (1, 3),
             BadLength => (1, 6),
             BufferUnknown => (1, 8),
-            ActionType | SetType | ActionGroup | UnknownInstruction | UnsupportedInstruction | GotoTable => (2, 0),
+            ActionType | SetType | ActionGroup | UnknownInstruction | GotoTable => (2, 0),
             ActionExperimenter => (2, 2),
             ActionPort | BadInPort => (2, 4),
             ActionArgument | ActionInconsistent | ActionTag | SetArgument => (2, 5),
@@ -178,9 +202,12 @@ impl Refusal {
             BadTable | MatchField | MatchValue | MatchMask | MatchPrerequisite | MatchDuplicate => (3, 5),
             PortModPort => (4, 0),
             PortModAddress => (4, 1),
+            QueuePort => (5, 0),
+            UnknownQueue => (5, 1),
             IsSlave => (1, 5),
             BadType | BadRequestTable | GroupExists | InvalidGroup | GroupChaining | UnknownGroup | GroupType
-            | GroupCommand | GroupBucket | NoMeters | UnknownMeter | FixedTables | BadRole | StaleRole => (1, 1),
+            | GroupCommand | GroupBucket | UnknownMeter | MeterExists | InvalidMeter | MeterCommand | MeterFlags
+            | MeterRate | MeterBurst | MeterBand | TooManyBands | FixedTables | BadRole | StaleRole => (1, 1),
         }
     }
 }

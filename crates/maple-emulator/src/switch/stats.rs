@@ -1,21 +1,21 @@
 //! Statistics and multipart requests (1.0 §5.3.5, 1.3 §7.3.5).
 
 use maple_wire::msg::stats::{
-    AggregateStats, BucketCounter, Desc, FlowStats, FlowStatsRequest, GroupDesc, GroupFeatures, GroupStats,
-    MeterFeatures, OxmId, PortStats, PropertyKind, TableFeatures, TableProperty, TableStats, TypeId,
+    AggregateStats, BucketCounter, Desc, FlowStats, FlowStatsRequest, GroupDesc, GroupFeatures, GroupStats, OxmId,
+    PortStats, PropertyKind, TableFeatures, TableProperty, TableStats, TypeId,
 };
 use maple_wire::msg::{FlowMod, FlowModCommand, ReplyBody, RequestBody, StatsReply, StatsRequest, Text};
 use maple_wire::{Field, Message, PortNo, Version};
 
 use super::check;
+use super::meters::ALL_METERS;
 use super::refusal::Refusal;
 use super::table::{Rule, Table, outputs_to};
 use super::{Switch, SwitchPort};
 use crate::time::{SECOND, Time};
 
-/// `OFPG_ALL` and, for meters, `OFPM_ALL`.
+/// `OFPG_ALL`.
 const ALL_GROUPS: u32 = 0xffff_fffc;
-const ALL_METERS: u32 = 0xffff_ffff;
 /// `OFPSF_REPLY_MORE`.
 const MORE: u16 = 1;
 /// How many bytes of content one reply has at most; the length field of the header has 16 bits.
@@ -50,12 +50,7 @@ impl Switch {
                 let ports = self.ports_named(port)?.into_iter().map(|port| port_stats(now, port)).collect();
                 Ok(self.pages(ports, ReplyBody::Port))
             }
-            RequestBody::Queue(asked) => {
-                if asked.port != PortNo::ALL {
-                    self.ports_named(asked.port)?;
-                }
-                one(ReplyBody::Queue(Vec::new()))
-            }
+            RequestBody::Queue(asked) => Ok(self.pages(self.queue_stats(now, asked)?, ReplyBody::Queue)),
             RequestBody::Experimenter { .. } => Err(Refusal::BadExperimenter),
             RequestBody::Unknown { .. } => Err(Refusal::BadStats),
             body => self.statistics13(now, body),
@@ -92,16 +87,14 @@ impl Switch {
                 max_groups: [0xffff_ff00; 4],
                 actions: [action_bits(); 4],
             })),
-            RequestBody::Meter(ALL_METERS) => one(ReplyBody::Meter(Vec::new())),
-            RequestBody::MeterConfig(ALL_METERS) => one(ReplyBody::MeterConfig(Vec::new())),
-            RequestBody::Meter(_) | RequestBody::MeterConfig(_) => Err(Refusal::UnknownMeter),
-            RequestBody::MeterFeatures => one(ReplyBody::MeterFeatures(MeterFeatures {
-                max_meter: 0,
-                band_types: 0,
-                capabilities: 0,
-                max_bands: 0,
-                max_color: 0,
-            })),
+            RequestBody::Meter(asked) | RequestBody::MeterConfig(asked)
+                if asked != ALL_METERS && !self.meters.contains_key(&asked) =>
+            {
+                Err(Refusal::UnknownMeter)
+            }
+            RequestBody::Meter(asked) => Ok(self.pages(self.meter_stats(now, asked), ReplyBody::Meter)),
+            RequestBody::MeterConfig(asked) => Ok(self.pages(self.meter_configs(asked), ReplyBody::MeterConfig)),
+            RequestBody::MeterFeatures => one(ReplyBody::MeterFeatures(Switch::meter_features())),
             RequestBody::TableFeatures(wanted) if wanted.is_empty() => {
                 let tables = (0..).zip(&self.tables).map(|(id, table)| self.table_features(id, table)).collect();
                 Ok(self.pages(tables, ReplyBody::TableFeatures))
@@ -160,7 +153,7 @@ impl Switch {
         }
     }
 
-    fn ports_named(&self, port: PortNo) -> Result<Vec<&SwitchPort>, Refusal> {
+    pub(super) fn ports_named(&self, port: PortNo) -> Result<Vec<&SwitchPort>, Refusal> {
         if port == PortNo::ANY {
             return Ok(self.ports.values().collect());
         }

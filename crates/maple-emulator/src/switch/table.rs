@@ -191,6 +191,14 @@ impl Table {
         self.remove(|rule| outputs_to(rule, PortNo::ANY, group).then_some(Removal::GroupDelete))
     }
 
+    /// Takes out the rules that send packets through a meter.
+    pub fn remove_meter_users(&mut self, meter: u32) -> Vec<Rule> {
+        self.remove(|rule| super::meters::uses_meter(rule, meter).then_some(()))
+            .into_iter()
+            .map(|(rule, ())| rule)
+            .collect()
+    }
+
     /// When the next rule's time comes, if no packet arrives before.
     pub fn next_expiry(&self) -> Option<Time> {
         self.rules

@@ -14,6 +14,7 @@ use crate::time::SECOND;
 mod delivery;
 mod faults;
 mod hosts;
+mod shaping;
 
 /// A network whose switches have said hello and got one back.
 pub(super) fn greeted(topology: &Topology, version: Version) -> Network {

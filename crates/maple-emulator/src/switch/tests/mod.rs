@@ -11,6 +11,7 @@ use maple_wire::{Action, Constraint, Dpid, Field, Instruction, Match, MatchField
 use super::*;
 
 mod messages;
+mod meters;
 mod packets;
 mod reference;
 mod tables;

@@ -1,0 +1,138 @@
+//! Links that lose or delay frames, and ports whose rate is bounded or shared by queues.
+
+use maple_wire::{Dpid, PortNo};
+
+use super::egress::{Egress, Limits};
+use super::frames::InFlight;
+use super::log::{Drop, Outcome};
+use super::{Event, Link, Network, NetworkError};
+use crate::switch::{Lost, QueueRates};
+use crate::time::Time;
+
+/// What waits at a port, and what the port allows.
+#[derive(Debug)]
+pub(super) struct Shaped {
+    limits: Limits,
+    egress: Egress<InFlight>,
+}
+
+impl Network {
+    /// Sets how long frames take over the links between two switches, from now on.
+    ///
+    /// # Errors
+    /// [`NetworkError`] if there are none.
+    pub fn set_link_delay(&mut self, a: Dpid, b: Dpid, delay: Time) -> Result<(), NetworkError> {
+        self.change_links(a, b, |link| link.spec.delay = delay)
+    }
+
+    /// Sets the share of frames, 0.0 to 1.0, that the links between two switches lose, from now on.
+    ///
+    /// # Errors
+    /// [`NetworkError`] if there are none, or the share is not one.
+    pub fn set_link_loss(&mut self, a: Dpid, b: Dpid, loss: f64) -> Result<(), NetworkError> {
+        if !(0.0..=1.0).contains(&loss) {
+            return Err(NetworkError::BadLoss(loss));
+        }
+        self.change_links(a, b, |link| link.spec.loss = loss)
+    }
+
+    /// Bounds what the links between two switches carry in each direction, in bits a second, or no longer does.
+    ///
+    /// # Errors
+    /// [`NetworkError`] if there are none.
+    pub fn set_link_rate(&mut self, a: Dpid, b: Dpid, rate: Option<u64>) -> Result<(), NetworkError> {
+        self.change_links(a, b, |link| link.spec.rate = rate)?;
+        let between = |link: &&Link| [(a, b), (b, a)].contains(&(link.spec.a.0, link.spec.b.0));
+        let ends: Vec<_> = self.links.iter().filter(between).flat_map(|link| [link.spec.a, link.spec.b]).collect();
+        ends.into_iter().try_for_each(|(dpid, port)| self.set_port_rate(dpid, port, rate))
+    }
+
+    fn change_links(&mut self, a: Dpid, b: Dpid, change: impl FnMut(&mut Link)) -> Result<(), NetworkError> {
+        let between = |link: &&mut Link| [(a, b), (b, a)].contains(&(link.spec.a.0, link.spec.b.0));
+        let changed = self.links.iter_mut().filter(between).map(change).count();
+        if changed == 0 { Err(NetworkError::NoLink(a, b)) } else { Ok(()) }
+    }
+
+    /// Bounds what leaves a switch by a port, in bits a second, or no longer does.
+    ///
+    /// # Errors
+    /// [`NetworkError`] if there is no such port.
+    pub fn set_port_rate(&mut self, dpid: Dpid, port: PortNo, rate: Option<u64>) -> Result<(), NetworkError> {
+        self.with_port(dpid, port, |switch| switch.set_port_rate(port, rate))?;
+        self.reshape(dpid, port);
+        Ok(())
+    }
+
+    /// Makes or changes a queue of a port, or removes it.
+    ///
+    /// # Errors
+    /// [`NetworkError`] if there is no such port.
+    pub fn set_queue(
+        &mut self,
+        dpid: Dpid,
+        port: PortNo,
+        queue: u32,
+        rates: Option<QueueRates>,
+    ) -> Result<(), NetworkError> {
+        let now = self.now;
+        self.with_port(dpid, port, |switch| {
+            switch.set_queue(now, port, queue, rates);
+            Vec::new()
+        })?;
+        self.reshape(dpid, port);
+        Ok(())
+    }
+
+    /// Has a port keep to what its switch says of it now.
+    fn reshape(&mut self, dpid: Dpid, port: PortNo) {
+        let Some(switch) = self.nodes.get(&dpid).map(|node| &node.switch) else { return };
+        let queues = switch.queues().filter(|((at, _), _)| *at == port).map(|((_, id), queue)| (id, queue.rates));
+        let limits = Limits { rate: switch.ports().get(&port).and_then(|port| port.rate), queues: queues.collect() };
+        let shaped = self.shaped.entry((dpid, port));
+        shaped.or_insert_with(|| Shaped { limits: Limits::default(), egress: Egress::new() }).limits = limits;
+        self.drain(dpid, port);
+    }
+
+    /// A frame is to leave by a port whose rate is bounded.
+    pub(super) fn queue_up(&mut self, dpid: Dpid, port: PortNo, queue: Option<u32>, flight: InFlight) {
+        let Some(Shaped { limits, egress }) = self.shaped.get_mut(&(dpid, port)) else { return };
+        let queue = queue.filter(|queue| limits.queues.contains_key(queue));
+        let bytes = flight.frame.len();
+        if let Err(flight) = egress.put(self.now, queue, bytes, flight) {
+            if let Some(node) = self.nodes.get_mut(&dpid) {
+                node.switch.queue_dropped(port, queue, bytes);
+            }
+            self.note(&flight, Outcome::Dropped(dpid, Drop::QueueFull));
+        }
+        self.drain(dpid, port);
+    }
+
+    /// Sends what may leave by a port now, and plans when to look again.
+    pub(super) fn drain(&mut self, dpid: Dpid, port: PortNo) {
+        let now = self.now;
+        loop {
+            let Some(Shaped { limits, egress }) = self.shaped.get_mut(&(dpid, port)) else { return };
+            if egress.timer.is_some_and(|timer| timer <= now) {
+                egress.timer = None;
+            }
+            let Some(leaving) = egress.next(now, limits) else { break };
+            let Some(node) = self.nodes.get_mut(&dpid) else { return };
+            if node.switch.ports().get(&port).is_some_and(|port| port.description.is_up()) {
+                node.switch.queue_sent(port, leaving.queue, leaving.bytes);
+                self.send_out(dpid, port, leaving.frame, leaving.takes);
+            } else {
+                node.switch.queue_dropped(port, leaving.queue, leaving.bytes);
+                self.note(&leaving.frame, Outcome::Dropped(dpid, Drop::Switch(Lost::PortDown(port))));
+            }
+        }
+        let Some(Shaped { limits, egress }) = self.shaped.get_mut(&(dpid, port)) else { return };
+        match egress.due() {
+            None if *limits == Limits::default() => drop(self.shaped.remove(&(dpid, port))),
+            Some(at) if egress.timer.is_none_or(|timer| at < timer) => {
+                egress.timer = Some(at);
+                self.at(at, Event::Egress(dpid, port));
+            }
+            _ => {}
+        }
+    }
+}

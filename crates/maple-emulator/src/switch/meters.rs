@@ -1,0 +1,230 @@
+//! Meters: rates above which the packets of rules are dropped (1.3 §5.7, §6.5, §7.3.4.4).
+//!
+//! Each band has a bucket of tokens that fills at the band's rate, in the switch's time, up to the band's burst: what
+//! the controller says, or what passes in a second. A packet that finds too few tokens exceeds the band. Of the bands
+//! that it exceeds the one with the highest rate is done. Bands drop; remarking is refused.
+
+use maple_wire::Instruction;
+use maple_wire::msg::stats::{BandCounter, MeterConfig, MeterFeatures, MeterStats};
+use maple_wire::msg::{Band, BandKind, MeterMod};
+
+use super::refusal::Refusal;
+use super::{Lost, Outgoing, Removal, Rule, Switch};
+use crate::time::{SECOND, Time};
+
+const ADD: u16 = 0;
+const MODIFY: u16 = 1;
+const DELETE: u16 = 2;
+
+/// `OFPMF_KBPS`, `OFPMF_PKTPS`, `OFPMF_BURST`, `OFPMF_STATS`.
+const KBPS: u16 = 1;
+const PKTPS: u16 = 1 << 1;
+const BURST: u16 = 1 << 2;
+const STATS: u16 = 1 << 3;
+
+/// The greatest number that a meter may have, and how many there may be.
+const MAX_METER: u32 = 65_536;
+/// How many bands a meter may have.
+const MAX_BANDS: usize = 8;
+/// `OFPM_ALL`.
+pub(super) const ALL_METERS: u32 = 0xffff_ffff;
+
+/// A meter.
+#[derive(Clone, Debug)]
+pub struct Meter {
+    flags: u16,
+    bands: Vec<Bucket>,
+    packets: u64,
+    bytes: u64,
+    added: Time,
+}
+
+/// A band and its tokens, in billionths of a bit or of a packet, so that no rounding adds up.
+#[derive(Clone, Debug)]
+struct Bucket {
+    band: Band,
+    tokens: u128,
+    filled: Time,
+    packets: u64,
+    bytes: u64,
+}
+
+impl Meter {
+    /// Its bands.
+    pub fn bands(&self) -> impl Iterator<Item = &Band> {
+        self.bands.iter().map(|bucket| &bucket.band)
+    }
+
+    /// Whether its rates are in packets, not kilobits, a second.
+    pub fn counts_packets(&self) -> bool {
+        self.flags & PKTPS != 0
+    }
+
+    /// Packets that came to it, and packets that its bands dropped.
+    pub fn packets(&self) -> (u64, u64) {
+        (self.packets, self.bands.iter().map(|bucket| bucket.packets).sum())
+    }
+
+    /// Whether a packet of so many bytes may pass now.
+    fn passes(&mut self, now: Time, bytes: usize) -> bool {
+        self.packets += 1;
+        self.bytes += bytes as u64;
+        let cost = if self.counts_packets() { 1 } else { bytes as u128 * 8 } * u128::from(SECOND);
+        let (in_packets, has_burst) = (self.counts_packets(), self.flags & BURST != 0);
+        let mut exceeded: Option<&mut Bucket> = None;
+        for bucket in &mut self.bands {
+            if !bucket.take(now, cost, in_packets, has_burst)
+                && exceeded.as_ref().is_none_or(|other| other.band.rate < bucket.band.rate)
+            {
+                exceeded = Some(bucket);
+            }
+        }
+        let Some(bucket) = exceeded else { return true };
+        bucket.packets += 1;
+        bucket.bytes += bytes as u64;
+        false
+    }
+}
+
+impl Bucket {
+    /// Takes so many tokens, if they are there.
+    fn take(&mut self, now: Time, cost: u128, in_packets: bool, has_burst: bool) -> bool {
+        let unit = if in_packets { 1 } else { 1000 };
+        let full = Bucket::full(&self.band, unit, has_burst);
+        let filled = u128::from(self.band.rate) * unit * u128::from(now.saturating_sub(self.filled));
+        self.tokens = (self.tokens + filled).min(full);
+        self.filled = now;
+        let passes = self.tokens >= cost;
+        if passes {
+            self.tokens -= cost;
+        }
+        passes
+    }
+
+    fn full(band: &Band, unit: u128, has_burst: bool) -> u128 {
+        let most = if has_burst { band.burst } else { band.rate };
+        u128::from(most) * unit * u128::from(SECOND)
+    }
+}
+
+impl Switch {
+    /// Its meters, by number.
+    pub fn meters(&self) -> impl Iterator<Item = (u32, &Meter)> {
+        self.meters.iter().map(|(number, meter)| (*number, meter))
+    }
+
+    /// Obeys a meter-mod.
+    pub(super) fn meter_mod(&mut self, now: Time, request: MeterMod, out: &mut Vec<Outgoing>) -> Result<(), Refusal> {
+        let exists = self.meters.contains_key(&request.meter);
+        match request.command {
+            ADD if exists => Err(Refusal::MeterExists),
+            MODIFY if !exists => Err(Refusal::UnknownMeter),
+            ADD | MODIFY => {
+                let meter = checked(now, request)?;
+                self.meters.insert(meter.0, meter.1);
+                Ok(())
+            }
+            DELETE => {
+                let doomed: Vec<u32> = match request.meter {
+                    ALL_METERS => self.meters.keys().copied().collect(),
+                    one => self.meters.keys().copied().filter(|meter| *meter == one).collect(),
+                };
+                for number in doomed {
+                    self.meters.remove(&number);
+                    for table in 0..self.tables.len() {
+                        for rule in self.tables[table].remove_meter_users(number) {
+                            self.flow_removed(now, table as u8, rule, Removal::Delete, out);
+                        }
+                    }
+                }
+                Ok(())
+            }
+            _ => Err(Refusal::MeterCommand),
+        }
+    }
+
+    /// Whether the meter lets the packet pass. One that is gone lets all pass: its rules went with it.
+    pub(super) fn meter(&mut self, now: Time, number: u32, bytes: usize) -> bool {
+        let passes = self.meters.get_mut(&number).is_none_or(|meter| meter.passes(now, bytes));
+        if !passes {
+            self.record.lost.push(Lost::Metered(number));
+        }
+        passes
+    }
+
+    pub(super) fn meter_stats(&self, now: Time, asked: u32) -> Vec<MeterStats> {
+        let uses = |number| {
+            let rules = self.tables.iter().flat_map(|table| table.rules());
+            rules.filter(|rule| uses_meter(rule, number)).count() as u32
+        };
+        let wanted = self.meters.iter().filter(|(number, _)| asked == ALL_METERS || **number == asked);
+        wanted
+            .map(|(number, meter)| MeterStats {
+                meter: *number,
+                flow_count: uses(*number),
+                packet_in_count: meter.packets,
+                byte_in_count: meter.bytes,
+                duration_sec: ((now - meter.added) / SECOND) as u32,
+                duration_nsec: ((now - meter.added) % SECOND) as u32,
+                bands: meter
+                    .bands
+                    .iter()
+                    .map(|b| BandCounter { packet_count: b.packets, byte_count: b.bytes })
+                    .collect(),
+            })
+            .collect()
+    }
+
+    pub(super) fn meter_configs(&self, asked: u32) -> Vec<MeterConfig> {
+        let wanted = self.meters.iter().filter(|(number, _)| asked == ALL_METERS || **number == asked);
+        wanted
+            .map(|(number, meter)| MeterConfig {
+                flags: meter.flags,
+                meter: *number,
+                bands: meter.bands().cloned().collect(),
+            })
+            .collect()
+    }
+
+    pub(super) fn meter_features() -> MeterFeatures {
+        MeterFeatures {
+            max_meter: MAX_METER,
+            // Bit 1: drop.
+            band_types: 1 << 1,
+            capabilities: u32::from(KBPS | PKTPS | BURST | STATS),
+            max_bands: MAX_BANDS as u8,
+            max_color: 0,
+        }
+    }
+}
+
+/// Whether a rule sends its packets through the meter.
+pub(super) fn uses_meter(rule: &Rule, number: u32) -> bool {
+    rule.instructions.contains(&Instruction::Meter(number))
+}
+
+fn checked(now: Time, request: MeterMod) -> Result<(u32, Meter), Refusal> {
+    let MeterMod { flags, meter: number, bands, .. } = request;
+    if !(1..=MAX_METER).contains(&number) {
+        return Err(Refusal::InvalidMeter);
+    }
+    if flags & KBPS != 0 && flags & PKTPS != 0 || flags & !(KBPS | PKTPS | BURST | STATS) != 0 {
+        return Err(Refusal::MeterFlags);
+    }
+    if bands.len() > MAX_BANDS {
+        return Err(Refusal::TooManyBands);
+    }
+    for band in &bands {
+        match band.kind {
+            BandKind::Drop if band.rate == 0 => return Err(Refusal::MeterRate),
+            BandKind::Drop if flags & BURST != 0 && band.burst == 0 => return Err(Refusal::MeterBurst),
+            BandKind::Drop => {}
+            BandKind::DscpRemark(_) | BandKind::Experimenter { .. } => return Err(Refusal::MeterBand),
+        }
+    }
+    let unit = if flags & PKTPS != 0 { 1 } else { 1000 };
+    let full = |band: &Band| Bucket::full(band, unit, flags & BURST != 0);
+    let bands =
+        bands.into_iter().map(|band| Bucket { tokens: full(&band), band, filled: now, packets: 0, bytes: 0 }).collect();
+    Ok((number, Meter { flags, bands, packets: 0, bytes: 0, added: now }))
+}
