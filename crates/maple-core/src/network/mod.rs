@@ -61,7 +61,13 @@ impl std::str::FromStr for Mac {
         let bad = || BadMac(text.to_owned());
         let bytes: Vec<u8> = text
             .split([':', '-'])
-            .map(|part| if part.len() > 2 { Err(bad()) } else { u8::from_str_radix(part, 16).map_err(|_| bad()) })
+            .map(|part| {
+                if part.len() > 2 || part.starts_with('+') {
+                    Err(bad())
+                } else {
+                    u8::from_str_radix(part, 16).map_err(|_| bad())
+                }
+            })
             .collect::<Result<_, _>>()?;
         bytes.try_into().map(Mac).map_err(|_| bad())
     }

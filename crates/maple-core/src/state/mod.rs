@@ -41,6 +41,7 @@ mod typed;
 
 mod cell;
 mod derived;
+mod kind;
 mod query;
 mod rows;
 mod snapshot;
@@ -66,6 +67,7 @@ mod tests;
 pub use atomically::{Access, Attempt, Patience, Read, Stop, Stopped, Turn, Tx, View};
 pub use cell::{Cell, CellValue};
 pub use journal::Journal;
+pub use kind::{DeclareError, Kind, Mismatch, Types};
 pub use query::{Answer, Function, Query, QueryError, Question};
 pub(crate) use readers::AddressKinds;
 pub use readers::WaiterId;

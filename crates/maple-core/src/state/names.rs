@@ -1,11 +1,14 @@
 //! Which tables and variables there are, for people who look from outside.
 //!
 //! State needs no declarations: a table is there when somebody writes to it. So a name is known if it was declared (bindings
-//! do that, and tell what a variable is until it is set), if something has it, or if a leaf depends on it.
+//! do that, and tell what a variable is until it is set), if something has it, or if a leaf depends on it. Whoever likes
+//! says of which types its keys and values are; then nothing else comes into it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::task::Waker;
 
-use super::{Cell, Name, Store, Value};
+use super::{Cell, Commit, DeclareError, Kind, Mismatch, Name, Snapshot, Store, Types, Value, Write};
 
 /// What was declared.
 #[derive(Debug, Default)]
@@ -23,6 +26,62 @@ impl Store {
     /// Says that there is a variable of this name, and what it is until it is set.
     pub fn declare_var(&self, name: &str, initial: Value) {
         self.lock().declared.vars.insert(name.into(), initial);
+    }
+
+    /// Says that there is a table of this name, and of which types its keys and values are. What it holds is brought to
+    /// these types: an address that was spelled as text becomes the address.
+    ///
+    /// # Errors
+    /// [`DeclareError`] if it was declared otherwise, or holds something else.
+    pub fn declare_types(&self, name: &str, types: Types) -> Result<Commit, DeclareError> {
+        self.declare_table(name);
+        let (table, types): (Name, _) = (name.into(), Arc::new(types));
+        let mut books = self.lock();
+        let newest = self.newest();
+        if let Some(before) = newest.types(name) {
+            return same(before, &types, || format!("the table {name}"));
+        }
+        let asked = books.readers.cells().filter_map(|cell| match cell {
+            Cell::Table(of, key) if *of == table => Some(key),
+            _ => None,
+        });
+        for key in asked {
+            if !types.key.admits(key) {
+                let value = key.clone();
+                let mismatch = Mismatch::Key { table: table.clone(), kind: types.key.clone(), value };
+                return Err(DeclareError::Asked(mismatch));
+            }
+        }
+        let mut writes = converted(&newest, &table, &types)?;
+        writes.push(Write::Types { table, types });
+        let (commit, wake) = self.publish(&mut books, newest, writes);
+        drop(books);
+        wake.into_iter().for_each(Waker::wake);
+        Ok(commit)
+    }
+
+    /// Says of which type a variable is, besides [`Store::declare_var`].
+    ///
+    /// # Errors
+    /// [`DeclareError`] if it was declared otherwise, or holds something else.
+    pub fn declare_kind(&self, name: &str, kind: Kind) -> Result<Commit, DeclareError> {
+        let (name, kind): (Name, _) = (name.into(), Arc::new(kind));
+        let mut books = self.lock();
+        let newest = self.newest();
+        if let Some(before) = newest.kind(&name) {
+            return same(before, &kind, || format!("the variable {name}"));
+        }
+        let mut writes = vec![Write::Kind { name: name.clone(), kind: Arc::clone(&kind) }];
+        if let Some(value) = newest.var(&name)
+            && !kind.admits(value)
+        {
+            let value = super::kind::of_var(&name, &kind, value)?;
+            writes.push(Write::Var { name, value: Some(value) });
+        }
+        let (commit, wake) = self.publish(&mut books, newest, writes);
+        drop(books);
+        wake.into_iter().for_each(Waker::wake);
+        Ok(commit)
     }
 
     /// What a declared variable is until it is set.
@@ -57,5 +116,141 @@ impl Store {
             };
             self.lock().readers.cells().find_map(asked)
         })
+    }
+}
+
+/// What to do where there is a declaration already.
+fn same<T: PartialEq + ToString>(before: &T, now: &T, place: impl Fn() -> String) -> Result<Commit, DeclareError> {
+    if before == now {
+        return Ok(Commit::default());
+    }
+    Err(DeclareError::Twice { place: place(), before: before.to_string(), now: now.to_string() })
+}
+
+/// The writes that bring what a table holds to these types.
+fn converted(state: &Snapshot, table: &Name, types: &Types) -> Result<Vec<Write>, DeclareError> {
+    let mut writes = Vec::new();
+    let mut keys = BTreeSet::new();
+    for (key, value) in state.table(table).into_iter().flatten() {
+        let (new_key, new_value) = (types.key(table, key)?, types.value(table, value)?);
+        if !keys.insert(new_key.clone()) {
+            return Err(DeclareError::TwoSpellings { table: table.clone(), key: new_key });
+        }
+        if new_key != *key {
+            writes.push(Write::Table { table: table.clone(), key: key.clone(), value: None });
+        }
+        if new_key != *key || new_value != *value {
+            writes.push(Write::Table { table: table.clone(), key: new_key, value: Some(new_value) });
+        }
+    }
+    // What goes goes first: one key's old spelling may be another's new one.
+    writes.sort_by_key(|write| matches!(write, Write::Table { value: Some(_), .. }));
+    Ok(writes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::network::Mac;
+    use crate::state::{Table, Tx};
+    use crate::tree::LeafId;
+
+    fn blocked() -> Table<Mac, bool> {
+        Table::new("blocked")
+    }
+
+    fn row(key: Value, value: impl Into<Value>) -> Write {
+        Write::Table { table: "blocked".into(), key, value: Some(value.into()) }
+    }
+
+    fn mac() -> Mac {
+        "00:00:0a:00:00:01".parse().expect("an address")
+    }
+
+    fn declare(store: &Store) -> Result<Commit, DeclareError> {
+        store.declare_types("blocked", Table::<Mac, bool>::types())
+    }
+
+    #[test]
+    fn what_a_table_holds_when_it_is_declared_is_brought_to_its_types() {
+        let store = Store::new();
+        store.update(|_| vec![row("00-00-0A-00-00-01".into(), true)]);
+        declare(&store).expect("that is an address");
+        assert_eq!(blocked().entries(&store.view()), [(mac(), true)]);
+        declare(&store).expect("the same again");
+        let error = store.declare_types("blocked", Table::<Mac, i64>::types()).expect_err("another type");
+        let twice = "the table blocked is declared twice: with the type Mac -> bool, and with Mac -> int";
+        assert_eq!(error.to_string(), twice);
+    }
+
+    #[test]
+    fn a_table_that_holds_something_else_is_not_declared() {
+        let store = Store::new();
+        store.update(|_| vec![row("banana".into(), true)]);
+        let error = declare(&store).expect_err("a banana");
+        let text = "the table blocked is declared with keys of type Mac, and \"banana\" is none already";
+        assert_eq!(error.to_string(), text);
+        store.update(|_| vec![Write::Table { table: "blocked".into(), key: "banana".into(), value: None }]);
+        store.update(|_| vec![row("0:0:a:0:0:1".into(), true), row("00:00:0a:00:00:01".into(), false)]);
+        let error = declare(&store).expect_err("which of the two?").to_string();
+        assert_eq!(
+            error,
+            "the table blocked holds two values at the key 00:00:0a:00:00:01, which was spelled differently"
+        );
+        assert_eq!(store.snapshot().types("blocked"), None);
+    }
+
+    #[test]
+    fn changes_are_brought_to_the_types_or_refused_whole() {
+        let store = Store::new();
+        declare(&store).expect("nothing is there");
+        store.declare_kind("mode", Kind::Str).expect("nothing is there");
+        store.change(vec![row("00-00-0a-00-00-01".into(), true)]).expect("an address");
+        assert_eq!(blocked().get(&store.view(), &mac()), Some(true));
+        let mode = |value: Value| Write::Var { name: "mode".into(), value: Some(value) };
+        let error = store.change(vec![mode("day".into()), row(mac().into(), 7i64)]).expect_err("7 is no truth value");
+        assert_eq!(error.to_string(), "the table blocked is declared with values of type bool, and 7 is none");
+        assert_eq!(store.snapshot().var("mode"), None, "nothing of it happened");
+        let error = store.change(vec![mode(Value::Int(1))]).expect_err("a number").to_string();
+        assert_eq!(error, "the variable mode is declared with the type str, and 1 is none of it");
+    }
+
+    #[test]
+    fn a_transaction_that_began_before_the_declaration_runs_again() {
+        let store = Store::new();
+        let tx = Tx::new(store.begin());
+        Table::<String, bool>::new("blocked").set(&tx, &"banana".to_owned(), &true);
+        declare(&store).expect("nothing is there");
+        assert!(store.commit(tx.into_txn(), None).is_err());
+        let tx = Tx::new(store.begin());
+        blocked().set(&tx, &mac(), &true);
+        assert!(store.commit(tx.into_txn(), None).is_ok());
+    }
+
+    #[test]
+    fn no_leaf_waits_for_a_key_that_never_comes() {
+        let store = Store::new();
+        let read = |key: &str| {
+            let tx = Tx::new(store.begin());
+            assert!(!Table::<String, bool>::new("blocked").contains(&tx, &key.to_owned()));
+            tx.into_txn()
+        };
+        let late = read("00:00:0a:00:00:01");
+        declare(&store).expect("nobody depends on it");
+        store.update(|_| vec![row(Value::Mac(mac()), true)]);
+        assert!(store.commit(late, Some(LeafId(1))).is_err(), "it looked for text");
+        let store = Store::new();
+        let tx = Tx::new(store.begin());
+        assert!(!Table::<String, bool>::new("blocked").contains(&tx, &"x".to_owned()));
+        store.commit(tx.into_txn(), Some(LeafId(1))).expect("nothing has changed");
+        assert!(matches!(declare(&store), Err(DeclareError::Asked(_))));
+    }
+
+    #[test]
+    #[should_panic(expected = "the table blocked is declared with keys of type Mac, and \"banana\" is none")]
+    fn a_run_that_looks_for_a_key_of_another_type_fails() {
+        let store = Store::new();
+        declare(&store).expect("nothing is there");
+        Table::<String, bool>::new("blocked").contains(&Tx::new(store.begin()), &"banana".to_owned());
     }
 }

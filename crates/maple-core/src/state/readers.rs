@@ -238,6 +238,8 @@ impl Readers {
                     let ips = before.host(*mac).into_iter().chain(info).flat_map(HostInfo::addresses);
                     self.suspect(&mut suspects, ips.map(Cell::HostByIp));
                 }
+                // Nobody depends on what a place was declared to hold.
+                Write::Types { .. } | Write::Kind { .. } => {}
                 Write::Weight(name) | Write::Cost { name, .. } => {
                     self.suspect(&mut suspects, [Cell::Weights]);
                     suspects.extend(self.topology.iter().filter(|cell| cell.is_path_by(name)).cloned());

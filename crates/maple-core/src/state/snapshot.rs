@@ -7,6 +7,7 @@ use imbl::{OrdMap, OrdSet};
 use maple_wire::{Dpid, PortNo, Version};
 
 use super::derived::{Changed, Derived};
+use super::kind::{Declarations, Kind, Mismatch, Types, of_var};
 use super::query::Memo;
 use super::{Name, Rows, Value};
 use crate::engine::ShardId;
@@ -27,6 +28,8 @@ pub struct Snapshot {
     pub(super) ports_changed: Changed,
     tables: OrdMap<Name, Rows>,
     vars: OrdMap<Name, Value>,
+    /// Few, and made before the first packet.
+    declared: Arc<Declarations>,
     costs: OrdMap<Name, OrdMap<LinkName, u64>>,
     switches: OrdMap<Dpid, SwitchInfo>,
     ports: OrdMap<Location, PortInfo>,
@@ -72,6 +75,20 @@ pub enum Write {
         name: Name,
         /// What is added.
         amount: i128,
+    },
+    /// Says of which types a table's keys and values are: only by [`super::Store::declare_types`].
+    Types {
+        /// The table.
+        table: Name,
+        /// Its types.
+        types: Arc<Types>,
+    },
+    /// Says of which type a variable is: only by [`super::Store::declare_kind`].
+    Kind {
+        /// The variable.
+        name: Name,
+        /// Its type.
+        kind: Arc<Kind>,
     },
     /// Says that links have costs by this name: 1, where nothing else is said. A name stays once it is there.
     Weight(Name),
@@ -141,6 +158,45 @@ impl Snapshot {
     /// A variable of the policy.
     pub fn var(&self, name: &str) -> Option<&Value> {
         self.vars.get(name)
+    }
+
+    /// Of which types a table's keys and values are, if that was declared.
+    pub fn types(&self, table: &str) -> Option<&Arc<Types>> {
+        self.declared.table(table)
+    }
+
+    /// Of which type a variable is, if that was declared.
+    pub fn kind(&self, var: &str) -> Option<&Arc<Kind>> {
+        self.declared.var(var)
+    }
+
+    /// A value as the variable keeps it.
+    ///
+    /// # Errors
+    /// [`Mismatch`] if it was declared to be of another type.
+    pub fn normal_var(&self, name: &Name, value: Value) -> Result<Value, Mismatch> {
+        self.kind(name).map_or(Ok(value.clone()), |kind| of_var(name, kind, &value))
+    }
+
+    /// Whether a table that was declared can have this key.
+    pub(super) fn check_key(&self, table: &Name, key: &Value) -> Result<(), Mismatch> {
+        self.declared.check_key(table, key)
+    }
+
+    /// Whether a write puts what its table or variable was declared to hold.
+    ///
+    /// # Errors
+    /// [`Mismatch`] if not.
+    pub fn check(&self, write: &Write) -> Result<(), Mismatch> {
+        self.declared.check(write)
+    }
+
+    /// The write as its table or variable keeps it, where that is another one.
+    ///
+    /// # Errors
+    /// [`Mismatch`] if it puts a value of another type.
+    pub fn normalise(&self, write: &Write) -> Result<Option<Write>, Mismatch> {
+        self.declared.normalise(write)
     }
 
     /// What the link that leaves by `from`, towards `to`, costs by the attribute `name`.
@@ -242,6 +298,8 @@ impl Snapshot {
                 let before = self.vars.get(name).and_then(Value::as_int).unwrap_or_default();
                 put(&mut self.vars, name, Some(Value::Int(before.saturating_add(*amount))));
             }
+            Write::Types { table, types } => Arc::make_mut(&mut self.declared).put_table(table, types),
+            Write::Kind { name, kind } => Arc::make_mut(&mut self.declared).put_var(name, kind),
             Write::Weight(name) => {
                 self.costs.entry(name.clone()).or_default();
                 self.change_links();

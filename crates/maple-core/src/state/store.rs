@@ -13,7 +13,7 @@ use super::journal::Kept;
 use super::names::Declared;
 use super::readers::{AddressKinds, Readers, Touched, WaiterId};
 use super::spare::Spare;
-use super::{Cell, CellValue, Snapshot, Txn, Write, sync};
+use super::{Cell, CellValue, Mismatch, Name, Snapshot, Txn, Write, sync};
 use crate::engine::Selection;
 use crate::labels::LabelIds;
 use crate::network::{Location, Mac};
@@ -161,10 +161,28 @@ impl Store {
         commit
     }
 
+    /// Puts values into tables and variables, as these keep them.
+    ///
+    /// # Errors
+    /// [`Mismatch`] if one is not of the type that its place was declared with; nothing happened then.
+    pub fn change(&self, writes: Vec<Write>) -> Result<Commit, Mismatch> {
+        let mut mismatch = None;
+        let normal = |state: &Snapshot, write: Write| Ok(state.normalise(&write)?.unwrap_or(write));
+        let commit = self.update(|state| {
+            let writes: Result<_, Mismatch> = writes.into_iter().map(|write| normal(state, write)).collect();
+            writes.unwrap_or_else(|error| {
+                mismatch = Some(error);
+                Vec::new()
+            })
+        });
+        mismatch.map_or(Ok(commit), Err)
+    }
+
     pub(super) fn commit_past_turnstile(&self, txn: Txn, reader: Option<LeafId>) -> Result<Commit, Conflict> {
         let mut books = self.lock();
         let newest = self.newest();
-        if let Some(cell) = changed_since(&txn.reads, txn.base.version, &newest) {
+        let changed = changed_since(&txn.reads, txn.base.version, &newest);
+        if let Some(cell) = changed.or_else(|| declared_since(&txn, &newest)) {
             return Err(Conflict(cell));
         }
         if let Some(leaf) = reader.filter(|_| txn.writes.is_empty()) {
@@ -288,4 +306,24 @@ fn changed_since(reads: &BTreeMap<Cell, CellValue>, version: u64, newest: &Snaps
         return None;
     }
     reads.iter().find(|(cell, seen)| !cell.still(seen, Some(version), newest)).map(|(cell, _)| cell.clone())
+}
+
+/// A place that the transaction wrote, or looked for, before it was declared to hold something else.
+fn declared_since(txn: &Txn, newest: &Snapshot) -> Option<Cell> {
+    if txn.base.version == newest.version {
+        return None;
+    }
+    let is_new = |table: &Name| txn.base.types(table).is_none();
+    let reads = txn.reads.keys().find(|cell| match cell {
+        Cell::Table(table, key) => is_new(table) && newest.types(table).is_some_and(|types| !types.key.admits(key)),
+        _ => false,
+    });
+    let writes = || {
+        txn.writes.iter().filter(|write| newest.check(write).is_err()).find_map(|write| match write {
+            Write::Table { table, key, .. } => Some(Cell::Table(table.clone(), key.clone())),
+            Write::Var { name, .. } | Write::Add { name, .. } => Some(Cell::Var(name.clone())),
+            _ => None,
+        })
+    };
+    reads.cloned().or_else(writes)
 }

@@ -41,11 +41,20 @@ impl Txn {
     }
 
     /// The value of `cell`, own writes included. The cell becomes a dependency.
+    ///
+    /// # Panics
+    /// If it is a key of another type than its table was declared with.
+    #[track_caller]
     pub fn read(&mut self, cell: Cell) -> CellValue {
         if let Some(value) = self.reads.get(&cell)
             && self.writes.is_empty()
         {
             return value.clone();
+        }
+        if let Cell::Table(table, key) = &cell
+            && let Err(mismatch) = self.base.check_key(table, key)
+        {
+            panic!("{mismatch}");
         }
         let value = self.own(&cell).unwrap_or_else(|| cell.evaluate(self.peek()));
         if !self.reads.contains_key(&cell) {
@@ -57,7 +66,14 @@ impl Txn {
     }
 
     /// Writes; later reads of this transaction see it.
+    ///
+    /// # Panics
+    /// If it puts a value of another type than its table or variable was declared with.
+    #[track_caller]
     pub fn write(&mut self, write: Write) {
+        if let Err(mismatch) = self.base.check(&write) {
+            panic!("{mismatch}");
+        }
         if let Some(working) = self.working.get_mut() {
             working.apply(&write);
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use maple_wire::Dpid;
 
-use super::{Access, Cell, CellValue, Name, Read, Value, Write};
+use super::{Access, Cell, CellValue, Kind, Name, Read, Types, Value, Write};
 use crate::network::{Location, Mac};
 
 /// What tables and variables can hold.
@@ -16,6 +16,11 @@ pub trait Stored: Sized {
 
     /// From what is kept; `None` if that is something else.
     fn from_value(value: &Value) -> Option<Self>;
+
+    /// The type that tables and variables of it are declared with.
+    fn kind() -> Kind {
+        Kind::Any
+    }
 }
 
 /// A table of tracked state. Names are global: two tables of one name are one.
@@ -54,6 +59,16 @@ impl<K: Stored, V: Stored> Table<K, V> {
     /// The table of this name.
     pub fn new(name: &str) -> Table<K, V> {
         Table { name: name.into(), types: PhantomData }
+    }
+
+    /// The name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its types, for [`crate::state::Store::declare_types`].
+    pub fn types() -> Types {
+        Types { key: K::kind(), value: V::kind() }
     }
 
     /// The value at `key`.
@@ -189,6 +204,10 @@ fn wrong<T>(place: String, value: Value) -> WrongType {
 macro_rules! stored {
     ($($type:ty => $variant:ident),* $(,)?) => {
         $(impl Stored for $type {
+            fn kind() -> Kind {
+                Kind::$variant
+            }
+
             fn to_value(&self) -> Value {
                 Value::from(self.clone())
             }
@@ -218,6 +237,10 @@ stored! {
 }
 
 impl Stored for () {
+    fn kind() -> Kind {
+        Kind::None
+    }
+
     fn to_value(&self) -> Value {
         Value::None
     }
@@ -238,6 +261,10 @@ impl Stored for Value {
 }
 
 impl Stored for f64 {
+    fn kind() -> Kind {
+        Kind::Float
+    }
+
     fn to_value(&self) -> Value {
         Value::from(*self)
     }
@@ -251,6 +278,10 @@ impl Stored for f64 {
 }
 
 impl Stored for String {
+    fn kind() -> Kind {
+        Kind::Str
+    }
+
     fn to_value(&self) -> Value {
         Value::from(self.as_str())
     }
@@ -264,6 +295,10 @@ impl Stored for String {
 }
 
 impl Stored for Arc<str> {
+    fn kind() -> Kind {
+        Kind::Str
+    }
+
     fn to_value(&self) -> Value {
         Value::Str(self.clone())
     }
@@ -277,6 +312,10 @@ impl Stored for Arc<str> {
 }
 
 impl<T: Stored> Stored for Vec<T> {
+    fn kind() -> Kind {
+        Kind::List(T::kind().into())
+    }
+
     fn to_value(&self) -> Value {
         Value::Tuple(self.iter().map(Stored::to_value).collect())
     }
@@ -290,6 +329,10 @@ impl<T: Stored> Stored for Vec<T> {
 }
 
 impl<T: Stored> Stored for Option<T> {
+    fn kind() -> Kind {
+        Kind::Optional(T::kind().into())
+    }
+
     fn to_value(&self) -> Value {
         self.as_ref().map_or(Value::None, Stored::to_value)
     }
@@ -300,6 +343,10 @@ impl<T: Stored> Stored for Option<T> {
 }
 
 impl<A: Stored, B: Stored> Stored for (A, B) {
+    fn kind() -> Kind {
+        Kind::Tuple([A::kind(), B::kind()].into())
+    }
+
     fn to_value(&self) -> Value {
         Value::Tuple([self.0.to_value(), self.1.to_value()].into())
     }
