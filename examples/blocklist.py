@@ -10,11 +10,11 @@ import threading
 import time
 from pathlib import Path
 
-from maple import Net, Packet, Route, Table, drop, flood, mac, policy
+from maple import Mac, Net, Packet, Route, Table, drop, flood, mac, policy
 
 FILE = Path(os.environ.get("MAPLE_BLOCKLIST", Path(__file__).with_name("blocklist.txt")))
 
-blocked = Table("blocked")
+blocked = Table("blocked", key=Mac, value=bool)
 
 
 @policy
@@ -25,14 +25,14 @@ def blocklist(pkt: Packet, net: Net) -> Route:
     return flood() if dst is None else net.shortest_path(net.locate(pkt.eth_src), dst)
 
 
-def read() -> dict[str, bool]:
+def read() -> dict[Mac, bool]:
     """The addresses in the file; a line that is no address is reported and skipped."""
     addresses = {}
     for number, line in enumerate(FILE.read_text().splitlines(), 1):
         text = line.split("#")[0].strip()
         try:
             if text:
-                addresses[str(mac(text))] = True
+                addresses[mac(text)] = True
         except ValueError as error:
             print(f"{FILE}:{number}: {error}")
     return addresses

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use maple::{App, Mac, Net, PacketHandle, Route, Value, Write};
+use maple::{App, Mac, Net, PacketHandle, Route, Table, Value, Write};
 
 const TABLE: &str = "blocked";
 
@@ -73,5 +73,5 @@ fn main() -> ExitCode {
             }
         });
     };
-    App::new(blocklist).write(first).on_start(watch).run()
+    App::new(blocklist).table(&Table::<Mac, bool>::new(TABLE)).write(first).on_start(watch).run()
 }

@@ -14,7 +14,7 @@ from maple import FlowMod, Handler, Mac, Messages, PacketIn, Port, Table, atomic
 IDLE_TIMEOUT = 5
 
 hosts = Table("hosts")  # address: the host's number, and the switch and port where it came in
-blocked = Table("blocked")  # addresses that may not talk
+blocked = Table("blocked", key=Mac, value=bool)  # addresses that may not talk
 
 
 class LearningNetwork(Handler):

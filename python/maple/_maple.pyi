@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
+from types import GenericAlias, UnionType
 from typing import Any, Final, Generic, NoReturn, TypeAlias, TypeVar, final
 
 from typing_extensions import Self, TypeVarTuple, Unpack, disjoint_base
@@ -86,6 +87,8 @@ _MacLike: TypeAlias = "Mac | str | int | Field"
 _IpLike: TypeAlias = "Ip | str | IPv4Address | IPv6Address | Field"
 _Condition: TypeAlias = "int | str | Mac | Ip | Prefix | range | IPv4Address | IPv6Address | IPv4Network | IPv6Network"
 _Place: TypeAlias = "Location | tuple[int, int]"
+# A type that tables and variables are declared with: a class, a tuple of types, or what `tuple[…]` and `|` make.
+_Type: TypeAlias = type[Any] | tuple[Any, ...] | GenericAlias | UnionType
 _Value: TypeAlias = "Any"
 _Actions: TypeAlias = "int | Action | Iterable[int | Action]"
 _Says: TypeAlias = "_Message | Iterable[_Message] | None"
@@ -593,11 +596,25 @@ class Table:
     bytes, addresses, locations, tuples (lists become tuples) and dictionaries of these. Addresses that are keys come
     back as text.
 
+    With ``key`` or ``value`` the table is declared to have keys and values of these types: ``Mac``, ``Ip``,
+    ``Location``, ``int``, ``str``, ``bool``, ``float``, ``bytes``, ``dict``, a tuple of types such as
+    ``(Mac, int)``, ``tuple[int, ...]``, or one of these ``| None``. An address may be given in any spelling and comes
+    back as ``Mac`` or ``Ip``; anything else raises ``TypeError``, here, in other tables of this name and in
+    ``maple state``. Looking for ``None`` (a field that the packet has not) finds nothing. A table that holds
+    something else already, or was declared otherwise, can't be declared so.
+
+    >>> blocked = Table("blocked", key=Mac, value=bool)
+    >>> blocked["00-00-0A-00-00-01"] = True
+    >>> blocked.keys()
+    [Mac('00:00:0a:00:00:01')]
+
     With ``persist`` it is kept over a restart, in the file of ``maple run --state FILE``: a write outside of a policy
     returns when it is on the disk. What is in the file counts then, not what the policy's file writes as it is loaded.
     """
 
-    def __new__(cls, name: str, *, persist: bool = False) -> Table: ...
+    def __new__(
+        cls, name: str, *, key: _Type | None = None, value: _Type | None = None, persist: bool = False
+    ) -> Table: ...
     @property
     def name(self) -> str:
         """The name."""
@@ -635,9 +652,12 @@ class Table:
 
 @final
 class Var:
-    """A variable of tracked state, by name; ``default`` is its value until it is set. ``persist`` is as in tables."""
+    """A variable of tracked state, by name; ``default`` is its value until it is set.
 
-    def __new__(cls, name: str, default: Any = None, *, persist: bool = False) -> Var: ...
+    ``value`` is its type, and ``persist`` whether it is kept over a restart, as in tables. The default must be of the type.
+    """
+
+    def __new__(cls, name: str, default: Any = None, *, value: _Type | None = None, persist: bool = False) -> Var: ...
     @property
     def name(self) -> str:
         """The name."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from conftest import H1
-from maple import Location, Table, Var, drop, ip, mac
+from maple import Counter, Ip, Location, Mac, Table, Var, drop, ip, mac
 from maple.testing import Bench, Decision, frame
 
 PACKET = frame(eth_src=H1, tcp_dst=80)
@@ -55,6 +55,65 @@ def test_equal_keys_are_one_key() -> None:
     table[ip("10.0.0.1")] = "ip"
     table[1] = "one"
     assert (table[H1], table["10.0.0.1"], table[True], table[1.0]) == ("mac", "ip", "one", "one")
+
+
+@pytest.mark.usefixtures("bench")
+def test_a_declared_table_holds_its_types_in_any_spelling_and_nothing_else() -> None:
+    table = Table("typed", key=Mac, value=bool)
+    table["00-00-0A-00-00-01"] = True
+    assert table.items() == [(mac("00:00:0a:00:00:01"), True)] and isinstance(table.keys()[0], Mac)
+    assert table["0:0:a:0:0:1"] and mac("00:00:0a:00:00:01") in table
+    other = Table("typed")  # of the same name: the same table
+    assert other["00-00-0a-00-00-01"] and None not in other and table.get(None, 7) == 7
+    for handle in table, other:
+        with pytest.raises(TypeError, match='table typed is declared with keys of type Mac, and "banana" is none'):
+            handle["banana"] = True
+        with pytest.raises(TypeError, match="table typed is declared with values of type bool, and 7 is none"):
+            handle[H1] = 7
+        with pytest.raises(TypeError, match="keys of type Mac"):
+            handle.get("banana")
+    with pytest.raises(TypeError, match="declared twice: with the type Mac -> bool, and with int -> bool"):
+        Table("typed", key=int, value=bool)
+    del table["00-00-0a-00-00-01"]
+    assert len(other) == 0 and Table("typed", key=Mac, value=bool).pop(H1, 5) == 5
+
+
+@pytest.mark.usefixtures("bench")
+def test_types_are_classes_tuples_and_options() -> None:
+    pairs = Table("pairs", key=(Mac, int), value=tuple[Ip, ...])
+    pairs["00-00-00-00-00-01", 80] = ["10.0.0.1", "fe80:0::1"]
+    assert pairs.items() == [((mac("00:00:00:00:00:01"), 80), (ip("10.0.0.1"), ip("fe80::1")))]
+    with pytest.raises(TypeError, match=r"keys of type \(Mac, int\)"):
+        pairs["00-00-00-00-00-01", True] = []
+    optional = Table("optional", key=str, value=float | None)
+    optional.update({"a": 1, "b": None})
+    assert optional.items() == [("a", 1.0), ("b", None)]
+    with pytest.raises(TypeError, match=r"Table\(\"wrong\", key=…\) is a type: Mac, Ip.*not 'Mac' \(str\)"):
+        Table("wrong", key="Mac")  # type: ignore[arg-type]
+
+
+@pytest.mark.usefixtures("bench")
+def test_variables_and_counters_have_types() -> None:
+    mode = Var("a mode", "day", value=str)
+    mode.value = "night"
+    with pytest.raises(TypeError, match="variable a mode is declared with the type str, and 1 is none of it"):
+        mode.value = 1
+    with pytest.raises(TypeError, match="the default None is not of the type int"):
+        Var("no default", value=int)
+    Counter("a sum").add(2)
+    with pytest.raises(TypeError, match="variable a sum is declared with the type int"):
+        Var("a sum").value = "many"
+
+
+def test_a_policy_that_writes_another_type_is_told_of_the_table(bench: Bench) -> None:
+    table = Table("typed in a run", key=Mac, value=int)
+
+    def policy(pkt: Any, net: Any) -> Any:
+        table[pkt.eth_src] = "many"
+        return drop()
+
+    error = bench.decide(policy, PACKET).error
+    assert error is not None and "table typed in a run is declared with values of type int" in str(error)
 
 
 @pytest.mark.usefixtures("bench")

@@ -8,7 +8,7 @@ use maple_controller::Handle;
 use maple_controller::listen::Listening;
 use maple_core::network::{LinkName, Location};
 use maple_core::policy::Policy;
-use maple_core::state::{Store, Stored, Var, Write};
+use maple_core::state::{Store, Stored, Table, Var, Write};
 use maple_wire::Dpid;
 
 use crate::args::{CheckOptions, RunOptions};
@@ -115,10 +115,30 @@ impl App {
         self
     }
 
-    /// Says what a variable is until it is set, for people who look at it from outside.
+    /// Says of which types a table's keys and values are: `maple state` shows them, brings what it is given to them, and
+    /// refuses what is of another type.
+    ///
+    /// # Panics
+    /// If the table was declared with other types, or something else was written to it.
+    #[must_use]
+    pub fn table<K: Stored, V: Stored>(self, table: &Table<K, V>) -> App {
+        // Nobody reads yet, so nobody has to be told.
+        if let Err(error) = self.store.declare_types(table.name(), Table::<K, V>::types()) {
+            panic!("{error}");
+        }
+        self
+    }
+
+    /// Says what a variable is until it is set, and of which type, for people who look at it from outside.
+    ///
+    /// # Panics
+    /// As [`App::table`].
     #[must_use]
     pub fn var<V: Stored + Clone>(self, var: &Var<V>) -> App {
         self.store.declare_var(var.name(), var.initial().to_value());
+        if let Err(error) = self.store.declare_kind(var.name(), V::kind()) {
+            panic!("{error}");
+        }
         self
     }
 

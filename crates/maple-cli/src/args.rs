@@ -44,6 +44,8 @@ pub enum Command {
     Show(ShowArgs),
     /// Read, change or watch tracked state of a running controller
     State(StateArgs),
+    /// Print what programs may ask the control socket, and what it answers, as a JSON schema
+    Schema,
     /// Measure the optimizer and the runtime
     Bench(BenchArgs),
 }
@@ -89,7 +91,7 @@ pub struct RunOptions {
     pub compiler: Option<Compiler>,
     /// The most rules that a switch may have; those that are used least give way to others [default: until it says that it
     /// is full]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(32..))]
+    #[arg(long, value_name = "N", value_parser = max_rules)]
     pub max_rules: Option<u32>,
     /// The most kinds of packets that are remembered for a switch [default: no bound]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
@@ -448,6 +450,21 @@ fn dpid(text: &str) -> Result<Dpid, String> {
     text.parse().map_err(|_| wrong())
 }
 
+/// Fewer rules than this leave a policy none beside Maple's own and the reserve.
+const FEWEST_RULES: u32 = 32;
+
+/// How many rules a switch may have.
+fn max_rules(text: &str) -> Result<u32, String> {
+    let number = text.parse().map_err(|_| format!("{text:?} is no number from {FEWEST_RULES} to {}", u32::MAX))?;
+    if number < FEWEST_RULES {
+        return Err(format!(
+            "it is at least {FEWEST_RULES}: Maple's own rules, a few for each switch and port, come first, and some stay \
+             free for updates, so fewer would leave the policy none"
+        ));
+    }
+    Ok(number)
+}
+
 /// A span of time that may be 0.
 fn pause(text: &str) -> Result<Pause, String> {
     if text.trim_end_matches(|c: char| c.is_ascii_alphabetic()).parse() == Ok(0.0) {
@@ -509,6 +526,13 @@ mod tests {
         for wrong in ["", "s", "-1s", "0s", "5 parsecs", "nan"] {
             assert!(duration(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_bound_of_rules_leaves_the_policy_some() {
+        assert_eq!(max_rules("32"), Ok(32));
+        assert!(max_rules("31").is_err_and(|error| error.contains("at least 32: Maple's own rules")));
+        assert!(max_rules("many").is_err_and(|error| error.contains("from 32 to 4294967295")));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::{Args, Subcommand};
-use maple_controller::control::socket::{Place, Request, State, ask, follow};
+use maple_controller::control::socket::{Place, Request, SCHEMA, State, ask, follow};
 use serde_json::{Value, json};
 
 use crate::args::default_control;
@@ -13,8 +13,10 @@ use crate::show::hint;
 
 /// `maple state`.
 #[derive(Debug, Args)]
-#[command(after_help = "Keys and values are JSON, and whatever is not is text: 80, true, null, \"80\", day, [1, 2]. \
-    Addresses as values in tables of Rust policies, and as the first keys: mac:00:00:00:00:00:01, ip:10.0.0.1, switch:1, location:1:3")]
+#[command(
+    after_help = "Keys and values are what the table or the variable was declared to hold (see `maple state list`). \
+    Where nothing was declared they are JSON, and whatever is not is text: 80, true, null, \"80\", day, [1, 2]. Addresses as values in tables of Rust policies, and as the first keys: mac:00:00:00:00:00:01, ip:10.0.0.1, switch:1, location:1:3"
+)]
 pub struct StateArgs {
     #[command(subcommand)]
     what: What,
@@ -48,6 +50,8 @@ enum What {
     },
     /// Print a table, the value at a key, or a variable, now and whenever it changes
     Watch(Where),
+    /// Print the tables and variables that are known, and the types that they were declared with
+    List,
 }
 
 #[derive(Debug, Args)]
@@ -82,6 +86,11 @@ pub fn main(args: StateArgs) -> anyhow::Result<u8> {
             ask(&path, &Request::State(State::Delete { place: place.place()?, settled })).map_err(hint)?;
             return Ok(0);
         }
+        What::List => {
+            let items = ask(&path, &Request::State(State::List)).map_err(hint)?;
+            std::io::stdout().write_all(listed(&items).as_bytes())?;
+            return Ok(0);
+        }
         What::Watch(place) => {
             let mut printed = Ok(());
             follow(&path, &Request::State(State::Watch(place.place()?)), |value| {
@@ -103,7 +112,7 @@ impl Where {
             (true, None) => Ok(Place::Var(self.name)),
             (true, Some(key)) => anyhow::bail!("the variable {} has no keys such as {key:?}", self.name),
             (false, None) => Ok(Place::Table(self.name)),
-            (false, Some(key)) => Ok(Place::Key(self.name, value(&key))),
+            (false, Some(key)) => Ok(Place::Key(self.name, word(&key))),
         }
     }
 
@@ -112,23 +121,35 @@ impl Where {
         let text = if self.var { self.key.take() } else { last.clone() };
         anyhow::ensure!(!self.var || last.is_none(), "the variable {} takes one value", self.name);
         let text = text.with_context(|| format!("to what is {} to be set?", self.name))?;
-        Ok((self.place()?, value(&text)))
+        Ok((self.place()?, word(&text)))
     }
 }
 
-/// What a word of the command line means.
-fn value(text: &str) -> Value {
-    for kind in ["mac", "ip", "switch"] {
-        if let Some(rest) = text.strip_prefix(kind).and_then(|rest| rest.strip_prefix(':')) {
-            return json!({ kind: rest });
+/// The controller knows what a word means where it stands.
+fn word(text: &str) -> Value {
+    json!({ "word": text })
+}
+
+/// Prints what may be asked of the control socket.
+pub fn print_schema() -> anyhow::Result<u8> {
+    std::io::stdout().write_all(SCHEMA.as_bytes())?;
+    Ok(0)
+}
+
+/// A line for each table and each variable.
+fn listed(items: &Value) -> String {
+    let text = |value: &Value| value.as_str().unwrap_or("any").to_owned();
+    let line = |item: &Value| {
+        let kept = if item["kept"] == true { ", kept over a restart" } else { "" };
+        match item["table"].as_str() {
+            Some(name) => {
+                let types = format!("{} -> {}", text(&item["key"]), text(&item["value"]));
+                format!("table {name}: {types}, {} keys{kept}\n", item["keys"])
+            }
+            None => format!("variable {}: {}{kept}\n", text(&item["var"]), text(&item["value"])),
         }
-    }
-    if let Some((switch, port)) = text.strip_prefix("location:").and_then(|at| at.split_once(':'))
-        && let Ok(port) = port.parse::<u32>()
-    {
-        return json!({ "location": [switch, port] });
-    }
-    serde_json::from_str(text).unwrap_or_else(|_| Value::from(text))
+    };
+    items.as_array().into_iter().flatten().map(line).collect()
 }
 
 /// Prints a value, or a line for each key of a table.
@@ -143,29 +164,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_are_json_or_addresses_or_text() {
-        for (word, meant) in [
-            ("80", json!(80)),
-            ("true", json!(true)),
-            ("\"80\"", json!("80")),
-            ("day", json!("day")),
-            ("00:00:00:00:00:01", json!("00:00:00:00:00:01")),
-            ("mac:00:00:00:00:00:01", json!({ "mac": "00:00:00:00:00:01" })),
-            ("ip:10.0.0.1", json!({ "ip": "10.0.0.1" })),
-            ("location:1:3", json!({ "location": ["1", 3] })),
-            ("[1,2]", json!([1, 2])),
-        ] {
-            assert_eq!(value(word), meant, "{word}");
-        }
+    fn a_list_names_types_and_what_is_kept() {
+        let items = json!([
+            { "table": "blocked", "key": "Mac", "value": "bool", "keys": 2, "kept": true },
+            { "table": "seen", "key": null, "value": null, "keys": 0, "kept": false },
+            { "var": "mode", "value": "str", "kept": false },
+        ]);
+        let text = "table blocked: Mac -> bool, 2 keys, kept over a restart\n\
+                    table seen: any -> any, 0 keys\n\
+                    variable mode: str\n";
+        assert_eq!(listed(&items), text);
     }
 
     #[test]
     fn a_variable_has_a_value_where_a_table_has_a_key() {
         let place = |name: &str, key: Option<&str>, var| Where { name: name.into(), key: key.map(Into::into), var };
         let set = place("mode", Some("night"), true).with_value(None).expect("it is complete");
-        assert_eq!(set, (Place::Var("mode".into()), json!("night")));
+        assert_eq!(set, (Place::Var("mode".into()), word("night")));
         let set = place("blocked", Some("7"), false).with_value(Some("true".into())).expect("it is complete");
-        assert_eq!(set, (Place::Key("blocked".into(), json!(7)), json!(true)));
+        assert_eq!(set, (Place::Key("blocked".into(), word("7")), word("true")));
         assert!(place("mode", Some("night"), true).with_value(Some("x".into())).is_err());
         assert!(place("blocked", Some("7"), false).with_value(None).is_err());
     }

@@ -20,14 +20,14 @@
 //! One row a place: the place as JSON, and the value as JSON, as `maple state` writes them; and the names that are kept,
 //! since a table that was emptied is to stay empty. It is made beside its place and moved there when it is whole.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use maple_core::state::{Cell, Journal, Name, Store, Value, Write};
+use maple_core::state::{Cell, Journal, Mismatch, Name, Snapshot, Store, Value, Write};
 use redb::{Database, ReadableTable, StorageError, TableDefinition, TableHandle};
 use serde_json::json;
 
@@ -78,6 +78,22 @@ pub enum KeepError {
         path: PathBuf,
         /// The row's key.
         row: String,
+    },
+    /// The file holds a value of another type than its table or variable is declared with.
+    #[error("the state file {path}: {mismatch}; it was left as it is")]
+    Type {
+        /// The file's path.
+        path: PathBuf,
+        /// What it holds.
+        mismatch: Mismatch,
+    },
+    /// The file has one key of a table that is declared with types twice, in two spellings.
+    #[error("the state file {path}: {place:?} is there in two spellings; it was left as it is")]
+    TwoSpellings {
+        /// The file's path.
+        path: PathBuf,
+        /// The table and the key.
+        place: Cell,
     },
     /// The system refused a thread.
     #[error("can't start the thread that writes the state file: {0}")]
@@ -136,7 +152,8 @@ impl Keeper {
     /// Puts what the file has into the store, and keeps from now on what is written there to it. What was kept counts,
     /// not what the policy wrote while it was loaded. To be called before the first packet.
     pub fn open(path: &Path, store: &Store) -> Result<Keeper, KeepError> {
-        let (database, contents) = open(path)?;
+        let (database, mut contents) = open(path)?;
+        bring_to_types(path, &database, &mut contents, &store.snapshot())?;
         let notes = Arc::<Notes>::default();
         store.keep_in(Arc::clone(&notes) as Arc<dyn Journal>, &contents.names, contents.writes);
         let (path, thread_notes) = (path.to_owned(), Arc::clone(&notes));
@@ -264,6 +281,50 @@ fn open(path: &Path) -> Result<(Database, Contents), KeepError> {
         .into_iter()
         .map(|(row, value)| write(&row, &value).ok_or_else(|| KeepError::Row { path: path.to_owned(), row }));
     Ok((database, Contents { names, writes: writes.collect::<Result<_, _>>()? }))
+}
+
+/// Brings what the file has to the types that tables and variables were declared with since it was written, in the file
+/// too: a key that is spelled otherwise now must not be there twice.
+fn bring_to_types(
+    path: &Path,
+    database: &Database,
+    contents: &mut Contents,
+    state: &Snapshot,
+) -> Result<(), KeepError> {
+    let mut changed = Vec::new();
+    for write in &mut contents.writes {
+        let normal = state.normalise(write).map_err(|mismatch| KeepError::Type { path: path.to_owned(), mismatch })?;
+        if let Some(normal) = normal {
+            changed.push((std::mem::replace(write, normal.clone()), normal));
+        }
+    }
+    if changed.is_empty() {
+        return Ok(());
+    }
+    let mut places = BTreeSet::new();
+    for (place, _) in contents.writes.iter().filter_map(place) {
+        if !places.insert(place.clone()) {
+            return Err(KeepError::TwoSpellings { path: path.to_owned(), place });
+        }
+    }
+    let rewrite = || -> Result<(), Failed> {
+        let transaction = database.begin_write()?;
+        {
+            let mut rows = transaction.open_table(ROWS)?;
+            let row_of = |write: &Write| place(write).and_then(|(place, _)| row(&place).map(|(_, row)| row));
+            for old in changed.iter().filter_map(|(old, _)| row_of(old)) {
+                rows.remove(old.as_str())?;
+            }
+            for (place, value) in changed.iter().filter_map(|(_, new)| place(new)) {
+                if let (Some((_, row)), Some(value)) = (row(&place), value) {
+                    rows.insert(row.as_str(), shown(&value).to_string().as_str())?;
+                }
+            }
+        }
+        transaction.commit()?;
+        Ok(())
+    };
+    rewrite().map_err(|Failed(error)| KeepError::File { path: path.to_owned(), error })
 }
 
 /// Makes an empty file. A file that was begun and not finished is never at `path`.

@@ -55,6 +55,38 @@ fn storm_table() -> Table<i64, i64> {
 }
 
 #[test]
+fn a_file_is_brought_to_the_types_that_were_declared_since_or_refused_by_name() {
+    let file = File::new("types");
+    let row = |key: &str| Write::Table { table: "storm".into(), key: key.into(), value: Some(true.into()) };
+    let as_text = start(&file.0).expect("the file can be used");
+    as_text.handle().change(vec![row("00-00-0A-00-00-01")]).expect("it is kept");
+    as_text.stop();
+    type Typed = Table<maple_core::Mac, bool>;
+    let typed = || {
+        start_with(Some(&file.0), |store| {
+            store.keep("storm");
+            store.declare_types("storm", Typed::types()).expect("nothing is there");
+        })
+    };
+    let address = "00:00:0a:00:00:01".parse().expect("an address");
+    for round in 0..2 {
+        let controller = typed().expect("the file can be used");
+        assert_eq!(Typed::new("storm").entries(&controller.handle().store().view()), [(address, true)], "{round}");
+        controller.stop();
+    }
+    let untyped = start(&file.0).expect("the file can be used");
+    let gone = Write::Table { table: "storm".into(), key: address.into(), value: None };
+    untyped.handle().change(vec![gone]).expect("it is kept");
+    assert_eq!(untyped.handle().store().snapshot().table("storm"), None, "its old spelling is not there any more");
+    untyped.handle().change(vec![row("banana")]).expect("it is kept");
+    untyped.stop();
+    let error = typed().map(|_| ()).expect_err("a banana").to_string();
+    let text = "the table storm is declared with keys of type Mac, and \"banana\" is none; it was left as it is";
+    assert!(error.ends_with(text) && error.contains(file.0.to_str().expect("text")), "{error}");
+    assert!(start(&file.0).is_ok(), "as it was before");
+}
+
+#[test]
 fn what_is_kept_is_there_after_a_restart_and_the_rest_is_not() {
     let file = File::new("restart");
     let (mode, other) = (Var::new("mode", "day".to_owned()), Var::new("other", 0i64));

@@ -17,7 +17,7 @@ use crate::engine::Selection;
 use crate::network::{LinkName, Location, Mac, OwnFrame};
 use crate::policy::PolicyError;
 use crate::route::{Goal, Looked, Resolved, Route};
-use crate::state::{Access, Cell, CellValue, Name, Read, Savepoint, Stop, Txn, Value, Write};
+use crate::state::{Access, Cell, CellValue, Kind, Name, Read, Savepoint, Stop, Txn, Types, Value, Write};
 use crate::trace::{Cond, Fields, Recorder, Source, Trace};
 
 /// One run of f.
@@ -603,6 +603,16 @@ impl Net {
             state.wrote_at = source;
         }
         state.txn.write(write);
+    }
+
+    /// Of which types a table's keys and values are, if that was declared.
+    pub fn types(&self, table: &str) -> Option<Arc<Types>> {
+        self.0.state().txn.types(table).cloned()
+    }
+
+    /// Of which type a variable is, if that was declared.
+    pub fn kind(&self, var: &str) -> Option<Arc<Kind>> {
+        self.0.state().txn.kind(var).cloned()
     }
 
     /// Reads any cell. The named methods are for people.

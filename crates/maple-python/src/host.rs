@@ -9,7 +9,7 @@ use std::time::Duration;
 use maple::listen::{Listener, listen};
 use maple::{ChangeError, Cond, Handle, Listening, Loaded, LoadedHandlers, LoadedPolicy, PolicyLoader, Suspicion};
 use maple_core::state::{Commit, Store, Write};
-use pyo3::exceptions::PyRuntimeError;
+use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyType};
 
@@ -167,7 +167,8 @@ pub fn keep(name: &str) -> bool {
 
 /// Writes in a transaction of its own; returns when no packet is answered from the old values any more.
 pub fn publish(writes: Vec<Write>) -> PyResult<()> {
-    acknowledge(store().update(|_| writes))
+    let commit = store().change(writes).map_err(|mismatch| PyTypeError::new_err(mismatch.to_string()))?;
+    acknowledge(commit)
 }
 
 /// Runs what a worker of the controller does, in which nobody may wait for the workers.

@@ -24,6 +24,7 @@ mod query;
 mod route;
 mod state;
 mod transaction;
+mod types;
 
 mod filters;
 mod handler;

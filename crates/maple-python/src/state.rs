@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use maple_core::network::{LinkName, Mac as CoreMac};
-use maple_core::state::{Cell, CellValue, Float, Name, Store, Value, Write};
+use maple_core::state::{Cell, CellValue, Commit, DeclareError, Float, Kind, Name, Store, Types, Value, Write};
 use maple_wire::Dpid;
 use pyo3::exceptions::{PyKeyError, PyOverflowError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -15,12 +15,15 @@ use crate::address::{Ip, Mac};
 use crate::field::FieldRef;
 use crate::kind::described;
 use crate::route::PyLocation;
+use crate::types::kind_of;
 use crate::{current, host, source, transaction};
 
 /// A table of tracked state.
 #[pyclass(frozen, module = "maple")]
 pub struct Table {
     name: Name,
+    /// As it was declared here.
+    types: Option<Arc<Types>>,
 }
 
 /// A variable of tracked state.
@@ -28,6 +31,8 @@ pub struct Table {
 pub struct Var {
     name: Name,
     default: Value,
+    /// As it was declared here.
+    kind: Option<Arc<Kind>>,
 }
 
 /// A variable that is added to.
@@ -58,16 +63,23 @@ fn write(py: Python<'_>, writes: Vec<Write>) -> PyResult<()> {
     }
 }
 
+/// What a declaration does with the store.
+type Declare<'a> = &'a (dyn Fn(&Store) -> Result<Commit, DeclareError> + Sync);
+
 /// Declares a table or a variable, and has it survive restarts if it is to. Not in runs: a query runs in the middle of a
 /// commit, and can't ask the store for more.
-fn made(py: Python<'_>, name: &str, persist: bool, declare: impl Fn(&Store) + Sync) -> PyResult<()> {
+fn made(py: Python<'_>, name: &str, persist: bool, declare: Declare<'_>) -> PyResult<()> {
     if current::net().is_some() {
         return match persist {
             true => Err(PyRuntimeError::new_err(format!("{name:?} is to be kept, so make it outside of the policy"))),
             false => Ok(()),
         };
     }
-    py.detach(|| declare(&host::store()));
+    py.detach(|| {
+        let commit = declare(&host::store()).map_err(|error| PyTypeError::new_err(error.to_string()))?;
+        // Where nothing was there to be brought to a type nobody has to be told.
+        if commit == Commit::default() { Ok(()) } else { host::acknowledge(commit) }
+    })?;
     if persist && !py.detach(|| host::keep(name)) {
         return Err(PyRuntimeError::new_err(format!(
             "{name:?} is to be kept over a restart; say in which file with `maple run --state FILE`"
@@ -77,11 +89,58 @@ fn made(py: Python<'_>, name: &str, persist: bool, declare: impl Fn(&Store) + Sy
 }
 
 impl Table {
-    fn value(&self, key: &Bound<'_, PyAny>) -> PyResult<Option<Value>> {
-        match read(Cell::Table(self.name.clone(), to_key(key)?)) {
-            CellValue::Value(value) => Ok(value),
+    /// The types that hold for it, wherever they were declared.
+    fn types(&self) -> Option<Arc<Types>> {
+        if self.types.is_some() {
+            return self.types.clone();
+        }
+        match current::net() {
+            Some(net) => net.types(&self.name),
+            None => transaction::looked_up(|txn| txn.types(&self.name).cloned())
+                .unwrap_or_else(|| host::store().snapshot().types(&self.name).cloned()),
+        }
+    }
+
+    /// The key that an object is.
+    fn key(&self, key: &Bound<'_, PyAny>) -> PyResult<Value> {
+        match self.types().filter(|types| types.key != Kind::Any) {
+            Some(types) => {
+                types.key(&self.name, &to_value(key)?).map_err(|error| PyTypeError::new_err(error.to_string()))
+            }
+            None => to_key(key),
+        }
+    }
+
+    /// The key that is looked for; `None` for `None` (a field that the packet has not) where the table can't have it.
+    fn sought(&self, key: &Bound<'_, PyAny>) -> PyResult<Option<Value>> {
+        let is_none = key.is_none() || FieldRef::value_of(key)?.is_some_and(|value| value.is_none());
+        if is_none && self.types().is_some_and(|types| !types.key.admits(&Value::None)) {
+            return Ok(None);
+        }
+        self.key(key).map(Some)
+    }
+
+    /// The write that sets `key`.
+    fn entry(&self, key: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> PyResult<(Value, Value)> {
+        let stored = to_value(value)?;
+        let stored = match self.types() {
+            Some(types) => types.value(&self.name, &stored).map_err(|error| PyTypeError::new_err(error.to_string()))?,
+            None => stored,
+        };
+        Ok((self.key(key)?, stored))
+    }
+
+    /// The value at `key`, and the key as it is kept.
+    fn found(&self, key: &Bound<'_, PyAny>) -> PyResult<Option<(Value, Value)>> {
+        let Some(key) = self.sought(key)? else { return Ok(None) };
+        match read(Cell::Table(self.name.clone(), key.clone())) {
+            CellValue::Value(Some(value)) => Ok(Some((key, value))),
             _ => Ok(None),
         }
+    }
+
+    fn value(&self, key: &Bound<'_, PyAny>) -> PyResult<Option<Value>> {
+        Ok(self.found(key)?.map(|(_, value)| value))
     }
 
     fn all(&self) -> Vec<(Value, Value)> {
@@ -99,10 +158,28 @@ impl Table {
 #[pymethods]
 impl Table {
     #[new]
-    #[pyo3(signature = (name, *, persist = false))]
-    fn new(py: Python<'_>, name: &str, persist: bool) -> PyResult<Table> {
-        made(py, name, persist, |store| store.declare_table(name))?;
-        Ok(Table { name: name.into() })
+    #[pyo3(signature = (name, *, key = None, value = None, persist = false))]
+    fn new(
+        py: Python<'_>,
+        name: &str,
+        key: Option<&Bound<'_, PyAny>>,
+        value: Option<&Bound<'_, PyAny>>,
+        persist: bool,
+    ) -> PyResult<Table> {
+        let kind = |object: Option<&Bound<'_, PyAny>>, what: &str| {
+            object.map_or(Ok(Kind::Any), |object| kind_of(object, &format!("Table({name:?}, {what}=…)")))
+        };
+        let types = (key.is_some() || value.is_some())
+            .then(|| Ok::<_, PyErr>(Types { key: kind(key, "key")?, value: kind(value, "value")? }))
+            .transpose()?;
+        made(py, name, persist, &|store| match &types {
+            Some(types) => store.declare_types(name, types.clone()),
+            None => {
+                store.declare_table(name);
+                Ok(Commit::default())
+            }
+        })?;
+        Ok(Table { name: name.into(), types: types.map(Arc::new) })
     }
 
     /// The name.
@@ -131,24 +208,24 @@ impl Table {
         key: &Bound<'py, PyAny>,
         default: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let Some(value) = self.value(key)? else { return Ok(default) };
-        write(key.py(), vec![self.put(to_key(key)?, None)])?;
+        let Some((found, value)) = self.found(key)? else { return Ok(default) };
+        write(key.py(), vec![self.put(found, None)])?;
         Ok(Some(to_python(key.py(), &value)?))
     }
 
     /// Sets the keys and values of `other` in one transaction.
     fn update(&self, other: &Bound<'_, PyDict>) -> PyResult<()> {
-        let writes: PyResult<Vec<Write>> =
-            other.iter().map(|(key, value)| Ok(self.put(to_key(&key)?, Some(to_value(&value)?)))).collect();
+        let writes: PyResult<Vec<Write>> = other
+            .iter()
+            .map(|(key, value)| self.entry(&key, &value).map(|(key, value)| self.put(key, Some(value))))
+            .collect();
         write(other.py(), writes?)
     }
 
     /// Makes the keys and values those of `other`, in one transaction; what stays equal is not touched.
     fn replace(&self, other: &Bound<'_, PyDict>) -> PyResult<()> {
-        let wanted = other
-            .iter()
-            .map(|(key, value)| Ok((to_key(&key)?, to_value(&value)?)))
-            .collect::<PyResult<BTreeMap<Value, Value>>>()?;
+        let wanted =
+            other.iter().map(|(key, value)| self.entry(&key, &value)).collect::<PyResult<BTreeMap<Value, Value>>>()?;
         let have: BTreeMap<Value, Value> = self.all().into_iter().collect();
         let gone = have.keys().filter(|key| !wanted.contains_key(key)).map(|key| self.put(key.clone(), None));
         let new = wanted.iter().filter(|(key, value)| have.get(key) != Some(value));
@@ -186,15 +263,13 @@ impl Table {
     }
 
     fn __setitem__(&self, key: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> PyResult<()> {
-        let change = self.put(to_key(key)?, Some(to_value(value)?));
-        write(key.py(), vec![change])
+        let (stored_key, stored) = self.entry(key, value)?;
+        write(key.py(), vec![self.put(stored_key, Some(stored))])
     }
 
     fn __delitem__(&self, key: &Bound<'_, PyAny>) -> PyResult<()> {
-        if self.value(key)?.is_none() {
-            return Err(PyKeyError::new_err(key.clone().unbind()));
-        }
-        write(key.py(), vec![self.put(to_key(key)?, None)])
+        let Some((found, _)) = self.found(key)? else { return Err(PyKeyError::new_err(key.clone().unbind())) };
+        write(key.py(), vec![self.put(found, None)])
     }
 
     fn __contains__(&self, key: &Bound<'_, PyAny>) -> PyResult<bool> {
@@ -220,11 +295,29 @@ impl Table {
 #[pymethods]
 impl Var {
     #[new]
-    #[pyo3(signature = (name, default = None, *, persist = false))]
-    fn new(py: Python<'_>, name: &str, default: Option<&Bound<'_, PyAny>>, persist: bool) -> PyResult<Var> {
+    #[pyo3(signature = (name, default = None, *, value = None, persist = false))]
+    fn new(
+        py: Python<'_>,
+        name: &str,
+        default: Option<&Bound<'_, PyAny>>,
+        value: Option<&Bound<'_, PyAny>>,
+        persist: bool,
+    ) -> PyResult<Var> {
         let default = default.map(to_value).transpose()?.unwrap_or(Value::None);
-        made(py, name, persist, |store| store.declare_var(name, default.clone()))?;
-        Ok(Var { name: name.into(), default })
+        let kind = value.map(|object| kind_of(object, &format!("Var({name:?}, value=…)"))).transpose()?;
+        let default = match &kind {
+            Some(kind) => kind.normalise(&default).ok_or_else(|| {
+                let hint = if default == Value::None { ": give another, or declare `value=… | None`" } else { "" };
+                PyTypeError::new_err(format!("Var({name:?}): the default {default} is not of the type {kind}{hint}"))
+            })?,
+            None => default,
+        };
+        made(py, name, persist, &|store| {
+            let declared = kind.as_ref().map_or(Ok(Commit::default()), |kind| store.declare_kind(name, kind.clone()));
+            store.declare_var(name, default.clone());
+            declared
+        })?;
+        Ok(Var { name: name.into(), default, kind: kind.map(Arc::new) })
     }
 
     /// The name.
@@ -244,8 +337,12 @@ impl Var {
 
     #[setter]
     fn set_value(&self, value: &Bound<'_, PyAny>) -> PyResult<()> {
-        let change = Write::Var { name: self.name.clone(), value: Some(to_value(value)?) };
-        write(value.py(), vec![change])
+        let stored = to_value(value)?;
+        let stored = match self.kind.clone().or_else(|| declared_kind(&self.name)) {
+            Some(kind) => kind.value(&self.name, &stored).map_err(|error| PyTypeError::new_err(error.to_string()))?,
+            None => stored,
+        };
+        write(value.py(), vec![Write::Var { name: self.name.clone(), value: Some(stored) }])
     }
 
     fn __repr__(&self) -> String {
@@ -258,7 +355,11 @@ impl Counter {
     #[new]
     #[pyo3(signature = (name, *, persist = false))]
     fn new(py: Python<'_>, name: &str, persist: bool) -> PyResult<Counter> {
-        made(py, name, persist, |store| store.declare_var(name, Value::from(0i64)))?;
+        made(py, name, persist, &|store| {
+            let declared = store.declare_kind(name, Kind::Int);
+            store.declare_var(name, Value::from(0i64));
+            declared
+        })?;
         Ok(Counter { name: name.into() })
     }
 
@@ -271,6 +372,9 @@ impl Counter {
     /// Adds to it, without learning what it is.
     #[pyo3(signature = (amount = 1))]
     fn add(&self, py: Python<'_>, amount: i64) -> PyResult<()> {
+        if let Some(kind) = declared_kind(&self.name) {
+            kind.value(&self.name, &Value::from(amount)).map_err(|error| PyTypeError::new_err(error.to_string()))?;
+        }
         write(py, vec![Write::Add { name: self.name.clone(), amount: i128::from(amount) }])
     }
 
@@ -285,6 +389,15 @@ impl Counter {
 
     fn __repr__(&self) -> String {
         format!("Counter({:?})", &*self.name)
+    }
+}
+
+/// The type that a variable was declared with, wherever that was.
+fn declared_kind(name: &Name) -> Option<Arc<Kind>> {
+    match current::net() {
+        Some(net) => net.kind(name),
+        None => transaction::looked_up(|txn| txn.kind(name).cloned())
+            .unwrap_or_else(|| host::store().snapshot().kind(name).cloned()),
     }
 }
 

@@ -34,6 +34,11 @@ pub fn read(cell: &Cell) -> Option<CellValue> {
     TXN.with_borrow_mut(|txn| txn.as_mut().map(|txn| txn.read(cell.clone())))
 }
 
+/// What `look` finds in this thread's transaction; `None` if there is none.
+pub fn looked_up<T>(look: impl FnOnce(&Txn) -> T) -> Option<T> {
+    TXN.with_borrow(|txn| txn.as_ref().map(look))
+}
+
 /// Writes in this thread's transaction; gives the writes back if there is none.
 pub fn write(writes: Vec<Write>) -> Option<Vec<Write>> {
     TXN.with_borrow_mut(|txn| match txn {

@@ -1,7 +1,8 @@
-//! Requests and answers of the control socket, as JSON.
+//! Requests and answers of the control socket, as JSON: what `schema.json` says, which each request is held
+//! against first.
 
 use maple_core::engine::{Selection, TableRule};
-use maple_core::network::{HostInfo, Location, Mac, PortKind};
+use maple_core::network::{BadMac, HostInfo, Location, Mac, PortKind};
 use maple_core::state::Snapshot;
 use maple_wire::msg::FlowMod;
 use maple_wire::print::FlowLine;
@@ -9,10 +10,11 @@ use maple_wire::{Dpid, PortNo, Version};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::schema;
 use super::state::{self, State};
 use super::{Handle, Stats, SwitchStatus, Trouble};
 
-/// What other programs may ask: one JSON object a line, `{"show": "rules", "switch": "1"}`.
+/// What other programs may ask: one JSON object a line, `{"show": {"rules": "1"}}`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
 pub enum Request {
@@ -54,16 +56,46 @@ pub enum Invalidate {
     Port(String, u32),
 }
 
-/// The answer to a request, or what is wrong with it.
-pub(super) fn answer(handle: &Handle, line: &str) -> Value {
-    let result = serde_json::from_str(line).map_err(|error| format!("not a request: {error}"));
-    match result.and_then(|request| answer_to(handle, &request)) {
-        Ok(value) => json!({ "ok": value }),
-        Err(error) => json!({ "error": error }),
+/// What is wrong with a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Refusal {
+    /// The part of the request that is wrong: the names that lead to it, with dots between them.
+    pub field: String,
+    /// Why.
+    pub text: String,
+}
+
+impl Refusal {
+    pub fn at(field: &str, text: String) -> Refusal {
+        Refusal { field: field.to_owned(), text }
+    }
+
+    /// As an answer.
+    pub fn to_json(&self) -> Value {
+        json!({ "error": self.text, "field": self.field })
     }
 }
 
-fn answer_to(handle: &Handle, request: &Request) -> Result<Value, String> {
+/// The request that a line is.
+pub(super) fn request(line: &str) -> Result<Request, Refusal> {
+    let json: Value = serde_json::from_str(line).map_err(|error| Refusal::at("", format!("not a request: {error}")))?;
+    let named = |field: &str, text: String| match field {
+        "" => format!("not a request: {text}"),
+        field => format!("{field}: {text}"),
+    };
+    schema::check(&json).map_err(|wrong| Refusal::at(&wrong.field, named(&wrong.field, wrong.text)))?;
+    serde_json::from_value(json).map_err(|error| Refusal::at("", named("", error.to_string())))
+}
+
+/// The answer to a request, or what is wrong with it.
+pub(super) fn answer(handle: &Handle, request: Result<Request, Refusal>) -> Value {
+    match request.and_then(|request| answer_to(handle, &request)) {
+        Ok(value) => json!({ "ok": value }),
+        Err(refusal) => refusal.to_json(),
+    }
+}
+
+fn answer_to(handle: &Handle, request: &Request) -> Result<Value, Refusal> {
     Ok(match request {
         Request::Show(Show::Rules(switch)) => rules(handle, switch.as_deref())?,
         Request::Show(Show::Switches) => {
@@ -80,13 +112,14 @@ fn answer_to(handle: &Handle, request: &Request) -> Result<Value, String> {
 }
 
 /// The rules of one switch or of all, one object a switch.
-fn rules(handle: &Handle, only: Option<&str>) -> Result<Value, String> {
-    let only = only.map(dpid).transpose()?;
+fn rules(handle: &Handle, only: Option<&str>) -> Result<Value, Refusal> {
+    const FIELD: &str = "show.rules";
+    let only = only.map(dpid).transpose().map_err(|error| Refusal::at(FIELD, error))?;
     let switches = handle.switches();
     if let Some(dpid) = only
         && !switches.iter().any(|switch| switch.dpid == dpid)
     {
-        return Err(format!("switch {dpid} is not connected"));
+        return Err(Refusal::at(FIELD, format!("switch {dpid} is not connected")));
     }
     let chosen = switches.iter().filter(|switch| only.is_none_or(|dpid| dpid == switch.dpid));
     Ok(chosen
@@ -205,10 +238,16 @@ pub(super) fn dpid(text: &str) -> Result<Dpid, String> {
     text.parse().map_err(|_| format!("{text:?} is no datapath id (hex digits, such as 1 or 00000000000000ab)"))
 }
 
-fn selection(what: &Invalidate) -> Result<Selection, String> {
+fn selection(what: &Invalidate) -> Result<Selection, Refusal> {
     Ok(match what {
         Invalidate::All => Selection::All,
-        Invalidate::Host(mac) => Selection::Host(mac.parse().map_err(|error| format!("{error}"))?),
-        Invalidate::Port(switch, port) => Selection::Port(Location::new(dpid(switch)?, PortNo(*port))),
+        Invalidate::Host(mac) => {
+            let wrong = |error: BadMac| Refusal::at("invalidate.host", error.to_string());
+            Selection::Host(mac.parse().map_err(wrong)?)
+        }
+        Invalidate::Port(switch, port) => {
+            let dpid = dpid(switch).map_err(|error| Refusal::at("invalidate.port[0]", error))?;
+            Selection::Port(Location::new(dpid, PortNo(*port)))
+        }
     })
 }

@@ -7,6 +7,7 @@ pub mod transactions;
 
 mod json;
 mod private;
+mod schema;
 pub mod socket;
 pub(crate) mod state;
 
@@ -220,7 +221,14 @@ impl Handle {
     }
 
     /// Writes tracked state, and does not wait. `false` if the controller has stopped.
+    ///
+    /// # Panics
+    /// If a value is not of the type that its table or variable was declared with; [`Handle::change`] says so.
     pub fn write(&self, writes: Vec<Write>) -> bool {
+        let state = self.snapshot();
+        if let Some(mismatch) = writes.iter().find_map(|write| state.check(write).err()) {
+            panic!("{mismatch}");
+        }
         self.tell(Event::Write(writes))
     }
 

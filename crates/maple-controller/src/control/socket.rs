@@ -14,8 +14,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::json::answer;
 pub use super::json::{Invalidate, Request, Show};
+use super::json::{answer, request};
+pub use super::schema::SCHEMA;
 use super::state;
 pub use super::state::{Place, State};
 use super::{Handle, private};
@@ -220,10 +221,10 @@ fn converse(handle: &Handle, mut stream: UnixStream) -> io::Result<()> {
         if !line.ends_with('\n') {
             return Ok(());
         }
-        if let Ok(Request::State(State::Watch(place))) = serde_json::from_str(&line) {
-            return watch(handle, &place, &mut writer);
+        match request(&line) {
+            Ok(Request::State(State::Watch(place))) => return watch(handle, &place, &mut writer),
+            request => write_line(&mut writer, &answer(handle, request))?,
         }
-        write_line(&mut writer, &answer(handle, &line))?;
     }
 }
 
@@ -239,7 +240,7 @@ fn watch(handle: &Handle, place: &Place, writer: &mut UnixStream) -> io::Result<
     });
     match watched {
         Ok(()) => failure,
-        Err(error) => write_line(writer, &json!({ "error": error })),
+        Err(refusal) => write_line(writer, &refusal.to_json()),
     }
 }
 

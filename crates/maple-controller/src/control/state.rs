@@ -2,19 +2,20 @@
 //!
 //! Values are `null`, truth values, numbers, text and arrays as JSON has them. What JSON has not is an object with one
 //! member: `{"mac": "00:…"}`, `{"ip": "10.0.0.1"}`, `{"switch": "1"}`, `{"location": ["1", 3]}`, `{"bytes": "00ff"}`,
-//! `{"map": [[key, value], …]}`, `{"float": "NaN"}`.
+//! `{"map": [[key, value], …]}`, `{"float": "NaN"}`. `{"word": "…"}` is what a word of the command line means where it
+//! stands: by the type that the place was declared with, else JSON, else text.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use maple_core::network::Location;
-use maple_core::state::{Cell, CellValue, Float, Patience, Read, Value as Stored, Write};
+use maple_core::state::{Cell, CellValue, Float, Name, Patience, Read, Value as Stored, Write};
 use maple_wire::PortNo;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::Handle;
-use super::json::dpid;
+use super::json::{Refusal, dpid};
 use super::transactions::Waiting;
 
 /// How long the switches may take where whoever asks waits for them.
@@ -48,6 +49,8 @@ pub enum State {
     },
     /// The value of a place now, and again whenever it has changed: one answer a line, until the client closes.
     Watch(Place),
+    /// All tables and variables that are known, each with the types that it was declared with.
+    List,
 }
 
 /// A place in tracked state.
@@ -63,39 +66,89 @@ pub enum Place {
 }
 
 /// The answer to a request that has one answer.
-pub(super) fn answer(handle: &Handle, request: &State) -> Result<Value, String> {
+pub(super) fn answer(handle: &Handle, request: &State) -> Result<Value, Refusal> {
     match request {
         State::Get(place) | State::Watch(place) => {
+            let at = if matches!(request, State::Get(_)) { "state.get" } else { "state.watch" };
             if !is_known(handle, place) {
-                return Err(unknown(handle, place));
+                return Err(Refusal::at(at, unknown(handle, place)));
             }
-            Ok(shown_at(handle, place, &handle.store().view().cell(cell(handle, place)?)))
+            Ok(shown_at(handle, place, &handle.store().view().cell(cell(handle, place, at)?)))
         }
-        State::Set { place, value, settled } => change(handle, place, Some(stored(value)?), *settled),
-        State::Delete { place, settled } => change(handle, place, None, *settled),
+        State::Set { place, value, settled } => {
+            let place = meant(handle, place, "state.set.place")?;
+            let value = value_of(handle, &place, value).map_err(|error| Refusal::at("state.set.value", error))?;
+            change(handle, &place, Some(value), *settled, "state.set")
+        }
+        State::Delete { place, settled } => {
+            let place = meant(handle, place, "state.delete.place")?;
+            change(handle, &place, None, *settled, "state.delete")
+        }
+        State::List => Ok(list(handle)),
     }
 }
 
-fn change(handle: &Handle, place: &Place, value: Option<Stored>, settled: bool) -> Result<Value, String> {
-    let is_new = !is_known(handle, place);
-    let write = match place {
-        Place::Var(name) => Write::Var { name: name.as_str().into(), value },
+/// A place that can be written.
+enum Slot {
+    Var(Name),
+    Key(Name, Stored),
+}
+
+fn meant(handle: &Handle, place: &Place, at: &str) -> Result<Slot, Refusal> {
+    match place {
+        Place::Var(name) => Ok(Slot::Var(name.as_str().into())),
         Place::Key(table, key) => {
-            Write::Table { table: table.as_str().into(), key: key_of(handle, table, key)?, value }
+            let key = key_of(handle, table, key).map_err(|error| Refusal::at(&format!("{at}.key[1]"), error))?;
+            Ok(Slot::Key(table.as_str().into(), key))
         }
-        Place::Table(name) => return Err(format!("a key of {name} is changed, not the whole table")),
+        Place::Table(name) => {
+            Err(Refusal::at(&format!("{at}.table"), format!("a key of {name} is changed, not the whole table")))
+        }
+    }
+}
+
+fn change(handle: &Handle, slot: &Slot, value: Option<Stored>, settled: bool, at: &str) -> Result<Value, Refusal> {
+    let is_new = !match slot {
+        Slot::Var(name) => is_known(handle, &Place::Var(name.to_string())),
+        Slot::Key(table, _) => is_known(handle, &Place::Table(table.to_string())),
+    };
+    let write = match slot {
+        Slot::Var(name) => Write::Var { name: name.clone(), value },
+        Slot::Key(table, key) => Write::Table { table: table.clone(), key: key.clone(), value },
     };
     // Known from now on, also when it is empty again.
-    match place {
-        Place::Key(table, _) if is_new => handle.store().declare_table(table),
-        Place::Var(name) if is_new => handle.store().declare_var(name, Stored::None),
+    match slot {
+        Slot::Key(table, _) if is_new => handle.store().declare_table(table),
+        Slot::Var(name) if is_new => handle.store().declare_var(name, Stored::None),
         _ => {}
     }
-    handle.change(vec![write]).map_err(|error| error.to_string())?;
+    handle.change(vec![write]).map_err(|error| Refusal::at(at, error.to_string()))?;
     if settled && !handle.settled(SETTLING) {
-        return Err("the state is changed, but not all switches have confirmed that its old rules are gone".into());
+        let why = "the state is changed, but not all switches have confirmed that its old rules are gone";
+        return Err(Refusal::at(at, why.to_owned()));
     }
     Ok(json!({ "settled": settled, "new": is_new }))
+}
+
+/// All that is known, tables first.
+fn list(handle: &Handle) -> Value {
+    let (store, state) = (handle.store(), handle.snapshot());
+    let kept = store.kept();
+    let text = |kind: Option<String>| kind.map_or(Value::Null, Value::from);
+    let tables = store.tables().into_iter().map(|name| {
+        let types = state.types(&name);
+        json!({
+            "table": &*name,
+            "key": text(types.map(|types| types.key.to_string())),
+            "value": text(types.map(|types| types.value.to_string())),
+            "keys": state.table(&name).map_or(0, |rows| rows.len()),
+            "kept": kept.contains(&name),
+        })
+    });
+    let vars = store.vars().into_iter().map(|name| {
+        json!({ "var": &*name, "value": text(state.kind(&name).map(ToString::to_string)), "kept": kept.contains(&name) })
+    });
+    tables.chain(vars).collect()
 }
 
 /// Whether anything is known of a table or a variable.
@@ -121,9 +174,14 @@ fn unknown(handle: &Handle, place: &Place) -> String {
     }
 }
 
-/// The key that is meant. Text that is an address is that address where the table's keys are.
+/// The key that is meant: by the type that the table was declared with, or else, text that is an address is that address
+/// where the table's keys are.
 fn key_of(handle: &Handle, table: &str, key: &Value) -> Result<Stored, String> {
-    let plain = stored(key)?;
+    if let Some(types) = handle.snapshot().types(table) {
+        let table = table.into();
+        return normal(key, |key| types.key(&table, key).map_err(|error| error.to_string()));
+    }
+    let plain = plain(key)?;
     let Stored::Str(text) = &plain else { return Ok(plain) };
     let meant = match handle.store().example_key(table) {
         Some(Stored::Mac(_)) => text.parse().ok().map(Stored::Mac),
@@ -135,9 +193,59 @@ fn key_of(handle: &Handle, table: &str, key: &Value) -> Result<Stored, String> {
     Ok(meant.unwrap_or(plain))
 }
 
+/// The value that is meant.
+fn value_of(handle: &Handle, slot: &Slot, value: &Value) -> Result<Stored, String> {
+    let state = handle.snapshot();
+    match slot {
+        Slot::Key(table, _) => match state.types(table) {
+            Some(types) => normal(value, |value| types.value(table, value).map_err(|error| error.to_string())),
+            None => plain(value),
+        },
+        Slot::Var(name) => {
+            normal(value, |value| state.normal_var(name, value.clone()).map_err(|error| error.to_string()))
+        }
+    }
+}
+
+/// What JSON means where values are brought to a type. A word is JSON where the type has it, and else text.
+fn normal(value: &Value, normalise: impl Fn(&Stored) -> Result<Stored, String>) -> Result<Stored, String> {
+    let Some(text) = word(value) else { return normalise(&stored(value)?) };
+    let as_json = plain(value).and_then(|value| normalise(&value));
+    as_json.or_else(|error| normalise(&Stored::from(text)).map_err(|_| error))
+}
+
+/// What JSON means where nothing was declared.
+fn plain(value: &Value) -> Result<Stored, String> {
+    stored(&word(value).map_or_else(|| value.clone(), guess))
+}
+
+/// The word of a command line, if it is one.
+fn word(value: &Value) -> Option<&str> {
+    value.as_object().filter(|members| members.len() == 1)?.get("word")?.as_str()
+}
+
+/// What a word means by itself.
+fn guess(word: &str) -> Value {
+    for kind in ["mac", "ip", "switch"] {
+        if let Some(rest) = word.strip_prefix(kind).and_then(|rest| rest.strip_prefix(':')) {
+            return json!({ kind: rest });
+        }
+    }
+    if let Some((switch, port)) = word.strip_prefix("location:").and_then(|at| at.split_once(':'))
+        && let Ok(port) = port.parse::<u32>()
+    {
+        return json!({ "location": [switch, port] });
+    }
+    serde_json::from_str(word).unwrap_or_else(|_| Value::from(word))
+}
+
 /// Tells a place's value, and again whenever it has changed, as long as `tell` says that somebody listens.
-pub(super) fn watch(handle: &Handle, place: &Place, mut tell: impl FnMut(Option<Value>) -> bool) -> Result<(), String> {
-    let cell = cell(handle, place)?;
+pub(super) fn watch(
+    handle: &Handle,
+    place: &Place,
+    mut tell: impl FnMut(Option<Value>) -> bool,
+) -> Result<(), Refusal> {
+    let cell = cell(handle, place, "state.watch")?;
     let mut told = None;
     loop {
         let mut txn = handle.store().begin();
@@ -159,11 +267,14 @@ pub(super) fn watch(handle: &Handle, place: &Place, mut tell: impl FnMut(Option<
     }
 }
 
-fn cell(handle: &Handle, place: &Place) -> Result<Cell, String> {
+fn cell(handle: &Handle, place: &Place, at: &str) -> Result<Cell, Refusal> {
     Ok(match place {
         Place::Var(name) => Cell::Var(name.as_str().into()),
         Place::Table(name) => Cell::TableAll(name.as_str().into()),
-        Place::Key(table, key) => Cell::Table(table.as_str().into(), key_of(handle, table, key)?),
+        Place::Key(table, key) => {
+            let key = key_of(handle, table, key).map_err(|error| Refusal::at(&format!("{at}.key[1]"), error))?;
+            Cell::Table(table.as_str().into(), key)
+        }
     })
 }
 
@@ -292,6 +403,35 @@ mod tests {
             let text = shown(&value).to_string();
             assert_eq!(stored(&serde_json::from_str(&text).expect("JSON")), Ok(value), "{text}");
         }
+    }
+
+    #[test]
+    fn words_are_json_or_addresses_or_text() {
+        for (word, meant) in [
+            ("80", json!(80)),
+            ("true", json!(true)),
+            ("\"80\"", json!("80")),
+            ("day", json!("day")),
+            ("00:00:00:00:00:01", json!("00:00:00:00:00:01")),
+            ("mac:00:00:00:00:00:01", json!({ "mac": "00:00:00:00:00:01" })),
+            ("ip:10.0.0.1", json!({ "ip": "10.0.0.1" })),
+            ("location:1:3", json!({ "location": ["1", 3] })),
+            ("[1,2]", json!([1, 2])),
+        ] {
+            assert_eq!(guess(word), meant, "{word}");
+        }
+    }
+
+    #[test]
+    fn a_word_means_what_its_place_can_hold() {
+        let as_text = |value: &Stored| match value {
+            Stored::Str(_) => Ok(value.clone()),
+            other => Err(format!("{other} is no text")),
+        };
+        assert_eq!(normal(&json!({ "word": "80" }), as_text), Ok(Stored::from("80")));
+        assert_eq!(normal(&json!(80), as_text), Err("80 is no text".to_owned()));
+        let nothing = |value: &Stored| Err(format!("{value} is wrong"));
+        assert_eq!(normal(&json!({ "word": "80" }), nothing), Err("80 is wrong".to_owned()));
     }
 
     #[test]

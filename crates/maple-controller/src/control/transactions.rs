@@ -13,17 +13,20 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Sender, bounded};
 use maple_core::engine::{Event, SETTLING_ROUNDS};
-use maple_core::state::{Commit, Patience, Stop, Stopped, Tx, Write};
+use maple_core::state::{Commit, Mismatch, Patience, Stop, Stopped, Tx, Write};
 
 use super::{Handle, PATIENCE};
 use crate::shard::post::Letter;
 
 /// Why a change from outside can't be relied on.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ChangeError {
     /// It was given up, and had no effect.
     #[error(transparent)]
     Stopped(#[from] Stopped),
+    /// A value is not of the type that its table or variable was declared with; nothing happened.
+    #[error(transparent)]
+    Mismatch(#[from] Mismatch),
     /// It was committed, but a shard did not answer in time or the controller has stopped.
     #[error("the state is changed, but the controller did not confirm that it has followed")]
     Unconfirmed,
@@ -103,12 +106,12 @@ impl Handle {
         Ok(value)
     }
 
-    /// Writes, and returns when that is acknowledged.
+    /// Writes, and returns when that is acknowledged. Values are brought to the types that were declared.
     ///
     /// # Errors
-    /// [`ChangeError::Unconfirmed`] or [`ChangeError::NotKept`].
+    /// [`ChangeError::Mismatch`], [`ChangeError::Unconfirmed`] or [`ChangeError::NotKept`].
     pub fn change(&self, writes: Vec<Write>) -> Result<(), ChangeError> {
-        self.acknowledge(self.store().update(|_| writes))
+        self.acknowledge(self.store().change(writes)?)
     }
 
     /// Follows up a commit on [`Handle::store`], and returns when it is acknowledged.

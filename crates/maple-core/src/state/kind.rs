@@ -148,6 +148,14 @@ impl Kind {
         })
     }
 
+    /// A value as the variable named keeps it.
+    ///
+    /// # Errors
+    /// [`Mismatch`] if it is of another type.
+    pub fn value(&self, name: &Name, value: &Value) -> Result<Value, Mismatch> {
+        self.normalise(value).ok_or_else(|| no_value_of(name, self, value))
+    }
+
     /// Whether a value of no parts is of this type as it stands.
     fn is_of(&self, value: &Value) -> bool {
         matches!(
@@ -280,7 +288,7 @@ impl Declarations {
             },
             Write::Var { name, value: Some(value) } => match self.var(name) {
                 Some(kind) => {
-                    let normal = of_var(name, kind, value)?;
+                    let normal = kind.value(name, value)?;
                     Ok((normal != *value).then(|| Write::Var { name: name.clone(), value: Some(normal) }))
                 }
                 None => Ok(None),
@@ -318,11 +326,6 @@ impl Declarations {
             _ => Ok(()),
         }
     }
-}
-
-/// A value as the variable keeps it.
-pub(super) fn of_var(name: &Name, kind: &Kind, value: &Value) -> Result<Value, Mismatch> {
-    kind.normalise(value).ok_or_else(|| no_value_of(name, kind, value))
 }
 
 fn no_value_of(name: &Name, kind: &Kind, value: &Value) -> Mismatch {

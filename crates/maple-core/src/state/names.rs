@@ -75,7 +75,7 @@ impl Store {
         if let Some(value) = newest.var(&name)
             && !kind.admits(value)
         {
-            let value = super::kind::of_var(&name, &kind, value)?;
+            let value = kind.value(&name, value)?;
             writes.push(Write::Var { name, value: Some(value) });
         }
         let (commit, wake) = self.publish(&mut books, newest, writes);

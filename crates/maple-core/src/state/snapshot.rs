@@ -7,7 +7,7 @@ use imbl::{OrdMap, OrdSet};
 use maple_wire::{Dpid, PortNo, Version};
 
 use super::derived::{Changed, Derived};
-use super::kind::{Declarations, Kind, Mismatch, Types, of_var};
+use super::kind::{Declarations, Kind, Mismatch, Types};
 use super::query::Memo;
 use super::{Name, Rows, Value};
 use crate::engine::ShardId;
@@ -175,7 +175,7 @@ impl Snapshot {
     /// # Errors
     /// [`Mismatch`] if it was declared to be of another type.
     pub fn normal_var(&self, name: &Name, value: Value) -> Result<Value, Mismatch> {
-        self.kind(name).map_or(Ok(value.clone()), |kind| of_var(name, kind, &value))
+        self.kind(name).map_or(Ok(value.clone()), |kind| kind.value(name, &value))
     }
 
     /// Whether a table that was declared can have this key.

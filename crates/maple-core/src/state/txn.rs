@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
-use super::{Cell, CellValue, Snapshot, Write};
+use super::{Cell, CellValue, Kind, Snapshot, Types, Write};
 use crate::engine::Selection;
 use crate::network::OwnFrame;
 
@@ -134,6 +134,16 @@ impl Txn {
     /// Withdraws what `selection` says when the transaction commits.
     pub fn invalidate(&mut self, selection: Selection) {
         self.invalidations.push(selection);
+    }
+
+    /// Of which types a table's keys and values are, if that was declared. It never changes, so nobody depends on it.
+    pub fn types(&self, table: &str) -> Option<&Arc<Types>> {
+        self.base.types(table)
+    }
+
+    /// Of which type a variable is, if that was declared.
+    pub fn kind(&self, var: &str) -> Option<&Arc<Kind>> {
+        self.base.kind(var)
     }
 
     /// Whether the transaction changes anything.

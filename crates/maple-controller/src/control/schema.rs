@@ -1,0 +1,208 @@
+//! What may be asked of the control socket, as a JSON schema: `schema.json` is the one source, which
+//! requests are held against, programs are given and tests hold answers against.
+//!
+//! Of JSON schema there is here what the document uses. A value that may be of several forms is judged by the form that
+//! has its JSON type, so that the error is about what was meant.
+
+use std::sync::LazyLock;
+
+use serde_json::Value;
+
+/// The schema, as it is published.
+pub const SCHEMA: &str = include_str!("schema.json");
+
+static PARSED: LazyLock<Value> =
+    LazyLock::new(|| serde_json::from_str(SCHEMA).expect("a test reads the published schema"));
+
+/// Where JSON is not what a schema wants, and why.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Wrong {
+    /// The names that lead there, with dots between them; empty for the whole.
+    pub field: String,
+    /// What is wanted instead.
+    pub text: String,
+}
+
+/// Whether this is a request.
+pub(super) fn check(request: &Value) -> Result<(), Wrong> {
+    check_as(request, &PARSED)
+}
+
+/// Whether this is what a part of the schema wants.
+fn check_as(value: &Value, schema: &Value) -> Result<(), Wrong> {
+    Check { field: String::new() }.value(value, schema)
+}
+
+/// A way through a value.
+struct Check {
+    field: String,
+}
+
+impl Check {
+    fn value(&mut self, value: &Value, schema: &Value) -> Result<(), Wrong> {
+        if let Some(name) = schema["$ref"].as_str() {
+            return self.value(value, definition(name));
+        }
+        if let Some(forms) = schema["anyOf"].as_array() {
+            return self.any(value, forms);
+        }
+        if !types(schema).is_empty() && !has_type(value, schema) {
+            return self.wrong(format!("is to be {}, and it is {}", types(schema).join(" or "), short(value)));
+        }
+        if let Some(values) = schema["enum"].as_array()
+            && !values.contains(value)
+        {
+            return self.wrong(format!("is to be one of {}, and it is {}", listed(values), short(value)));
+        }
+        self.number(value, schema)?;
+        self.object(value, schema)?;
+        self.array(value, schema)
+    }
+
+    /// The first form that it is; else what is wrong with it as the form that has its type.
+    fn any(&mut self, value: &Value, forms: &[Value]) -> Result<(), Wrong> {
+        let mut meant = None;
+        for form in forms {
+            match self.value(value, form) {
+                Ok(()) => return Ok(()),
+                Err(wrong) if has_type(value, form) => drop(meant.get_or_insert(wrong)),
+                Err(_) => {}
+            }
+        }
+        match meant {
+            Some(wrong) => Err(wrong),
+            None => {
+                let mut names: Vec<&str> = forms.iter().flat_map(|form| types(resolved(form))).collect();
+                names.dedup();
+                self.wrong(format!("is to be {}, and it is {}", names.join(" or "), short(value)))
+            }
+        }
+    }
+
+    fn number(&self, value: &Value, schema: &Value) -> Result<(), Wrong> {
+        let Some(number) = value.as_f64() else { return Ok(()) };
+        let (least, most) = (schema["minimum"].as_f64(), schema["maximum"].as_f64());
+        if least.is_some_and(|least| number < least) || most.is_some_and(|most| number > most) {
+            let (least, most) = (&schema["minimum"], &schema["maximum"]);
+            return self.wrong(format!("is to be {least} to {most}, and it is {value}"));
+        }
+        Ok(())
+    }
+
+    fn object(&mut self, value: &Value, schema: &Value) -> Result<(), Wrong> {
+        let Some(members) = value.as_object() else { return Ok(()) };
+        let known = schema["properties"].as_object();
+        let names = || known.into_iter().flat_map(|known| known.keys()).map(String::as_str).collect::<Vec<_>>();
+        for name in schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+            if !members.contains_key(name) {
+                return self.wrong(format!("lacks {name:?}"));
+            }
+        }
+        let most = schema["maxProperties"].as_u64();
+        let counts = |count: usize| most.is_none_or(|most| count as u64 == most);
+        for (name, member) in members {
+            match known.and_then(|known| known.get(name)) {
+                Some(schema) => self.member(&format!(".{name}"), member, schema)?,
+                None if schema["additionalProperties"] == Value::Bool(false) => {
+                    let names = names().join(", ");
+                    return self.inside(&format!(".{name}"), |inner| {
+                        inner.wrong(format!("is unknown here; there are {names}"))
+                    });
+                }
+                None if schema["additionalProperties"].is_object() => {
+                    self.member(&format!(".{name}"), member, &schema["additionalProperties"])?;
+                }
+                None => {}
+            }
+        }
+        if !counts(members.len()) {
+            return self.wrong(format!("is to have exactly one of {}", names().join(", ")));
+        }
+        Ok(())
+    }
+
+    fn array(&mut self, value: &Value, schema: &Value) -> Result<(), Wrong> {
+        let Some(items) = value.as_array() else { return Ok(()) };
+        let first = schema["prefixItems"].as_array().map_or(&[][..], Vec::as_slice);
+        if schema["minItems"].as_u64().is_some_and(|least| (items.len() as u64) < least)
+            || schema["maxItems"].as_u64().is_some_and(|most| items.len() as u64 > most)
+        {
+            return self.wrong(format!("is to have {} items, and has {}", schema["minItems"], items.len()));
+        }
+        for (index, item) in items.iter().enumerate() {
+            if let Some(schema) = first.get(index).or_else(|| schema.get("items")) {
+                self.member(&format!("[{index}]"), item, schema)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn member(&mut self, name: &str, value: &Value, schema: &Value) -> Result<(), Wrong> {
+        self.inside(name, |inner| inner.value(value, schema))
+    }
+
+    fn inside(&mut self, name: &str, work: impl FnOnce(&mut Check) -> Result<(), Wrong>) -> Result<(), Wrong> {
+        let before = self.field.len();
+        self.field.push_str(if before == 0 { name.trim_start_matches('.') } else { name });
+        let done = work(self);
+        self.field.truncate(before);
+        done
+    }
+
+    fn wrong(&self, text: String) -> Result<(), Wrong> {
+        Err(Wrong { field: self.field.clone(), text })
+    }
+}
+
+/// A definition by its reference, `#/$defs/place`.
+fn definition(reference: &str) -> &'static Value {
+    let name = reference.strip_prefix("#/$defs/").unwrap_or(reference);
+    PARSED["$defs"].get(name).expect("a test follows every reference of the published schema")
+}
+
+fn resolved(schema: &Value) -> &Value {
+    match schema["$ref"].as_str() {
+        Some(name) => definition(name),
+        None => schema,
+    }
+}
+
+/// The JSON types that a schema allows; those of its values, where it lists them.
+fn types(schema: &Value) -> Vec<&str> {
+    match (&schema["type"], &schema["enum"]) {
+        (Value::String(name), _) => vec![name],
+        (Value::Array(names), _) => names.iter().filter_map(Value::as_str).collect(),
+        (_, Value::Array(values)) => values.first().map(type_of).into_iter().collect(),
+        _ => Vec::new(),
+    }
+}
+
+fn has_type(value: &Value, schema: &Value) -> bool {
+    let is_whole = value.is_i64() || value.is_u64();
+    types(resolved(schema)).iter().any(|name| *name == type_of(value) || *name == "integer" && is_whole)
+}
+
+fn type_of(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "boolean",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
+
+fn listed(values: &[Value]) -> String {
+    values
+        .iter()
+        .map(|value| value.as_str().map_or_else(|| value.to_string(), str::to_owned))
+        .collect::<Vec<_>>()
+        .join(", ")
+}
+
+/// The value, if it is short; else its type.
+fn short(value: &Value) -> String {
+    let text = value.to_string();
+    if text.len() <= 60 { text } else { format!("{} of {} bytes", type_of(value), text.len()) }
+}

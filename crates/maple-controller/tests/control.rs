@@ -1,0 +1,263 @@
+//! The control socket against its published schema: each request that the schema has is answered, each answer is what
+//! the schema says, and what is no request is refused by the name of what is wrong.
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader, Write as _};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+
+use common::{Maple, eventually};
+use maple_controller::control::socket::SCHEMA;
+use maple_core::Mac;
+use maple_core::state::{Table, Types, Value as Stored, Write};
+use maple_emulator::host::Kind;
+use maple_emulator::{Emulation, EmulationOptions, Topology};
+use maple_wire::Version;
+use serde_json::{Value, json};
+
+fn schema() -> Value {
+    serde_json::from_str(SCHEMA).expect("it is JSON")
+}
+
+fn controller(name: &str) -> (Maple, PathBuf) {
+    let path = std::env::temp_dir().join(format!("maple-control-{name}-{}.sock", std::process::id()));
+    let socket = path.clone();
+    let maple = Maple::with(move |options| options.control = Some(socket));
+    (maple, path)
+}
+
+/// What the socket says to this line.
+fn said(path: &Path, line: &str) -> Value {
+    let mut stream = UnixStream::connect(path).expect("it listens");
+    writeln!(stream, "{line}").expect("it reads");
+    let mut answer = String::new();
+    BufReader::new(stream).read_line(&mut answer).expect("it answers");
+    serde_json::from_str(&answer).expect("it is JSON")
+}
+
+/// The requests that the schema has, `state.set`.
+fn requests(schema: &Value) -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    for kind in schema["$defs"]["request"]["properties"].as_object().expect("it has kinds").keys() {
+        for form in schema["$defs"][kind]["anyOf"].as_array().expect("it has forms") {
+            let words = form["enum"].as_array().into_iter().flatten().filter_map(Value::as_str);
+            let members = form["properties"].as_object().into_iter().flat_map(|members| members.keys());
+            names.extend(words.chain(members.map(String::as_str)).map(|word| format!("{kind}.{word}")));
+        }
+    }
+    names
+}
+
+/// Which request this is.
+fn name(request: &Value) -> String {
+    let (kind, what) = request.as_object().and_then(|all| all.iter().next()).expect("one member");
+    let what = what.as_str().or_else(|| Some(what.as_object()?.keys().next()?.as_str()));
+    format!("{kind}.{}", what.expect("a word or one member"))
+}
+
+/// Whether a value is what this part of the schema says; nothing of the product's is used.
+fn matches(value: &Value, part: &Value, schema: &Value) -> bool {
+    if let Some(name) = part["$ref"].as_str() {
+        return matches(value, &schema["$defs"][name.trim_start_matches("#/$defs/")], schema);
+    }
+    if let Some(forms) = part["anyOf"].as_array() {
+        return forms.iter().any(|form| matches(value, form, schema));
+    }
+    let has_type = |name: &str| match name {
+        "null" => value.is_null(),
+        "boolean" => value.is_boolean(),
+        "number" => value.is_number(),
+        "integer" => value.is_i64() || value.is_u64(),
+        "string" => value.is_string(),
+        "array" => value.is_array(),
+        "object" => value.is_object(),
+        other => panic!("no type: {other}"),
+    };
+    let types: Vec<&str> = match &part["type"] {
+        Value::String(name) => vec![name],
+        Value::Array(names) => names.iter().filter_map(Value::as_str).collect(),
+        _ => Vec::new(),
+    };
+    let within = |count: usize, least: &str, most: &str| {
+        part[least].as_u64().is_none_or(|n| count as u64 >= n) && part[most].as_u64().is_none_or(|n| count as u64 <= n)
+    };
+    let items = value.as_array().map_or(&[][..], Vec::as_slice);
+    let first = part["prefixItems"].as_array().map_or(&[][..], Vec::as_slice);
+    let items_match = items.iter().enumerate().all(|(index, item)| {
+        first.get(index).or_else(|| part.get("items")).is_none_or(|part| matches(item, part, schema))
+    });
+    let members_match = value.as_object().into_iter().flatten().all(|(name, member)| match &part["properties"][name] {
+        Value::Null if part["additionalProperties"].is_object() => {
+            matches(member, &part["additionalProperties"], schema)
+        }
+        Value::Null => part["additionalProperties"] != false,
+        known => matches(member, known, schema),
+    });
+    let required = part["required"].as_array().into_iter().flatten();
+    (types.is_empty() || types.into_iter().any(has_type))
+        && part["enum"].as_array().is_none_or(|values| values.contains(value))
+        && (value.is_array() && within(items.len(), "minItems", "maxItems") || !value.is_array())
+        && value.as_object().is_none_or(|all| within(all.len(), "minProperties", "maxProperties"))
+        && required.filter_map(Value::as_str).all(|name| value.get(name).is_some() || !value.is_object())
+        && items_match
+        && members_match
+}
+
+#[test]
+fn each_request_of_the_schema_is_answered_as_the_schema_says() {
+    let schema = schema();
+    let (maple, path) = controller("schema");
+    let topology = Topology::parse("linear:2").expect("a topology");
+    let emulation = Emulation::start(EmulationOptions::new(topology, maple.address, Version::Of13)).expect("it starts");
+    eventually("the link is found", || maple.handle.links().len() == 1);
+    emulation.open_flow("h1", "h2", Kind::Ping).expect("there are such hosts");
+    eventually("the hosts are seen", || maple.handle.hosts().len() == 2);
+    let write = Write::Var { name: "mode".into(), value: Some(Stored::from("day")) };
+    maple.handle.change(vec![write]).expect("it is acknowledged");
+    let types: Types = Table::<Mac, bool>::types();
+    maple.handle.store().declare_types("blocked", types).expect("nothing is there");
+    let key = json!({ "key": ["blocked", "00:00:00:00:00:07"] });
+    let asked = [
+        json!({ "show": "switches" }),
+        json!({ "show": "links" }),
+        json!({ "show": "hosts" }),
+        json!({ "show": "stats" }),
+        json!({ "show": "errors" }),
+        json!({ "show": { "rules": null } }),
+        json!({ "show": { "rules": "1" } }),
+        json!({ "state": { "set": { "place": key, "value": { "word": "true" }, "settled": true } } }),
+        json!({ "state": { "get": key } }),
+        json!({ "state": { "get": { "table": "blocked" } } }),
+        json!({ "state": { "watch": { "var": "mode" } } }),
+        json!({ "state": "list" }),
+        json!({ "state": { "delete": { "place": key } } }),
+        json!({ "invalidate": { "host": "00:00:00:00:00:07" } }),
+        json!({ "invalidate": { "port": ["1", 1] } }),
+        json!({ "invalidate": "all" }),
+    ];
+    for request in &asked {
+        assert!(matches(request, &schema["$defs"]["request"], &schema), "{request}");
+        let answer = said(&path, &request.to_string());
+        assert!(matches(&answer, &schema["$defs"]["answer"], &schema), "{request}: {answer}");
+        let part = &schema["$defs"][format!("answer to {}", name(request))];
+        let ok = answer.get("ok").unwrap_or_else(|| panic!("{request}: {answer}"));
+        assert!(!part.is_null() && matches(ok, part, &schema), "{request}: {ok}");
+        if let Some(items) = ok.as_array() {
+            assert!(!items.is_empty() || name(request) == "show.errors", "{request} shows nothing");
+        }
+    }
+    let names: BTreeSet<String> = asked.iter().map(name).collect();
+    assert_eq!(names, requests(&schema), "the schema has these requests and no others");
+    let defs = schema["$defs"].as_object().expect("definitions").keys();
+    let answers: BTreeSet<String> = defs.filter_map(|def| def.strip_prefix("answer to ")).map(str::to_owned).collect();
+    assert_eq!(names, answers, "each has an answer");
+}
+
+/// The product understands some of JSON schema: a word that it passes over would be a promise that nobody keeps.
+#[test]
+fn the_schema_uses_only_what_requests_are_held_against() {
+    fn look(part: &Value) {
+        let known = [
+            "$ref",
+            "$defs",
+            "$schema",
+            "title",
+            "description",
+            "type",
+            "enum",
+            "anyOf",
+            "properties",
+            "required",
+            "additionalProperties",
+            "minProperties",
+            "maxProperties",
+            "items",
+            "prefixItems",
+            "minItems",
+            "maxItems",
+            "minimum",
+            "maximum",
+        ];
+        let Some(members) = part.as_object() else { return };
+        for (name, member) in members {
+            assert!(known.contains(&name.as_str()), "{name}");
+            match name.as_str() {
+                "properties" | "$defs" => member.as_object().into_iter().flat_map(|all| all.values()).for_each(look),
+                "anyOf" | "prefixItems" => member.as_array().into_iter().flatten().for_each(look),
+                "items" | "additionalProperties" => look(member),
+                "$ref" => {
+                    let target = member.as_str().expect("text").trim_start_matches("#/$defs/");
+                    assert!(schema()["$defs"].get(target).is_some(), "{target}");
+                }
+                _ => {}
+            }
+        }
+    }
+    look(&schema());
+}
+
+#[test]
+fn what_is_wrong_with_a_request_is_told_by_its_name() {
+    let (maple, path) = controller("wrong");
+    maple.handle.store().declare_types("blocked", Table::<Mac, bool>::types()).expect("nothing is there");
+    let set = |key: Value, value: Value| {
+        json!({ "state": { "set": { "place": { "key": ["blocked", key] }, "value": value } } }).to_string()
+    };
+    for (line, field, text) in [
+        ("{\"show\":".to_owned(), "", "not a request: EOF while parsing a value at line 2 column 0"),
+        ("[]".to_owned(), "", "not a request: is to be object, and it is []"),
+        ("{}".to_owned(), "", "not a request: is to have exactly one of invalidate, show, state"),
+        ("{\"shw\":1}".to_owned(), "shw", "shw: is unknown here; there are invalidate, show, state"),
+        (
+            "{\"show\":\"ports\"}".to_owned(),
+            "show",
+            "show: is to be one of switches, links, hosts, stats, errors, and it is \"ports\"",
+        ),
+        ("{\"show\":{\"rules\":1}}".to_owned(), "show.rules", "show.rules: is to be string or null, and it is 1"),
+        (
+            "{\"show\":{\"rules\":\"zz\"}}".to_owned(),
+            "show.rules",
+            "\"zz\" is no datapath id (hex digits, such as 1 or 00000000000000ab)",
+        ),
+        ("{\"show\":{\"rules\":\"9\"}}".to_owned(), "show.rules", "switch 0000000000000009 is not connected"),
+        (
+            "{\"invalidate\":{\"port\":[\"1\",-1]}}".to_owned(),
+            "invalidate.port[1]",
+            "invalidate.port[1]: is to be 0 to 4294967295, and it is -1",
+        ),
+        (
+            "{\"invalidate\":{\"host\":\"x\"}}".to_owned(),
+            "invalidate.host",
+            "\"x\" is not a hardware address (six bytes in hex, such as 00:00:00:00:00:01)",
+        ),
+        ("{\"state\":{\"set\":{\"value\":1}}}".to_owned(), "state.set", "state.set: lacks \"place\""),
+        (
+            set(json!("banana"), json!(true)),
+            "state.set.place.key[1]",
+            "the table blocked is declared with keys of type Mac, and \"banana\" is none",
+        ),
+        (
+            set(json!("00:00:00:00:00:01"), json!({ "word": "7" })),
+            "state.set.value",
+            "the table blocked is declared with values of type bool, and 7 is none",
+        ),
+        (
+            set(json!({ "mac": 7 }), json!(true)),
+            "state.set.place.key[1].mac",
+            "state.set.place.key[1].mac: is to be string, and it is 7",
+        ),
+    ] {
+        let answer = said(&path, &line);
+        assert_eq!(answer, json!({ "error": text, "field": field }), "{line}");
+        let schema = schema();
+        assert!(matches(&answer, &schema["$defs"]["answer"], &schema));
+    }
+    // Another spelling is the same address.
+    said(&path, &set(json!({ "word": "00-00-0A-00-00-01" }), json!({ "word": "true" })));
+    let get = json!({ "state": { "get": { "key": ["blocked", "0:0:a:0:0:1"] } } });
+    assert_eq!(said(&path, &get.to_string()), json!({ "ok": true }));
+    let all = json!({ "state": { "get": { "table": "blocked" } } });
+    assert_eq!(said(&path, &all.to_string()), json!({ "ok": [[{ "mac": "00:00:0a:00:00:01" }, true]] }));
+}
