@@ -654,7 +654,7 @@ class Table:
 class Var:
     """A variable of tracked state, by name; ``default`` is its value until it is set.
 
-    ``value`` is its type, and ``persist`` whether it is kept over a restart, as in tables. The default must be of the type.
+    ``value`` is its type, which the default must have, and ``persist`` whether it is kept over a restart, as in tables.
     """
 
     def __new__(cls, name: str, default: Any = None, *, value: _Type | None = None, persist: bool = False) -> Var: ...

@@ -1,0 +1,88 @@
+"""Tracked state for other programs: `maple state`, `maple schema`, and the program that docs/control.md shows."""
+
+from __future__ import annotations
+
+import json
+import re
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from test_command import Running, maple
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+
+POLICY = """
+    from maple import Counter, Mac, Table, Var, drop, flood, policy
+
+    blocked = Table("blocked", key=Mac, value=bool)
+    rates = Table("rates", key=(Mac, int), value=float)
+    names = Table("names", key=str)
+    mode, packets, free = Var("mode", "day", value=str), Counter("packets"), Table("free")
+
+    @policy
+    def typed(pkt, net):
+        return drop() if pkt.eth_src in blocked else flood()
+    """
+
+
+@pytest.fixture
+def typed(tmp_path: Path) -> Iterator[Running]:
+    file = tmp_path / "typed.py"
+    file.write_text(textwrap.dedent(POLICY))
+    one = Running(tmp_path, str(file))
+    yield one
+    one.stop()
+
+
+def state(running: Running, *arguments: str) -> str:
+    """What `maple state` prints, or says why not."""
+    done = maple("state", *arguments, "--control", running.control)
+    assert (done.returncode == 0) == (done.stderr == ""), done
+    return (done.stdout or done.stderr).strip()
+
+
+def test_what_people_type_is_read_by_the_declared_types(typed: Running) -> None:
+    assert state(typed, "set", "blocked", "00-00-0A-00-00-01", "true") == ""
+    assert state(typed, "get", "blocked", "0:0:a:0:0:1") == "true"
+    assert state(typed, "get", "blocked") == '[[{"mac":"00:00:0a:00:00:01"},true]]'
+    refused = 'maple: the table blocked is declared with keys of type Mac, and "banana" is none'
+    for command in (("set", "banana", "true"), ("get", "banana"), ("delete", "banana")):
+        assert state(typed, command[0], "blocked", *command[1:]) == refused
+    assert "values of type bool, and 7 is none" in state(typed, "set", "blocked", "00-00-0A-00-00-01", "7")
+    assert state(typed, "delete", "blocked", "00:00:0A:00:00:01") == ""
+    assert state(typed, "get", "blocked") == "[]"
+    # A number is text where text is declared, and JSON makes a tuple.
+    assert state(typed, "set", "names", "80", "web") == "" and state(typed, "get", "names") == '[["80","web"]]'
+    assert state(typed, "set", "rates", '["00-00-0A-00-00-01", 80]', "5") == ""
+    assert state(typed, "get", "rates") == '[[[{"mac":"00:00:0a:00:00:01"},80],5.0]]'
+    assert state(typed, "set", "mode", "5", "--var") == "" and state(typed, "get", "mode", "--var") == '"5"'
+    assert "variable packets is declared with the type int" in state(typed, "set", "packets", "many", "--var")
+    # Where nothing is declared all is as it comes.
+    assert state(typed, "set", "free", "80", "web") == "" and state(typed, "get", "free") == '[[80,"web"]]'
+    assert state(typed, "list").splitlines() == [
+        "table blocked: Mac -> bool, 0 keys",
+        "table free: any -> any, 1 keys",
+        "table names: str -> any, 1 keys",
+        "table rates: (Mac, int) -> float, 1 keys",
+        "variable mode: str",
+        "variable packets: int",
+    ]
+
+
+def test_the_program_that_the_page_shows_works_and_the_schema_is_printed(typed: Running) -> None:
+    (program,) = re.findall(r"```python\n(.*?)```", (DOCS / "control.md").read_text(), re.DOTALL)
+    names: dict[str, object] = {}
+    exec(program.replace("/run/user/1000/maple/control.sock", typed.control), names)
+    assert state(typed, "get", "blocked") == '[[{"mac":"00:00:00:00:00:07"},true]]'
+    ask = names["ask"]
+    assert callable(ask)
+    with pytest.raises(RuntimeError, match=r'^state\.set: lacks "place"$'):
+        ask(typed.control, {"state": {"set": {"value": 1}}})
+    schema = json.loads(maple("schema").stdout)
+    documented = re.findall(r'^\| `\{"(\w+)": (?:"(\w+)"|\{"(\w+)")', (DOCS / "control.md").read_text(), re.MULTILINE)
+    shown = {f"answer to {kind}.{word or member}" for kind, word, member in documented}
+    answers = {name for name in schema["$defs"] if name.startswith("answer to ")}
+    assert answers - shown == {"answer to invalidate.host", "answer to invalidate.port"}, "these are in one line"
+    assert shown <= answers
