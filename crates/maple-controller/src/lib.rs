@@ -46,5 +46,5 @@ pub use keeper::KeepError;
 pub use notice::Notice;
 pub use session::{CloseReason, Deadlines};
 pub use shard::QueueLimits;
-#[cfg(feature = "testing")]
+#[cfg(feature = "simulation")]
 pub use shard::simulation;

@@ -1,8 +1,8 @@
 //! The clock: nanoseconds since the controller started, the same on all shards.
 
-#[cfg(feature = "testing")]
+#[cfg(feature = "simulation")]
 use std::sync::Arc;
-#[cfg(feature = "testing")]
+#[cfg(feature = "simulation")]
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ pub enum Clock {
     /// The system's, and when the controller started.
     Real(Instant),
     /// A simulation's, which goes on when it is told to.
-    #[cfg(feature = "testing")]
+    #[cfg(feature = "simulation")]
     Simulated(Arc<AtomicU64>),
 }
 
@@ -28,7 +28,7 @@ impl Clock {
     pub fn now(&self) -> Time {
         match self {
             Clock::Real(start) => Time(start.elapsed().as_nanos() as u64),
-            #[cfg(feature = "testing")]
+            #[cfg(feature = "simulation")]
             Clock::Simulated(now) => Time(now.load(Ordering::Relaxed)),
         }
     }

@@ -7,6 +7,8 @@
 //!   of what became of every frame. One topology, one seed and one sequence of calls give one run.
 //! * [`driver`]: the same network in real time, each switch connected over TCP to a controller's address.
 //!
+//! On either of them [`lab`] does commands such as `h1 ping h2`.
+//!
 //! ```
 //! use maple_emulator::{Network, Topology};
 //! use maple_wire::{PortNo, Version};
@@ -33,6 +35,8 @@ pub mod network;
 pub mod traffic;
 
 pub mod driver;
+
+pub mod lab;
 
 mod random;
 

@@ -285,6 +285,16 @@ impl Topology {
         hosts.chain(links).filter(|(dpid, _)| *dpid == switch).map(|(_, port)| port).collect()
     }
 
+    /// The ports that hosts or links use, in rising order, by switch.
+    pub fn all_ports(&self) -> BTreeMap<Dpid, BTreeSet<PortNo>> {
+        let mut ports = BTreeMap::<Dpid, BTreeSet<PortNo>>::new();
+        let hosts = self.hosts.iter().map(|h| (h.switch, h.port));
+        for (dpid, port) in hosts.chain(self.links.iter().flat_map(|l| [l.a, l.b])) {
+            ports.entry(dpid).or_default().insert(port);
+        }
+        ports
+    }
+
     /// The host of this name.
     pub fn host(&self, name: &str) -> Option<&HostSpec> {
         self.hosts.iter().find(|h| h.name == name)

@@ -73,11 +73,11 @@ impl Shard {
             }
             self.events.push(Event::Tick);
         }
-        #[cfg(feature = "testing")]
+        #[cfg(feature = "simulation")]
         self.trace(now, "<-", &self.events);
         self.tell_listener();
         self.engine.handle(now, &mut self.events, &mut self.effects);
-        #[cfg(feature = "testing")]
+        #[cfg(feature = "simulation")]
         self.trace(now, "->", &self.effects);
         self.batch = next_batch(self.batch, packets, until(now, self.clock.now()));
         let mut effects = std::mem::take(&mut self.effects);
@@ -133,7 +133,7 @@ impl Shard {
         self.events.len() - before
     }
 
-    #[cfg(feature = "testing")]
+    #[cfg(feature = "simulation")]
     fn trace(&self, now: Time, way: &str, all: &[impl std::fmt::Debug]) {
         if self.is_traced {
             all.iter().for_each(|one| println!("{now:?} shard {} {way} {one:?}", self.id.0));

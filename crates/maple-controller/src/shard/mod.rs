@@ -41,7 +41,7 @@ mod sockets;
 mod switches;
 mod sync;
 
-#[cfg(feature = "testing")]
+#[cfg(feature = "simulation")]
 pub mod simulation;
 
 #[cfg(test)]
@@ -177,7 +177,7 @@ pub(crate) struct Shard {
     comes_in_since: Time,
     stopping: bool,
     /// Whether to print all that the engine takes and gives.
-    #[cfg(feature = "testing")]
+    #[cfg(feature = "simulation")]
     is_traced: bool,
 }
 
@@ -227,7 +227,7 @@ impl Shard {
             began: Time(0),
             comes_in_since: Time(0),
             stopping: false,
-            #[cfg(feature = "testing")]
+            #[cfg(feature = "simulation")]
             is_traced: false,
         })
     }

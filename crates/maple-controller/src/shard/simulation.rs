@@ -1,4 +1,5 @@
-//! Shards in one thread and in simulated time: the turns that ship, with connections, mail and the clock in a test's hands.
+//! Shards in one thread and in simulated time: the turns that ship, with connections, mail and the clock in the hands of a
+//! test, or of a laboratory.
 //!
 //! A test opens connections ([`Simulation::connect`]), speaks through its [`Line`] as a switch, and has a shard take one
 //! turn when it chooses. What a turn says to other shards comes back as [`Parcel`]s, for the test to deliver when it
@@ -263,6 +264,16 @@ impl Simulation {
     /// The rules of a switch, as a shard holds them to be.
     pub fn rules(&self, shard: usize, dpid: Dpid) -> Vec<TableRule> {
         self.shards[shard].shard.engine.rules(dpid)
+    }
+
+    /// The trace tree of a switch as text; empty for one that the shard does not serve.
+    pub fn tree(&self, shard: usize, dpid: Dpid) -> String {
+        self.shards[shard].shard.engine.tree(dpid)
+    }
+
+    /// The errors of f that a shard's engine has reported, each with the number of packets that were dropped for it.
+    pub fn failures(&self, shard: usize) -> Vec<(Arc<str>, u64)> {
+        self.shards[shard].shard.engine.failures()
     }
 
     /// Whether a switch's rules are in the middle of a change.

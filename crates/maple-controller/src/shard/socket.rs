@@ -8,7 +8,7 @@ use std::net::Shutdown;
 use mio::net::TcpStream;
 use mio::{Interest, Registry, Token};
 
-#[cfg(feature = "testing")]
+#[cfg(feature = "simulation")]
 use super::simulation::NearEnd;
 
 /// What a connection waits for.
@@ -20,7 +20,7 @@ pub(crate) enum Socket {
     /// A socket of the system, which the shard's poll watches.
     Tcp(TcpStream),
     /// Buffers in memory, of which the simulation knows when they are ready.
-    #[cfg(feature = "testing")]
+    #[cfg(feature = "simulation")]
     Memory(NearEnd),
 }
 
@@ -29,7 +29,7 @@ impl Socket {
     pub fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
         match self {
             Socket::Tcp(stream) => registry.register(stream, token, INTEREST),
-            #[cfg(feature = "testing")]
+            #[cfg(feature = "simulation")]
             Socket::Memory(_) => Ok(()),
         }
     }
@@ -38,7 +38,7 @@ impl Socket {
     pub fn deregister(&mut self, registry: &Registry) -> io::Result<()> {
         match self {
             Socket::Tcp(stream) => registry.deregister(stream),
-            #[cfg(feature = "testing")]
+            #[cfg(feature = "simulation")]
             Socket::Memory(_) => Ok(()),
         }
     }
@@ -47,7 +47,7 @@ impl Socket {
     pub fn set_nodelay(&self) -> io::Result<()> {
         match self {
             Socket::Tcp(stream) => stream.set_nodelay(true),
-            #[cfg(feature = "testing")]
+            #[cfg(feature = "simulation")]
             Socket::Memory(_) => Ok(()),
         }
     }
@@ -56,7 +56,7 @@ impl Socket {
     pub fn unread(&self) -> io::Result<u64> {
         match self {
             Socket::Tcp(stream) => Ok(rustix::io::ioctl_fionread(stream)?),
-            #[cfg(feature = "testing")]
+            #[cfg(feature = "simulation")]
             Socket::Memory(line) => Ok(line.unread()),
         }
     }
@@ -65,7 +65,7 @@ impl Socket {
     pub fn close_writing(&self) -> io::Result<()> {
         match self {
             Socket::Tcp(stream) => stream.shutdown(Shutdown::Write),
-            #[cfg(feature = "testing")]
+            #[cfg(feature = "simulation")]
             Socket::Memory(line) => {
                 line.close_writing();
                 Ok(())
@@ -79,7 +79,7 @@ impl Read for Socket {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
             Socket::Tcp(stream) => stream.read(buffer),
-            #[cfg(feature = "testing")]
+            #[cfg(feature = "simulation")]
             Socket::Memory(line) => line.read(buffer),
         }
     }
@@ -90,7 +90,7 @@ impl Write for Socket {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Socket::Tcp(stream) => stream.write(bytes),
-            #[cfg(feature = "testing")]
+            #[cfg(feature = "simulation")]
             Socket::Memory(line) => line.write(bytes),
         }
     }

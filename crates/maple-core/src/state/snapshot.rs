@@ -206,6 +206,30 @@ impl Snapshot {
         *by_port.or_else(|| costs.get(&LinkName::Switches(from.switch, to))).unwrap_or(&1)
     }
 
+    /// The writes that make the tables, variables and costs of another store what they are here: all that people and
+    /// policies wrote, and nothing of the network.
+    pub fn of_users(&self) -> Vec<Write> {
+        let mut writes = Vec::new();
+        for (table, rows) in self.tables.iter() {
+            let row = |(key, value): (&Value, &Value)| Write::Table {
+                table: table.clone(),
+                key: key.clone(),
+                value: Some(value.clone()),
+            };
+            writes.extend(rows.iter().map(row));
+        }
+        writes.extend(
+            self.vars.iter().map(|(name, value)| Write::Var { name: name.clone(), value: Some(value.clone()) }),
+        );
+        for (name, costs) in self.costs.iter() {
+            writes.push(Write::Weight(name.clone()));
+            let cost =
+                |(link, cost): (&LinkName, &u64)| Write::Cost { name: name.clone(), link: *link, cost: Some(*cost) };
+            writes.extend(costs.iter().map(cost));
+        }
+        writes
+    }
+
     /// Whether links have costs by this name.
     pub fn has_weight(&self, name: &str) -> bool {
         self.costs.contains_key(name)

@@ -41,6 +41,8 @@ pub(super) enum Progress {
     Nothing,
     /// The connection stands.
     Opened,
+    /// There is none to be had, for this reason; the switch will try again.
+    Refused(ErrorKind),
     /// The connection is gone, and the switch will try again.
     Closed,
 }
@@ -59,34 +61,33 @@ impl Connection {
     }
 
     /// Tries to connect if it is time. A failure costs a wait, as it does later.
-    pub fn attempt(&mut self, now: Instant, controller: SocketAddr, registry: &Registry) {
+    pub fn attempt(&mut self, now: Instant, controller: SocketAddr, registry: &Registry) -> Progress {
         if self.next_attempt().is_none_or(|at| at > now) {
-            return;
+            return Progress::Nothing;
         }
         let connecting = TcpStream::connect(controller).and_then(|mut stream| {
             registry.register(&mut stream, self.token, Interest::READABLE | Interest::WRITABLE)?;
             Ok(stream)
         });
         match connecting {
-            Ok(stream) => self.state = State::Connecting(stream),
-            Err(_) => self.wait_again(now),
+            Ok(stream) => {
+                self.state = State::Connecting(stream);
+                Progress::Nothing
+            }
+            Err(error) => self.refused(now, &error),
         }
     }
 
     /// The socket became ready: completes the connection if it was under way.
     pub fn complete(&mut self, now: Instant) -> Progress {
         let State::Connecting(stream) = &self.state else { return Progress::Nothing };
-        if !matches!(stream.take_error(), Ok(None)) {
-            self.wait_again(now);
-            return Progress::Nothing;
+        if let Some(error) = stream.take_error().unwrap_or_else(Some) {
+            return self.refused(now, &error);
         }
         match stream.peer_addr() {
             Ok(_) => {}
             Err(error) if error.kind() == ErrorKind::NotConnected => return Progress::Nothing,
-            Err(_) => {
-                self.wait_again(now);
-                return Progress::Nothing;
-            }
+            Err(error) => return self.refused(now, &error),
         }
         let State::Connecting(stream) = std::mem::replace(&mut self.state, State::Waiting(now)) else {
             return Progress::Nothing;
@@ -149,6 +150,11 @@ impl Connection {
         if matches!(self.state, State::Open(_)) {
             self.wait_again(now);
         }
+    }
+
+    fn refused(&mut self, now: Instant, error: &io::Error) -> Progress {
+        self.wait_again(now);
+        Progress::Refused(error.kind())
     }
 
     fn close(&mut self, now: Instant) -> Progress {

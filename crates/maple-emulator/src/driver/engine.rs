@@ -3,6 +3,7 @@
 //! One turn: wait for sockets, commands or the next event; read; obey commands; let the network catch up with the
 //! clock; write. The network's time is the time since the start, so its delays and timeouts are real ones.
 
+use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
@@ -34,6 +35,8 @@ pub(super) struct Engine {
     connections: Vec<Connection>,
     controller: SocketAddr,
     start: Instant,
+    /// Why no switch has a connection.
+    trouble: Option<io::ErrorKind>,
     traffic: TrafficState,
     settle: Duration,
 }
@@ -67,7 +70,8 @@ impl Engine {
         };
         let connections = (0..names.len()).map(|i| Connection::new(Token(i), start)).collect();
         let (controller, settle) = (options.controller, options.settle);
-        let engine = Engine { poll, inbox, network, names, connections, controller, start, traffic, settle };
+        let engine =
+            Engine { poll, inbox, network, names, connections, controller, start, trouble: None, traffic, settle };
         Ok((engine, waker))
     }
 
@@ -135,16 +139,23 @@ impl Engine {
 
     fn attempts(&mut self, now: Instant) {
         for (connection, (_, dpid)) in self.connections.iter_mut().zip(&self.names) {
-            if !self.network.is_cut(*dpid) {
-                connection.attempt(now, self.controller, self.poll.registry());
+            if !self.network.is_cut(*dpid)
+                && let Progress::Refused(why) = connection.attempt(now, self.controller, self.poll.registry())
+            {
+                self.trouble = Some(why);
             }
         }
     }
 
     fn socket_ready(&mut self, at: usize, scratch: &mut [u8]) -> Result<(), EmulationError> {
         let (now, dpid) = (Instant::now(), self.names[at].1);
-        if self.connections[at].complete(now) == Progress::Opened {
-            self.network.connect(dpid)?;
+        match self.connections[at].complete(now) {
+            Progress::Opened => {
+                self.trouble = None;
+                self.network.connect(dpid)?;
+            }
+            Progress::Refused(why) => self.trouble = Some(why),
+            Progress::Nothing | Progress::Closed => {}
         }
         let mut bytes = Vec::new();
         let progress = self.connections[at].read(now, &mut bytes, scratch);
@@ -207,6 +218,11 @@ impl Engine {
         Ok(())
     }
 
+    /// Has the traffic that waits begin.
+    pub fn begin_traffic(&mut self) {
+        self.settle = Duration::ZERO;
+    }
+
     pub fn stats(&self) -> Stats {
         let traffic = match &self.traffic {
             TrafficState::Running(traffic) => Some(traffic),
@@ -214,6 +230,7 @@ impl Engine {
         };
         Stats {
             elapsed: self.start.elapsed(),
+            trouble: self.trouble.map(|why| why.to_string()),
             switches: self.switch_stats(),
             hosts: self.host_stats(),
             pairs: self.network.pairs().clone(),
@@ -246,22 +263,14 @@ impl Engine {
 
     fn host_stats(&self) -> Vec<HostStats> {
         let one = |h: &host::Host| {
-            let ended = |good: bool| {
-                let fits = |f: &&host::FlowRecord| match f.progress {
-                    host::Progress::Running => false,
-                    host::Progress::Done => good,
-                    host::Progress::NoNeighbour | host::Progress::NoAnswer => !good,
-                };
-                h.flows().filter(fits).count() as u64
-            };
             let counters = h.counters();
             HostStats {
                 name: h.spec().name.clone(),
                 sent: counters.sent,
                 received: counters.received,
                 foreign: counters.foreign,
-                flows_done: ended(true),
-                flows_failed: ended(false),
+                flows_done: counters.flows_done,
+                flows_failed: counters.flows_failed,
             }
         };
         self.network.hosts().map(one).collect()

@@ -100,6 +100,8 @@ pub enum EmulationError {
 pub struct Stats {
     /// How long it has been running.
     pub elapsed: Duration,
+    /// Why the last attempt to reach the controller failed, such as `connection refused`; `None` once one has worked.
+    pub trouble: Option<String>,
     /// The switches, in the topology's order.
     pub switches: Vec<SwitchStats>,
     /// The hosts, in the topology's order.
@@ -205,6 +207,15 @@ impl Emulation {
             };
             Ok((0..).zip(switch.tables()).flat_map(table).collect())
         })?
+    }
+
+    /// Has the traffic that was asked for begin as soon as all switches are connected, without waiting for
+    /// [`EmulationOptions::settle`].
+    ///
+    /// # Errors
+    /// [`EmulationError::Ended`].
+    pub fn begin_traffic(&self) -> Result<(), EmulationError> {
+        self.ask(Engine::begin_traffic)
     }
 
     /// Does something with the network, between two of its events. The call returns when it is done; the sockets

@@ -128,3 +128,15 @@ fn a_fault_that_names_nothing_is_refused_at_the_start() {
     options.faults.push((Duration::ZERO, Fault::Restart(Dpid(9))));
     assert!(matches!(Emulation::start(options), Err(EmulationError::Network(NetworkError::NoSwitch(Dpid(9))))));
 }
+
+#[test]
+fn a_controller_that_is_not_there_is_trouble_until_it_is() {
+    let free = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = free.local_addr().unwrap();
+    drop(free);
+    let options = EmulationOptions::new(Topology::parse("linear:2").unwrap(), address, Version::Of13);
+    let emulation = Emulation::start(options).unwrap();
+    wait(&emulation, "refused", |stats| stats.trouble.as_deref() == Some("connection refused"));
+    hub(TcpListener::bind(address).unwrap(), Version::Of13);
+    wait(&emulation, "connected", |stats| stats.trouble.is_none() && stats.switches.iter().all(|s| s.connected));
+}

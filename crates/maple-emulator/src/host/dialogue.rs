@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use super::reply::{ACK, FIN, PSH, SYN, toward};
 use super::segment::Tcp;
-use super::{ATTEMPTS, Host, Kind, Progress, RETRY_AFTER};
+use super::{Host, Kind, Progress, RETRY_AFTER};
 use crate::time::Time;
 
 /// The sequence number that clients start with.
@@ -45,10 +45,10 @@ impl Host {
 
     /// The deadline has passed: says it again, or gives up.
     pub(super) fn repeat(&mut self, now: Time, at: usize, out: &mut Vec<Vec<u8>>) {
-        if self.flows[at].attempts == ATTEMPTS {
+        if self.flows[at].attempts >= self.flows[at].patience {
             // The neighbour may have moved to other hardware; the next flow asks again.
             self.neighbours.remove(&self.flows[at].record.to);
-            self.flows[at].end(now, Progress::NoAnswer);
+            self.end(now, at, Progress::NoAnswer);
         } else {
             self.say(now, at, out);
         }
@@ -57,14 +57,15 @@ impl Host {
     fn say(&mut self, now: Time, at: usize, out: &mut Vec<Vec<u8>>) {
         let flow = &mut self.flows[at];
         let to = flow.record.to;
-        let Some(mac) = self.neighbours.get(&to) else {
-            flow.end(now, Progress::NoNeighbour);
+        let Some(mac) = self.neighbours.get(&to).copied() else {
+            self.end(now, at, Progress::NoNeighbour);
             return;
         };
         flow.attempts += 1;
-        flow.deadline = Some(now + RETRY_AFTER);
         flow.record.sent += 1;
-        let ip = toward(&self.spec, self.link_local, *mac, to);
+        self.expect(at, Some(now + RETRY_AFTER));
+        let flow = &self.flows[at];
+        let ip = toward(&self.spec, self.link_local, mac, to);
         let text = format!("maple {} {} #{at}", self.spec.name, flow.record.kind);
         let after_request = CLIENT_START + 1 + text.len() as u32;
         let tcp = |ip: maple_wire::packet::build::IpFrame, port, flags, seq, ack| {
@@ -94,11 +95,12 @@ impl Host {
     }
 
     fn finish(&mut self, now: Time, fits: impl Fn(&super::FlowRecord) -> bool, from: IpAddr, port: u16) {
-        let Some(flow) = self.flows.iter_mut().rev().find(|f| f.port == port) else { return };
+        let Some(at) = self.flow_from(port) else { return };
+        let flow = &mut self.flows[at];
         if flow.record.to == from && fits(&flow.record) {
             flow.record.received += 1;
             if flow.stage == Stage::Asked {
-                flow.end(now, Progress::Done);
+                self.end(now, at, Progress::Done);
             }
         }
     }
@@ -106,7 +108,7 @@ impl Host {
     /// A TCP segment from a server.
     pub(super) fn hear_tcp_reply(&mut self, now: Time, from: IpAddr, tcp: &Tcp<'_>, out: &mut Vec<Vec<u8>>) {
         let fits = |f: &super::Flow| f.port == tcp.dst && f.record.to == from && f.record.kind == Kind::Tcp(tcp.src);
-        let Some(at) = self.flows.iter().rposition(fits) else { return };
+        let Some(at) = self.flow_from(tcp.dst).filter(|at| fits(&self.flows[*at])) else { return };
         self.flows[at].record.received += 1;
         let next = tcp.seq.wrapping_add(tcp.data.len() as u32);
         match (self.flows[at].stage, tcp.flags) {
@@ -118,7 +120,7 @@ impl Host {
             }
             (Stage::Closing(_), flags) if flags & FIN != 0 => {
                 self.enter(now, at, Stage::Acknowledging(next.wrapping_add(1)), out);
-                self.flows[at].end(now, Progress::Done);
+                self.end(now, at, Progress::Done);
             }
             _ => {}
         }

@@ -7,10 +7,11 @@
 //! * neighbour: ARP request or neighbour solicitation, and the answer; kept for good once learned;
 //! * ping: echo request, echo reply;
 //! * UDP: request, reply;
+//! * a stream: UDP datagrams at a rate, which nobody answers and the receiver counts ([`Host::stream`]);
 //! * TCP: SYN, SYN-ACK, ACK with data, data, FIN, FIN-ACK, ACK.
 
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -20,9 +21,12 @@ use crate::topology::HostSpec;
 mod dialogue;
 mod reply;
 mod segment;
+mod stream;
 
 use dialogue::Stage;
 use segment::Segment;
+use stream::Stream;
+pub use stream::{STREAM_PORT, StreamId, StreamSpec, Streamed};
 
 /// How long a host waits for an answer before it asks again.
 pub const RETRY_AFTER: Time = SECOND;
@@ -30,6 +34,8 @@ pub const RETRY_AFTER: Time = SECOND;
 pub const ATTEMPTS: u32 = 3;
 /// The first port that a host's own flows come from.
 const FIRST_CLIENT_PORT: u16 = 32_768;
+/// How many such ports there are.
+const CLIENT_PORTS: usize = 28_000;
 
 /// What a flow is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -89,6 +95,10 @@ pub struct HostCounters {
     pub foreign: u64,
     /// Requests of others answered.
     pub answered: u64,
+    /// Its flows that ended as they should.
+    pub flows_done: u64,
+    /// Its flows that it gave up.
+    pub flows_failed: u64,
 }
 
 /// A host.
@@ -99,6 +109,11 @@ pub struct Host {
     neighbours: BTreeMap<IpAddr, [u8; 6]>,
     resolutions: BTreeMap<IpAddr, Resolution>,
     flows: Vec<Flow>,
+    /// When which flow is to be repeated or given up.
+    deadlines: BTreeSet<(Time, usize)>,
+    streams: Vec<Stream>,
+    /// What came of the streams of others, by their number and who sends them.
+    streamed: BTreeMap<(IpAddr, u32), Streamed>,
     counters: HostCounters,
 }
 
@@ -107,6 +122,8 @@ pub struct Host {
 struct Resolution {
     attempts: u32,
     ask_again: Time,
+    /// The flows that wait for it.
+    waiting: Vec<usize>,
 }
 
 #[derive(Clone, Debug)]
@@ -115,6 +132,8 @@ struct Flow {
     stage: Stage,
     port: u16,
     attempts: u32,
+    /// How often it says one thing before it gives up.
+    patience: u32,
     /// When to repeat or give up; none while the address is being resolved and when all is over.
     deadline: Option<Time>,
 }
@@ -131,6 +150,9 @@ impl Host {
             neighbours: BTreeMap::new(),
             resolutions: BTreeMap::new(),
             flows: Vec::new(),
+            deadlines: BTreeSet::new(),
+            streams: Vec::new(),
+            streamed: BTreeMap::new(),
             counters: HostCounters::default(),
         }
     }
@@ -176,17 +198,28 @@ impl Host {
 
     /// Opens a flow; the frames that this causes are added to `out`.
     pub fn open(&mut self, now: Time, to: IpAddr, kind: Kind, out: &mut Vec<Vec<u8>>) -> FlowId {
+        self.open_with(now, to, kind, ATTEMPTS, out)
+    }
+
+    /// As [`Host::open`], but says each thing so often and no more: a ping with one attempt tells whether that one got
+    /// through. Hardware addresses are asked for as often as ever.
+    pub fn open_with(&mut self, now: Time, to: IpAddr, kind: Kind, patience: u32, out: &mut Vec<Vec<u8>>) -> FlowId {
         let id = FlowId(self.flows.len());
-        // Two thousand flows later a port comes up again; the older flow is long over by then.
-        let port = FIRST_CLIENT_PORT + (id.0 % 28_000) as u16;
+        // So many flows later a port comes up again; the older flow is long over by then.
+        let port = FIRST_CLIENT_PORT + (id.0 % CLIENT_PORTS) as u16;
         let progress = Progress::Running;
         let record = FlowRecord { kind, to, progress, sent: 0, received: 0, started: now, ended: None };
-        self.flows.push(Flow { record, stage: Stage::Resolving, port, attempts: 0, deadline: None });
+        self.flows.push(Flow { record, stage: Stage::Resolving, port, attempts: 0, patience, deadline: None });
         if self.neighbours.contains_key(&to) {
             self.begin(now, id.0, out);
-        } else if let Entry::Vacant(resolution) = self.resolutions.entry(to) {
-            resolution.insert(Resolution { attempts: 0, ask_again: now });
-            self.ask(now, to, out);
+            return id;
+        }
+        match self.resolutions.entry(to) {
+            Entry::Occupied(resolution) => resolution.into_mut().waiting.push(id.0),
+            Entry::Vacant(resolution) => {
+                resolution.insert(Resolution { attempts: 0, ask_again: now, waiting: vec![id.0] });
+                self.ask(now, to, out);
+            }
         }
         id
     }
@@ -212,8 +245,9 @@ impl Host {
 
     /// When it next wants [`Host::poll`] to be called.
     pub fn next_timer(&self) -> Option<Time> {
-        let flows = self.flows.iter().filter_map(|f| f.deadline);
-        flows.chain(self.resolutions.values().map(|r| r.ask_again)).min()
+        let flow = self.deadlines.first().map(|(at, _)| *at);
+        let streams = self.streams.iter().filter_map(Stream::next);
+        flow.into_iter().chain(streams).chain(self.resolutions.values().map(|r| r.ask_again)).min()
     }
 
     /// Lets time pass: what is overdue is repeated or given up.
@@ -221,21 +255,20 @@ impl Host {
         let due = |r: &Resolution| r.ask_again <= now;
         let overdue: Vec<IpAddr> = self.resolutions.iter().filter(|(_, r)| due(r)).map(|(to, _)| *to).collect();
         overdue.into_iter().for_each(|to| self.ask(now, to, out));
-        for at in 0..self.flows.len() {
-            if self.flows[at].deadline.is_some_and(|deadline| deadline <= now) {
-                self.repeat(now, at, out);
-            }
+        while let Some((deadline, at)) = self.deadlines.first().copied().filter(|(deadline, _)| *deadline <= now) {
+            self.deadlines.remove(&(deadline, at));
+            self.repeat(now, at, out);
         }
+        self.send_streams(now, out);
     }
 
     /// Asks for an address, or gives up on it and on the flows that wait for it.
     fn ask(&mut self, now: Time, to: IpAddr, out: &mut Vec<Vec<u8>>) {
         let Some(resolution) = self.resolutions.get_mut(&to) else { return };
         if resolution.attempts == ATTEMPTS {
+            let waiting = std::mem::take(&mut resolution.waiting);
             self.resolutions.remove(&to);
-            for flow in self.flows.iter_mut().filter(|f| f.record.to == to && f.stage == Stage::Resolving) {
-                flow.end(now, Progress::NoNeighbour);
-            }
+            waiting.into_iter().for_each(|at| self.end(now, at, Progress::NoNeighbour));
             return;
         }
         resolution.attempts += 1;
@@ -247,12 +280,8 @@ impl Host {
     /// An address is known: flows that waited for it begin.
     fn learn(&mut self, now: Time, address: IpAddr, mac: [u8; 6], out: &mut Vec<Vec<u8>>) {
         self.neighbours.insert(address, mac);
-        if self.resolutions.remove(&address).is_some() {
-            for at in 0..self.flows.len() {
-                if self.flows[at].record.to == address && self.flows[at].stage == Stage::Resolving {
-                    self.begin(now, at, out);
-                }
-            }
+        if let Some(resolution) = self.resolutions.remove(&address) {
+            resolution.waiting.into_iter().for_each(|at| self.begin(now, at, out));
         }
     }
 
@@ -267,14 +296,33 @@ impl Host {
         self.counters.sent += 1;
         out.push(frame);
     }
-}
 
-impl Flow {
-    fn end(&mut self, now: Time, progress: Progress) {
-        self.record.progress = progress;
-        self.record.ended = Some(now);
-        self.stage = Stage::Over;
-        self.deadline = None;
+    /// A flow is to be looked after at this time, or no more.
+    fn expect(&mut self, at: usize, deadline: Option<Time>) {
+        if let Some(old) = std::mem::replace(&mut self.flows[at].deadline, deadline) {
+            self.deadlines.remove(&(old, at));
+        }
+        self.deadlines.extend(deadline.map(|deadline| (deadline, at)));
+    }
+
+    fn end(&mut self, now: Time, at: usize, progress: Progress) {
+        self.expect(at, None);
+        let flow = &mut self.flows[at];
+        if flow.stage == Stage::Over {
+            return;
+        }
+        flow.record.progress = progress;
+        flow.record.ended = Some(now);
+        flow.stage = Stage::Over;
+        self.counters.flows_done += u64::from(progress == Progress::Done);
+        self.counters.flows_failed += u64::from(progress != Progress::Done);
+    }
+
+    /// The last flow that came from a port.
+    fn flow_from(&self, port: u16) -> Option<usize> {
+        let place = usize::from(port.checked_sub(FIRST_CLIENT_PORT)?);
+        let rounds = self.flows.len().checked_sub(place + 1)? / CLIENT_PORTS;
+        (place < CLIENT_PORTS).then_some(rounds * CLIENT_PORTS + place)
     }
 }
 

@@ -9,7 +9,7 @@ use maple_wire::packet::Frame;
 use maple_wire::packet::build::{IpFrame, multicast_mac, solicited_node};
 
 use super::segment::{Datagram, ICMP, ICMPV6, Segment, TCP, Tcp, UDP, array, u16_at};
-use super::{FIRST_CLIENT_PORT, Host};
+use super::{FIRST_CLIENT_PORT, Host, STREAM_PORT};
 use crate::time::Time;
 use crate::topology::HostSpec;
 
@@ -83,6 +83,9 @@ impl Host {
 
     fn hear_udp(&mut self, now: Time, datagram: &Datagram<'_>, out: &mut Vec<Vec<u8>>) {
         let (Some(src), Some(dst)) = (u16_at(datagram.body, 0), u16_at(datagram.body, 2)) else { return };
+        if dst == STREAM_PORT && self.hear_stream(now, datagram) {
+            return;
+        }
         if dst >= FIRST_CLIENT_PORT {
             self.hear_udp_reply(now, datagram.src, src, dst);
         } else if datagram.body.get(8..) != Some(ANSWER) {

@@ -81,17 +81,17 @@ impl Channel {
     pub fn messages(&mut self, bytes: &[u8]) -> Vec<Vec<u8>> {
         self.input.extend_from_slice(bytes);
         let mut messages = Vec::new();
-        while self.input.len() >= 8 {
-            let length = usize::from(u16::from_be_bytes([self.input[2], self.input[3]]));
-            if length < 8 {
-                messages.push(std::mem::take(&mut self.input));
-            } else if self.input.len() < length {
-                break;
-            } else {
-                let rest = self.input.split_off(length);
-                messages.push(std::mem::replace(&mut self.input, rest));
-            }
+        let mut rest = &self.input[..];
+        while let [_, _, high, low, _, _, _, _, ..] = rest {
+            let length = match usize::from(u16::from_be_bytes([*high, *low])) {
+                0..8 => rest.len(),
+                length => length,
+            };
+            let Some((message, behind)) = rest.split_at_checked(length) else { break };
+            messages.push(message.to_vec());
+            rest = behind;
         }
+        self.input.drain(..self.input.len() - rest.len());
         messages
     }
 }

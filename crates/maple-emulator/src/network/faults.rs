@@ -17,6 +17,9 @@ pub enum NetworkError {
     /// No host of this name.
     #[error("no host is named {0:?}")]
     NoHost(String),
+    /// A host that does not know the hardware address of another.
+    #[error("{0} does not know where {1} is: nobody answered")]
+    NoNeighbour(String, String),
     /// No link between these switches.
     #[error("switches {0} and {1} are not linked")]
     NoLink(Dpid, Dpid),
@@ -82,6 +85,7 @@ impl Network {
             return Err(NetworkError::NoSwitch(dpid));
         }
         self.hang_up(dpid, false);
+        self.restarts.insert(dpid, self.now);
         let node = self.nodes.get_mut(&dpid).expect("it was there above");
         node.switch.restart();
         node.timer = None;
@@ -143,7 +147,7 @@ impl Network {
     /// # Errors
     /// [`NetworkError`] if there is no such host or switch, or something else is plugged in there.
     pub fn move_host(&mut self, host: &str, dpid: Dpid, port: PortNo) -> Result<(), NetworkError> {
-        let at = self.hosts.iter().position(|node| node.host.spec().name == host);
+        let at = self.host_names.get(host).copied();
         let at = at.ok_or_else(|| NetworkError::NoHost(host.to_string()))?;
         if !self.nodes.contains_key(&dpid) {
             return Err(NetworkError::NoSwitch(dpid));
@@ -167,6 +171,17 @@ impl Network {
         let outgoing = node.switch.add_port(now, port);
         self.carry_out(dpid, outgoing, None);
         Ok(())
+    }
+
+    /// The first port of a switch that nothing is plugged into; one is added if there is none.
+    ///
+    /// # Errors
+    /// [`NetworkError`] if there is no such switch.
+    pub fn free_port(&self, dpid: Dpid) -> Result<PortNo, NetworkError> {
+        if !self.nodes.contains_key(&dpid) {
+            return Err(NetworkError::NoSwitch(dpid));
+        }
+        Ok((1..).map(PortNo).find(|port| !self.wires.contains_key(&(dpid, *port))).expect("wires are finite"))
     }
 
     pub(super) fn with_port(

@@ -5,7 +5,7 @@ use maple_wire::{Dpid, PortNo};
 
 use super::log::{Delivery, Drop, Entry, FrameId, Hop, Origin, Outcome};
 use super::{Event, Network, NetworkError, Wire};
-use crate::host::{FlowId, Kind};
+use crate::host::{ATTEMPTS, FlowId, Kind, StreamId, StreamSpec};
 use crate::switch::{Outgoing, Step};
 use crate::time::Time;
 use crate::traffic;
@@ -53,16 +53,44 @@ impl Network {
     /// # Errors
     /// [`NetworkError`] if one of them does not exist.
     pub fn open_flow(&mut self, src: &str, dst: &str, kind: Kind, ipv6: bool) -> Result<FlowId, NetworkError> {
+        self.open_flow_with(src, dst, kind, ipv6, ATTEMPTS)
+    }
+
+    /// As [`Network::open_flow`], for a flow that says each thing `patience` times at most.
+    ///
+    /// # Errors
+    /// [`NetworkError`] if one of them does not exist.
+    pub fn open_flow_with(
+        &mut self,
+        src: &str,
+        dst: &str,
+        kind: Kind,
+        ipv6: bool,
+        patience: u32,
+    ) -> Result<FlowId, NetworkError> {
         let find = |name: &str| {
-            let at = self.hosts.iter().position(|node| node.host.spec().name == name);
+            let at = self.host_names.get(name).copied();
             at.ok_or_else(|| NetworkError::NoHost(name.to_string()))
         };
         let (src, dst) = (find(src)?, find(dst)?);
         let spec = self.hosts[dst].host.spec();
         let to = if ipv6 { spec.ipv6.into() } else { spec.ipv4.into() };
         let mut out = Vec::new();
-        let id = self.hosts[src].host.open(self.now, to, kind, &mut out);
+        let id = self.hosts[src].host.open_with(self.now, to, kind, patience, &mut out);
         self.host_sends(src, out);
+        Ok(id)
+    }
+
+    /// Has a host send another, whose hardware address it knows, UDP datagrams at a rate.
+    ///
+    /// # Errors
+    /// [`NetworkError`] if one of them does not exist, or the first does not know the other.
+    pub fn start_stream(&mut self, src: &str, dst: &str, stream: StreamSpec) -> Result<StreamId, NetworkError> {
+        let to = self.host(dst).ok_or_else(|| NetworkError::NoHost(dst.to_string()))?.spec().ipv4;
+        let at = *self.host_names.get(src).ok_or_else(|| NetworkError::NoHost(src.to_string()))?;
+        let id = self.hosts[at].host.stream(self.now, to.into(), stream);
+        let id = id.ok_or_else(|| NetworkError::NoNeighbour(src.to_string(), dst.to_string()))?;
+        self.schedule_host(at);
         Ok(id)
     }
 
@@ -71,7 +99,7 @@ impl Network {
     /// # Errors
     /// [`NetworkError`] if there is no such host.
     pub fn announce(&mut self, host: &str) -> Result<(), NetworkError> {
-        let at = self.hosts.iter().position(|node| node.host.spec().name == host);
+        let at = self.host_names.get(host).copied();
         let at = at.ok_or_else(|| NetworkError::NoHost(host.to_string()))?;
         let mut out = Vec::new();
         self.hosts[at].host.announce(&mut out);
@@ -92,7 +120,7 @@ impl Network {
     }
 
     fn host_with(&self, mac: [u8; 6]) -> Option<String> {
-        self.hosts().map(|host| host.spec()).find(|spec| spec.mac == mac).map(|spec| spec.name.clone())
+        self.host_macs.get(&mac).map(|at| self.hosts[*at].host.spec().name.clone())
     }
 
     fn enter(&mut self, origin: Origin, frame: Vec<u8>, delay: u64) -> FrameId {
@@ -217,6 +245,9 @@ impl Network {
     }
 
     pub(super) fn note(&mut self, flight: &InFlight, outcome: Outcome) {
+        if let Outcome::Dropped(dpid, why) = outcome {
+            *self.losses.entry((dpid, why)).or_default() += 1;
+        }
         let InFlight { id, frame, path } = flight.clone();
         self.log.deliver(Delivery { id, at: self.now, outcome, frame, path });
     }

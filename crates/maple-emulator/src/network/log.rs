@@ -1,6 +1,7 @@
 //! What became of every frame: where it entered, where it came out and with which headers, where it was lost.
 
 use std::collections::{BTreeSet, VecDeque};
+use std::fmt;
 
 use maple_wire::{Dpid, PortNo};
 
@@ -94,6 +95,19 @@ pub enum Drop {
     Loop,
     /// More copies of one frame than the limit: a broadcast storm.
     Storm,
+}
+
+impl fmt::Display for Drop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Drop::Switch(lost) => write!(f, "{lost}"),
+            Drop::LinkDown => f.write_str("the link was down"),
+            Drop::Loss => f.write_str("lost on the link"),
+            Drop::QueueFull => f.write_str("the queue was full"),
+            Drop::Loop => f.write_str("it went round in a loop"),
+            Drop::Storm => f.write_str("there were too many copies"),
+        }
+    }
 }
 
 /// The last frames that entered and what became of them. When full, the oldest go.

@@ -19,6 +19,7 @@ use std::cmp::{Ordering, Reverse};
 use std::collections::{BTreeMap, BinaryHeap};
 
 use maple_wire::{Dpid, PortNo, Version};
+use rustc_hash::FxHashMap;
 
 use crate::host::Host;
 use crate::random::Random;
@@ -102,6 +103,9 @@ pub struct Network {
     made: u64,
     nodes: BTreeMap<Dpid, Node>,
     hosts: Vec<HostNode>,
+    /// Places of hosts in that list.
+    host_names: FxHashMap<String, usize>,
+    host_macs: FxHashMap<[u8; 6], usize>,
     links: Vec<Link>,
     wires: BTreeMap<(Dpid, PortNo), Wire>,
     shaped: BTreeMap<(Dpid, PortNo), Shaped>,
@@ -111,6 +115,10 @@ pub struct Network {
     log: DeliveryLog,
     pairs: BTreeMap<PairKey, PairCounters>,
     failed_faults: Vec<NetworkError>,
+    /// Copies that went no further, by switch and reason.
+    losses: BTreeMap<(Dpid, Drop), u64>,
+    /// When switches last restarted.
+    restarts: BTreeMap<Dpid, Time>,
 }
 
 /// A switch and its channel.
@@ -209,6 +217,8 @@ impl Network {
             made: 0,
             nodes: BTreeMap::new(),
             hosts: topology.hosts.iter().map(|h| HostNode { host: Host::new(h.clone()), timer: None }).collect(),
+            host_names: topology.hosts.iter().enumerate().map(|(at, h)| (h.name.clone(), at)).collect(),
+            host_macs: topology.hosts.iter().enumerate().map(|(at, h)| (h.mac, at)).collect(),
             links: topology.links.iter().map(|spec| Link { spec: spec.clone(), up: true }).collect(),
             wires: BTreeMap::new(),
             shaped: BTreeMap::new(),
@@ -218,11 +228,14 @@ impl Network {
             log: DeliveryLog::new(options.log_limit),
             pairs: BTreeMap::new(),
             failed_faults: Vec::new(),
+            losses: BTreeMap::new(),
+            restarts: BTreeMap::new(),
             options,
         };
+        let mut ports = topology.all_ports();
         for spec in &topology.switches {
             let mut switch = Switch::new(spec.dpid, network.options.version, network.options.switch);
-            for port in topology.ports(spec.dpid) {
+            for port in ports.remove(&spec.dpid).unwrap_or_default() {
                 switch.add_port(0, port);
             }
             network.nodes.insert(spec.dpid, Node { switch, channel: Channel::default(), timer: None });
@@ -271,7 +284,7 @@ impl Network {
 
     /// The host of this name.
     pub fn host(&self, name: &str) -> Option<&Host> {
-        self.hosts().find(|host| host.spec().name == name)
+        self.host_names.get(name).map(|at| &self.hosts[*at].host)
     }
 
     /// The links, in the topology's order.
@@ -292,6 +305,16 @@ impl Network {
     /// Frames sent and delivered between each pair of hosts, by kind.
     pub fn pairs(&self) -> &BTreeMap<PairKey, PairCounters> {
         &self.pairs
+    }
+
+    /// Copies of frames that went no further, by switch and reason, since the beginning.
+    pub fn losses(&self) -> &BTreeMap<(Dpid, Drop), u64> {
+        &self.losses
+    }
+
+    /// When a switch last restarted, if it did.
+    pub fn restarted(&self, dpid: Dpid) -> Option<Time> {
+        self.restarts.get(&dpid).copied()
     }
 
     /// What scheduled faults named that was not there when their time came.

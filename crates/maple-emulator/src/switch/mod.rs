@@ -5,6 +5,7 @@
 //! ports, no groups in groups and no meters that remark, and in the tie of several matching rules of one priority the oldest rule wins.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use maple_wire::msg::{FlowMod, FlowModCommand, FlowRemoved, Header, NO_BUFFER, PacketOut};
 use maple_wire::{Dpid, Message, PortNo, Version};
@@ -18,6 +19,7 @@ mod action_set;
 mod check;
 mod connection;
 mod groups;
+mod index;
 mod meters;
 mod pipeline;
 mod ports;
@@ -125,6 +127,23 @@ pub enum Lost {
     Metered(u32),
     /// Groups or outputs to the table were nested too deeply.
     TooDeep,
+}
+
+impl fmt::Display for Lost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Lost::NoRule => f.write_str("no rule matched"),
+            Lost::ByRule => f.write_str("a rule dropped it"),
+            Lost::ToIngress(port) => write!(f, "it would have gone back out of port {port}"),
+            Lost::NoSuchPort(port) => write!(f, "there is no port {port}"),
+            Lost::PortDown(port) => write!(f, "port {port} was down"),
+            Lost::NowhereToFlood => f.write_str("there was no port to flood to"),
+            Lost::TimeToLive => f.write_str("its time to live was over"),
+            Lost::NoController => f.write_str("it was for the controller, which was not there"),
+            Lost::Metered(meter) => write!(f, "meter {meter} dropped it"),
+            Lost::TooDeep => f.write_str("groups or tables led in a circle"),
+        }
+    }
 }
 
 /// What happened to the packet that was processed last.

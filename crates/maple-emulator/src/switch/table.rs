@@ -1,12 +1,17 @@
-//! A flow table: rules in falling priority, scanned from the top (1.0 §3.4, 1.3 §5.2–5.5 and §6.4).
+//! A flow table: rules in falling priority, of which the first that fits takes a packet (1.0 §3.4, 1.3 §5.2–5.5 and
+//! §6.4).
 //!
-//! This is the reference that cleverer tables are judged by, so it is as plain as it can be. OpenFlow leaves open
+//! This is the reference that cleverer tables are judged by, so it is as plain as it can be: a list, and an index that
+//! saves looking at all of it. OpenFlow leaves open
 //! which of several matching rules of one priority takes a packet. Here the oldest does, and [`Found::ambiguous`]
 //! says that there was a choice between different instructions: a controller must not rely on its outcome.
+
+use std::cmp::Reverse;
 
 use maple_wire::msg::FlowMod;
 use maple_wire::{Action, Constraint, Field, Instruction, Match, PortNo, Version};
 
+use crate::switch::index::{Index, Rank};
 use crate::switch::refusal::Refusal;
 use crate::time::{SECOND, Time};
 
@@ -69,6 +74,12 @@ pub struct Found<'a> {
 #[derive(Clone, Debug)]
 pub struct Table {
     rules: Vec<Rule>,
+    /// The rank of each rule, in their order.
+    ranks: Vec<Rank>,
+    index: Index,
+    added: u64,
+    /// Rules that have a timeout.
+    timed: usize,
     capacity: usize,
     /// Packets looked up.
     pub lookups: u64,
@@ -81,7 +92,17 @@ pub struct Table {
 impl Table {
     /// An empty table that holds at most `capacity` rules.
     pub fn new(capacity: usize) -> Table {
-        Table { rules: Vec::new(), capacity, lookups: 0, matches: 0, ambiguous_matches: 0 }
+        Table {
+            rules: Vec::new(),
+            ranks: Vec::new(),
+            index: Index::default(),
+            added: 0,
+            timed: 0,
+            capacity,
+            lookups: 0,
+            matches: 0,
+            ambiguous_matches: 0,
+        }
     }
 
     /// The rules, highest priority first, older ones first among equals.
@@ -98,12 +119,11 @@ impl Table {
     /// not the packet's bytes.
     pub fn lookup(&mut self, packet: impl Fn(Field) -> Option<u128>) -> Option<Found<'_>> {
         self.lookups += 1;
-        let at = self.rules.iter().position(|rule| rule.matching.holds(&packet))?;
-        let (first, rest) = (&self.rules[at], &self.rules[at + 1..]);
-        let ambiguous = rest
-            .iter()
-            .take_while(|other| other.priority == first.priority)
-            .any(|other| other.instructions != first.instructions && other.matching.holds(&packet));
+        let fits = self.index.best(packet);
+        let at = self.place(*fits.first()?)?;
+        let does = |rank: &Rank| self.place(*rank).map(|at| &self.rules[at].instructions);
+        let first = Some(&self.rules[at].instructions);
+        let ambiguous = fits[1..].iter().any(|other| does(other) != first);
         self.matches += 1;
         self.ambiguous_matches += u64::from(ambiguous);
         Some(Found { rule: &mut self.rules[at], ambiguous })
@@ -125,7 +145,10 @@ impl Table {
             packets: 0,
             bytes: 0,
         };
-        if let Some(old) = self.rules.iter_mut().find(|r| is_strictly(r, request)) {
+        let timed = |rule: &Rule| usize::from(rule.idle_timeout > 0 || rule.hard_timeout > 0);
+        if let Some(at) = self.strictly(request) {
+            let old = &mut self.rules[at];
+            self.timed = self.timed + timed(&rule) - timed(old);
             if version == Version::Of13 && request.flags & RESET_COUNTS == 0 {
                 (rule.packets, rule.bytes) = (old.packets, old.bytes);
             }
@@ -138,7 +161,12 @@ impl Table {
         if self.rules.len() >= self.capacity {
             return Err(Refusal::TableFull);
         }
-        let at = self.rules.partition_point(|other| other.priority >= rule.priority);
+        self.added += 1;
+        self.timed += timed(&rule);
+        let rank = (Reverse(rule.priority), self.added);
+        let at = self.ranks.partition_point(|other| *other < rank);
+        self.index.insert(&rule.matching, rank);
+        self.ranks.insert(at, rank);
         self.rules.insert(at, rule);
         Ok(())
     }
@@ -147,7 +175,8 @@ impl Table {
     /// flow-mod resets the counters. In 1.0 the cookie changes too, as it does in Open vSwitch.
     pub fn modify(&mut self, version: Version, request: &FlowMod, strict: bool) -> usize {
         let mut changed = 0;
-        for rule in self.rules.iter_mut().filter(|r| selects(r, request, strict)) {
+        let among = if strict { self.strictly(request).map_or(0..0, |at| at..at + 1) } else { 0..self.rules.len() };
+        for rule in self.rules[among].iter_mut().filter(|r| selects(r, request, strict)) {
             rule.instructions.clone_from(&request.instructions);
             match version {
                 Version::Of10 => rule.cookie = request.cookie,
@@ -161,6 +190,10 @@ impl Table {
 
     /// `OFPFC_DELETE` and `OFPFC_DELETE_STRICT`: the rules that went, highest priority first.
     pub fn delete(&mut self, request: &FlowMod, strict: bool) -> Vec<Rule> {
+        // Most strict deletions mean one rule or none.
+        if strict && self.strictly(request).is_none_or(|at| !selects(&self.rules[at], request, true)) {
+            return Vec::new();
+        }
         self.remove(|rule| {
             (selects(rule, request, strict) && outputs_to(rule, request.out_port, request.out_group)).then_some(())
         })
@@ -176,6 +209,9 @@ impl Table {
 
     /// Takes out the rules whose time has come, with the reason; a hard timeout goes before an idle one.
     pub fn expire(&mut self, now: Time) -> Vec<(Rule, Removal)> {
+        if self.timed == 0 {
+            return Vec::new();
+        }
         self.remove(|rule| {
             let (hard, idle) = rule.deadlines();
             if hard.is_some_and(|at| at <= now) {
@@ -201,6 +237,9 @@ impl Table {
 
     /// When the next rule's time comes, if no packet arrives before.
     pub fn next_expiry(&self) -> Option<Time> {
+        if self.timed == 0 {
+            return None;
+        }
         self.rules
             .iter()
             .flat_map(|rule| {
@@ -211,16 +250,28 @@ impl Table {
     }
 
     fn remove<R>(&mut self, mut choose: impl FnMut(&Rule) -> Option<R>) -> Vec<(Rule, R)> {
-        let mut gone = Vec::new();
-        let mut kept = Vec::with_capacity(self.rules.len());
-        for rule in self.rules.drain(..) {
-            match choose(&rule) {
-                Some(reason) => gone.push((rule, reason)),
-                None => kept.push(rule),
-            }
+        let chosen: Vec<(usize, R)> =
+            self.rules.iter().enumerate().filter_map(|(at, rule)| Some((at, choose(rule)?))).collect();
+        let mut gone = Vec::with_capacity(chosen.len());
+        // From the end, so that places stay what they are.
+        for (at, reason) in chosen.into_iter().rev() {
+            let (rule, rank) = (self.rules.remove(at), self.ranks.remove(at));
+            self.index.remove(&rule.matching, rank);
+            self.timed -= usize::from(rule.idle_timeout > 0 || rule.hard_timeout > 0);
+            gone.push((rule, reason));
         }
-        self.rules = kept;
+        gone.reverse();
         gone
+    }
+
+    /// Where the rule of this rank is.
+    fn place(&self, rank: Rank) -> Option<usize> {
+        self.ranks.binary_search(&rank).ok()
+    }
+
+    /// Where the rule is that a strict request means.
+    fn strictly(&self, request: &FlowMod) -> Option<usize> {
+        self.index.strictly(&request.matching, request.priority).and_then(|rank| self.place(rank))
     }
 }
 

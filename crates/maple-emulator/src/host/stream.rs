@@ -1,0 +1,119 @@
+//! Streams: UDP datagrams at a steady rate, as `iperf -u` sends them. Each carries its stream's number, so that the
+//! receiver can tell streams apart; nobody answers.
+
+use std::net::IpAddr;
+
+use super::Host;
+use super::reply::toward;
+use super::segment::{Datagram, array};
+use crate::time::{SECOND, Time};
+
+/// The port that streams go to.
+pub const STREAM_PORT: u16 = 5001;
+/// What datagrams of streams begin with.
+const MARK: &[u8; 12] = b"maple stream";
+/// Ethernet, IPv4 and UDP headers.
+const HEADERS: usize = 14 + 20 + 8;
+/// How many streams of others a host keeps counts of; then some are forgotten.
+const KEPT: usize = 1024;
+
+/// Names a stream of a host: its number there, from 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StreamId(pub u32);
+
+/// How much a stream sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StreamSpec {
+    /// Bits a second, headers included; at least one frame in an hour.
+    pub rate: u64,
+    /// For how long.
+    pub duration: Time,
+    /// The length of its frames, 60 to 1514.
+    pub frame: usize,
+}
+
+/// What came of a stream.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Streamed {
+    /// Frames.
+    pub packets: u64,
+    /// Their bytes, headers included.
+    pub bytes: u64,
+    /// When the first came.
+    pub first: Time,
+    /// When the last came.
+    pub last: Time,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Stream {
+    to: IpAddr,
+    mac: [u8; 6],
+    frame: usize,
+    apart: Time,
+    start: Time,
+    count: u64,
+    sent: u64,
+}
+
+impl Stream {
+    /// When its next frame goes; `None` once all are sent.
+    pub fn next(&self) -> Option<Time> {
+        (self.sent < self.count).then_some(self.start + self.sent * self.apart)
+    }
+}
+
+impl Host {
+    /// Begins a stream to an address whose hardware address it knows; `None` if it does not.
+    pub fn stream(&mut self, now: Time, to: IpAddr, spec: StreamSpec) -> Option<StreamId> {
+        let mac = self.neighbour(to)?;
+        let frame = spec.frame.clamp(60, 1514);
+        let apart = (frame as u128 * 8 * u128::from(SECOND) / u128::from(spec.rate.max(1))) as u64;
+        let apart = apart.clamp(1, 3600 * SECOND);
+        let count = spec.duration.div_ceil(apart);
+        let id = StreamId(self.streams.len() as u32);
+        self.streams.push(Stream { to, mac, frame, apart, start: now, count, sent: 0 });
+        Some(id)
+    }
+
+    /// How many frames of a stream it has sent.
+    pub fn stream_sent(&self, id: StreamId) -> u64 {
+        self.streams.get(id.0 as usize).map_or(0, |stream| stream.sent)
+    }
+
+    /// What arrived here of another host's stream.
+    pub fn streamed(&self, from: IpAddr, id: StreamId) -> Streamed {
+        self.streamed.get(&(from, id.0)).copied().unwrap_or_default()
+    }
+
+    /// Sends what is due.
+    pub(super) fn send_streams(&mut self, now: Time, out: &mut Vec<Vec<u8>>) {
+        for at in 0..self.streams.len() {
+            while let Some(stream) = self.streams.get_mut(at).filter(|s| s.next().is_some_and(|due| due <= now)) {
+                stream.sent += 1;
+                let (mut payload, length) = (MARK.to_vec(), stream.frame - HEADERS);
+                payload.extend((at as u32).to_be_bytes());
+                payload.extend(stream.sent.to_be_bytes());
+                payload.resize(length.max(payload.len()), 0);
+                let (mac, to) = (stream.mac, stream.to);
+                let frame = toward(&self.spec, self.link_local, mac, to).udp(STREAM_PORT, STREAM_PORT);
+                self.send(frame.payload(&payload), out);
+            }
+        }
+    }
+
+    /// Counts a datagram, if it is one of a stream.
+    pub(super) fn hear_stream(&mut self, now: Time, datagram: &Datagram<'_>) -> bool {
+        let Some(payload) = datagram.body.get(8..).filter(|payload| payload.starts_with(MARK)) else { return false };
+        let Some(id) = array::<4>(payload, MARK.len()).map(u32::from_be_bytes) else { return false };
+        if !self.streamed.contains_key(&(datagram.src, id)) && self.streamed.len() >= KEPT {
+            self.streamed.pop_first();
+        }
+        let fresh = Streamed { first: now, ..Streamed::default() };
+        let streamed = self.streamed.entry((datagram.src, id)).or_insert(fresh);
+        streamed.packets += 1;
+        streamed.bytes += (HEADERS + payload.len()) as u64;
+        streamed.last = now;
+        true
+    }
+}

@@ -1,0 +1,308 @@
+//! What can be typed: words, and what they mean.
+
+use super::LabError;
+use super::spelling::nearest;
+use crate::quantity;
+use crate::switch::QueueRates;
+use crate::time::{SECOND, Time};
+
+/// What `help` prints.
+pub const HELP: &str = "\
+h1 ping h2 [COUNT]                 echo requests, one a second
+pingall                            every host to every other, once
+h1 iperf h2 [TIME] [RATE]          a stream of datagrams: what arrives [5s 10mbit]
+h1 move s4 [PORT]                  plugs a host in elsewhere; it announces itself
+link s1 s2 up|down                 all links between two switches
+link s1 s2 loss 5% | delay 10ms | rate 10mbit|off
+port s1 3 up|down | rate 10mbit|off
+queue s1 3 1 [min 1mbit] [max 5mbit] | off
+switch s3 restart                  loses its rules and its connection
+show hosts|links|switches|queues|losses
+show rules|groups|meters [s1]
+wait 2s                            lets time pass
+not COMMAND                        fails if the command works: not h1 ping h3
+help, exit
+";
+
+/// A command.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Command {
+    /// Echo requests, one a second.
+    Ping {
+        /// Who asks.
+        from: String,
+        /// Whom.
+        to: String,
+        /// How often.
+        count: u32,
+    },
+    /// Every host pings every other.
+    PingAll,
+    /// A stream of datagrams.
+    Iperf {
+        /// Who sends.
+        from: String,
+        /// To whom.
+        to: String,
+        /// How long.
+        duration: Time,
+        /// How much, in bits a second.
+        rate: u64,
+    },
+    /// A host is plugged in elsewhere.
+    Move {
+        /// The host.
+        host: String,
+        /// The switch.
+        switch: String,
+        /// The port; the first free one if `None`.
+        port: Option<u32>,
+    },
+    /// The links between two switches change.
+    Link {
+        /// One switch.
+        a: String,
+        /// The other.
+        b: String,
+        /// How.
+        change: LinkChange,
+    },
+    /// A port changes.
+    Port {
+        /// The switch.
+        switch: String,
+        /// The port.
+        port: u32,
+        /// How.
+        change: PortChange,
+    },
+    /// A queue is made, changed or removed.
+    Queue {
+        /// The switch.
+        switch: String,
+        /// The port.
+        port: u32,
+        /// The queue.
+        queue: u32,
+        /// What it gets; it goes if `None`.
+        rates: Option<QueueRates>,
+    },
+    /// A switch loses its rules and its connection.
+    Restart {
+        /// The switch.
+        switch: String,
+    },
+    /// Prints something.
+    Show {
+        /// What.
+        what: Show,
+        /// Of which switch; all if `None`.
+        switch: Option<String>,
+    },
+    /// Time passes.
+    Wait(Time),
+    /// Works if the command fails.
+    Not(Box<Command>),
+    /// What there is.
+    Help,
+    /// The end.
+    Exit,
+}
+
+/// How a link changes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum LinkChange {
+    /// It goes up or down.
+    Up(bool),
+    /// The share of frames that it loses.
+    Loss(f64),
+    /// How long frames take.
+    Delay(Time),
+    /// What it carries in each direction, in bits a second.
+    Rate(Option<u64>),
+}
+
+/// How a port changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PortChange {
+    /// Its operator takes it up or down.
+    Up(bool),
+    /// What may leave by it, in bits a second.
+    Rate(Option<u64>),
+}
+
+/// What can be shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Show {
+    /// Hosts and where they are.
+    Hosts,
+    /// Links and how they are.
+    Links,
+    /// Switches and what they have seen.
+    Switches,
+    /// Rules.
+    Rules,
+    /// Groups.
+    Groups,
+    /// Meters.
+    Meters,
+    /// Queues.
+    Queues,
+    /// What was lost, and why.
+    Losses,
+}
+
+/// Words that commands begin with.
+const FIRST: [&str; 9] = ["pingall", "link", "port", "queue", "switch", "show", "wait", "not", "help"];
+/// What hosts do.
+const HOST: [&str; 3] = ["ping", "iperf", "move"];
+/// What can be shown.
+const SHOWN: [(&str, Show); 8] = [
+    ("hosts", Show::Hosts),
+    ("links", Show::Links),
+    ("switches", Show::Switches),
+    ("rules", Show::Rules),
+    ("groups", Show::Groups),
+    ("meters", Show::Meters),
+    ("queues", Show::Queues),
+    ("losses", Show::Losses),
+];
+
+/// How often a ping asks at most: a day.
+const MAX_COUNT: u32 = 86_400;
+
+impl Command {
+    /// The command of a line; `None` for an empty line or a comment.
+    ///
+    /// # Errors
+    /// [`LabError::Wrong`], with the command's form or what may have been meant.
+    pub fn parse(line: &str) -> Result<Option<Command>, LabError> {
+        let line = line.split('#').next().unwrap_or_default();
+        let words: Vec<&str> = line.split_whitespace().collect();
+        if words.is_empty() { Ok(None) } else { Command::of(&words).map(Some).map_err(LabError::Wrong) }
+    }
+
+    fn of(words: &[&str]) -> Result<Command, String> {
+        match words {
+            ["help" | "?"] => Ok(Command::Help),
+            ["exit" | "quit"] => Ok(Command::Exit),
+            ["pingall"] => Ok(Command::PingAll),
+            ["wait", span] => quantity::time(span).map(Command::Wait),
+            ["wait", ..] => Err("wait TIME, such as wait 2s".into()),
+            ["not", rest @ ..] if !rest.is_empty() => Command::of(rest).map(|command| Command::Not(Box::new(command))),
+            ["not"] => Err("not COMMAND, such as not h1 ping h3".into()),
+            ["link", rest @ ..] => Command::link(rest),
+            ["port", rest @ ..] => Command::port(rest),
+            ["queue", rest @ ..] => Command::queue(rest),
+            ["switch", switch, "restart"] => Ok(Command::Restart { switch: (*switch).into() }),
+            ["switch", ..] => Err("switch SWITCH restart, such as switch s3 restart".into()),
+            ["show", rest @ ..] => Command::show(rest),
+            ["ping", a, b, ..] => Err(format!("the host comes first: {a} ping {b}")),
+            ["iperf", a, b, ..] => Err(format!("the host comes first: {a} iperf {b}")),
+            ["move", a, b, ..] => Err(format!("the host comes first: {a} move {b}")),
+            [host, "ping", to] => Ok(Command::Ping { from: (*host).into(), to: (*to).into(), count: 1 }),
+            [host, "ping", to, count] => {
+                let count = count.parse().ok().filter(|count| (1..=MAX_COUNT).contains(count));
+                let count = count.ok_or_else(|| format!("{:?} is not a count from 1 to {MAX_COUNT}", words[3]))?;
+                Ok(Command::Ping { from: (*host).into(), to: (*to).into(), count })
+            }
+            [_, "ping", ..] => Err("HOST ping HOST [COUNT], such as h1 ping h2 3".into()),
+            [host, "iperf", to, rest @ ..] if rest.len() <= 2 => {
+                let duration = rest.first().map_or(Ok(5 * SECOND), |text| quantity::time(text))?;
+                let rate = rest.get(1).map_or(Ok(10_000_000), |text| quantity::rate(text))?;
+                Ok(Command::Iperf { from: (*host).into(), to: (*to).into(), duration, rate })
+            }
+            [_, "iperf", ..] => Err("HOST iperf HOST [TIME] [RATE], such as h1 iperf h2 5s 10mbit".into()),
+            [host, "move", switch] => Ok(Command::Move { host: (*host).into(), switch: (*switch).into(), port: None }),
+            [host, "move", switch, port] => {
+                Ok(Command::Move { host: (*host).into(), switch: (*switch).into(), port: Some(port_number(port)?) })
+            }
+            [_, "move", ..] => Err("HOST move SWITCH [PORT], such as h1 move s4".into()),
+            [first, rest @ ..] => Err(unknown(first, rest)),
+            [] => Err("a command is expected".into()),
+        }
+    }
+
+    fn link(words: &[&str]) -> Result<Command, String> {
+        let change = match words {
+            [_, _, "up"] => LinkChange::Up(true),
+            [_, _, "down"] => LinkChange::Up(false),
+            [_, _, "loss", share] => LinkChange::Loss(quantity::share(share)?),
+            [_, _, "delay", span] => LinkChange::Delay(quantity::time(span)?),
+            [_, _, "rate", rate] => LinkChange::Rate(rate_or_off(rate)?),
+            _ => return Err("link SWITCH SWITCH up|down|loss 5%|delay 10ms|rate 10mbit|rate off".into()),
+        };
+        Ok(Command::Link { a: words[0].into(), b: words[1].into(), change })
+    }
+
+    fn port(words: &[&str]) -> Result<Command, String> {
+        let change = match words {
+            [_, _, "up"] => PortChange::Up(true),
+            [_, _, "down"] => PortChange::Up(false),
+            [_, _, "rate", rate] => PortChange::Rate(rate_or_off(rate)?),
+            _ => return Err("port SWITCH PORT up|down|rate 10mbit|rate off, such as port s1 3 down".into()),
+        };
+        Ok(Command::Port { switch: words[0].into(), port: port_number(words[1])?, change })
+    }
+
+    fn queue(words: &[&str]) -> Result<Command, String> {
+        let form = "queue SWITCH PORT QUEUE [min RATE] [max RATE] | off, such as queue s1 2 1 max 1mbit";
+        let [switch, port, queue, rest @ ..] = words else { return Err(form.into()) };
+        let queue: u32 = queue.parse().map_err(|_| format!("{queue:?} is not a queue's number"))?;
+        if queue == u32::MAX {
+            return Err(format!("{queue} means all queues"));
+        }
+        let rates = match rest {
+            ["off"] => None,
+            [] => Some(QueueRates::default()),
+            ["min", min] => Some(QueueRates { min: Some(quantity::rate(min)?), max: None }),
+            ["max", max] => Some(QueueRates { min: None, max: Some(quantity::rate(max)?) }),
+            ["min", min, "max", max] | ["max", max, "min", min] => {
+                let (min, max) = (quantity::rate(min)?, quantity::rate(max)?);
+                if min > max {
+                    return Err("a queue's least is more than its most".into());
+                }
+                Some(QueueRates { min: Some(min), max: Some(max) })
+            }
+            _ => return Err(form.into()),
+        };
+        Ok(Command::Queue { switch: (*switch).into(), port: port_number(port)?, queue, rates })
+    }
+
+    fn show(words: &[&str]) -> Result<Command, String> {
+        let names = SHOWN.iter().map(|(name, _)| *name);
+        let all = names.clone().collect::<Vec<_>>().join("|");
+        let [name, rest @ ..] = words else { return Err(format!("show {all}")) };
+        let Some((_, what)) = SHOWN.iter().find(|(known, _)| known == name) else {
+            let meant = nearest(name, names).map(|near| format!("; did you mean show {near}?"));
+            return Err(format!("there is nothing called {name} to show{}", meant.unwrap_or(format!(": show {all}"))));
+        };
+        match rest {
+            [] => Ok(Command::Show { what: *what, switch: None }),
+            [switch] if matches!(what, Show::Rules | Show::Groups | Show::Meters) => {
+                Ok(Command::Show { what: *what, switch: Some((*switch).into()) })
+            }
+            _ => Err(format!("show {name} takes no more words")),
+        }
+    }
+}
+
+/// That a line is no command.
+fn unknown(first: &str, rest: &[&str]) -> String {
+    if let Some(near) = nearest(first, FIRST.into_iter()) {
+        return format!("there is no command {first}; did you mean {near}?");
+    }
+    if let Some(near) = rest.first().and_then(|word| nearest(word, HOST.into_iter())) {
+        return format!("{first} can't {}; did you mean {first} {near}?", rest[0]);
+    }
+    format!("there is no command {first}; help says what there is")
+}
+
+fn port_number(text: &str) -> Result<u32, String> {
+    let number = text.parse().ok().filter(|number| (1..=0xfeff).contains(number));
+    number.ok_or_else(|| format!("{text:?} is not a port's number"))
+}
+
+fn rate_or_off(text: &str) -> Result<Option<u64>, String> {
+    if text == "off" { Ok(None) } else { quantity::rate(text).map(Some) }
+}

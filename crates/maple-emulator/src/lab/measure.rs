@@ -1,0 +1,341 @@
+//! Pings and streams: what hosts find out about the network.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::net::IpAddr;
+
+use maple_wire::Dpid;
+
+use super::{Ground, Lab, LabError, PATIENCE};
+use crate::host::{ATTEMPTS, FlowId, Kind, Progress, StreamSpec, Streamed};
+use crate::network::{Drop, Network};
+use crate::quantity::{rate_text, time_text};
+use crate::time::{MILLISECOND, SECOND, Time};
+
+/// With more hosts `pingall` is refused: a million pings.
+const MAX_PING_ALL: usize = 1000;
+/// The length of a stream's frames.
+const FRAME: usize = 1250;
+/// The highest rate of a stream, in bits a second: 100,000 frames.
+const MAX_RATE: u64 = 1_000_000_000;
+
+/// What came of pings from one host to another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pinged {
+    /// Who asked.
+    pub from: String,
+    /// Whom.
+    pub to: String,
+    /// The time of each answer, in order; `None` where none came.
+    pub answers: Vec<Option<Time>>,
+    /// Whether the other's hardware address was found.
+    pub resolved: bool,
+}
+
+impl Pinged {
+    /// How many answers came.
+    pub fn received(&self) -> usize {
+        self.answers.iter().flatten().count()
+    }
+
+    pub(super) fn told(self) -> Result<String, LabError> {
+        if self.received() > 0 { Ok(self.to_string()) } else { Err(LabError::Failed(self.to_string())) }
+    }
+}
+
+impl fmt::Display for Pinged {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (sent, received) = (self.answers.len(), self.received());
+        write!(f, "{} ping {}: ", self.from, self.to)?;
+        let times: Vec<Time> = self.answers.iter().flatten().copied().collect();
+        match (times.iter().min(), times.iter().max()) {
+            (Some(min), Some(max)) => {
+                let mean = times.iter().sum::<Time>() / times.len() as Time;
+                if sent == 1 {
+                    return write!(f, "answered in {}", time_text(mean));
+                }
+                write!(f, "{received} of {sent} answered, ")?;
+                write!(f, "after {} (from {} to {})", time_text(mean), time_text(*min), time_text(*max))
+            }
+            _ if !self.resolved => write!(f, "no answer: nobody says where {} is", self.to),
+            _ => write!(f, "no answer to {sent} {}", if sent == 1 { "request" } else { "requests" }),
+        }
+    }
+}
+
+/// What came of every host's ping to every other.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PingedAll {
+    /// How many were sent.
+    pub sent: usize,
+    /// The pairs without an answer: who asked, whom.
+    pub failed: Vec<(String, String)>,
+}
+
+impl PingedAll {
+    pub(super) fn told(self) -> Result<String, LabError> {
+        if self.failed.is_empty() { Ok(self.to_string()) } else { Err(LabError::Failed(self.to_string())) }
+    }
+}
+
+impl fmt::Display for PingedAll {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const EXAMPLES: usize = 10;
+        write!(f, "pingall: {} of {} answered", self.sent - self.failed.len(), self.sent)?;
+        if !self.failed.is_empty() {
+            let pairs = self.failed.iter().take(EXAMPLES).map(|(from, to)| format!("{from} to {to}"));
+            write!(f, "; none from {}", pairs.collect::<Vec<_>>().join(", "))?;
+        }
+        if self.failed.len() > EXAMPLES {
+            write!(f, " and {} more", self.failed.len() - EXAMPLES)?;
+        }
+        Ok(())
+    }
+}
+
+/// What came of a stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Streaming {
+    /// Who sent.
+    pub from: String,
+    /// To whom.
+    pub to: String,
+    /// What was to be sent, in bits a second.
+    pub offered: u64,
+    /// Frames sent.
+    pub sent: u64,
+    /// What arrived.
+    pub arrived: Streamed,
+    /// For how long it was sent.
+    pub duration: Time,
+    /// Frames that went no further meanwhile, of whomever, by switch and reason.
+    pub losses: BTreeMap<(String, String), u64>,
+}
+
+impl Streaming {
+    /// What arrived, in bits a second.
+    pub fn rate(&self) -> u64 {
+        // The last frame ends a frame's time behind when it came.
+        let span = (self.arrived.last - self.arrived.first) as u128;
+        let span = match self.arrived.packets {
+            0 => return 0,
+            1 => u128::from(self.duration),
+            packets => span * u128::from(packets) / u128::from(packets - 1),
+        };
+        (u128::from(self.arrived.bytes) * 8 * u128::from(SECOND) / span.max(u128::from(self.duration))) as u64
+    }
+
+    /// Frames that did not arrive.
+    pub fn lost(&self) -> u64 {
+        self.sent.saturating_sub(self.arrived.packets)
+    }
+
+    pub(super) fn told(self) -> Result<String, LabError> {
+        if self.arrived.packets > 0 { Ok(self.to_string()) } else { Err(LabError::Failed(self.to_string())) }
+    }
+}
+
+impl fmt::Display for Streaming {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} iperf {}: {} of {} arrived",
+            self.from,
+            self.to,
+            rate_text(self.rate()),
+            rate_text(self.offered)
+        )?;
+        write!(f, "; {} of {} frames lost", self.lost(), self.sent)?;
+        if self.lost() > 0 {
+            let losses = self.losses.iter().map(|((switch, why), count)| format!("{count} at {switch}, {why}"));
+            let losses: Vec<String> = losses.collect();
+            if !losses.is_empty() {
+                write!(f, " ({})", losses.join("; "))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Lab {
+    /// Has one host ping another, `count` times a second apart.
+    ///
+    /// # Errors
+    /// [`LabError`] if one of them is not there.
+    pub fn ping(&self, ground: &mut impl Ground, from: &str, to: &str, count: u32) -> Result<Pinged, LabError> {
+        self.two_hosts(from, to)?;
+        let mut pinged = Pinged { from: from.into(), to: to.into(), answers: Vec::new(), resolved: true };
+        for n in 0..count {
+            let began = ground.with(|network| network.now())?;
+            let (src, dst) = (from.to_string(), to.to_string());
+            let flow = ground.with(move |network| network.open_flow_with(&src, &dst, Kind::Ping, false, 1))??;
+            let (progress, took) = self.outcome(ground, from, flow)?;
+            pinged.resolved = progress != Progress::NoNeighbour;
+            pinged.answers.push((progress == Progress::Done).then_some(took));
+            if !pinged.resolved {
+                // Without an address nothing is sent: the other attempts would come to the same.
+                pinged.answers.resize(count as usize, None);
+                break;
+            }
+            let spent = ground.with(|network| network.now())? - began;
+            if n + 1 < count && spent < SECOND {
+                ground.pass(SECOND - spent)?;
+            }
+        }
+        Ok(pinged)
+    }
+
+    /// What came of a flow of a host, and how long it took.
+    fn outcome(&self, ground: &mut impl Ground, host: &str, flow: FlowId) -> Result<(Progress, Time), LabError> {
+        let host = host.to_string();
+        let ended = move |network: &Network| {
+            let record = network.host(&host)?.flow(flow)?;
+            record.ended.map(|ended| (record.progress, ended - record.started))
+        };
+        Ok(self.until(ground, PATIENCE, ended)?.unwrap_or((Progress::NoAnswer, PATIENCE)))
+    }
+
+    /// Has every host ping every other once; those of one host go out together.
+    ///
+    /// # Errors
+    /// [`LabError`] for more than a thousand hosts.
+    pub fn ping_all(&self, ground: &mut impl Ground) -> Result<PingedAll, LabError> {
+        let names: Vec<String> = self.topology.hosts.iter().map(|host| host.name.clone()).collect();
+        if names.len() > MAX_PING_ALL {
+            let count = names.len();
+            return Err(LabError::Wrong(format!(
+                "pingall of {count} hosts is {} pings; it takes {MAX_PING_ALL} hosts at most",
+                count * (count - 1)
+            )));
+        }
+        let mut all = PingedAll::default();
+        for from in &names {
+            let (src, others) = (from.clone(), names.clone());
+            let flows = ground.with(move |network| {
+                let others = others.into_iter().filter(|to| *to != src);
+                let open = |to: String| {
+                    let flow = network.open_flow_with(&src, &to, Kind::Ping, false, ATTEMPTS)?;
+                    Ok((to, flow))
+                };
+                others.map(open).collect::<Result<Vec<_>, crate::network::NetworkError>>()
+            })??;
+            all.sent += flows.len();
+            let src = from.clone();
+            let ids: Vec<FlowId> = flows.iter().map(|(_, flow)| *flow).collect();
+            let ended = move |network: &Network| {
+                let host = network.host(&src)?;
+                let progress: Vec<Progress> = ids.iter().filter_map(|id| Some(host.flow(*id)?.progress)).collect();
+                (!progress.contains(&Progress::Running)).then_some(progress)
+            };
+            let progress = self.until(ground, PATIENCE, ended)?.unwrap_or_default();
+            for (at, (to, _)) in flows.into_iter().enumerate() {
+                if progress.get(at) != Some(&Progress::Done) {
+                    all.failed.push((from.clone(), to));
+                }
+            }
+        }
+        Ok(all)
+    }
+
+    /// Has one host send another a stream of datagrams; the rate is in bits a second.
+    ///
+    /// # Errors
+    /// [`LabError`] if one of them is not there, nobody says where the receiver is, or the rate is too high.
+    pub fn iperf(
+        &self,
+        ground: &mut impl Ground,
+        from: &str,
+        to: &str,
+        duration: Time,
+        rate: u64,
+    ) -> Result<Streaming, LabError> {
+        self.two_hosts(from, to)?;
+        if rate > MAX_RATE || duration == 0 {
+            let why = if duration == 0 { "0s is no time".into() } else { format!("{} at most", rate_text(MAX_RATE)) };
+            return Err(LabError::Wrong(why));
+        }
+        let pinged = self.find(ground, from, to)?;
+        if !pinged {
+            return Err(LabError::Failed(format!("{from} iperf {to}: nobody says where {to} is")));
+        }
+        let (src, dst) = (from.to_string(), to.to_string());
+        let spec = StreamSpec { rate, duration, frame: FRAME };
+        let (stream, before) = ground.with(move |network| {
+            let before = network.losses().clone();
+            network.start_stream(&src, &dst, spec).map(|stream| (stream, before))
+        })??;
+        ground.pass(duration)?;
+        // What is still in queues arrives, if it arrives.
+        let (src, dst) = (from.to_string(), to.to_string());
+        let count = move |network: &Network| {
+            let (sender, receiver) = (network.host(&src)?, network.host(&dst)?);
+            let address = IpAddr::V4(sender.spec().ipv4);
+            Some((sender.stream_sent(stream), receiver.streamed(address, stream)))
+        };
+        let mut last = None;
+        for _ in 0..20 {
+            let now = count.clone();
+            let counted = ground.with(move |network| now(network))?;
+            let is_all = counted.is_some_and(|(sent, arrived)| sent == arrived.packets);
+            if is_all || (counted.is_some() && counted == last) {
+                last = counted;
+                break;
+            }
+            last = counted;
+            ground.pass(250 * MILLISECOND)?;
+        }
+        let (sent, arrived) = last.unwrap_or_default();
+        let losses = ground.with(|network| network.losses().clone())?;
+        let losses = self.lost_since(&before, &losses);
+        Ok(Streaming { from: from.into(), to: to.into(), offered: rate, sent, arrived, duration, losses })
+    }
+
+    /// Whether one host finds the other's hardware address.
+    fn find(&self, ground: &mut impl Ground, from: &str, to: &str) -> Result<bool, LabError> {
+        let (src, dst) = (from.to_string(), to.to_string());
+        let is_known = move |network: &Network| {
+            let address = network.host(&dst).map(|host| IpAddr::V4(host.spec().ipv4));
+            address.and_then(|address| network.host(&src)?.neighbour(address)).is_some()
+        };
+        let ask = is_known.clone();
+        if ground.with(move |network| ask(network))? {
+            return Ok(true);
+        }
+        let (src, dst) = (from.to_string(), to.to_string());
+        let flow = ground.with(move |network| network.open_flow(&src, &dst, Kind::Ping, false))??;
+        self.outcome(ground, from, flow)?;
+        ground.with(move |network| is_known(network))
+    }
+
+    fn two_hosts(&self, from: &str, to: &str) -> Result<(), LabError> {
+        self.host(from)?;
+        self.host(to)?;
+        if from == to { Err(LabError::Wrong(format!("{from} would talk to itself"))) } else { Ok(()) }
+    }
+
+    fn lost_since(
+        &self,
+        before: &BTreeMap<(Dpid, Drop), u64>,
+        after: &BTreeMap<(Dpid, Drop), u64>,
+    ) -> BTreeMap<(String, String), u64> {
+        let mut losses = BTreeMap::new();
+        for ((dpid, why), count) in after {
+            let more = count - before.get(&(*dpid, *why)).unwrap_or(&0);
+            if more > 0 {
+                *losses.entry((self.name(*dpid), why.to_string())).or_default() += more;
+            }
+        }
+        losses
+    }
+
+    /// What was lost since the beginning, a line for each switch and reason.
+    pub(super) fn losses(&self, ground: &mut impl Ground) -> Result<String, LabError> {
+        let losses = ground.with(|network| network.losses().clone())?;
+        let lines: BTreeSet<String> = self
+            .lost_since(&BTreeMap::new(), &losses)
+            .into_iter()
+            .map(|((switch, why), count)| format!("{switch:<8} {count:>9}  {why}"))
+            .collect();
+        Ok(lines.into_iter().collect::<Vec<_>>().join("\n"))
+    }
+}

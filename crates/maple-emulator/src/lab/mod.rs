@@ -1,0 +1,286 @@
+//! The network as a laboratory: commands such as `h1 ping h2` and `link s1 s2 down`, typed at a console, read from a
+//! script, or called from a program.
+//!
+//! A [`Lab`] does them on any [`Ground`]: a network in real time whose switches talk to a controller over TCP, or one in
+//! simulated time. What a command finds out is a value ([`Pinged`], [`Streaming`], …) whose `Display` is what the console
+//! prints.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use maple_wire::{Dpid, PortNo};
+
+use crate::Emulation;
+use crate::driver::EmulationError;
+use crate::network::{Network, NetworkError};
+use crate::time::{MILLISECOND, SECOND, Time};
+use crate::topology::{LinkSpec, Topology};
+
+mod command;
+mod measure;
+mod script;
+mod show;
+mod spelling;
+
+#[cfg(test)]
+mod tests;
+
+pub use command::{Command, HELP, LinkChange, PortChange, Show};
+pub use measure::{Pinged, PingedAll, Streaming};
+pub use script::{ScriptError, run_script};
+
+/// A network that time passes in.
+pub trait Ground {
+    /// Does something with the network, between two of its events.
+    ///
+    /// # Errors
+    /// [`LabError`] if it is no longer there.
+    fn with<R: Send + 'static>(&mut self, f: impl FnOnce(&mut Network) -> R + Send + 'static) -> Result<R, LabError>;
+
+    /// Lets time pass.
+    ///
+    /// # Errors
+    /// [`LabError`] if it is no longer there, or the user asked to stop.
+    fn pass(&mut self, span: Time) -> Result<(), LabError>;
+}
+
+/// Why a command could not be done, or did not find what it should.
+#[derive(Debug, thiserror::Error)]
+pub enum LabError {
+    /// The text is no command, or names what the network does not have.
+    #[error("{0}")]
+    Wrong(String),
+    /// It was done, and what should have happened did not.
+    #[error("{0}")]
+    Failed(String),
+    /// The network refuses it.
+    #[error(transparent)]
+    Network(#[from] NetworkError),
+    /// The emulation is over.
+    #[error(transparent)]
+    Emulation(#[from] EmulationError),
+    /// The user asked to stop.
+    #[error("stopped")]
+    Stopped,
+}
+
+/// A network in real time as a ground, until a flag is set.
+pub struct Live<'a> {
+    emulation: &'a Emulation,
+    stop: &'a AtomicBool,
+    meanwhile: Box<dyn FnMut() -> Result<(), LabError> + 'a>,
+}
+
+impl<'a> Live<'a> {
+    /// This emulation. `meanwhile` is called now and then while time passes.
+    pub fn new(
+        emulation: &'a Emulation,
+        stop: &'a AtomicBool,
+        meanwhile: impl FnMut() -> Result<(), LabError> + 'a,
+    ) -> Live<'a> {
+        Live { emulation, stop, meanwhile: Box::new(meanwhile) }
+    }
+}
+
+impl Ground for Live<'_> {
+    fn with<R: Send + 'static>(&mut self, f: impl FnOnce(&mut Network) -> R + Send + 'static) -> Result<R, LabError> {
+        Ok(self.emulation.with_network(f)?)
+    }
+
+    fn pass(&mut self, span: Time) -> Result<(), LabError> {
+        let end = Instant::now() + Duration::from_nanos(span);
+        loop {
+            if self.stop.load(Ordering::SeqCst) {
+                return Err(LabError::Stopped);
+            }
+            (self.meanwhile)()?;
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(());
+            }
+            std::thread::sleep(left.min(Duration::from_millis(20)));
+        }
+    }
+}
+
+/// Does commands on a network.
+pub struct Lab {
+    topology: Arc<Topology>,
+}
+
+impl Lab {
+    /// A laboratory for a network of this topology.
+    pub fn new(topology: Topology) -> Lab {
+        Lab { topology: Arc::new(topology) }
+    }
+
+    /// Its topology, as it was in the beginning.
+    pub fn topology(&self) -> &Topology {
+        &self.topology
+    }
+
+    /// Does what a line says; what is to be printed. Empty lines and those that begin with `#` say nothing.
+    ///
+    /// # Errors
+    /// [`LabError`].
+    pub fn line(&self, ground: &mut impl Ground, line: &str) -> Result<String, LabError> {
+        let Some(command) = Command::parse(line)? else { return Ok(String::new()) };
+        self.run(ground, &command)
+    }
+
+    /// Does a command; what is to be printed.
+    ///
+    /// # Errors
+    /// [`LabError`].
+    pub fn run(&self, ground: &mut impl Ground, command: &Command) -> Result<String, LabError> {
+        match command {
+            Command::Ping { from, to, count } => self.ping(ground, from, to, *count)?.told(),
+            Command::PingAll => self.ping_all(ground)?.told(),
+            Command::Iperf { from, to, duration, rate } => self.iperf(ground, from, to, *duration, *rate)?.told(),
+            Command::Move { host, switch, port } => self.move_host(ground, host, switch, *port),
+            Command::Link { a, b, change } => {
+                self.link(ground, a, b, *change)?;
+                Ok(String::new())
+            }
+            Command::Port { switch, port, change } => {
+                let (dpid, port, change) = (self.switch(switch)?, PortNo(*port), *change);
+                ground.with(move |network| match change {
+                    PortChange::Up(up) => network.set_port(dpid, port, up),
+                    PortChange::Rate(rate) => network.set_port_rate(dpid, port, rate),
+                })??;
+                Ok(String::new())
+            }
+            Command::Queue { switch, port, queue, rates } => {
+                let (dpid, port, queue, rates) = (self.switch(switch)?, PortNo(*port), *queue, *rates);
+                ground.with(move |network| network.set_queue(dpid, port, queue, rates))??;
+                Ok(String::new())
+            }
+            Command::Restart { switch } => {
+                let dpid = self.switch(switch)?;
+                ground.with(move |network| network.restart_switch(dpid))??;
+                Ok(String::new())
+            }
+            Command::Show { what, switch } => self.show(ground, *what, switch.as_deref()),
+            Command::Wait(span) => ground.pass(*span).map(|()| String::new()),
+            Command::Not(command) => match self.run(ground, command) {
+                Err(LabError::Failed(text)) => Ok(text),
+                Ok(text) => Err(LabError::Failed(format!("{text}\nthat should not have worked").trim_start().into())),
+                Err(error) => Err(error),
+            },
+            Command::Help => Ok(HELP.trim_end().to_string()),
+            Command::Exit => Err(LabError::Stopped),
+        }
+    }
+
+    /// Changes all links between two switches.
+    ///
+    /// # Errors
+    /// [`LabError`] if there are none.
+    pub fn link(&self, ground: &mut impl Ground, a: &str, b: &str, change: LinkChange) -> Result<(), LabError> {
+        let (x, y) = (self.switch(a)?, self.switch(b)?);
+        let between = |link: &&LinkSpec| [(x, y), (y, x)].contains(&(link.a.0, link.b.0));
+        if !self.topology.links.iter().any(|link| between(&link)) {
+            let linked = |link: &LinkSpec| [(link.a.0, link.b.0), (link.b.0, link.a.0)];
+            let ends = self.topology.links.iter().flat_map(linked);
+            let mut of: Vec<String> = ends.filter(|(near, _)| *near == x).map(|(_, far)| self.name(far)).collect();
+            of.dedup();
+            let others = if of.is_empty() { "nothing".into() } else { of.join(", ") };
+            return Err(LabError::Wrong(format!("{a} and {b} are not linked; {a} is linked to {others}")));
+        }
+        ground.with(move |network| match change {
+            LinkChange::Up(up) => network.set_link(x, y, up),
+            LinkChange::Loss(loss) => network.set_link_loss(x, y, loss),
+            LinkChange::Delay(delay) => network.set_link_delay(x, y, delay),
+            LinkChange::Rate(rate) => network.set_link_rate(x, y, rate),
+        })??;
+        Ok(())
+    }
+
+    /// Moves a host to a port of a switch, or to the first that is free, and has it announce itself. Where it is now.
+    ///
+    /// # Errors
+    /// [`LabError`] if one of them is not there, or something else is plugged in.
+    pub fn move_host(
+        &self,
+        ground: &mut impl Ground,
+        host: &str,
+        switch: &str,
+        port: Option<u32>,
+    ) -> Result<String, LabError> {
+        self.host(host)?;
+        let (name, dpid) = (host.to_string(), self.switch(switch)?);
+        let at = ground.with(move |network| {
+            let port = port.map_or_else(|| network.free_port(dpid), |port| Ok(PortNo(port)))?;
+            network.move_host(&name, dpid, port)?;
+            network.announce(&name)?;
+            Ok::<_, NetworkError>(port)
+        })??;
+        Ok(format!("{host} is at port {at} of {switch}"))
+    }
+
+    /// The datapath id of a switch of this name.
+    ///
+    /// # Errors
+    /// [`LabError::Wrong`], with the nearest name.
+    pub fn switch(&self, name: &str) -> Result<Dpid, LabError> {
+        let found = self.topology.switches.iter().find(|switch| switch.name == name);
+        let names = || self.topology.switches.iter().map(|switch| switch.name.as_str());
+        found.map(|switch| switch.dpid).ok_or_else(|| LabError::Wrong(unknown("switch", name, names())))
+    }
+
+    /// That there is a host of this name.
+    ///
+    /// # Errors
+    /// [`LabError::Wrong`], with the nearest name.
+    pub fn host(&self, name: &str) -> Result<(), LabError> {
+        let names = || self.topology.hosts.iter().map(|host| host.name.as_str());
+        if names().any(|known| known == name) {
+            return Ok(());
+        }
+        Err(LabError::Wrong(unknown("host", name, names())))
+    }
+
+    /// What a switch is called.
+    fn name(&self, dpid: Dpid) -> String {
+        let found = self.topology.switches.iter().find(|switch| switch.dpid == dpid);
+        found.map_or_else(|| dpid.to_string(), |switch| switch.name.clone())
+    }
+
+    /// Waits until something holds of the network, for so long at most.
+    fn until<R: Send + 'static>(
+        &self,
+        ground: &mut impl Ground,
+        within: Time,
+        holds: impl Fn(&Network) -> Option<R> + Send + Clone + 'static,
+    ) -> Result<Option<R>, LabError> {
+        let mut waited = 0;
+        loop {
+            let ask = holds.clone();
+            if let Some(found) = ground.with(move |network| ask(network))? {
+                return Ok(Some(found));
+            }
+            if waited >= within {
+                return Ok(None);
+            }
+            ground.pass(MILLISECOND)?;
+            waited += MILLISECOND;
+        }
+    }
+}
+
+/// That there is no such thing, with what may have been meant.
+fn unknown<'a>(what: &str, name: &str, names: impl Iterator<Item = &'a str> + Clone) -> String {
+    if let Some(near) = spelling::nearest(name, names.clone()) {
+        return format!("there is no {what} {name}; did you mean {near}?");
+    }
+    let (first, last) = (names.clone().next(), names.last());
+    match (first, last) {
+        (Some(first), Some(last)) if first != last => format!("there is no {what} {name}; there are {first} to {last}"),
+        (Some(only), _) => format!("there is no {what} {name}; there is {only}"),
+        _ => format!("there is no {what} {name}; there are none"),
+    }
+}
+
+/// How long a flow may take with all its attempts.
+const PATIENCE: Time = 10 * SECOND;

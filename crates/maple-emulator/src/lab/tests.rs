@@ -1,0 +1,173 @@
+//! Commands on a network in simulated time whose switches flood everything, without a controller.
+
+use maple_wire::msg::{FlowMod, FlowModCommand, Hello};
+use maple_wire::{Action, Instruction, Match, Message, Version};
+
+use super::*;
+
+/// Simulated time, and nothing else happens.
+pub(super) struct Alone(pub Network);
+
+impl Ground for Alone {
+    fn with<R: Send + 'static>(&mut self, f: impl FnOnce(&mut Network) -> R + Send + 'static) -> Result<R, LabError> {
+        Ok(f(&mut self.0))
+    }
+
+    fn pass(&mut self, span: Time) -> Result<(), LabError> {
+        self.0.run_for(span);
+        Ok(())
+    }
+}
+
+/// A network without loops in which every switch floods.
+fn flooding(topology: &str) -> (Lab, Alone) {
+    let topology = Topology::parse(topology).unwrap();
+    let mut network = Network::new(&topology, Version::Of13);
+    network.run_for(MILLISECOND);
+    let flood = vec![Instruction::ApplyActions(vec![Action::output(PortNo::FLOOD)])];
+    for dpid in network.dpids().collect::<Vec<_>>() {
+        let mut bytes = Vec::new();
+        Message::Hello(Hello { version: 4, elements: vec![] }).encode(Version::Of13, 1, &mut bytes).unwrap();
+        let rule = FlowMod::new(FlowModCommand::Add, 1, Match::any(), flood.clone());
+        Message::FlowMod(rule).encode(Version::Of13, 2, &mut bytes).unwrap();
+        network.from_controller(dpid, &bytes).unwrap();
+    }
+    network.run_for(MILLISECOND);
+    (Lab::new(topology), Alone(network))
+}
+
+/// Does commands; their answers, errors behind `error: `.
+fn say(lab: &Lab, ground: &mut Alone, lines: &str) -> String {
+    let answer = |line: &str| match lab.line(ground, line) {
+        Ok(text) => text,
+        Err(error) => format!("error: {error}"),
+    };
+    lines.lines().map(str::trim).map(answer).filter(|text| !text.is_empty()).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn a_session_at_the_console() {
+    let (lab, mut net) = flooding("linear:3,delay=1ms");
+    assert_eq!(say(&lab, &mut net, "h1 ping h2"), "h1 ping h2: answered in 4.01ms");
+    assert_eq!(
+        say(&lab, &mut net, "link s1 s2 delay 10ms\n h1 ping h2 3"),
+        "h1 ping h2: 3 of 3 answered, after 20ms (from 20ms to 20ms)"
+    );
+    assert_eq!(say(&lab, &mut net, "pingall"), "pingall: 6 of 6 answered");
+    assert_eq!(say(&lab, &mut net, "link s1 s2 down\n h1 ping h2"), "error: h1 ping h2: no answer to 1 request");
+    assert_eq!(
+        say(&lab, &mut net, "pingall"),
+        "error: pingall: 2 of 6 answered; none from h1 to h2, h1 to h3, h2 to h1, h3 to h1"
+    );
+    assert_eq!(say(&lab, &mut net, "not h1 ping h2"), "h1 ping h2: no answer: nobody says where h2 is");
+    assert!(say(&lab, &mut net, "not h2 ping h3").ends_with("that should not have worked"));
+    assert!(say(&lab, &mut net, "show links").starts_with("s1:2     s2:2     down  delay 10ms"));
+    assert_eq!(say(&lab, &mut net, "h1 move s3\n h1 ping h2"), "h1 is at port 3 of s3\nh1 ping h2: answered in 4.01ms");
+    assert_eq!(say(&lab, &mut net, "link s1 s2 up\n port s3 1 down\n not h2 ping h3").matches("no answer").count(), 1);
+    assert!(say(&lab, &mut net, "show rules s1").contains("actions=FLOOD"));
+    assert!(say(&lab, &mut net, "switch s2 restart\n show rules").contains("s2: 0 rules"));
+}
+
+#[test]
+fn what_arrives_of_a_stream_is_what_the_path_lets_through() {
+    let (lab, mut net) = flooding("linear:2");
+    let streamed = lab.iperf(&mut net, "h1", "h2", 2 * SECOND, 10_000_000).unwrap();
+    assert_eq!((streamed.rate(), streamed.sent, streamed.lost()), (10_000_000, 2000, 0));
+    assert_eq!(
+        say(&lab, &mut net, "h1 iperf h2 2s 10mbit"),
+        "h1 iperf h2: 10mbit of 10mbit arrived; 0 of 2000 frames lost"
+    );
+    assert_eq!(say(&lab, &mut net, "port s1 2 rate 2mbit"), "");
+    let streamed = lab.iperf(&mut net, "h1", "h2", 2 * SECOND, 10_000_000).unwrap();
+    assert!((1_900_000..=2_000_000).contains(&streamed.rate()), "{streamed}");
+    let full = ("s1".to_string(), "the queue was full".to_string());
+    assert_eq!(streamed.losses.get(&full), Some(&streamed.lost()));
+    say(&lab, &mut net, "port s1 2 rate off\n link s1 s2 loss 20%");
+    let streamed = lab.iperf(&mut net, "h1", "h2", 2 * SECOND, 10_000_000).unwrap();
+    assert!((300..500).contains(&streamed.lost()), "{streamed}");
+    assert!(say(&lab, &mut net, "show losses").contains("lost on the link"));
+}
+
+#[test]
+fn mistakes_are_told_with_what_was_meant() {
+    let (lab, mut net) = flooding("linear:3");
+    for (line, says) in [
+        ("ping h1 h2", "the host comes first: h1 ping h2"),
+        ("h1 png h2", "h1 can't png; did you mean h1 ping?"),
+        ("h1 ping h9", "there is no host h9; there are h1 to h3"),
+        ("h1 ping hh2", "there is no host hh2; did you mean h2?"),
+        ("h1 ping h1", "h1 would talk to itself"),
+        ("h1 ping h2 x", "\"x\" is not a count"),
+        ("link s1 s3 down", "s1 and s3 are not linked; s1 is linked to s2"),
+        ("link s1 s2 loss 5", "\"5\" is not a share such as 5%"),
+        ("links s1 s2 down", "there is no command links; did you mean link?"),
+        ("switch s1 down", "switch SWITCH restart"),
+        ("port s1 9 down", "has no port 9"),
+        ("h1 move s2 1", "port 1 of switch"),
+        ("queue s1 1 1 min 5mbit max 1mbit", "least is more than its most"),
+        ("show rule", "did you mean show rules?"),
+        ("dance", "there is no command dance; help says what there is"),
+        ("h1 iperf h2 5s 10gbit", "1gbit at most"),
+    ] {
+        let told = say(&lab, &mut net, line);
+        assert!(told.starts_with("error: ") && told.contains(says), "{line}: {told}");
+    }
+    assert_eq!(say(&lab, &mut net, "# nothing\n\n"), "");
+}
+
+#[test]
+fn a_script_ends_at_the_first_command_that_fails_and_says_where() {
+    let (lab, mut net) = flooding("linear:2");
+    let folder = std::env::temp_dir().join(format!("maple-lab-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let file = folder.join("lesson.maple");
+    let file = file.to_str().unwrap();
+    let mut run = |text: &str| {
+        std::fs::write(file, text).unwrap();
+        let mut told = Vec::new();
+        let result = run_script(&lab, &mut net, file, &mut |line: &str| told.push(line.to_string()));
+        (told, result.map_err(|error| error.to_string()))
+    };
+    let (told, result) = run("# a lesson\nh1 ping h2\nlink s1 s2 down\nwait 1s\nnot h1 ping h2\nlink s1 s2 up\n");
+    assert_eq!((told.len(), result), (7, Ok(())));
+    let (told, result) = run("link s1 s2 down\nh1 ping h2\npingall\n");
+    assert_eq!((told.len(), result), (2, Err(format!("{file}:2: h1 ping h2: no answer: nobody says where h2 is"))));
+    let (told, result) = run("link s1 s2 up\npingal\n");
+    assert!(told.is_empty() && result.is_err_and(|e| e.starts_with(&format!("{file}:2: there is no command pingal"))));
+    assert!(
+        run_script(&lab, &mut net, "/nowhere", &mut |_: &str| {}).is_err_and(|e| e.to_string().contains("/nowhere"))
+    );
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn ten_thousand_hosts_talk_at_a_cost_in_proportion() {
+    // Rules by hardware address, as a controller makes them.
+    let took = |hosts: u32| {
+        let topology = Topology::parse(&format!("single:{hosts}")).unwrap();
+        let began = Instant::now();
+        let mut network = Network::new(&topology, Version::Of13);
+        network.run_for(MILLISECOND);
+        let mut bytes = Vec::new();
+        Message::Hello(Hello { version: 4, elements: vec![] }).encode(Version::Of13, 1, &mut bytes).unwrap();
+        for host in &topology.hosts {
+            let mac = host.mac.iter().fold(0, |mac, byte| mac << 8 | u128::from(*byte));
+            let actions = vec![Instruction::ApplyActions(vec![Action::output(host.port)])];
+            let matching = Match::any().exact(maple_wire::Field::EthDst, mac);
+            let rule = FlowMod::new(FlowModCommand::Add, 5, matching, actions);
+            Message::FlowMod(rule).encode(Version::Of13, 2, &mut bytes).unwrap();
+        }
+        network.from_controller(Dpid(1), &bytes).unwrap();
+        network.run_for(MILLISECOND);
+        for pair in topology.hosts.chunks(2) {
+            let frame = maple_wire::packet::Frame::ethernet(pair[1].mac, pair[0].mac).raw(0x88b5, b"hello");
+            network.inject_from(&pair[0].name, frame).unwrap();
+        }
+        network.run_for(SECOND);
+        let arrived = network.hosts().filter(|host| host.counters().received == 1).count();
+        assert_eq!(arrived, hosts as usize / 2);
+        began.elapsed()
+    };
+    let (few, many) = (took(1000), took(10_000));
+    assert!(many < few * 40 + std::time::Duration::from_secs(2), "{few:?} for a thousand, {many:?} for ten thousand");
+}
