@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from maple._emulate import emulate
 from maple._maple import (
     Action,
     AggregateStats,
@@ -169,6 +170,7 @@ __all__ = [
     "atomically",
     "drop",
     "ecmp",
+    "emulate",
     "flood",
     "frame",
     "hops",

@@ -29,6 +29,7 @@ __all__ = [
     "Handler",
     "HandlerBench",
     "Ip",
+    "Laboratory",
     "Listener",
     "Location",
     "Mac",
@@ -2042,6 +2043,52 @@ class Decision:
 
 def test_frame(*, payload: bytes | None = None, **fields: int | str | Mac | Ip | Field) -> bytes:
     """The bytes of a packet that has these fields, and others as they come: ``maple.testing.frame``."""
+
+_Copy = tuple[list[tuple[str, int, int | None]], str | None, str | None, bytes]
+_Journey = tuple[bytes, list[_Copy]]
+
+@final
+class Laboratory:
+    """A network under a policy, in simulated time. :func:`maple.emulate` makes objects of what comes out here."""
+
+    def __new__(
+        cls, topology: str, policy: Any, version: str, seed: int, track_hosts: bool, time_limit: float
+    ) -> Laboratory: ...
+    def command(self, line: str) -> str:
+        """Does a command of the console."""
+
+    def now(self) -> float:
+        """The time, in seconds."""
+
+    def run(self, span: float) -> None:
+        """Lets time pass."""
+
+    def ping(self, src: str, dst: str, count: int) -> tuple[list[float | None], str, _Journey | None]:
+        """The time that each answer took, in seconds; all in words; the last request's journey."""
+
+    def ping_all(self) -> tuple[int, list[tuple[str, str]]]:
+        """How many pings were sent, and the pairs without an answer."""
+
+    def iperf(self, src: str, dst: str, span: float, rate: int) -> tuple[int, int, int, str]:
+        """What arrived, in bits a second; frames sent; frames lost; all in words."""
+
+    def send(self, host: str, frame: bytes) -> _Journey:
+        """Sends a frame from a host."""
+
+    def switches(self) -> list[tuple[str, int]]:
+        """Names of switches and their datapath ids."""
+
+    def hosts(self) -> list[tuple[str, str, str, str, str, int]]:
+        """The hosts and where they are now: name, MAC, IPv4, IPv6, switch, port."""
+
+    def links(self) -> list[tuple[tuple[str, int], tuple[str, int], bool, float, float, int | None]]:
+        """The links as they are now: both ends, whether up, delay in seconds, loss, rate in bits a second."""
+
+    def tree(self, switch: str) -> str:
+        """The trace tree of a switch as text."""
+
+    def errors(self) -> list[tuple[str, int]]:
+        """How the policy failed, and on how many packets each."""
 
 def main(arguments: list[str]) -> int:
     """Runs the ``maple`` command; the exit status."""

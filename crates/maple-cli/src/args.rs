@@ -118,7 +118,7 @@ pub struct RunOptions {
     /// with --emulate]
     #[arg(long, value_name = "PATH")]
     pub control: Option<PathBuf>,
-    /// Emulate this network: linear:N, ring:N, tree:DEPTH,FANOUT, fattree:K, or FILE.json
+    /// Emulate this network: single:N, linear:N, ring:N, tree:DEPTH,FANOUT, fattree:K, or FILE.json
     #[arg(long, value_name = "TOPOLOGY")]
     pub emulate: Option<String>,
     #[command(flatten)]
@@ -196,20 +196,28 @@ pub struct EmulationArgs {
     /// Flows that hosts open per second, all together [default: 20]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub rate: Option<u32>,
-    /// Decides who talks to whom [default: 1]
+    /// Decides who talks to whom, and what links lose [default: 1]
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
+    /// Read commands such as `h1 ping h2` from the terminal; `help` says which there are
+    #[arg(long, conflicts_with = "script")]
+    pub console: bool,
+    /// Do the commands of this file, then stop; the status is 1 if one fails
+    #[arg(long, value_name = "FILE")]
+    pub script: Option<PathBuf>,
 }
 
 impl RunOptions {
     /// What is wrong with the options together: those of an emulated network do nothing without one.
     pub fn refusal(&self) -> Option<clap::Error> {
-        let EmulationArgs { of, traffic, rate, seed } = &self.emulation;
+        let EmulationArgs { of, traffic, rate, seed, console, script } = &self.emulation;
         let given = [
             ("--of", of.is_some()),
             ("--traffic", traffic.is_some()),
             ("--rate", rate.is_some()),
             ("--seed", seed.is_some()),
+            ("--console", *console),
+            ("--script", script.is_some()),
             ("--check", self.check.is_some()),
             ("--allow-drops", self.allow_drops),
         ];
@@ -231,7 +239,12 @@ impl EmulationArgs {
         self.rate.unwrap_or(20)
     }
 
-    /// Decides who talks to whom.
+    /// Whether commands come from a console or a script.
+    pub fn has_commands(&self) -> bool {
+        self.console || self.script.is_some()
+    }
+
+    /// Decides who talks to whom, and what links lose.
     pub fn seed(&self) -> u64 {
         self.seed.unwrap_or(1)
     }
@@ -240,7 +253,7 @@ impl EmulationArgs {
 /// `maple emulate`.
 #[derive(Debug, Args)]
 pub struct EmulateArgs {
-    /// The network: linear:N, ring:N, tree:DEPTH,FANOUT, fattree:K, or FILE.json
+    /// The network: single:N, linear:N, ring:N, tree:DEPTH,FANOUT, fattree:K, or FILE.json
     pub topology: String,
     /// The controller's address
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:6653", value_parser = address)]

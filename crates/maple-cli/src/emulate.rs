@@ -1,21 +1,29 @@
 //! `maple emulate`: switches and hosts towards any OpenFlow controller.
 
 use std::net::SocketAddr;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use maple_emulator::driver::Stats;
+use maple_emulator::lab::{Lab, LabError, Live};
 use maple_emulator::traffic::TrafficOptions;
 use maple_emulator::{Emulation, EmulationOptions, Topology};
 
 use crate::args::{EmulateArgs, EmulationArgs};
 use crate::wrong::OrWrong as _;
-use crate::{say, signal};
+use crate::{console, say, signal};
 
 /// How often it tells what happens.
 const TURN: Duration = Duration::from_secs(1);
+/// How often it looks.
+const LOOK: Duration = Duration::from_millis(50);
+/// How long all switches must have been connected before commands begin: a controller needs time to find the links.
+const SETTLE: Duration = Duration::from_secs(2);
+/// How long a script waits for the controller.
+const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Emulates until it is told to stop, or until the traffic is over. The exit status is 1 if flows did not end well.
+/// Emulates until it is told to stop, or until the traffic or the script is over. The exit status is 1 if flows did not end
+/// well.
 pub fn main(args: EmulateArgs) -> anyhow::Result<u8> {
     let stop = signal::stop_flag()?;
     let topology = Topology::parse(&args.topology).or_wrong()?;
@@ -27,29 +35,103 @@ pub fn main(args: EmulateArgs) -> anyhow::Result<u8> {
         topology.hosts.len(),
         args.controller
     ));
-    let mut options = options(topology, args.controller, &args.emulation);
+    let mut options = options(topology.clone(), args.controller, &args.emulation);
     options.traffic = args.emulation.traffic.map(|duration| traffic(&args.emulation, duration));
     let emulation = Emulation::start(options)?;
+    let mut trouble = Trouble::new(args.controller);
+    let done = if args.emulation.has_commands() {
+        commands(&args.emulation, topology, &emulation, &mut trouble, &stop)
+    } else {
+        watch(&emulation, &mut trouble, &stop)
+    };
+    let stats = emulation.stop()?;
+    done?;
+    say(status(&stats));
+    Ok(u8::from(stats.total.failed > 0))
+}
+
+/// Tells what happens until the traffic is over.
+fn watch(emulation: &Emulation, trouble: &mut Trouble, stop: &AtomicBool) -> anyhow::Result<()> {
     let mut last = String::new();
-    let mut next = Instant::now();
+    let mut next = Instant::now() + TURN;
     while !stop.load(Ordering::SeqCst) {
         let stats = emulation.snapshot()?;
         if stats.traffic_over {
             break;
         }
+        trouble.tell(&stats);
         if Instant::now() >= next {
             next = Instant::now() + TURN;
             let line = status(&stats);
-            if line != last {
+            if line != last && stats.trouble.is_none() {
                 say(&line);
                 last = line;
             }
         }
-        std::thread::sleep(Duration::from_millis(50));
+        std::thread::sleep(LOOK);
     }
-    let stats = emulation.stop()?;
-    say(status(&stats));
-    Ok(u8::from(stats.total.failed > 0))
+    Ok(())
+}
+
+/// Does commands once all switches are connected. Who types need not wait for a controller that does not come.
+fn commands(
+    args: &EmulationArgs,
+    topology: Topology,
+    emulation: &Emulation,
+    trouble: &mut Trouble,
+    stop: &AtomicBool,
+) -> anyhow::Result<()> {
+    let mut connected = None;
+    let began = Instant::now();
+    while !stop.load(Ordering::SeqCst) {
+        let stats = emulation.snapshot()?;
+        trouble.tell(&stats);
+        let all = stats.switches.iter().all(|switch| switch.connected);
+        connected = if all { connected.or_else(|| Some(Instant::now())) } else { None };
+        if connected.is_some_and(|since| since.elapsed() >= SETTLE) || args.console && stats.trouble.is_some() {
+            break;
+        }
+        if began.elapsed() > PATIENCE {
+            let count = stats.switches.iter().filter(|switch| switch.connected).count();
+            anyhow::bail!("{count} of {} switches were connected after {PATIENCE:?}", stats.switches.len());
+        }
+        std::thread::sleep(LOOK);
+    }
+    let mut look = Instant::now();
+    let meanwhile = || {
+        if look.elapsed() > LOOK {
+            look = Instant::now();
+            trouble.tell(&emulation.snapshot().map_err(LabError::from)?);
+        }
+        Ok(())
+    };
+    console::run(&Lab::new(topology), &mut Live::new(emulation, stop, meanwhile), args)
+}
+
+/// Tells once that the controller is not there, and when it is.
+struct Trouble {
+    controller: SocketAddr,
+    is_told: bool,
+}
+
+impl Trouble {
+    fn new(controller: SocketAddr) -> Trouble {
+        Trouble { controller, is_told: false }
+    }
+
+    fn tell(&mut self, stats: &Stats) {
+        match &stats.trouble {
+            Some(why) if !self.is_told => {
+                say(format_args!("controller {}: {why}; trying again until it is there", self.controller));
+                self.is_told = true;
+            }
+            None if self.is_told && stats.switches.iter().any(|switch| switch.connected) => {
+                say(format_args!("controller {}: connected", self.controller));
+                self.is_told = false;
+            }
+            _ => {}
+        }
+    }
 }
 
 /// How the network behaves.
@@ -58,7 +140,6 @@ pub fn options(topology: Topology, controller: SocketAddr, args: &EmulationArgs)
     options.network.seed = args.seed();
     options
 }
-
 /// What its hosts talk about.
 pub fn traffic(args: &EmulationArgs, duration: Duration) -> TrafficOptions {
     TrafficOptions {

@@ -30,6 +30,7 @@ mod bench;
 mod check;
 
 mod builtin;
+mod console;
 mod descriptors;
 mod emulate;
 mod load;
@@ -38,6 +39,13 @@ mod state;
 mod weights;
 
 pub mod decode;
+pub mod laboratory;
+/// What [`laboratory`] is made of: networks, hosts, links, and commands on them.
+pub mod lab {
+    pub use maple_emulator::lab::{Ground, Lab, LabError};
+    pub use maple_emulator::network::{Hop, Link};
+    pub use maple_emulator::{Host, Topology};
+}
 pub mod paths;
 
 mod app;

@@ -3,9 +3,10 @@
 use std::cell::Cell;
 use std::ffi::OsString;
 use std::path::Path;
-use std::sync::{Arc, LazyLock, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
+use maple::laboratory::Laboratory;
 use maple::listen::{Listener, listen};
 use maple::{ChangeError, Cond, Handle, Listening, Loaded, LoadedHandlers, LoadedPolicy, PolicyLoader, Suspicion};
 use maple_core::state::{Commit, Store, Write};
@@ -129,13 +130,15 @@ thread_local! {
 struct Host {
     store: Arc<Store>,
     controller: Option<Handle>,
+    /// The network in simulated time that the store belongs to, as long as somebody has it.
+    laboratory: Weak<Laboratory>,
     /// What workers committed before the controller that they belong to was told here.
     early: Vec<Commit>,
 }
 
 impl Host {
     fn of(store: Arc<Store>) -> Host {
-        Host { store, controller: None, early: Vec::new() }
+        Host { store, controller: None, laboratory: Weak::new(), early: Vec::new() }
     }
 }
 
@@ -154,6 +157,11 @@ pub fn store() -> Arc<Store> {
 /// Lets tables and variables live in `store` from now on.
 pub fn use_store(store: Arc<Store>) {
     *HOST.write().unwrap_or_else(PoisonError::into_inner) = Host::of(store);
+}
+
+/// Has this laboratory, which has the store, follow what is written to it from now on.
+pub fn use_laboratory(laboratory: &Arc<Laboratory>) {
+    HOST.write().unwrap_or_else(PoisonError::into_inner).laboratory = Arc::downgrade(laboratory);
 }
 
 /// Has the table and the variable of this name survive restarts. `false` if a controller runs that keeps no state.
@@ -192,6 +200,9 @@ pub fn acknowledge(commit: Commit) -> PyResult<()> {
         follow(commit);
         return Ok(());
     }
+    if let Some(laboratory) = laboratory() {
+        return Python::attach(|py| crate::laboratory::wait(py, laboratory.committed(commit)));
+    }
     let Some(controller) = controller() else { return Ok(()) };
     match controller.acknowledge(commit) {
         // A controller that has stopped takes no writes, and answers nothing from anything; but it does not keep them.
@@ -204,6 +215,11 @@ pub fn acknowledge(commit: Commit) -> PyResult<()> {
 
 /// Has the controller follow a commit of one of its workers, now or when it is told here.
 fn follow(commit: Commit) {
+    if let Some(laboratory) = laboratory() {
+        // A worker can't wait: it is the laboratory's own thread.
+        drop(laboratory.committed(commit));
+        return;
+    }
     let controller = controller().or_else(|| {
         let mut host = HOST.write().unwrap_or_else(PoisonError::into_inner);
         if host.controller.is_none() {
@@ -219,6 +235,10 @@ fn follow(commit: Commit) {
 /// Whether all switches have confirmed in time that what was on its way out is gone.
 pub fn settled(within: Duration) -> bool {
     controller().is_none_or(|controller| controller.settled(within))
+}
+
+fn laboratory() -> Option<Arc<Laboratory>> {
+    HOST.read().unwrap_or_else(PoisonError::into_inner).laboratory.upgrade()
 }
 
 /// The running controller, if there is one.

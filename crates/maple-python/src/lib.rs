@@ -31,6 +31,7 @@ mod handler;
 mod listen;
 
 mod host;
+mod laboratory;
 mod start;
 mod testing;
 
@@ -62,6 +63,8 @@ mod _maple {
     use crate::host::main;
     #[pymodule_export]
     use crate::interrupt::PolicyTimeout;
+    #[pymodule_export]
+    use crate::laboratory::PyLaboratory;
     #[pymodule_export]
     use crate::listen::{PyHeard, PyListener, listener_failed, send_frame};
     #[pymodule_export]

@@ -23,9 +23,9 @@ use maple_core::network::{Location, PortKind};
 use maple_core::policy::Policy;
 use maple_core::run::Run;
 use maple_core::state::{Snapshot, Txn};
-use maple_emulator::Emulation;
-use maple_emulator::network::{Drop, Entry, FrameId, Origin, Outcome};
+use maple_emulator::network::{Delivery, Drop, Entry, FrameId, Origin, Outcome};
 use maple_emulator::switch::Lost;
+use maple_emulator::{Emulation, Network};
 use maple_wire::{Dpid, Packet, PortNo};
 
 use super::history::History;
@@ -36,6 +36,8 @@ const SETTLED: Duration = Duration::from_millis(500);
 const LATE: Duration = Duration::from_secs(4);
 /// How often the last frames are looked for.
 const AGAIN: Duration = Duration::from_millis(50);
+/// How long before and after a switch restarts what is there may be lost, in nanoseconds.
+const AROUND: u64 = 5_000_000_000;
 /// Examples kept of each kind of fault.
 const EXAMPLES: usize = 3;
 
@@ -116,6 +118,7 @@ impl Checker {
     /// Waits for the frames that are under way and gives the verdicts.
     pub fn finish(mut self, emulation: &Emulation) -> anyhow::Result<Verdicts> {
         let deadline = Instant::now() + LATE;
+        self.look(emulation)?;
         while Instant::now() < deadline && !self.pending.is_empty() {
             self.look(emulation)?;
             std::thread::sleep(AGAIN);
@@ -136,7 +139,7 @@ impl Checker {
                     _ => None,
                 })
                 .collect();
-            let lost = log.deliveries().filter(|d| is_the_networks(&d.outcome)).map(|d| d.id);
+            let lost = log.deliveries().filter(|d| is_the_networks(d, network)).map(|d| d.id);
             let excused: Vec<FrameId> = lost.collect();
             network.clear_log();
             (entries, deliveries, excused)
@@ -227,9 +230,17 @@ impl Checker {
 }
 
 /// Whether what became of a copy is the network's own doing, whatever f says: it was lost on a link or at a port that is
-/// down, in a full queue, or by a meter.
-fn is_the_networks(outcome: &Outcome) -> bool {
-    let Outcome::Dropped(_, why) = outcome else { return false };
+/// down, in a full queue, or by a meter; or when its switch restarted.
+fn is_the_networks(delivery: &Delivery, network: &Network) -> bool {
+    let restarted = |dpid: &Dpid| {
+        let restart = network.restarted(*dpid);
+        restart.is_some_and(|at| (at.saturating_sub(AROUND)..at + AROUND).contains(&delivery.at))
+    };
+    let why = match &delivery.outcome {
+        Outcome::Dropped(dpid, Drop::Switch(Lost::NoRule)) | Outcome::Controller(dpid) => return restarted(dpid),
+        Outcome::Dropped(_, why) => why,
+        Outcome::Egress { .. } => return false,
+    };
     matches!(
         why,
         Drop::Loss

@@ -1,4 +1,4 @@
-//! A policy on an emulated network: traffic, what happens meanwhile, and what came of it.
+//! A policy on an emulated network: traffic or commands, what happens meanwhile, and what came of it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::bail;
 use maple_controller::Handle;
 use maple_emulator::driver::Stats;
+use maple_emulator::lab::{Lab, LabError, Live};
 use maple_emulator::{Emulation, EmulationOptions, Topology};
 
 use super::check::Checker;
@@ -13,13 +14,18 @@ use super::progress::Lines;
 use super::summary::Flows;
 use super::{TURN, rules, summary};
 use crate::LoadedPolicy;
-use crate::args::{RunOptions, Switch};
-use crate::{emulate, say};
+use crate::args::{EmulationArgs, RunOptions, Switch};
+use crate::laboratory::is_known;
+use crate::{console, emulate, say};
 
 /// How long traffic lasts where nothing else is said.
 const TRAFFIC: Duration = Duration::from_secs(20);
 /// How long switches may take to connect and flows to end, besides the time of the traffic.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// How long commands wait until the controller knows the network.
+const SETTLE: Duration = Duration::from_secs(5);
+/// How often it is looked whether the controller knows the network.
+const KNOWN: Duration = Duration::from_millis(10);
 /// Frames that the log holds between two looks at it.
 const LOG: usize = 200_000;
 
@@ -46,24 +52,39 @@ impl Emulated<'_> {
     /// What went wrong with the run as a whole: something was lost or delivered otherwise than f says, or f failed on
     /// every packet.
     pub fn run(self, controller: &Handle, stop: &AtomicBool) -> anyhow::Result<()> {
-        let traffic = self.options.emulation.traffic.unwrap_or(TRAFFIC);
-        let mut lines = Lines::with_bar(traffic);
+        let commands = self.options.emulation.has_commands();
+        let traffic = self.options.emulation.traffic.or((!commands).then_some(TRAFFIC));
+        let mut lines = if commands { Lines::new() } else { Lines::with_bar(traffic.unwrap_or_default()) };
         lines.say(&self.headline(traffic));
         let emulation = Emulation::start(self.emulation_options(controller, traffic))?;
         let checker = (self.options.check != Some(Switch::Off))
             .then(|| Checker::new(self.loaded.policy.clone(), self.track_hosts, controller))
             .transpose()?;
         let mut watch = Watch { lines, controller, began: None, second: Second::default() };
-        let checker = watch.until_over(&emulation, checker, traffic, stop)?;
+        // Commands need not wait for links that may be dead on purpose.
+        let patience = traffic.map_or(SETTLE, |traffic| traffic + PATIENCE);
+        watch.until_known(&emulation, &self.topology, patience, stop)?;
+        let mut done = Ok(());
+        let checker = if commands {
+            let (lab, args) = (Lab::new(self.topology.clone()), &self.options.emulation);
+            let (checker, result) = watch.commands(&emulation, checker, &lab, args, stop);
+            done = result;
+            checker
+        } else {
+            watch.until_over(&emulation, checker, traffic.unwrap_or_default(), stop)?
+        };
         let verdicts = checker.map(|checker| checker.finish(&emulation)).transpose()?;
         watch.notices();
         watch.lines.finish();
         let network = emulation.snapshot()?;
-        say(format_args!("\n{}", rules::of_all(controller)));
+        if !commands {
+            say(format_args!("\n{}", rules::of_all(controller)));
+        }
         summary::of_network(controller, &network, verdicts.as_ref());
         emulation.stop()?;
         let is_stopped = stop.load(Ordering::SeqCst) || controller.failure().is_some();
-        if !network.traffic_started && !is_stopped {
+        done?;
+        if let Some(traffic) = traffic.filter(|_| !network.traffic_started && !is_stopped) {
             bail!("hosts never began to talk: not all switches were known after {} s", (traffic + PATIENCE).as_secs());
         }
         let flows = Flows {
@@ -78,25 +99,26 @@ impl Emulated<'_> {
         }
     }
 
-    fn headline(&self, traffic: Duration) -> String {
+    fn headline(&self, traffic: Option<Duration>) -> String {
         let Topology { switches, hosts, links, .. } = &self.topology;
         format!(
-            "{}: {} switches (OpenFlow {}), {} links, {} hosts; {} flows a second for {} s",
+            "{}: {} switches (OpenFlow {}), {} links, {} hosts{}",
             self.options.emulate.as_deref().unwrap_or_default(),
             switches.len(),
             self.options.emulation.version(),
             links.len(),
             hosts.len(),
-            self.options.emulation.rate(),
-            traffic.as_secs_f64(),
+            traffic.map_or(String::new(), |traffic| {
+                format!("; {} flows a second for {} s", self.options.emulation.rate(), traffic.as_secs_f64())
+            }),
         )
     }
 
-    fn emulation_options(&self, controller: &Handle, traffic: Duration) -> EmulationOptions {
+    fn emulation_options(&self, controller: &Handle, traffic: Option<Duration>) -> EmulationOptions {
         let address = controller.addresses()[0];
         let mut options = emulate::options(self.topology.clone(), address, &self.options.emulation);
         options.network.log_limit = LOG;
-        options.traffic = Some(emulate::traffic(&self.options.emulation, traffic));
+        options.traffic = traffic.map(|traffic| emulate::traffic(&self.options.emulation, traffic));
         options
     }
 }
@@ -111,6 +133,57 @@ struct Watch<'a> {
 }
 
 impl Watch<'_> {
+    /// Returns when the controller knows the network, so that traffic can begin; or when the user or patience ends it.
+    fn until_known(
+        &mut self,
+        emulation: &Emulation,
+        topology: &Topology,
+        patience: Duration,
+        stop: &AtomicBool,
+    ) -> anyhow::Result<()> {
+        let deadline = Instant::now() + patience;
+        while !is_known(&self.controller.snapshot(), topology) {
+            let is_over = stop.load(Ordering::SeqCst) || self.controller.failure().is_some();
+            // Traffic that began by itself need not wait for ports that stay new: they would have to be edge ports.
+            if is_over || Instant::now() > deadline || emulation.snapshot()?.traffic_started {
+                return Ok(());
+            }
+            self.notices();
+            std::thread::sleep(KNOWN);
+        }
+        Ok(emulation.begin_traffic()?)
+    }
+
+    /// Does commands. What came of them, and the checker.
+    fn commands(
+        &mut self,
+        emulation: &Emulation,
+        mut checker: Option<Checker>,
+        lab: &Lab,
+        args: &EmulationArgs,
+        stop: &AtomicBool,
+    ) -> (Option<Checker>, anyhow::Result<()>) {
+        let mut look = Instant::now();
+        let mut failed = None;
+        let meanwhile = || {
+            if look.elapsed() < TURN {
+                return Ok(());
+            }
+            look = Instant::now();
+            self.notices();
+            if self.controller.failure().is_some() {
+                return Err(LabError::Stopped);
+            }
+            if let Some(Err(error)) = checker.as_mut().map(|checker| checker.look(emulation)) {
+                failed = Some(error);
+                return Err(LabError::Stopped);
+            }
+            Ok(())
+        };
+        let done = console::run(lab, &mut Live::new(emulation, stop, meanwhile), args);
+        (checker, failed.map_or(done, Err))
+    }
+
     /// Returns when all flows have ended, or the user or patience ends it.
     fn until_over(
         &mut self,

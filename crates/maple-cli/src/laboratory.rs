@@ -1,0 +1,461 @@
+//! A policy and an emulated network in simulated time, in one process and without sockets.
+//!
+//! What runs is what ships: a shard with its sessions, discovery and engine, taking the turns that it takes behind sockets
+//! (`maple_controller::simulation`), and the emulator's switches and hosts. Between them are connections in memory. A
+//! shard takes its turn in the moment in which something comes in, so time passes only where the emulated network says
+//! so: in its delays. One topology, one policy, one seed and one sequence of calls give one run, as long as f asks nothing
+//! but packets and tracked state.
+//!
+//! All of it lives in one thread of its own, which sleeps between calls.
+
+use std::collections::BTreeMap;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use maple_controller::simulation::{Line, Setting, Simulation};
+use maple_controller::{Deadlines, QueueLimits};
+use maple_core::engine::{Event, Options, Time as EngineTime};
+use maple_core::network::{Location, PortKind};
+use maple_core::policy::Policy;
+use maple_core::state::{Commit, Snapshot, Store};
+use maple_emulator::lab::{Ground, Lab, LabError};
+use maple_emulator::network::{ControlEvent, FrameId, Hop, NetworkOptions, Origin, Outcome};
+use maple_emulator::time::{MILLISECOND, SECOND, Time};
+use maple_emulator::{Network, Topology};
+use maple_wire::{Dpid, Version};
+
+use crate::weights;
+
+/// How many turns may follow each other without time passing.
+const MAX_TURNS: u32 = 100_000;
+/// How long discovery may take until links and hosts' ports are known.
+const KNOWN: Time = 10 * SECOND;
+/// How long rules take to follow a change of state.
+const FOLLOWED: Time = 2 * MILLISECOND;
+/// How long a frame may take to come out everywhere.
+const SETTLED: Time = SECOND;
+
+/// How a laboratory behaves.
+pub struct LaboratoryOptions {
+    /// The network.
+    pub topology: Topology,
+    /// What its switches speak.
+    pub version: Version,
+    /// Decides what links lose.
+    pub seed: u64,
+    /// Whether f knows where hosts are.
+    pub track_hosts: bool,
+}
+
+/// A policy and a network. Dropping it ends both.
+pub struct Laboratory {
+    jobs: Mutex<Sender<Job>>,
+    store: Arc<Store>,
+    topology: Arc<Topology>,
+}
+
+type Job = Box<dyn FnOnce(&mut World) + Send>;
+
+/// What became of one frame.
+#[derive(Clone, Debug, Default)]
+pub struct Journey {
+    /// The frame, as it entered.
+    pub frame: Vec<u8>,
+    /// Each copy: the way that it took, what became of it in words, and its bytes then.
+    pub copies: Vec<Copy>,
+}
+
+/// What became of a copy of a frame.
+#[derive(Clone, Debug)]
+pub struct Copy {
+    /// The switches that it went through.
+    pub path: Vec<Hop>,
+    /// The host that got it, or why none did.
+    pub end: Result<String, String>,
+    /// Its bytes at the end.
+    pub frame: Vec<u8>,
+}
+
+impl Laboratory {
+    /// A network under a policy, once the policy knows its links and ports. The state is the store's, into which the costs go
+    /// that the topology's links have.
+    ///
+    /// # Errors
+    /// [`LabError`] if the system refuses a thread, or the network can't be made known.
+    pub fn start(
+        options: LaboratoryOptions,
+        policy: Arc<dyn Policy>,
+        store: Arc<Store>,
+    ) -> Result<Laboratory, LabError> {
+        let costs = weights::of(&options.topology, &store.snapshot());
+        store.update(|_| costs);
+        let topology = Arc::new(options.topology.clone());
+        let (jobs, inbox) = channel();
+        let (ready, told) = channel();
+        let world = (options, Arc::clone(&policy), Arc::clone(&store));
+        let thread = std::thread::Builder::new().name("laboratory".into());
+        let spawned = thread.spawn(move || {
+            let mut work = Some(move || work(world.0, world.1, world.2, &inbox, &ready));
+            policy.on_thread(&mut || {
+                if let Some(work) = work.take() {
+                    work();
+                }
+            });
+        });
+        spawned.map_err(|error| LabError::Failed(format!("no thread to be had: {error}")))?;
+        told.recv().map_err(|_| ended())??;
+        Ok(Laboratory { jobs: Mutex::new(jobs), store, topology })
+    }
+
+    /// Its topology, as it was in the beginning.
+    pub fn topology(&self) -> &Topology {
+        &self.topology
+    }
+
+    /// The state that the policy works on. Give commits on it to [`Laboratory::committed`].
+    pub fn store(&self) -> &Arc<Store> {
+        &self.store
+    }
+
+    /// Asks for something; the answer comes through the channel when it is done.
+    pub fn ask<R: Send + 'static>(
+        &self,
+        f: impl FnOnce(&Lab, &mut World) -> Result<R, LabError> + Send + 'static,
+    ) -> Receiver<Result<R, LabError>> {
+        let (answer, answered) = channel();
+        let topology = Arc::clone(&self.topology);
+        let job: Job = Box::new(move |world| {
+            // Who asked may have stopped waiting.
+            let _ = answer.send(f(&Lab::new((*topology).clone()), world));
+        });
+        // Where nobody takes the job its answer's channel closes, and says so.
+        let _ = self.jobs.lock().unwrap_or_else(PoisonError::into_inner).send(job);
+        answered
+    }
+
+    /// Asks for something and waits for the answer.
+    ///
+    /// # Errors
+    /// [`LabError`].
+    pub fn call<R: Send + 'static>(
+        &self,
+        f: impl FnOnce(&Lab, &mut World) -> Result<R, LabError> + Send + 'static,
+    ) -> Result<R, LabError> {
+        self.ask(f).recv().unwrap_or_else(|_| Err(ended()))
+    }
+
+    /// Has the policy's rules follow a commit on its store, which takes two milliseconds of simulated time: some barriers to
+    /// and fro.
+    pub fn committed(&self, commit: Commit) -> Receiver<Result<(), LabError>> {
+        self.ask(move |_, world| {
+            world.simulation.tell(0, Event::Committed(commit));
+            world.pass(FOLLOWED)
+        })
+    }
+}
+
+fn ended() -> LabError {
+    LabError::Failed("the laboratory has ended".into())
+}
+
+/// The thread: does jobs until nobody can ask any more.
+fn work(
+    options: LaboratoryOptions,
+    policy: Arc<dyn Policy>,
+    store: Arc<Store>,
+    inbox: &Receiver<Job>,
+    ready: &Sender<Result<(), LabError>>,
+) {
+    let mut world = match World::new(&options, policy, Arc::clone(&store)) {
+        Ok(world) => world,
+        Err(error) => return drop(ready.send(Err(error))),
+    };
+    let known = world.until_known(&options.topology, &store);
+    if ready.send(known).is_err() {
+        return;
+    }
+    while let Ok(job) = inbox.recv() {
+        job(&mut world);
+    }
+}
+
+/// The network and the shard that controls it.
+pub struct World {
+    network: Network,
+    simulation: Simulation,
+    lines: BTreeMap<Dpid, Line>,
+    dpids: Vec<Dpid>,
+}
+
+impl World {
+    fn new(options: &LaboratoryOptions, policy: Arc<dyn Policy>, store: Arc<Store>) -> Result<World, LabError> {
+        let network_options = NetworkOptions { seed: options.seed, ..NetworkOptions::new(options.version) };
+        let network = Network::with_options(&options.topology, network_options);
+        let setting = Setting {
+            shards: 1,
+            clock: Arc::default(),
+            store,
+            policy,
+            options: Options { track_hosts: options.track_hosts, ..Options::default() },
+            deadlines: Deadlines::default(),
+            limits: QueueLimits::default(),
+        };
+        let simulation = Simulation::new(&setting).map_err(|error| LabError::Failed(error.to_string()))?;
+        let dpids = network.dpids().collect();
+        Ok(World { network, simulation, lines: BTreeMap::new(), dpids })
+    }
+
+    /// The present.
+    pub fn now(&self) -> Time {
+        self.network.now()
+    }
+
+    /// The network.
+    pub fn network(&self) -> &Network {
+        &self.network
+    }
+
+    /// The trace tree of a switch as text.
+    pub fn tree(&self, dpid: Dpid) -> String {
+        self.simulation.tree(0, dpid)
+    }
+
+    /// How f failed, and on how many packets each.
+    pub fn failures(&self) -> Vec<(Arc<str>, u64)> {
+        self.simulation.failures(0)
+    }
+
+    /// Lets time pass until then.
+    ///
+    /// # Errors
+    /// [`LabError::Failed`] if the controller never comes to rest.
+    pub fn run_until(&mut self, until: Time) -> Result<(), LabError> {
+        let mut turns = 0;
+        let mut last = self.network.now();
+        let mut came_in = true;
+        loop {
+            let now = self.network.now();
+            let deadline = self.simulation.next_turn(0).map(|at| at.0.max(now));
+            if came_in || deadline.is_some_and(|at| at <= now) {
+                turns = if now == last { turns + 1 } else { 1 };
+                last = now;
+                if turns > MAX_TURNS {
+                    return Err(LabError::Failed(format!("the controller never comes to rest at {now} ns")));
+                }
+                self.turn()?;
+                came_in = self.take()?;
+                continue;
+            }
+            let next = self.network.next_event().into_iter().chain(deadline).min().filter(|at| *at <= until);
+            self.network.run_until(next.unwrap_or(until));
+            came_in = self.take()?;
+            if next.is_none() && !came_in {
+                return Ok(());
+            }
+        }
+    }
+
+    /// The shard takes a turn, and what it says goes to the switches.
+    fn turn(&mut self) -> Result<(), LabError> {
+        let now = EngineTime(self.network.now());
+        for parcel in self.simulation.turn(now, 0) {
+            self.simulation.deliver(parcel);
+        }
+        // Nobody reads them here; the channel would fill.
+        self.simulation.notices();
+        let mut closed = Vec::new();
+        for (dpid, line) in &self.lines {
+            let bytes = line.take();
+            if !bytes.is_empty() {
+                self.network.from_controller(*dpid, &bytes)?;
+            }
+            if line.is_closed() {
+                line.hang_up();
+                closed.push(*dpid);
+            }
+        }
+        for dpid in closed {
+            self.lines.remove(&dpid);
+            self.network.disconnect(dpid)?;
+        }
+        Ok(())
+    }
+
+    /// Hands what switches say to the shard; whether there was something.
+    fn take(&mut self) -> Result<bool, LabError> {
+        let now = EngineTime(self.network.now());
+        let mut came_in = false;
+        for dpid in &self.dpids {
+            for event in self.network.take_control(*dpid) {
+                came_in = true;
+                match event {
+                    ControlEvent::Opened => drop(self.lines.insert(*dpid, self.simulation.connect(0))),
+                    ControlEvent::Message(bytes) => {
+                        if let Some(line) = self.lines.get(dpid) {
+                            line.send(now, &bytes);
+                        }
+                    }
+                    ControlEvent::Closed => {
+                        if let Some(line) = self.lines.remove(dpid) {
+                            line.hang_up();
+                        }
+                    }
+                }
+            }
+        }
+        Ok(came_in)
+    }
+
+    /// Runs until the state has the network's links, and hosts' ports as edge ports. Links that lose much may stay unknown.
+    fn until_known(&mut self, topology: &Topology, store: &Store) -> Result<(), LabError> {
+        while self.now() < KNOWN && !is_known(&store.snapshot(), topology) {
+            self.run_until(self.now() + 50 * MILLISECOND)?;
+        }
+        // Rules for what was found are on their way.
+        self.run_until(self.now() + 50 * MILLISECOND)
+    }
+
+    /// Sends a frame as a host would, and waits until it has come out everywhere.
+    ///
+    /// # Errors
+    /// [`LabError`] if there is no such host.
+    pub fn send(&mut self, host: &str, frame: Vec<u8>) -> Result<Journey, LabError> {
+        let id = self.network.inject_from(host, frame)?;
+        self.run_until(self.now() + SETTLED)?;
+        Ok(self.journey(id))
+    }
+
+    /// The last frame that one host sent to another's hardware address since a time, and what became of it.
+    pub fn last_journey(&self, from: &str, to: &str, since: Time) -> Option<Journey> {
+        let (from, to) = (self.network.host(from)?.spec(), self.network.host(to)?.spec());
+        let origin = Origin::Port(from.switch, from.port);
+        let log = self.network.log();
+        let mut fits = log.entries().filter(|e| e.at >= since && e.origin == origin && e.frame.starts_with(&to.mac));
+        fits.next_back().map(|entry| self.journey(entry.id))
+    }
+
+    fn journey(&self, id: FrameId) -> Journey {
+        let log = self.network.log();
+        let entry = log.entries().find(|entry| entry.id == id);
+        let copies = log.of(id).filter_map(|delivery| {
+            let end = match &delivery.outcome {
+                Outcome::Egress { host: Some(host), .. } => Ok(host.clone()),
+                Outcome::Egress { dpid, port, host: None } => {
+                    Err(format!("left by port {port} of {dpid}: nobody is there"))
+                }
+                Outcome::Dropped(dpid, why) => Err(format!("ended at {dpid}: {why}")),
+                // It goes on from there.
+                Outcome::Controller(_) => return None,
+            };
+            Some(Copy { path: delivery.path.clone(), end, frame: delivery.frame.clone() })
+        });
+        Journey { frame: entry.map(|entry| entry.frame.clone()).unwrap_or_default(), copies: copies.collect() }
+    }
+}
+
+impl Ground for World {
+    fn with<R: Send + 'static>(&mut self, f: impl FnOnce(&mut Network) -> R + Send + 'static) -> Result<R, LabError> {
+        let done = f(&mut self.network);
+        self.run_until(self.network.now())?;
+        Ok(done)
+    }
+
+    fn pass(&mut self, span: Time) -> Result<(), LabError> {
+        self.run_until(self.network.now().saturating_add(span))
+    }
+}
+
+/// Whether the state has all links of a network, and its hosts' ports as edge ports.
+pub(crate) fn is_known(state: &Snapshot, topology: &Topology) -> bool {
+    let kind = |(dpid, port)| state.port(Location::new(dpid, port)).map(|port| port.kind);
+    topology.hosts.iter().all(|host| kind((host.switch, host.port)) == Some(PortKind::Edge))
+        && topology
+            .links
+            .iter()
+            .flat_map(|link| [link.a, link.b])
+            .all(|end| matches!(kind(end), Some(PortKind::Link(_))))
+}
+
+/// A span of seconds.
+///
+/// # Errors
+/// [`LabError::Wrong`] unless it is a number from 0 to a day.
+pub fn seconds(seconds: f64) -> Result<Time, LabError> {
+    let span = Duration::try_from_secs_f64(seconds).ok().filter(|span| span.as_secs() <= 86_400);
+    let wrong = || LabError::Wrong(format!("{seconds} is not a number of seconds from 0 to 86400"));
+    span.map(|span| span.as_nanos() as Time).ok_or_else(wrong)
+}
+
+#[cfg(test)]
+mod tests {
+    use maple_core::policy::{Net, PacketHandle};
+    use maple_core::route::Route;
+
+    use super::*;
+
+    fn shortest(pkt: &PacketHandle, net: &Net) -> Route {
+        if pkt.is_multicast() {
+            return Route::flood();
+        }
+        match (net.locate(pkt.eth_src()), net.locate(pkt.eth_dst())) {
+            (Some(src), Some(dst)) => net.shortest_path(src, dst),
+            _ => Route::flood(),
+        }
+    }
+
+    fn laboratory(topology: &str, version: Version) -> Laboratory {
+        let topology = Topology::parse(topology).unwrap();
+        let options = LaboratoryOptions { topology, version, seed: 1, track_hosts: true };
+        Laboratory::start(options, Arc::new(shortest), Store::new()).unwrap()
+    }
+
+    fn say(lab: &Laboratory, lines: &[&str]) -> Vec<String> {
+        let one = |line: &&str| {
+            let line = line.to_string();
+            lab.call(move |lab, world| lab.line(world, &line)).unwrap_or_else(|error| format!("error: {error}"))
+        };
+        lines.iter().map(one).collect()
+    }
+
+    #[test]
+    fn a_lesson_in_simulated_time_is_the_same_each_time() {
+        let lesson = [
+            "h1 ping h3 2",
+            "pingall",
+            "link s1 s2 down",
+            "wait 500ms",
+            "h1 ping h2",
+            "switch s3 restart",
+            "wait 1s",
+            "h4 ping h3",
+            "link s1 s4 loss 30%",
+            "h1 iperf h4 1s 1mbit",
+            "show losses",
+        ];
+        for version in [Version::Of10, Version::Of13] {
+            let told = say(&laboratory("ring:4", version), &lesson);
+            assert!(told.iter().all(|line| !line.starts_with("error")), "{told:?}");
+            assert_eq!(told[1], "pingall: 12 of 12 answered");
+            assert_eq!(told, say(&laboratory("ring:4", version), &lesson));
+        }
+    }
+
+    #[test]
+    fn a_day_passes_at_once_and_hosts_are_still_found() {
+        let lab = laboratory("linear:2", Version::Of13);
+        assert!(say(&lab, &["h1 ping h2"])[0].contains("answered in"));
+        lab.call(|_, world| world.pass(seconds(3600.0)?)).unwrap();
+        assert!(say(&lab, &["h1 ping h2"])[0].contains("answered in"));
+        assert!(lab.call(|_, world| Ok(world.now())).unwrap() > 3600 * SECOND);
+    }
+
+    #[test]
+    fn a_frame_can_be_followed() {
+        let lab = laboratory("ring:4", Version::Of13);
+        say(&lab, &["pingall"]);
+        let journey = lab.call(|_, world| Ok(world.last_journey("h1", "h3", 0))).unwrap().unwrap();
+        let [copy] = &journey.copies[..] else { panic!("{journey:?}") };
+        assert_eq!((copy.end.as_deref(), copy.path.len()), (Ok("h3"), 3));
+    }
+}

@@ -1,0 +1,78 @@
+//! Emulated networks as a laboratory: scripts, the console, and a controller that is not there.
+
+use std::io::Write as _;
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+
+/// Runs `maple` with something typed.
+fn typed(arguments: &[&str], text: &str) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_maple"));
+    command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+    child.wait_with_output().unwrap()
+}
+
+/// Runs a script on a policy's ring.
+fn script(name: &str, text: &str, options: &[&str]) -> (Option<i32>, String) {
+    let file: PathBuf = std::env::temp_dir().join(format!("maple-{name}-{}.maple", std::process::id()));
+    std::fs::write(&file, text).unwrap();
+    let all = ["run", "builtin:shortest-path", "--emulate", "ring:4", "--script", file.to_str().unwrap()];
+    let output = typed(&[&all, options].concat(), "");
+    std::fs::remove_file(file).unwrap();
+    (output.status.code(), told(&output))
+}
+
+fn told(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+#[test]
+fn a_lesson_runs_from_a_file_on_both_versions_and_every_packet_is_judged() {
+    let lesson = "pingall\nlink s1 s2 down\nwait 500ms\nh1 ping h2\nlink s1 s2 up\nport s3 1 down\nwait 500ms\n\
+                  not h1 ping h3\nport s3 1 up\nh1 move s3\nwait 1s\nswitch s2 restart\nwait 2s\nh4 ping h1 2\n\
+                  link s1 s4 delay 5ms\nh2 iperf h3 1s 1mbit\n";
+    for version in ["1.0", "1.3"] {
+        let (status, told) = script("lesson", lesson, &["--of", version]);
+        assert_eq!(status, Some(0), "{told}");
+        assert!(told.contains("pingall: 12 of 12 answered") && told.contains("h2 iperf h3: 1mbit of 1mbit"), "{told}");
+        assert!(!told.contains("delivered as f says                     0"), "{told}");
+    }
+}
+
+#[test]
+fn a_command_that_fails_is_status_1_and_one_that_is_none_is_status_2() {
+    let (status, told) = script("fails", "h1 ping h2\nnot h1 ping h3\n", &[]);
+    assert!(status == Some(1) && told.contains(".maple:2: h1 ping h3: answered in"), "{told}");
+    let (status, told) = script("wrong", "h1 ping h2\nh1 pong h3\n", &[]);
+    assert!(status == Some(2) && told.contains(".maple:2: h1 can't pong; did you mean h1 ping?"), "{told}");
+}
+
+#[test]
+fn what_is_lost_on_a_lossy_link_is_not_the_policys_fault() {
+    let (status, told) = script("lossy", "h1 ping h2\nlink s1 s2 loss 30%\nh1 iperf h2 1s 2mbit\n", &["--seed", "5"]);
+    assert!(status == Some(0) && told.contains("lost by links, queues or meters"), "{told}");
+}
+
+#[test]
+fn the_console_answers_and_goes_on_after_mistakes() {
+    let all = ["run", "builtin:shortest-path", "--emulate", "linear:2", "--console"];
+    let output = typed(&all, "h1 png h2\nh1 ping h2\nshow links\nexit\n");
+    let told = told(&output);
+    assert_eq!(output.status.code(), Some(0), "{told}");
+    for said in ["did you mean h1 ping?", "h1 ping h2: answered in", "s1:2     s2:2     up"] {
+        assert!(told.contains(said), "{said} in {told}");
+    }
+}
+
+#[test]
+fn a_controller_that_is_not_there_is_told_once() {
+    let free = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = free.local_addr().unwrap().to_string();
+    drop(free);
+    let output = typed(&["emulate", "linear:5", "--controller", &address, "--console"], "wait 1s\nshow switches\n");
+    let told = told(&output);
+    assert_eq!(told.matches(&format!("{address}: connection refused")).count(), 1, "{told}");
+    assert!(told.contains("s1     not connected"), "{told}");
+}

@@ -1,0 +1,243 @@
+//! Policies on emulated networks in simulated time. `maple._emulate` makes objects of what comes out here.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::Duration;
+
+use maple::lab::{Ground as _, Lab, LabError};
+use maple::laboratory::{Journey, Laboratory, LaboratoryOptions, World, seconds};
+use maple_core::state::Store;
+use maple_wire::{Dpid, Version};
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+
+use crate::host;
+use crate::policy::PythonPolicy;
+
+/// How often somebody who waits looks whether the user has interrupted.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// A network under a policy. A new one takes tables, variables and costs along, and has them from then on.
+#[pyclass(frozen, name = "Laboratory", module = "maple._maple")]
+pub struct PyLaboratory(Arc<Laboratory>);
+
+/// A switch's name, the port that a frame came in by, the port that it left by.
+type PyHop = (String, u32, Option<u32>);
+/// The way of a copy, the host that got it, why none did, its bytes.
+type PyCopy = (Vec<PyHop>, Option<String>, Option<String>, Vec<u8>);
+/// A frame and its copies.
+type PyJourney = (Vec<u8>, Vec<PyCopy>);
+/// Name, MAC, IPv4, IPv6, switch, port.
+type PyHost = (String, String, String, String, String, u32);
+/// Both ends, whether it is up, delay in seconds, loss, rate in bits a second.
+type PyLink = ((String, u32), (String, u32), bool, f64, f64, Option<u64>);
+
+impl PyLaboratory {
+    fn call<R: Send + 'static>(
+        &self,
+        py: Python<'_>,
+        f: impl FnOnce(&Lab, &mut World) -> Result<R, LabError> + Send + 'static,
+    ) -> PyResult<R> {
+        wait(py, self.0.ask(f))
+    }
+
+    fn dpid(&self, name: &str) -> PyResult<Dpid> {
+        Lab::new(self.0.topology().clone()).switch(name).map_err(error)
+    }
+}
+
+#[pymethods]
+impl PyLaboratory {
+    #[new]
+    #[pyo3(signature = (topology, policy, version, seed, track_hosts, time_limit))]
+    fn new(
+        py: Python<'_>,
+        topology: &str,
+        policy: &Bound<'_, PyAny>,
+        version: &str,
+        seed: u64,
+        track_hosts: bool,
+        time_limit: f64,
+    ) -> PyResult<PyLaboratory> {
+        let topology = maple::lab::Topology::parse(topology).map_err(|e| PyValueError::new_err(e.to_string()))?;
+        let version = match version {
+            "1.0" => Version::Of10,
+            "1.3" => Version::Of13,
+            _ => return Err(PyValueError::new_err(format!("version is \"1.0\" or \"1.3\", not {version:?}"))),
+        };
+        let limit = Duration::try_from_secs_f64(time_limit)
+            .map_err(|_| PyValueError::new_err("time_limit is a positive number of seconds"))?;
+        let policy = Arc::new(PythonPolicy::new(policy, limit));
+        let options = LaboratoryOptions { topology, version, seed, track_hosts };
+        let users = host::store().snapshot().of_users();
+        let store = Store::new();
+        store.update(|_| users);
+        host::use_store(Arc::clone(&store));
+        let laboratory = py.detach(|| Laboratory::start(options, policy, store)).map_err(error)?;
+        let laboratory = Arc::new(laboratory);
+        host::use_laboratory(&laboratory);
+        Ok(PyLaboratory(laboratory))
+    }
+
+    /// Does a command of the console.
+    fn command(&self, py: Python<'_>, line: String) -> PyResult<String> {
+        self.call(py, move |lab, world| lab.line(world, &line))
+    }
+
+    /// The time, in seconds.
+    fn now(&self, py: Python<'_>) -> PyResult<f64> {
+        self.call(py, |_, world| Ok(world.now() as f64 / 1e9))
+    }
+
+    /// Lets time pass.
+    fn run(&self, py: Python<'_>, span: f64) -> PyResult<()> {
+        let span = seconds(span).map_err(error)?;
+        self.call(py, move |_, world| world.pass(span))
+    }
+
+    /// The time that each answer took, in seconds; and the last request's journey.
+    fn ping(
+        &self,
+        py: Python<'_>,
+        src: String,
+        dst: String,
+        count: u32,
+    ) -> PyResult<(Vec<Option<f64>>, String, Option<PyJourney>)> {
+        let names = self.names();
+        self.call(py, move |lab, world| {
+            let began = world.now();
+            let pinged = lab.ping(world, &src, &dst, count)?;
+            let times = pinged.answers.iter().map(|answer| answer.map(|time| time as f64 / 1e9)).collect();
+            let journey = world.last_journey(&src, &dst, began).map(|journey| of_journey(&names, journey));
+            Ok((times, pinged.to_string(), journey))
+        })
+    }
+
+    /// How many pings were sent, and the pairs without an answer.
+    fn ping_all(&self, py: Python<'_>) -> PyResult<(usize, Vec<(String, String)>)> {
+        self.call(py, |lab, world| lab.ping_all(world).map(|all| (all.sent, all.failed)))
+    }
+
+    /// What arrived, in bits a second, frames sent, frames lost, and all in words.
+    fn iperf(
+        &self,
+        py: Python<'_>,
+        src: String,
+        dst: String,
+        span: f64,
+        rate: u64,
+    ) -> PyResult<(u64, u64, u64, String)> {
+        let span = seconds(span).map_err(error)?;
+        self.call(py, move |lab, world| {
+            let streamed = lab.iperf(world, &src, &dst, span, rate)?;
+            Ok((streamed.rate(), streamed.sent, streamed.lost(), streamed.to_string()))
+        })
+    }
+
+    /// Sends a frame from a host.
+    fn send(&self, py: Python<'_>, host: String, frame: Vec<u8>) -> PyResult<PyJourney> {
+        let names = self.names();
+        self.call(py, move |lab, world| {
+            lab.host(&host)?;
+            world.send(&host, frame).map(|journey| of_journey(&names, journey))
+        })
+    }
+
+    /// Names of switches and their datapath ids.
+    fn switches(&self) -> Vec<(String, u64)> {
+        self.0.topology().switches.iter().map(|switch| (switch.name.clone(), switch.dpid.0)).collect()
+    }
+
+    /// The hosts and where they are now.
+    fn hosts(&self, py: Python<'_>) -> PyResult<Vec<PyHost>> {
+        let names = self.names();
+        self.call(py, move |_, world| {
+            let one = |host: &maple::lab::Host| {
+                let spec = host.spec();
+                let mac = spec.mac.map(|byte| format!("{byte:02x}")).join(":");
+                let (ipv4, ipv6) = (spec.ipv4.to_string(), spec.ipv6.to_string());
+                (spec.name.clone(), mac, ipv4, ipv6, names.of(spec.switch), spec.port.0)
+            };
+            Ok(world.network().hosts().map(one).collect())
+        })
+    }
+
+    /// The links as they are now.
+    fn links(&self, py: Python<'_>) -> PyResult<Vec<PyLink>> {
+        let names = self.names();
+        self.call(py, move |_, world| {
+            let one = |link: &maple::lab::Link| {
+                let end = |(dpid, port): (Dpid, maple_wire::PortNo)| (names.of(dpid), port.0);
+                let spec = &link.spec;
+                (end(spec.a), end(spec.b), link.up, spec.delay as f64 / 1e9, spec.loss, spec.rate)
+            };
+            Ok(world.network().links().iter().map(one).collect())
+        })
+    }
+
+    /// The trace tree of a switch as text.
+    fn tree(&self, py: Python<'_>, switch: &str) -> PyResult<String> {
+        let dpid = self.dpid(switch)?;
+        self.call(py, move |_, world| Ok(world.tree(dpid)))
+    }
+
+    /// How the policy failed, and on how many packets each.
+    fn errors(&self, py: Python<'_>) -> PyResult<Vec<(String, u64)>> {
+        self.call(py, |_, world| {
+            Ok(world.failures().into_iter().map(|(text, count)| (text.to_string(), count)).collect())
+        })
+    }
+}
+
+/// What switches are called.
+#[derive(Clone)]
+struct Names(Vec<(Dpid, String)>);
+
+impl Names {
+    fn of(&self, dpid: Dpid) -> String {
+        let found = self.0.iter().find(|(known, _)| *known == dpid);
+        found.map_or_else(|| dpid.to_string(), |(_, name)| name.clone())
+    }
+}
+
+impl PyLaboratory {
+    fn names(&self) -> Names {
+        Names(self.0.topology().switches.iter().map(|switch| (switch.dpid, switch.name.clone())).collect())
+    }
+}
+
+fn of_journey(names: &Names, journey: Journey) -> PyJourney {
+    let copies = journey.copies.into_iter().map(|copy| {
+        let hop = |hop: &maple::lab::Hop| (names.of(hop.dpid), hop.in_port.0, hop.out_port.map(|port| port.0));
+        let (host, why) = match copy.end {
+            Ok(host) => (Some(host), None),
+            Err(why) => (None, Some(why)),
+        };
+        (copy.path.iter().map(hop).collect(), host, why, copy.frame)
+    });
+    (journey.frame, copies.collect())
+}
+
+/// Waits for an answer of the laboratory's thread, which may want the interpreter meanwhile.
+pub fn wait<R: Send>(py: Python<'_>, answer: Receiver<Result<R, LabError>>) -> PyResult<R> {
+    let mut answer = answer;
+    loop {
+        let (back, came) = py.detach(move || {
+            let came = answer.recv_timeout(LOOK);
+            (answer, came)
+        });
+        answer = back;
+        match came {
+            Ok(result) => return result.map_err(error),
+            Err(RecvTimeoutError::Timeout) => py.check_signals()?,
+            Err(RecvTimeoutError::Disconnected) => return Err(PyRuntimeError::new_err("the laboratory has ended")),
+        }
+    }
+}
+
+fn error(error: LabError) -> PyErr {
+    match error {
+        LabError::Wrong(_) | LabError::Network(_) => PyValueError::new_err(error.to_string()),
+        LabError::Failed(_) | LabError::Emulation(_) | LabError::Stopped => PyRuntimeError::new_err(error.to_string()),
+    }
+}
