@@ -166,6 +166,16 @@ fn ten_thousand_hosts_talk_at_a_cost_in_proportion() {
         network.run_for(SECOND);
         let arrived = network.hosts().filter(|host| host.counters().received == 1).count();
         assert_eq!(arrived, hosts as usize / 2);
+        let flood = vec![Instruction::ApplyActions(vec![Action::output(PortNo::FLOOD)])];
+        let mut bytes = Vec::new();
+        let rule = FlowMod::new(FlowModCommand::Add, 1, Match::any(), flood);
+        Message::FlowMod(rule).encode(Version::Of13, 2, &mut bytes).unwrap();
+        network.from_controller(Dpid(1), &bytes).unwrap();
+        network.run_for(MILLISECOND);
+        let frame = maple_wire::packet::Frame::ethernet([0xff; 6], topology.hosts[0].mac).raw(0x88b5, b"all");
+        let id = network.inject_from("h1", frame).unwrap();
+        network.run_for(SECOND);
+        assert_eq!(network.log().copies(id), hosts as usize - 1, "a flood is no storm");
         began.elapsed()
     };
     let (few, many) = (took(1000), took(10_000));

@@ -68,7 +68,7 @@ pub struct NetworkOptions {
     pub connects: bool,
     /// Through how many switches a frame may go.
     pub max_hops: usize,
-    /// How many copies of one frame there may be.
+    /// How many copies of one frame there may be; at least two for each host.
     pub max_copies: usize,
     /// How many entries and how many deliveries the log keeps.
     pub log_limit: usize,
@@ -209,7 +209,9 @@ impl Network {
     }
 
     /// A network with everything said.
-    pub fn with_options(topology: &Topology, options: NetworkOptions) -> Network {
+    pub fn with_options(topology: &Topology, mut options: NetworkOptions) -> Network {
+        // A flood comes to every host over some links, and is no storm.
+        options.max_copies = options.max_copies.max(2 * topology.hosts.len());
         let mut network = Network {
             now: 0,
             random: Random::new(options.seed),
