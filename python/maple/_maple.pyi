@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 from types import GenericAlias, UnionType
-from typing import Any, Final, Generic, NoReturn, TypeAlias, TypeVar, final
+from typing import Any, Final, Generic, NoReturn, TypeAlias, TypeVar, final, overload
 
 from typing_extensions import Self, TypeVarTuple, Unpack, disjoint_base
 
@@ -31,6 +31,7 @@ __all__ = [
     "Ip",
     "Laboratory",
     "Listener",
+    "Load",
     "Location",
     "Mac",
     "Match",
@@ -560,9 +561,40 @@ class Net:
         """The way with the fewest hops. False where there is none, also where a place is ``None``."""
 
     def path(self, src: _Place | None, dst: _Place | None, weight: str) -> Route:
-        """The way of least cost by these weights (see :func:`weights`). False where there is none.
+        """The way of least cost by these weights (see :func:`weights`). False where there is none. By ``"utilisation"``
+        a link costs 1, and 1 more for each tenth of it that is used.
 
         A ``LookupError`` where links have no costs by that name.
+        """
+
+    @overload
+    def port(self, switch: int, port: int, *, capacity: float | None = None) -> Load:
+        """What a port sends; ``.received`` is what it receives. Also for a place: ``net.port(net.locate(src))``.
+
+        :param capacity: what the port can send, in Mbit/s, where the switch does not say so or is wrong.
+        """
+
+    @overload
+    def port(self, switch: _Place, port: None = None, *, capacity: float | None = None) -> Load: ...
+    @overload
+    def link(self, a: int, b: int, *, capacity: float | None = None) -> Load:
+        """What the switch ``a`` sends to the next switch ``b``, over the busiest of the links between them. Nothing,
+        while there is none. With two places, as in ``net.link(*link)`` for one of :meth:`links`: over this link, from
+        ``a`` to ``b``.
+
+        :param capacity: what a link can carry, in Mbit/s, where the switch does not say so or is wrong.
+        """
+
+    @overload
+    def link(self, a: _Place, b: _Place, *, capacity: float | None = None) -> Load: ...
+    def traffic(self, src: _MacLike | _IpLike, dst: _MacLike | _IpLike, *, capacity: float | None = None) -> Load:
+        """What one host sends to another, as counted by rules that say both, by MAC or IP addresses, where ``src`` is.
+        Nothing, for a host that was not seen.
+
+        A policy that looks at both addresses of its packets has such rules. What goes through the controller is not
+        counted.
+
+        :param capacity: what is meant by all, in Mbit/s, for ``utilisation`` and shares.
         """
 
     def atomically(self, function: Callable[[], _T]) -> _T:
@@ -587,6 +619,50 @@ class Net:
         Tracked state needs none of this: what the policy read is watched. It is for policies that look at something
         else, and commits with the run.
         """
+
+@final
+class Load:
+    """What is measured of a port, of a link, or of what a host sends to another: :meth:`Net.port`, :meth:`Net.link`,
+    :meth:`Net.traffic`. For one run of the policy, as :class:`Net` is.
+
+    Each answer is a dependency that has hysteresis: the policy decides again when the *answer* changes, and not
+    whenever something was measured. What a policy asks about is measured each ``--poll``, beginning when it first
+    asks; until there are two measurements a load is 0.
+
+    >>> @policy
+    ... def off_the_busy_link(pkt, net):
+    ...     src, dst = net.locate(pkt.eth_src), net.locate(pkt.eth_dst)
+    ...     if net.traffic(pkt.eth_src, pkt.eth_dst).busier_than(mbps=50, until=20):
+    ...         return net.path(src, dst, weight="long_way")
+    ...     return net.shortest_path(src, dst)
+    """
+
+    def busier_than(self, share: float | None = None, *, mbps: float | None = None, until: float | None = None) -> bool:
+        """Whether the load became more than this, and was not at most ``until`` since.
+
+        :param share: a share of what can be sent, 0 to 1. False where it is not known what that is.
+        :param mbps: instead, a number of Mbit/s.
+        :param until: where it ends to be busy, in the same unit; four fifths of where it begins, unless you say so.
+        :raises ValueError: if ``until`` is not between 0 and where it begins, or for a share of traffic without
+            ``capacity``.
+        """
+
+    @property
+    def utilisation(self) -> float:
+        """How much of what can be sent is used: 0.0, 0.1 … 1.0. It rises when the next tenth is reached, and falls when
+        the load is half a tenth below the last one (0.3 is told from 30 % on, until 25 %). 0.0 where it is not known
+        what can be sent.
+
+        :raises ValueError: for traffic without ``capacity``.
+        """
+
+    @property
+    def received(self) -> Load:
+        """The other direction: what a port receives, or what is sent over a link in the other direction."""
+
+    @property
+    def capacity(self) -> float | None:
+        """What can be sent, in Mbit/s: as the policy says, else as the switch says; ``None`` where neither does."""
 
 @final
 class Table:
@@ -1985,6 +2061,23 @@ class Bench:
 
     def host(self, mac: Mac | str, switch: int, port: int, ip: Ip | str | None = None) -> None:
         """Adds or moves a host."""
+
+    def load(
+        self,
+        switch: int,
+        port: int,
+        *,
+        sent: float | None = None,
+        received: float | None = None,
+        speed: float | None = None,
+    ) -> None:
+        """Measures once more what a port sends and receives, and says how much it can send, all in Mbit/s.
+
+        :raises ValueError: for a port that the bench does not have, or a number below 0.
+        """
+
+    def traffic(self, src: Mac | str, dst: Mac | str, mbps: float) -> None:
+        """Measures once more what a host sends to another, in Mbit/s."""
 
     def decide(self, policy: Any, frame: bytes, switch: int = 1, port: int = 1, time_limit: float = 1.0) -> Decision:
         """Runs ``policy`` on a frame that enters by an edge port, and commits what it wrote.

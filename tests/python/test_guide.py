@@ -73,3 +73,17 @@ def test_three_knocks_open_the_door(bench: Bench) -> None:
     assert not send(22) and send(80)
     assert not any(map(send, (1001, 1003, 1002))) and not send(22), "the wrong order"
     assert not any(map(send, (1001, 1002, 1003))) and send(22)
+
+
+def test_elephants_take_the_detour_while_they_are_large(bench: Bench) -> None:
+    policy = shown("elephants_go_round")
+    bench.link((1, 4), (2, 4))
+    maple.weights("detour", {maple.Location(1, 4): 1})
+    packet = frame(eth_src=HOSTS[1], eth_dst=HOSTS[2])
+    ways = []
+    for mbps in [10, 60, 30, 15, 30]:
+        bench.traffic(HOSTS[1], HOSTS[2], mbps)
+        decision = bench.decide(policy, packet)
+        assert decision.route is not None, decision.error
+        ways.append(decision.route.hops[0])
+    assert ways == [(1, 3), (1, 4), (1, 4), (1, 3), (1, 3)]

@@ -20,6 +20,8 @@ pub mod policy;
 pub mod route;
 pub mod run;
 
+mod load;
+
 mod forwarding;
 mod labels;
 

@@ -10,6 +10,7 @@ use crate::run::Run;
 use crate::state::{Name, Stop};
 use crate::trace::Source;
 
+pub use crate::load::Load;
 pub use crate::run::{Net, PacketHandle};
 
 /// The user's f.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use maple_wire::Dpid;
 
+use crate::engine::Counted;
 use crate::network::{Location, Mac};
 
 /// Something worth a line in the log. The engine reports a thing when it begins and counts repetitions in
@@ -116,6 +117,13 @@ pub enum Report {
         /// Why.
         why: Arc<str>,
     },
+    /// A switch does not tell what it has counted, so rates that f asks for are 0.
+    CountersRefused {
+        /// The switch.
+        switch: Dpid,
+        /// What it was asked for.
+        what: Counted,
+    },
     /// A switch lost rules that we did not delete; they were sent again.
     RulesLost {
         /// The switch.
@@ -180,6 +188,13 @@ impl fmt::Display for Report {
                 write!(f, "switch {switch} can't have the meters of routes: {why}; packets are not limited there")
             }
             Report::RuleRefused { switch, what } => write!(f, "switch {switch} refused a rule: {what}"),
+            Report::CountersRefused { switch, what } => {
+                let what = match what {
+                    Counted::Ports => "ports",
+                    Counted::Rules => "rules",
+                };
+                write!(f, "switch {switch} does not tell what its {what} have counted: rates are 0 there")
+            }
             Report::RulesLost { switch, count } => write!(f, "switch {switch} lost {count} rules; sent again"),
         }
     }

@@ -462,7 +462,8 @@ impl Net {
     }
 
     /// The path of least cost from `a`'s switch out of `b`, or an unreachable route. `weight` names the link attribute
-    /// that says what a link costs (1 where it says nothing). Without costs of that name this makes the run fail.
+    /// that says what a link costs (1 where it says nothing); [`UTILISATION`](crate::network::UTILISATION) is one that Maple
+    /// measures. Without costs of that name this makes the run fail.
     #[track_caller]
     pub fn path(&self, a: Location, b: Location, weight: &str) -> Route {
         let at = caller(Caller::caller());
@@ -643,7 +644,7 @@ impl Net {
         Some(route)
     }
 
-    fn need_hosts(&self, mac: Mac) -> Result<(), PolicyError> {
+    pub(crate) fn need_hosts(&self, mac: Mac) -> Result<(), PolicyError> {
         let mut state = self.0.state();
         if state.track_hosts {
             return Ok(());

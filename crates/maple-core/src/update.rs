@@ -124,7 +124,7 @@ impl EntryKey {
     }
 
     /// The match, its fields in order.
-    fn matching(&self) -> Match {
+    pub(crate) fn matching(&self) -> Match {
         let mut fields = Vec::new();
         let mut rest = &self.0[2..];
         while let Some((tag, behind)) = rest.split_first() {

@@ -32,6 +32,7 @@ mod listen;
 
 mod host;
 mod laboratory;
+mod load;
 mod start;
 mod testing;
 
@@ -67,6 +68,8 @@ mod _maple {
     use crate::laboratory::PyLaboratory;
     #[pymodule_export]
     use crate::listen::{PyHeard, PyListener, listener_failed, send_frame};
+    #[pymodule_export]
+    use crate::load::PyLoad;
     #[pymodule_export]
     use crate::net::PyNet;
     #[pymodule_export]

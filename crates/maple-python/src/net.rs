@@ -13,6 +13,7 @@ use crate::address::{Ip, Mac};
 use crate::current::{self, Ticket};
 use crate::field::FieldRef;
 use crate::kind::{named, operand, to_raw};
+use crate::load::PyLoad;
 use crate::route::{PyLocation, PyRoute, frame_bytes};
 use crate::transaction;
 
@@ -31,6 +32,15 @@ impl PyNet {
     /// All links; a dependency of the run.
     pub fn all_links(&self) -> PyResult<Vec<(Location, Location)>> {
         current::with_net(self.ticket, |net| net.links())
+    }
+
+    /// The hardware address of a host given by that or by an IP address; `None` where there is none, or it was not seen.
+    fn host_address(&self, object: &Bound<'_, PyAny>) -> PyResult<Option<CoreMac>> {
+        let object = FieldRef::value_of(object)?.unwrap_or_else(|| object.clone());
+        match Ip::from_object(&object) {
+            Ok(ip) => current::with_net(self.ticket, |net| net.locate_ip(ip.0).map(|(mac, _)| mac)),
+            Err(_) => hardware_address(&object),
+        }
     }
 
     fn path_between(&self, src: &Bound<'_, PyAny>, dst: &Bound<'_, PyAny>, weight: Option<&str>) -> PyResult<PyRoute> {
@@ -141,6 +151,45 @@ impl PyNet {
     #[pyo3(signature = (src, dst, weight))]
     fn path(&self, src: &Bound<'_, PyAny>, dst: &Bound<'_, PyAny>, weight: &str) -> PyResult<PyRoute> {
         self.path_between(src, dst, Some(weight))
+    }
+
+    /// What a port sends.
+    #[pyo3(signature = (switch, port = None, *, capacity = None))]
+    fn port(
+        &self,
+        switch: &Bound<'_, PyAny>,
+        port: Option<&Bound<'_, PyAny>>,
+        capacity: Option<f64>,
+    ) -> PyResult<PyLoad> {
+        let at = match port {
+            Some(port) => PyLocation::from_object((switch, port).into_pyobject(switch.py())?.as_any())?,
+            None => PyLocation::from_object(switch)?,
+        };
+        let load = current::with_net(self.ticket, |net| net.port(at))?;
+        PyLoad::new(self.ticket, &load, capacity)
+    }
+
+    /// What a switch sends to the next one, over the busiest link between them.
+    #[pyo3(signature = (a, b, *, capacity = None))]
+    fn link(&self, a: &Bound<'_, PyAny>, b: &Bound<'_, PyAny>, capacity: Option<f64>) -> PyResult<PyLoad> {
+        let load = match (a.extract::<u64>(), b.extract::<u64>()) {
+            (Ok(a), Ok(b)) => current::with_net(self.ticket, |net| net.link(Dpid(a), Dpid(b)))?,
+            _ => {
+                let (a, b) = (PyLocation::from_object(a)?, PyLocation::from_object(b)?);
+                current::with_net(self.ticket, |net| net.link_at(a, b))?
+            }
+        };
+        PyLoad::new(self.ticket, &load, capacity)
+    }
+
+    /// What one host sends to another.
+    #[pyo3(signature = (src, dst, *, capacity = None))]
+    fn traffic(&self, src: &Bound<'_, PyAny>, dst: &Bound<'_, PyAny>, capacity: Option<f64>) -> PyResult<PyLoad> {
+        let load = match (self.host_address(src)?, self.host_address(dst)?) {
+            (Some(src), Some(dst)) => current::with_net(self.ticket, |net| net.try_traffic(src, dst))?,
+            _ => Ok(current::with_net(self.ticket, |net| net.no_load())?),
+        };
+        PyLoad::new(self.ticket, &load.map_err(|error| PyTypeError::new_err(error.to_string()))?, capacity)
     }
 
     /// Calls `function` as a part of the run: what it writes takes effect whole, or not at all if it raises.

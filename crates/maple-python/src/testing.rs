@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use maple_core::network::{HostInfo, Location, PortInfo, PortKind};
+use maple_core::network::{Gauge, HostInfo, Location, PortInfo, PortKind};
 use maple_core::policy::{Policy, PolicyError};
 use maple_core::route::Route;
 use maple_core::run::Run;
@@ -15,6 +15,7 @@ use pyo3::prelude::*;
 
 use crate::address::{Ip, Mac};
 use crate::host;
+use crate::load;
 use crate::policy::PythonPolicy;
 use crate::route::{PyLocation, PyRoute};
 
@@ -136,6 +137,42 @@ impl Bench {
             None => {}
         }
         self.write(vec![Write::Host { mac, info: Some(info) }]);
+        Ok(())
+    }
+
+    /// What a port sends and receives, in Mbit/s, and how much it can send: another measurement, behind those before.
+    #[pyo3(signature = (switch, port, *, sent = None, received = None, speed = None))]
+    fn load(
+        &self,
+        switch: u64,
+        port: u32,
+        sent: Option<f64>,
+        received: Option<f64>,
+        speed: Option<f64>,
+    ) -> PyResult<()> {
+        let at = Location::new(Dpid(switch), PortNo(port));
+        self.need_switch(at.switch)?;
+        if self.store.snapshot().port(at).is_none() {
+            return Err(PyValueError::new_err(format!("switch {switch} has no port {port}")));
+        }
+        let mut writes = Vec::new();
+        for (gauge, mbps, name) in [(Gauge::Sent(at), sent, "sent"), (Gauge::Received(at), received, "received")] {
+            if let Some(mbps) = mbps {
+                writes.push(Write::Rate { gauge, rate: Some(load::bits(mbps, name)?) });
+            }
+        }
+        if let Some(speed) = speed {
+            writes.push(Write::Speed { at, speed: Some(load::bits(speed, "speed")?) });
+        }
+        self.write(writes);
+        Ok(())
+    }
+
+    /// What a host sends to another, in Mbit/s: another measurement, behind those before.
+    fn traffic(&self, src: &Bound<'_, PyAny>, dst: &Bound<'_, PyAny>, mbps: f64) -> PyResult<()> {
+        let mac = |mac: &Bound<'_, PyAny>| Ok::<_, PyErr>(CoreMac::from_bits(u128::from(Mac::from_object(mac)?.0)));
+        let gauge = Gauge::Traffic { from: mac(src)?, to: mac(dst)? };
+        self.write(vec![Write::Rate { gauge, rate: Some(load::bits(mbps, "mbps")?) }]);
         Ok(())
     }
 

@@ -128,7 +128,11 @@ impl World {
                 // A switch that has just come up has no rules.
                 Effect::ReadFlows { dpid } => self.tell(Event::FlowsRead { dpid, flows: Vec::new() }),
                 // There is one shard, and nobody reads reports or asks what is settled.
-                Effect::Mail { .. } | Effect::Report(_) | Effect::Settled(_) | Effect::Heard(_) => {}
+                Effect::Mail { .. }
+                | Effect::Report(_)
+                | Effect::Settled(_)
+                | Effect::Heard(_)
+                | Effect::Poll { .. } => {}
             }
         }
     }

@@ -16,6 +16,8 @@ use crate::time::until;
 
 /// A turn should not take longer than this, so that echoes are answered and everybody has a turn in time.
 const LONG_TURN: Duration = Duration::from_millis(20);
+/// A request that can wait is not sent while more bytes than this wait for the switch.
+const POLL_BEHIND: usize = 16 * 1024;
 /// `OFPET_FLOW_MOD_FAILED` with `OFPFMFC_UNSUPPORTED` of 1.0, and with `OFPFMFC_UNKNOWN` of 1.3.
 const UNSUPPORTED_10: (u16, u16) = (3, 5);
 const UNKNOWN_13: (u16, u16) = (5, 0);
@@ -68,7 +70,8 @@ impl Shard {
     pub(super) fn run_engine(&mut self, now: Time) {
         let packets = self.choose_packets();
         if self.events.is_empty() {
-            if self.engine.next_deadline().is_none_or(|deadline| deadline > now) {
+            let is_early = self.engine.next_deadline().is_none_or(|deadline| deadline > now);
+            if is_early && !self.engine.is_behind_wanting() {
                 return;
             }
             self.events.push(Event::Tick);
@@ -143,6 +146,7 @@ impl Shard {
     pub(super) fn perform(&mut self, now: Time, effect: Effect) {
         match effect {
             Effect::Send { dpid, xid, message } => self.send_for_engine(now, dpid, xid, &message),
+            Effect::Poll { dpid, xid, message } => self.poll_for_engine(now, dpid, xid, &message),
             Effect::ReadFlows { dpid } => {
                 let Some(slot) = self.by_dpid.get(&dpid).copied() else { return };
                 if let Some(session) = self.connections.get(slot).and_then(|connection| connection.session()) {
@@ -174,6 +178,15 @@ impl Shard {
             }
         }
         drop(self.send(slot, xid, message));
+    }
+
+    /// Sends a request of the engine's that can wait, unless much waits for the switch already.
+    fn poll_for_engine(&mut self, now: Time, dpid: Dpid, xid: u32, message: &Message) {
+        let connection = self.by_dpid.get(&dpid).and_then(|slot| self.connections.get(*slot));
+        if connection.is_some_and(|connection| connection.paused || connection.outbox.len() > POLL_BEHIND) {
+            return self.events.push(Event::Unsent { dpid, xid });
+        }
+        self.send_for_engine(now, dpid, xid, message);
     }
 
     /// Sends a rule of the engine's. One that the switch's version can't say is refused here, as the switch would refuse it.

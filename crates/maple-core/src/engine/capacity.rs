@@ -114,6 +114,9 @@ impl Engine {
 
     /// Statistics came, or a part of them.
     pub(super) fn flow_stats(&mut self, dpid: Dpid, xid: u32, reply: &StatsReply) {
+        if self.is_poll(dpid, xid) {
+            return self.polled(dpid, reply);
+        }
         let epoch = self.options.epoch;
         let Some(switch) = self.switches.get_mut(&dpid).filter(|switch| switch.room.is_answer(xid)) else {
             return self.ask_hosts(|hosts, now, wishes| hosts.on_stats(now, dpid, xid, reply, wishes));
@@ -130,7 +133,9 @@ impl Engine {
 
     /// The switch does not tell: those go that were not used for longest as far as we know.
     pub(super) fn statistics_refused(&mut self, dpid: Dpid, xid: u32) {
-        if self.switches.get(&dpid).is_some_and(|switch| switch.room.is_answer(xid)) {
+        if self.is_poll(dpid, xid) {
+            self.poll_refused(dpid);
+        } else if self.switches.get(&dpid).is_some_and(|switch| switch.room.is_answer(xid)) {
             self.end_round(dpid);
         } else {
             self.ask_hosts(|hosts, now, wishes| hosts.on_no_stats(now, dpid, xid, wishes));

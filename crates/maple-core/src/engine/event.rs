@@ -8,6 +8,7 @@ use maple_wire::msg::{ErrorMsg, Features, FlowRemoved, Message, PacketIn, PortSt
 use maple_wire::{Constraint, Dpid, Instruction, Match, Port, Version};
 
 use super::hosts::Found;
+use super::polls::Counted;
 use crate::labels::{Acquire, Holder, News};
 use crate::network::{Location, Mac, OwnFrame};
 use crate::report::Report;
@@ -90,6 +91,20 @@ pub enum Event {
         xid: u32,
         /// The message.
         reply: StatsReply,
+    },
+    /// A poll was not sent, as too much waits for the switch already.
+    Unsent {
+        /// The switch.
+        dpid: Dpid,
+        /// The request's transaction id.
+        xid: u32,
+    },
+    /// Somebody wants to see what a switch has counted: it is asked soon, and for some seconds again each second.
+    Watch {
+        /// The switch.
+        dpid: Dpid,
+        /// What is to be seen.
+        what: Counted,
     },
     /// Discovery saw a link between these ports. One event does for both directions; repetitions are harmless. To any
     /// one shard.
@@ -179,6 +194,16 @@ pub enum Effect {
         /// The message.
         message: Message,
     },
+    /// The same for a request that can wait: where much waits for the switch already it is not sent, and [`Event::Unsent`]
+    /// is the answer.
+    Poll {
+        /// The switch.
+        dpid: Dpid,
+        /// The transaction id.
+        xid: u32,
+        /// The message.
+        message: Message,
+    },
     /// Ask the switch for all its rules and answer with [`Event::FlowsRead`]. The request must not overtake messages
     /// sent before.
     ReadFlows {
@@ -241,6 +266,8 @@ pub(super) enum Letter {
     Found { mac: Mac, at: Location, found: Found },
     /// Somebody depends on addresses of hosts.
     AddressesAreRead,
+    /// Somebody wants something measured.
+    LoadsAreRead,
 }
 
 /// Ports that changed, and hosts that came to a place or left it.

@@ -62,6 +62,8 @@ mod turn;
 mod capacity;
 mod flush;
 mod location;
+mod measure;
+mod polls;
 mod room;
 mod settle;
 mod switch;
@@ -74,7 +76,9 @@ pub use event::{Effect, Event, Heard, InstalledFlow, Mail, Selection};
 pub use hit::{Answered, Hits, MOST_HITS};
 pub use hosts::PROBE_MAC;
 pub use leaf::OWN_COOKIES;
+pub use measure::{PortCount, Traffic};
 pub use options::{Options, Stats, TableRule};
+pub use polls::{Counted, RuleCount};
 pub use settle::SETTLING_ROUNDS;
 
 pub use crate::labels::{LabelRange, LabelRangeError};
@@ -103,6 +107,7 @@ pub struct Engine {
     address_kinds: AddressKinds,
     rechecks: recheck::Rechecks,
     reports: reports::Reports,
+    wanting: measure::Wanting,
 
     waiting: waiting::Waiting,
     settlings: settle::Settlings,
@@ -139,6 +144,7 @@ impl Engine {
             address_kinds: AddressKinds::default(),
             rechecks: recheck::Rechecks::default(),
             reports: reports::Reports::default(),
+            wanting: measure::Wanting::default(),
             waiting: waiting::Waiting::default(),
             settlings: settle::Settlings::default(),
             inbox: VecDeque::new(),
@@ -172,6 +178,7 @@ impl Engine {
                 self.flush_all();
             }
         }
+        self.follow_wanting();
         out.append(&mut self.out);
         out.append(&mut self.after);
     }
@@ -210,6 +217,8 @@ impl Engine {
                 self.apply(commit);
             }
             Event::Committed(commit) => self.apply(commit),
+            Event::Watch { dpid, what } => self.watch(dpid, what),
+            Event::Unsent { dpid, xid } => self.poll_unsent(dpid, xid),
             Event::Settle(token) => self.settle_all(token),
             Event::Tick => {}
         }
@@ -228,7 +237,7 @@ impl Engine {
                 Letter::Look { mac, at, asker } => self.look_for_host(mac, at, asker),
                 Letter::Found { mac, at, found } => self.host_found(mac, at, found),
                 // All that there is to it is done after each batch.
-                Letter::AddressesAreRead => {}
+                Letter::AddressesAreRead | Letter::LoadsAreRead => {}
             }
         }
     }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::polls::RuleCount;
 use crate::compile::{Rule, Strategy};
 use crate::labels::LabelRange;
 use crate::trace::Cond;
@@ -56,6 +57,8 @@ pub struct Options {
     pub max_traces: Option<usize>,
     /// How often, at most, a switch is asked which rules are in use, and leaves are evicted.
     pub room_period: Duration,
+    /// How often a switch is asked for the counters that f asks about; zero: never, so that all rates are 0.
+    pub poll: Duration,
     /// How often a run whose state changed under it is repeated before its packet is dropped.
     pub max_reruns: u32,
     /// The packets that handlers hear of: each one that enters the network and fits one of these, as if f asked. At most 64.
@@ -91,6 +94,7 @@ impl Default for Options {
             max_rules: None,
             max_traces: None,
             room_period: Duration::from_secs(1),
+            poll: Duration::from_secs(10),
             max_reruns: 16,
             heard: [].into(),
             max_reconsidered: 1024,
@@ -140,6 +144,10 @@ pub struct Stats {
     pub turned_away: u64,
     /// Times a switch was asked which rules are in use.
     pub stats_requests: u64,
+    /// Times a switch was asked for its counters.
+    pub polls: u64,
+    /// Times that had to wait, as the switch was busy.
+    pub polls_postponed: u64,
     /// Leaves looked at to find those that an invalidation means.
     pub leaves_examined: u64,
     /// Leaves that can't be installed.
@@ -211,6 +219,8 @@ impl Stats {
             ("labels_evicted", self.labels_evicted),
             ("turned_away", self.turned_away),
             ("stats_requests", self.stats_requests),
+            ("polls", self.polls),
+            ("polls_postponed", self.polls_postponed),
             ("leaves_examined", self.leaves_examined),
             ("aborts", self.aborts),
             ("labels_refused", self.labels_refused),
@@ -262,6 +272,8 @@ impl std::ops::AddAssign for Stats {
             labels_evicted,
             turned_away,
             stats_requests,
+            polls,
+            polls_postponed,
             leaves_examined,
             aborts,
             labels_refused,
@@ -305,6 +317,8 @@ impl std::ops::AddAssign for Stats {
         self.labels_evicted += labels_evicted;
         self.turned_away += turned_away;
         self.stats_requests += stats_requests;
+        self.polls += polls;
+        self.polls_postponed += polls_postponed;
         self.leaves_examined += leaves_examined;
         self.aborts += aborts;
         self.labels_refused += labels_refused;
@@ -340,6 +354,8 @@ pub struct TableRule {
     pub rule: Rule,
     /// The leaf it is for; `None` for the engine's own rules (classifier, barriers, table-miss).
     pub leaf: Option<LeafId>,
+    /// What it took, as the switch said last; `None` if it has not said.
+    pub counted: Option<RuleCount>,
     /// What it is for, in words: the source lines that decided, or the engine's reason.
     pub why: String,
 }

@@ -12,6 +12,7 @@ use super::leaf::{Subject, cookie, copy_cookie, is_ours, subject_of};
 use super::location::COMPILED;
 use super::meters::Meters;
 use super::new_port::Undecided;
+use super::polls::Polls;
 use super::recent::Recent;
 use super::room::Room;
 use super::route_rules::RouteRules;
@@ -62,6 +63,8 @@ pub(super) struct Switch {
     pub room: Room,
     /// What Maple made for the limits of routes.
     pub meters: Meters,
+    /// What it has counted.
+    pub polls: Polls,
     /// Hosts that are where their packets come from.
     pub believed: Recent,
     /// The switch refuses again and again: until then nothing new is put in.
@@ -112,6 +115,7 @@ impl Switch {
             undecided: Undecided::default(),
             room: Room::new(three_tables, options),
             meters: Meters::default(),
+            polls: Polls::default(),
             believed: Recent::default(),
             full_until: None,
             full_count: 0,
@@ -151,6 +155,7 @@ impl Engine {
         if is_half_way {
             self.mark(dpid, Stale::default());
         }
+        self.poll_postponed(dpid);
     }
 
     fn wake(&mut self, dpid: Dpid, waiter: Waiter) {

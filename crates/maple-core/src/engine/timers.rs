@@ -34,6 +34,10 @@ pub(super) enum Timer {
     Room(Dpid),
     /// A switch with meters that perhaps nobody needs.
     Meters(Dpid),
+    /// A switch that is asked what it has counted.
+    Poll(Dpid),
+    /// What f wants measured.
+    Wanting,
     /// The next leaf that is checked.
     Recheck,
 }
@@ -63,6 +67,8 @@ impl Engine {
                 Timer::Full(dpid) => self.full_timer(dpid),
                 Timer::Room(dpid) => self.ask_for_statistics(dpid),
                 Timer::Meters(dpid) => self.sweep_meters(dpid),
+                Timer::Poll(dpid) => self.poll(dpid),
+                Timer::Wanting => self.look_for_wanted(),
                 // Every batch looks whether it is time; all that was wanted is a batch.
                 Timer::Recheck => {}
             }

@@ -4,8 +4,9 @@
 use std::collections::BTreeMap;
 
 use maple_wire::msg::{PortReason, PortStatus};
-use maple_wire::{Dpid, Port};
+use maple_wire::{Dpid, Port, Version};
 
+use super::measure::speed;
 use super::switch::{Stale, Switch};
 use super::tables::Waiter;
 use super::{Effect, Engine};
@@ -31,6 +32,8 @@ impl Engine {
             writes.extend(
                 ports.iter().filter(|port| port.number.is_ordinary_or_local()).map(|port| new_port(dpid, port)),
             );
+            // Whatever was known of its ports went with them.
+            writes.extend(ports.iter().filter_map(|port| new_speed(&Snapshot::default(), dpid, version, port)));
             writes
         });
         self.apply(commit);
@@ -73,7 +76,8 @@ impl Engine {
     }
 
     pub(super) fn port_status(&mut self, dpid: Dpid, status: &PortStatus) {
-        if !self.switches.contains_key(&dpid) || !status.port.number.is_ordinary_or_local() {
+        let Some(version) = self.switches.get(&dpid).map(|switch| switch.version()) else { return };
+        if !status.port.number.is_ordinary_or_local() {
             return;
         }
         let at = Location::new(dpid, status.port.number);
@@ -89,12 +93,13 @@ impl Engine {
             if deleted {
                 return unlink(state, at).into_iter().chain(without_hosts(state, at)).chain([no_port(at)]).collect();
             }
+            let speed = new_speed(state, dpid, version, &status.port);
             match old {
-                Some(info) if info.up == up => Vec::new(),
+                Some(info) if info.up == up => speed.into_iter().collect(),
                 // Whatever was behind the port may be another thing now.
                 _ => {
                     let info = Some(PortInfo { up, kind: PortKind::New });
-                    unlink(state, at).into_iter().chain([Write::Port { at, info }]).collect()
+                    unlink(state, at).into_iter().chain([Write::Port { at, info }]).chain(speed).collect()
                 }
             }
         });
@@ -191,6 +196,13 @@ impl Engine {
 fn new_port(dpid: Dpid, port: &Port) -> Write {
     let info = PortInfo { up: port.is_up(), kind: PortKind::New };
     Write::Port { at: Location::new(dpid, port.number), info: Some(info) }
+}
+
+/// What a port can send, if that is news.
+fn new_speed(state: &Snapshot, dpid: Dpid, version: Version, port: &Port) -> Option<Write> {
+    let (at, speed) = (Location::new(dpid, port.number), speed(version, port));
+    let is_news = port.number.is_ordinary_or_local() && state.speed(at) != speed;
+    is_news.then_some(Write::Speed { at, speed })
 }
 
 fn no_port(at: Location) -> Write {

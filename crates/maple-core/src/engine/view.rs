@@ -3,14 +3,17 @@
 use std::sync::Arc;
 
 use maple_wire::Dpid;
+use rustc_hash::FxHashMap;
 
 use super::leaf::{Leaf, Subject, source_lines, subject_of};
 use super::location::reason;
+use super::polls::{Counted, RuleCount};
 use super::switch::Switch;
 use super::{Engine, TableRule};
 use crate::compile::Rule;
 use crate::labels::outline;
 use crate::trace::show;
+use crate::update::entry_key;
 
 impl Engine {
     /// The rules of a switch, by table and falling priority; empty for one that this shard does not serve.
@@ -25,7 +28,12 @@ impl Engine {
                     Some(Subject::Leaf(leaf)) if self.routes.of_stand_in(leaf).is_none() => Some(leaf),
                     _ => None,
                 };
-                TableRule { table_id, why: self.why(switch, &rule, subject), rule, leaf }
+                let (newest, _) = switch.polls.rounds(Counted::Rules);
+                let of = |rules: &FxHashMap<_, RuleCount>| {
+                    rules.get(&(table_id, entry_key(rule.priority, &rule.matching))).copied()
+                };
+                let counted = newest.and_then(|round| of(&round.rules)).filter(|count| count.cookie == rule.cookie);
+                TableRule { table_id, counted, why: self.why(switch, &rule, subject), rule, leaf }
             })
             .collect();
         rules.sort_by_key(|r| (r.table_id, std::cmp::Reverse(r.rule.priority)));

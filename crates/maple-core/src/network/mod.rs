@@ -11,6 +11,9 @@ use std::sync::Arc;
 use maple_wire::{Dpid, PortNo};
 
 pub mod graph;
+mod rate;
+
+pub use rate::{Gauge, Scale, UTILISATION};
 
 /// A hardware address.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use maple_wire::msg::stats::Desc;
+use maple_wire::msg::stats::{Desc, PortStats};
 use maple_wire::msg::{Features, FlowRemoved, Message, PacketIn, PacketInView, PortReason, PortStatus};
 use maple_wire::packet::build::Frame;
 use maple_wire::{Dpid, Field, Match, Packet, Port, PortNo, Version};
@@ -33,6 +33,8 @@ mod invalidation;
 mod labels;
 #[cfg(test)]
 mod limits;
+#[cfg(test)]
+mod load;
 #[cfg(test)]
 mod moves;
 #[cfg(test)]
@@ -199,8 +201,9 @@ impl Sim {
     }
 
     /// Connects a switch with these ports.
-    pub fn connect(&mut self, switch: SimSwitch, ports: impl IntoIterator<Item = PortNo>) {
-        let dpid = switch.dpid;
+    pub fn connect(&mut self, mut switch: SimSwitch, ports: impl IntoIterator<Item = PortNo>) {
+        let (dpid, ports) = (switch.dpid, ports.into_iter().collect::<Vec<_>>());
+        switch.ports.extend(ports.iter().map(|port| (*port, PortStats { port: *port, ..PortStats::default() })));
         let shard = ShardId((dpid.0 % self.engines.len() as u64) as u8);
         self.shards.insert(dpid, shard);
         self.switches.insert(dpid, switch);
@@ -450,7 +453,7 @@ impl Sim {
         self.history.extend(self.trail.try_iter());
         for effect in effects {
             match effect {
-                Effect::Send { dpid, xid, message } => {
+                Effect::Send { dpid, xid, message } | Effect::Poll { dpid, xid, message } => {
                     self.schedule(Channel::ToSwitch(dpid), Happening::Message(dpid, xid, Box::new(message)));
                 }
                 Effect::ReadFlows { dpid } => {
@@ -501,6 +504,7 @@ impl Sim {
             return;
         }
         if let Some(switch) = self.switches.get_mut(&at.switch) {
+            switch.count(at.port, frame.len(), true);
             let out = switch.receive(frame, at.port);
             self.leave(at.switch, out);
         }
@@ -512,7 +516,10 @@ impl Sim {
                 Out::Controller(packet_in) => {
                     self.notify(dpid, Event::PacketIn { dpid, packet_in: *packet_in });
                 }
-                Out::Port(port, frame) => self.transmit(Location::new(dpid, port), frame),
+                Out::Port(port, frame) => {
+                    self.switches.get_mut(&dpid).into_iter().for_each(|s| s.count(port, frame.len(), false));
+                    self.transmit(Location::new(dpid, port), frame)
+                }
             }
         }
     }

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use maple_wire::msg::stats::{AggregateStats, FlowStats, ReplyBody, RequestBody, StatsReply};
+use maple_wire::msg::stats::{AggregateStats, FlowStats, PortStats, ReplyBody, RequestBody, StatsReply};
 use maple_wire::msg::{
     Band, ErrorMsg, FlowMod, FlowModCommand, MeterMod, NO_BUFFER, PacketIn, PacketInReason, PacketOut,
 };
@@ -44,8 +44,10 @@ pub struct SimSwitch {
     pub flows: Vec<InstalledFlow>,
     /// Whether it says how many packets its rules took.
     pub tells: bool,
-    /// How many packets its rules took, by table, priority and match.
-    packets: BTreeMap<Place, u64>,
+    /// How many packets and bytes its rules took, by table, priority and match.
+    packets: BTreeMap<Place, (u64, u64)>,
+    /// What went through its ports.
+    pub ports: BTreeMap<PortNo, PortStats>,
 }
 
 /// Where a rule stands.
@@ -80,6 +82,7 @@ impl SimSwitch {
             flows: Vec::new(),
             tells: true,
             packets: BTreeMap::new(),
+            ports: BTreeMap::new(),
         }
     }
 
@@ -156,6 +159,14 @@ impl SimSwitch {
         Ok(deleted)
     }
 
+    /// A frame goes through a port: in, or out.
+    pub fn count(&mut self, port: PortNo, bytes: usize, is_in: bool) {
+        let Some(port) = self.ports.get_mut(&port) else { return };
+        let (packets, sum) =
+            if is_in { (&mut port.rx_packets, &mut port.rx_bytes) } else { (&mut port.tx_packets, &mut port.tx_bytes) };
+        (*packets, *sum) = (*packets + 1, *sum + bytes as u64);
+    }
+
     /// A frame came in by a port.
     pub fn receive(&mut self, frame: &[u8], in_port: PortNo) -> Vec<Out> {
         let mut out = Vec::new();
@@ -169,7 +180,8 @@ impl SimSwitch {
                 }
                 return out;
             };
-            *self.packets.entry(place(&flow)).or_default() += 1;
+            let (packets, bytes) = self.packets.entry(place(&flow)).or_default();
+            (*packets, *bytes) = (*packets + 1, *bytes + frame.len() as u64);
             let mut next = None;
             for instruction in &flow.instructions {
                 match instruction {
@@ -191,12 +203,15 @@ impl SimSwitch {
 
     /// What it says of its rules' use.
     pub fn stats(&self, request: &RequestBody) -> Result<StatsReply, ErrorMsg> {
-        let (RequestBody::Flow(asked) | RequestBody::Aggregate(asked)) = request else {
-            panic!("the engine asks for no {request:?}")
-        };
         if !self.tells {
             return Err(ErrorMsg { kind: 1, code: 2, data: Vec::new() });
         }
+        if *request == RequestBody::Port(PortNo::ANY) {
+            return Ok(StatsReply { flags: 0, body: ReplyBody::Port(self.ports.values().copied().collect()) });
+        }
+        let (RequestBody::Flow(asked) | RequestBody::Aggregate(asked)) = request else {
+            panic!("the engine asks for no {request:?}")
+        };
         let wanted = sorted(&asked.matching);
         let is_meant = |flow: &&InstalledFlow| {
             let all = sorted(&flow.matching);
@@ -224,9 +239,10 @@ impl SimSwitch {
             hard_timeout: 0,
             flags: 0,
             cookie: flow.cookie,
-            packet_count: self.packets.get(&place(flow)).copied().unwrap_or_default(),
-            byte_count: 0,
-            matching: flow.matching.clone(),
+            packet_count: self.packets.get(&place(flow)).map_or(0, |(packets, _)| *packets),
+            byte_count: self.packets.get(&place(flow)).map_or(0, |(_, bytes)| *bytes),
+            // Switches tell fields in an order of their own.
+            matching: Match { fields: flow.matching.fields.iter().rev().cloned().collect() },
             instructions: flow.instructions.clone(),
         }
     }

@@ -7,7 +7,7 @@ use maple_wire::{Dpid, PortNo};
 
 use super::query::{Answer, Question};
 use super::{Name, Rows, Snapshot, Value};
-use crate::network::{Hop, Location, Mac, PortInfo, PortKind};
+use crate::network::{Gauge, Hop, Location, Mac, PortInfo, PortKind, Scale, UTILISATION};
 use crate::route::{Plan, Resolved, RouteError};
 
 /// One unit of tracked state: a stored value, or a question about stored values.
@@ -37,6 +37,12 @@ pub enum Cell {
     EdgePorts(Dpid),
     /// What is known of a port.
     Port(Location),
+    /// The ports of the first switch that lead to the second.
+    LinkPorts(Dpid, Dpid),
+    /// What a port can send, in bit/s.
+    Speed(Location),
+    /// The step that a measured rate has reached.
+    Rate(Gauge, Scale),
     /// The best path between two switches by this link attribute, or by hop count.
     Path {
         /// The first switch.
@@ -86,10 +92,14 @@ pub enum CellValue {
     Switches(Vec<Dpid>),
     /// Of [`Cell::Links`].
     Links(Vec<(Location, Location)>),
-    /// Of [`Cell::EdgePorts`].
+    /// Of [`Cell::EdgePorts`] and [`Cell::LinkPorts`].
     Ports(Vec<PortNo>),
     /// Of [`Cell::Port`].
     Port(Option<PortInfo>),
+    /// Of [`Cell::Speed`]; `None` where the switch does not say.
+    Speed(Option<u64>),
+    /// Of [`Cell::Rate`].
+    Step(u8),
     /// Of [`Cell::Path`] (`None`: there is none) and [`Cell::Flood`].
     Hops(Option<Arc<[Hop]>>),
     /// Of [`Cell::HasPath`].
@@ -126,6 +136,11 @@ impl Cell {
                 state.ports_of(*dpid).filter(|(_, p)| p.up && p.kind == PortKind::Edge).map(|(n, _)| n).collect(),
             ),
             Cell::Port(at) => CellValue::Port(state.port(*at)),
+            Cell::LinkPorts(from, to) => CellValue::Ports(
+                state.links_of(*from).filter(|(_, peer)| peer.switch == *to).map(|(out, _)| out.port).collect(),
+            ),
+            Cell::Speed(at) => CellValue::Speed(state.speed(*at)),
+            Cell::Rate(gauge, scale) => CellValue::Step(state.step(gauge, *scale)),
             Cell::Path { weight: Some(name), .. } if !state.has_weight(name) => CellValue::NoSuchWeight,
             Cell::HasPath { from, to, weight } => {
                 let path = Cell::Path { from: *from, to: *to, weight: weight.clone() };
@@ -156,9 +171,22 @@ impl Cell {
         }
     }
 
+    /// What is measured for it.
+    pub(super) fn gauge(&self) -> Option<Gauge> {
+        match self {
+            Cell::Rate(gauge, _) => Some(*gauge),
+            _ => None,
+        }
+    }
+
     /// Whether any link or edge port may matter to it.
     pub(super) fn is_topology(&self) -> bool {
-        matches!(self, Cell::Links | Cell::Path { .. } | Cell::HasPath { .. } | Cell::Flood(_))
+        matches!(self, Cell::Links | Cell::LinkPorts(..) | Cell::Path { .. } | Cell::HasPath { .. } | Cell::Flood(_))
+    }
+
+    /// Whether it is a path by how much of links is used.
+    pub(super) fn is_path_by_use(&self) -> bool {
+        matches!(self, Cell::Path { weight: Some(name), .. } | Cell::HasPath { weight: Some(name), .. } if **name == *UTILISATION)
     }
 
     /// Whether it is a path by costs of this name.

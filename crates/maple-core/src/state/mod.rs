@@ -41,6 +41,7 @@ mod typed;
 
 mod cell;
 mod derived;
+mod history;
 mod kind;
 mod query;
 mod rows;
@@ -66,6 +67,7 @@ mod tests;
 
 pub use atomically::{Access, Attempt, Patience, Read, Stop, Stopped, Turn, Tx, View};
 pub use cell::{Cell, CellValue};
+pub use history::History;
 pub use journal::Journal;
 pub use kind::{DeclareError, Kind, Mismatch, Types};
 pub use query::{Answer, Function, Query, QueryError, Question};

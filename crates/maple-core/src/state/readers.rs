@@ -17,7 +17,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::snapshot::concerns_links;
 use super::{Cell, CellValue, Name, Snapshot, Value, Write};
-use crate::network::HostInfo;
+use crate::network::{Gauge, HostInfo, Mac};
 use crate::tree::LeafId;
 
 /// Who depends on what. Leaves come here when their run commits and go when they are withdrawn or forgotten.
@@ -29,6 +29,12 @@ pub(super) struct Readers {
     free: Vec<CellId>,
     /// Those cells that are about the topology, in order.
     topology: BTreeSet<Cell>,
+    /// The cells that are about what is measured.
+    rates: BTreeMap<Gauge, BTreeSet<Cell>>,
+    /// How many cells are paths by how much of links is used.
+    paths_by_use: usize,
+    /// How often something was asked for that nobody else asked for then.
+    measurings: u64,
     /// How many cells are about which table.
     tables: FxHashMap<Name, About>,
     leaves: FxHashMap<LeafId, Box<[CellId]>>,
@@ -189,6 +195,26 @@ impl Readers {
         self.address_kinds
     }
 
+    /// What somebody wants measured of a port.
+    pub fn wants(&self, gauge: &Gauge) -> bool {
+        self.rates.contains_key(gauge)
+    }
+
+    /// What somebody wants measured of what a host sends to others.
+    pub fn wanted_traffic(&self, from: Mac) -> impl Iterator<Item = Gauge> + '_ {
+        self.rates.range(Gauge::all_from(from)).map(|(gauge, _)| *gauge)
+    }
+
+    /// Whether somebody wants to know how much of every link is used.
+    pub fn want_use_of_links(&self) -> bool {
+        self.paths_by_use > 0
+    }
+
+    /// Goes up when somebody wants something measured that was not wanted before.
+    pub fn measurings(&self) -> u64 {
+        self.measurings
+    }
+
     /// Evaluates the subscribed cells that `writes` may have changed and ends the subscriptions of those that did.
     pub fn changed(&mut self, writes: &[Write], before: &Snapshot, next: &Snapshot) -> Touched {
         let mut touched = Touched::default();
@@ -237,6 +263,9 @@ impl Readers {
                     self.suspect(&mut suspects, [Cell::HostAt(*mac), Cell::HostAddresses(*mac), Cell::Hosts]);
                     let ips = before.host(*mac).into_iter().chain(info).flat_map(HostInfo::addresses);
                     self.suspect(&mut suspects, ips.map(Cell::HostByIp));
+                    if before.host(*mac).map(|host| host.location) != info.as_ref().map(|host| host.location) {
+                        before.traffic_from(*mac).for_each(|gauge| self.suspect_rate(&mut suspects, &gauge));
+                    }
                 }
                 // Nobody depends on what a place was declared to hold.
                 Write::Types { .. } | Write::Kind { .. } => {}
@@ -253,10 +282,22 @@ impl Readers {
                     let links = concerns_links(before.port(*at), *info);
                     let may_change = |cell: &&Cell| links || matches!(cell, Cell::Flood(_));
                     suspects.extend(self.topology.iter().filter(may_change).cloned());
+                    if info.is_none() {
+                        self.suspect(&mut suspects, [Cell::Speed(*at)]);
+                        [Gauge::Sent(*at), Gauge::Received(*at)]
+                            .iter()
+                            .for_each(|gauge| self.suspect_rate(&mut suspects, gauge));
+                    }
                 }
+                Write::Speed { at, .. } => self.suspect(&mut suspects, [Cell::Speed(*at)]),
+                Write::Rate { gauge, .. } => self.suspect_rate(&mut suspects, gauge),
             }
         }
         suspects
+    }
+
+    fn suspect_rate(&self, suspects: &mut FxHashSet<Cell>, gauge: &Gauge) {
+        suspects.extend(self.rates.get(gauge).into_iter().flatten().cloned());
     }
 
     fn suspect_table(&self, suspects: &mut FxHashSet<Cell>, table: &Name, key: &Value) {
@@ -292,6 +333,15 @@ impl Readers {
         self.address_kinds.v6 |= kinds.v6;
         if cell.is_topology() {
             self.topology.insert(cell.clone());
+        }
+        if let Some(gauge) = cell.gauge() {
+            let cells = self.rates.entry(gauge).or_default();
+            self.measurings += u64::from(cells.is_empty());
+            cells.insert(cell.clone());
+        }
+        if cell.is_path_by_use() {
+            self.measurings += u64::from(self.paths_by_use == 0);
+            self.paths_by_use += 1;
         }
         if let Some(table) = cell.table() {
             *self.tables.entry(table.clone()).or_default().of(&cell) += 1;
@@ -339,6 +389,15 @@ impl Readers {
             self.free.push(id);
             self.ids.remove(&cell);
             self.topology.remove(&cell);
+            self.paths_by_use -= usize::from(cell.is_path_by_use());
+            if let Some(gauge) = cell.gauge()
+                && let Some(cells) = self.rates.get_mut(&gauge)
+            {
+                cells.remove(&cell);
+                if cells.is_empty() {
+                    self.rates.remove(&gauge);
+                }
+            }
             if let Some(table) = cell.table()
                 && let Some(about) = self.tables.get_mut(table)
             {

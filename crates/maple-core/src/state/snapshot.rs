@@ -9,9 +9,9 @@ use maple_wire::{Dpid, PortNo, Version};
 use super::derived::{Changed, Derived};
 use super::kind::{Declarations, Kind, Mismatch, Types};
 use super::query::Memo;
-use super::{Name, Rows, Value};
+use super::{History, Name, Rows, Value};
 use crate::engine::ShardId;
-use crate::network::{HostInfo, LinkName, Location, Mac, PortInfo, PortKind};
+use crate::network::{Gauge, HostInfo, LinkName, Location, Mac, PortInfo, PortKind, Scale, UTILISATION};
 
 /// One consistent, immutable view of all tracked state. Cloning it is a few pointer copies.
 #[derive(Clone, Default, Debug)]
@@ -38,6 +38,10 @@ pub struct Snapshot {
     hosts: OrdMap<Mac, HostInfo>,
     by_ip: OrdMap<IpAddr, Mac>,
     by_port: OrdMap<Location, OrdSet<Mac>>,
+    /// What ports can send, in bit/s, where switches say so.
+    speeds: OrdMap<Location, u64>,
+    /// What was measured of what somebody asked for.
+    rates: OrdMap<Gauge, Arc<History>>,
 }
 
 /// One switch, as the state holds it.
@@ -114,6 +118,20 @@ pub enum Write {
         at: Location,
         /// What is known; `None` deletes.
         info: Option<PortInfo>,
+    },
+    /// What a port can send, in bit/s. It is forgotten with the port.
+    Speed {
+        /// The port.
+        at: Location,
+        /// The speed; `None` is one that the switch does not say.
+        speed: Option<u64>,
+    },
+    /// A rate was measured. It is forgotten with the port, and when the host that sends is elsewhere.
+    Rate {
+        /// What was measured.
+        gauge: Gauge,
+        /// In bit/s; `None` forgets what was measured so far.
+        rate: Option<u64>,
     },
     /// What is known of a host.
     Host {
@@ -230,9 +248,9 @@ impl Snapshot {
         writes
     }
 
-    /// Whether links have costs by this name.
+    /// Whether links have costs by this name. They always have one by how much of them is used.
     pub fn has_weight(&self, name: &str) -> bool {
-        self.costs.contains_key(name)
+        self.costs.contains_key(name) || name == UTILISATION
     }
 
     /// The names that links have costs by, in order.
@@ -307,6 +325,32 @@ impl Snapshot {
         self.by_port.get(&at).into_iter().flatten().copied()
     }
 
+    /// What a port can send, in bit/s, if its switch says so.
+    pub fn speed(&self, at: Location) -> Option<u64> {
+        self.speeds.get(&at).copied()
+    }
+
+    /// What was measured, if something was.
+    pub fn rate(&self, gauge: &Gauge) -> Option<&History> {
+        self.rates.get(gauge).map(|history| &**history)
+    }
+
+    /// The step of a scale that a rate has reached; 0 where nothing was measured.
+    pub(super) fn step(&self, gauge: &Gauge, scale: Scale) -> u8 {
+        self.rate(gauge).map_or(0, |history| history.step(scale))
+    }
+
+    /// What was measured of what a host sends to others.
+    pub(super) fn traffic_from(&self, from: Mac) -> impl Iterator<Item = Gauge> + '_ {
+        self.rates.range(Gauge::all_from(from)).map(|(gauge, _)| *gauge)
+    }
+
+    /// The hosts at a switch.
+    pub(super) fn hosts_of(&self, dpid: Dpid) -> impl Iterator<Item = Mac> + '_ {
+        let all = Location::new(dpid, PortNo(0))..=Location::new(dpid, PortNo(u32::MAX));
+        self.by_port.range(all).flat_map(|(_, hosts)| hosts.iter().copied())
+    }
+
     /// Applies the writes that lead to this version.
     pub(super) fn apply_all(&mut self, writes: &[Write], version: u64) {
         self.version = version;
@@ -343,6 +387,9 @@ impl Snapshot {
                 self.ports_changed = self.this_version();
                 self.apply_port(*at, *info);
             }
+            Write::Speed { at, speed } => put(&mut self.speeds, at, *speed),
+            Write::Rate { gauge, rate: Some(rate) } => Arc::make_mut(self.rates.entry(*gauge).or_default()).push(*rate),
+            Write::Rate { gauge, rate: None } => drop(self.rates.remove(gauge)),
             Write::Host { mac, info } => self.apply_host(*mac, info.clone()),
         }
     }
@@ -379,6 +426,14 @@ impl Snapshot {
         } else {
             self.link_ports.remove(&at);
         }
+        if info.is_none() {
+            self.speeds.remove(&at);
+            if let Some(costs) = self.costs.get_mut(UTILISATION) {
+                costs.remove(&LinkName::Port(at));
+            }
+            self.rates.remove(&Gauge::Sent(at));
+            self.rates.remove(&Gauge::Received(at));
+        }
         put(&mut self.ports, &at, info);
     }
 
@@ -391,6 +446,7 @@ impl Snapshot {
         }
         let (from, to) = (old.map(|host| host.location), info.as_ref().map(|host| host.location));
         if from != to {
+            self.traffic_from(mac).collect::<Vec<_>>().iter().for_each(|gauge| drop(self.rates.remove(gauge)));
             self.relocate(mac, from, to);
         }
         for ip in info.iter().flat_map(HostInfo::addresses) {

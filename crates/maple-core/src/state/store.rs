@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 use std::task::Waker;
 
@@ -16,7 +16,7 @@ use super::spare::Spare;
 use super::{Cell, CellValue, Mismatch, Name, Snapshot, Txn, Write, sync};
 use crate::engine::Selection;
 use crate::labels::LabelIds;
-use crate::network::{Location, Mac};
+use crate::network::{Gauge, Location, Mac};
 use crate::shard::ShardId;
 use crate::tree::LeafId;
 
@@ -32,6 +32,8 @@ pub struct Store {
     labels: Mutex<BTreeMap<Dpid, LabelIds>>,
     /// What the readers in `books` say, for whoever asks often.
     address_kinds: AtomicU8,
+    /// Likewise.
+    measurings: AtomicU64,
 }
 
 /// What a commit has to look up.
@@ -187,7 +189,7 @@ impl Store {
         }
         if let Some(leaf) = reader.filter(|_| txn.writes.is_empty()) {
             books.readers.subscribe(leaf, txn.reads, &newest);
-            self.note_address_kinds(&books);
+            self.note_readers(&books);
         }
         let (mut commit, wake) = self.publish(&mut books, newest, txn.writes);
         commit.invalidate = txn.invalidations;
@@ -203,7 +205,7 @@ impl Store {
         let newest = self.snapshot();
         let changed = changed_since(&txn.reads, txn.base.version, &newest);
         let id = changed.is_none().then(|| books.readers.watch(&txn.reads, waker, &newest));
-        self.note_address_kinds(&books);
+        self.note_readers(&books);
         id
     }
 
@@ -243,8 +245,37 @@ impl Store {
         AddressKinds::of_bits(self.address_kinds.load(Ordering::Acquire))
     }
 
-    fn note_address_kinds(&self, books: &Books) {
+    /// Goes up when somebody wants something measured that was not wanted before.
+    pub(crate) fn measurings(&self) -> u64 {
+        self.measurings.load(Ordering::Acquire)
+    }
+
+    /// What somebody wants measured that this switch's ports count.
+    pub(crate) fn wanted_of_ports(&self, dpid: Dpid) -> BTreeSet<Gauge> {
+        let (books, state) = (self.lock(), self.snapshot());
+        let ports = state.ports_of(dpid).map(|(port, _)| Location::new(dpid, port));
+        let gauges = ports.flat_map(|at| [Gauge::Sent(at), Gauge::Received(at)]);
+        let mut wanted: BTreeSet<Gauge> = gauges.filter(|gauge| books.readers.wants(gauge)).collect();
+        if books.readers.want_use_of_links() {
+            wanted.extend(state.links_of(dpid).map(|(at, _)| Gauge::Sent(at)));
+        }
+        wanted
+    }
+
+    /// Whether somebody wants paths by how much of links is used.
+    pub(crate) fn wants_use_of_links(&self) -> bool {
+        self.lock().readers.want_use_of_links()
+    }
+
+    /// What somebody wants measured that this switch's rules count.
+    pub(crate) fn wanted_of_rules(&self, dpid: Dpid) -> BTreeSet<Gauge> {
+        let (books, state) = (self.lock(), self.snapshot());
+        state.hosts_of(dpid).flat_map(|host| books.readers.wanted_traffic(host)).collect()
+    }
+
+    fn note_readers(&self, books: &Books) {
         self.address_kinds.store(books.readers.address_kinds().bits(), Ordering::Release);
+        self.measurings.store(books.readers.measurings(), Ordering::Release);
     }
 
     /// Ends a leaf's subscriptions.
@@ -286,7 +317,7 @@ impl Store {
         let Touched { withdraw, wake } = books.readers.changed(&writes, &newest, &next);
         commit.withdraw = withdraw;
         // A query that was asked again may rest on other cells now.
-        self.note_address_kinds(books);
+        self.note_readers(books);
         commit.kept = books.kept.tell(&writes, &next);
         books.observers.iter().for_each(|Observer(observe)| observe(&next));
         drop(newest);

@@ -12,6 +12,8 @@ use crate::handler::testing::packet_in;
 use crate::session::ENGINE_XIDS;
 use crate::shard::testing::reply;
 
+mod polls;
+
 const SWITCH: Dpid = Dpid(7);
 const SECOND: u64 = 1_000_000_000;
 

@@ -1,0 +1,172 @@
+//! What f may ask about load: of ports, of links, and of what hosts send to each other.
+//!
+//! Every answer is a step of a scale with hysteresis ([`Scale`]), and a cell: a leaf is decided again when the answer changes,
+//! not whenever something was measured. What is asked for here is measured from then on, and no longer than a leaf, a waiting
+//! transaction or a query rests on it; before the second measurement every rate is 0.
+
+use maple_wire::Dpid;
+
+use crate::network::{Gauge, Location, Mac, PortInfo, PortKind, Scale};
+use crate::policy::PolicyError;
+use crate::run::Net;
+use crate::state::{Cell, CellValue};
+
+/// A rate that is measured, or the greatest of several (of parallel links). For one run, as [`Net`] is.
+///
+/// ```
+/// use maple_core::policy::{Net, PacketHandle};
+/// use maple_core::route::Route;
+/// use maple_wire::Dpid;
+///
+/// fn decide(pkt: &PacketHandle, net: &Net) -> Route {
+///     let (Some(src), Some(dst)) = (net.locate(pkt.eth_src()), net.locate(pkt.eth_dst())) else { return Route::flood() };
+///     // Large flows leave the shortest path: from more than 50 Mbit/s on, until they are at 20 or below.
+///     if net.traffic(pkt.eth_src(), pkt.eth_dst()).is_above(50_000_000, 20_000_000) {
+///         return net.path(src, dst, "distance");
+///     }
+///     net.shortest_path(src, dst)
+/// }
+/// ```
+#[derive(Clone)]
+pub struct Load {
+    net: Net,
+    gauges: Vec<Gauge>,
+    /// In bit/s; `None`: what the switches say.
+    capacity: Option<u64>,
+}
+
+impl Net {
+    /// What a port sends. [`Load::received`] is what it receives.
+    pub fn port(&self, at: Location) -> Load {
+        self.load(vec![Gauge::Sent(at)])
+    }
+
+    /// What one switch sends to another over the link between them; over the busiest, where there are several. Where there
+    /// is none nothing is sent.
+    pub fn link(&self, from: Dpid, to: Dpid) -> Load {
+        let ports = match self.read(Cell::LinkPorts(from, to)) {
+            CellValue::Ports(ports) => ports,
+            _ => Vec::new(),
+        };
+        self.load(ports.into_iter().map(|port| Gauge::Sent(Location::new(from, port))).collect())
+    }
+
+    /// What goes over the link between two ports, from the first to the second; nothing, while there is no such link.
+    pub fn link_at(&self, from: Location, to: Location) -> Load {
+        match self.read(Cell::Port(from)) {
+            CellValue::Port(Some(PortInfo { up: true, kind: PortKind::Link(peer) })) if peer == to => self.port(from),
+            _ => self.no_load(),
+        }
+    }
+
+    /// What one host sends to another: as counted by rules, at the switch where the first host is, that say both hosts, by
+    /// hardware or by IP addresses. Policies that look at both addresses of their packets have such rules. What goes through
+    /// the controller, before there is a rule, is not counted. Without host tracking this makes the run fail.
+    pub fn traffic(&self, from: Mac, to: Mac) -> Load {
+        self.try_traffic(from, to).unwrap_or_else(|_| self.no_load())
+    }
+
+    /// The same as [`Net::traffic`].
+    ///
+    /// # Errors
+    /// [`PolicyError::HostsNotTracked`] without host tracking; the run fails then, whatever f does with the error.
+    pub fn try_traffic(&self, from: Mac, to: Mac) -> Result<Load, PolicyError> {
+        self.need_hosts(from)?;
+        Ok(self.load(vec![Gauge::Traffic { from, to }]))
+    }
+
+    /// The load of these, the greatest of them, for bindings.
+    pub fn load(&self, gauges: Vec<Gauge>) -> Load {
+        Load { net: self.clone(), gauges, capacity: None }
+    }
+
+    /// The load of what is not there: 0.
+    pub fn no_load(&self) -> Load {
+        self.load(Vec::new())
+    }
+}
+
+impl Load {
+    /// The other direction of a port: what it receives, of one that sends, and the other way round. Traffic from one host to
+    /// another has none, and stays.
+    #[must_use]
+    pub fn received(mut self) -> Load {
+        for gauge in &mut self.gauges {
+            *gauge = match *gauge {
+                Gauge::Sent(at) => Gauge::Received(at),
+                Gauge::Received(at) => Gauge::Sent(at),
+                traffic @ Gauge::Traffic { .. } => traffic,
+            };
+        }
+        self
+    }
+
+    /// The same load, compared with this many bit/s by [`Load::utilisation`] and [`Load::is_share_above`], instead of with what
+    /// the switch says that the port can send.
+    #[must_use]
+    pub fn of(mut self, capacity: u64) -> Load {
+        self.capacity = Some(capacity);
+        self
+    }
+
+    /// Whether it became more than `from` bit/s, and was not at most `until` bit/s since.
+    ///
+    /// # Panics
+    /// If `until` is more than `from`; in a policy that is an error of this packet.
+    pub fn is_above(&self, from: u64, until: u64) -> bool {
+        assert!(
+            until <= from,
+            "a load that is high above {from} bit/s until it is at most {until}: until is more than from"
+        );
+        self.gauges.iter().any(|gauge| self.step(gauge, Scale::Above { from, until }) > 0)
+    }
+
+    /// Whether it became more than the share `from` of what the port can send (1.0: all), and was not at most `until` since.
+    /// Where it is not known what the port can send it is not.
+    ///
+    /// # Panics
+    /// If `until` is more than `from`, or one is negative or no number; in a policy that is an error of this packet.
+    pub fn is_share_above(&self, from: f64, until: f64) -> bool {
+        assert!(
+            0.0 <= until && until <= from,
+            "a load that is high above {from} until it is at most {until}: no such shares"
+        );
+        self.gauges.iter().any(|gauge| {
+            let share = |of: u64, share: f64| (of as f64 * share) as u64;
+            let scale = |whole| Scale::Above { from: share(whole, from), until: share(whole, until) };
+            self.whole(gauge).is_some_and(|whole| self.step(gauge, scale(whole)) > 0)
+        })
+    }
+
+    /// How much of what the port can send is used: 0.0, 0.1 … 1.0. It rises when the next tenth is reached, and falls when the
+    /// load is half a tenth below the last one. 0.0 where it is not known what the port can send.
+    pub fn utilisation(&self) -> f64 {
+        let tenths = |gauge| self.whole(gauge).map_or(0, |whole| self.step(gauge, Scale::TenthsOf(whole)));
+        f64::from(self.gauges.iter().map(tenths).max().unwrap_or(0)) / 10.0
+    }
+
+    /// What the port can send, in bit/s; `None` where neither the switch nor the policy says so.
+    pub fn capacity(&self) -> Option<u64> {
+        self.gauges.iter().filter_map(|gauge| self.whole(gauge)).min()
+    }
+
+    /// What is measured for it.
+    pub fn gauges(&self) -> &[Gauge] {
+        &self.gauges
+    }
+
+    fn step(&self, gauge: &Gauge, scale: Scale) -> u8 {
+        match self.net.read(Cell::Rate(*gauge, scale)) {
+            CellValue::Step(step) => step,
+            _ => 0,
+        }
+    }
+
+    fn whole(&self, gauge: &Gauge) -> Option<u64> {
+        let (Gauge::Sent(at) | Gauge::Received(at)) = *gauge else { return self.capacity };
+        self.capacity.or_else(|| match self.net.read(Cell::Speed(at)) {
+            CellValue::Speed(speed) => speed,
+            _ => None,
+        })
+    }
+}

@@ -1,0 +1,133 @@
+//! Loads: how busy a port, a link or a pair of hosts is, as a policy asks for it. Every answer is a dependency of the run.
+
+use maple_core::network::Gauge;
+use maple_core::policy::Load;
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+
+use crate::current::{self, Ticket};
+
+/// Bits a second in a Mbit/s.
+const MEGA: f64 = 1e6;
+/// Where nothing else is said a load is high until it is at most this share of where that began.
+const UNTIL: f64 = 0.8;
+
+/// What is measured of a port, a link, or what a host sends to another.
+#[pyclass(frozen, name = "Load", module = "maple")]
+pub struct PyLoad {
+    ticket: Ticket,
+    gauges: Vec<Gauge>,
+    /// What the policy says can be sent, in bit/s.
+    capacity: Option<u64>,
+}
+
+impl PyLoad {
+    /// The load that a run has asked for; `capacity` is in Mbit/s.
+    pub fn new(ticket: Ticket, load: &Load, capacity: Option<f64>) -> PyResult<PyLoad> {
+        let capacity = capacity.map(|capacity| bits(capacity, "capacity")).transpose()?;
+        if capacity == Some(0) {
+            return Err(PyValueError::new_err("capacity is a number of Mbit/s, and more than 0"));
+        }
+        Ok(PyLoad { ticket, gauges: load.gauges().to_vec(), capacity })
+    }
+
+    fn ask<T>(&self, question: impl FnOnce(Load) -> T) -> PyResult<T> {
+        current::with_net(self.ticket, |net| {
+            let load = net.load(self.gauges.clone());
+            question(match self.capacity {
+                Some(capacity) => load.of(capacity),
+                None => load,
+            })
+        })
+    }
+
+    /// What is measured that no switch says a speed of.
+    fn needs_capacity(&self) -> bool {
+        self.capacity.is_none() && self.gauges.iter().any(|gauge| matches!(gauge, Gauge::Traffic { .. }))
+    }
+
+    fn name(&self) -> String {
+        match &self.gauges[..] {
+            [] => "nothing".into(),
+            gauges => gauges.iter().map(ToString::to_string).collect::<Vec<_>>().join(", or "),
+        }
+    }
+}
+
+/// A number of Mbit/s as bit/s.
+pub fn bits(mbps: f64, name: &str) -> PyResult<u64> {
+    if !mbps.is_finite() || mbps < 0.0 {
+        return Err(PyValueError::new_err(format!("{name} is a number of Mbit/s, 0 or more, not {mbps}")));
+    }
+    Ok((mbps * MEGA).round() as u64)
+}
+
+#[pymethods]
+impl PyLoad {
+    /// The other direction.
+    #[getter]
+    fn received(&self) -> PyResult<PyLoad> {
+        if self.gauges.iter().any(|gauge| matches!(gauge, Gauge::Traffic { .. })) {
+            return Err(PyTypeError::new_err("net.traffic(src, dst) has one direction; ask for net.traffic(dst, src)"));
+        }
+        let gauges = self.ask(|load| load.received().gauges().to_vec())?;
+        Ok(PyLoad { ticket: self.ticket, gauges, capacity: self.capacity })
+    }
+
+    /// Whether it became more than this, and was not at most `until` since.
+    #[pyo3(signature = (share = None, *, mbps = None, until = None))]
+    fn busier_than(&self, share: Option<f64>, mbps: Option<f64>, until: Option<f64>) -> PyResult<bool> {
+        let from = match (share, mbps) {
+            (Some(from), None) | (None, Some(from)) => from,
+            _ => {
+                return Err(PyTypeError::new_err(
+                    "busier_than() takes a share, such as busier_than(0.8), or Mbit/s, such as busier_than(mbps=50)",
+                ));
+            }
+        };
+        let until = until.unwrap_or(UNTIL * from);
+        if !(0.0 <= until && until <= from && from.is_finite()) {
+            return Err(PyValueError::new_err(format!(
+                "busier_than(): busy begins above {from} and ends at until={until}, which is between 0 and that"
+            )));
+        }
+        if mbps.is_some() {
+            let (from, until) = (bits(from, "mbps")?, bits(until, "until")?);
+            return self.ask(|load| load.is_above(from, until));
+        }
+        if from > 1.0 {
+            return Err(PyValueError::new_err(format!(
+                "busier_than({from}): a share is at most 1, all that can be sent; for Mbit/s write busier_than(mbps={from})"
+            )));
+        }
+        if self.needs_capacity() {
+            return Err(PyValueError::new_err(
+                "a share of what? net.traffic(src, dst, capacity=100) says Mbit/s, or ask busier_than(mbps=…)",
+            ));
+        }
+        self.ask(|load| load.is_share_above(from, until))
+    }
+
+    /// How much of what can be sent is used, in tenths.
+    #[getter]
+    fn utilisation(&self) -> PyResult<f64> {
+        if self.needs_capacity() {
+            return Err(PyValueError::new_err("utilisation of what? net.traffic(src, dst, capacity=100) says Mbit/s"));
+        }
+        self.ask(|load| load.utilisation())
+    }
+
+    /// What can be sent, in Mbit/s.
+    #[getter]
+    fn capacity(&self) -> PyResult<Option<f64>> {
+        Ok(self.ask(|load| load.capacity())?.map(|bits| bits as f64 / MEGA))
+    }
+
+    fn __bool__(&self) -> PyResult<bool> {
+        Err(PyTypeError::new_err("a load is neither true nor false; ask .busier_than(0.8) or .utilisation >= 0.5"))
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<load: {}>", self.name())
+    }
+}
