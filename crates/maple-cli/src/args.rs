@@ -105,6 +105,9 @@ pub struct RunOptions {
     /// How long a host may be silent before it is forgotten [default: 300]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(4..=86400))]
     pub host_timeout: Option<u32>,
+    /// How often a switch is asked for the counters that the policy asks about; 0: never, so that all rates are 0 [default: 10s]
+    #[arg(long, value_name = "TIME", value_parser = pause)]
+    pub poll: Option<Pause>,
     /// How many cached answers a second, a worker, are checked by running the policy again; 0: none [default: 2]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(..=1000))]
     pub check_rate: Option<u32>,
@@ -380,11 +383,26 @@ pub enum ShowWhat {
     },
     /// The switches, a line each
     Switches,
-    /// The ports of a switch, or of all
+    /// The ports of a switch, or of all, and what went through them
     Ports {
         /// Datapath id, in hex digits
         #[arg(value_parser = dpid)]
         switch: Option<Dpid>,
+        /// Stay, and show each second what goes through them
+        #[arg(long)]
+        watch: bool,
+    },
+    /// What hosts send to each other, those that send most first
+    Flows {
+        /// Only what enters at this switch: its datapath id, in hex digits
+        #[arg(value_parser = dpid)]
+        switch: Option<Dpid>,
+        /// How many pairs of hosts to show
+        #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
+        top: u32,
+        /// Stay, and show each second what they send
+        #[arg(long)]
+        watch: bool,
     },
     /// The links between switches
     Links,

@@ -68,8 +68,8 @@ pub use maple_controller::handler::ask_for_packets;
 pub use maple_controller::listen::{self, Listening};
 pub use maple_controller::session::SwitchInfo;
 pub use maple_controller::{Handle, Handler, HandlerFactory, Replies};
-pub use maple_core::network::{Hop, LinkName, Location, Mac};
-pub use maple_core::policy::{Net, PacketHandle, Policy, PolicyError};
+pub use maple_core::network::{Hop, LinkName, Location, Mac, UTILISATION};
+pub use maple_core::policy::{Load, Net, PacketHandle, Policy, PolicyError};
 pub use maple_core::route::Route;
 pub use maple_core::state::{
     Access, Attempt, Counter, Query, QueryError, Read, Stop, Store, Stored, Table, Tx, Value, Var, Write,

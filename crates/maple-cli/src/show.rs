@@ -1,5 +1,6 @@
 //! `maple show`: asks a running controller over its Unix socket.
 
+mod counters;
 mod rules;
 mod topology;
 
@@ -10,6 +11,7 @@ use maple_controller::control::socket::{AskError, Request, Show, ask};
 use serde_json::Value;
 
 use crate::args::{ShowArgs, ShowWhat, default_control};
+use counters::Counters;
 
 /// Prints the answer.
 pub fn main(args: ShowArgs) -> anyhow::Result<u8> {
@@ -17,7 +19,11 @@ pub fn main(args: ShowArgs) -> anyhow::Result<u8> {
     let what = match &args.what {
         ShowWhat::Topology { watch } => return topology::main(&control, *watch, args.json),
         ShowWhat::Rules { switch, .. } => Show::Rules(switch.map(|dpid| dpid.to_string())),
-        ShowWhat::Switches | ShowWhat::Ports { .. } => Show::Switches,
+        ShowWhat::Ports { switch, watch } => return Counters::Ports(*switch).show(&control, *watch, args.json),
+        ShowWhat::Flows { switch, top, watch } => {
+            return Counters::Flows(*switch, *top as usize).show(&control, *watch, args.json);
+        }
+        ShowWhat::Switches => Show::Switches,
         ShowWhat::Links => Show::Links,
         ShowWhat::Hosts => Show::Hosts,
         ShowWhat::Stats => Show::Stats,
@@ -33,10 +39,6 @@ pub fn main(args: ShowArgs) -> anyhow::Result<u8> {
             } else {
                 rules::text(&answer, *all || switch.is_some() || wanted.is_some())
             }
-        }
-        ShowWhat::Ports { switch } => {
-            retain(&mut answer, |one| switch.is_none_or(|dpid| one["switch"] == dpid.to_string()));
-            if args.json { pretty(&answer)? } else { items(&answer).map(ports).collect() }
         }
         _ if args.json => pretty(&answer)?,
         _ => text(&what, &answer),
@@ -70,7 +72,7 @@ fn text(what: &Show, answer: &Value) -> String {
     let each = |line: fn(&Value) -> String| items(answer).map(line).collect();
     match what {
         Show::Rules(_) => rules::text(answer, true),
-        Show::Switches => each(switch),
+        Show::Switches | Show::Ports(_) | Show::Flows(_) => each(switch),
         Show::Links => each(|link| format!("{} - {}\n", location(&link[0]), location(&link[1]))),
         Show::Hosts => each(host),
         Show::Stats => stats(answer),
@@ -98,17 +100,6 @@ fn switch(switch: &Value) -> String {
         count("link"),
         count("edge"),
     )
-}
-
-/// The ports of a switch, a line each.
-fn ports(switch: &Value) -> String {
-    let mut text = format!("switch {}\n", plain(&switch["switch"]));
-    for port in items(&switch["ports"]) {
-        let state = if port["up"] == Value::Bool(true) { "up" } else { "down" };
-        let kind = port["kind"].as_str().map(|kind| format!(", {kind}")).unwrap_or_default();
-        let _ = writeln!(text, "  port {} ({}): {state}{kind}", plain(&port["port"]), plain(&port["name"]));
-    }
-    text
 }
 
 fn host(host: &Value) -> String {

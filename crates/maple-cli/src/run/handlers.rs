@@ -25,6 +25,7 @@ pub fn run(options: &RunOptions, handlers: LoadedHandlers, started: Started<'_>)
         (options.max_hosts_per_port.is_some(), "--max-hosts-per-port"),
         (options.max_hosts.is_some(), "--max-hosts"),
         (options.host_timeout.is_some(), "--host-timeout"),
+        (options.poll.is_some(), "--poll"),
         (options.check_rate.is_some(), "--check-rate"),
     ] {
         if given {

@@ -22,6 +22,7 @@ use maple_core::state::{Store, Write};
 use maple_emulator::Topology;
 
 use crate::args::{RunArgs, RunOptions, Switch, default_control};
+use crate::check::Pause;
 use crate::wrong::{OrWrong as _, wrong};
 use crate::{Loaded, LoadedHandlers, LoadedPolicy, PolicyLoader, builtin, descriptors, signal, weights};
 use progress::Lines;
@@ -200,6 +201,7 @@ fn controller_options(options: &RunOptions, loaded: &LoadedPolicy, track_hosts: 
     if let Some(seconds) = options.host_timeout {
         chosen.engine.host_timeout = Duration::from_secs(seconds.into());
     }
+    chosen.engine.poll = options.poll.map_or(chosen.engine.poll, |Pause(poll)| poll);
     chosen.engine.compiler = options.compiler.map_or(chosen.engine.compiler, Into::into);
     chosen.engine.check_rate = options.check_rate.unwrap_or(CHECK_RATE);
     chosen.engine.labels = options.labels.unwrap_or(chosen.engine.labels);

@@ -95,8 +95,13 @@ fn summary(switch: &Value) -> String {
     let each: Vec<String> = tables.iter().map(|(table, count)| format!("{count} in table {table}")).collect();
     let total: usize = tables.values().sum();
     let rules = if total == 1 { "rule" } else { "rules" };
+    // Who asks for rules has the switch asked for the counts: they are older only if it was busy.
+    let age = match switch["counted_seconds_ago"].as_f64() {
+        Some(age) if age > 3.0 => format!(" (counted {age:.0} s ago)"),
+        _ => String::new(),
+    };
     format!(
-        "switch {}: {total} {rules}{}{}\n",
+        "switch {}: {total} {rules}{}{}{age}\n",
         plain(&switch["switch"]),
         if each.is_empty() { "" } else { ", " },
         each.join(", ")
@@ -112,9 +117,21 @@ fn rules(switch: &Value) -> String {
             let _ = writeln!(text, "  # {}", plain(&rule["why"]));
         }
         last = &rule["why"];
-        let _ = writeln!(text, "  {}", plain(&rule["flow"]).trim_start());
+        let _ = writeln!(text, "  {}", counted(rule));
     }
     text
+}
+
+/// The rule in `ovs-ofctl`'s form, with what it took, if that is known.
+fn counted(rule: &Value) -> String {
+    let flow = plain(&rule["flow"]).trim_start().to_owned();
+    let at = flow.find("send_flow_rem").or_else(|| flow.find("priority="));
+    match (rule["n_packets"].as_u64(), rule["n_bytes"].as_u64(), at) {
+        (Some(packets), Some(bytes), Some(at)) => {
+            format!("{}n_packets={packets}, n_bytes={bytes}, {}", &flow[..at], &flow[at..])
+        }
+        _ => flow,
+    }
 }
 
 #[cfg(test)]
@@ -152,6 +169,17 @@ mod tests {
         assert_eq!(chosen(None, None, Some("py:1")), [0; 0], "a whole line's number");
         let error = Wanted::new(None, Some("h1"), None).expect_err("no address").to_string();
         assert!(error.contains("neither a MAC address"), "{error}");
+    }
+
+    #[test]
+    fn rules_say_what_they_took_where_that_is_known() {
+        let mut answer = answer();
+        answer[0]["counted_seconds_ago"] = json!(61.4);
+        (answer[0]["rules"][1]["n_packets"], answer[0]["rules"][1]["n_bytes"]) = (json!(3), json!(180));
+        let told = text(&answer, false);
+        assert!(told.starts_with("switch 1: 3 rules, 1 in table 0, 2 in table 1 (counted 61 s ago)\n"), "{told}");
+        assert!(told.contains("  cookie=0x1, table=1, n_packets=3, n_bytes=180, priority=7,dl_src="), "{told}");
+        assert!(told.contains("  cookie=0x1, priority=5 actions=goto_table:1"), "{told}");
     }
 
     #[test]

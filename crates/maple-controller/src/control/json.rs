@@ -1,7 +1,10 @@
 //! Requests and answers of the control socket, as JSON: what `schema.json` says, which each request is held
 //! against first.
 
-use maple_core::engine::{Selection, TableRule};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use maple_core::engine::{Counted, PortCount, Selection, TableRule, Traffic};
 use maple_core::network::{BadMac, HostInfo, Location, Mac, PortKind};
 use maple_core::state::Snapshot;
 use maple_wire::msg::FlowMod;
@@ -12,7 +15,10 @@ use serde_json::{Value, json};
 
 use super::schema;
 use super::state::{self, State};
-use super::{Handle, Stats, SwitchStatus, Trouble};
+use super::{Handle, Stats, SwitchPort, SwitchStatus, Trouble};
+
+/// How long switches may take to say what they have counted; after that what they said before is shown.
+const COUNT: Duration = Duration::from_secs(2);
 
 /// What other programs may ask: one JSON object a line, `{"show": {"rules": "1"}}`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,6 +40,10 @@ pub enum Show {
     Rules(Option<String>),
     /// The switches with their ports.
     Switches,
+    /// What went through the ports of this switch (hex digits), or of all.
+    Ports(Option<String>),
+    /// What hosts send to each other, entering at this switch (hex digits), or at any.
+    Flows(Option<String>),
     /// The links.
     Links,
     /// The hosts.
@@ -102,6 +112,8 @@ fn answer_to(handle: &Handle, request: &Request) -> Result<Value, Refusal> {
             let state = handle.snapshot();
             handle.switches().iter().map(|status| switch(&state, status)).collect()
         }
+        Request::Show(Show::Ports(switch)) => ports(handle, switch.as_deref())?,
+        Request::Show(Show::Flows(switch)) => flows(handle, switch.as_deref())?,
         Request::Show(Show::Links) => handle.links().iter().map(|(a, b)| json!([location(*a), location(*b)])).collect(),
         Request::Show(Show::Hosts) => handle.hosts().iter().map(|(mac, info)| host(*mac, info)).collect(),
         Request::Show(Show::Stats) => stats(&handle.stats()),
@@ -113,21 +125,99 @@ fn answer_to(handle: &Handle, request: &Request) -> Result<Value, Refusal> {
 
 /// The rules of one switch or of all, one object a switch.
 fn rules(handle: &Handle, only: Option<&str>) -> Result<Value, Refusal> {
-    const FIELD: &str = "show.rules";
-    let only = only.map(dpid).transpose().map_err(|error| Refusal::at(FIELD, error))?;
-    let switches = handle.switches();
-    if let Some(dpid) = only
-        && !switches.iter().any(|switch| switch.dpid == dpid)
-    {
-        return Err(Refusal::at(FIELD, format!("switch {dpid} is not connected")));
-    }
-    let chosen = switches.iter().filter(|switch| only.is_none_or(|dpid| dpid == switch.dpid));
-    Ok(chosen
+    let (only, switches) = chosen(handle, "show.rules", only)?;
+    handle.count(Counted::Rules, only, COUNT);
+    Ok(switches
+        .iter()
         .map(|switch| {
-            let rules: Value = handle.rules(switch.dpid).iter().map(|r| rule(switch.version, r)).collect();
-            json!({ "switch": switch.dpid.to_string(), "rules": rules })
+            let (rules, age) = handle.rules_with_age(switch.dpid);
+            let rules: Value = rules.iter().map(|r| rule(switch.version, r)).collect();
+            json!({ "switch": switch.dpid.to_string(), "rules": rules, "counted_seconds_ago": age.map(seconds) })
         })
         .collect())
+}
+
+/// The switch that is meant, if only one is, and those to show.
+fn chosen(handle: &Handle, field: &str, only: Option<&str>) -> Result<(Option<Dpid>, Vec<SwitchStatus>), Refusal> {
+    let only = only.map(dpid).transpose().map_err(|error| Refusal::at(field, error))?;
+    let mut switches = handle.switches();
+    switches.retain(|switch| only.is_none_or(|dpid| dpid == switch.dpid));
+    match only {
+        Some(dpid) if switches.is_empty() => Err(Refusal::at(field, format!("switch {dpid} is not connected"))),
+        _ => Ok((only, switches)),
+    }
+}
+
+/// The ports of one switch or of all, one object a switch, with what went through them.
+fn ports(handle: &Handle, only: Option<&str>) -> Result<Value, Refusal> {
+    let (only, switches) = chosen(handle, "show.ports", only)?;
+    handle.count(Counted::Ports, only, COUNT);
+    let (state, counts) = (handle.snapshot(), handle.port_counts());
+    let counts: BTreeMap<Location, &(PortCount, Duration)> = counts.iter().map(|count| (count.0.at, count)).collect();
+    let port = |dpid: Dpid, port: &SwitchPort| {
+        let at = Location::new(dpid, port.number);
+        let mut all = port_of(&state, dpid, port);
+        all["speed"] = json!(state.speed(at));
+        if let Some((count, age)) = counts.get(&at) {
+            counted(&mut all, count, *age);
+        }
+        all
+    };
+    let one = |switch: &SwitchStatus| {
+        let ports: Value = switch.ports.iter().map(|one| port(switch.dpid, one)).collect();
+        json!({ "switch": switch.dpid.to_string(), "ports": ports })
+    };
+    Ok(switches.iter().map(one).collect())
+}
+
+/// Adds what a port has counted; what a switch does not count is left out.
+fn counted(port: &mut Value, count: &PortCount, age: Duration) {
+    let c = &count.counters;
+    let all = [
+        ("rx_packets", c.rx_packets),
+        ("rx_bytes", c.rx_bytes),
+        ("rx_dropped", c.rx_dropped),
+        ("rx_errors", c.rx_errors),
+        ("tx_packets", c.tx_packets),
+        ("tx_bytes", c.tx_bytes),
+        ("tx_dropped", c.tx_dropped),
+        ("tx_errors", c.tx_errors),
+    ];
+    for (name, value) in all.into_iter().filter(|(_, value)| *value != u64::MAX) {
+        port[name] = value.into();
+    }
+    if let Some((sent, received)) = count.rates {
+        for (name, rate) in [("tx", sent), ("rx", received)] {
+            port[format!("{name}_bits_per_second")] = rate.bits.into();
+            port[format!("{name}_packets_per_second")] = rate.packets.into();
+        }
+    }
+    port["counted_seconds_ago"] = seconds(age).into();
+}
+
+/// What hosts send to each other, one object for a pair where it enters.
+fn flows(handle: &Handle, only: Option<&str>) -> Result<Value, Refusal> {
+    let (only, _) = chosen(handle, "show.flows", only)?;
+    handle.count(Counted::Rules, only, COUNT);
+    let traffic = handle.traffic();
+    let one = |(traffic, age): &(Traffic, Duration)| {
+        json!({
+            "switch": traffic.switch.to_string(),
+            "from": traffic.from.map(|mac| mac.to_string()),
+            "to": traffic.to.map(|mac| mac.to_string()),
+            "packets": traffic.packets,
+            "bytes": traffic.bytes,
+            "bits_per_second": traffic.rate.map(|rate| rate.bits),
+            "packets_per_second": traffic.rate.map(|rate| rate.packets),
+            "counted_seconds_ago": seconds(*age),
+        })
+    };
+    Ok(traffic.iter().filter(|(one, _)| only.is_none_or(|dpid| one.switch == dpid)).map(one).collect())
+}
+
+/// In thousandths.
+fn seconds(time: Duration) -> f64 {
+    (time.as_secs_f64() * 1000.0).round() / 1000.0
 }
 
 fn rule(version: Version, rule: &TableRule) -> Value {
@@ -137,6 +227,8 @@ fn rule(version: Version, rule: &TableRule) -> Value {
         "match": maple_wire::print::matching(version, &rule.rule.matching),
         "actions": maple_wire::print::instructions(version, &rule.rule.instructions),
         "cookie": format!("{:#018x}", rule.rule.cookie),
+        "n_packets": rule.counted.map(|count| count.packets),
+        "n_bytes": rule.counted.map(|count| count.bytes),
         "leaf": rule.leaf.map(|leaf| leaf.0),
         "flow": flow(version, rule),
         "why": rule.why,
@@ -161,15 +253,7 @@ fn flow(version: Version, rule: &TableRule) -> String {
 }
 
 fn switch(state: &Snapshot, switch: &SwitchStatus) -> Value {
-    let ports: Value = switch
-        .ports
-        .iter()
-        .map(|port| {
-            let known = state.port(Location::new(switch.dpid, port.number));
-            let kind = known.map(|known| kind(known.kind));
-            json!({ "port": number(port.number), "name": port.name, "up": port.up, "kind": kind })
-        })
-        .collect();
+    let ports: Value = switch.ports.iter().map(|port| port_of(state, switch.dpid, port)).collect();
     json!({
         "switch": switch.dpid.to_string(),
         "peer": switch.peer.to_string(),
@@ -180,6 +264,11 @@ fn switch(state: &Snapshot, switch: &SwitchStatus) -> Value {
         "waiting_bytes": switch.waiting_bytes,
         "ports": ports,
     })
+}
+
+fn port_of(state: &Snapshot, dpid: Dpid, port: &SwitchPort) -> Value {
+    let kind = state.port(Location::new(dpid, port.number)).map(|known| kind(known.kind));
+    json!({ "port": number(port.number), "name": port.name, "up": port.up, "kind": kind })
 }
 
 /// What is behind a port; a reserved one (the switch's own) has no kind.

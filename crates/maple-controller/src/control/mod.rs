@@ -17,7 +17,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
-use maple_core::engine::{self, Event, Selection, ShardId, TableRule};
+use maple_core::engine::{self, Counted, Event, PortCount, Selection, ShardId, TableRule, Traffic};
 use maple_core::network::{HostInfo, Location, Mac, OwnFrame, PortKind};
 use maple_core::report::Report;
 use maple_core::route::FRAME_BYTES;
@@ -33,6 +33,10 @@ use crate::shard::registry::Registry;
 
 /// How long a shard may take to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// What was counted no longer ago is not asked for again. A little more than the time between two polls of who watches.
+const FRESH: Duration = Duration::from_millis(1200);
+/// How often it is looked whether switches have answered.
+const COUNT_TURN: Duration = Duration::from_millis(20);
 
 /// Asks and tells a running controller. Clones are of the same controller.
 #[derive(Clone)]
@@ -134,10 +138,43 @@ impl Handle {
 
     /// The rules of a switch, as the engine holds them to be; empty for a switch that is not up.
     pub fn rules(&self, dpid: Dpid) -> Vec<TableRule> {
-        let Some(shard) = self.shared.registry.shard_of(dpid) else { return Vec::new() };
+        self.rules_with_age(dpid).0
+    }
+
+    /// The same, and how old what they have counted is; `None` if the switch has not said. [`Handle::count`] has it asked.
+    pub fn rules_with_age(&self, dpid: Dpid) -> (Vec<TableRule>, Option<Duration>) {
+        let Some(shard) = self.shared.registry.shard_of(dpid) else { return Default::default() };
         let (sender, receiver) = bounded(1);
         self.shared.boxes[usize::from(shard.0)].post(Letter::Ask(Question::Rules(dpid, sender)));
         receiver.recv_timeout(PATIENCE).unwrap_or_default()
+    }
+
+    /// Asks the switches, or one of them, what they have counted, and waits until all have answered or this much time has
+    /// passed. What is younger than a second is not asked for again; a switch that is busy is not asked before it has done.
+    pub fn count(&self, what: Counted, only: Option<Dpid>, patience: Duration) {
+        let deadline = Instant::now() + patience;
+        loop {
+            let ages = self.ask_all(|to| Question::Watch(what, only, to));
+            let is_fresh = |age: &Option<Duration>| age.is_some_and(|age| age <= FRESH);
+            if ages.iter().flatten().all(is_fresh) || Instant::now() >= deadline {
+                return;
+            }
+            std::thread::sleep(COUNT_TURN);
+        }
+    }
+
+    /// What ports have counted as the switches said last, and how long ago, by switch and port.
+    pub fn port_counts(&self) -> Vec<(PortCount, Duration)> {
+        let mut all: Vec<_> = self.ask_all(Question::Ports).into_iter().flatten().collect();
+        all.sort_by_key(|(count, _)| count.at);
+        all
+    }
+
+    /// What hosts send to each other, by what the rules of where it enters have counted, and how long ago the switches said so.
+    pub fn traffic(&self) -> Vec<(Traffic, Duration)> {
+        let mut all: Vec<_> = self.ask_all(Question::Traffic).into_iter().flatten().collect();
+        all.sort_by_key(|(one, _)| (one.switch, one.from, one.to));
+        all
     }
 
     /// The newest state: ports, links, hosts, tables and variables of the policy.

@@ -1,6 +1,8 @@
 //! What a shard does with its mail.
 
-use maple_core::engine::{Event, Time};
+use std::time::Duration;
+
+use maple_core::engine::{Counted, Event, Time};
 use maple_wire::Dpid;
 
 use super::connection::{Connection, Life};
@@ -11,6 +13,7 @@ use crate::control::{ShardStats, SwitchPort, SwitchStatus};
 use crate::discovery::Tell;
 use crate::printable::printable;
 use crate::session::CloseReason;
+use crate::time::until;
 
 impl Shard {
     /// Reads the mailbox, as far as it is filled now.
@@ -109,11 +112,34 @@ impl Shard {
         }
     }
 
+    /// Has the engine ask its switches, or one of them, what they have counted; gives how old what it knows is.
+    fn watch(&mut self, what: Counted, only: Option<Dpid>) -> Vec<Option<Duration>> {
+        let chosen: Vec<Dpid> = self.engine.switches().filter(|dpid| only.is_none_or(|only| only == *dpid)).collect();
+        self.events.extend(chosen.iter().map(|dpid| Event::Watch { dpid: *dpid, what }));
+        chosen.iter().map(|dpid| self.engine.counted_at(*dpid, what).map(|at| self.since(at))).collect()
+    }
+
+    fn since(&self, at: Time) -> Duration {
+        until(at, self.clock.now())
+    }
+
     /// Answers a question.
     fn answer(&mut self, question: Question) {
         // Sending fails if whoever asked has given up waiting.
         match question {
-            Question::Rules(dpid, to) => to.send(self.engine.rules(dpid)).is_ok(),
+            Question::Rules(dpid, to) => {
+                let age = self.engine.counted_at(dpid, Counted::Rules).map(|at| self.since(at));
+                to.send((self.engine.rules(dpid), age)).is_ok()
+            }
+            Question::Watch(what, only, to) => to.send(self.watch(what, only)).is_ok(),
+            Question::Ports(to) => {
+                let counts = self.engine.switches().flat_map(|dpid| self.engine.port_counts(dpid));
+                to.send(counts.map(|count| (count, self.since(count.time))).collect()).is_ok()
+            }
+            Question::Traffic(to) => {
+                let traffic = self.engine.switches().flat_map(|dpid| self.engine.traffic(dpid));
+                to.send(traffic.map(|one| (one, self.since(one.time))).collect()).is_ok()
+            }
             Question::Stats(to) => to.send(ShardStats { counters: self.counters, engine: self.engine.stats() }).is_ok(),
             Question::Failures(to) => to.send(self.engine.failures()).is_ok(),
             Question::Switches(to) => to.send(self.connections.iter().filter_map(status).collect()).is_ok(),

@@ -8,9 +8,10 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
-use maple_core::engine::{Event, Mail, ShardId, TableRule};
+use maple_core::engine::{Counted, Event, Mail, PortCount, ShardId, TableRule, Traffic};
 use maple_core::network::Location;
 use maple_wire::Dpid;
 use mio::Waker;
@@ -70,8 +71,14 @@ pub(crate) enum Letter {
 
 /// A question from another thread, with where to send the answer. Nobody listens any more if sending fails.
 pub(crate) enum Question {
-    /// The rules of a switch.
-    Rules(Dpid, Sender<Vec<TableRule>>),
+    /// The rules of a switch, and how old what they have counted is.
+    Rules(Dpid, Sender<(Vec<TableRule>, Option<Duration>)>),
+    /// How old what your switches, or this one of them, have counted is; they are watched from now on.
+    Watch(Counted, Option<Dpid>, Sender<Vec<Option<Duration>>>),
+    /// What ports have counted, and how old that is.
+    Ports(Sender<Vec<(PortCount, Duration)>>),
+    /// What hosts send to each other, and how old that is.
+    Traffic(Sender<Vec<(Traffic, Duration)>>),
     /// All counts.
     Stats(Sender<ShardStats>),
     /// The policy's errors, each with the number of packets dropped because of it.

@@ -1,0 +1,139 @@
+"""Rates are what hosts really send, and a policy that asks about them moves traffic once, and not back and forth."""
+
+import re
+import subprocess
+import time
+
+import pytest
+from harness import MAPLE, wait_for
+
+pytest.importorskip("mininet", reason="system tests need Mininet")
+from topologies import Ring
+
+# What h1 sends h2 goes by the long way round while it is much.
+POLICY = """
+from maple import flood, policy, weights
+
+weights("detour", {(1, 2): 10, (2, 1): 10})
+
+
+@policy
+def elephants_go_round(pkt, net):
+    if pkt.eth_dst.is_multicast:
+        return flood()
+    src, dst = net.locate(pkt.eth_src), net.locate(pkt.eth_dst)
+    if dst is None:
+        return flood()
+    if net.traffic(pkt.eth_src, pkt.eth_dst).busier_than(mbps=0.3, until=0.15):
+        return net.path(src, dst, weight="detour")
+    return net.shortest_path(src, dst)
+"""
+
+
+class Meter:
+    """What an interface of a host sends, by the host's own counters."""
+
+    def __init__(self, host):
+        self.host, self.path = host, f"/sys/class/net/{host.defaultIntf().name}/statistics"
+
+    def read(self):
+        packets, size = self.host.cmd(f"cat {self.path}/tx_packets {self.path}/tx_bytes").split()
+        return int(packets), int(size)
+
+
+def pings(net, a, b, a_second):
+    """A host pings another so often, with about 1000 bytes."""
+    return net.running(a, "ping", "-q", "-n", "-i", str(1 / a_second), "-s", "950", net[b].IP())
+
+
+@pytest.mark.parametrize("protocols", ["OpenFlow10", "OpenFlow13"])
+def test_rates_are_what_hosts_send(controller, lab, protocols, figure):
+    maple = controller("builtin:shortest-path")
+    net = lab(Ring(), maple, protocols)
+    assert net.ping_all()[0] == 0
+    mac1, mac2 = net["h1"].MAC(), net["h2"].MAC()
+
+    def flow():
+        flows = maple.ask({"show": {"flows": None}})
+        return next((one for one in flows if (one["from"], one["to"]) == (mac1, mac2)), None)
+
+    def port():
+        (switch,) = maple.ask({"show": {"ports": "1"}})
+        return next(one for one in switch["ports"] if one["port"] == 1)
+
+    with pings(net, "h1", "h2", 100):
+        meter, sent, told = Meter(net["h1"]), [], []
+        time.sleep(2)
+        for _ in range(8):
+            before, began = meter.read(), time.monotonic()
+            time.sleep(1)
+            after, took = meter.read(), time.monotonic() - began
+            sent.append([(b - a) / took for a, b in zip(before, after, strict=True)])
+            one, other = flow(), port()
+            told.append(
+                (one["bits_per_second"] or 0, other.get("rx_bits_per_second", 0), one["packets_per_second"] or 0)
+            )
+        shown = subprocess.run(
+            [MAPLE, "show", "flows", "--top", "1", "--control", str(maple.control)],
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+
+    def middle(numbers):
+        return sorted(numbers)[len(numbers) // 2]
+
+    packets, bits = middle([p for p, _ in sent]), middle([8 * size for _, size in sent])
+    by_rule, by_port, packets_told = (middle(column) for column in zip(*told, strict=True))
+    figure(
+        f"{protocols}: h1 sends {bits / 1e3:.0f} kbit/s; rules say {by_rule / 1e3:.0f}, the port {by_port / 1e3:.0f}"
+    )
+    for rate in (by_rule, by_port):
+        assert 0.8 * bits < rate < 1.2 * bits, (bits, told)
+    assert 0.8 * packets < packets_told < 1.2 * packets
+    # Request or reply: either direction sends as much.
+    assert {mac1, mac2} == set(re.findall(r"(?:[0-9a-f]{2}:){5}[0-9a-f]{2}", shown)), shown
+    assert re.search(r"[0-9.]+ kbit/s \(\d+ packet/s\)", shown), shown
+    text = subprocess.run(
+        [MAPLE, "show", "rules", "1", "--host", mac2, "--control", str(maple.control)],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert max(int(count) for count in re.findall(r"n_packets=(\d+)", text)) > 300, text
+
+
+@pytest.mark.parametrize("protocols", ["OpenFlow10", "OpenFlow13"])
+def test_traffic_leaves_the_busy_link_once_and_comes_back_once(controller, lab, tmp_path, protocols):
+    policy = tmp_path / "policy.py"
+    policy.write_text(POLICY)
+    maple = controller(policy, "--poll", "1s")
+    net = lab(Ring(), maple, protocols)
+    assert net.ping_all()[0] == 0
+    direct, round_ = net.port_towards("s1", "s2"), net.port_towards("s1", "s4")
+
+    def through(port, seconds=1.0):
+        before = net.port_packets("s1", port)
+        time.sleep(seconds)
+        return net.port_packets("s1", port) - before
+
+    def moves():
+        return maple.count("leaves_moved") + maple.count("leaves_withdrawn")
+
+    before = moves()
+    assert through(direct) < 20 and through(round_) < 20
+    with pings(net, "h1", "h2", 100):
+        wait_for("the traffic to go round", lambda: through(round_) > 50)
+        # It is moved once in each direction, and stays: what decides is what the hosts send, wherever that goes.
+        moved = moves()
+        assert 1 <= moved - before <= 4, (before, moved)
+        for _ in range(8):
+            assert through(round_) > 50 and through(direct) < 20
+        assert moves() == moved
+    time.sleep(4)
+    net.ping("h1", "h2", count=5)
+    with pings(net, "h1", "h2", 20):
+        wait_for("little traffic to go directly again", lambda: through(direct) > 10)
+        for _ in range(4):
+            assert through(direct) > 10 and through(round_) < 10
+    assert maple.show("errors") == []
