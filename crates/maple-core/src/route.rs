@@ -387,7 +387,8 @@ impl Route {
     /// which is the same in every process, and when a way fails only its packets change.
     ///
     /// ```
-    /// use maple_core::{Field, Net, PacketHandle, Route};
+    /// use maple_core::{Net, PacketHandle, Route};
+    /// use maple_wire::Field;
     ///
     /// fn f(pkt: &PacketHandle, net: &Net) -> Route {
     ///     let (Some(src), Some(dst)) = (net.locate(pkt.eth_src()), net.locate(pkt.eth_dst())) else { return net.flood() };
