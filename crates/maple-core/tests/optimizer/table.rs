@@ -231,6 +231,7 @@ proptest! {
             for leaf in table.tree().leaves().collect::<Vec<_>>() {
                 table.act(leaf, action(CONTROLLER));
             }
+            table.tidy();
             follow(&mut table, &mut installed, &probes);
             prop_assert_eq!(table.rules(), Vec::new());
         }
