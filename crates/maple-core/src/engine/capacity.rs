@@ -57,8 +57,8 @@ impl Engine {
                 Waiter::Fresh(leaf) => self.crowd_out(leaf),
                 Waiter::Labels(serials) => {
                     let why = Refusal::Full(dpid);
-                    serials.iter().for_each(|serial| self.deny_label(dpid, *serial, why));
-                    // Those on their way out wait on.
+                    serials.iter().for_each(|serial| self.turn_label_away(dpid, *serial, why));
+                    // Those that are there, and those on their way out, wait on.
                     if let Some(switch) = self.switches.get_mut(&dpid) {
                         switch.tables.wait(Waiter::Labels(serials));
                     }

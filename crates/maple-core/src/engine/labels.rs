@@ -96,7 +96,12 @@ impl Engine {
         self.with_labels(dpid, |labels, ids, out| labels.confirm(now, serials, ids, out));
     }
 
-    /// A switch has no room for a label's rule, or refused it.
+    /// A switch has no room for a label's rule.
+    pub(super) fn turn_label_away(&mut self, dpid: Dpid, serial: u64, why: Refusal) {
+        self.with_labels(dpid, |labels, _, out| labels.turn_away(serial, why, out));
+    }
+
+    /// A switch refused a label's rule.
     pub(super) fn deny_label(&mut self, dpid: Dpid, serial: u64, why: Refusal) {
         self.with_labels(dpid, |labels, _, out| labels.deny(serial, why, out));
     }

@@ -322,6 +322,15 @@ impl LabelTable {
         }
     }
 
+    /// There is no room for a label's rule, or for what else was to be sent with it. One whose rule is there may be in use,
+    /// and stays.
+    pub fn turn_away(&mut self, serial: u64, why: Refusal, out: &mut Vec<LabelEffect>) {
+        let is_there = |key: &&LabelKey| self.labels.get(key).is_some_and(|l| matches!(l.state, State::Confirmed(_)));
+        if let Some(key) = self.by_serial.get(&serial).filter(|key| !is_there(key)).copied() {
+            self.take_rule(key, why, out);
+        }
+    }
+
     /// A label has to go. Its rule stays until nobody sends packets under it.
     pub fn revoke(&mut self, serial: u64, why: Refusal, out: &mut Vec<LabelEffect>) {
         if let Some(key) = self.by_serial.get(&serial).copied() {

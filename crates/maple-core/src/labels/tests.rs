@@ -9,7 +9,9 @@ use std::time::Duration;
 use maple_wire::{Action, Dpid, Field, Instruction, PortNo, Version};
 
 use super::suffix::Exit;
-use super::{Acquire, Holder, LabelEffect, LabelIds, LabelKey, LabelRange, LabelTable, News, Quarantine, Suffix};
+use super::{
+    Acquire, Holder, LabelEffect, LabelIds, LabelKey, LabelRange, LabelTable, News, Quarantine, Refusal, Suffix,
+};
 use crate::network::Location;
 use crate::route::Treatment;
 use crate::shard::{ShardId, Time};
@@ -416,6 +418,22 @@ fn a_label_is_ready_for_a_further_port_only_when_the_switch_has_confirmed_what_g
     assert!(world.is_ready(2));
     ask(&mut world, 3, 21);
     assert!(world.is_ready(3));
+}
+
+#[test]
+fn a_label_that_is_in_use_stays_where_there_is_no_room_for_what_goes_with_a_further_port() {
+    let (mut world, ask) = one_switch(false);
+    ask(&mut world, 1, 20);
+    world.follow(Dpid(1));
+    world.post();
+    ask(&mut world, 2, 21);
+    let serial = world.switches[&Dpid(1)].labels.installed().next().expect("there is one");
+    world.with(Dpid(1), |switch, _, out| switch.labels.turn_away(serial, Refusal::Full(Dpid(1)), out));
+    world.post();
+    assert!(world.is_ready(1) && world.refused == 0);
+    world.follow(Dpid(1));
+    world.post();
+    assert!(world.is_ready(2));
 }
 
 #[test]
