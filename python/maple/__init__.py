@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from maple._counts import Counts, PortCount, TrafficCount
 from maple._emulate import emulate
 from maple._maple import (
     Action,
@@ -123,6 +124,7 @@ __all__ = [
     "Barrier",
     "Bucket",
     "Counter",
+    "Counts",
     "Field",
     "FlowMod",
     "FlowRemoved",
@@ -154,6 +156,7 @@ __all__ = [
     "Policy",
     "PolicyTimeout",
     "Port",
+    "PortCount",
     "PortEvent",
     "PortStats",
     "Prefix",
@@ -167,6 +170,7 @@ __all__ = [
     "SwitchError",
     "Table",
     "TableStats",
+    "TrafficCount",
     "Var",
     "answer",
     "atomically",

@@ -72,11 +72,13 @@ __all__ = [
     "multicast",
     "network",
     "or_else",
+    "port_counts",
     "retry",
     "send_frame",
     "settled",
     "test_frame",
     "to",
+    "traffic_counts",
     "weights",
 ]
 
@@ -2044,6 +2046,14 @@ class Listener:
 
 def send_frame(frame: bytes, at: _Place) -> None:
     """What :meth:`maple.Network.send` does."""
+
+def port_counts() -> list[tuple[Location, float, list[int | None]]]:
+    """What ports have counted, and when their switches said so. For the package itself; others have
+    :attr:`maple.Counts.ports`."""
+
+def traffic_counts() -> list[tuple[tuple[int, Mac | None, Mac | None], float, int, int]]:
+    """When switches said so, and the packets and bytes from host to host. For the package itself; others have
+    :attr:`maple.Counts.traffic`."""
 
 def listener_failed(error: str) -> None:
     """Tells people that a function failed. For the package itself."""

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple, TypeVar
 
 from maple import _maple
+from maple._counts import Counts, Memory
 from maple._policy import is_own
 from maple._shapes import Host, Link
 
@@ -64,22 +65,34 @@ class _Function(NamedTuple):
     call: Event
     events: tuple[str, ...]
     packets: Mapping[str, object] | None
-    period: float | None
+    timer: float | None
+    stats: float | None
+
+
+class _Turn(NamedTuple):
+    """A function that is called every so many seconds; with what switches have counted, if it remembers that."""
+
+    period: float
+    function: _Function
+    memory: Memory | None
 
 
 _functions: list[_Function] = []
 
 
 def on(
-    *events: str, packet_in: Mapping[str, object] | None = None, timer: float | None = None
+    *events: str,
+    packet_in: Mapping[str, object] | None = None,
+    timer: float | None = None,
+    stats: float | None = None,
 ) -> Callable[[Decorated], Decorated]:
     """Has a function called when something happens, beside the policy of the same file.
 
     ``@on("switch_up")`` and ``@on("switch_down")`` call it with a datapath id and a :class:`Network`,
     ``@on("port_status")`` with a :class:`PortEvent`, ``@on(packet_in={"udp_dst": 67})`` with a :class:`PacketEvent`
     for each packet that enters the network and has these fields (as :meth:`Packet.matches` takes them; ``{}`` is
-    every packet), ``@on(timer=10)`` with the network alone, every so many seconds. One function may hear several of
-    those that it can take.
+    every packet), ``@on(timer=10)`` with the network alone, every so many seconds, ``@on(stats=10)`` with
+    :class:`Counts`, every so many seconds from 2 on. One function may hear several of those that it can take.
 
     The functions of a file run one after the other in a thread of their own. They may use tables, ask the network
     and send frames; rules are the policy's. Packets that are heard of come to the controller each.
@@ -88,19 +101,21 @@ def on(
         if name not in _NAMES:
             known = ", ".join(map(repr, _NAMES))
             raise ValueError(
-                f"@on({name!r}): there is no such event; there are {known}, packet_in={{…}} and timer=seconds"
+                f"@on({name!r}): there is no such event; there are {known}, packet_in={{…}}, timer=seconds and "
+                "stats=seconds"
             )
     if packet_in is not None and not isinstance(packet_in, Mapping):
         raise TypeError(f'@on(packet_in=…) takes fields, such as {{"udp_dst": 67}}, not {packet_in!r}')
-    if timer is not None and not 0.001 <= timer <= 1e6:
-        raise ValueError(f"@on(timer=…) is a number of seconds from 0.001 to 1000000, not {timer!r}")
-    if not events and packet_in is None and timer is None:
+    for name, period, least in (("timer", timer, 0.001), ("stats", stats, 2)):
+        if period is not None and not least <= period <= 1e6:
+            raise ValueError(f"@on({name}=…) is a number of seconds from {least} to 1000000, not {period!r}")
+    if not events and packet_in is None and timer is None and stats is None:
         raise TypeError('@on(…) needs to know of what: "switch_up", packet_in={…}, timer=seconds, …')
 
     def decorate(function: Decorated) -> Decorated:
-        hears = bool(events) or packet_in is not None
+        hears = bool(events) or packet_in is not None or stats is not None
         _check(function, *((2,) if hears else ()), *((1,) if timer is not None else ()))
-        _functions.append(_Function(function, events, packet_in, timer))
+        _functions.append(_Function(function, events, packet_in, timer, stats))
         return function
 
     return decorate
@@ -144,13 +159,10 @@ class _Run:
         self.functions = functions
         self.packets = [function for function in functions if function.packets is not None]
         self.network = Network()
+        turns = [turn for function in functions for turn in _turns(function)]
         now = time.monotonic()
-        # The number stands before the function, which has no order.
-        self.due = [
-            (now + function.period, number, function)
-            for number, function in enumerate(functions)
-            if function.period is not None
-        ]
+        # The number stands before the turn, which has no order.
+        self.due = [(now + turn.period, number, turn) for number, turn in enumerate(turns)]
         heapq.heapify(self.due)
 
     def until_the_end(self) -> None:
@@ -182,16 +194,23 @@ class _Run:
         """Calls those whose time has come; one that was late is called once, not for each time that it missed."""
         now = time.monotonic()
         while self.due and self.due[0][0] <= now:
-            at, number, function = heapq.heappop(self.due)
-            self.call(function, self.network)
-            period = function.period or 0.0
-            heapq.heappush(self.due, (max(at + period, time.monotonic()), number, function))
+            at, number, turn = heapq.heappop(self.due)
+            what = () if turn.memory is None else (Counts(turn.memory),)
+            self.call(turn.function, *what, self.network)
+            heapq.heappush(self.due, (max(at + turn.period, time.monotonic()), number, turn))
 
     def call(self, function: _Function, *arguments: object) -> None:
         try:
             function.call(*arguments)
         except Exception as error:
             _maple.listener_failed("".join(_lines(error)).rstrip())
+
+
+def _turns(function: _Function) -> Iterator[_Turn]:
+    if function.timer is not None:
+        yield _Turn(function.timer, function, None)
+    if function.stats is not None:
+        yield _Turn(function.stats, function, Memory())
 
 
 def _lines(error: Exception) -> Iterator[str]:

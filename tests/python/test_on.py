@@ -11,7 +11,7 @@ from maple import on
 from test_command import maple
 
 
-def run(folder: Path, functions: str, policy: str = "flood()") -> str:
+def run(folder: Path, functions: str, policy: str = "flood()", traffic: str = "2s") -> str:
     file = folder / "p.py"
     text = f"""
         from maple import Table, drop, flood, frame, on, policy, to
@@ -24,7 +24,7 @@ def run(folder: Path, functions: str, policy: str = "flood()") -> str:
             return {policy}
     """
     file.write_text(textwrap.dedent(text) + textwrap.dedent(functions))
-    options = ("--emulate", "linear:2", "--traffic", "2s", "--rate", "5", "--allow-drops")
+    options = ("--emulate", "linear:2", "--traffic", traffic, "--rate", "5", "--allow-drops")
     done = maple("run", str(file), *options)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout + done.stderr
@@ -32,6 +32,35 @@ def run(folder: Path, functions: str, policy: str = "flood()") -> str:
 
 def said(output: str) -> list[str]:
     return [line.removeprefix("said: ") for line in output.splitlines() if line.startswith("said: ")]
+
+
+def test_what_ports_and_hosts_have_sent_is_told_with_rates_from_the_second_time_on(tmp_path: Path) -> None:
+    output = run(
+        tmp_path,
+        """
+        from maple import Counts
+
+        reports = []
+
+        @on(stats=2)
+        def tell(counts, net):
+            assert isinstance(counts, Counts) and counts.ports is counts.ports
+            reports.append(counts.ports)
+            for port in counts.ports:
+                say("port", len(reports), *port.at, port.rx_mbps is None, port.tx_bytes >= port.tx_packets * 14)
+            for pair in counts.traffic:
+                say("pair", pair.source, pair.switch > 0, pair.bytes >= pair.packets)
+        """,
+        "flood() if pkt.eth_dst.is_multicast else net.shortest_path(net.locate(pkt.eth_src), net.locate(pkt.eth_dst))",
+        traffic="6s",
+    )
+    assert "failed" not in output
+    lines = said(output)
+    assert {line for line in lines if line.startswith("port 1 ")} == {
+        f"port 1 {switch} {port} True True" for switch in (1, 2) for port in (1, 2)
+    }
+    assert "port 2 1 1 False True" in lines
+    assert any(line.startswith("pair 00:00:00:00:00:0") and line.endswith(" True True") for line in lines), lines
 
 
 def test_switches_ports_packets_and_time_are_heard_of(tmp_path: Path) -> None:
@@ -136,6 +165,8 @@ def one(net: object) -> None: ...
         (lambda: on(), one, TypeError, "needs to know of what"),
         (lambda: on(timer=0), one, ValueError, "seconds from 0.001"),
         (lambda: on(packet_in="udp"), one, TypeError, "takes fields"),  # type: ignore[arg-type]
+        (lambda: on(stats=1), one, ValueError, "seconds from 2"),
+        (lambda: on(stats=5), one, TypeError, r"@on calls one\(event, net\)"),
         (lambda: on(timer=1), nothing, TypeError, r"@on calls nothing\(net\); this one is nothing\(\)"),
         (lambda: on("switch_up"), one, TypeError, r"@on calls one\(event, net\); this one is one\(net"),
     ],

@@ -33,6 +33,27 @@ def test_switching_hub_sends_to_where_hosts_were_seen(controller, lab, protocols
     assert {host.MAC(): places[host.MAC()] for host in net.hosts} == {f"00:00:00:00:00:0{n}": [n, 1] for n in (1, 2, 3)}
 
 
+@BOTH
+def test_the_traffic_monitor_tells_what_ports_and_hosts_send(controller, lab, protocols):
+    maple = controller(LESSONS / "traffic_monitor.py")
+    net = lab(SingleSwitchTopo(k=2), maple, protocols)
+    assert net.ping_all()[0] == 0
+    # 50 frames of 1,000 bytes a second each way.
+    with net.running("h1", "ping", "-q", "-n", "-i", "0.02", "-s", "958", net["h2"].IP()):
+        began, pair = len(maple.text()), rf"{net['h1'].MAC()} to {net['h2'].MAC()}"
+
+        def second():
+            """The second report from here, with a rate of the last ten seconds."""
+            reports = re.split("^ +port .*$", maple.text()[began:], flags=re.MULTILINE)[1:]
+            return len(reports) > 1 and pair in reports[1] and reports[1]
+
+        report = wait_for("a second report", second, timeout=30)
+    (received, rate) = re.search(r"^ +1:1 +(\d+) +\d+ +([\d.]+) +[\d.]+$", report, re.MULTILINE).groups()
+    assert int(received) > 10 * 50 * 900
+    assert 0.28 < float(rate) < 0.48, report
+    assert re.search(rf"^{pair}: \d+ bytes, 0\.[234]\d Mbit/s$", report, re.MULTILINE), report
+
+
 def test_rules_are_changed_from_outside(controller, lab):
     maple = controller(LESSONS / "rules_from_outside.py")
     net = lab(SingleSwitchTopo(k=3), maple)
@@ -86,7 +107,7 @@ def test_bulk_is_limited_and_voice_goes_through_its_queue(controller, lab):
         time.sleep(1)
         return net.port_packets("s1", 2) - before
 
-    assert arrived(9000, 10) <= 12, "it makes the rule"
+    assert 10 <= arrived(9000, 10) <= 20, "it makes the rule"
     # 200 kilobits at once are 25 of these packets, and a second is 125 more.
     assert 10 <= arrived(9000, 1000) <= 300
     assert arrived(5004, 1000) >= 950, "voice is not limited"

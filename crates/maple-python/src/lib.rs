@@ -67,7 +67,7 @@ mod _maple {
     #[pymodule_export]
     use crate::laboratory::PyLaboratory;
     #[pymodule_export]
-    use crate::listen::{PyHeard, PyListener, listener_failed, send_frame};
+    use crate::listen::{PyHeard, PyListener, listener_failed, port_counts, send_frame, traffic_counts};
     #[pymodule_export]
     use crate::load::PyLoad;
     #[pymodule_export]

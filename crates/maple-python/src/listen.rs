@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use maple::{Field, Packet};
 use maple_controller::listen::{Happening, Listener, Silence};
-use maple_core::engine::Heard;
+use maple_core::engine::{Counted, Heard, PortCount, Time, Traffic};
 use maple_wire::msg::PortReason;
 use maple_wire::print;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
 
+use crate::address::Mac;
 use crate::host;
 use crate::kind::{Kind, from_raw};
 use crate::packet::for_all_fields;
@@ -76,6 +77,52 @@ pub fn send_frame(py: Python<'_>, frame: &Bound<'_, PyAny>, at: &Bound<'_, PyAny
     let (at, frame) = (PyLocation::from_object(at)?, frame_bytes(frame)?);
     let Some(controller) = host::controller() else { return Err(PyRuntimeError::new_err("no controller runs")) };
     py.detach(|| controller.send_frame(at, frame)).map_err(|error| PyRuntimeError::new_err(error.to_string()))
+}
+
+/// How long switches may take to say what they have counted; after that it is what they said before.
+const COUNT: Duration = Duration::from_secs(2);
+
+/// What a port has counted: received packets, bytes, dropped and bad ones; the same of what it sent.
+type Counters = [Option<u64>; 8];
+
+/// What all ports have counted, and when their switches said so, in seconds.
+#[pyfunction]
+pub fn port_counts(py: Python<'_>) -> Vec<(PyLocation, f64, Counters)> {
+    let Some(controller) = host::controller() else { return Vec::new() };
+    let counts = py.detach(|| {
+        controller.count(Counted::Ports, None, COUNT);
+        controller.port_counts()
+    });
+    let one = |(count, _): (PortCount, Duration)| {
+        let c = count.counters;
+        let all =
+            [c.rx_packets, c.rx_bytes, c.rx_dropped, c.rx_errors, c.tx_packets, c.tx_bytes, c.tx_dropped, c.tx_errors];
+        (count.at.into(), seconds(count.time), all.map(|value| (value != u64::MAX).then_some(value)))
+    };
+    counts.into_iter().map(one).collect()
+}
+
+/// A switch, who sends, and who is to get it.
+type Pair<'py> = (u64, Option<Bound<'py, Mac>>, Option<Bound<'py, Mac>>);
+
+/// What hosts send to each other where it enters: packets and bytes; when the switch said so, in seconds, before them.
+#[pyfunction]
+pub fn traffic_counts(py: Python<'_>) -> PyResult<Vec<(Pair<'_>, f64, u64, u64)>> {
+    let Some(controller) = host::controller() else { return Ok(Vec::new()) };
+    let counts = py.detach(|| {
+        controller.count(Counted::Rules, None, COUNT);
+        controller.traffic()
+    });
+    let host = |mac: Option<maple_core::Mac>| mac.map(|mac| Mac::cached(py, mac.bits() as u64)).transpose();
+    let one = |(count, _): (Traffic, Duration)| {
+        let pair = (count.switch.0, host(count.from)?, host(count.to)?);
+        Ok((pair, seconds(count.time), count.packets, count.bytes))
+    };
+    counts.into_iter().map(one).collect()
+}
+
+fn seconds(time: Time) -> f64 {
+    time.0 as f64 / 1e9
 }
 
 /// Tells people that a function failed: why, with a traceback.

@@ -1,0 +1,27 @@
+"""Traffic monitor: every ten seconds, what each port has sent and received since then, and who sends most.
+
+The policy does not know that somebody watches. Counters are asked for when they are read, and never more of a switch's
+time than a twentieth.
+"""
+
+from maple import LOCAL, Counts, Net, Network, Packet, Route, flood, on, policy
+
+
+@policy
+def traffic_monitor(pkt: Packet, net: Net) -> Route:
+    if pkt.eth_dst.is_multicast:
+        return flood()
+    return net.shortest_path(net.locate(pkt.eth_src), net.locate(pkt.eth_dst)) or flood()
+
+
+@on(stats=10)
+def tell(counts: Counts, net: Network) -> None:
+    print("    port   bytes received       bytes sent  Mbit/s received     sent")
+    for port in counts.ports:
+        switch, number = port.at
+        if number != LOCAL:
+            place, rates = f"{switch}:{number}", f"{port.rx_mbps or 0:15.2f} {port.tx_mbps or 0:8.2f}"
+            print(f"{place:>8} {port.rx_bytes:16} {port.tx_bytes:16}  {rates}")
+    for pair in counts.traffic[:3]:
+        if pair.source and pair.destination:
+            print(f"{pair.source} to {pair.destination}: {pair.bytes} bytes, {pair.mbps or 0:.2f} Mbit/s", flush=True)
