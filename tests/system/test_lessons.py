@@ -71,6 +71,7 @@ def test_packets_take_another_way_when_a_link_fails(controller, lab, protocols):
     assert net.ping_all()[0] == 0
     with net.link_down("s1", "s2"):
         wait_for("discovery to hear of it", lambda: len(maple.show("links")) == 3)
+        wait_for("the other way", lambda: net.ping("h1", "h2") == 1)
         assert net.ping("h1", "h2", count=10) == 10
         assert re.search(r"port s\d-eth\d is down; links: \d", maple.text())
     net.wait_known(maple)

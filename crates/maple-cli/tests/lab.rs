@@ -52,7 +52,7 @@ fn a_command_that_fails_is_status_1_and_one_that_is_none_is_status_2() {
 #[test]
 fn what_is_lost_on_a_lossy_link_is_not_the_policys_fault() {
     let (status, told) = script("lossy", "h1 ping h2\nlink s1 s2 loss 30%\nh1 iperf h2 1s 2mbit\n", &["--seed", "5"]);
-    assert!(status == Some(0) && told.contains("lost by links, queues or meters"), "{told}");
+    assert!(status == Some(0) && told.contains("lost by links, meters, failures"), "{told}");
 }
 
 #[test]

@@ -36,7 +36,7 @@ const SETTLED: Duration = Duration::from_millis(500);
 const LATE: Duration = Duration::from_secs(4);
 /// How often the last frames are looked for.
 const AGAIN: Duration = Duration::from_millis(50);
-/// How long before and after a switch restarts what is there may be lost, in nanoseconds.
+/// For how long packets may be lost where a switch restarts, or something of it fails or comes back, in nanoseconds.
 const AROUND: u64 = 5_000_000_000;
 /// Examples kept of each kind of fault.
 const EXAMPLES: usize = 3;
@@ -64,7 +64,7 @@ pub struct Verdicts {
     pub lost: Tally,
     /// Frames that came out elsewhere, with other bytes, or twice.
     pub wrong: Tally,
-    /// Frames of which the network itself lost a copy: links, queues, meters. Their other copies came out as f says.
+    /// Frames of which the network itself lost a copy: links, queues, meters, failures. Their other copies came out as f says.
     pub excused: u64,
     /// Frames that entered before discovery knew their port, or came out when the state at their entry was forgotten.
     pub unchecked: u64,
@@ -229,25 +229,22 @@ impl Checker {
     }
 }
 
-/// Whether what became of a copy is the network's own doing, whatever f says: it was lost on a link or at a port that is
-/// down, in a full queue, or by a meter; or when its switch restarted.
+/// Whether what became of a copy is the network's own doing, whatever f says: it was lost on a link, in a full queue, or by a
+/// meter; or by what failed at the switch or came back shortly before.
 fn is_the_networks(delivery: &Delivery, network: &Network) -> bool {
-    let restarted = |dpid: &Dpid| {
-        let restart = network.restarted(*dpid);
-        restart.is_some_and(|at| (at.saturating_sub(AROUND)..at + AROUND).contains(&delivery.at))
+    let is_disturbed = |dpid: &Dpid| {
+        let since = network.disturbed(*dpid);
+        since.is_some_and(|at| (at.saturating_sub(AROUND)..at + AROUND).contains(&delivery.at))
     };
-    let why = match &delivery.outcome {
-        Outcome::Dropped(dpid, Drop::Switch(Lost::NoRule)) | Outcome::Controller(dpid) => return restarted(dpid),
-        Outcome::Dropped(_, why) => why,
-        Outcome::Egress { .. } => return false,
-    };
-    matches!(
-        why,
-        Drop::Loss
-            | Drop::QueueFull
-            | Drop::LinkDown
-            | Drop::Switch(Lost::Metered(_) | Lost::PortDown(_) | Lost::NoController)
-    )
+    match &delivery.outcome {
+        Outcome::Dropped(_, Drop::Loss | Drop::QueueFull | Drop::Switch(Lost::Metered(_))) => true,
+        Outcome::Dropped(
+            dpid,
+            Drop::LinkDown | Drop::Switch(Lost::PortDown(_) | Lost::NoController | Lost::NoRule),
+        )
+        | Outcome::Controller(dpid) => is_disturbed(dpid),
+        Outcome::Dropped(..) | Outcome::Egress { .. } => false,
+    }
 }
 
 /// Whether discovery knows that hosts are behind this port.

@@ -38,7 +38,7 @@ pub fn of_network(handle: &Handle, network: &Stats, verdicts: Option<&Verdicts>)
         line("  lost", verdicts.lost.count);
         line("  delivered otherwise than f says", verdicts.wrong.count);
         if verdicts.excused > 0 {
-            line("  lost by links, queues or meters", verdicts.excused);
+            line("  lost by links, meters, failures", verdicts.excused);
         }
         if verdicts.unchecked > 0 {
             line("  before their port was known", verdicts.unchecked);

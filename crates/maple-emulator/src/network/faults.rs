@@ -45,6 +45,7 @@ impl Network {
             return Err(NetworkError::NoLink(a, b));
         }
         self.links.iter_mut().filter(|l| between(l)).for_each(|l| l.up = up);
+        [a, b].into_iter().for_each(|dpid| self.disturb(dpid));
         self.update_carriers(a);
         self.update_carriers(b);
         Ok(())
@@ -72,6 +73,9 @@ impl Network {
     /// [`NetworkError`] if there is no such port.
     pub fn set_port(&mut self, dpid: Dpid, port: PortNo, up: bool) -> Result<(), NetworkError> {
         self.with_port(dpid, port, |switch| switch.set_port_down(port, !up))?;
+        let far = self.links.iter().flat_map(|l| [(l.spec.a, l.spec.b), (l.spec.b, l.spec.a)]);
+        let far: Vec<Dpid> = far.filter(|(near, _)| *near == (dpid, port)).map(|(_, far)| far.0).collect();
+        far.into_iter().chain([dpid]).for_each(|dpid| self.disturb(dpid));
         self.update_carriers(dpid);
         Ok(())
     }
@@ -85,7 +89,7 @@ impl Network {
             return Err(NetworkError::NoSwitch(dpid));
         }
         self.hang_up(dpid, false);
-        self.restarts.insert(dpid, self.now);
+        self.disturb(dpid);
         let node = self.nodes.get_mut(&dpid).expect("it was there above");
         node.switch.restart();
         node.timer = None;
@@ -100,6 +104,7 @@ impl Network {
     /// [`NetworkError`] if there is no such switch.
     pub fn cut_control(&mut self, dpid: Dpid) -> Result<(), NetworkError> {
         self.nodes.get_mut(&dpid).ok_or(NetworkError::NoSwitch(dpid))?.channel.cut = true;
+        self.disturb(dpid);
         self.hang_up(dpid, false);
         Ok(())
     }
@@ -111,6 +116,7 @@ impl Network {
     /// [`NetworkError`] if there is no such switch.
     pub fn half_open_control(&mut self, dpid: Dpid) -> Result<(), NetworkError> {
         self.nodes.get_mut(&dpid).ok_or(NetworkError::NoSwitch(dpid))?.channel.half_open = true;
+        self.disturb(dpid);
         Ok(())
     }
 
@@ -123,6 +129,7 @@ impl Network {
         let channel = &mut self.nodes.get_mut(&dpid).ok_or(NetworkError::NoSwitch(dpid))?.channel;
         let was_half_open = std::mem::take(&mut channel.half_open);
         let was_cut = std::mem::take(&mut channel.cut);
+        self.disturb(dpid);
         if was_half_open {
             self.hang_up(dpid, false);
         }
@@ -165,6 +172,7 @@ impl Network {
         self.wires.insert((dpid, port), Wire::Host(at));
         if old != (dpid, port) {
             self.with_port(old.0, old.1, |switch| switch.set_link(old.1, false))?;
+            self.disturb(old.0);
         }
         let now = self.now;
         let node = self.nodes.get_mut(&dpid).expect("it was there above");
@@ -197,6 +205,10 @@ impl Network {
         let outgoing = change(&mut node.switch);
         self.carry_out(dpid, outgoing, None);
         Ok(())
+    }
+
+    fn disturb(&mut self, dpid: Dpid) {
+        self.disturbances.insert(dpid, self.now);
     }
 
     /// Tells both ends of each link of a switch whether there is light: the link is up and neither end is taken

@@ -117,8 +117,8 @@ pub struct Network {
     failed_faults: Vec<NetworkError>,
     /// Copies that went no further, by switch and reason.
     losses: BTreeMap<(Dpid, Drop), u64>,
-    /// When switches last restarted.
-    restarts: BTreeMap<Dpid, Time>,
+    /// When something of a switch last failed or came back.
+    disturbances: BTreeMap<Dpid, Time>,
 }
 
 /// A switch and its channel.
@@ -231,7 +231,7 @@ impl Network {
             pairs: BTreeMap::new(),
             failed_faults: Vec::new(),
             losses: BTreeMap::new(),
-            restarts: BTreeMap::new(),
+            disturbances: BTreeMap::new(),
             options,
         };
         let mut ports = topology.all_ports();
@@ -314,9 +314,9 @@ impl Network {
         &self.losses
     }
 
-    /// When a switch last restarted, if it did.
-    pub fn restarted(&self, dpid: Dpid) -> Option<Time> {
-        self.restarts.get(&dpid).copied()
+    /// When a switch last restarted, or something of it last failed or came back: a port, a link, its connection.
+    pub fn disturbed(&self, dpid: Dpid) -> Option<Time> {
+        self.disturbances.get(&dpid).copied()
     }
 
     /// What scheduled faults named that was not there when their time came.
