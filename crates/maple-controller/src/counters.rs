@@ -91,10 +91,12 @@ counters! {
     lldp_replayed,
     /// Probes that came back to their port.
     lldp_reflected,
-    /// Probes from another port than a link's other end.
-    lldp_other_peer,
+    /// Probes of more ports than one keeps in mind that share a segment with it.
+    lldp_too_many_peers,
     /// Ports that hear or reach a switch, but not both.
     lldp_one_way,
+    /// Ports with another switch behind a bridge that keeps LLDP to itself.
+    lldp_bridged,
     /// Turns of the event loop.
     turns,
 }

@@ -64,6 +64,15 @@ pub enum Report {
         /// Where it was.
         at: Location,
     },
+    /// Several ports of switches share a segment, with hosts or with each other: one of them is its way in and out.
+    SegmentShared {
+        /// That one.
+        at: Location,
+        /// The others, which are shut.
+        others: Vec<Location>,
+        /// The host that was heard between two switches, if that is what showed it.
+        host: Option<Mac>,
+    },
     /// A switch is there.
     SwitchUp(Dpid),
     /// A switch is gone.
@@ -169,6 +178,17 @@ impl fmt::Display for Report {
                 write!(f, "host {mac} at {at} announces more than {most} IP addresses of a kind: the oldest give way")
             }
             Report::HostLost { mac, at } => write!(f, "host {mac} at {at} lost"),
+            Report::SegmentShared { at, others, host } => {
+                write!(f, "a plain bridge joins {at}")?;
+                others.iter().try_for_each(|other| write!(f, ", {other}"))?;
+                host.iter().try_for_each(|mac| write!(f, " and host {mac}"))?;
+                write!(
+                    f,
+                    ": its hosts enter and leave by {at} only, and packets from switch to switch over it go through the \
+                     controller; wires between the switches, or a bridge with two of them and no host, would be faster \
+                     (docs/networks.md)"
+                )
+            }
             Report::SwitchUp(dpid) => write!(f, "switch {dpid} up"),
             Report::SwitchDown(dpid) => write!(f, "switch {dpid} down"),
             Report::LinkUp(a, b) => write!(f, "link {a} - {b} up"),

@@ -277,6 +277,8 @@ fn kind(kind: PortKind) -> &'static str {
         PortKind::New => "new",
         PortKind::Edge => "edge",
         PortKind::Link(_) => "link",
+        PortKind::Shared { .. } => "shared",
+        PortKind::Middlebox => "middlebox",
     }
 }
 

@@ -7,7 +7,12 @@
 //! a *link port*. A port that knows one direction only is neither: nothing is learned from it, nothing sent by it.
 //!
 //! Both ends of a link come to these conclusions by themselves. A link goes at once when either end's port or switch goes
-//! down ([`Tell::Gone`]). While a link is alive, nothing that claims another peer is believed.
+//! down ([`Tell::Gone`]). Who is known in one direction only changes nothing about a link that is alive.
+//!
+//! *Bridges.* Compliant bridges keep LLDP to themselves, so probes also go out as broadcasts ([`Cast`]): the first ones of
+//! a port, one in a few after that, and each where another switch hears nothing else. A port that has a link with one
+//! other port may have a bridge in between, and one with several certainly has ([`Behind::Segment`]). What a segment is
+//! good for is for the engine to say (`maple_core`, `engine/segments.rs`).
 //!
 //! A link also goes when several probes in turn did not come in at its other end, but never because this controller was
 //! late. The sender counts probes that have left, not time, so a shard that a slow policy holds up misses nothing. And
@@ -16,7 +21,7 @@
 //!
 //! What hosts can do: a probe carries an authentication code and its time of sending ([`frame`]). One that was changed or
 //! made up is counted and ignored, whatever port it comes in by; so is one that was older than [`Timing::flight`] when it
-//! came in, and the sender's discovery accepts each probe once. A host that is attached twice and passes everything on in both directions at once is a wire, and
+//! came in, and the sender's discovery accepts each probe once from each port. A host that is attached twice and passes everything on in both directions at once is a wire, and
 //! looks like one.
 //!
 //! Cost: a heap of one entry a port, O(log ports) a probe sent or heard.
@@ -32,11 +37,12 @@ use std::collections::{BTreeMap, BinaryHeap};
 use std::time::Duration;
 
 use maple_core::engine::Time;
-use maple_core::network::{Location, PortKind};
+use maple_core::network::Location;
 use maple_wire::msg::{PortReason, PortStatus};
 use maple_wire::{Dpid, Port};
 
-pub use frame::{Key, Probe, Reading, is_lldp};
+pub use frame::{Cast, Key, Probe, Reading, is_probe};
+pub use port::Behind;
 use port::PortState;
 
 use crate::time::after;
@@ -100,9 +106,9 @@ pub enum Found {
         /// The port.
         at: Location,
         /// What is behind it.
-        kind: PortKind,
+        kind: Behind,
         /// What was behind it before.
-        before: PortKind,
+        before: Behind,
     },
     /// Something odd. The owner counts it; `first` is true the first time of its kind at this port since it came up.
     Odd {
@@ -160,15 +166,22 @@ pub enum Odd {
     Replayed,
     /// It came back to the port that it left by.
     Reflected,
-    /// It names another peer than the one that the port has a live link with.
-    OtherPeer,
+    /// More ports of switches are on the port's segment than it keeps in mind.
+    TooManyPeers,
     /// Probes pass in one direction only.
     OneWay,
+    /// A bridge is between the port and another switch, and keeps LLDP to itself: the probes that pass are broadcasts.
+    Bridged,
 }
 
 impl Odd {
     fn bit(self) -> u8 {
         1 << self as u8
+    }
+
+    /// Whether it goes on, rather than happens.
+    fn is_state(self) -> bool {
+        matches!(self, Odd::OneWay | Odd::Bridged)
     }
 }
 
@@ -180,8 +193,12 @@ impl std::fmt::Display for Odd {
                 "LLDP of ours that is too old or came twice: replayed, or the network or this controller was slow"
             }
             Odd::Reflected => "LLDP of ours came back to the port it left by",
-            Odd::OtherPeer => "LLDP of ours from another port than the one at the other end of the link",
+            Odd::TooManyPeers => "more than 64 ports of switches are on one segment: the others are left out",
             Odd::OneWay => "probes pass in one direction only",
+            Odd::Bridged => {
+                "a plain bridge that filters LLDP is between this port and another switch: it has to pass frames with the \
+                 VLAN tags that labels are, and must not be full of addresses (docs/networks.md)"
+            }
         })
     }
 }
@@ -232,7 +249,7 @@ impl Discovery {
         }
     }
 
-    /// An LLDP frame came in. It may have waited for us, but no longer than since `since`.
+    /// A frame of discovery's kinds came in ([`is_probe`]). It may have waited for us, but no longer than since `since`.
     pub fn on_lldp(&mut self, now: Time, since: Time, at: Location, frame: &[u8], out: &mut Vec<Found>) -> Handled {
         let reading = Probe::read(self.key, frame);
         if reading == Reading::Foreign {
@@ -240,7 +257,7 @@ impl Discovery {
         }
         if let Some(port) = self.ports.get_mut(&at) {
             match reading {
-                Reading::Ours(probe) => self.heard(now, since, at, probe, out),
+                Reading::Ours(probe, cast) => self.heard(now, since, at, (probe, cast), out),
                 _ => port.odd(at, Odd::Forged, out),
             }
         }
@@ -248,7 +265,7 @@ impl Discovery {
     }
 
     /// A probe of ours came in.
-    fn heard(&mut self, now: Time, since: Time, at: Location, probe: Probe, out: &mut Vec<Found>) {
+    fn heard(&mut self, now: Time, since: Time, at: Location, (probe, cast): (Probe, Cast), out: &mut Vec<Found>) {
         let Some(port) = self.ports.get_mut(&at) else { return };
         if probe.from == at {
             return port.odd(at, Odd::Reflected, out);
@@ -256,13 +273,13 @@ impl Discovery {
         if after(probe.sent, self.timing.flight) < since.min(now) || port.heard_before(probe) {
             return port.odd(at, Odd::Replayed, out);
         }
-        if !port.hears(now, probe, &self.timing) {
-            return port.odd(at, Odd::OtherPeer, out);
+        if !port.hears(now, probe, cast, &self.timing) {
+            return port.odd(at, Odd::TooManyPeers, out);
         }
         out.push(Found::Tell { to: probe.from, tell: Tell::Heard { by: at, sent: probe.sent } });
         self.settle(now, at, out);
         // The other end came up after our last probe: let it know us without waiting for the next round.
-        if self.ports.get(&at).is_some_and(|port| port.wants_answer(now, &self.timing)) {
+        if self.ports.get(&at).is_some_and(|port| port.wants_answer(now, probe.from, &self.timing)) {
             self.probe(now, at, out);
         }
     }
@@ -280,7 +297,7 @@ impl Discovery {
                 if port.is_from_before(sent) {
                     return;
                 }
-                if !port.accepts(sent) {
+                if !port.accepts(by, sent) {
                     // An older one came in in time, but its report or we were late, and it is forgotten.
                     if now <= after(sent, self.timing.flight) {
                         port.odd(at, Odd::Replayed, out);
@@ -288,7 +305,7 @@ impl Discovery {
                     return;
                 }
                 if !port.reaches(now, by, sent, &self.timing) {
-                    return port.odd(at, Odd::OtherPeer, out);
+                    return port.odd(at, Odd::TooManyPeers, out);
                 }
             }
             Tell::Unanswered { peer, sent } => {
@@ -296,7 +313,7 @@ impl Discovery {
                     return;
                 }
                 // Who leaves a link says so by itself.
-                if port.kind != PortKind::Link(peer) {
+                if !port.kind.peers().contains(&peer) {
                     out.push(Found::Tell { to: peer, tell: Tell::Gone { peer: at, when: now } });
                 }
                 if !port.forget(peer, now) {
@@ -349,17 +366,18 @@ impl Discovery {
     /// Asks the other end of a link whether it hears this one, after too many probes without an answer.
     fn ask(&self, now: Time, at: Location, out: &mut Vec<Found>) {
         let Some(port) = self.ports.get(&at) else { return };
-        if let Some((peer, sent)) = port.is_unanswered(now, &self.timing) {
+        for (peer, sent) in port.unanswered(now, &self.timing) {
             out.push(Found::Tell { to: peer, tell: Tell::Unanswered { peer: at, sent } });
         }
     }
 
-    /// The probe that leaves by this port now; `None` if the port is gone.
-    pub fn frame(&mut self, now: Time, at: Location) -> Option<Vec<u8>> {
-        let port = self.ports.get_mut(&at)?;
-        let probe = Probe { from: at, sent: port.stamp(now) };
+    /// The frames of the probe that leaves by this port now, LLDP first; none if the port is gone.
+    pub fn frames(&mut self, now: Time, at: Location) -> Vec<Vec<u8>> {
+        let Some(port) = self.ports.get_mut(&at) else { return Vec::new() };
+        let stamps = port.stamps(now);
         port.wait_until(after(now, self.timing.fast));
-        Some(probe.frame(self.key, port.hw_addr, self.timing.hold()))
+        let (key, hw_addr, hold) = (self.key, port.hw_addr, self.timing.hold());
+        stamps.into_iter().map(|(cast, sent)| Probe { from: at, sent }.frame(key, cast, hw_addr, hold)).collect()
     }
 
     fn port_up(&mut self, now: Time, dpid: Dpid, port: &Port, out: &mut Vec<Found>) {
@@ -401,20 +419,24 @@ impl Discovery {
     /// Draws the conclusion from what the port knows now, and says so if it is new.
     fn settle(&mut self, now: Time, at: Location, out: &mut Vec<Found>) {
         let Some(port) = self.ports.get_mut(&at) else { return };
-        let before = port.kind;
-        port.kind = port.conclusion(now, &self.timing);
+        let kind = port.conclusion(now, &self.timing);
+        let before = std::mem::replace(&mut port.kind, kind.clone());
         if port.is_one_way(now, &self.timing) {
             port.odd(at, Odd::OneWay, out);
         }
-        if port.kind == before {
+        if kind == before {
             return;
         }
-        out.push(Found::Kind { at, kind: port.kind, before });
-        if let PortKind::Link(peer) = before {
+        let gone: Vec<Location> = before.peers().difference(&kind.peers()).copied().collect();
+        out.push(Found::Kind { at, kind, before });
+        if port.is_behind_a_filter() {
+            port.odd(at, Odd::Bridged, out);
+        }
+        if !gone.is_empty() {
             // This port stayed up, so the other end may be a switch that only lost us: it gets a long second chance.
             port.wait_until(after(now, self.timing.hold()));
-            out.push(Found::Tell { to: peer, tell: Tell::Gone { peer: at, when: now } });
         }
+        out.extend(gone.into_iter().map(|peer| Found::Tell { to: peer, tell: Tell::Gone { peer: at, when: now } }));
     }
 
     /// The pause to the next probe: the interval, up to a tenth longer or shorter (splitmix64).

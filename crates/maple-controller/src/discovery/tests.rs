@@ -2,6 +2,8 @@
 
 use maple_wire::PortNo;
 
+use std::collections::BTreeSet;
+
 use super::*;
 use crate::time::after as later;
 
@@ -14,11 +16,13 @@ struct World {
     shards: Vec<Discovery>,
     /// Where a frame that leaves by a port comes in. One entry a direction.
     wires: BTreeMap<Location, Location>,
+    /// Plain bridges: the ports that each joins, and whether it passes LLDP.
+    bridges: Vec<(BTreeSet<Location>, bool)>,
     /// How long a frame takes.
     delay: Duration,
     /// Frames under way: when they come in, where, and what.
     flying: Vec<(Time, Location, Vec<u8>)>,
-    kinds: BTreeMap<Location, PortKind>,
+    kinds: BTreeMap<Location, Behind>,
     odd: Vec<(Location, Odd)>,
     /// When which probe left.
     sent: Vec<(Time, Location)>,
@@ -39,6 +43,7 @@ impl World {
             now: Time(1_000_000_000),
             shards: (0..shards).map(|n| Discovery::new(KEY, Timing::default(), n as u64)).collect(),
             wires: BTreeMap::new(),
+            bridges: Vec::new(),
             delay: MS,
             flying: Vec::new(),
             kinds: BTreeMap::new(),
@@ -69,6 +74,19 @@ impl World {
     fn cut(&mut self, a: Location, b: Location) {
         self.wires.remove(&a);
         self.wires.remove(&b);
+    }
+
+    /// A plain bridge joins these ports.
+    fn bridge(&mut self, ports: &[Location], passes_lldp: bool) {
+        self.bridges.push((ports.iter().copied().collect(), passes_lldp));
+    }
+
+    /// Where a frame comes in that leaves by a port.
+    fn reached_from(&self, at: Location, frame: &[u8]) -> Vec<Location> {
+        let is_lldp = frame[12..14] == [0x88, 0xcc];
+        let passes = |(ports, lldp): &&(BTreeSet<Location>, bool)| ports.contains(&at) && (*lldp || !is_lldp);
+        let bridged = self.bridges.iter().filter(passes).flat_map(|(ports, _)| ports.iter().copied());
+        self.wires.get(&at).copied().into_iter().chain(bridged.filter(|to| *to != at)).collect()
     }
 
     fn shard(&self, dpid: Dpid) -> usize {
@@ -150,9 +168,10 @@ impl World {
             Found::Send { at } => {
                 self.sent.push((self.now, at));
                 let (shard, leaves) = (self.shard(at.switch), later(self.now, self.late));
-                let frame = self.shards[shard].frame(leaves, at).unwrap();
-                if let Some(to) = self.wires.get(&at) {
-                    self.flying.push((later(leaves, self.delay), *to, frame));
+                for frame in self.shards[shard].frames(leaves, at) {
+                    for to in self.reached_from(at, &frame) {
+                        self.flying.push((later(leaves, self.delay), to, frame.clone()));
+                    }
                 }
             }
             Found::Tell { to, tell } => {
@@ -164,7 +183,7 @@ impl World {
                 }
             }
             Found::Kind { at, kind, before } => {
-                assert_eq!(self.kinds.insert(at, kind).unwrap_or(PortKind::New), before);
+                assert_eq!(self.kinds.insert(at, kind).unwrap_or(Behind::New), before);
             }
             Found::Odd { at, what, .. } => self.odd.push((at, what)),
         }
@@ -193,13 +212,13 @@ impl World {
         self.now = end;
     }
 
-    fn kind(&self, at: Location) -> PortKind {
-        self.kinds.get(&at).copied().unwrap_or(PortKind::New)
+    fn kind(&self, at: Location) -> Behind {
+        self.kinds.get(&at).cloned().unwrap_or(Behind::New)
     }
 
     /// A probe that the controller really sends out of this port now.
     fn probe(&self, from: Location) -> Vec<u8> {
-        Probe { from, sent: self.now }.frame(KEY, [2; 6], MS)
+        Probe { from, sent: self.now }.frame(KEY, Cast::Lldp, [2; 6], MS)
     }
 }
 
@@ -214,10 +233,10 @@ fn port(number: u32) -> Port {
 #[test]
 fn a_link_is_found_at_both_ends_and_other_ports_become_edges() {
     let world = World::linked();
-    assert_eq!(world.kind(at(1, 1)), PortKind::Link(at(2, 1)));
-    assert_eq!(world.kind(at(2, 1)), PortKind::Link(at(1, 1)));
-    assert_eq!(world.kind(at(1, 2)), PortKind::Edge);
-    assert_eq!(world.kind(at(2, 2)), PortKind::Edge);
+    assert_eq!(world.kind(at(1, 1)), Behind::Link(at(2, 1)));
+    assert_eq!(world.kind(at(2, 1)), Behind::Link(at(1, 1)));
+    assert_eq!(world.kind(at(1, 2)), Behind::Edge);
+    assert_eq!(world.kind(at(2, 2)), Behind::Edge);
     assert_eq!(world.odd, []);
 }
 
@@ -226,9 +245,9 @@ fn a_new_port_is_neither_edge_nor_link_until_it_had_its_chance() {
     let mut world = World::new(1);
     world.up(1, 1);
     world.run(299 * MS);
-    assert_eq!(world.kind(at(1, 1)), PortKind::New);
+    assert_eq!(world.kind(at(1, 1)), Behind::New);
     world.run(MS);
-    assert_eq!(world.kind(at(1, 1)), PortKind::Edge);
+    assert_eq!(world.kind(at(1, 1)), Behind::Edge);
 }
 
 #[test]
@@ -238,9 +257,9 @@ fn a_port_is_an_edge_soon_also_where_its_probes_leave_late() {
         world.late = late * MS;
         world.up(1, 1);
         world.run((299 + late) * MS);
-        assert_eq!(world.kind(at(1, 1)), PortKind::New, "the last probe has its chance");
+        assert_eq!(world.kind(at(1, 1)), Behind::New, "the last probe has its chance");
         world.run(MS);
-        assert_eq!(world.kind(at(1, 1)), PortKind::Edge, "{late} ms late");
+        assert_eq!(world.kind(at(1, 1)), Behind::Edge, "{late} ms late");
     }
 }
 
@@ -250,11 +269,11 @@ fn a_link_is_found_within_milliseconds_of_the_second_switch_though_the_first_por
     world.wire(at(1, 1), at(2, 1));
     world.up(1, 1);
     world.run(Duration::from_secs(3));
-    assert_eq!(world.kind(at(1, 1)), PortKind::Edge);
+    assert_eq!(world.kind(at(1, 1)), Behind::Edge);
     world.up(2, 1);
     world.run(5 * MS);
-    assert_eq!(world.kind(at(1, 1)), PortKind::Link(at(2, 1)));
-    assert_eq!(world.kind(at(2, 1)), PortKind::Link(at(1, 1)));
+    assert_eq!(world.kind(at(1, 1)), Behind::Link(at(2, 1)));
+    assert_eq!(world.kind(at(2, 1)), Behind::Link(at(1, 1)));
 }
 
 #[test]
@@ -284,11 +303,11 @@ fn a_link_ages_out_at_both_ends_when_its_probes_are_lost() {
     let mut world = World::linked();
     world.cut(at(1, 1), at(2, 1));
     world.run(Duration::from_secs(9));
-    assert_eq!(world.kind(at(1, 1)), PortKind::Link(at(2, 1)), "one or two lost rounds are no reason");
+    assert_eq!(world.kind(at(1, 1)), Behind::Link(at(2, 1)), "one or two lost rounds are no reason");
     world.run(Duration::from_secs(15));
-    assert_eq!((world.kind(at(1, 1)), world.kind(at(2, 1))), (PortKind::New, PortKind::New));
+    assert_eq!((world.kind(at(1, 1)), world.kind(at(2, 1))), (Behind::New, Behind::New));
     world.run(Duration::from_secs(40));
-    assert_eq!((world.kind(at(1, 1)), world.kind(at(2, 1))), (PortKind::Edge, PortKind::Edge));
+    assert_eq!((world.kind(at(1, 1)), world.kind(at(2, 1))), (Behind::Edge, Behind::Edge));
 }
 
 #[test]
@@ -322,7 +341,7 @@ fn a_link_that_is_cut_goes_also_when_a_shard_is_held_up_again_and_again() {
         world.is_held_up(0, Duration::from_secs(3));
         world.run(100 * MS);
     }
-    assert_eq!((world.kind(at(1, 1)), world.kind(at(2, 1))), (PortKind::New, PortKind::New));
+    assert_eq!((world.kind(at(1, 1)), world.kind(at(2, 1))), (Behind::New, Behind::New));
 }
 
 #[test]
@@ -345,13 +364,13 @@ fn a_link_vanishes_at_the_other_end_at_once_when_a_port_goes_down_and_returns_wi
     let mut world = World::linked();
     world.port_goes(at(1, 1), false);
     world.kinds.remove(&at(1, 1));
-    assert_eq!(world.kind(at(2, 1)), PortKind::New);
+    assert_eq!(world.kind(at(2, 1)), Behind::New);
     world.run(Duration::from_secs(10));
-    assert_eq!(world.kind(at(2, 1)), PortKind::New, "no edge port while the other switch may still forward");
+    assert_eq!(world.kind(at(2, 1)), Behind::New, "no edge port while the other switch may still forward");
     world.port_goes(at(1, 1), true);
     world.run(250 * MS);
-    assert_eq!(world.kind(at(1, 1)), PortKind::Link(at(2, 1)));
-    assert_eq!(world.kind(at(2, 1)), PortKind::Link(at(1, 1)));
+    assert_eq!(world.kind(at(1, 1)), Behind::Link(at(2, 1)));
+    assert_eq!(world.kind(at(2, 1)), Behind::Link(at(1, 1)));
 }
 
 #[test]
@@ -359,12 +378,12 @@ fn a_link_vanishes_at_once_when_a_switch_goes_and_returns_with_it() {
     let mut world = World::linked();
     world.down(2);
     world.kinds.retain(|at, _| at.switch != Dpid(2));
-    assert_eq!(world.kind(at(1, 1)), PortKind::New);
+    assert_eq!(world.kind(at(1, 1)), Behind::New);
     world.run(Duration::from_secs(1));
     world.up(2, 2);
     world.run(250 * MS);
-    assert_eq!(world.kind(at(1, 1)), PortKind::Link(at(2, 1)));
-    assert_eq!(world.kind(at(2, 1)), PortKind::Link(at(1, 1)));
+    assert_eq!(world.kind(at(1, 1)), Behind::Link(at(2, 1)));
+    assert_eq!(world.kind(at(2, 1)), Behind::Link(at(1, 1)));
 }
 
 #[test]
@@ -379,8 +398,8 @@ fn a_port_that_flaps_while_probes_are_under_way_is_no_cause_for_alarm() {
         world.run(45 * MS);
     }
     world.run(Duration::from_secs(6));
-    assert_eq!(world.kind(at(1, 1)), PortKind::Link(at(2, 1)));
-    assert_eq!(world.kind(at(2, 1)), PortKind::Link(at(1, 1)));
+    assert_eq!(world.kind(at(1, 1)), Behind::Link(at(2, 1)));
+    assert_eq!(world.kind(at(2, 1)), Behind::Link(at(1, 1)));
     assert_eq!(world.odd, []);
 }
 
@@ -391,18 +410,18 @@ fn a_wire_of_one_direction_is_no_link_and_its_ends_are_no_edges() {
     world.up(1, 1);
     world.up(2, 1);
     world.run(Duration::from_secs(10));
-    assert_eq!((world.kind(at(1, 1)), world.kind(at(2, 1))), (PortKind::New, PortKind::New));
+    assert_eq!((world.kind(at(1, 1)), world.kind(at(2, 1))), (Behind::New, Behind::New));
     assert_eq!(world.odd, []);
     world.run(Duration::from_secs(60));
     assert_eq!(world.odd.len(), 2, "said once at each end: {:?}", world.odd);
     assert!(world.odd.iter().all(|(_, what)| *what == Odd::OneWay));
-    assert_eq!((world.kind(at(1, 1)), world.kind(at(2, 1))), (PortKind::New, PortKind::New));
+    assert_eq!((world.kind(at(1, 1)), world.kind(at(2, 1))), (Behind::New, Behind::New));
 }
 
 #[test]
 fn a_host_that_forges_probes_makes_no_link() {
     let mut world = World::linked();
-    let made_up = Probe { from: at(2, 2), sent: world.now }.frame(Key([1; 16]), [2; 6], MS);
+    let made_up = Probe { from: at(2, 2), sent: world.now }.frame(Key([1; 16]), Cast::Lldp, [2; 6], MS);
     let mut changed = world.probe(at(2, 1));
     let port_byte = changed.len() - 2 - 16 - 8 - 1;
     changed[port_byte] ^= 3;
@@ -410,7 +429,7 @@ fn a_host_that_forges_probes_makes_no_link() {
         world.comes_in(at(1, 2), frame);
     }
     assert_eq!(world.odd, [(at(1, 2), Odd::Forged); 3]);
-    assert_eq!((world.kind(at(1, 2)), world.kind(at(2, 2))), (PortKind::Edge, PortKind::Edge));
+    assert_eq!((world.kind(at(1, 2)), world.kind(at(2, 2))), (Behind::Edge, Behind::Edge));
 }
 
 #[test]
@@ -420,7 +439,7 @@ fn a_host_that_replays_old_probes_makes_no_link() {
     world.run(Duration::from_secs(3));
     world.comes_in(at(1, 2), &heard_at_its_own_port);
     assert_eq!(world.odd, [(at(1, 2), Odd::Replayed)]);
-    assert_eq!((world.kind(at(1, 2)), world.kind(at(2, 2))), (PortKind::Edge, PortKind::Edge));
+    assert_eq!((world.kind(at(1, 2)), world.kind(at(2, 2))), (Behind::Edge, Behind::Edge));
 }
 
 #[test]
@@ -434,8 +453,8 @@ fn a_host_that_replays_fresh_probes_again_and_again_makes_no_link() {
         world.comes_in(at(1, 2), &replay);
         world.run(MS);
     }
-    assert!(!matches!(world.kind(at(1, 2)), PortKind::Link(_)), "the other direction was never seen");
-    assert!(!matches!(world.kind(at(2, 2)), PortKind::Link(_)));
+    assert!(!matches!(world.kind(at(1, 2)), Behind::Link(_)), "the other direction was never seen");
+    assert!(!matches!(world.kind(at(2, 2)), Behind::Link(_)));
     assert!(world.odd.iter().filter(|odd| **odd == (at(1, 2), Odd::Replayed)).count() >= 99);
 }
 
@@ -445,7 +464,7 @@ fn a_probe_that_comes_back_to_its_port_makes_no_link() {
     world.wires.insert(at(1, 1), at(1, 1));
     world.up(1, 1);
     world.run(Duration::from_secs(1));
-    assert_eq!(world.kind(at(1, 1)), PortKind::Edge);
+    assert_eq!(world.kind(at(1, 1)), Behind::Edge);
     assert!(world.odd.iter().all(|odd| *odd == (at(1, 1), Odd::Reflected)) && !world.odd.is_empty());
 }
 
@@ -455,9 +474,10 @@ fn nobody_takes_over_a_link_that_is_alive() {
     world.run(Duration::from_secs(6));
     let stolen = world.probe(at(2, 2));
     world.comes_in(at(1, 1), &stolen);
-    assert_eq!(world.odd, [(at(1, 1), Odd::OtherPeer)]);
-    assert_eq!(world.kind(at(1, 1)), PortKind::Link(at(2, 1)));
-    assert_eq!(world.kind(at(2, 2)), PortKind::Edge);
+    assert_eq!(world.kind(at(1, 1)), Behind::Link(at(2, 1)));
+    assert_eq!(world.kind(at(2, 1)), Behind::Link(at(1, 1)));
+    world.run(Duration::from_secs(60));
+    assert_eq!(world.kind(at(2, 2)), Behind::Edge);
 }
 
 #[test]
@@ -473,8 +493,8 @@ fn a_wire_that_is_moved_to_another_switch_makes_a_new_link() {
     world.wire(at(1, 1), at(3, 1));
     world.port_goes(at(1, 1), true);
     world.run(100 * MS);
-    assert_eq!(world.kind(at(1, 1)), PortKind::Link(at(3, 1)));
-    assert_eq!(world.kind(at(3, 1)), PortKind::Link(at(1, 1)));
+    assert_eq!(world.kind(at(1, 1)), Behind::Link(at(3, 1)));
+    assert_eq!(world.kind(at(3, 1)), Behind::Link(at(1, 1)));
 }
 
 #[test]
@@ -498,7 +518,7 @@ fn the_port_of_the_switchs_own_host_is_probed_and_becomes_an_edge_port() {
     while let Some(due) = discovery.deadline().filter(|due| *due < Time(1_000_000_000)) {
         discovery.on_timer(due, &mut out);
     }
-    assert!(out.contains(&Found::Kind { at, kind: PortKind::Edge, before: PortKind::New }));
+    assert!(out.contains(&Found::Kind { at, kind: Behind::Edge, before: Behind::New }));
 }
 
 #[test]
@@ -523,9 +543,82 @@ fn a_ring_over_three_shards_is_found_whole() {
     }
     world.run(Duration::from_secs(1));
     for switch in 1..=n {
-        assert_eq!(world.kind(at(switch, 1)), PortKind::Link(at(switch % n + 1, 2)));
-        assert_eq!(world.kind(at(switch % n + 1, 2)), PortKind::Link(at(switch, 1)));
-        assert_eq!(world.kind(at(switch, 3)), PortKind::Edge);
+        assert_eq!(world.kind(at(switch, 1)), Behind::Link(at(switch % n + 1, 2)));
+        assert_eq!(world.kind(at(switch % n + 1, 2)), Behind::Link(at(switch, 1)));
+        assert_eq!(world.kind(at(switch, 3)), Behind::Edge);
     }
     assert_eq!(world.odd, []);
+}
+
+fn segment(ports: &[Location]) -> Behind {
+    Behind::Segment(ports.iter().copied().collect())
+}
+
+#[test]
+fn two_switches_find_each_other_through_a_bridge_that_filters_lldp_and_say_so_once() {
+    let mut world = World::new(2);
+    world.bridge(&[at(1, 1), at(2, 1)], false);
+    world.up(1, 2);
+    world.up(2, 2);
+    world.run(50 * MS);
+    assert_eq!(world.kind(at(1, 1)), Behind::Link(at(2, 1)));
+    assert_eq!(world.kind(at(2, 1)), Behind::Link(at(1, 1)));
+    world.run(Duration::from_secs(3600));
+    assert_eq!(world.kind(at(1, 1)), Behind::Link(at(2, 1)));
+    assert_eq!(world.odd, [(at(1, 1), Odd::Bridged), (at(2, 1), Odd::Bridged)]);
+}
+
+#[test]
+fn a_switch_that_comes_late_to_a_bridge_that_filters_lldp_is_found_at_once() {
+    let mut world = World::new(2);
+    world.bridge(&[at(1, 1), at(2, 1)], false);
+    world.up(1, 1);
+    world.run(Duration::from_secs(60));
+    assert_eq!(world.kind(at(1, 1)), Behind::Edge);
+    world.up(2, 1);
+    world.run(10 * MS);
+    assert_eq!(world.kind(at(1, 1)), Behind::Link(at(2, 1)));
+}
+
+#[test]
+fn three_switches_on_one_bridge_all_know_of_all() {
+    for passes_lldp in [false, true] {
+        let mut world = World::new(2);
+        let ports = [at(1, 1), at(2, 1), at(3, 1)];
+        world.bridge(&ports, passes_lldp);
+        (1..=3).for_each(|switch| world.up(switch, 2));
+        world.run(200 * MS);
+        for me in ports {
+            let others: Vec<Location> = ports.into_iter().filter(|other| *other != me).collect();
+            assert_eq!(world.kind(me), segment(&others), "{me}, LLDP passes: {passes_lldp}");
+            assert_ne!(world.kind(at(me.switch.0, 2)), segment(&others));
+        }
+        world.run(Duration::from_secs(3600));
+        assert_eq!(world.kind(at(1, 1)), segment(&[at(2, 1), at(3, 1)]), "it stays");
+        world.port_goes(at(3, 1), false);
+        world.run(MS);
+        assert_eq!(world.kind(at(1, 1)), Behind::Link(at(2, 1)), "two that are left have a link");
+    }
+}
+
+#[test]
+fn two_ports_of_one_switch_on_a_bridge_know_of_each_other() {
+    let mut world = World::new(1);
+    world.bridge(&[at(1, 1), at(1, 2)], false);
+    world.up(1, 2);
+    world.run(50 * MS);
+    assert_eq!(world.kind(at(1, 1)), Behind::Link(at(1, 2)));
+}
+
+#[test]
+fn a_port_keeps_few_of_the_many_switches_on_one_bridge_in_mind() {
+    let mut world = World::new(1);
+    let ports: Vec<Location> = (1..=70).map(|switch| at(switch, 1)).collect();
+    world.bridge(&ports, false);
+    (1..=70).for_each(|switch| world.up(switch, 1));
+    world.run(Duration::from_secs(10));
+    assert!(world.odd.iter().any(|(_, what)| *what == Odd::TooManyPeers));
+    assert!(
+        ports.iter().all(|me| world.kind(*me).peers().len() <= port::MOST_PEERS && world.kind(*me) != Behind::Edge)
+    );
 }

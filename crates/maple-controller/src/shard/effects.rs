@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use maple_core::engine::{Effect, Event, Time};
-use maple_core::network::{Location, PortKind};
+use maple_core::network::Location;
 use maple_wire::msg::{ErrorMsg, NO_BUFFER, PacketOut};
 use maple_wire::{Action, Dpid, Message, PortNo, Version};
 
 use super::Shard;
 use super::connection::Life;
 use super::post::Letter;
-use crate::discovery::{Found, Odd, Tell};
+use crate::discovery::{Behind, Found, Odd, Tell};
 use crate::notice::Notice;
 use crate::time::until;
 
@@ -48,7 +48,7 @@ impl Shard {
                 Some(shard) => self.post.send(shard, Letter::Tell(to, tell)),
                 None => {}
             },
-            Found::Kind { at, kind, before } => self.events.push(event_of(at, kind, before)),
+            Found::Kind { at, kind, before } => self.events.push(event_of(at, kind, &before)),
             Found::Odd { at, what, first } => self.odd(at, what, first),
         }
     }
@@ -58,8 +58,9 @@ impl Shard {
             Odd::Forged => self.counters.lldp_forged += 1,
             Odd::Replayed => self.counters.lldp_replayed += 1,
             Odd::Reflected => self.counters.lldp_reflected += 1,
-            Odd::OtherPeer => self.counters.lldp_other_peer += 1,
+            Odd::TooManyPeers => self.counters.lldp_too_many_peers += 1,
             Odd::OneWay => self.counters.lldp_one_way += 1,
+            Odd::Bridged => self.counters.lldp_bridged += 1,
         }
         if first {
             self.notices.tell(Notice::Discovery { at, what });
@@ -215,7 +216,7 @@ impl Shard {
         let now = self.clock.now();
         let mut probes = std::mem::take(&mut self.probes);
         for at in probes.drain(..) {
-            if let Some(frame) = self.discovery.frame(now, at) {
+            for frame in self.discovery.frames(now, at) {
                 self.counters.lldp_probes += 1;
                 self.packet_out(at, frame);
             }
@@ -235,12 +236,14 @@ impl Shard {
 }
 
 /// The event that tells the engine what is behind a port now.
-fn event_of(at: Location, kind: PortKind, before: PortKind) -> Event {
+fn event_of(at: Location, kind: Behind, before: &Behind) -> Event {
     match (kind, before) {
-        (PortKind::Edge, _) => Event::PortIsEdge { port: at },
-        (PortKind::Link(peer), _) => Event::LinkUp { a: at, b: peer },
-        (PortKind::New, PortKind::Link(peer)) => Event::LinkDown { a: at, b: peer },
-        (PortKind::New, _) => Event::PortIsNew { port: at },
+        (Behind::Edge, _) => Event::PortIsEdge { port: at },
+        (Behind::Link(peer), _) => Event::LinkUp { a: at, b: peer },
+        (Behind::Segment(others), _) => Event::Segment { ports: others.into_iter().chain([at]).collect() },
+        (Behind::New, Behind::Link(peer)) => Event::LinkDown { a: at, b: *peer },
+        (Behind::New, Behind::Segment(_)) => Event::SegmentLeft { port: at },
+        (Behind::New, _) => Event::PortIsNew { port: at },
     }
 }
 

@@ -9,7 +9,7 @@ use super::Shard;
 use super::connection::{About, Life};
 use super::post::Letter;
 use super::registry::ConnectionId;
-use crate::discovery::{Handled, is_lldp};
+use crate::discovery::{Handled, is_probe};
 use crate::notice::Notice;
 use crate::session::{CloseReason, Note, Output, SwitchInfo, apply_port_status};
 
@@ -88,7 +88,7 @@ impl Shard {
         let event = match message {
             Message::PacketIn(packet_in) => {
                 self.counters.of_packet_ins += 1;
-                if is_lldp(&packet_in.data) && self.lldp(now, slot, dpid, &packet_in) {
+                if is_probe(&packet_in.data) && self.probe(now, slot, dpid, &packet_in) {
                     return;
                 }
                 Event::PacketIn { dpid, packet_in }
@@ -118,8 +118,8 @@ impl Shard {
         self.events.push(event);
     }
 
-    /// An LLDP frame: discovery's, unless another device made it.
-    fn lldp(&mut self, now: Time, slot: usize, dpid: Dpid, packet_in: &PacketIn) -> bool {
+    /// A frame of discovery's kinds: its own, unless another device made it.
+    fn probe(&mut self, now: Time, slot: usize, dpid: Dpid, packet_in: &PacketIn) -> bool {
         let Some(port) = packet_in.in_port() else { return false };
         let since = self.connections.get(slot).and_then(|connection| connection.waiting_since).unwrap_or(now);
         let at = Location::new(dpid, port);

@@ -111,7 +111,8 @@ fn admit(state: &mut State, track_hosts: bool, arrival: Arrival) -> Result<(), &
         None => return Err("no such port"),
         Some(PortKind::New) => return Err("new port"),
         Some(PortKind::Link(_)) => return Err("link port"),
-        Some(PortKind::Edge) => {}
+        Some(PortKind::Shared { .. }) => return Err("shut port"),
+        Some(PortKind::Edge | PortKind::Middlebox) => {}
     }
     if !track_hosts {
         return Ok(());

@@ -76,8 +76,8 @@ fn visit(
         let place = Location::new(at, *port);
         match state.kind(place) {
             None => return Err("no such port"),
-            Some(PortKind::New) => {}
-            Some(PortKind::Edge) => {
+            Some(PortKind::New | PortKind::Shared { .. }) => {}
+            Some(PortKind::Edge | PortKind::Middlebox) => {
                 let exits = reached.get_mut(&at).expect("it was put in above");
                 if !exits.ports.is_empty() && exits.rewrites != **rewrites {
                     return Err("different rewrites at one switch");

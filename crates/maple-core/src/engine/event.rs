@@ -122,6 +122,17 @@ pub enum Event {
         /// The other.
         b: Location,
     },
+    /// Discovery sees these ports on one segment: a plain bridge or hub joins them. Ports that are down are left out;
+    /// each port's own shard says so, after it said that the port is up. Repetitions are harmless.
+    Segment {
+        /// All of them, three at least.
+        ports: BTreeSet<Location>,
+    },
+    /// Discovery sees a port on no segment any more. It is new again until discovery says what it is. To any one shard.
+    SegmentLeft {
+        /// The port.
+        port: Location,
+    },
     /// Discovery had its chance and found no switch behind this port. To any one shard.
     PortIsEdge {
         /// The port.
@@ -264,6 +275,8 @@ pub(super) enum Letter {
     Look { mac: Mac, at: Location, asker: ShardId },
     /// What came of it.
     Found { mac: Mac, at: Location, found: Found },
+    /// A host's packet came in at `seen`, the other end of the link at your port `at`.
+    Stranger { mac: Mac, at: Location, seen: Location },
     /// Somebody depends on addresses of hosts.
     AddressesAreRead,
     /// Somebody wants something measured.

@@ -32,7 +32,7 @@ use maple_wire::{Dpid, Field, Packet, PortNo, Version};
 use super::hosts::{PROBE_MAC, is_announcement};
 use super::leaf::{Leaf, LeafState};
 use super::leaves::Head;
-use super::location::LLDP_TYPE;
+use super::location::is_discoverys;
 use super::routes::SharedRoute;
 use super::{Engine, Time};
 use crate::forwarding;
@@ -135,7 +135,7 @@ impl Hits<'_> {
             return None;
         }
         let packet = Packet::with_wire_len(frame, port.0, frame.len());
-        if packet.switch_value(Field::EthType) == Some(LLDP_TYPE) {
+        if is_discoverys(&packet) {
             return None;
         }
         let mut host = Mac::default();

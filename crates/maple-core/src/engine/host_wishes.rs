@@ -193,6 +193,7 @@ impl Engine {
             if state.port(*at).is_none_or(|port| port.kind != PortKind::Edge) {
                 self.hosts.forget_port(*at);
             }
+            self.follow_links(&state, *at);
             self.follow_port_hosts(&state, *at);
             self.admit_undecided(at.switch);
         }

@@ -7,6 +7,7 @@ use maple_wire::{Constraint, Dpid};
 use super::event::Letter;
 use super::leaf::LeafState;
 use super::routes::{RouteId, RouteNews};
+use super::segments::is_made_up;
 use super::switch::Stale;
 use super::tables::Waiter;
 use super::timers::Timer;
@@ -41,6 +42,9 @@ impl Engine {
     fn no_label(&mut self, asked: &Acquire) -> Option<Refusal> {
         let dpid = asked.at.switch;
         let state = self.store.snapshot();
+        if is_made_up(asked.at.port) {
+            return Some(Refusal::Segment(dpid));
+        }
         let is_link = state.port(asked.at).is_some_and(|port| matches!(port.kind, PortKind::Link(_)));
         let Some(switch) = self.switches.get(&dpid).filter(|_| is_link) else { return Some(Refusal::Gone(dpid)) };
         if switch.labels.has(asked) {

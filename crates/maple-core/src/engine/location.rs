@@ -3,11 +3,12 @@
 
 use std::ops::RangeInclusive;
 
-use maple_wire::{Field, Instruction, Match, PortNo};
+use maple_wire::{Field, Instruction, Match, Packet, PortNo};
 
 use super::Options;
 use super::hosts::PROBE_MAC;
 use super::leaf::from_port;
+use super::segments::is_made_up;
 use super::switch::{INGRESS, LABELS, Switch};
 use crate::compile::Rule;
 use crate::forwarding::to_controller;
@@ -32,9 +33,16 @@ pub(super) const ANNOUNCED: u16 = 65009;
 /// In the only table, below all others: known hosts of ports where too many are, and the other hosts there.
 pub(super) const KNOWN: u16 = 2;
 pub(super) const LAST: u16 = 1;
+/// There too: packets from a port that is shut, where no compiled rule and none of a host's is.
+const SHUT: u16 = KNOWN;
 
-/// The Ethernet type of LLDP.
-pub(super) const LLDP_TYPE: u128 = 0x88cc;
+/// The Ethernet types of discovery's frames: LLDP, and the broadcasts that ONOS and Floodlight use as well.
+const DISCOVERY_TYPES: [u128; 2] = [0x88cc, 0x8942];
+
+/// Whether a packet is of a kind that is discovery's alone, whoever sent it.
+pub(super) fn is_discoverys(packet: &Packet<'_>) -> bool {
+    packet.switch_value(Field::EthType).is_some_and(|kind| DISCOVERY_TYPES.contains(&kind))
+}
 
 /// The priorities that compiled rules may have: between the engine's own in a table of all.
 pub(super) const COMPILED: RangeInclusive<u16> = KNOWN + 1..=65000;
@@ -50,17 +58,23 @@ pub(super) fn classifier(switch: &Switch, state: &Snapshot, options: &Options, c
         cookie,
     };
     let goto = |table| vec![Instruction::GotoTable(table)];
-    let mut rules = vec![rule(LLDP, Match::any().exact(Field::EthType, LLDP_TYPE), to_controller())];
+    let discovery = |kind| rule(LLDP, Match::any().exact(Field::EthType, kind), to_controller());
+    let mut rules: Vec<Rule> = DISCOVERY_TYPES.map(discovery).into();
     if track_hosts {
         rules.push(rule(PROBES, Match::any().exact(Field::EthDst, PROBE_MAC.bits()), to_controller()));
     }
+    let from = |port: PortNo| Match::any().with(from_port(port));
+    let ports = || state.ports_of(switch.dpid).filter(|(port, _)| !is_made_up(*port));
     if !switch.three_tables {
+        let shut = ports().filter(|(_, info)| matches!(info.kind, PortKind::Shared { .. }));
+        rules.extend(shut.map(|(port, _)| rule(SHUT, from(port), Vec::new())));
         return rules;
     }
-    let from = |port: PortNo| Match::any().with(from_port(port));
-    for (port, info) in state.ports_of(switch.dpid) {
+    for (port, info) in ports() {
         match info.kind {
             PortKind::New => {}
+            PortKind::Shared { .. } => rules.push(rule(LINKS, from(port), Vec::new())),
+            PortKind::Middlebox => rules.push(rule(HOSTS, from(port), goto(INGRESS))),
             PortKind::Link(_) => rules.push(rule(LINKS, from(port), goto(LABELS))),
             PortKind::Edge if !track_hosts => rules.push(rule(HOSTS, from(port), goto(INGRESS))),
             // Host by host (`host_rules.rs`).
@@ -86,6 +100,7 @@ pub(super) fn reason(rule: &Rule) -> &'static str {
             "maple: a host announces an address, and f depends on addresses"
         }
         (ANNOUNCED, _) => "maple: a host announces an address, and f depends on addresses",
+        (LINKS | SHUT, []) => "maple: from a segment whose hosts use another port",
         (GUARD | LAST, []) => "maple: from too many hosts at one port",
         (KNOWN, _) => "maple: from a host that is known at a port with too many",
         (0, _) => "maple: everything else",

@@ -43,6 +43,7 @@ mod link_port;
 mod new_port;
 mod packet_in;
 mod reconsider;
+mod segments;
 mod topology;
 
 mod recheck;
@@ -207,6 +208,8 @@ impl Engine {
             Event::FlowStats { dpid, xid, reply } => self.flow_stats(dpid, xid, &reply),
             Event::LinkUp { a, b } => self.link_up(a, b),
             Event::LinkDown { a, b } => self.link_down(a, b),
+            Event::Segment { ports } => self.segment(&ports),
+            Event::SegmentLeft { port } => self.segment_left(port),
             Event::PortIsEdge { port } => self.port_is_edge(port),
             Event::PortIsNew { port } => self.port_is_new(port),
             Event::Mail(Mail(letter)) => self.inbox.push_back(letter),
@@ -236,6 +239,7 @@ impl Engine {
                 Letter::Emit { dpid, part, frame } => self.emit(dpid, &part, &frame),
                 Letter::Look { mac, at, asker } => self.look_for_host(mac, at, asker),
                 Letter::Found { mac, at, found } => self.host_found(mac, at, found),
+                Letter::Stranger { mac, at, seen } => self.stranger_seen(mac, at, seen),
                 // All that there is to it is done after each batch.
                 Letter::AddressesAreRead | Letter::LoadsAreRead => {}
             }

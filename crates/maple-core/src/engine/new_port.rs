@@ -75,7 +75,7 @@ impl Engine {
         let kind = |at: Location| state.port(at).map(|port| port.kind);
         for arrived in switch.undecided.take(|_, arrived| kind(arrived.at) != Some(PortKind::New)) {
             match kind(arrived.at) {
-                Some(PortKind::Edge) => self.edge_packet_in(arrived),
+                Some(PortKind::Edge | PortKind::Middlebox) => self.edge_packet_in(arrived),
                 _ => self.stats.new_port_drops += 1,
             }
         }

@@ -162,6 +162,8 @@ pub struct Stats {
     pub link_drops: u64,
     /// Packets dropped because it did not turn out, or too late, that their port is an edge port.
     pub new_port_drops: u64,
+    /// Packets that came by a port that is shut because another one is its segment's way in.
+    pub segment_drops: u64,
     /// Packets dropped because their source is a host that is elsewhere.
     pub spoofed_drops: u64,
     /// Packets dropped because their port, or its switch, has as many hosts as it may have.
@@ -228,6 +230,7 @@ impl Stats {
             ("link_packet_ins", self.link_packet_ins),
             ("link_drops", self.link_drops),
             ("new_port_drops", self.new_port_drops),
+            ("segment_drops", self.segment_drops),
             ("spoofed_drops", self.spoofed_drops),
             ("crowd_drops", self.crowd_drops),
             ("floods", self.floods),
@@ -281,6 +284,7 @@ impl std::ops::AddAssign for Stats {
             link_packet_ins,
             link_drops,
             new_port_drops,
+            segment_drops,
             spoofed_drops,
             crowd_drops,
             floods,
@@ -326,6 +330,7 @@ impl std::ops::AddAssign for Stats {
         self.link_packet_ins += link_packet_ins;
         self.link_drops += link_drops;
         self.new_port_drops += new_port_drops;
+        self.segment_drops += segment_drops;
         self.spoofed_drops += spoofed_drops;
         self.crowd_drops += crowd_drops;
         self.floods += floods;

@@ -6,7 +6,7 @@ use maple_wire::{Dpid, Field};
 use super::Engine;
 use super::hosts::PROBE_MAC;
 use super::leaf::{Arrived, copy_cookie};
-use super::location::LLDP_TYPE;
+use super::location::is_discoverys;
 use crate::network::{Location, Mac, PortKind};
 
 impl Engine {
@@ -29,10 +29,12 @@ impl Engine {
         }
         match kind {
             None => self.stats.bad_packet_ins += 1,
-            Some(_) if arrived.packet().switch_value(Field::EthType) == Some(LLDP_TYPE) => {}
+            Some(_) if is_discoverys(&arrived.packet()) => {}
             Some(PortKind::New) => self.new_port_packet_in(arrived),
             Some(PortKind::Link(_)) => self.link_packet_in(&arrived),
-            Some(PortKind::Edge) => {
+            // On its way to the controller when the port was shut; the segment's other port got it as well.
+            Some(PortKind::Shared { .. }) => self.stats.segment_drops += 1,
+            Some(PortKind::Edge | PortKind::Middlebox) => {
                 self.admit_undecided(dpid);
                 self.edge_packet_in(arrived);
             }

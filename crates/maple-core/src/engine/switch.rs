@@ -1,10 +1,10 @@
 //! One switch as its shard knows it, and what the shard does with what the switch says.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use maple_wire::msg::{ErrorMsg, FlowRemoved};
-use maple_wire::{Dpid, Instruction, Match, Version, print};
+use maple_wire::{Dpid, Instruction, Match, PortNo, Version, print};
 
 use super::host_rules::HostRules;
 use super::labels::quarantine;
@@ -22,6 +22,7 @@ use super::{Effect, Engine, InstalledFlow, Options, Time};
 use crate::capabilities::Capabilities;
 use crate::compile::{Rule, Table, Target};
 use crate::labels::{LabelTable, Refusal};
+use crate::network::Mac;
 use crate::report::Report;
 use crate::tree::LeafId;
 use crate::update::entry_key;
@@ -60,6 +61,10 @@ pub(super) struct Switch {
     pub stale: Stale,
     /// Packets that wait until it is known what is behind their ports.
     pub undecided: Undecided,
+    /// The addresses of its own ports.
+    pub addresses: BTreeMap<PortNo, Mac>,
+    /// Since when which of its ports are link ports.
+    pub linked: BTreeMap<PortNo, Time>,
     pub room: Room,
     /// What Maple made for the limits of routes.
     pub meters: Meters,
@@ -113,6 +118,8 @@ impl Switch {
             host_rules: HostRules::new(three_tables, (cookie(options.epoch, None), copy_cookie(options.epoch))),
             stale: Stale::ALL,
             undecided: Undecided::default(),
+            addresses: BTreeMap::new(),
+            linked: BTreeMap::new(),
             room: Room::new(three_tables, options),
             meters: Meters::default(),
             polls: Polls::default(),

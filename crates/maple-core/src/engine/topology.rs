@@ -1,12 +1,13 @@
 //! Switches, ports and links come and go: events become writes of tracked state, and everything else follows from
 //! that by dependency.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use maple_wire::msg::{PortReason, PortStatus};
 use maple_wire::{Dpid, Port, Version};
 
 use super::measure::speed;
+use super::segments::{can_be, form, is_lived_in, is_made_up, leave};
 use super::switch::{Stale, Switch};
 use super::tables::Waiter;
 use super::{Effect, Engine};
@@ -24,14 +25,13 @@ impl Engine {
         let version = capabilities.version;
         let mut switch = Switch::new(dpid, capabilities, &self.options);
         switch.host_rules.set_kinds(self.address_kinds);
+        switch.addresses = ports.iter().map(|port| (port.number, Mac(port.hw_addr))).collect();
         self.switches.insert(dpid, Box::new(switch));
         let shard = self.shard;
         let commit = self.store.update(|state| {
             let mut writes = without_switch(state, dpid);
             writes.push(Write::Switch { dpid, info: Some(SwitchInfo { shard, version }) });
-            writes.extend(
-                ports.iter().filter(|port| port.number.is_ordinary_or_local()).map(|port| new_port(dpid, port)),
-            );
+            writes.extend(ports.iter().filter(|port| can_be(port.number)).map(|port| new_port(dpid, port)));
             // Whatever was known of its ports went with them.
             writes.extend(ports.iter().filter_map(|port| new_speed(&Snapshot::default(), dpid, version, port)));
             writes
@@ -76,10 +76,9 @@ impl Engine {
     }
 
     pub(super) fn port_status(&mut self, dpid: Dpid, status: &PortStatus) {
-        let Some(version) = self.switches.get(&dpid).map(|switch| switch.version()) else { return };
-        if !status.port.number.is_ordinary_or_local() {
-            return;
-        }
+        let Some(switch) = self.switches.get_mut(&dpid).filter(|_| can_be(status.port.number)) else { return };
+        switch.addresses.insert(status.port.number, Mac(status.port.hw_addr));
+        let version = switch.version();
         let at = Location::new(dpid, status.port.number);
         let deleted = status.reason == PortReason::Delete;
         let peer = self.store.snapshot().peer(at);
@@ -91,7 +90,7 @@ impl Engine {
         let commit = self.store.update(|state| {
             let old = state.port(at);
             if deleted {
-                return unlink(state, at).into_iter().chain(without_hosts(state, at)).chain([no_port(at)]).collect();
+                return left(state, at).into_iter().chain(without_hosts(state, at)).chain([no_port(at)]).collect();
             }
             let speed = new_speed(state, dpid, version, &status.port);
             match old {
@@ -99,7 +98,7 @@ impl Engine {
                 // Whatever was behind the port may be another thing now.
                 _ => {
                     let info = Some(PortInfo { up, kind: PortKind::New });
-                    unlink(state, at).into_iter().chain([Write::Port { at, info }]).chain(speed).collect()
+                    left(state, at).into_iter().chain([Write::Port { at, info }]).chain(speed).collect()
                 }
             }
         });
@@ -121,8 +120,11 @@ impl Engine {
             if !is_up(a) || !is_up(b) {
                 return Vec::new();
             }
+            if is_lived_in(state, a, b) {
+                return form(state, &[a, b].into(), &BTreeSet::new());
+            }
             linked = true;
-            let mut writes = Vec::new();
+            let mut writes = leave(state, &[a, b].into());
             for (at, peer) in [(a, b), (b, a)] {
                 writes.extend(unlink(state, at));
                 writes.extend(without_hosts(state, at));
@@ -145,7 +147,11 @@ impl Engine {
         let commit = self.store.update(|state| {
             let linked = |at, to| state.port(at).is_some_and(|port| port.kind == PortKind::Link(to));
             unlinked = linked(a, b) || linked(b, a);
-            if unlinked { unlink(state, a).into_iter().chain(unlink(state, b)).collect() } else { Vec::new() }
+            // A link with hosts in between is a segment.
+            if !unlinked {
+                return leave(state, &[a].into());
+            }
+            unlink(state, a).into_iter().chain(unlink(state, b)).collect()
         });
         self.apply(commit);
         if unlinked {
@@ -211,8 +217,9 @@ fn no_port(at: Location) -> Write {
 
 /// Everything that goes with a switch.
 fn without_switch(state: &Snapshot, dpid: Dpid) -> Vec<Write> {
-    let mut writes = Vec::new();
-    for (port, _) in state.ports_of(dpid) {
+    let all: BTreeSet<Location> = state.ports_of(dpid).map(|(port, _)| Location::new(dpid, port)).collect();
+    let mut writes = leave(state, &all);
+    for (port, _) in state.ports_of(dpid).filter(|(port, _)| !is_made_up(*port)) {
         let at = Location::new(dpid, port);
         writes.extend(unlink(state, at));
         writes.extend(without_hosts(state, at));
@@ -222,6 +229,11 @@ fn without_switch(state: &Snapshot, dpid: Dpid) -> Vec<Write> {
         writes.push(Write::Switch { dpid, info: None });
     }
     writes
+}
+
+/// Ends what is at a port: a link, or its part in a segment.
+fn left(state: &Snapshot, at: Location) -> Vec<Write> {
+    unlink(state, at).into_iter().chain(leave(state, &[at].into())).collect()
 }
 
 /// Ends the link at a port: both its ends are new again.

@@ -116,6 +116,11 @@ pub(crate) enum Refusal {
     /// The switch can't match the packets that the rule would rewrite.
     #[error("switch {0} can't match the packets that it is to rewrite under a label")]
     Unmatchable(Dpid),
+    /// The way to the switch is a segment with hosts or other switches on it.
+    #[error(
+        "the route crosses a plain bridge, to switch {0}, that has hosts or other switches on it (docs/networks.md)"
+    )]
+    Segment(Dpid),
     /// The switch, or the link to it, is not there.
     #[error("switch {0} is not reached by the link that the route takes")]
     Gone(Dpid),

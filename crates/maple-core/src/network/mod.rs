@@ -123,6 +123,16 @@ pub enum PortKind {
     Edge,
     /// Another of our switches, by this port of it.
     Link(Location),
+    /// A segment that several ports share. Its hosts enter and leave by another port; this one is shut.
+    Shared {
+        /// The port that is open, an edge port.
+        with: Location,
+        /// The port of this switch where its link through the controller to that one's switch begins; `None` where another
+        /// port has it, or the switch is the same.
+        link: Option<PortNo>,
+    },
+    /// A middlebox that passes packets on with their sources as they are: no host is there, and floods leave it out.
+    Middlebox,
 }
 
 /// One port, as the state holds it.

@@ -206,8 +206,8 @@ fn look(hop: Hop, is_ingress: bool, from_flood: bool, txn: &mut Txn) -> Result<B
         return Err(RouteError::NoSuchPort { hop, ports });
     };
     match info.kind {
-        PortKind::New => Ok(Behind::Nothing),
-        PortKind::Edge => Ok(Behind::Hosts),
+        PortKind::New | PortKind::Shared { .. } => Ok(Behind::Nothing),
+        PortKind::Edge | PortKind::Middlebox => Ok(Behind::Hosts),
         PortKind::Link(far) => {
             txn.read(Cell::Port(far));
             Ok(txn.peek().peer(at).map_or(Behind::Nothing, Behind::Switch))

@@ -19,6 +19,7 @@ use crate::policy::Policy;
 use crate::report::Report;
 use crate::state::{Snapshot, Store, Write};
 
+mod bridge;
 mod switch;
 
 #[cfg(test)]
@@ -47,6 +48,8 @@ mod recheck;
 mod routes;
 #[cfg(test)]
 mod scripts;
+#[cfg(test)]
+mod segments;
 #[cfg(test)]
 mod space;
 
@@ -152,6 +155,7 @@ pub struct Sim {
     unheard: BTreeSet<Dpid>,
     ports: BTreeMap<Location, bool>,
     links: BTreeMap<Location, Location>,
+    bridges: Vec<bridge::Bridge>,
     hosts: BTreeMap<Mac, Location>,
     queue: BTreeMap<(Time, u64), Happening>,
     last: BTreeMap<Channel, Time>,
@@ -187,6 +191,7 @@ impl Sim {
             unheard: BTreeSet::new(),
             ports: BTreeMap::new(),
             links: BTreeMap::new(),
+            bridges: Vec::new(),
             hosts: BTreeMap::new(),
             queue: BTreeMap::new(),
             last: BTreeMap::new(),
@@ -262,7 +267,9 @@ impl Sim {
     pub fn tell(&mut self, event: Event) {
         let shard = match &event {
             Event::PortIsEdge { port } => self.shards.get(&port.switch).copied().unwrap_or_default(),
-            Event::LinkUp { a, .. } => self.shards.get(&a.switch).copied().unwrap_or_default(),
+            Event::LinkUp { a, .. } | Event::LinkDown { a, .. } => {
+                self.shards.get(&a.switch).copied().unwrap_or_default()
+            }
             _ => ShardId(self.random.below(self.engines.len()) as u8),
         };
         self.schedule(Channel::Outside(shard), Happening::Event(shard, Box::new(event)));
@@ -500,6 +507,9 @@ impl Sim {
 
     /// A frame reaches a switch's port.
     fn arrive(&mut self, at: Location, frame: &[u8]) {
+        if let Some(bridge) = self.bridge_at(at).filter(|_| !self.switches.contains_key(&at.switch)) {
+            return self.cross(bridge, at, frame);
+        }
         if self.ports.get(&at) != Some(&true) {
             return;
         }
@@ -528,16 +538,15 @@ impl Sim {
         if self.ports.get(&at) != Some(&true) {
             return;
         }
+        if let Some(bridge) = self.bridge_at(at) {
+            return self.cross(bridge, at, &frame);
+        }
         match self.links.get(&at) {
             Some(peer) => {
                 let (channel, frame) = (Channel::Link(*peer), Happening::Frame(*peer, frame));
                 self.schedule_after(self.link_delay, channel, frame);
             }
-            None => match self.answer_to_probe(at, &frame) {
-                Some(Some(reply)) => self.inject(at, reply),
-                Some(None) => {}
-                None => self.delivered.push(Delivery { at, frame }),
-            },
+            None => self.reach_hosts(at, frame),
         }
     }
 
