@@ -8,7 +8,8 @@ use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use maple_core::Strategy;
 use maple_core::engine::LabelRange;
-use maple_wire::{Dpid, Version};
+use maple_core::network::Location;
+use maple_wire::{Dpid, PortNo, Version};
 
 use crate::bench::BenchArgs;
 use crate::check::Pause;
@@ -82,6 +83,10 @@ pub struct RunOptions {
     /// Learn where hosts are and check it; off, net.locate is an error [default: what the policy says]
     #[arg(long, value_name = "on|off")]
     pub track_hosts: Option<Switch>,
+    /// Ports with a transparent middlebox behind them, such as 1:3,2:4: no host is learned there, packets from there are
+    /// the policy's whatever their source, and floods leave them out [default: none]
+    #[arg(long, value_name = "SWITCH:PORT,…", value_delimiter = ',', value_parser = location)]
+    pub middlebox: Vec<Location>,
     /// VLAN ids for the labels that packets carry from switch to switch, for networks with VLAN-aware equipment between
     /// switches [default: 1-4094]
     #[arg(long, value_name = "FIRST-LAST", value_parser = labels)]
@@ -518,6 +523,15 @@ fn address(text: &str) -> Result<SocketAddr, String> {
     }
 }
 
+/// A switch and a port of it, with a colon between.
+fn location(text: &str) -> Result<Location, String> {
+    let wrong = || format!("{text:?} is not a port of a switch such as 1:3");
+    let (switch, port) = text.rsplit_once(':').ok_or_else(wrong)?;
+    let port = PortNo(port.parse().map_err(|_| wrong())?);
+    let switch = switch.parse::<Dpid>().map_err(|_| wrong())?;
+    if port.is_physical() { Ok(Location::new(switch, port)) } else { Err(wrong()) }
+}
+
 /// Two VLAN ids, decimal or hex behind `0x`, with a dash between.
 fn labels(text: &str) -> Result<LabelRange, String> {
     let wrong = || format!("{text:?} is not a range of VLAN ids such as 2000-2999");
@@ -564,6 +578,14 @@ mod tests {
         assert_eq!(max_rules("32"), Ok(32));
         assert!(max_rules("31").is_err_and(|error| error.contains("at least 32: Maple's own rules")));
         assert!(max_rules("many").is_err_and(|error| error.contains("from 32 to 4294967295")));
+    }
+
+    #[test]
+    fn a_middleboxs_port_is_a_switch_and_a_number() {
+        assert_eq!(location("2:4"), Ok(Location::new(Dpid(2), PortNo(4))));
+        for wrong in ["", "2", "2:", ":4", "2:0", "2:-1", "two:4", "2:4294967295"] {
+            assert!(location(wrong).is_err_and(|error| error.contains("not a port of a switch")), "{wrong}");
+        }
     }
 
     #[test]

@@ -267,7 +267,8 @@ impl Ground {
             registry: Arc::clone(&self.registry),
             inbox,
             post,
-            discovery: Discovery::new(self.key, options.timing, u64::from_le_bytes(random()?)),
+            discovery: Discovery::new(self.key, options.timing, u64::from_le_bytes(random()?))
+                .without(options.engine.middleboxes.clone()),
             notices: self.notices.clone(),
             listening: options.listening.clone(),
             handlers: options.handlers.clone(),

@@ -41,6 +41,16 @@ pub enum Report {
         /// Where the packets come from.
         seen: Location,
     },
+    /// A host seems to move to and fro between two ports: a transparent middlebox may pass its packets on. Once for each
+    /// host and pair.
+    HostFlips {
+        /// The host.
+        mac: Mac,
+        /// One port.
+        a: Location,
+        /// The other.
+        b: Location,
+    },
     /// A port, or its switch, has as many hosts as it may have: what further ones send there is dropped. Once a port.
     TooManyHosts {
         /// The port.
@@ -169,8 +179,18 @@ impl fmt::Display for Report {
             Report::HostFound { mac, at } => write!(f, "host {mac} found at {at}"),
             Report::HostMoved { mac, from, to, why } => write!(f, "host {mac} moved from {from} to {to}: {why}"),
             Report::HostSpoofed { mac, at, seen } => {
-                write!(f, "packets from {mac} at {seen} dropped: the host answers at {at}")
+                write!(
+                    f,
+                    "packets from {mac} at {seen} dropped: the host answers at {at}; if a transparent middlebox passes them on there, \
+                     declare its ports (--middlebox {seen},...) or do without host tracking (track_hosts=False)"
+                )
             }
+            Report::HostFlips { mac, a, b } => write!(
+                f,
+                "host {mac} comes and goes between {a} and {b}, and packets of it are dropped meanwhile: if a transparent \
+                 middlebox passes them on, declare its ports (--middlebox PORT,...) or do without host tracking \
+                 (track_hosts=False)"
+            ),
             Report::TooManyHosts { at, most } => {
                 write!(f, "port {at} sends more than {most} addresses: what new ones send there is dropped")
             }

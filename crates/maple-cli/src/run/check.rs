@@ -249,7 +249,7 @@ fn is_the_networks(delivery: &Delivery, network: &Network) -> bool {
 
 /// Whether discovery knows that hosts are behind this port.
 fn is_known(state: &Snapshot, at: Location) -> bool {
-    state.port(at).is_some_and(|port| port.kind == PortKind::Edge)
+    state.port(at).is_some_and(|port| matches!(port.kind, PortKind::Edge | PortKind::Middlebox))
 }
 
 /// Whether frames of one kind came out as f says, given its answers on the states that there were. A single frame met

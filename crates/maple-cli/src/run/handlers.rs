@@ -18,6 +18,7 @@ pub fn run(options: &RunOptions, handlers: LoadedHandlers, started: Started<'_>)
         (options.emulation.traffic.is_some(), "--traffic"),
         (options.weights.is_some(), "--weights"),
         (options.track_hosts.is_some(), "--track-hosts"),
+        (!options.middlebox.is_empty(), "--middlebox"),
         (options.labels.is_some(), "--labels"),
         (options.compiler.is_some(), "--compiler"),
         (options.max_rules.is_some(), "--max-rules"),

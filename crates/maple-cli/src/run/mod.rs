@@ -201,6 +201,7 @@ fn controller_options(options: &RunOptions, loaded: &LoadedPolicy, track_hosts: 
     if let Some(seconds) = options.host_timeout {
         chosen.engine.host_timeout = Duration::from_secs(seconds.into());
     }
+    chosen.engine.middleboxes = options.middlebox.iter().copied().collect();
     chosen.engine.poll = options.poll.map_or(chosen.engine.poll, |Pause(poll)| poll);
     chosen.engine.compiler = options.compiler.map_or(chosen.engine.compiler, Into::into);
     chosen.engine.check_rate = options.check_rate.unwrap_or(CHECK_RATE);

@@ -33,7 +33,7 @@ mod port;
 mod tests;
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::time::Duration;
 
 use maple_core::engine::Time;
@@ -209,6 +209,8 @@ pub struct Discovery {
     key: Key,
     timing: Timing,
     ports: BTreeMap<Location, PortState>,
+    /// Ports that are never probed: what is behind them would pass probes on.
+    unprobed: BTreeSet<Location>,
     /// When to look at which port again. An entry counts only if the port still has this time.
     agenda: BinaryHeap<Reverse<(Time, Location)>>,
     /// State of the generator that spreads the probes.
@@ -218,7 +220,13 @@ pub struct Discovery {
 impl Discovery {
     /// Discovery without switches. `seed` spreads its probes.
     pub fn new(key: Key, timing: Timing, seed: u64) -> Discovery {
-        Discovery { key, timing, ports: BTreeMap::new(), agenda: BinaryHeap::new(), spread: seed }
+        let unprobed = BTreeSet::new();
+        Discovery { key, timing, ports: BTreeMap::new(), unprobed, agenda: BinaryHeap::new(), spread: seed }
+    }
+
+    /// The same, but it sends no probes by these ports and heeds none there: they are edge ports as soon as they are up.
+    pub fn without(self, unprobed: BTreeSet<Location>) -> Discovery {
+        Discovery { unprobed, ..self }
     }
 
     /// A switch is there with these ports.
@@ -385,6 +393,9 @@ impl Discovery {
             return;
         }
         let at = Location::new(dpid, port.number);
+        if self.unprobed.contains(&at) {
+            return out.push(Found::Kind { at, kind: Behind::Edge, before: Behind::New });
+        }
         self.ports.insert(at, PortState::new(port.hw_addr, now, after(now, self.timing.chance())));
         self.probe(now, at, out);
     }

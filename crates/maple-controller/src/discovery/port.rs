@@ -134,7 +134,7 @@ impl PortState {
     /// reached only so.
     fn wants_broadcast(&self) -> bool {
         self.probes <= QUICK_BROADCASTS
-            || self.probes % BROADCAST_EVERY == 0
+            || self.probes.is_multiple_of(BROADCAST_EVERY)
             || self.peers.values().any(|peer| !peer.passes_lldp)
     }
 

@@ -309,7 +309,8 @@ impl Driven {
             registry: Arc::clone(registry),
             inbox,
             post: Post::new(id, boxes),
-            discovery: Discovery::new(Key(*b"whole networks!!"), Timing::default(), u64::from(id.0)),
+            discovery: Discovery::new(Key(*b"whole networks!!"), Timing::default(), u64::from(id.0))
+                .without(setting.options.middleboxes.clone()),
             notices: notices.clone(),
             listening: None,
             handlers: None,

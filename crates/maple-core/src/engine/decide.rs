@@ -120,10 +120,13 @@ impl Engine {
 
     /// Whether the packet still comes from a host that is where it came from.
     fn is_admissible(&self, arrived: &Arrived, state: &Snapshot) -> bool {
-        let is_edge = state.port(arrived.at).is_some_and(|port| port.kind == PortKind::Edge);
+        let kind = state.port(arrived.at).map(|port| port.kind);
         let source = Mac::from_bits(arrived.packet().switch_value(maple_wire::Field::EthSrc).unwrap_or_default());
         let elsewhere = || state.host(source).is_some_and(|host| host.location != arrived.at);
-        is_edge && !(self.options.track_hosts && elsewhere())
+        match kind {
+            Some(PortKind::Edge) => !(self.options.track_hosts && elsewhere()),
+            kind => kind == Some(PortKind::Middlebox),
+        }
     }
 
     /// A run has ended: commits it, repeating it while the state changes under it, and does what it says. One that loses

@@ -275,6 +275,8 @@ pub(super) enum Letter {
     Look { mac: Mac, at: Location, asker: ShardId },
     /// What came of it.
     Found { mac: Mac, at: Location, found: Found },
+    /// This port has gone down, with hosts that may be at ports of yours.
+    Unplugged(Location),
     /// A host's packet came in at `seen`, the other end of the link at your port `at`.
     Stranger { mac: Mac, at: Location, seen: Location },
     /// Somebody depends on addresses of hosts.

@@ -135,6 +135,7 @@ impl Engine {
         self.apply(commit);
         if moved {
             self.report(Report::HostMoved { mac, from, to, why });
+            self.follow_move(mac, from, to);
         }
     }
 
@@ -195,6 +196,7 @@ impl Engine {
             }
             self.follow_links(&state, *at);
             self.follow_port_hosts(&state, *at);
+            self.follow_flap(&state, *at);
             self.admit_undecided(at.switch);
         }
         for (at, mac) in &refreshed.hosts {

@@ -34,6 +34,7 @@ mod event;
 mod options;
 
 mod decide;
+mod flaps;
 mod hit;
 mod host_rules;
 mod host_wishes;
@@ -104,6 +105,7 @@ pub struct Engine {
     routes: routes::Routes,
     timers: BTreeSet<(Time, Timer)>,
     hosts: hosts::Hosts,
+    moves: flaps::Moves,
     /// The kinds of addresses that somebody depends on.
     address_kinds: AddressKinds,
     rechecks: recheck::Rechecks,
@@ -142,6 +144,7 @@ impl Engine {
             routes: routes::Routes::new(shard, epoch),
             timers: BTreeSet::new(),
             hosts,
+            moves: flaps::Moves::default(),
             address_kinds: AddressKinds::default(),
             rechecks: recheck::Rechecks::default(),
             reports: reports::Reports::default(),
@@ -239,6 +242,7 @@ impl Engine {
                 Letter::Emit { dpid, part, frame } => self.emit(dpid, &part, &frame),
                 Letter::Look { mac, at, asker } => self.look_for_host(mac, at, asker),
                 Letter::Found { mac, at, found } => self.host_found(mac, at, found),
+                Letter::Unplugged(at) => self.seek_unplugged(at),
                 Letter::Stranger { mac, at, seen } => self.stranger_seen(mac, at, seen),
                 // All that there is to it is done after each batch.
                 Letter::AddressesAreRead | Letter::LoadsAreRead => {}

@@ -1,11 +1,13 @@
 //! What can be chosen, and what is counted.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::polls::RuleCount;
 use crate::compile::{Rule, Strategy};
 use crate::labels::LabelRange;
+use crate::network::Location;
 use crate::trace::Cond;
 use crate::tree::LeafId;
 
@@ -41,6 +43,9 @@ pub struct Options {
     pub quarantine: Duration,
     /// The same where the switch that has the last rule is gone, so that it can't confirm anything.
     pub lost_quarantine: Duration,
+    /// Ports with a transparent middlebox behind them: it passes packets on with their sources as they are, so no host is
+    /// learned or checked there, and floods leave them out.
+    pub middleboxes: BTreeSet<Location>,
     /// How long a round takes in which a host is looked for at its old port; there are two at least.
     pub probe_timeout: Duration,
     /// How long a host that announced no address must have been silent before a move is believed.
@@ -86,6 +91,7 @@ impl Default for Options {
             new_port_hold: Duration::from_secs(1),
             quarantine: Duration::from_millis(100),
             lost_quarantine: Duration::from_secs(10),
+            middleboxes: BTreeSet::new(),
             probe_timeout: Duration::from_millis(500),
             silence: Duration::from_secs(10),
             max_hosts_per_port: 1024,

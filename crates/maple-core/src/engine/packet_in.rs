@@ -55,7 +55,11 @@ impl Engine {
         if self.options.track_hosts {
             let address = |field| Mac::from_bits(arrived.packet().switch_value(field).unwrap_or_default());
             let is_probe_answer = address(Field::EthDst) == PROBE_MAC;
-            if !self.check_location(address(Field::EthSrc), &arrived) || is_probe_answer {
+            // A middlebox passes on what hosts elsewhere have sent.
+            let is_anybodys =
+                self.store.snapshot().port(arrived.at).is_some_and(|port| port.kind == PortKind::Middlebox);
+            let is_believed = is_anybodys || self.check_location(address(Field::EthSrc), &arrived);
+            if !is_believed || is_probe_answer {
                 return;
             }
         }

@@ -63,6 +63,8 @@ pub(super) struct Switch {
     pub undecided: Undecided,
     /// The addresses of its own ports.
     pub addresses: BTreeMap<PortNo, Mac>,
+    /// Since when which of its ports are edge ports.
+    pub edges: BTreeMap<PortNo, Time>,
     /// Since when which of its ports are link ports.
     pub linked: BTreeMap<PortNo, Time>,
     pub room: Room,
@@ -119,6 +121,7 @@ impl Switch {
             stale: Stale::ALL,
             undecided: Undecided::default(),
             addresses: BTreeMap::new(),
+            edges: BTreeMap::new(),
             linked: BTreeMap::new(),
             room: Room::new(three_tables, options),
             meters: Meters::default(),

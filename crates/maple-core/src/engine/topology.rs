@@ -160,9 +160,11 @@ impl Engine {
     }
 
     pub(super) fn port_is_edge(&mut self, at: Location) {
+        let is_middlebox = self.options.middleboxes.contains(&at);
+        let kind = if is_middlebox { PortKind::Middlebox } else { PortKind::Edge };
         let commit = self.store.update(|state| match state.port(at) {
             Some(PortInfo { up, kind: PortKind::New }) => {
-                vec![Write::Port { at, info: Some(PortInfo { up, kind: PortKind::Edge }) }]
+                vec![Write::Port { at, info: Some(PortInfo { up, kind }) }]
             }
             _ => Vec::new(),
         });

@@ -25,6 +25,8 @@ mod switch;
 #[cfg(test)]
 mod contract;
 #[cfg(test)]
+mod flaps;
+#[cfg(test)]
 pub(crate) mod generate;
 #[cfg(test)]
 mod hosts;

@@ -29,6 +29,7 @@ mod ageing;
 mod announced;
 mod claims;
 mod crowd;
+mod flaps;
 mod probe;
 mod search;
 
@@ -46,6 +47,7 @@ use crate::state::Snapshot;
 pub(super) use announced::{ADVERTISEMENT, ARP, ICMPV6, IPV6, SOLICITATION, announcement, is_announcement};
 use claims::Claims;
 use crowd::Crowd;
+pub(super) use flaps::{LATELY, ask, unplugged};
 pub use probe::PROBE_MAC;
 use search::Search;
 

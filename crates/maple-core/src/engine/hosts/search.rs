@@ -61,6 +61,8 @@ struct Open {
     reading: Option<Time>,
     /// In how many rounds they rose.
     signs: u32,
+    /// Its port has been down meanwhile: if it is not found, it is forgotten.
+    doubted: bool,
 }
 
 impl Search {
@@ -101,6 +103,16 @@ impl Open {
 }
 
 impl Hosts {
+    /// The port of a host has been down. It is looked for, if it can be asked.
+    pub(super) fn doubt(&mut self, now: Time, state: &Snapshot, mac: Mac, at: Location, out: &mut Vec<Wish>) {
+        self.on_arrival(now, state, mac, at, out);
+        let is_open = self.searches.get(&mac).is_some_and(Search::is_open);
+        if is_open || self.known.get(&(at, mac)).is_none_or(|known| known.announced.is_empty()) {
+            return;
+        }
+        self.begin_search(now, mac, at, None, out);
+    }
+
     /// Somebody thinks that a host of ours is elsewhere.
     pub fn on_look(
         &mut self,
@@ -114,7 +126,9 @@ impl Hosts {
         if state.host(mac).is_some_and(|host| host.location == at) {
             self.on_arrival(now, state, mac, at, out);
         }
-        let Some(known) = self.known.get(&(at, mac)) else { return };
+        if !self.known.contains_key(&(at, mac)) {
+            return;
+        }
         if let Some(search) = self.searches.get_mut(&mac).filter(|search| search.at == at) {
             match &mut search.stage {
                 Stage::Open(open) => {
@@ -127,14 +141,21 @@ impl Hosts {
                 Stage::Found { .. } => {}
             }
         }
+        self.begin_search(now, mac, at, Some(asker), out);
+    }
+
+    /// Begins to look for a host, for another shard or for ourselves.
+    fn begin_search(&mut self, now: Time, mac: Mac, at: Location, asker: Option<ShardId>, out: &mut Vec<Wish>) {
+        let Some(known) = self.known.get(&(at, mac)) else { return };
         let open = Open {
-            askers: [asker].into(),
+            askers: asker.into_iter().collect(),
             began: now,
             was_asked: !known.announced.is_empty(),
             still_since: now,
             count: None,
             reading: None,
             signs: 0,
+            doubted: asker.is_none(),
         };
         self.searches.insert(mac, Search { at, stage: Stage::Open(open) });
         self.ask_again(now, mac, out);
@@ -206,6 +227,11 @@ impl Hosts {
     fn not_found(&mut self, mac: Mac, out: &mut Vec<Wish>) {
         let Some(Search { at, stage: Stage::Open(open) }) = self.searches.remove(&mac) else { return };
         let found = Found::Gone { was_asked: open.was_asked };
+        // Who claims it gets it; without a claim nobody knows where it is.
+        if open.doubted && open.askers.is_empty() {
+            self.on_departure(mac, at);
+            out.push(Wish::Forget { mac, at });
+        }
         out.extend(open.askers.into_iter().map(|to| Wish::Tell { to, mac, at, found }));
     }
 }

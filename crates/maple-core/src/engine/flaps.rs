@@ -1,0 +1,113 @@
+//! Ports that come and go, and what hosts do meanwhile: the wires of `hosts/flaps.rs`, and hosts that are said to move to and
+//! fro.
+
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use maple_wire::PortNo;
+
+use super::event::Letter;
+use super::hosts::{LATELY, Wish, ask, unplugged};
+use super::{Engine, ShardId, Time};
+use crate::network::{Location, Mac, PortInfo, PortKind};
+use crate::report::Report;
+use crate::state::Snapshot;
+
+/// A host that moves to the same port twice within this time does not move: its packets come from two places.
+const TO_AND_FRO: Duration = Duration::from_secs(60);
+/// How many hosts' moves are remembered.
+const MOST: usize = 1024;
+
+/// The last move of each host to a port of ours.
+#[derive(Debug, Default)]
+pub(super) struct Moves(BTreeMap<Mac, (Location, Location, Time)>);
+
+impl Moves {
+    /// Notes a move. Whether it is the second of its kind in short order.
+    fn is_again(&mut self, now: Time, mac: Mac, from: Location, to: Location) -> bool {
+        if self.0.len() >= MOST && !self.0.contains_key(&mac) {
+            self.0.retain(|_, (.., when)| *when + TO_AND_FRO > now);
+        }
+        if self.0.len() >= MOST && !self.0.contains_key(&mac) {
+            return false;
+        }
+        let before = self.0.insert(mac, (from, to, now));
+        before.is_some_and(|(old_from, old_to, when)| (old_from, old_to) == (from, to) && when + TO_AND_FRO > now)
+    }
+}
+
+impl Engine {
+    /// A port of ours may have come or gone.
+    pub(super) fn follow_flap(&mut self, state: &Snapshot, at: Location) {
+        let now = self.now;
+        let Some(switch) = self.switches.get_mut(&at.switch).filter(|_| self.options.track_hosts) else { return };
+        match state.port(at) {
+            Some(PortInfo { up: true, kind: PortKind::Edge }) => {
+                if let Entry::Vacant(new) = switch.edges.entry(at.port) {
+                    new.insert(now);
+                    self.ask_hosts(|hosts, now, wishes| hosts.on_edge(now, state, at, wishes));
+                }
+            }
+            info => {
+                let was_edge = switch.edges.remove(&at.port).is_some();
+                if was_edge && info.is_none_or(|port| !port.up) && state.hosts_at(at).next().is_some() {
+                    let shards: BTreeSet<ShardId> = state.switches().map(|(_, info)| info.shard).collect();
+                    shards.into_iter().for_each(|to| self.post(to, Letter::Unplugged(at)));
+                }
+            }
+        }
+    }
+
+    /// A port with hosts has gone down: they may be at ports of ours that have just come up.
+    pub(super) fn seek_unplugged(&mut self, from: Location) {
+        let state = self.store.snapshot();
+        let lately = |(_, since): &(&PortNo, &Time)| **since + LATELY > self.now;
+        let places: Vec<Location> = self
+            .switches
+            .iter()
+            .flat_map(|(dpid, switch)| switch.edges.iter().filter(lately).map(|(port, _)| Location::new(*dpid, *port)))
+            .collect();
+        let hosts = unplugged(&state, from);
+        self.ask_hosts(|_, _, wishes: &mut Vec<Wish>| {
+            for at in places {
+                hosts.iter().for_each(|mac| ask(&state, *mac, at, wishes));
+            }
+        });
+    }
+
+    /// A host has moved. Says so once if it comes and goes between two ports, as behind a transparent middlebox.
+    pub(super) fn follow_move(&mut self, mac: Mac, from: Location, to: Location) {
+        if self.moves.is_again(self.now, mac, from, to) {
+            let (a, b) = (from.min(to), from.max(to));
+            self.report_once(Report::HostFlips { mac, a, b }, &format!("flips {a} {b} {mac}"));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use maple_wire::Dpid;
+
+    use super::*;
+
+    #[test]
+    fn a_host_that_moves_to_the_same_port_again_soon_comes_and_goes() {
+        let (mut moves, mac) = (Moves::default(), Mac([2; 6]));
+        let at = |port| Location::new(Dpid(1), PortNo(port));
+        let time = |seconds: u64| Time(1 + seconds * 1_000_000_000);
+        assert!(!moves.is_again(time(0), mac, at(1), at(2)));
+        assert!(moves.is_again(time(5), mac, at(1), at(2)));
+        assert!(!moves.is_again(time(70), mac, at(1), at(2)), "long ago");
+        assert!(!moves.is_again(time(71), mac, at(3), at(2)), "from elsewhere");
+    }
+
+    #[test]
+    fn what_is_remembered_of_moves_is_bounded() {
+        let mut moves = Moves::default();
+        let at = |port| Location::new(Dpid(1), PortNo(port));
+        let again = (0..3 * MOST as u128).filter(|n| moves.is_again(Time(1), Mac::from_bits(*n), at(1), at(2)));
+        assert_eq!(again.count(), 0);
+        assert_eq!(moves.0.len(), MOST);
+    }
+}
