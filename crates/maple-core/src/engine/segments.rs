@@ -26,6 +26,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use maple_wire::{Dpid, Field, Packet, PortNo};
 
 use super::event::Letter;
+use super::hosts::SOLICITATION;
 use super::{Engine, Time};
 use crate::forwarding::TAG_PRESENT;
 use crate::network::{HostInfo, Location, Mac, PortInfo, PortKind};
@@ -49,6 +50,9 @@ pub(super) const fn can_be(port: PortNo) -> bool {
 /// Addresses that bridges keep to themselves (802.1D): what comes to them is from the device at the other end.
 const RESERVED: u128 = 0x0180_c200_0000;
 
+/// IPv6's groups of all routers, and of those that follow group memberships, as hardware addresses.
+const ROUTERS: [u128; 2] = [0x3333_0000_0002, 0x3333_0000_0016];
+
 impl Engine {
     /// Discovery sees these ports on one segment.
     pub(super) fn segment(&mut self, ports: &BTreeSet<Location>) {
@@ -69,11 +73,12 @@ impl Engine {
         let mac = Mac::from_bits(address(Field::EthSrc));
         let is_tagged = address(Field::VlanVid) as u16 & TAG_PRESENT != 0;
         let is_devices = address(Field::EthDst) & !0xf == RESERVED || switch.addresses.values().any(|own| *own == mac);
+        let is_chatter = is_chatter(packet);
         // What was under way when the port became a link port says nothing.
         let is_settled =
             switch.linked.get(&at.port).is_some_and(|since| *since + self.options.new_port_hold <= self.now);
         let peer = self.store.snapshot().peer(at);
-        if let Some(peer) = peer.filter(|_| mac.is_host() && !is_tagged && !is_devices && is_settled) {
+        if let Some(peer) = peer.filter(|_| mac.is_host() && !is_tagged && !is_devices && !is_chatter && is_settled) {
             self.post_to_switch(peer.switch, Letter::Stranger { mac, at: peer, seen: at });
         }
     }
@@ -116,6 +121,14 @@ impl Engine {
             _ => drop(switch.linked.remove(&at.port)),
         }
     }
+}
+
+/// Whether a packet is what an interface sends because it exists, as those of bridges do: it looks for routers, joins groups,
+/// or asks whether its own address is free.
+fn is_chatter(packet: &Packet<'_>) -> bool {
+    let is = |field, value| packet.switch_value(field) == Some(value);
+    let to_routers = ROUTERS.iter().any(|address| is(Field::EthDst, *address));
+    to_routers || is(Field::Icmpv6Type, SOLICITATION) && is(Field::Ipv6Src, 0)
 }
 
 /// Whether two ports are on a segment with hosts now, so that a link between them would cut these off.

@@ -168,11 +168,13 @@ fn a_host_between_two_switches_is_found_when_it_speaks_and_the_link_becomes_a_se
 }
 
 #[test]
-fn packets_without_a_label_show_no_host_if_they_are_a_switchs_own_or_were_under_way() {
+fn packets_without_a_label_show_no_host_if_they_are_a_bridges_own_or_were_under_way() {
     let mut world = World::new(2, Version::Of13, 2, 1);
     let is_link = |world: &World| world.kind(at(1, 1)) == Some(PortKind::Link(at(2, 1)));
     world.send(2, Mac([0x01, 0x80, 0xc2, 0, 0, 0]));
     assert!(is_link(&world), "to an address that bridges keep to themselves");
+    world.send(2, Mac([0x33, 0x33, 0, 0, 0, 0x16]));
+    assert!(is_link(&world), "an interface joins a group");
     let (a, b) = (at(1, 1), at(2, 1));
     world.sim.tell(Event::LinkDown { a, b });
     world.sim.run();
