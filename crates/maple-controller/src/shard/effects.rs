@@ -21,6 +21,8 @@ const POLL_BEHIND: usize = 16 * 1024;
 /// `OFPET_FLOW_MOD_FAILED` with `OFPFMFC_UNSUPPORTED` of 1.0, and with `OFPFMFC_UNKNOWN` of 1.3.
 const UNSUPPORTED_10: (u16, u16) = (3, 5);
 const UNKNOWN_13: (u16, u16) = (5, 0);
+/// The most outputs of a packet-out: with 16 bytes each they leave room for a frame of 9,000 bytes.
+const MOST_OUTPUTS: usize = 3_500;
 /// The least and the most packets that the engine is given in one turn.
 const LEAST_BATCH: usize = 8;
 pub(super) const MOST_BATCH: usize = 1 << 16;
@@ -170,6 +172,9 @@ impl Shard {
         let Some(slot) = self.by_dpid.get(&dpid).copied() else { return };
         match message {
             Message::FlowMod(_) => return self.send_flow_mod(slot, dpid, xid, message),
+            Message::PacketOut(packet_out) if packet_out.actions.len() > MOST_OUTPUTS => {
+                return self.send_in_parts(slot, xid, packet_out);
+            }
             Message::PacketOut(_) => self.counters.of_packet_outs += 1,
             _ => {
                 if let Some(session) = self.connections.get(slot).and_then(|connection| connection.session()) {
@@ -179,6 +184,14 @@ impl Shard {
             }
         }
         drop(self.send(slot, xid, message));
+    }
+
+    /// Sends a packet of the engine's that leaves by more ports than one message can name.
+    fn send_in_parts(&mut self, slot: usize, xid: u32, packet_out: &PacketOut) {
+        for part in packet_out.split(MOST_OUTPUTS) {
+            self.counters.of_packet_outs += 1;
+            drop(self.send(slot, xid, &Message::PacketOut(part)));
+        }
     }
 
     /// Sends a request of the engine's that can wait, unless much waits for the switch already.

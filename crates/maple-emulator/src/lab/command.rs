@@ -187,6 +187,7 @@ impl Command {
             ["help" | "?"] => Ok(Command::Help),
             ["exit" | "quit"] => Ok(Command::Exit),
             ["pingall"] => Ok(Command::PingAll),
+            [alone @ ("help" | "exit" | "quit" | "pingall"), ..] => Err(format!("{alone} takes no more words")),
             ["wait", span] => quantity::time(span).map(Command::Wait),
             ["wait", ..] => Err("wait TIME, such as wait 2s".into()),
             ["not", rest @ ..] if !rest.is_empty() => Command::of(rest).map(|command| Command::Not(Box::new(command))),

@@ -47,6 +47,8 @@ fn say(lab: &Lab, ground: &mut Alone, lines: &str) -> String {
 
 #[test]
 fn a_session_at_the_console() {
+    let (lab, mut net) = flooding("linear:100");
+    assert!(say(&lab, &mut net, "h1 ping h100").contains("answered"), "a long way is no loop");
     let (lab, mut net) = flooding("linear:3,delay=1ms");
     assert_eq!(say(&lab, &mut net, "h1 ping h2"), "h1 ping h2: answered in 4.01ms");
     assert_eq!(
@@ -106,6 +108,7 @@ fn mistakes_are_told_with_what_was_meant() {
         ("h1 move s2 1", "port 1 of switch"),
         ("queue s1 1 1 min 5mbit max 1mbit", "least is more than its most"),
         ("show rule", "did you mean show rules?"),
+        ("pingall 3", "pingall takes no more words"),
         ("dance", "there is no command dance; help says what there is"),
         ("h1 iperf h2 5s 10gbit", "1gbit at most"),
     ] {

@@ -66,7 +66,7 @@ pub struct NetworkOptions {
     pub reconnect_delay: Time,
     /// Whether switches connect by themselves; without it [`Network::connect`] does it.
     pub connects: bool,
-    /// Through how many switches a frame may go.
+    /// Through how many switches a frame may go; at least twice as many as there are.
     pub max_hops: usize,
     /// How many copies of one frame there may be; at least two for each host.
     pub max_copies: usize,
@@ -210,8 +210,9 @@ impl Network {
 
     /// A network with everything said.
     pub fn with_options(topology: &Topology, mut options: NetworkOptions) -> Network {
-        // A flood comes to every host over some links, and is no storm.
+        // A flood comes to every host over some links, and is no storm; nor is the way along all switches a loop.
         options.max_copies = options.max_copies.max(2 * topology.hosts.len());
+        options.max_hops = options.max_hops.max(2 * topology.switches.len());
         let mut network = Network {
             now: 0,
             random: Random::new(options.seed),

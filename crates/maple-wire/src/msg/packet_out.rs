@@ -80,6 +80,24 @@ impl<'a> PacketOutView<'a> {
 }
 
 impl PacketOut {
+    /// Packet-outs that together do what this one does, each with at most `most` outputs (at least 1): a message has room
+    /// for some 4,000. What changes the packet is in each of them. One that names a buffered packet stays whole, as the
+    /// buffer is gone after the first.
+    pub fn split(&self, most: usize) -> impl Iterator<Item = PacketOut> + '_ {
+        let is_output = |action: &Action| matches!(action, Action::Output { .. });
+        let outputs = self.actions.iter().filter(|action| is_output(action)).count();
+        let each = if self.buffer_id == super::NO_BUFFER { most.max(1) } else { usize::MAX };
+        (0..outputs.div_ceil(each).max(1)).map(move |part| {
+            let mut number = 0;
+            let is_in_it = |action: &&Action| {
+                let at = number;
+                number += usize::from(is_output(action));
+                !is_output(action) || at / each == part
+            };
+            PacketOut { actions: self.actions.iter().filter(is_in_it).cloned().collect(), ..self.clone() }
+        })
+    }
+
     /// The owned form.
     pub fn parse(view: &PacketOutView<'_>) -> Result<PacketOut> {
         Ok(PacketOut {
@@ -119,6 +137,26 @@ mod tests {
             actions: vec![Action::output(PortNo::FLOOD)],
             data: hex("aabbccdd"),
         })
+    }
+
+    #[test]
+    fn one_with_too_many_outputs_is_split_and_each_part_has_what_changes_the_packet() {
+        let output = |port| Action::output(PortNo(port));
+        let actions = vec![output(1), Action::PushVlan(0x8100), output(2), output(3), Action::PopVlan, output(4)];
+        let whole = PacketOut { buffer_id: NO_BUFFER, in_port: PortNo(9), actions, data: vec![1, 2] };
+        let parts: Vec<PacketOut> = whole.split(2).collect();
+        let (push, pop) = (Action::PushVlan(0x8100), Action::PopVlan);
+        let expected = [
+            vec![output(1), push.clone(), output(2), pop.clone()],
+            vec![push.clone(), output(3), pop.clone(), output(4)],
+        ];
+        assert_eq!(parts.iter().map(|part| part.actions.clone()).collect::<Vec<_>>(), expected);
+        assert!(parts.iter().all(|part| part.data == whole.data && part.in_port == whole.in_port));
+        assert_eq!(whole.split(4).collect::<Vec<_>>(), [whole.clone()]);
+        let buffered = PacketOut { buffer_id: 7, ..whole };
+        assert_eq!(buffered.split(1).collect::<Vec<_>>(), [buffered.clone()]);
+        let empty = PacketOut { actions: Vec::new(), ..buffered };
+        assert_eq!(empty.split(1).count(), 1);
     }
 
     #[test]
