@@ -56,7 +56,7 @@ impl std::fmt::Debug for Key {
 pub struct Probe {
     /// The port that it left by.
     pub from: Location,
-    /// When. No two probes of one port have the same time, so it also names the probe.
+    /// When. No two probes of one port have the same time, so it also names the probe, in whichever form.
     pub sent: Time,
 }
 

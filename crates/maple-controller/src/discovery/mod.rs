@@ -21,7 +21,7 @@
 //!
 //! What hosts can do: a probe carries an authentication code and its time of sending ([`frame`]). One that was changed or
 //! made up is counted and ignored, whatever port it comes in by; so is one that was older than [`Timing::flight`] when it
-//! came in, and the sender's discovery accepts each probe once from each port. A host that is attached twice and passes everything on in both directions at once is a wire, and
+//! came in, and each form of a probe counts once at each port. A host that is attached twice and passes everything on in both directions at once is a wire, and
 //! looks like one.
 //!
 //! Cost: a heap of one entry a port, O(log ports) a probe sent or heard.
@@ -278,7 +278,7 @@ impl Discovery {
         if probe.from == at {
             return port.odd(at, Odd::Reflected, out);
         }
-        if after(probe.sent, self.timing.flight) < since.min(now) || port.heard_before(probe) {
+        if after(probe.sent, self.timing.flight) < since.min(now) || port.heard_before(probe, cast) {
             return port.odd(at, Odd::Replayed, out);
         }
         if !port.hears(now, probe, cast, &self.timing) {
@@ -307,7 +307,7 @@ impl Discovery {
                 }
                 if !port.accepts(by, sent) {
                     // An older one came in in time, but its report or we were late, and it is forgotten.
-                    if now <= after(sent, self.timing.flight) {
+                    if now <= after(sent, self.timing.flight) && !port.is_reported(by, sent) {
                         port.odd(at, Odd::Replayed, out);
                     }
                     return;
@@ -382,10 +382,10 @@ impl Discovery {
     /// The frames of the probe that leaves by this port now, LLDP first; none if the port is gone.
     pub fn frames(&mut self, now: Time, at: Location) -> Vec<Vec<u8>> {
         let Some(port) = self.ports.get_mut(&at) else { return Vec::new() };
-        let stamps = port.stamps(now);
+        let (sent, forms) = port.stamp(now);
         port.wait_until(after(now, self.timing.fast));
         let (key, hw_addr, hold) = (self.key, port.hw_addr, self.timing.hold());
-        stamps.into_iter().map(|(cast, sent)| Probe { from: at, sent }.frame(key, cast, hw_addr, hold)).collect()
+        forms.into_iter().map(|cast| Probe { from: at, sent }.frame(key, cast, hw_addr, hold)).collect()
     }
 
     fn port_up(&mut self, now: Time, dpid: Dpid, port: &Port, out: &mut Vec<Found>) {

@@ -80,14 +80,21 @@ pub(super) struct PortState {
 /// What a port knows of another.
 #[derive(Debug, Default)]
 struct Peer {
-    /// When its last probe came in here, and when it was sent.
+    /// When its last probe came in here, and when that or a later one was sent.
     heard: Option<(Time, Time)>,
+    /// When the last that came in here was sent, of each form ([`Cast`]): the network may turn the two round.
+    forms: [Option<Time>; 2],
     /// When we were told last that our probe came in there, and when that was sent.
     reached: Option<(Time, Time)>,
     /// How many probes have left since.
     unanswered: u32,
+}
+
+impl Peer {
     /// Whether LLDP of it ever came, and not broadcasts only.
-    passes_lldp: bool,
+    fn passes_lldp(&self) -> bool {
+        self.forms[Cast::Lldp as usize].is_some()
+    }
 }
 
 impl PortState {
@@ -107,27 +114,17 @@ impl PortState {
         }
     }
 
-    /// The times that name the next probe, one for each form in which it goes out: now, or a little more where several go
-    /// out at once.
-    pub(super) fn stamps(&mut self, now: Time) -> Vec<(Cast, Time)> {
-        let mut sent = Vec::new();
-        for cast in [Cast::Lldp, Cast::Broadcast] {
-            if cast == Cast::Lldp || self.wants_broadcast() {
-                sent.push((cast, self.stamp(now)));
-            }
-        }
-        for peer in self.peers.values_mut() {
-            peer.unanswered = peer.unanswered.saturating_add(1);
-        }
-        sent
-    }
-
-    fn stamp(&mut self, now: Time) -> Time {
+    /// The time that names the next probe, now or a little more, and the forms in which it goes out.
+    pub(super) fn stamp(&mut self, now: Time) -> (Time, Vec<Cast>) {
         let sent = Time(now.0.max(self.latest.0 + 1));
         self.latest = sent;
         self.under_way.rotate_right(1);
         self.under_way[0] = Some(sent);
-        sent
+        let forms = if self.wants_broadcast() { vec![Cast::Lldp, Cast::Broadcast] } else { vec![Cast::Lldp] };
+        for peer in self.peers.values_mut() {
+            peer.unanswered = peer.unanswered.saturating_add(1);
+        }
+        (sent, forms)
     }
 
     /// Whether the next probe goes out as a broadcast too: while nothing is known, now and then, and where somebody can be
@@ -135,7 +132,12 @@ impl PortState {
     fn wants_broadcast(&self) -> bool {
         self.probes <= QUICK_BROADCASTS
             || self.probes.is_multiple_of(BROADCAST_EVERY)
-            || self.peers.values().any(|peer| !peer.passes_lldp)
+            || self.peers.values().any(|peer| !peer.passes_lldp())
+    }
+
+    /// Whether this peer has reported this very probe already: both forms of it came in there.
+    pub(super) fn is_reported(&self, by: Location, sent: Time) -> bool {
+        self.peers.get(&by).and_then(|peer| peer.reached).is_some_and(|(_, last)| last == sent)
     }
 
     /// Whether the probe sent at this time is under way, and this peer has not reported it or a later one.
@@ -149,16 +151,17 @@ impl PortState {
         sent < self.up_since
     }
 
-    /// Whether this probe, or a later one of the same port, came in here before.
-    pub(super) fn heard_before(&self, probe: Probe) -> bool {
-        self.peers.get(&probe.from).and_then(|peer| peer.heard).is_some_and(|(_, sent)| probe.sent <= sent)
+    /// Whether this probe, or a later one of the same port, came in here before in the same form.
+    pub(super) fn heard_before(&self, probe: Probe, cast: Cast) -> bool {
+        self.peers.get(&probe.from).and_then(|peer| peer.forms[cast as usize]).is_some_and(|sent| probe.sent <= sent)
     }
 
     /// Takes a probe that came in; `false` if there is no room for one more peer.
     pub(super) fn hears(&mut self, now: Time, probe: Probe, cast: Cast, timing: &Timing) -> bool {
         let Some(peer) = self.peer(now, probe.from, timing) else { return false };
-        peer.heard = Some((now, probe.sent));
-        peer.passes_lldp |= cast == Cast::Lldp;
+        let before = peer.heard.map_or(probe.sent, |(_, sent)| sent);
+        peer.heard = Some((now, before.max(probe.sent)));
+        peer.forms[cast as usize] = Some(probe.sent);
         true
     }
 
@@ -258,7 +261,7 @@ impl PortState {
 
     /// Whether a peer of the link or segment was never heard but by broadcasts: something in between keeps LLDP to itself.
     pub(super) fn is_behind_a_filter(&self) -> bool {
-        self.peers.iter().any(|(at, peer)| self.kind.has(*at) && peer.heard.is_some() && !peer.passes_lldp)
+        self.peers.iter().any(|(at, peer)| self.kind.has(*at) && peer.heard.is_some() && !peer.passes_lldp())
     }
 
     /// Whether probes have passed in one direction only for as long as a finding holds.

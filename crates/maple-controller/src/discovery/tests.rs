@@ -26,6 +26,8 @@ struct World {
     odd: Vec<(Location, Odd)>,
     /// When which probe left.
     sent: Vec<(Time, Location)>,
+    /// Whether the forms of a probe overtake each other.
+    turns_round: bool,
     /// How long after it was asked for a probe leaves.
     late: Duration,
     /// A shard that is held up: it reads nothing and does nothing.
@@ -49,6 +51,7 @@ impl World {
             kinds: BTreeMap::new(),
             odd: Vec::new(),
             sent: Vec::new(),
+            turns_round: false,
             late: Duration::ZERO,
             busy: None,
             unread: Vec::new(),
@@ -168,7 +171,11 @@ impl World {
             Found::Send { at } => {
                 self.sent.push((self.now, at));
                 let (shard, leaves) = (self.shard(at.switch), later(self.now, self.late));
-                for frame in self.shards[shard].frames(leaves, at) {
+                let mut frames = self.shards[shard].frames(leaves, at);
+                if self.turns_round {
+                    frames.reverse();
+                }
+                for frame in frames {
                     for to in self.reached_from(at, &frame) {
                         self.flying.push((later(leaves, self.delay), to, frame.clone()));
                     }
@@ -440,6 +447,22 @@ fn a_host_that_replays_old_probes_makes_no_link() {
     world.comes_in(at(1, 2), &heard_at_its_own_port);
     assert_eq!(world.odd, [(at(1, 2), Odd::Replayed)]);
     assert_eq!((world.kind(at(1, 2)), world.kind(at(2, 2))), (Behind::Edge, Behind::Edge));
+}
+
+#[test]
+fn the_forms_of_a_probe_may_come_in_in_any_order() {
+    let mut world = World::linked();
+    world.turns_round = true;
+    world.run(Duration::from_secs(60));
+    assert_eq!((world.kind(at(1, 1)), &world.odd[..]), (Behind::Link(at(2, 1)), &[][..]));
+    let (now, shard) = (world.now, world.shard(Dpid(1)));
+    let lldp = world.shards[shard].frames(now, at(1, 1)).swap_remove(0);
+    let Reading::Ours(probe, Cast::Lldp) = Probe::read(KEY, &lldp) else { panic!("it is ours") };
+    let broadcast = probe.frame(KEY, Cast::Broadcast, [2; 6], MS);
+    for frame in [&broadcast, &lldp, &broadcast, &lldp] {
+        world.comes_in(at(2, 1), frame);
+    }
+    assert_eq!(world.odd, [(at(2, 1), Odd::Replayed); 2], "each form once");
 }
 
 #[test]
