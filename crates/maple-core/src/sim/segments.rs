@@ -279,3 +279,29 @@ fn whatever_comes_and_goes_packets_on_segments_come_once() {
         }
     }
 }
+
+/// Labels over a segment are refused, and asked for again and again: packets under way meanwhile are not lost.
+#[test]
+fn a_stream_over_a_segment_loses_nothing_while_labels_are_asked_for_again() {
+    for version in VERSIONS {
+        let mut world = World::new(3, version, 2, 1);
+        world.everybody_speaks();
+        world.sim.delivered.clear();
+        let pairs = [(0, 1), (1, 0), (1, 2), (3, 1), (1, 3)];
+        let mut sent = Vec::new();
+        for turn in 0..20_000 {
+            let (from, to) = pairs[turn % pairs.len()];
+            let frame = Frame::ethernet(mac(to).0, mac(from).0).ipv4([10, 0, 0, 1], [10, 0, 0, 2]);
+            let frame = frame.udp((turn / 60_000) as u16 + 1, turn as u16).payload(b"hello");
+            world.sim.inject(world.places[from], frame.clone());
+            world.sim.run_for(Duration::from_micros(700));
+            sent.push((to, frame));
+        }
+        world.sim.run();
+        for (to, frame) in sent {
+            let place = world.places[to];
+            let came = world.sim.delivered.iter().filter(|d| d.frame == frame && d.at == place).count();
+            assert_eq!(came, 1, "{}", maple_wire::packet::text::summary(&Packet::new(&frame, 0)));
+        }
+    }
+}

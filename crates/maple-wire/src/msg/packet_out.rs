@@ -152,9 +152,9 @@ mod tests {
         ];
         assert_eq!(parts.iter().map(|part| part.actions.clone()).collect::<Vec<_>>(), expected);
         assert!(parts.iter().all(|part| part.data == whole.data && part.in_port == whole.in_port));
-        assert_eq!(whole.split(4).collect::<Vec<_>>(), [whole.clone()]);
+        assert_eq!(whole.split(4).collect::<Vec<_>>(), std::slice::from_ref(&whole));
         let buffered = PacketOut { buffer_id: 7, ..whole };
-        assert_eq!(buffered.split(1).collect::<Vec<_>>(), [buffered.clone()]);
+        assert_eq!(buffered.split(1).collect::<Vec<_>>(), std::slice::from_ref(&buffered));
         let empty = PacketOut { actions: Vec::new(), ..buffered };
         assert_eq!(empty.split(1).count(), 1);
     }
