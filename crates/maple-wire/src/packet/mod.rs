@@ -14,10 +14,14 @@ mod bytes;
 mod network;
 
 pub mod arp;
+pub mod dhcp;
 pub mod ethernet;
 pub mod icmpv6;
+pub mod igmp;
 pub mod ipv4;
 pub mod ipv6;
+pub mod membership;
+pub mod mld;
 pub mod mpls;
 pub mod transport;
 
