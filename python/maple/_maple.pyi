@@ -7,7 +7,7 @@ from typing import Any, Final, Generic, NoReturn, TypeAlias, TypeVar, final, ove
 
 from typing_extensions import Self, TypeVarTuple, Unpack, disjoint_base
 
-from maple._shapes import Host, Link
+from maple._shapes import Host, Lease, Link
 
 __all__ = [
     "FIELDS",
@@ -76,6 +76,7 @@ __all__ = [
     "retry",
     "send_frame",
     "settled",
+    "snoop",
     "test_frame",
     "to",
     "traffic_counts",
@@ -547,6 +548,31 @@ class Net:
     def hosts(self) -> list[Host]:
         """All hosts and where they are, by address."""
 
+    def members(self, group: _IpLike | _MacLike) -> list[Location]:
+        """The edge ports with members of a multicast group behind them, in order; empty where there are none.
+
+        :param group: its IP address, or the MAC address that its frames go to, for all groups of that address.
+        :raises TypeError: if neither IGMP nor MLD is snooped on, ``@policy(snoop=("igmp", "mld"))``.
+
+        >>> from maple import multicast, policy
+        >>> @policy(snoop="igmp")
+        ... def f(pkt, net):
+        ...     src = net.locate(pkt.eth_src)
+        ...     return multicast(net.shortest_path(src, at) for at in net.members(pkt.ipv4_dst) if at != src)
+        """
+
+    def lease(self, host: _IpLike | _MacLike) -> Lease | None:
+        """The DHCP lease of an IPv4 address, or the newest of a host by its MAC address; ``None`` where there is none.
+
+        ``.mac``, ``.ip``, ``.location`` (where the host asked for it) and ``.ends`` (seconds since 1970, ``None`` if
+        never).
+
+        :raises TypeError: if DHCP is not snooped on, ``@policy(snoop="dhcp", dhcp_servers=[(switch, port)])``.
+        """
+
+    def leases(self) -> list[Lease]:
+        """All DHCP leases, by IP address; as :meth:`lease`. A dependency on each of them."""
+
     def addresses(self, mac: _MacLike) -> list[Ip] | None:
         """The IP addresses that a host announced last of all; ``None`` for an unknown host."""
 
@@ -874,6 +900,12 @@ def ecmp(routes: Iterable[Route], *, by: Iterable[str]) -> Route:
     ...     src, dst = net.locate(pkt.eth_src), net.locate(pkt.eth_dst)
     ...     ways = [net.path(src, dst, weight=weight) for weight in ("upper", "lower")]
     ...     return ecmp(ways, by=("ipv4_src", "tcp_src")) or flood()
+    """
+
+def snoop(protocols: list[str], dhcp_servers: list[_Place], querier: bool) -> None:
+    """Checks what ``@policy(snoop=…)`` says, and lets policies ask for it from now on.
+
+    :raises ValueError: if the parts don't fit together, or a table of the policy's has a name of snooping's.
     """
 
 def weights(name: str, costs: dict[Any, int]) -> None:
@@ -2071,6 +2103,12 @@ class Bench:
 
     def host(self, mac: Mac | str, switch: int, port: int, ip: Ip | str | None = None) -> None:
         """Adds or moves a host."""
+
+    def members(self, group: Ip | str, ports: list[_Place]) -> None:
+        """Makes these edge ports the members of a multicast group, in place of those that were."""
+
+    def lease(self, mac: Mac | str, ip: Ip | str, switch: int, port: int, ends: int | None = None) -> None:
+        """Gives a host at an edge port a DHCP lease; ``ends`` is in seconds since 1970, ``None`` is never."""
 
     def load(
         self,

@@ -8,7 +8,7 @@ import importlib.util
 import inspect
 import sys
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import TypeGuard, overload
@@ -16,13 +16,23 @@ from typing import TypeGuard, overload
 from maple import _maple, _spelling
 
 Function = Callable[[_maple.Packet, _maple.Net], _maple.Route]
+Place = tuple[int, int] | _maple.Location
 Weights = Mapping[str, Mapping["tuple[int, int] | _maple.Location", int]]
 
 
 class Policy:
     """A policy: a function of packet and network, and how it wants to be run."""
 
-    def __init__(self, function: Function, *, weights: Weights | None = None, track_hosts: bool = True) -> None:
+    def __init__(
+        self,
+        function: Function,
+        *,
+        weights: Weights | None = None,
+        track_hosts: bool = True,
+        snoop: str | Iterable[str] = (),
+        dhcp_servers: Iterable[Place] = (),
+        querier: bool = False,
+    ) -> None:
         if not inspect.isfunction(function):
             raise TypeError(f"@policy needs a function of (pkt, net), not {function!r}")
         kinds = (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction)
@@ -43,6 +53,10 @@ class Policy:
         self.function: Function = function
         self.weights: Weights = weights or {}
         self.track_hosts = track_hosts
+        self.snoop: list[str] = [snoop] if isinstance(snoop, str) else list(snoop)
+        self.dhcp_servers: list[Place] = list(dhcp_servers)
+        self.querier = querier
+        _maple.snoop(self.snoop, self.dhcp_servers, querier)
         for name, costs in self.weights.items():
             _maple.weights(name, dict(costs))
 
@@ -56,18 +70,46 @@ class Policy:
 @overload
 def policy(function: Function, /) -> Policy: ...
 @overload
-def policy(*, weights: Weights | None = None, track_hosts: bool = True) -> Callable[[Function], Policy]: ...
 def policy(
-    function: Function | None = None, /, *, weights: Weights | None = None, track_hosts: bool = True
+    *,
+    weights: Weights | None = None,
+    track_hosts: bool = True,
+    snoop: str | Iterable[str] = (),
+    dhcp_servers: Iterable[Place] = (),
+    querier: bool = False,
+) -> Callable[[Function], Policy]: ...
+def policy(
+    function: Function | None = None,
+    /,
+    *,
+    weights: Weights | None = None,
+    track_hosts: bool = True,
+    snoop: str | Iterable[str] = (),
+    dhcp_servers: Iterable[Place] = (),
+    querier: bool = False,
 ) -> Policy | Callable[[Function], Policy]:
     """Makes a function of ``(pkt, net)`` the policy of its file.
 
     ``weights`` gives link costs by name, as :func:`maple.weights` does. With ``track_hosts=False`` the controller does
     not learn where hosts are, and ``net.locate`` is an error.
+
+    ``snoop`` says what is learned from what hosts say: ``"igmp"`` and ``"mld"`` for ``net.members``, ``"dhcp"`` for
+    ``net.lease``. DHCP servers are believed at the edge ports ``dhcp_servers`` only, pairs of switch and port. With
+    ``querier=True`` Maple asks hosts for their groups where no multicast router does. ``ValueError`` says what does not
+    fit together.
     """
-    if function is not None:
-        return Policy(function, weights=weights, track_hosts=track_hosts)
-    return lambda function: Policy(function, weights=weights, track_hosts=track_hosts)
+
+    def make(function: Function) -> Policy:
+        return Policy(
+            function,
+            weights=weights,
+            track_hosts=track_hosts,
+            snoop=snoop,
+            dhcp_servers=dhcp_servers,
+            querier=querier,
+        )
+
+    return make if function is None else make(function)
 
 
 def load(path: str, name: str | None = None) -> Policy | type[_maple.Handler]:

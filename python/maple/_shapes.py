@@ -14,6 +14,17 @@ class Host(NamedTuple):
     location: _maple.Location
 
 
+class Lease(NamedTuple):
+    """An address that DHCP gave to a host: what ``net.lease`` and ``net.leases`` answer."""
+
+    mac: _maple.Mac
+    ip: _maple.Ip
+    location: _maple.Location
+    """The edge port from which the host asked for it."""
+    ends: int | None
+    """When it ends, in seconds since 1970; ``None`` if never."""
+
+
 class Link(NamedTuple):
     """A link between two switches by its ends, the lower one first: what ``net.links`` answers."""
 

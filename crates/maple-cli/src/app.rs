@@ -6,6 +6,7 @@ use std::sync::Arc;
 use clap::{Parser, Subcommand};
 use maple_controller::Handle;
 use maple_controller::listen::Listening;
+use maple_controller::snoop::Snooping;
 use maple_core::network::{LinkName, Location};
 use maple_core::policy::Policy;
 use maple_core::state::{Store, Stored, Table, Var, Write};
@@ -21,6 +22,7 @@ pub struct App {
     store: Arc<Store>,
     track_hosts: bool,
     listening: Option<Listening>,
+    snooping: Snooping,
     started: Started<'static>,
 }
 
@@ -66,6 +68,7 @@ impl App {
             store: Store::new(),
             track_hosts: true,
             listening: None,
+            snooping: Snooping::default(),
             started: Box::new(|_| {}),
         }
     }
@@ -81,6 +84,13 @@ impl App {
     #[must_use]
     pub fn listening(mut self, listening: Listening) -> App {
         self.listening = Some(listening);
+        self
+    }
+
+    /// Learns groups, leases or both from what hosts say, for `net.members` and `net.lease`.
+    #[must_use]
+    pub fn snoop(mut self, snooping: Snooping) -> App {
+        self.snooping = snooping;
         self
     }
 
@@ -155,8 +165,8 @@ impl App {
             Ok(alone) => alone,
             Err(status) => return status,
         };
-        let App { policy, store, track_hosts, listening, started } = self;
-        let loaded = LoadedPolicy { policy, store, track_hosts, listening };
+        let App { policy, store, track_hosts, listening, snooping, started } = self;
+        let loaded = LoadedPolicy { policy, store, track_hosts, listening, snooping };
         if let Some(AloneCommand::Check(options)) = command {
             return finish(check::with(&options, loaded, &[])).into();
         }

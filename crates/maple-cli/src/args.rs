@@ -6,9 +6,8 @@ use std::time::Duration;
 
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use maple_core::Strategy;
 use maple_core::engine::LabelRange;
-use maple_core::network::Location;
+use maple_core::{Location, Strategy};
 use maple_wire::{Dpid, PortNo, Version};
 
 use crate::bench::BenchArgs;
@@ -113,6 +112,16 @@ pub struct RunOptions {
     /// How often a switch is asked for the counters that the policy asks about; 0: never, so that all rates are 0 [default: 10s]
     #[arg(long, value_name = "TIME", value_parser = pause)]
     pub poll: Option<Pause>,
+    /// Learn from what hosts say, for net.members and net.lease: igmp, mld, dhcp [default: what the policy says]
+    #[arg(long, value_name = "PROTOCOL,…", value_delimiter = ',', value_parser = ["igmp", "mld", "dhcp"])]
+    pub snoop: Vec<String>,
+    /// Edge port where DHCP servers are believed, several allowed; its switch's datapath id in hex digits [default: what the
+    /// policy says]
+    #[arg(long, value_name = "SWITCH:PORT", value_parser = location)]
+    pub dhcp_server: Vec<Location>,
+    /// Ask hosts for their multicast groups where no router does
+    #[arg(long)]
+    pub querier: bool,
     /// How many cached answers a second, a worker, are checked by running the policy again; 0: none [default: 2]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(..=1000))]
     pub check_rate: Option<u32>,
@@ -413,6 +422,10 @@ pub enum ShowWhat {
     Links,
     /// The hosts and where they are
     Hosts,
+    /// The multicast groups and the ports that belong to them
+    Groups,
+    /// The DHCP leases, and where their hosts are
+    Leases,
     /// The switches with the links and hosts behind their ports
     Topology {
         /// Stay, and tell what comes and goes

@@ -8,12 +8,15 @@
 //!
 //! All of it lives in one thread of its own, which sleeps between calls.
 
+mod snoop;
+
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use maple_controller::simulation::{Line, Setting, Simulation};
+use maple_controller::snoop::Snooping;
 use maple_controller::{Deadlines, QueueLimits};
 use maple_core::engine::{Event, Options, Time as EngineTime};
 use maple_core::network::{Location, PortKind};
@@ -26,6 +29,7 @@ use maple_emulator::{Network, Topology};
 use maple_wire::{Dpid, Version};
 
 use crate::weights;
+use snoop::Snoop;
 
 /// How many turns may follow each other without time passing.
 const MAX_TURNS: u32 = 100_000;
@@ -46,6 +50,8 @@ pub struct LaboratoryOptions {
     pub seed: u64,
     /// Whether f knows where hosts are.
     pub track_hosts: bool,
+    /// What is snooped on.
+    pub snooping: Snooping,
 }
 
 /// A policy and a network. Dropping it ends both.
@@ -186,12 +192,17 @@ pub struct World {
     simulation: Simulation,
     lines: BTreeMap<Dpid, Line>,
     dpids: Vec<Dpid>,
+    snoop: Option<Snoop>,
 }
 
 impl World {
     fn new(options: &LaboratoryOptions, policy: Arc<dyn Policy>, store: Arc<Store>) -> Result<World, LabError> {
         let network_options = NetworkOptions { seed: options.seed, ..NetworkOptions::new(options.version) };
         let network = Network::with_options(&options.topology, network_options);
+        // Nobody reads yet, so nobody has to be told.
+        let declared = options.snooping.declare(&store).map_err(|error| LabError::Failed(error.to_string()))?;
+        drop(declared);
+        let (listening, snoop) = Snoop::new(&options.snooping, &store)?;
         let setting = Setting {
             shards: 1,
             clock: Arc::default(),
@@ -200,10 +211,11 @@ impl World {
             options: Options { track_hosts: options.track_hosts, ..Options::default() },
             deadlines: Deadlines::default(),
             limits: QueueLimits::default(),
+            listening,
         };
         let simulation = Simulation::new(&setting).map_err(|error| LabError::Failed(error.to_string()))?;
         let dpids = network.dpids().collect();
-        Ok(World { network, simulation, lines: BTreeMap::new(), dpids })
+        Ok(World { network, simulation, lines: BTreeMap::new(), dpids, snoop })
     }
 
     /// The present.
@@ -236,7 +248,8 @@ impl World {
         let mut came_in = true;
         loop {
             let now = self.network.now();
-            let deadline = self.simulation.next_turn(0).map(|at| at.0.max(now));
+            let snoop = self.snoop.as_ref().map(Snoop::next);
+            let deadline = self.simulation.next_turn(0).into_iter().chain(snoop).min().map(|at| at.0.max(now));
             if came_in || deadline.is_some_and(|at| at <= now) {
                 turns = if now == last { turns + 1 } else { 1 };
                 last = now;
@@ -261,6 +274,9 @@ impl World {
         let now = EngineTime(self.network.now());
         for parcel in self.simulation.turn(now, 0) {
             self.simulation.deliver(parcel);
+        }
+        for event in self.snoop.iter_mut().flat_map(|snoop| snoop.turn(now)) {
+            self.simulation.tell(0, event);
         }
         // Nobody reads them here; the channel would fill.
         self.simulation.notices();
@@ -406,7 +422,8 @@ mod tests {
 
     fn laboratory(topology: &str, version: Version) -> Laboratory {
         let topology = Topology::parse(topology).unwrap();
-        let options = LaboratoryOptions { topology, version, seed: 1, track_hosts: true };
+        let options =
+            LaboratoryOptions { topology, version, seed: 1, track_hosts: true, snooping: Snooping::default() };
         Laboratory::start(options, Arc::new(shortest), Store::new()).unwrap()
     }
 

@@ -67,6 +67,7 @@ pub use maple_controller::control::transactions::{ChangeError, Waiting};
 pub use maple_controller::handler::ask_for_packets;
 pub use maple_controller::listen::{self, Listening};
 pub use maple_controller::session::SwitchInfo;
+pub use maple_controller::snoop::{Snooping, SnoopingError};
 pub use maple_controller::{Handle, Handler, HandlerFactory, Replies};
 pub use maple_core::network::{Hop, LinkName, Location, Mac, UTILISATION};
 pub use maple_core::policy::{Load, Net, PacketHandle, Policy, PolicyError};
@@ -91,6 +92,8 @@ pub struct LoadedPolicy {
     pub track_hosts: bool,
     /// Who hears what happens beside it.
     pub listening: Option<Listening>,
+    /// What it wants snooped on.
+    pub snooping: Snooping,
 }
 
 /// What a file has to run.

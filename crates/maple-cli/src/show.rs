@@ -6,6 +6,7 @@ mod topology;
 
 use std::fmt::Write as _;
 use std::io::Write as _;
+use std::time::SystemTime;
 
 use maple_controller::control::socket::{AskError, Request, Show, ask};
 use serde_json::Value;
@@ -26,6 +27,8 @@ pub fn main(args: ShowArgs) -> anyhow::Result<u8> {
         ShowWhat::Switches => Show::Switches,
         ShowWhat::Links => Show::Links,
         ShowWhat::Hosts => Show::Hosts,
+        ShowWhat::Groups => Show::Groups,
+        ShowWhat::Leases => Show::Leases,
         ShowWhat::Stats => Show::Stats,
         ShowWhat::Errors => Show::Errors,
     };
@@ -75,6 +78,8 @@ fn text(what: &Show, answer: &Value) -> String {
         Show::Switches | Show::Ports(_) | Show::Flows(_) => each(switch),
         Show::Links => each(|link| format!("{} - {}\n", location(&link[0]), location(&link[1]))),
         Show::Hosts => each(host),
+        Show::Groups => each(group),
+        Show::Leases => items(answer).map(|one| lease(one, SystemTime::now())).collect(),
         Show::Stats => stats(answer),
         Show::Errors => each(error),
     }
@@ -105,6 +110,21 @@ fn switch(switch: &Value) -> String {
 fn host(host: &Value) -> String {
     let addresses: Vec<String> = items(&host["ipv4"]).chain(items(&host["ipv6"])).map(plain).collect();
     format!("{} at {} {}\n", plain(&host["mac"]), location(&host["at"]), addresses.join(" ")).replace(" \n", "\n")
+}
+
+fn group(group: &Value) -> String {
+    let at: Vec<String> = items(&group["at"]).map(location).collect();
+    format!("{} at {}\n", plain(&group["group"]), at.join(" "))
+}
+
+/// A lease, and for how long it goes on.
+fn lease(lease: &Value, now: SystemTime) -> String {
+    let now = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
+    let ends = match lease["ends"].as_u64() {
+        Some(ends) => format!("for {} s", ends.saturating_sub(now)),
+        None => "for ever".to_owned(),
+    };
+    format!("{} is {} at {} {ends}\n", plain(&lease["ip"]), plain(&lease["mac"]), location(&lease["at"]))
 }
 
 /// What went wrong, with the number of packets that the policy failed on for that reason.

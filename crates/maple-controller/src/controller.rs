@@ -6,13 +6,14 @@ use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use core_affinity::CoreId;
 use maple_core::engine::{Engine, Options, ShardId};
 use maple_core::policy::{Net, PacketHandle, Policy};
 use maple_core::route::Route;
-use maple_core::state::Store;
+use maple_core::snooped::LEASES;
+use maple_core::state::{DeclareError, Store};
 use mio::net::TcpListener;
 use mio::{Poll, Waker};
 
@@ -21,13 +22,14 @@ use crate::control::{Handle, Shared};
 use crate::discovery::{Discovery, Key, Timing};
 use crate::handler::HandlerFactory;
 use crate::keeper::{KeepError, Keeper};
-use crate::listen::Listening;
+use crate::listen::{Audience, Listener, Listening, TooManyConditions, listen as listen_for};
 use crate::notice::Notices;
 use crate::random::random;
 use crate::session::Deadlines;
 use crate::shard::post::{Letter, Mailbox, Post};
 use crate::shard::registry::Registry;
 use crate::shard::{Parts, QueueLimits, Shard, WAKER};
+use crate::snoop::{self, Snooper, Snooping};
 use crate::time::Clock;
 
 /// Most shards: a shard's number takes 8 bits of a leaf's id.
@@ -52,7 +54,9 @@ pub struct ControllerOptions {
     /// The user's f.
     pub policy: Arc<dyn Policy>,
     /// Who hears what happens beside the policy.
-    pub listening: Option<Listening>,
+    pub listening: Vec<Listening>,
+    /// What is snooped on, for policies to ask. Handlers hear all packets themselves: with them it is left out.
+    pub snooping: Snooping,
     /// What serves the switches instead of the policy.
     pub handlers: Option<Arc<dyn HandlerFactory>>,
     /// Whether each answer of a handler is written by itself, and not together with all others to what one read brought:
@@ -86,7 +90,8 @@ impl ControllerOptions {
             pin: true,
             cores: Vec::new(),
             policy,
-            listening: None,
+            listening: Vec::new(),
+            snooping: Snooping::default(),
             handlers: None,
             write_each: false,
             balance: Duration::from_secs(1),
@@ -129,6 +134,12 @@ pub enum StartError {
     /// State can't be kept over a restart.
     #[error(transparent)]
     Keep(#[from] KeepError),
+    /// Listeners and snooping ask for more kinds of packets than there can be.
+    #[error(transparent)]
+    Conditions(#[from] TooManyConditions),
+    /// The policy has a table that snooping writes.
+    #[error("snooping: {0}")]
+    Snooping(#[from] DeclareError),
     /// More shards than there can be.
     #[error("{0} workers are more than {MAX_WORKERS}")]
     TooManyWorkers(usize),
@@ -155,8 +166,10 @@ impl Controller {
     /// [`StartError`] if an address is taken or the system refuses a thread or descriptor; nothing runs then.
     pub fn start(mut options: ControllerOptions) -> Result<Controller, StartError> {
         options.engine.epoch = u16::from_ne_bytes(random()?);
-        options.engine.heard =
-            options.listening.as_ref().map(|listening| listening.heard().clone()).unwrap_or_default();
+        let snoops = options.snooping.is_on() && options.handlers.is_none();
+        let listener = if snoops { Some(listen_to_snoop(&mut options)?) } else { None };
+        let audience = Audience::new(std::mem::take(&mut options.listening))?;
+        options.engine.heard = Arc::clone(audience.heard());
         let workers = if options.workers == 0 { cores().len().clamp(1, MAX_WORKERS) } else { options.workers };
         if workers > MAX_WORKERS {
             return Err(StartError::TooManyWorkers(workers));
@@ -174,6 +187,7 @@ impl Controller {
             store: Arc::clone(&options.store),
             key: Key(random()?),
             notices,
+            audience,
         };
         let polls = (0..workers).map(|_| Poll::new()).collect::<io::Result<Vec<_>>>()?;
         let mut boxes = Vec::new();
@@ -201,6 +215,12 @@ impl Controller {
             let parts = ground.parts(id, &options, poll, inbox, Post::new(id, boxes.clone()), listeners)?;
             controller.threads.push(spawn(&options, controller.handle.clone(), parts)?);
         }
+        if let Some(listener) = listener {
+            let thread = snoop(&options, listener, ground.clock.clone(), controller.handle.clone())?;
+            controller.threads.push(thread);
+        }
+        // Else the shards' end would not be the end of what the listeners hear.
+        drop(ground);
         if let Some(path) = options.control {
             let socket = ControlSocket::open(&path, controller.handle.clone());
             controller.control = Some(socket.map_err(|error| StartError::Control { path, error })?);
@@ -244,6 +264,7 @@ struct Ground {
     store: Arc<Store>,
     key: Key,
     notices: Notices,
+    audience: Audience,
 }
 
 impl Ground {
@@ -270,7 +291,7 @@ impl Ground {
             discovery: Discovery::new(self.key, options.timing, u64::from_le_bytes(random()?))
                 .without(options.engine.middleboxes.clone()),
             notices: self.notices.clone(),
-            listening: options.listening.clone(),
+            listening: self.audience.clone(),
             handlers: options.handlers.clone(),
             write_each: options.write_each,
             balance: options.balance,
@@ -285,6 +306,34 @@ fn keeper(options: &ControllerOptions) -> Result<Option<Keeper>, KeepError> {
         (None, Some(name)) => Err(KeepError::Where(name.to_string())),
         (None, None) => Ok(None),
     }
+}
+
+/// Has packets that are snooped on heard of.
+fn listen_to_snoop(options: &mut ControllerOptions) -> Result<Listener, StartError> {
+    // Nobody reads yet, so nobody has to be told.
+    drop(options.snooping.declare(&options.store)?);
+    if options.snooping.on_leases() && options.state_file.is_some() {
+        options.store.keep(LEASES);
+    }
+    let (listening, listener) = listen_for(options.snooping.heard())?;
+    options.listening.push(listening);
+    Ok(listener)
+}
+
+/// Starts the thread that snoops, which ends after the last shard. A controller whose groups stand still would look alive, so
+/// it stops if that fails.
+fn snoop(options: &ControllerOptions, listener: Listener, clock: Clock, handle: Handle) -> io::Result<JoinHandle<()>> {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let epoch = since.saturating_sub(Duration::from_nanos(clock.now().0));
+    let snooper = Snooper::new(options.snooping.clone(), epoch, &options.store.snapshot());
+    std::thread::Builder::new().name("snoop".into()).spawn(move || {
+        let work = AssertUnwindSafe(|| snoop::run(snooper, &listener, &clock, &handle));
+        if std::panic::catch_unwind(work).is_err() {
+            let failure = "snooping panicked".to_owned();
+            tracing::error!("{failure}; the controller stops");
+            handle.fail(failure);
+        }
+    })
 }
 
 /// Starts a shard's thread. The engine is made there: it never leaves its thread. A shard that fails stops the others

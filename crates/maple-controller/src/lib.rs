@@ -12,6 +12,7 @@
 //! * [`discovery`]: links and edge ports by LLDP, likewise.
 //! * [`handler`]: programs of one switch, beside policies, which hear and say OpenFlow itself.
 //! * [`listen`]: what happens in the network, for programs beside a policy.
+//! * [`snoop`]: who belongs to multicast groups and who leased which address, by what hosts say.
 //! * `shard`: the event loops, which own every socket.
 //! * [`control`]: questions from outside: [`Handle`] in the process, a Unix socket for other programs.
 //!
@@ -26,6 +27,7 @@ pub mod discovery;
 
 pub mod handler;
 pub mod listen;
+pub mod snoop;
 
 mod shard;
 

@@ -87,13 +87,8 @@ pub fn listen(heard: Vec<Cond>) -> Result<(Listening, Listener), TooManyConditio
 }
 
 impl Listening {
-    /// The packets that are heard of.
-    pub(crate) fn heard(&self) -> &Arc<[Cond]> {
-        &self.heard
-    }
-
     /// Tells the listener of a packet. `Some` if it is lost: how many are by now.
-    pub(crate) fn packet(&self, heard: Heard) -> Option<u64> {
+    fn packet(&self, heard: Heard) -> Option<u64> {
         if self.sender.len() >= MOST_WAITING / 2 {
             return Some(self.lose());
         }
@@ -101,7 +96,7 @@ impl Listening {
     }
 
     /// Tells the listener of what the engine is about to hear. `Some` if it is lost: how many are by now.
-    pub(crate) fn event(&self, event: &Event) -> Option<u64> {
+    fn event(&self, event: &Event) -> Option<u64> {
         self.say(match event {
             Event::PortStatus { dpid, status } => Happening::Port {
                 at: Location::new(*dpid, status.port.number),
@@ -126,6 +121,56 @@ impl Listening {
     fn lose(&self) -> u64 {
         self.lost.fetch_add(1, Ordering::Relaxed) + 1
     }
+}
+
+/// All listeners of a controller, as its shards tell them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Audience {
+    /// Each with the place of its first condition among all.
+    all: Arc<[(u32, Listening)]>,
+    heard: Arc<[Cond]>,
+}
+
+impl Audience {
+    /// These together.
+    pub fn new(all: Vec<Listening>) -> Result<Audience, TooManyConditions> {
+        let heard: Arc<[Cond]> = all.iter().flat_map(|listening| listening.heard.iter().cloned()).collect();
+        if heard.len() > MOST_CONDITIONS {
+            return Err(TooManyConditions(heard.len()));
+        }
+        let mut first = 0;
+        let place = |listening: Listening| {
+            let place = (first, listening);
+            first += place.1.heard.len() as u32;
+            place
+        };
+        Ok(Audience { all: all.into_iter().map(place).collect(), heard })
+    }
+
+    /// The packets that somebody hears of.
+    pub fn heard(&self) -> &Arc<[Cond]> {
+        &self.heard
+    }
+
+    /// Tells those who want to hear of a packet, and `lost` for each to whom it is lost how many are by now.
+    pub fn packet(&self, heard: &Heard, lost: impl Fn(u64)) {
+        for (first, listening) in &*self.all {
+            let by = heard.by.checked_shr(*first).unwrap_or(0) & mask(listening.heard.len());
+            if by != 0 {
+                listening.packet(Heard { by, ..heard.clone() }).into_iter().for_each(&lost);
+            }
+        }
+    }
+
+    /// Tells all of what the engine is about to hear; `lost` likewise.
+    pub fn event(&self, event: &Event, lost: impl Fn(u64)) {
+        self.all.iter().filter_map(|(_, listening)| listening.event(event)).for_each(lost);
+    }
+}
+
+/// So many bits.
+fn mask(bits: usize) -> u64 {
+    1u64.checked_shl(bits as u32).map_or(u64::MAX, |bit| bit - 1)
 }
 
 /// Why nothing came.
@@ -192,6 +237,28 @@ mod tests {
         assert_eq!((all.len(), all.last()), (MOST_WAITING / 2 + 1, Some(&Happening::SwitchDown(Dpid(1)))));
         drop(listening);
         assert_eq!(listener.next(Duration::ZERO), Err(Silence::Ended));
+    }
+
+    #[test]
+    fn each_of_several_listeners_hears_what_it_asked_for() {
+        let (first, one) = listen(vec![Cond::default()]).unwrap();
+        let (second, two) = listen(vec![Cond::default(); 2]).unwrap();
+        let audience = Audience::new(vec![first.clone(), second]).unwrap();
+        assert_eq!(audience.heard().len(), 3);
+        let lost = |events| panic!("{events} lost");
+        audience.packet(&heard(0b101), lost);
+        audience.packet(&heard(0b010), lost);
+        audience.event(&Event::SwitchDown { dpid: Dpid(1) }, lost);
+        let all = |listener: &Listener| {
+            let by = |happening| match happening {
+                Happening::Packet(heard) => Some(heard.by),
+                _ => None,
+            };
+            std::iter::from_fn(|| listener.next(Duration::ZERO).ok()).map(by).collect::<Vec<_>>()
+        };
+        assert_eq!((all(&one), all(&two)), (vec![Some(1), None], vec![Some(0b10), Some(0b01), None]));
+        let (many, _) = listen(vec![Cond::default(); 64]).unwrap();
+        assert_eq!(Audience::new(vec![first, many]).unwrap_err(), TooManyConditions(65));
     }
 
     #[test]

@@ -14,6 +14,7 @@ use rustc_hash::FxHashMap;
 
 use crate::discovery::Odd;
 use crate::session::{CloseReason, Note};
+use crate::snoop::Ignored;
 use crate::time::after;
 
 /// How many notices wait for a reader before further ones only go to the log.
@@ -86,6 +87,13 @@ pub enum Notice {
         /// How many.
         events: u64,
     },
+    /// Snooping ignored something for this reason.
+    Ignored {
+        /// Why.
+        reason: Ignored,
+        /// How often by now.
+        times: u64,
+    },
     /// Discovery saw something odd at a port for the first time since it came up.
     Discovery {
         /// The port.
@@ -113,7 +121,10 @@ impl Notice {
             Notice::Connected { .. } => false,
             Notice::Disconnected { reason, .. } => !matches!(reason, CloseReason::ByPeer),
             Notice::Refused { .. } | Notice::Odd { .. } | Notice::Discovery { .. } => true,
-            Notice::HandlerFailed { .. } | Notice::ListenerFailed { .. } | Notice::ListenerBehind { .. } => true,
+            Notice::HandlerFailed { .. }
+            | Notice::ListenerFailed { .. }
+            | Notice::ListenerBehind { .. }
+            | Notice::Ignored { .. } => true,
         }
     }
 }
@@ -144,6 +155,8 @@ impl std::fmt::Display for Notice {
                     "functions that listen are too slow: {events} of the events that they wanted were lost so far"
                 )
             }
+            Notice::Ignored { reason, times: 1 } => write!(f, "snooping: {reason}"),
+            Notice::Ignored { reason, times } => write!(f, "snooping: {reason} ({times} times so far)"),
             Notice::Discovery { at, what } => write!(f, "port {at}: {what}"),
         }
     }

@@ -10,11 +10,12 @@ use std::path::{Path, PathBuf};
 
 use common::{Maple, eventually};
 use maple_controller::control::socket::SCHEMA;
-use maple_core::Mac;
+use maple_core::snooped::{self, Lease};
 use maple_core::state::{Table, Types, Value as Stored, Write};
+use maple_core::{Location, Mac};
 use maple_emulator::host::Kind;
 use maple_emulator::{Emulation, EmulationOptions, Topology};
-use maple_wire::Version;
+use maple_wire::{Dpid, PortNo, Version};
 use serde_json::{Value, json};
 
 fn schema() -> Value {
@@ -118,11 +119,17 @@ fn each_request_of_the_schema_is_answered_as_the_schema_says() {
     maple.handle.change(vec![write]).expect("it is acknowledged");
     let types: Types = Table::<Mac, bool>::types();
     maple.handle.store().declare_types("blocked", types).expect("nothing is there");
+    let at = Location::new(Dpid(1), PortNo(1));
+    let lease = Lease { mac: Mac([2; 6]), ip: [10, 0, 0, 9].into(), location: at, ends: None };
+    let members = snooped::members(&maple.handle.snapshot(), [239, 1, 1, 1].into(), &[at]);
+    maple.handle.change([members, snooped::lease(&lease)].concat()).expect("it is acknowledged");
     let key = json!({ "key": ["blocked", "00:00:00:00:00:07"] });
     let asked = [
         json!({ "show": "switches" }),
         json!({ "show": "links" }),
         json!({ "show": "hosts" }),
+        json!({ "show": "groups" }),
+        json!({ "show": "leases" }),
         json!({ "show": "stats" }),
         json!({ "show": "errors" }),
         json!({ "show": { "rules": null } }),
@@ -215,7 +222,7 @@ fn what_is_wrong_with_a_request_is_told_by_its_name() {
         (
             "{\"show\":\"ports\"}".to_owned(),
             "show",
-            "show: is to be one of switches, links, hosts, stats, errors, and it is \"ports\"",
+            "show: is to be one of switches, links, hosts, groups, leases, stats, errors, and it is \"ports\"",
         ),
         ("{\"show\":{\"rules\":1}}".to_owned(), "show.rules", "show.rules: is to be string or null, and it is 1"),
         (

@@ -27,7 +27,7 @@ fn ring(
     let maple = Maple::with(|options: &mut ControllerOptions| {
         options.policy = Arc::new(policy);
         options.workers = 2;
-        options.listening = Some(listening);
+        options.listening.push(listening);
     });
     let topology = Topology::parse("ring:4").unwrap();
     let emulation = Emulation::start(EmulationOptions::new(topology, maple.address, version)).unwrap();

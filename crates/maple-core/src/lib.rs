@@ -21,6 +21,7 @@ pub mod route;
 pub mod run;
 
 mod load;
+pub mod snooped;
 
 mod forwarding;
 mod labels;

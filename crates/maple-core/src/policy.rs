@@ -89,6 +89,9 @@ pub enum PolicyError {
     /// f asked where a host is, but hosts are not tracked.
     #[error("net.locate({0}) needs host tracking, which is off (track_hosts=False)")]
     HostsNotTracked(Mac),
+    /// f asked for what nobody snoops on: what it asked, and which protocols tell it.
+    #[error("{0} needs snooping of {1}, which is off (@policy(snoop=…) or --snoop)")]
+    NotSnooped(&'static str, &'static str),
 }
 
 impl From<Stop> for PolicyError {

@@ -644,6 +644,16 @@ impl Net {
         Some(route)
     }
 
+    /// That a table was declared, which never changes, so nothing depends on it; else the run fails with this.
+    pub(crate) fn need_table(&self, table: &str, error: PolicyError) -> Result<(), PolicyError> {
+        let mut state = self.0.state();
+        if state.txn.types(table).is_some() {
+            return Ok(());
+        }
+        state.error.get_or_insert_with(|| error.clone());
+        Err(error)
+    }
+
     pub(crate) fn need_hosts(&self, mac: Mac) -> Result<(), PolicyError> {
         let mut state = self.0.state();
         if state.track_hosts {

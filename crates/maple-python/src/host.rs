@@ -20,6 +20,7 @@ use crate::handler::PythonHandlers;
 use crate::listen::PyListener;
 use crate::policy::PythonPolicy;
 use crate::query;
+use crate::snoop::snooping_of;
 use crate::start::Gate;
 
 /// Runs the `maple` command; the exit status.
@@ -50,7 +51,8 @@ impl PolicyLoader for Loader {
             let track_hosts = loaded.getattr("track_hosts").and_then(|wish| wish.extract()).unwrap_or(true);
             let policy = Arc::new(PythonPolicy::new(&loaded, time_limit));
             let listening = listening(py)?;
-            Ok(Loaded::Policy(LoadedPolicy { policy, store: store(), track_hosts, listening }))
+            let snooping = snooping_of(&loaded).map_err(|error| anyhow::anyhow!("@policy: {error}"))?;
+            Ok(Loaded::Policy(LoadedPolicy { policy, store: store(), track_hosts, listening, snooping }))
         })
     }
 

@@ -13,6 +13,7 @@ use pyo3::prelude::*;
 
 use crate::host;
 use crate::policy::PythonPolicy;
+use crate::snoop::snooping_of;
 
 /// How often somebody who waits looks whether the user has interrupted.
 const LOOK: Duration = Duration::from_millis(100);
@@ -67,8 +68,9 @@ impl PyLaboratory {
         };
         let limit = Duration::try_from_secs_f64(time_limit)
             .map_err(|_| PyValueError::new_err("time_limit is a positive number of seconds"))?;
+        let snooping = snooping_of(policy)?;
         let policy = Arc::new(PythonPolicy::new(policy, limit));
-        let options = LaboratoryOptions { topology, version, seed, track_hosts };
+        let options = LaboratoryOptions { topology, version, seed, track_hosts, snooping };
         let users = host::store().snapshot().of_users();
         let store = Store::new();
         store.update(|_| users);

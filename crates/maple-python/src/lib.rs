@@ -7,6 +7,7 @@ mod policy;
 
 mod current;
 mod interrupt;
+mod snoop;
 mod source;
 mod told;
 
@@ -80,6 +81,8 @@ mod _maple {
     use crate::query::Query;
     #[pymodule_export]
     use crate::route::{PyLocation, PyMeter, PyRoute, answer, drop, ecmp, flood, hops, multicast, to};
+    #[pymodule_export]
+    use crate::snoop::snoop;
     #[pymodule_export]
     use crate::state::{Counter, Table, Var, weights};
     #[pymodule_export]

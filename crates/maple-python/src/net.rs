@@ -1,10 +1,14 @@
 //! What a policy may ask about the network. Every answer is a dependency of the run.
 
+use std::net::IpAddr;
+
 use maple_core::engine::Selection;
 use maple_core::network::{Location, Mac as CoreMac};
+use maple_core::policy::PolicyError;
 use maple_core::route::Route;
+use maple_core::snooped::{Group, Lease};
 use maple_wire::{Constraint, Dpid, PortNo};
-use pyo3::exceptions::{PyLookupError, PyTypeError};
+use pyo3::exceptions::{PyLookupError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyDict;
@@ -12,7 +16,7 @@ use pyo3::types::PyDict;
 use crate::address::{Ip, Mac};
 use crate::current::{self, Ticket};
 use crate::field::FieldRef;
-use crate::kind::{named, operand, to_raw};
+use crate::kind::{described, named, operand, to_raw};
 use crate::load::PyLoad;
 use crate::route::{PyLocation, PyRoute, frame_bytes};
 use crate::transaction;
@@ -63,6 +67,43 @@ pub fn place(object: &Bound<'_, PyAny>) -> PyResult<Option<Location>> {
 fn hardware_address(object: &Bound<'_, PyAny>) -> PyResult<Option<CoreMac>> {
     let object = FieldRef::value_of(object)?.unwrap_or_else(|| object.clone());
     if object.is_none() { Ok(None) } else { Ok(Some(CoreMac::from_bits(u128::from(Mac::from_object(&object)?.0)))) }
+}
+
+/// An address of either kind.
+enum Address {
+    Ip(IpAddr),
+    Mac(CoreMac),
+}
+
+/// An address given as a field, `Mac`, `Ip` or text; `None` where the field is absent.
+fn address(object: &Bound<'_, PyAny>) -> PyResult<Option<Address>> {
+    let object = FieldRef::value_of(object)?.unwrap_or_else(|| object.clone());
+    if object.is_none() {
+        return Ok(None);
+    }
+    if let Ok(ip) = Ip::from_object(&object) {
+        return Ok(Some(Address::Ip(ip.0)));
+    }
+    let mac = |mac: Mac| Address::Mac(CoreMac::from_bits(mac.0.into()));
+    match Mac::from_object(&object) {
+        Ok(found) => Ok(Some(mac(found))),
+        Err(error) if error.is_instance_of::<PyTypeError>(object.py()) => {
+            Err(PyTypeError::new_err(format!("an IP or MAC address is a str, not {}", described(&object))))
+        }
+        Err(_) => Err(PyValueError::new_err(format!("{} is no IP or MAC address", object.repr()?))),
+    }
+}
+
+fn not_snooped(error: PolicyError) -> PyErr {
+    PyTypeError::new_err(error.to_string())
+}
+
+/// A lease, as a named tuple.
+fn lease_tuple(py: Python<'_>, lease: Lease) -> PyResult<Bound<'_, PyAny>> {
+    static LEASE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let shape = LEASE.import(py, "maple._shapes", "Lease")?;
+    let mac = Mac::cached(py, lease.mac.bits() as u64)?;
+    shape.call1((mac, Ip::cached(py, lease.ip.into())?, PyLocation::from(lease.location), lease.ends))
 }
 
 /// What packets with these field values have in common.
@@ -120,6 +161,34 @@ impl PyNet {
         let Some((v4, v6)) = current::with_net(self.ticket, |net| net.host_addresses(mac))? else { return Ok(None) };
         let all = v4.into_iter().map(Into::into).chain(v6.into_iter().map(Into::into));
         Ok(Some(all.map(|ip| Ip::cached(py, ip)).collect::<PyResult<_>>()?))
+    }
+
+    /// The edge ports with members of a multicast group behind them.
+    fn members(&self, group: &Bound<'_, PyAny>) -> PyResult<Vec<PyLocation>> {
+        let Some(address) = address(group)? else { return Ok(Vec::new()) };
+        let group = match address {
+            Address::Ip(ip) => Group::Ip(ip),
+            Address::Mac(mac) => Group::Mac(mac),
+        };
+        let members = current::with_net(self.ticket, |net| net.try_members(group))?;
+        Ok(members.map_err(not_snooped)?.into_iter().map(PyLocation::from).collect())
+    }
+
+    /// The DHCP lease of a host, given by its hardware address or its IP address.
+    fn lease<'py>(&self, host: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let found = match address(host)? {
+            Some(Address::Ip(IpAddr::V4(ip))) => current::with_net(self.ticket, |net| net.try_lease(ip))?,
+            Some(Address::Mac(mac)) => current::with_net(self.ticket, |net| net.try_lease_of(mac))?,
+            // DHCP for IPv6 is not snooped on.
+            Some(Address::Ip(IpAddr::V6(_))) | None => Ok(None),
+        };
+        found.map_err(not_snooped)?.map(|lease| lease_tuple(host.py(), lease)).transpose()
+    }
+
+    /// All DHCP leases.
+    fn leases<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
+        let leases = current::with_net(self.ticket, |net| net.try_leases())?;
+        leases.map_err(not_snooped)?.into_iter().map(|lease| lease_tuple(py, lease)).collect()
     }
 
     /// The datapath ids of all switches.

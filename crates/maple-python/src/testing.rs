@@ -1,5 +1,6 @@
 //! A bench to try policies on: a made-up network, one packet at a time, and what each run observed.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,7 +8,8 @@ use maple_core::network::{Gauge, HostInfo, Location, PortInfo, PortKind};
 use maple_core::policy::{Policy, PolicyError};
 use maple_core::route::Route;
 use maple_core::run::Run;
-use maple_core::state::{Store, SwitchInfo, Write};
+use maple_core::snooped::{self, Lease};
+use maple_core::state::{DeclareError, Snapshot, Store, SwitchInfo, Write};
 use maple_core::{Mac as CoreMac, ShardId};
 use maple_wire::{Dpid, PortNo, Version};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
@@ -18,6 +20,7 @@ use crate::host;
 use crate::load;
 use crate::policy::PythonPolicy;
 use crate::route::{PyLocation, PyRoute};
+use crate::snoop;
 
 /// A network that exists only as state. A new one replaces the store of the process.
 #[pyclass(frozen, module = "maple.testing")]
@@ -56,6 +59,17 @@ impl Bench {
     fn write(&self, writes: Vec<Write>) {
         // Whoever commits may ask queries, which want the interpreter's lock.
         Python::attach(|py| py.detach(|| self.store.update(|_| writes)));
+    }
+
+    /// Writes what snooping would learn of groups, or of leases.
+    fn learn(&self, groups: bool, writes: impl FnOnce(&Snapshot) -> Vec<Write> + Send) -> PyResult<()> {
+        let learn = || {
+            snooped::declare(&self.store, groups, !groups)?;
+            self.store.update(writes);
+            Ok(())
+        };
+        let learned: Result<(), DeclareError> = Python::attach(|py| py.detach(learn));
+        learned.map_err(|error| PyValueError::new_err(error.to_string()))
     }
 
     fn port(at: Location, kind: PortKind) -> Write {
@@ -176,6 +190,34 @@ impl Bench {
         Ok(())
     }
 
+    /// Makes these edge ports the members of a multicast group, in place of those that were.
+    fn members(&self, group: &Bound<'_, PyAny>, ports: Vec<Bound<'_, PyAny>>) -> PyResult<()> {
+        let group = Ip::from_object(group)?.0;
+        let mut members = ports.iter().map(PyLocation::from_object).collect::<PyResult<Vec<Location>>>()?;
+        members.iter().try_for_each(|at| self.need_edge_port(*at))?;
+        members.sort();
+        self.learn(true, |state| snooped::members(state, group, &members))
+    }
+
+    /// Gives a host at an edge port a DHCP lease; `ends` is in seconds since 1970, `None` is never.
+    #[pyo3(signature = (mac, ip, switch, port, ends = None))]
+    fn lease(
+        &self,
+        mac: &Bound<'_, PyAny>,
+        ip: &Bound<'_, PyAny>,
+        switch: u64,
+        port: u32,
+        ends: Option<u64>,
+    ) -> PyResult<()> {
+        let mac = CoreMac::from_bits(u128::from(Mac::from_object(mac)?.0));
+        let IpAddr::V4(ip) = Ip::from_object(ip)?.0 else {
+            return Err(PyValueError::new_err("leases are of IPv4 addresses"));
+        };
+        let location = Location::new(Dpid(switch), PortNo(port));
+        self.need_edge_port(location)?;
+        self.learn(false, |_| snooped::lease(&Lease { mac, ip, location, ends }))
+    }
+
     /// Runs `policy` on a frame that enters by a port, and commits what it wrote. A route that the network would refuse is an
     /// error of the decision, in the network's words.
     #[pyo3(signature = (policy, frame, switch = 1, port = 1, time_limit = 1.0))]
@@ -192,6 +234,7 @@ impl Bench {
             .map_err(|_| PyValueError::new_err("time_limit is a positive number of seconds"))?;
         let ingress = Location::new(Dpid(switch), PortNo(port));
         self.need_edge_port(ingress)?;
+        snoop::declare(policy, &self.store)?;
         let run = Run::new(frame.into(), frame.len(), ingress, self.store.begin(), self.track_hosts);
         let answer = PythonPolicy::new(policy, limit).decide(&run.packet(), &run.net());
         let answer: Result<_, PolicyError> = answer.and_then(|route| Ok((run.resolved(&route)?, route)));

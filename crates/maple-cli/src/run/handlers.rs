@@ -27,6 +27,9 @@ pub fn run(options: &RunOptions, handlers: LoadedHandlers, started: Started<'_>)
         (options.max_hosts.is_some(), "--max-hosts"),
         (options.host_timeout.is_some(), "--host-timeout"),
         (options.poll.is_some(), "--poll"),
+        (!options.snoop.is_empty(), "--snoop"),
+        (!options.dhcp_server.is_empty(), "--dhcp-server"),
+        (options.querier, "--querier"),
         (options.check_rate.is_some(), "--check-rate"),
     ] {
         if given {

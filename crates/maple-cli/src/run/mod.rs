@@ -17,6 +17,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
+use maple_controller::snoop::Snooping;
 use maple_controller::{Controller, ControllerOptions, Handle};
 use maple_core::state::{Store, Write};
 use maple_emulator::Topology;
@@ -110,7 +111,8 @@ pub fn with(options: RunOptions, loaded: LoadedPolicy, started: Started<'_>) -> 
         loaded.store.update(|_| costs);
     }
     let track_hosts = options.track_hosts.map_or(loaded.track_hosts, |wish| wish == Switch::On);
-    let controller = Controller::start(controller_options(&options, &loaded, track_hosts))?;
+    let snooping = loaded.snooping.with(&options.snoop, &options.dhcp_server, options.querier).or_wrong()?;
+    let controller = Controller::start(controller_options(&options, &loaded, track_hosts, snooping))?;
     let handle = controller.handle();
     started(handle.clone());
     match topology {
@@ -173,6 +175,7 @@ pub fn load(policy: &str, limit: Duration, loader: Option<&dyn PolicyLoader>) ->
                 store,
                 track_hosts: true,
                 listening: None,
+                snooping: Snooping::default(),
             }));
         }
         PolicyName::File { file, name } => (file, name),
@@ -188,10 +191,16 @@ pub fn load(policy: &str, limit: Duration, loader: Option<&dyn PolicyLoader>) ->
     loader.load(&file, name.as_deref(), limit)
 }
 
-fn controller_options(options: &RunOptions, loaded: &LoadedPolicy, track_hosts: bool) -> ControllerOptions {
+fn controller_options(
+    options: &RunOptions,
+    loaded: &LoadedPolicy,
+    track_hosts: bool,
+    snooping: Snooping,
+) -> ControllerOptions {
     let mut chosen = ControllerOptions::new(Arc::clone(&loaded.policy));
     chosen.store = Arc::clone(&loaded.store);
-    chosen.listening.clone_from(&loaded.listening);
+    chosen.listening.extend(loaded.listening.clone());
+    chosen.snooping = snooping;
     chosen.engine.track_hosts = track_hosts;
     chosen.engine.max_rules = options.max_rules.map(|count| count as usize);
     chosen.engine.max_traces = options.max_traces.map(|count| count as usize);

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use maple_core::engine::{Counted, PortCount, Selection, TableRule, Traffic};
 use maple_core::network::{BadMac, HostInfo, Location, Mac, PortKind};
-use maple_core::state::Snapshot;
+use maple_core::snooped::{self, Lease};
+use maple_core::state::{Snapshot, Stored, Value as Kept};
 use maple_wire::msg::FlowMod;
 use maple_wire::print::FlowLine;
 use maple_wire::{Dpid, PortNo, Version};
@@ -48,6 +49,10 @@ pub enum Show {
     Links,
     /// The hosts.
     Hosts,
+    /// The multicast groups with the ports that belong to them.
+    Groups,
+    /// The DHCP leases.
+    Leases,
     /// All counts.
     Stats,
     /// What went wrong lately.
@@ -116,6 +121,8 @@ fn answer_to(handle: &Handle, request: &Request) -> Result<Value, Refusal> {
         Request::Show(Show::Flows(switch)) => flows(handle, switch.as_deref())?,
         Request::Show(Show::Links) => handle.links().iter().map(|(a, b)| json!([location(*a), location(*b)])).collect(),
         Request::Show(Show::Hosts) => handle.hosts().iter().map(|(mac, info)| host(*mac, info)).collect(),
+        Request::Show(Show::Groups) => groups(&handle.snapshot()),
+        Request::Show(Show::Leases) => leases(&handle.snapshot()),
         Request::Show(Show::Stats) => stats(&handle.stats()),
         Request::Show(Show::Errors) => handle.errors().iter().map(trouble).collect(),
         Request::State(request) => state::answer(handle, request)?,
@@ -289,6 +296,30 @@ fn host(mac: Mac, info: &HostInfo) -> Value {
         "ipv4": info.ipv4,
         "ipv6": info.ipv6,
     })
+}
+
+/// Who belongs to which group, by group. Nothing where nobody snoops.
+fn groups(state: &Snapshot) -> Value {
+    let rows = state.table(snooped::MEMBERS).into_iter().flatten();
+    let group = |(group, members): (&Kept, &Kept)| {
+        let at: Vec<Value> = Vec::from_value(members).unwrap_or_default().into_iter().map(location).collect();
+        json!({ "group": group.to_string(), "at": at })
+    };
+    rows.map(group).collect()
+}
+
+/// The leases, by address. Nothing where nobody snoops.
+fn leases(state: &Snapshot) -> Value {
+    let rows = state.table(snooped::LEASES).into_iter().flatten();
+    let lease = |lease: Lease| {
+        json!({
+            "mac": lease.mac.to_string(),
+            "ip": lease.ip.to_string(),
+            "at": location(lease.location),
+            "ends": lease.ends,
+        })
+    };
+    rows.filter_map(|(_, value)| Lease::from_value(value)).map(lease).collect()
 }
 
 fn stats(stats: &Stats) -> Value {

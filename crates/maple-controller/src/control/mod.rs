@@ -297,6 +297,11 @@ impl Handle {
         self.shared.notices.listener_failed(error);
     }
 
+    /// Tells people something.
+    pub(crate) fn tell_people(&self, notice: Notice) {
+        self.shared.notices.tell(notice);
+    }
+
     /// Makes all shards close their connections and end, and does not wait for it.
     pub fn stop(&self) {
         for mailbox in &self.shared.boxes {

@@ -96,15 +96,14 @@ impl Shard {
 
     /// Tells whoever listens of the turn's events.
     fn tell_listener(&self) {
-        let Some(listening) = &self.listening else { return };
         for event in &self.events {
-            self.lost(listening.event(event));
+            self.listening.event(event, |events| self.lost(events));
         }
     }
 
     /// Tells people that a listener is behind, the first, tenth, hundredth… time.
-    fn lost(&self, events: Option<u64>) {
-        if let Some(events) = events.filter(|events| 10u64.pow(events.ilog10()) == *events) {
+    fn lost(&self, events: u64) {
+        if 10u64.pow(events.ilog10()) == events {
             self.notices.tell(Notice::ListenerBehind { events });
         }
     }
@@ -159,10 +158,7 @@ impl Shard {
             }
             Effect::Mail { to, mail } => self.post.send(to, Letter::Mail(mail)),
             Effect::Settled(token) => self.fences.extend(self.settling.remove(&token)),
-            Effect::Heard(heard) => {
-                let lost = self.listening.as_ref().and_then(|listening| listening.packet(heard));
-                self.lost(lost);
-            }
+            Effect::Heard(heard) => self.listening.packet(&heard, |events| self.lost(events)),
             Effect::Report(report) => self.notices.tell(Notice::Engine(report)),
         }
     }

@@ -67,7 +67,7 @@ use rustc_hash::FxHashMap;
 use crate::counters::Counters;
 use crate::discovery::{Discovery, Found, Tell};
 use crate::handler::{HandlerFactory, Replies};
-use crate::listen::Listening;
+use crate::listen::Audience;
 use crate::notice::{Notices, Repeats};
 use crate::session::{Deadlines, Output};
 use crate::time::{Clock, before, until};
@@ -108,7 +108,7 @@ pub(crate) struct Parts {
     pub post: Post,
     pub discovery: Discovery,
     pub notices: Notices,
-    pub listening: Option<Listening>,
+    pub listening: Audience,
     pub handlers: Option<Arc<dyn HandlerFactory>>,
     pub write_each: bool,
     pub balance: Duration,
@@ -127,7 +127,7 @@ pub(crate) struct Shard {
     post: Post,
     engine: Engine,
     /// Who hears what happens beside the policy.
-    listening: Option<Listening>,
+    listening: Audience,
     /// Makes what serves the switches, where no policy does. Engine and discovery know nothing of such switches.
     handlers: Option<Arc<dyn HandlerFactory>>,
     /// Whether each answer of a handler is a write of its own.

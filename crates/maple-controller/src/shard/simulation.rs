@@ -26,6 +26,7 @@ use super::socket::Socket;
 use super::{Parts, QueueLimits, Shard, WAKER};
 use crate::counters::Counters;
 use crate::discovery::{Discovery, Key, Timing};
+use crate::listen::{Audience, Listening};
 use crate::notice::{Notice, Notices};
 use crate::session::Deadlines;
 use crate::time::{Clock, after};
@@ -157,6 +158,8 @@ pub struct Setting {
     pub deadlines: Deadlines,
     /// How much may wait for a switch.
     pub limits: QueueLimits,
+    /// Who hears what happens; their conditions come in place of those in `options`.
+    pub listening: Vec<Listening>,
 }
 
 /// Shards that take turns when they are told to.
@@ -299,6 +302,8 @@ impl Driven {
         let waker = Arc::new(Waker::new(poll.registry(), WAKER)?);
         let (mailbox, inbox) = Mailbox::new(Arc::clone(&waker));
         let (boxes, outgoing) = (0..setting.shards).map(|_| Mailbox::new(Arc::clone(&waker))).unzip();
+        let listening = Audience::new(setting.listening.clone()).map_err(io::Error::other)?;
+        let options = Options { heard: Arc::clone(listening.heard()), ..setting.options.clone() };
         let parts = Parts {
             id,
             poll,
@@ -312,13 +317,13 @@ impl Driven {
             discovery: Discovery::new(Key(*b"whole networks!!"), Timing::default(), u64::from(id.0))
                 .without(setting.options.middleboxes.clone()),
             notices: notices.clone(),
-            listening: None,
+            listening,
             handlers: None,
             write_each: false,
             balance: Duration::ZERO,
         };
         let (store, policy) = (Arc::clone(&setting.store), Arc::clone(&setting.policy));
-        let shard = Shard::new(parts, Engine::new(id, store, policy, setting.options.clone()))?;
+        let shard = Shard::new(parts, Engine::new(id, store, policy, options))?;
         Ok(Driven { shard, mailbox, outgoing })
     }
 }

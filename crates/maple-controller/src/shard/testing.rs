@@ -25,6 +25,7 @@ use super::registry::Registry;
 use super::{Parts, QueueLimits, Shard, sync};
 use crate::discovery::{Discovery, Key, Timing};
 use crate::handler::{Handler, HandlerFactory, Replies};
+use crate::listen::Audience;
 use crate::notice::Notices;
 use crate::session::{Deadlines, SwitchInfo};
 use crate::time::Clock;
@@ -56,7 +57,7 @@ impl Setting {
             post: self.post,
             discovery: Discovery::new(Key([0; 16]), Timing::default(), 1),
             notices: self.notices,
-            listening: None,
+            listening: Audience::default(),
             handlers: Some(handlers),
             write_each: false,
             balance: Duration::ZERO,

@@ -76,7 +76,7 @@ impl Controller {
         store.update(|_| vec![Write::Weight(WEIGHT.into())]);
         let (deadlines, limits) = (Deadlines::default(), QueueLimits::default());
         let clock = Arc::default();
-        let setting = Setting { shards, clock, store, policy, options, deadlines, limits };
+        let setting = Setting { shards, clock, store, policy, options, deadlines, limits, listening: Vec::new() };
         let mut simulation = Simulation::new(&setting).expect("the system has polls");
         if pace.trace {
             simulation.trace();

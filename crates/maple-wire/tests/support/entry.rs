@@ -7,6 +7,8 @@ use maple_wire::msg::hello::HelloView;
 use maple_wire::msg::packet_out::PacketOutView;
 use maple_wire::msg::stats::StatsView;
 use maple_wire::msg::{FlowModView, Frames, Hello, PacketInView};
+use maple_wire::packet::dhcp::{self, Dhcp};
+use maple_wire::packet::{igmp, mld};
 use maple_wire::{Error, Message, Packet, Version};
 
 /// Reads `data` as a message of `version`, with its header's version and length made to fit so that what is read lies
@@ -46,6 +48,8 @@ pub fn packet(data: &[u8]) {
     if let Some(tlvs) = maple_wire::packet::lldp::tlvs(&packet) {
         let _ = tlvs.count();
     }
+    let _ = (igmp::read(&packet), mld::read(&packet), dhcp::read(&packet));
+    let _ = (igmp::parse(data), mld::parse(data), Dhcp::parse(data));
 }
 
 /// Cuts `data` into messages, whole and in two parts: wherever the parts meet, the same messages come out.

@@ -52,6 +52,7 @@ impl World {
             options: Options::default(),
             deadlines: Deadlines::default(),
             limits: QueueLimits::default(),
+            listening: Vec::new(),
         };
         let simulation = Simulation::new(&setting).expect("a poll for each");
         let ports = (1..=3).map(|n| Port::new(PortNo(n), [2, 0, 0, 0, 0, n as u8], "eth")).collect();

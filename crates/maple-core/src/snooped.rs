@@ -1,0 +1,265 @@
+//! What snooping has learned, as f asks for it: who belongs to multicast groups, and which addresses hosts have leased.
+//!
+//! It lies in ordinary tables of tracked state, so a run depends on the groups and leases that it asked for, and on no
+//! others. The tables are declared where somebody snoops; asking without that is an error, for no answer would ever change.
+
+use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv4Addr};
+
+use crate::network::{Location, Mac};
+use crate::policy::PolicyError;
+use crate::run::Net;
+use crate::state::{Commit, DeclareError, Kind, Snapshot, Store, Stored, Table, Types, Value, Write};
+
+/// The table of the members of groups, by the group's address.
+pub const MEMBERS: &str = "net.members";
+/// The same, by the hardware address that frames to a group carry, which several groups share.
+pub const MEMBERS_BY_MAC: &str = "net.members.mac";
+/// The table of leases, by IP address.
+pub const LEASES: &str = "net.leases";
+/// The newest lease of each client, by hardware address.
+pub const LEASES_BY_MAC: &str = "net.leases.mac";
+
+/// An address that DHCP gave to a host for some time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Lease {
+    /// The host.
+    pub mac: Mac,
+    /// Its address.
+    pub ip: Ipv4Addr,
+    /// The edge port from which the host asked for it.
+    pub location: Location,
+    /// When it ends, in seconds since 1970; `None` if never.
+    pub ends: Option<u64>,
+}
+
+impl Stored for Lease {
+    fn kind() -> Kind {
+        Kind::Tuple([Mac::kind(), Ipv4Addr::kind(), Location::kind(), Option::<u64>::kind()].into())
+    }
+
+    fn to_value(&self) -> Value {
+        let parts = [self.mac.to_value(), self.ip.to_value(), self.location.to_value(), self.ends.to_value()];
+        Value::Tuple(parts.into())
+    }
+
+    fn from_value(value: &Value) -> Option<Lease> {
+        let Value::Tuple(parts) = value else { return None };
+        let [mac, ip, location, ends] = &**parts else { return None };
+        Some(Lease {
+            mac: Mac::from_value(mac)?,
+            ip: Ipv4Addr::from_value(ip)?,
+            location: Location::from_value(location)?,
+            ends: Option::from_value(ends)?,
+        })
+    }
+}
+
+/// A multicast group, as it can be asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Group {
+    /// By its address.
+    Ip(IpAddr),
+    /// All groups whose frames go to this hardware address.
+    Mac(Mac),
+}
+
+impl From<IpAddr> for Group {
+    fn from(ip: IpAddr) -> Group {
+        Group::Ip(ip)
+    }
+}
+
+impl From<Mac> for Group {
+    fn from(mac: Mac) -> Group {
+        Group::Mac(mac)
+    }
+}
+
+/// The hardware address that frames to a group carry (RFC 1112 §6.4, RFC 2464 §7).
+pub fn group_mac(group: IpAddr) -> Mac {
+    match group {
+        IpAddr::V4(ip) => {
+            let [_, b, c, d] = ip.octets();
+            Mac([0x01, 0, 0x5e, b & 0x7f, c, d])
+        }
+        IpAddr::V6(ip) => {
+            let [.., a, b, c, d] = ip.octets();
+            Mac([0x33, 0x33, a, b, c, d])
+        }
+    }
+}
+
+/// A group's address as the key of [`MEMBERS`].
+pub fn group_key(group: IpAddr) -> Value {
+    match group {
+        IpAddr::V4(ip) => Value::Ipv4(ip),
+        IpAddr::V6(ip) => Value::Ipv6(ip),
+    }
+}
+
+/// Says in the store that somebody snoops on groups, on leases, or on both, so that f may ask.
+///
+/// # Errors
+/// [`DeclareError`] if the policy has a table of such a name that holds something else.
+pub fn declare(store: &Store, groups: bool, leases: bool) -> Result<Vec<Commit>, DeclareError> {
+    let members = Vec::<Location>::kind();
+    let tables = [
+        (groups, MEMBERS, Kind::Ip, members.clone()),
+        (groups, MEMBERS_BY_MAC, Kind::Mac, members),
+        (leases, LEASES, Kind::Ipv4, Lease::kind()),
+        (leases, LEASES_BY_MAC, Kind::Mac, Lease::kind()),
+    ];
+    let wanted = tables.into_iter().filter(|(wanted, ..)| *wanted);
+    wanted.map(|(_, name, key, value)| store.declare_types(name, Types { key, value })).collect()
+}
+
+/// What makes these the members of a group, in order, where nothing counts members by hardware address: for a network that
+/// is made up.
+pub fn members(state: &Snapshot, group: IpAddr, members: &[Location]) -> Vec<Write> {
+    let put = |table: &str, key: Value, members: Vec<Location>| {
+        let value = (!members.is_empty()).then(|| members.to_value());
+        Write::Table { table: table.into(), key, value }
+    };
+    let mac = group_mac(group);
+    let others = state.table(MEMBERS).into_iter().flatten().filter_map(|(key, value)| {
+        let other = match key {
+            Value::Ipv4(ip) => IpAddr::V4(*ip),
+            Value::Ipv6(ip) => IpAddr::V6(*ip),
+            _ => return None,
+        };
+        (other != group && group_mac(other) == mac).then(|| Vec::<Location>::from_value(value))?
+    });
+    let of_mac: BTreeSet<Location> = others.flatten().chain(members.iter().copied()).collect();
+    let of_mac = of_mac.into_iter().collect();
+    vec![put(MEMBERS, group_key(group), members.to_vec()), put(MEMBERS_BY_MAC, mac.into(), of_mac)]
+}
+
+/// What makes this a lease, its host's newest: for a network that is made up.
+pub fn lease(lease: &Lease) -> Vec<Write> {
+    let put = |table: &str, key| Write::Table { table: table.into(), key, value: Some(lease.to_value()) };
+    vec![put(LEASES, lease.ip.into()), put(LEASES_BY_MAC, lease.mac.into())]
+}
+
+impl Net {
+    /// The edge ports with members of a multicast group behind them, in order; empty if there are none. A dependency on
+    /// this group alone. Without snooping this makes the run fail.
+    pub fn members(&self, group: impl Into<Group>) -> Vec<Location> {
+        self.try_members(group.into()).unwrap_or_default()
+    }
+
+    /// The same.
+    ///
+    /// # Errors
+    /// [`PolicyError::NotSnooped`] where nobody snoops on groups; the run fails then, whatever f does with the error.
+    pub fn try_members(&self, group: Group) -> Result<Vec<Location>, PolicyError> {
+        self.need_table(MEMBERS, PolicyError::NotSnooped("net.members", "IGMP or MLD"))?;
+        Ok(match group {
+            Group::Ip(ip) => Table::<Value, Vec<Location>>::new(MEMBERS).get(self, &group_key(ip)),
+            Group::Mac(mac) => Table::<Mac, Vec<Location>>::new(MEMBERS_BY_MAC).get(self, &mac),
+        }
+        .unwrap_or_default())
+    }
+
+    /// The lease of an IPv4 address; `None` if nobody has it. A dependency on this lease alone. Without snooping this makes
+    /// the run fail.
+    pub fn lease(&self, ip: Ipv4Addr) -> Option<Lease> {
+        self.try_lease(ip).ok().flatten()
+    }
+
+    /// The same.
+    ///
+    /// # Errors
+    /// [`PolicyError::NotSnooped`] where nobody snoops on DHCP; the run fails then, whatever f does with the error.
+    pub fn try_lease(&self, ip: Ipv4Addr) -> Result<Option<Lease>, PolicyError> {
+        self.need_table(LEASES, PolicyError::NotSnooped("net.lease", "DHCP"))?;
+        Ok(Table::<Ipv4Addr, Lease>::new(LEASES).get(self, &ip))
+    }
+
+    /// The newest lease of the host with this hardware address; as [`Net::lease`].
+    pub fn lease_of(&self, mac: Mac) -> Option<Lease> {
+        self.try_lease_of(mac).ok().flatten()
+    }
+
+    /// The same.
+    ///
+    /// # Errors
+    /// As [`Net::try_lease`].
+    pub fn try_lease_of(&self, mac: Mac) -> Result<Option<Lease>, PolicyError> {
+        self.need_table(LEASES, PolicyError::NotSnooped("net.lease", "DHCP"))?;
+        Ok(Table::<Mac, Lease>::new(LEASES_BY_MAC).get(self, &mac))
+    }
+
+    /// All leases, by IP address: a dependency on each of them. Without snooping this makes the run fail.
+    pub fn leases(&self) -> Vec<Lease> {
+        self.try_leases().unwrap_or_default()
+    }
+
+    /// The same.
+    ///
+    /// # Errors
+    /// As [`Net::try_lease`].
+    pub fn try_leases(&self) -> Result<Vec<Lease>, PolicyError> {
+        self.need_table(LEASES, PolicyError::NotSnooped("net.leases", "DHCP"))?;
+        let all = Table::<Ipv4Addr, Lease>::new(LEASES).entries(self);
+        Ok(all.into_iter().map(|(_, lease)| lease).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use maple_wire::{Dpid, PortNo};
+
+    use super::*;
+    use crate::run::Run;
+    use crate::state::Cell;
+
+    const GROUP: IpAddr = IpAddr::V4(Ipv4Addr::new(239, 1, 1, 1));
+
+    /// What f says on this store, the cells that it read, and why it failed.
+    fn ask<T>(store: &Store, f: impl Fn(&Net) -> T) -> (T, Vec<Cell>, Option<PolicyError>) {
+        let run = Run::new(Arc::new([0; 64]), 64, Location::new(Dpid(1), PortNo(1)), store.begin(), true);
+        let said = f(&run.net());
+        let finished = run.finish().unwrap();
+        (said, finished.txn.reads().map(|(cell, _)| cell.clone()).collect(), finished.error)
+    }
+
+    #[test]
+    fn a_run_depends_on_the_group_and_the_lease_that_it_asked_for() {
+        let store = Store::new();
+        declare(&store, true, true).unwrap();
+        let at = Location::new(Dpid(1), PortNo(3));
+        let lease = Lease { mac: Mac([2; 6]), ip: [10, 0, 0, 1].into(), location: at, ends: Some(1) };
+        let write = |table: &str, key, value| Write::Table { table: table.into(), key, value: Some(value) };
+        let writes = vec![
+            write(MEMBERS, group_key(GROUP), vec![at].to_value()),
+            write(LEASES, lease.ip.into(), lease.to_value()),
+            write(LEASES_BY_MAC, lease.mac.into(), lease.to_value()),
+        ];
+        store.change(writes).unwrap();
+        let (members, reads, _) = ask(&store, |net| net.members(GROUP));
+        assert_eq!((members, reads), (vec![at], vec![Cell::Table(MEMBERS.into(), group_key(GROUP))]));
+        assert_eq!(ask(&store, |net| net.members(group_mac(GROUP))).0, [], "nobody wrote that");
+        let (found, reads, _) = ask(&store, |net| net.lease(lease.ip));
+        assert_eq!((found, reads), (Some(lease), vec![Cell::Table(LEASES.into(), lease.ip.into())]));
+        assert_eq!(ask(&store, |net| (net.lease_of(lease.mac), net.leases())).0, (Some(lease), vec![lease]));
+    }
+
+    #[test]
+    fn asking_where_nobody_snoops_is_an_error() {
+        let store = Store::new();
+        declare(&store, true, false).unwrap();
+        assert_eq!(ask(&store, |net| net.members(GROUP)).2, None);
+        let error = ask(&store, Net::leases).2.unwrap();
+        assert_eq!(error.to_string(), "net.leases needs snooping of DHCP, which is off (@policy(snoop=…) or --snoop)");
+    }
+
+    #[test]
+    fn groups_of_both_families_have_hardware_addresses() {
+        assert_eq!(group_mac([239, 129, 2, 3].into()).to_string(), "01:00:5e:01:02:03");
+        let group = IpAddr::V6("ff05::1:2:3".parse().unwrap());
+        assert_eq!(group_mac(group).to_string(), "33:33:00:02:00:03");
+    }
+}

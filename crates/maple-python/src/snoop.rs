@@ -1,0 +1,45 @@
+//! What a policy wants snooped on, as `@policy(snoop=…)` says it.
+
+use maple::Snooping;
+use maple_core::network::Location;
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+
+use crate::host;
+use crate::route::PyLocation;
+
+/// Checks what is to be snooped on, and lets policies ask for it from now on.
+#[pyfunction]
+pub fn snoop(
+    py: Python<'_>,
+    protocols: Vec<String>,
+    dhcp_servers: Vec<Bound<'_, PyAny>>,
+    querier: bool,
+) -> PyResult<()> {
+    let snooping = of_parts(&protocols, &dhcp_servers, querier)?;
+    py.detach(|| {
+        let commits = snooping.declare(&host::store()).map_err(|error| PyValueError::new_err(error.to_string()))?;
+        commits.into_iter().try_for_each(host::acknowledge)
+    })
+}
+
+/// What this policy wants.
+pub fn snooping_of(policy: &Bound<'_, PyAny>) -> PyResult<Snooping> {
+    // A plain function wants nothing.
+    let Ok(protocols) = policy.getattr("snoop") else { return Ok(Snooping::default()) };
+    let servers: Vec<Bound<'_, PyAny>> = policy.getattr("dhcp_servers")?.extract()?;
+    of_parts(&protocols.extract::<Vec<String>>()?, &servers, policy.getattr("querier")?.extract()?)
+}
+
+fn of_parts(protocols: &[String], servers: &[Bound<'_, PyAny>], querier: bool) -> PyResult<Snooping> {
+    let servers = servers.iter().map(PyLocation::from_object).collect::<PyResult<Vec<Location>>>()?;
+    Snooping::new(protocols, servers, querier).map_err(|error| PyValueError::new_err(error.to_string()))
+}
+
+/// Says that what this policy wants is snooped on in a store, so that it may ask.
+pub fn declare(policy: &Bound<'_, PyAny>, store: &maple_core::Store) -> PyResult<()> {
+    let snooping = snooping_of(policy)?;
+    // Nobody in such a store follows commits.
+    let declared = policy.py().detach(|| snooping.declare(store));
+    declared.map(drop).map_err(|error| PyRuntimeError::new_err(error.to_string()))
+}

@@ -1,0 +1,25 @@
+"""Multicast goes to those who joined, and to nobody else.
+
+Hosts say what they join by IGMP and MLD. Maple learns it from there, and asks them where no multicast router does.
+"""
+
+from maple import Net, Packet, Route, drop, flood, multicast, policy
+
+
+@policy(snoop=("igmp", "mld"), querier=True)
+def members_only(pkt: Packet, net: Net) -> Route:
+    if not pkt.eth_dst.is_multicast:
+        dst = net.locate(pkt.eth_dst)
+        return net.shortest_path(net.locate(pkt.eth_src), dst) if dst else flood()
+    if pkt.ip_proto == 2 or pkt.icmpv6_type == 131 or pkt.icmpv6_type == 132:
+        return drop()  # Maple has heard it; hosts that hear others' reports would keep theirs to themselves.
+    if pkt.matches(ipv4_dst="224.0.0.0/24") or pkt.matches(ipv6_dst="ff02::/16"):
+        return flood()  # Groups of the link are for everybody.
+    if pkt.matches(ipv4_dst="224.0.0.0/4"):
+        group = pkt.ipv4_dst
+    elif pkt.matches(ipv6_dst="ff00::/8"):
+        group = pkt.ipv6_dst
+    else:
+        return flood()  # ARP, and other broadcasts.
+    src = net.locate(pkt.eth_src)
+    return multicast(net.shortest_path(src, at) for at in net.members(group) if at != src)
