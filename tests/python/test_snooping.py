@@ -82,6 +82,8 @@ def test_a_member_whose_port_goes_down_is_none() -> None:
         net.hosts[name].send(igmp(net.hosts[name].mac, GROUP))
     stream = data(net.hosts["h1"].mac, GROUP)
     assert net.hosts["h1"].send(stream).hosts == ["h2", "h3"]
+    other = emulate("linear:3", lesson("multicast.py"))
+    assert other.pingall().failed == [] and other.hosts["h1"].send(stream).hosts == [], "a network of its own"
     switch, port = net.hosts["h3"].at
     net.switches[switch].port(port, up=False)
     net.run(1)

@@ -4,7 +4,7 @@
 //! others. The tables are declared where somebody snoops; asking without that is an error, for no answer would ever change.
 
 use std::collections::BTreeSet;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::network::{Location, Mac};
 use crate::policy::PolicyError;
@@ -70,6 +70,18 @@ impl From<IpAddr> for Group {
     }
 }
 
+impl From<Ipv4Addr> for Group {
+    fn from(ip: Ipv4Addr) -> Group {
+        Group::Ip(ip.into())
+    }
+}
+
+impl From<Ipv6Addr> for Group {
+    fn from(ip: Ipv6Addr) -> Group {
+        Group::Ip(ip.into())
+    }
+}
+
 impl From<Mac> for Group {
     fn from(mac: Mac) -> Group {
         Group::Mac(mac)
@@ -96,6 +108,12 @@ pub fn group_key(group: IpAddr) -> Value {
         IpAddr::V4(ip) => Value::Ipv4(ip),
         IpAddr::V6(ip) => Value::Ipv6(ip),
     }
+}
+
+/// Whether this writes what snooping learns: what belongs to one network, and is not the policy's own.
+pub fn is_learned(write: &Write) -> bool {
+    let tables = [MEMBERS, MEMBERS_BY_MAC, LEASES, LEASES_BY_MAC];
+    matches!(write, Write::Table { table, .. } if tables.contains(&&**table))
 }
 
 /// Says in the store that somebody snoops on groups, on leases, or on both, so that f may ask.
@@ -144,6 +162,21 @@ pub fn lease(lease: &Lease) -> Vec<Write> {
 impl Net {
     /// The edge ports with members of a multicast group behind them, in order; empty if there are none. A dependency on
     /// this group alone. Without snooping this makes the run fail.
+    ///
+    /// ```
+    /// use std::net::Ipv4Addr;
+    ///
+    /// use maple_core::{Net, PacketHandle, Route};
+    /// use maple_wire::Field;
+    ///
+    /// fn to_members(pkt: &PacketHandle, net: &Net) -> Route {
+    ///     let (Some(src), Some(group)) = (net.locate(pkt.eth_src()), pkt.get(Field::Ipv4Dst)) else {
+    ///         return Route::flood();
+    ///     };
+    ///     let members = net.members(Ipv4Addr::from(group as u32)).into_iter().filter(|at| *at != src);
+    ///     Route::union(members.map(|at| net.shortest_path(src, at)))
+    /// }
+    /// ```
     pub fn members(&self, group: impl Into<Group>) -> Vec<Location> {
         self.try_members(group.into()).unwrap_or_default()
     }

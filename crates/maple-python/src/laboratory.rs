@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use maple::lab::{Ground as _, Lab, LabError};
 use maple::laboratory::{Journey, Laboratory, LaboratoryOptions, World, seconds};
+use maple_core::snooped;
 use maple_core::state::Store;
 use maple_wire::{Dpid, Version};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
@@ -71,7 +72,8 @@ impl PyLaboratory {
         let snooping = snooping_of(policy)?;
         let policy = Arc::new(PythonPolicy::new(policy, limit));
         let options = LaboratoryOptions { topology, version, seed, track_hosts, snooping };
-        let users = host::store().snapshot().of_users();
+        let mut users = host::store().snapshot().of_users();
+        users.retain(|write| !snooped::is_learned(write));
         let store = Store::new();
         store.update(|_| users);
         host::use_store(Arc::clone(&store));

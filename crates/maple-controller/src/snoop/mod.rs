@@ -77,6 +77,16 @@ impl Snooping {
     /// Snooping on these protocols: `igmp`, `mld`, `dhcp`. DHCP servers are believed at these edge ports only. A querier
     /// asks hosts for their groups where no router does.
     ///
+    /// ```
+    /// use maple_controller::snoop::{Snooping, SnoopingError};
+    /// use maple_core::Location;
+    /// use maple_wire::{Dpid, PortNo};
+    ///
+    /// let server = Location::new(Dpid(1), PortNo(3));
+    /// assert!(Snooping::new(["igmp", "mld", "dhcp"], [server], true)?.is_on());
+    /// # Ok::<(), SnoopingError>(())
+    /// ```
+    ///
     /// # Errors
     /// [`SnoopingError`].
     pub fn new<S: AsRef<str>>(
@@ -250,15 +260,20 @@ impl Snooper {
             // A port that turned out to be a link, or whose end was not heard of.
             let gone: Vec<Location> = self.groups.ports().filter(|at| !is_edge(state, *at)).collect();
             gone.into_iter().for_each(|at| self.groups.forget_port(at));
+            self.ask_all(now, state, out);
         }
+        self.querier.ask_again(now, &self.groups, out);
+        self.groups.write(out);
+        self.leases.write(out);
+    }
+
+    fn ask_all(&mut self, now: Time, state: &Snapshot, out: &mut Vec<Effect>) {
         if self.snooping.querier {
             let ports =
                 state.switches().flat_map(|(dpid, _)| state.ports_of(dpid).map(move |(n, _)| Location::new(dpid, n)));
             let edge: BTreeSet<Location> = ports.filter(|at| is_edge(state, *at)).collect();
-            self.querier.tick(now, &edge, &self.groups, out);
+            self.querier.ask_all(now, edge, out);
         }
-        self.groups.write(out);
-        self.leases.write(out);
     }
 
     /// When to tick at the latest.

@@ -85,9 +85,8 @@ impl Querier {
         }
     }
 
-    /// Asks what is due, of these edge ports.
-    pub fn tick(&mut self, now: Time, ports: &BTreeSet<Location>, groups: &Groups, out: &mut Vec<Effect>) {
-        self.asked.retain(|at| ports.contains(at));
+    /// Asks all of these edge ports, where that is due, and those that came up.
+    pub fn ask_all(&mut self, now: Time, ports: BTreeSet<Location>, out: &mut Vec<Effect>) {
         for protocol in &mut self.protocols {
             let all = protocol.next <= now;
             if all {
@@ -99,19 +98,22 @@ impl Querier {
                 out.push(ask(*at, protocol.is_v6, None, response));
             }
         }
-        self.asked.extend(ports);
+        self.asked = ports;
+    }
+
+    /// Asks again what is due, where there are members that may stay.
+    pub fn ask_again(&mut self, now: Time, groups: &Groups, out: &mut Vec<Effect>) {
         while let Some((_, group, at)) = self.again.front().filter(|(when, ..)| *when <= now).copied() {
             self.again.pop_front();
-            if groups.has(group, at) && ports.contains(&at) && self.is_ours(now, group.is_ipv6()) {
+            if groups.has(group, at) && self.is_ours(now, group.is_ipv6()) {
                 out.push(ask(at, group.is_ipv6(), Some(group), FIRST_RESPONSE));
             }
         }
     }
 
-    /// When something is due.
+    /// When something is to be asked again.
     pub fn next(&self) -> Option<Time> {
-        let again = self.again.front().map(|(when, ..)| *when);
-        self.protocols.iter().map(|protocol| protocol.next).chain(again).min()
+        self.again.front().map(|(when, ..)| *when)
     }
 
     fn is_ours(&self, now: Time, is_v6: bool) -> bool {
@@ -151,7 +153,8 @@ mod tests {
     /// What is asked where at this time.
     fn tick(querier: &mut Querier, now: u64, ports: &[u32], groups: &Groups) -> Vec<(u32, bool, Option<IpAddr>)> {
         let mut out = Vec::new();
-        querier.tick(at(now), &ports.iter().map(|n| port(*n)).collect(), groups, &mut out);
+        querier.ask_all(at(now), ports.iter().map(|n| port(*n)).collect(), &mut out);
+        querier.ask_again(at(now), groups, &mut out);
         out.iter().map(question).collect()
     }
 
@@ -174,7 +177,7 @@ mod tests {
         assert_eq!(tick(&mut querier, 1, &[1, 2], &none), both(2));
         assert_eq!(tick(&mut querier, 2, &[2], &none), []);
         assert_eq!(tick(&mut querier, 3, &[1, 2], &none), both(1), "it was down");
-        assert_eq!(querier.next(), Some(at(125)));
+        assert_eq!(tick(&mut querier, 124, &[1, 2], &none), []);
         assert_eq!(tick(&mut querier, 125, &[1, 2], &none).len(), 4);
     }
 
