@@ -2,6 +2,8 @@
 
 mod common;
 
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
 use common::{Maple, SHORT, eventually};
 use maple_controller::listen::{Happening, listen};
 use maple_controller::snoop::Snooping;
@@ -11,13 +13,17 @@ use maple_core::state::{Snapshot, Stored};
 use maple_core::{Location, snooped};
 use maple_emulator::{Emulation, EmulationOptions, Topology};
 use maple_wire::packet::dhcp::{self, Dhcp, Kind};
-use maple_wire::packet::{Frame, igmp};
+use maple_wire::packet::{Frame, igmp, mld};
 use maple_wire::{Dpid, PortNo, Version};
 
 const GROUP: [u8; 4] = [239, 1, 1, 1];
 
 fn members(state: &Snapshot) -> Vec<Location> {
-    let value = state.table(MEMBERS).and_then(|rows| rows.get(&group_key(GROUP.into()))).cloned();
+    members_of(state, GROUP.into())
+}
+
+fn members_of(state: &Snapshot, group: IpAddr) -> Vec<Location> {
+    let value = state.table(MEMBERS).and_then(|rows| rows.get(&group_key(group))).cloned();
     value.and_then(|value| Vec::from_value(&value)).unwrap_or_default()
 }
 
@@ -51,6 +57,9 @@ fn groups_are_learned_beside_a_listener_that_hears_the_same_packets() {
         let packets: Vec<_> = heard.filter(|one| matches!(one, Happening::Packet(_))).collect();
         let [Happening::Packet(packet)] = &packets[..] else { panic!("{packets:?}") };
         assert_eq!((packet.by, packet.at, &packet.frame[..]), (1, at, &join[..]));
+        let in_v6: Ipv6Addr = "ff05::9".parse().unwrap();
+        inject(&emulation, "h2", mld::report([2, 0, 0, 0, 0, 8], in_v6, true));
+        eventually("so is one of IPv6", || members_of(&maple.handle.snapshot(), in_v6.into()).len() == 1);
         emulation.stop().unwrap();
         eventually("a switch that goes takes it along", || members(&maple.handle.snapshot()).is_empty());
         assert!(maple.notices().iter().all(|notice| !notice.contains("snooping")));
@@ -101,7 +110,7 @@ fn leases_survive_a_restart_where_state_is_kept() {
     eventually("the lease is learned", || leases(&maple.handle.snapshot()).len() == 1);
     let learned = leases(&maple.handle.snapshot())[0];
     assert_eq!((learned.mac, learned.location), (Mac(mac), Location::new(Dpid(1), PortNo(2))));
-    assert_eq!(learned.ip, std::net::Ipv4Addr::new(10, 0, 0, 9));
+    assert_eq!(learned.ip, Ipv4Addr::new(10, 0, 0, 9));
     emulation.stop().unwrap();
     drop(maple);
     let again = start();
