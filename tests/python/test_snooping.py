@@ -9,7 +9,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
-from maple import Net, Packet, Route, drop, emulate, multicast, policy
+from maple import Net, Packet, Route, drop, emulate, flood, multicast, policy
 from maple._policy import Policy, load
 from maple.testing import Bench, frame
 from test_command import Running, maple
@@ -73,6 +73,34 @@ def test_multicast_reaches_members_and_nobody_else() -> None:
     net.run(260)
     assert net.hosts["h1"].send(stream).hosts == []
     assert net.errors == []
+
+
+def test_only_packets_of_the_group_that_changed_are_decided_again() -> None:
+    asked: list[str] = []
+
+    @policy(snoop="igmp")
+    def f(pkt: Packet, net: Net) -> Route:
+        if pkt.udp_dst != 5000:
+            return flood()
+        group = pkt.ipv4_dst
+        asked.append(str(group))
+        src = net.locate(pkt.eth_src)
+        return multicast(net.shortest_path(src, at) for at in net.members(group) if at != src)
+
+    net = emulate("linear:3", f)
+    h1, h2 = net.hosts["h1"], net.hosts["h2"]
+    for group in (GROUP, OTHER, GROUP, OTHER):
+        assert h1.send(data(h1.mac, group)).hosts == []
+    assert set(asked) == {GROUP, OTHER}
+    for step, hosts in ((igmp(h2.mac, GROUP), ["h2"]), (igmp(h2.mac, GROUP, 0x17), [])):
+        asked.clear()
+        h2.send(step)
+        net.run(3)
+        assert set(asked) == {GROUP}, "f is asked afresh about that group"
+        asked.clear()
+        h2.send(igmp(h2.mac, "239.9.9.9"))
+        assert h1.send(data(h1.mac, GROUP)).hosts == hosts and h1.send(data(h1.mac, OTHER)).hosts == []
+        assert asked == [], "the rules are there"
 
 
 def test_a_member_whose_port_goes_down_is_none() -> None:
