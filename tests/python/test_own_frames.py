@@ -30,7 +30,7 @@ def test_an_answer_leaves_where_the_packet_came_in_and_makes_no_rule(bench: Benc
     assert not bench.decide(responder, sample(tcp_dst=80)).each
 
 
-def samples_go_besides_what_the_route_says(bench: Bench) -> None:
+def test_samples_go_besides_what_the_route_says(bench: Bench) -> None:
     own = frame(eth_dst=H2, eth_src=ME, eth_type=0x88B5, payload=b"hello")
 
     def f(pkt: Packet, net: Net) -> Route:
