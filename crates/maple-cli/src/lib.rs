@@ -71,10 +71,9 @@ pub use maple_controller::snoop::{Snooping, SnoopingError};
 pub use maple_controller::{Handle, Handler, HandlerFactory, Replies};
 pub use maple_core::network::{Hop, LinkName, Location, Mac, UTILISATION};
 pub use maple_core::policy::{Load, Net, PacketHandle, Policy, PolicyError};
+pub use maple_core::query::{Query, QueryError};
 pub use maple_core::route::Route;
-pub use maple_core::state::{
-    Access, Attempt, Counter, Query, QueryError, Read, Stop, Store, Stored, Table, Tx, Value, Var, Write,
-};
+pub use maple_core::state::{Access, Attempt, Counter, Read, Stop, Store, Stored, Table, Tx, Value, Var, Write};
 pub use maple_core::trace::{Cond, Range};
 pub use maple_wire::msg;
 pub use maple_wire::msg::PacketInView;

@@ -7,8 +7,6 @@ use maple_wire::msg::stats::Desc;
 use maple_wire::msg::{Features, Version};
 use maple_wire::{Constraint, Field, FieldSet, PortNo};
 
-use crate::trace::prefix_length;
-
 /// What a switch can match and how many tables it has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Capabilities {
@@ -180,6 +178,12 @@ fn fits_narrow(constraint: &Constraint) -> bool {
         Field::ArpOp => constraint.value <= 0xff,
         _ => true,
     }
+}
+
+/// How many leading bits of the field the mask has, if it has nothing else.
+pub(crate) fn prefix_length(field: Field, mask: u128) -> Option<u32> {
+    let rest = field.full_mask() & !mask;
+    (rest & rest.wrapping_add(1) == 0).then(|| mask.count_ones())
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use maple_wire::{Action, Constraint, Field, Instruction, PortNo, Version};
 
-use crate::route::{Part, Treatment};
+use crate::plan::{Part, Treatment};
 
 /// The bit of `vlan_vid` that says that there is a tag.
 pub(crate) const TAG_PRESENT: u16 = 0x1000;

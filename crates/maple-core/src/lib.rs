@@ -8,17 +8,21 @@ pub mod tree;
 
 pub mod capabilities;
 pub mod compile;
-mod shard;
+pub mod ids;
 
 pub mod update;
 
 pub mod state;
 
 pub mod network;
+pub mod plan;
 
 pub mod policy;
+pub mod policy_error;
 pub mod route;
 pub mod run;
+
+pub mod query;
 
 mod load;
 pub mod snooped;
@@ -37,13 +41,14 @@ pub mod sim;
 pub use capabilities::Capabilities;
 pub use compile::{Compiler, LeafAction, Rule, Strategy, Table, Target};
 pub use engine::{Effect, Engine, Event, Mail, Options};
+pub use ids::{LeafId, ShardId, Time};
 pub use network::{Hop, Location, Mac};
-pub use policy::{Net, PacketHandle, Policy, PolicyError};
+pub use policy::Policy;
+pub use policy_error::PolicyError;
 pub use report::Report;
 pub use route::Route;
-pub use run::Run;
-pub use shard::{ShardId, Time};
+pub use run::{Net, PacketHandle, Run};
 pub use state::{Snapshot, Store, Txn, Value};
 pub use trace::{Cond, Fields, Item, Range, Recorder, Source, Trace};
-pub use tree::{Augmented, Followed, Follower, LeafId, Tree};
+pub use tree::{Augmented, Followed, Follower, Tree};
 pub use update::{Change, changes};

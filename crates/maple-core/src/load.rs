@@ -7,7 +7,7 @@
 use maple_wire::Dpid;
 
 use crate::network::{Gauge, Location, Mac, PortInfo, PortKind, Scale};
-use crate::policy::PolicyError;
+use crate::policy_error::PolicyError;
 use crate::run::Net;
 use crate::state::{Cell, CellValue};
 

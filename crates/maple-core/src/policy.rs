@@ -1,16 +1,13 @@
-//! What a policy is, and what it may ask: the [`Policy`] trait, its handles [`PacketHandle`] and [`Net`], its errors.
+//! What a policy is: the [`Policy`] trait, which closures implement; and what it may ask: [`PacketHandle`] and [`Net`].
 
-use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 
-use crate::network::Mac;
-use crate::route::{Route, RouteError};
+use crate::policy_error::panic_text;
+use crate::route::Route;
 use crate::run::Run;
-use crate::state::{Name, Stop};
-use crate::trace::Source;
 
 pub use crate::load::Load;
+pub use crate::policy_error::PolicyError;
 pub use crate::run::{Net, PacketHandle};
 
 /// The user's f.
@@ -39,13 +36,6 @@ pub trait Policy: Send + Sync {
     }
 }
 
-/// What a panic of `who` says.
-pub(crate) fn panic_text(who: &str, panic: &(dyn Any + Send)) -> Arc<str> {
-    let text = panic.downcast_ref::<String>().map(String::as_str);
-    let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("without a message");
-    format!("{who} panicked: {text}").into()
-}
-
 impl<F> Policy for F
 where
     F: Fn(&PacketHandle, &Net) -> Route + Send + Sync,
@@ -53,65 +43,4 @@ where
     fn decide(&self, pkt: &PacketHandle, net: &Net) -> Result<Route, PolicyError> {
         Ok(self(pkt, net))
     }
-}
-
-/// Why a run of f gave no route. The packet is dropped, the error reported once and counted, nothing cached.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum PolicyError {
-    /// f failed: the text with traceback, as its language prints it.
-    #[error("{0}")]
-    Exception(Arc<str>),
-    /// f returned something that is no route: what it was and where, and what it may return, in its language's words.
-    #[error("{0}")]
-    WrongReturn(Arc<str>),
-    /// f can't answer before something that it read has changed.
-    #[error("the packet waits until something that the policy read changes")]
-    Retry,
-    /// f ran longer than it may: the text with traceback, as its language prints it.
-    #[error("{0}")]
-    TimeLimit(Arc<str>),
-    /// f returned a route that can't be taken.
-    #[error("{}{error}", line(.made_at.as_ref()))]
-    Route {
-        /// What is wrong with it.
-        error: RouteError,
-        /// The line that made it, where that is known.
-        made_at: Option<Source>,
-    },
-    /// f asked for a path by costs that no link has.
-    #[error("net.path(weight={name:?}): links have no costs of this name; {}", names(.known))]
-    NoSuchWeight {
-        /// The name.
-        name: Name,
-        /// The names that there are.
-        known: Vec<Name>,
-    },
-    /// f asked where a host is, but hosts are not tracked.
-    #[error("net.locate({0}) needs host tracking, which is off (track_hosts=False)")]
-    HostsNotTracked(Mac),
-    /// f asked for what nobody snoops on: what it asked, and which protocols tell it.
-    #[error("{0} needs snooping of {1}, which is off (@policy(snoop=…) or --snoop)")]
-    NotSnooped(&'static str, &'static str),
-}
-
-impl From<Stop> for PolicyError {
-    fn from(stop: Stop) -> PolicyError {
-        match stop {
-            Stop::Retry => PolicyError::Retry,
-            Stop::Cancel => PolicyError::Exception("the policy cancelled its transaction".into()),
-        }
-    }
-}
-
-/// The line that an error is about, as its beginning.
-fn line(at: Option<&Source>) -> String {
-    at.map(|at| format!("{at}: ")).unwrap_or_default()
-}
-
-/// The names that links have costs by, as the end of an error.
-fn names(known: &[Name]) -> String {
-    let known: Vec<String> = known.iter().map(|name| format!("{name:?}")).collect();
-    let known =
-        if known.is_empty() { "they have none of any name".into() } else { format!("known: {}", known.join(", ")) };
-    format!("{known} (weights() in the policy, `--weights FILE` and links of an emulated topology give costs names)")
 }

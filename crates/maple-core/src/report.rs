@@ -5,8 +5,16 @@ use std::sync::Arc;
 
 use maple_wire::Dpid;
 
-use crate::engine::Counted;
 use crate::network::{Location, Mac};
+
+/// What a switch counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Counted {
+    /// What goes through its ports.
+    Ports,
+    /// What its rules take.
+    Rules,
+}
 
 /// Something worth a line in the log. The engine reports a thing when it begins and counts repetitions in
 /// [`crate::engine::Stats`].

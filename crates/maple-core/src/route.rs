@@ -8,10 +8,7 @@
 //! looks at the hops of a path, or rewrites headers, does the leaf depend on them.
 
 mod copies;
-mod limit;
-mod plan;
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::hash::Hash;
 use std::panic::Location as Caller;
@@ -19,20 +16,20 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
-use maple_wire::{Dpid, Field, FieldSet, PortNo, Version};
+use maple_wire::{Dpid, Field, PortNo, Version};
 
-pub use limit::{Limit, Meter, Unit};
-pub(crate) use plan::Goal;
-pub use plan::Plan;
-
+use crate::ids::Name;
 use crate::network::{Hop, Location, OwnFrame, PortKind};
-use crate::run::{PacketHandle, caller};
-use crate::state::{Cell, CellValue, Name, Txn};
-use crate::trace::Source;
+use crate::plan::{Branch, PathTo};
+pub use crate::plan::{
+    FRAME_BYTES, FrameError, Limit, MOST_FRAMES, Meter, Part, Plan, Resolved, RouteError, Treatment, Unit, is_settable,
+};
+use crate::state::{Cell, CellValue, Snapshot, Txn};
+use crate::trace::{Source, caller};
 
 /// f's answer: drop, or a tree of hops from the ingress to one or more egress ports, with header rewrites, queue and
 /// meter. Build with [`Route::drop`], [`Route::flood`], [`Route::to`], [`Route::hops`], [`Route::union`] or the
-/// queries of [`crate::policy::Net`].
+/// queries of [`crate::run::Net`].
 #[derive(Clone, Default)]
 pub struct Route {
     branches: Vec<Branch>,
@@ -44,26 +41,6 @@ pub struct Route {
     answers: Vec<Arc<[u8]>>,
     /// The line of f that made it. Equal routes may come from different lines.
     made_at: Option<Source>,
-}
-
-/// Places to send the packet to, all with the same treatment.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-struct Branch {
-    flood: bool,
-    ports: BTreeSet<PortNo>,
-    hops: BTreeSet<Hop>,
-    path: Option<PathTo>,
-    /// A copy goes there, from wherever on the route that is nearest.
-    copy_to: Option<Location>,
-    treatment: Treatment,
-}
-
-/// The best path to a place, whichever that is at the time.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-struct PathTo {
-    from: Dpid,
-    to: Location,
-    weight: Option<Name>,
 }
 
 /// What a path query found.
@@ -95,33 +72,6 @@ impl Looked {
     }
 }
 
-impl PathTo {
-    fn cell(&self) -> Cell {
-        Cell::Path { from: self.from, to: self.to.switch, weight: self.weight.clone() }
-    }
-
-    /// The hop out of the network.
-    fn last(&self) -> Hop {
-        Hop::new(self.to.switch, self.to.port)
-    }
-}
-
-impl fmt::Debug for PathTo {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the path from {} to {}", self.from, self.to)?;
-        self.weight.iter().try_for_each(|name| write!(f, " by {name:?}"))
-    }
-}
-
-/// What is done to the packet where it leaves the network.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct Treatment {
-    /// Header fields to rewrite, one value a field.
-    pub rewrites: BTreeMap<Field, u128>,
-    /// The queue of the egress ports to use.
-    pub queue: Option<u32>,
-}
-
 /// How many bits of packets choose between routes: 256 rules, at most, take the place of one for each flow.
 pub const SPREAD_BITS: u32 = 8;
 
@@ -132,59 +82,29 @@ fn scatter(number: u64) -> u64 {
     number ^ number >> 31
 }
 
-/// A route that can't be taken.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages say it")]
-pub enum RouteError {
-    #[error("the route does not start at the ingress switch {ingress}: no hop leaves it")]
-    NotAtIngress { ingress: Dpid },
-    #[error("hop {0:?}: the switch is not reached from the ingress by the hops before it")]
-    NotConnected(Hop),
-    #[error("hop {hop:?}: there is no such port; {}", listed(.hop.switch, .ports))]
-    NoSuchPort { hop: Hop, ports: Vec<PortNo> },
-    #[error(
-        "hop {hop:?} is a link to switch {next}, but the route has no hop there; \
-         a route ends at edge ports (use net.shortest_path, or give the whole list of hops)"
-    )]
-    EndsAtLink { hop: Hop, next: Dpid },
-    #[error("the route comes to switch {0} a second time")]
-    Loop(Dpid),
-    #[error("can't set {field}: the packet has no such field")]
-    NoSuchField { field: Field },
-    #[error("can't set {field} to {value:#x}: the field has {} bits", field.bits())]
-    TooWide { field: Field, value: u128 },
-    #[error("can't set {field}: no switch can rewrite it")]
-    NotSettable { field: Field },
-    #[error("routes with different rewrites or queues leave by the same switch {0}")]
-    MixedTreatment(Dpid),
-    #[error(transparent)]
-    Frame(#[from] FrameError),
+/// Where a packet goes: f's answer, as far as it lasts.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Goal {
+    /// Wherever the plan leads, as the topology changes.
+    Plan(Plan),
+    /// Just there: the packet's headers have a part in it.
+    Fixed(Arc<Resolved>),
 }
 
-/// A frame of f's own that can't be sent.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages say it")]
-pub enum FrameError {
-    #[error("a frame has {least} to {most} bytes, not {0}", least = FRAME_BYTES.start(), most = FRAME_BYTES.end())]
-    Length(usize),
-    #[error("more than {MOST_FRAMES} frames are sent for one packet")]
-    TooMany,
-    #[error("{0} is no port where a frame can leave the network: it is not there, or a link to another switch")]
-    NoEdge(Location),
-}
+impl Goal {
+    /// The meter that packets pass where they enter.
+    pub fn meter(&self) -> Option<&Meter> {
+        match self {
+            Goal::Plan(plan) => plan.meter(),
+            Goal::Fixed(resolved) => resolved.meter.as_ref(),
+        }
+    }
 
-/// How long a frame of f's own may be: an Ethernet header at least, a jumbo frame at most.
-pub const FRAME_BYTES: std::ops::RangeInclusive<usize> = 14..=9216;
-/// How many frames of its own f may send for one packet.
-pub const MOST_FRAMES: usize = 64;
-
-/// The ports of a switch, as the end of an error.
-fn listed(switch: Dpid, ports: &[PortNo]) -> String {
-    match ports {
-        [] => format!("there is no switch {switch}"),
-        _ => {
-            let ports: Vec<String> = ports.iter().map(ToString::to_string).collect();
-            format!("switch {switch} has the ports {}", ports.join(", "))
+    /// What it comes to in a state.
+    pub fn now(&self, state: &Snapshot) -> Result<Arc<Resolved>, RouteError> {
+        match self {
+            Goal::Plan(plan) => state.route(plan),
+            Goal::Fixed(resolved) => Ok(Arc::clone(resolved)),
         }
     }
 }
@@ -223,76 +143,6 @@ impl fmt::Display for Route {
     }
 }
 
-impl Branch {
-    /// Whether it sends the packet nowhere.
-    fn is_empty(&self) -> bool {
-        !self.flood && self.ports.is_empty() && self.hops.is_empty() && self.copy_to.is_none()
-    }
-
-    fn text(&self) -> String {
-        let listed = |texts: Vec<String>| texts.join(", ");
-        let mut parts = Vec::new();
-        if self.flood {
-            parts.push("flood".to_owned());
-        }
-        if !self.ports.is_empty() {
-            parts.push(format!("to {}", listed(self.ports.iter().map(ToString::to_string).collect())));
-        }
-        if !self.hops.is_empty() {
-            let hop = |hop: &Hop| format!("{:x}:{}", hop.switch.0, hop.port);
-            parts.push(format!("by {}", listed(self.hops.iter().map(hop).collect())));
-        }
-        parts.extend(self.copy_to.map(|at| format!("copy to {:x}:{}", at.switch.0, at.port)));
-        let Treatment { rewrites, queue } = &self.treatment;
-        let shown = |field: Field, value: u128| match field {
-            Field::VlanVid => (value & 0xfff).to_string(),
-            _ => crate::trace::text(field, value),
-        };
-        parts.extend(rewrites.iter().map(|(field, value)| format!("set {field}={}", shown(*field, *value))));
-        parts.extend(queue.iter().map(|queue| format!("queue {queue}")));
-        parts.join(" ")
-    }
-}
-
-/// A checked route: what each switch does with the packet.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
-pub struct Resolved {
-    /// The switches that send the packet on, by datapath id. A drop has none.
-    pub parts: BTreeMap<Dpid, Part>,
-    /// The meter that the packet passes at the ingress (OpenFlow 1.3).
-    pub meter: Option<Meter>,
-    /// What f sends itself. No rule does that: each packet of the kind comes to the controller.
-    pub own: Vec<OwnFrame>,
-}
-
-/// What one switch does with a packet.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct Part {
-    /// The link port it arrives by; `None` at the ingress.
-    pub arrives: Option<PortNo>,
-    /// The links it goes on by, and the port of the next switch where each ends.
-    pub links: BTreeMap<PortNo, Location>,
-    /// The edge ports it leaves by.
-    pub edges: BTreeSet<PortNo>,
-    /// What is done to it before it leaves by an edge port.
-    pub treatment: Treatment,
-    /// Whether the packet has a VLAN tag; known where the treatment rewrites it.
-    pub tagged: bool,
-}
-
-impl Resolved {
-    /// How many edge ports the packet leaves by.
-    pub fn egress_count(&self) -> usize {
-        self.parts.values().map(|part| part.edges.len()).sum()
-    }
-
-    /// Without the ingress' part where that sends nothing: a drop has no parts.
-    fn pruned(mut self, ingress: Dpid) -> Resolved {
-        self.parts.retain(|switch, part| *switch != ingress || !part.links.is_empty() || !part.edges.is_empty());
-        self
-    }
-}
-
 impl Route {
     /// Sends the packet nowhere.
     #[track_caller]
@@ -328,7 +178,7 @@ impl Route {
 
     /// Sends the packet nowhere, and these frames of f's own out of the port that it came in by: an ARP or ICMP answer, say.
     /// Frames are whole, from the Ethernet header on, without their check sequence; [`maple_wire::packet::build`] makes them.
-    /// Each such packet comes to the controller: only f can say what the answer is. [`Net::send`](crate::policy::Net::send)
+    /// Each such packet comes to the controller: only f can say what the answer is. [`Net::send`](crate::run::Net::send)
     /// sends to other places, and beside any route.
     #[track_caller]
     pub fn answer(frames: impl IntoIterator<Item = Vec<u8>>) -> Route {
@@ -380,29 +230,7 @@ impl Route {
         self
     }
 
-    /// One of several routes, the same for packets that agree in these fields: to spread flows over several ways. Routes
-    /// without a way don't count; give one twice for twice its share.
-    ///
-    /// Some of the lower bits of the fields choose, at most [`SPREAD_BITS`] in all, so that a few rules do for all flows. Who gets
-    /// which is the same in every process, and when a way fails only its packets change.
-    ///
-    /// ```
-    /// use maple_core::{Net, PacketHandle, Route};
-    /// use maple_wire::Field;
-    ///
-    /// fn f(pkt: &PacketHandle, net: &Net) -> Route {
-    ///     let (Some(src), Some(dst)) = (net.locate(pkt.eth_src()), net.locate(pkt.eth_dst())) else { return net.flood() };
-    ///     let ways = ["upper", "lower"].map(|weight| net.path(src, dst, weight));
-    ///     Route::one_of(ways, pkt, &[Field::Ipv4Src, Field::TcpSrc])
-    /// }
-    /// ```
-    #[track_caller]
-    pub fn one_of(routes: impl IntoIterator<Item = Route>, pkt: &PacketHandle, by: &[Field]) -> Route {
-        let at = caller(Caller::caller());
-        Route::one_by(routes, |field, mask| pkt.read(field, mask, at.clone()), by).from_line(at.clone())
-    }
-
-    /// The same for bindings that know their own source lines: `read` reads a field under a mask.
+    /// [`Route::one_of`] for bindings that know their own source lines: `read` reads a field under a mask.
     pub fn one_by(
         routes: impl IntoIterator<Item = Route>,
         mut read: impl FnMut(Field, u128) -> Option<u128>,
@@ -484,7 +312,7 @@ impl Route {
 
     /// The paths that the route follows wherever they lead, without a look at where that is.
     pub fn paths(&self) -> impl Iterator<Item = Cell> + '_ {
-        self.branches.iter().filter_map(|branch| branch.path.as_ref()).map(PathTo::cell)
+        self.branches.iter().filter_map(|branch| branch.path.as_ref()).map(cell)
     }
 
     /// Notes that somebody looks at the hops that path queries found.
@@ -550,7 +378,7 @@ impl Route {
     ) -> Result<(Goal, Arc<Resolved>), RouteError> {
         let plan = self.plan(ingress);
         if self.branches.iter().all(|branch| branch.treatment.rewrites.is_empty()) {
-            let resolved = plan.now(txn.peek())?;
+            let resolved = txn.peek().route(&plan)?;
             return Ok((Goal::Plan(plan), resolved));
         }
         let CellValue::Route(resolved) = txn.read(Cell::Route(plan)) else {
@@ -564,7 +392,7 @@ impl Route {
         Ok((Goal::Fixed(Arc::clone(&resolved)), resolved))
     }
 
-    /// What the packet comes to besides: the frames that f sent with [`Net::send`](crate::policy::Net::send), and its answers
+    /// What the packet comes to besides: the frames that f sent with [`Net::send`](crate::run::Net::send), and its answers
     /// to the place where the packet came in.
     pub(crate) fn own_frames(&self, came_in: Location, txn: &Txn) -> Result<Vec<OwnFrame>, FrameError> {
         let answers = self.answers.iter().map(|bytes| OwnFrame { at: came_in, bytes: Arc::clone(bytes) });
@@ -603,6 +431,11 @@ impl Route {
     }
 }
 
+/// The cell that a path is.
+fn cell(path: &PathTo) -> Cell {
+    Cell::Path { from: path.from, to: path.to.switch, weight: path.weight.clone() }
+}
+
 /// Checks that the packet has what is rewritten and that the switch can rewrite it.
 fn check_treatment(
     switch: Dpid,
@@ -625,37 +458,6 @@ fn check_treatment(
         }
     }
     Ok(())
-}
-
-/// Whether switches can rewrite a field (1.0 §5.2.4; 1.3 §7.2.5, as far as Open vSwitch does it).
-pub fn is_settable(field: Field, version: Version) -> bool {
-    const OF10: FieldSet = FieldSet::of(&[
-        Field::EthDst,
-        Field::EthSrc,
-        Field::VlanVid,
-        Field::VlanPcp,
-        Field::IpDscp,
-        Field::Ipv4Src,
-        Field::Ipv4Dst,
-        Field::TcpSrc,
-        Field::TcpDst,
-        Field::UdpSrc,
-        Field::UdpDst,
-    ]);
-    const FIXED: FieldSet = FieldSet::of(&[
-        Field::InPort,
-        Field::InPhyPort,
-        Field::Metadata,
-        Field::EthType,
-        Field::IpProto,
-        Field::Ipv6Exthdr,
-        Field::MplsBos,
-        Field::PbbIsid,
-    ]);
-    match version {
-        Version::Of10 => OF10.contains(field),
-        Version::Of13 => !FIXED.contains(field),
-    }
 }
 
 #[cfg(test)]

@@ -11,14 +11,12 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use maple_wire::{Dpid, Field, Packet, PortNo};
-use rustc_hash::FxHashMap;
 
-use crate::engine::Selection;
 use crate::network::{LinkName, Location, Mac, OwnFrame};
-use crate::policy::PolicyError;
+use crate::policy_error::PolicyError;
 use crate::route::{Goal, Looked, Resolved, Route};
-use crate::state::{Access, Cell, CellValue, Kind, Name, Read, Savepoint, Stop, Txn, Types, Value, Write};
-use crate::trace::{Cond, Fields, Recorder, Source, Trace};
+use crate::state::{Access, Cell, CellValue, Kind, Name, Read, Savepoint, Selection, Stop, Txn, Types, Value, Write};
+use crate::trace::{Cond, Fields, Recorder, Source, Trace, caller};
 
 /// One run of f.
 #[derive(Clone)]
@@ -223,18 +221,6 @@ impl Run {
     }
 }
 
-thread_local! {
-    /// Names of Rust files, by where the compiler has put them.
-    static FILES: RefCell<FxHashMap<*const u8, Arc<str>>> = RefCell::default();
-}
-
-/// The line of Rust code that called a handle.
-pub(crate) fn caller(at: &Caller<'_>) -> Option<Source> {
-    let name = at.file();
-    let file = FILES.with_borrow_mut(|files| Arc::clone(files.entry(name.as_ptr()).or_insert_with(|| name.into())));
-    Some(Source { file, line: at.line() })
-}
-
 impl Subject {
     fn view(&self, ingress: Location) -> View<'_> {
         match self {
@@ -380,6 +366,30 @@ impl PacketHandle {
         let mut state = self.0.state();
         let RunState { subject, ingress, recorder, .. } = &mut *state;
         question(recorder, &subject.view(*ingress))
+    }
+}
+
+impl Route {
+    /// One of several routes, the same for packets that agree in these fields: to spread flows over several ways. Routes
+    /// without a way don't count; give one twice for twice its share.
+    ///
+    /// Some of the lower bits of the fields choose, at most [`SPREAD_BITS`] in all, so that a few rules do for all flows. Who gets
+    /// which is the same in every process, and when a way fails only its packets change.
+    ///
+    /// ```
+    /// use maple_core::{Net, PacketHandle, Route};
+    /// use maple_wire::Field;
+    ///
+    /// fn f(pkt: &PacketHandle, net: &Net) -> Route {
+    ///     let (Some(src), Some(dst)) = (net.locate(pkt.eth_src()), net.locate(pkt.eth_dst())) else { return net.flood() };
+    ///     let ways = ["upper", "lower"].map(|weight| net.path(src, dst, weight));
+    ///     Route::one_of(ways, pkt, &[Field::Ipv4Src, Field::TcpSrc])
+    /// }
+    /// ```
+    #[track_caller]
+    pub fn one_of(routes: impl IntoIterator<Item = Route>, pkt: &PacketHandle, by: &[Field]) -> Route {
+        let at = caller(Caller::caller());
+        Route::one_by(routes, |field, mask| pkt.read(field, mask, at.clone()), by).from_line(at.clone())
     }
 }
 

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::network::{Location, Mac};
-use crate::policy::PolicyError;
+use crate::policy_error::PolicyError;
 use crate::run::Net;
 use crate::state::{Commit, DeclareError, Kind, Snapshot, Store, Stored, Table, Types, Value, Write};
 

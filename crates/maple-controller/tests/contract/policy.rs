@@ -5,7 +5,8 @@ use std::sync::LazyLock;
 use maple_core::engine::Selection;
 use maple_core::network::{LinkName, Location};
 use maple_core::policy::{Net, PacketHandle, Policy, PolicyError};
-use maple_core::state::{Access, Query, Stop};
+use maple_core::query::Query;
+use maple_core::state::{Access, Stop};
 use maple_core::{Hop, Mac, Route, Value};
 use maple_wire::{Constraint, Dpid, PortNo};
 

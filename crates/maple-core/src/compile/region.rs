@@ -5,7 +5,8 @@ use std::borrow::Cow;
 use maple_wire::{Constraint, Field};
 
 use crate::capabilities::Capabilities;
-use crate::trace::{Cond, Range, prefix_length};
+use crate::capabilities::prefix_length;
+use crate::trace::{Cond, Range};
 
 /// In how many matches a region may be stated. Two wide ranges of ports have hundreds of blocks together; rules are
 /// dearer than the misses they save.

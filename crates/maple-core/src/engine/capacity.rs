@@ -10,8 +10,8 @@ use super::room::Asking;
 use super::tables::Waiter;
 use super::timers::Timer;
 use super::{Effect, Engine};
+use crate::ids::LeafId;
 use crate::labels::Refusal;
-use crate::tree::LeafId;
 
 impl Engine {
     /// Whether a leaf may try to come in at a switch. If not, room is made in time.

@@ -12,14 +12,15 @@ use maple_wire::Version;
 use super::leaf::{Arrived, Leaf, LeafState, Watched, source_lines};
 use super::{Effect, Engine, Heard};
 use crate::compile::{LeafAction, Table};
+use crate::ids::LeafId;
 use crate::network::{Mac, PortKind};
-use crate::policy::PolicyError;
+use crate::policy_error::PolicyError;
 use crate::report::Report;
 use crate::route::{Goal, Resolved, Route};
 use crate::run::{Finished, Run};
 use crate::state::{Commit, Conflict, Snapshot, Turn, Txn};
 use crate::trace::Trace;
-use crate::tree::{Augmented, LeafId};
+use crate::tree::Augmented;
 
 /// What f said.
 pub(super) type Answer = Result<Route, PolicyError>;

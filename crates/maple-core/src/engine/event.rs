@@ -5,17 +5,15 @@ use std::sync::Arc;
 
 use maple_wire::msg::stats::{Desc, StatsReply};
 use maple_wire::msg::{ErrorMsg, Features, FlowRemoved, Message, PacketIn, PortStatus};
-use maple_wire::{Constraint, Dpid, Instruction, Match, Port, Version};
+use maple_wire::{Dpid, Instruction, Match, Port, Version};
 
 use super::hosts::Found;
-use super::polls::Counted;
+use crate::ids::{LeafId, ShardId};
 use crate::labels::{Acquire, Holder, News};
 use crate::network::{Location, Mac, OwnFrame};
-use crate::report::Report;
+use crate::report::{Counted, Report};
 use crate::route::Part;
-use crate::shard::ShardId;
-use crate::state::{Cell, Commit, Write};
-use crate::tree::LeafId;
+use crate::state::{Commit, Selection, Write};
 
 /// Everything that can wake the engine.
 #[derive(Clone, Debug)]
@@ -173,23 +171,6 @@ pub struct InstalledFlow {
     pub matching: Match,
     /// Its instructions.
     pub instructions: Vec<Instruction>,
-}
-
-/// What to withdraw (the paper's `invalidate`).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Selection {
-    /// Everything.
-    All,
-    /// Leaves whose packets can have all of these field values.
-    Fields(Vec<Constraint>),
-    /// Leaves whose packets can come from or go to this host.
-    Host(Mac),
-    /// Leaves whose packets come in by this port or whose route leaves by it.
-    Port(Location),
-    /// Leaves that read this cell.
-    Cell(Cell),
-    /// These leaves.
-    Leaves(BTreeSet<LeafId>),
 }
 
 /// What the engine wants done.

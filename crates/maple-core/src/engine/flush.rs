@@ -12,8 +12,8 @@ use super::switch::{CLASSIFIER, INGRESS, LABELS, ROUTES, Switch};
 use super::tables::{Requests, Source, Waiter};
 use super::{Effect, Engine};
 use crate::compile::{LeafAction, Rule};
+use crate::ids::LeafId;
 use crate::labels::Unmade;
-use crate::tree::LeafId;
 
 impl Engine {
     /// Brings the switches that changed in this batch up to date.

@@ -36,10 +36,11 @@ use super::location::is_discoverys;
 use super::routes::SharedRoute;
 use super::{Engine, Time};
 use crate::forwarding;
+use crate::ids::LeafId;
 use crate::network::{Location, Mac, PortKind};
 use crate::route::Goal;
 use crate::state::Snapshot;
-use crate::tree::{LeafId, TOGETHER};
+use crate::tree::TOGETHER;
 
 /// Most packets that are answered together.
 pub const MOST_HITS: usize = TOGETHER;

@@ -18,10 +18,10 @@ use super::timers::Timer;
 use super::{Effect, Engine, ShardId};
 use crate::compile::LeafAction;
 use crate::forwarding;
+use crate::ids::LeafId;
 use crate::labels::Carriage;
 use crate::network::{OwnFrame, PortKind};
 use crate::route::{Goal, Part, Resolved};
-use crate::tree::LeafId;
 
 impl Engine {
     /// A leaf that is in its tree wants to get into its switch.

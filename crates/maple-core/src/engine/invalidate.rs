@@ -9,13 +9,14 @@ use std::collections::BTreeSet;
 
 use maple_wire::{Constraint, Field};
 
+use super::Engine;
 use super::leaf::{Leaf, are_disjoint, from_port};
 use super::routes::RouteId;
-use super::{Engine, Selection};
+use crate::ids::LeafId;
 use crate::network::{Location, Mac};
 use crate::state::Cell;
+use crate::state::Selection;
 use crate::trace::Item;
-use crate::tree::LeafId;
 
 impl Engine {
     /// Withdraws what a selection says of this shard's leaves.

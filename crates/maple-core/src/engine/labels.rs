@@ -13,10 +13,10 @@ use super::tables::Waiter;
 use super::timers::Timer;
 use super::{Engine, Options};
 use crate::forwarding::has_vlan;
+use crate::ids::LeafId;
 use crate::labels::{Acquire, Holder, LabelEffect, LabelIds, LabelTable, News, Quarantine, Refusal};
 use crate::network::{Location, PortKind};
 use crate::report::Report;
-use crate::tree::LeafId;
 
 /// How long labels are kept for packets in flight.
 pub(super) fn quarantine(options: &Options) -> Quarantine {

@@ -6,11 +6,11 @@ use maple_wire::{Constraint, Dpid, Field, Packet, PortNo};
 
 use super::Time;
 use super::routes::RouteId;
+use crate::ids::LeafId;
 use crate::labels::LabelTable;
 use crate::network::Location;
 use crate::route::Goal;
 use crate::trace::{Fields, Item, Trace};
-use crate::tree::LeafId;
 
 /// A packet at hand.
 #[derive(Clone, Debug)]

@@ -13,8 +13,8 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::ShardId;
 use super::leaf::Leaf;
 use super::recent::Recent;
+use crate::ids::LeafId;
 use crate::trace::{Source, Trace};
-use crate::tree::LeafId;
 
 /// Most answers that are kept. Leaves share them: those to one port have one.
 const MOST_HEADS: usize = 1 << 16;

@@ -11,11 +11,12 @@ use maple_wire::{Dpid, Field, Match, Port, PortNo, Version};
 
 use super::event::Letter;
 use super::leaf::{Subject, subject_of};
-use super::polls::{Counted, Round, RuleCount, Whole};
+use super::polls::{Round, RuleCount, Whole};
 use super::switch::{CLASSIFIER, INGRESS, Switch};
 use super::timers::Timer;
 use super::{Effect, Engine, ShardId, Time};
 use crate::network::{Gauge, LinkName, Location, Mac, Scale, UTILISATION};
+use crate::report::Counted;
 use crate::report::Report;
 use crate::state::{Snapshot, Write};
 

@@ -24,11 +24,11 @@ use maple_wire::Dpid;
 use maple_wire::msg::Message;
 
 use crate::capabilities::Capabilities;
+use crate::ids::LeafId;
 use crate::network::Location;
 use crate::policy::Policy;
 use crate::report::Report;
 use crate::state::{AddressKinds, Commit, Store};
-use crate::tree::LeafId;
 
 mod event;
 mod options;
@@ -74,17 +74,19 @@ mod timers;
 mod view;
 mod waiting;
 
-pub use event::{Effect, Event, Heard, InstalledFlow, Mail, Selection};
+pub use crate::report::Counted;
+pub use crate::state::Selection;
+pub use event::{Effect, Event, Heard, InstalledFlow, Mail};
 pub use hit::{Answered, Hits, MOST_HITS};
 pub use hosts::PROBE_MAC;
 pub use leaf::OWN_COOKIES;
 pub use measure::{PortCount, Traffic};
 pub use options::{Options, Stats, TableRule};
-pub use polls::{Counted, RuleCount};
+pub use polls::RuleCount;
 pub use settle::SETTLING_ROUNDS;
 
+pub use crate::ids::{ShardId, Time};
 pub use crate::labels::{LabelRange, LabelRangeError};
-pub use crate::shard::{ShardId, Time};
 
 use event::{Letter, Refreshed};
 use leaves::Leaves;

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use super::polls::RuleCount;
 use crate::compile::{Rule, Strategy};
+use crate::ids::LeafId;
 use crate::labels::LabelRange;
 use crate::network::Location;
 use crate::trace::Cond;
-use crate::tree::LeafId;
 
 /// What can be chosen.
 #[derive(Clone, Debug)]

@@ -7,6 +7,7 @@
 //! The share of the switch and of its channel that this takes is bounded: one request is under way at a time, none while the
 //! switch has rules to confirm, and after an answer that took some time the switch is left alone for [`REST`] times as long.
 
+use crate::report::Counted;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,15 +29,6 @@ const WATCH: Duration = Duration::from_secs(1);
 const WATCHED: Duration = Duration::from_secs(5);
 /// Most rules, and most ports, of which counts are kept; what a switch says beyond is not looked at.
 const MOST: usize = 1 << 18;
-
-/// What a switch counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Counted {
-    /// What goes through its ports.
-    Ports,
-    /// What its rules take.
-    Rules,
-}
 
 /// What a rule took.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]

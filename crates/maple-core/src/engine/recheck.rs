@@ -15,9 +15,9 @@ use super::leaves::Leaves;
 use super::timers::Timer;
 use super::{Engine, Time};
 use crate::check::Observation;
+use crate::ids::LeafId;
 use crate::report::Report;
 use crate::trace::Trace;
-use crate::tree::LeafId;
 
 /// When the next leaf is looked at, and which one that is: the first from this number on.
 #[derive(Debug, Default)]

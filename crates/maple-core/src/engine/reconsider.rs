@@ -13,8 +13,8 @@ use std::collections::BTreeSet;
 use super::Engine;
 use super::decide::{Answer, Outcome, outcome};
 use super::leaf::LeafState;
+use crate::ids::LeafId;
 use crate::run::{Finished, Run};
-use crate::tree::LeafId;
 
 impl Engine {
     /// Reconsiders all that came up.

@@ -8,8 +8,8 @@ use super::Engine;
 use super::leaf::{LeafState, Move};
 use super::tables::Waiter;
 use super::timers::Timer;
+use crate::ids::LeafId;
 use crate::route::Goal;
-use crate::tree::LeafId;
 
 impl Engine {
     /// Begins to lead an active leaf's packets along another route.

@@ -269,7 +269,7 @@ fn share(bound: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tree::LeafId;
+    use crate::ids::LeafId;
 
     fn room(max_rules: Option<usize>, max_traces: Option<usize>) -> Room {
         Room::new(true, &Options { max_rules, max_traces, ..Options::default() })

@@ -23,11 +23,10 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::switch::ROUTES;
 use crate::compile::{LeafAction, Rule};
 use crate::forwarding::{self, Forwarding};
+use crate::ids::{LeafId, ShardId, Time};
 use crate::labels::{Carriage, Holder, LabelEffect, News, Onward, Refusal};
 use crate::network::Location;
 use crate::route::{Goal, Meter, Part, Plan, Resolved};
-use crate::shard::{ShardId, Time};
-use crate::tree::LeafId;
 
 /// How long a route waits before it asks again for labels that were refused, at first and at most.
 const RETRY: Duration = Duration::from_millis(250);

@@ -12,7 +12,7 @@ use maple_wire::Dpid;
 use super::switch::{Stale, Switch};
 use super::tables::Waiter;
 use super::{Effect, Engine};
-use crate::tree::LeafId;
+use crate::ids::LeafId;
 
 /// How often to ask every shard, each time after all have answered.
 pub const SETTLING_ROUNDS: u64 = 2;

@@ -21,10 +21,10 @@ use super::timers::Timer;
 use super::{Effect, Engine, InstalledFlow, Options, Time};
 use crate::capabilities::Capabilities;
 use crate::compile::{Rule, Table, Target};
+use crate::ids::LeafId;
 use crate::labels::{LabelTable, Refusal};
 use crate::network::Mac;
 use crate::report::Report;
-use crate::tree::LeafId;
 use crate::update::entry_key;
 
 /// The table of the classifier, and the only one of switches without three.

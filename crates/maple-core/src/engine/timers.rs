@@ -4,8 +4,8 @@ use maple_wire::Dpid;
 
 use super::routes::RouteId;
 use super::{Engine, Time};
+use crate::ids::LeafId;
 use crate::network::{Location, Mac};
-use crate::tree::LeafId;
 
 /// What a timer is for. A timer that is no longer of use is left to run out: whoever it wakes looks at the time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -12,10 +12,10 @@ use super::switch::{Stale, Switch};
 use super::tables::Waiter;
 use super::{Effect, Engine};
 use crate::capabilities::Capabilities;
+use crate::ids::LeafId;
 use crate::network::{Location, Mac, PortInfo, PortKind};
 use crate::report::Report;
 use crate::state::{Snapshot, SwitchInfo, Write};
-use crate::tree::LeafId;
 
 impl Engine {
     pub(super) fn switch_up(&mut self, dpid: Dpid, capabilities: Capabilities, ports: &[Port]) {

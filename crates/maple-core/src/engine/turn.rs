@@ -13,9 +13,9 @@ use super::routes::{Changed, RouteId, SharedRoute, Turn};
 use super::switch::Stale;
 use super::tables::Waiter;
 use super::timers::Timer;
+use crate::ids::LeafId;
 use crate::route::{Plan, Resolved};
 use crate::state::{Cell, CellValue};
-use crate::tree::LeafId;
 
 impl Engine {
     /// What a plan comes to now; `name` hears when that changes. `None` if it can't be taken.

@@ -7,11 +7,12 @@ use rustc_hash::FxHashMap;
 
 use super::leaf::{Leaf, Subject, source_lines, subject_of};
 use super::location::reason;
-use super::polls::{Counted, RuleCount};
+use super::polls::RuleCount;
 use super::switch::Switch;
 use super::{Engine, TableRule};
 use crate::compile::Rule;
 use crate::labels::outline;
+use crate::report::Counted;
 use crate::trace::show;
 use crate::update::entry_key;
 

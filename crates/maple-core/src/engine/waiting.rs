@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use maple_wire::Dpid;
 
 use super::leaf::Arrived;
-use crate::tree::LeafId;
+use crate::ids::LeafId;
 
 /// How often f is asked about the misses of one batch before its answers are not kept any more. Where f looks at what is not
 /// tracked, each leaf may replace one whose packets are decided again, without end.

@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 use maple_wire::PortNo;
 
 use super::LabelKey;
-use crate::shard::Time;
+use crate::ids::Time;
 
 /// The VLAN ids that labels may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

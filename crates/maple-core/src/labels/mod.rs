@@ -60,8 +60,8 @@ pub(crate) use onward::Onward;
 pub(crate) use suffix::{Carriage, Suffix};
 pub(crate) use table::{LabelKey, LabelTable, Unmade, outline};
 
+use crate::ids::{ShardId, Time};
 use crate::network::Location;
-use crate::shard::{ShardId, Time};
 
 /// How long labels and ids are kept for packets in flight.
 #[derive(Clone, Copy, Debug)]

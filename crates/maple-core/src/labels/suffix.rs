@@ -9,7 +9,7 @@ use maple_wire::{Constraint, Dpid, Field, Packet, PortNo, Version};
 use rustc_hash::{FxHashMap, FxHasher};
 
 use crate::network::Location;
-use crate::route::{Part, Resolved, Treatment, is_settable};
+use crate::plan::{Part, Resolved, Treatment, is_settable};
 use crate::trace::Fields;
 
 /// What the network does with a packet from a switch on: a subtree of a route's hops, with what is particular to each

@@ -20,9 +20,9 @@ use rustc_hash::FxHashMap;
 use super::{Acquire, Holder, LabelEffect, LabelIds, LabelRange, News, Onward, Quarantine, Refusal, Suffix};
 use crate::compile::Rule;
 use crate::forwarding::{self, Forwarding};
+use crate::ids::Time;
 use crate::network::Location;
-use crate::route::Treatment;
-use crate::shard::Time;
+use crate::plan::Treatment;
 use crate::update::Change;
 
 /// The priority of a label's rule, above those of the policy. One for a single arrival port lies above one for all.

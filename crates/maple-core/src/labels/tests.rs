@@ -12,9 +12,9 @@ use super::suffix::Exit;
 use super::{
     Acquire, Holder, LabelEffect, LabelIds, LabelKey, LabelRange, LabelTable, News, Quarantine, Refusal, Suffix,
 };
+use crate::ids::{ShardId, Time};
 use crate::network::Location;
-use crate::route::Treatment;
-use crate::shard::{ShardId, Time};
+use crate::plan::Treatment;
 use crate::sim::Random;
 use crate::update::Change;
 

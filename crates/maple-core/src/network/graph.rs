@@ -1,4 +1,4 @@
-//! Paths and broadcast trees, as pure functions of a snapshot.
+//! Paths and broadcast trees, as pure functions of a network.
 //!
 //! Ties go to the lowest datapath ids and ports, so equal networks give equal answers, whatever happened before.
 //! A path costs O((links + switches) · log switches); a flood O(links · log links).
@@ -6,36 +6,52 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
-use maple_wire::Dpid;
+use maple_wire::{Dpid, PortNo};
 
-use super::{Hop, Location, PortKind};
-use crate::state::{Name, Snapshot};
+use super::{Hop, Location, PortInfo, PortKind};
+use crate::ids::Name;
+
+/// What a search asks of a network.
+pub trait Graph {
+    /// Whether the switch is there.
+    fn has_switch(&self, switch: Dpid) -> bool;
+
+    /// The links of a switch that are up and known at both ends: its port, and the one at the other end. In order.
+    fn links_of(&self, switch: Dpid) -> impl Iterator<Item = (Location, Location)>;
+
+    /// The ports of a switch, in order.
+    fn ports_of(&self, switch: Dpid) -> impl Iterator<Item = (PortNo, PortInfo)>;
+
+    /// What the link that leaves by this port costs by a link attribute; `to` is the switch at its far end.
+    fn cost(&self, weight: &Name, from: Location, to: Dpid) -> u64;
+}
 
 /// The hops of the best path from one switch to another: which port each switch but the last leaves by. Empty if they
 /// are the same; `None` if there is no path or either is not there.
 ///
 /// Best is the least sum of costs, then the fewest hops, then the path whose hops come first in order.
-pub fn path(state: &Snapshot, from: Dpid, to: Dpid, weight: Option<&Name>) -> Option<Vec<Hop>> {
-    path_along(state, from, to, weight, &distances_to(state, to, weight))
+pub fn path(network: &impl Graph, from: Dpid, to: Dpid, weight: Option<&Name>) -> Option<Vec<Hop>> {
+    path_along(network, from, to, weight, &distances_to(network, to, weight))
 }
 
-/// The same, for whoever knows what [`distances_to`] says of `to` in this state.
+/// The same, for whoever knows what [`distances_to`] says of `to` in this network.
 pub(crate) fn path_along(
-    state: &Snapshot,
+    network: &impl Graph,
     from: Dpid,
     to: Dpid,
     weight: Option<&Name>,
     distance: &Distances,
 ) -> Option<Vec<Hop>> {
-    state.shard_of(from)?;
-    state.shard_of(to)?;
+    if !network.has_switch(from) || !network.has_switch(to) {
+        return None;
+    }
     // Distances are taken towards `to`; the path from `from` then takes at each switch the lowest port that is on a
     // best path.
     let (mut at, mut hops) = (from, Vec::new());
     while at != to {
         let here = distance.get(&at)?;
-        let next = state.links_of(at).find(|(out, peer)| {
-            let step = cost(state, *out, peer.switch, weight);
+        let next = network.links_of(at).find(|(out, peer)| {
+            let step = cost(network, *out, peer.switch, weight);
             distance.get(&peer.switch).is_some_and(|(sum, len)| (sum.saturating_add(step), len + 1) == *here)
         });
         let (out, peer) = next?;
@@ -49,12 +65,12 @@ pub(crate) fn path_along(
 /// and out of every edge port that is up. Branches without such a port are left out. In order.
 ///
 /// The spanning tree is one for all starts, so two floods that arrive at a switch by the same port go on alike.
-pub fn flood(state: &Snapshot, from: Dpid) -> Vec<Hop> {
-    let tree = spanning_tree(state, from);
+pub fn flood(network: &impl Graph, from: Dpid) -> Vec<Hop> {
+    let tree = spanning_tree(network, from);
     // Each switch with the hop that leads to it, those nearer to `from` first.
     let (mut seen, mut reached, mut next) = (BTreeSet::from([from]), vec![(from, None)], 0);
     while let Some((at, _)) = reached.get(next).copied() {
-        for (out, peer) in state.links_of(at).filter(|(out, _)| tree.contains(out)) {
+        for (out, peer) in network.links_of(at).filter(|(out, _)| tree.contains(out)) {
             if seen.insert(peer.switch) {
                 reached.push((peer.switch, Some(Hop::new(out.switch, out.port))));
             }
@@ -63,7 +79,7 @@ pub fn flood(state: &Snapshot, from: Dpid) -> Vec<Hop> {
     }
     let (mut hops, mut used) = (BTreeSet::new(), BTreeSet::new());
     for (at, towards) in reached.into_iter().rev() {
-        let edges = state.ports_of(at).filter(|(_, info)| info.up && info.kind == PortKind::Edge);
+        let edges = network.ports_of(at).filter(|(_, info)| info.up && info.kind == PortKind::Edge);
         let before = hops.len();
         hops.extend(edges.map(|(port, _)| Hop::new(at, port)));
         if (hops.len() > before || used.contains(&at))
@@ -78,14 +94,14 @@ pub fn flood(state: &Snapshot, from: Dpid) -> Vec<Hop> {
 
 /// Both ends of each link of the spanning tree of the part of the network that holds `member`: breadth first from its
 /// lowest switch.
-fn spanning_tree(state: &Snapshot, member: Dpid) -> BTreeSet<Location> {
-    let part = reachable(state, member);
+fn spanning_tree(network: &impl Graph, member: Dpid) -> BTreeSet<Location> {
+    let part = reachable(network, member);
     let Some(root) = part.first().copied() else { return BTreeSet::new() };
     let (mut seen, mut level, mut tree) = (BTreeSet::from([root]), vec![root], BTreeSet::new());
     while !level.is_empty() {
         let mut next = Vec::new();
         for at in level {
-            for (out, peer) in state.links_of(at) {
+            for (out, peer) in network.links_of(at) {
                 if seen.insert(peer.switch) {
                     tree.extend([out, peer]);
                     next.push(peer.switch);
@@ -98,10 +114,10 @@ fn spanning_tree(state: &Snapshot, member: Dpid) -> BTreeSet<Location> {
     tree
 }
 
-fn reachable(state: &Snapshot, from: Dpid) -> BTreeSet<Dpid> {
+fn reachable(network: &impl Graph, from: Dpid) -> BTreeSet<Dpid> {
     let (mut seen, mut queue) = (BTreeSet::from([from]), vec![from]);
     while let Some(at) = queue.pop() {
-        queue.extend(state.links_of(at).map(|(_, peer)| peer.switch).filter(|next| seen.insert(*next)));
+        queue.extend(network.links_of(at).map(|(_, peer)| peer.switch).filter(|next| seen.insert(*next)));
     }
     seen
 }
@@ -110,16 +126,16 @@ fn reachable(state: &Snapshot, from: Dpid) -> BTreeSet<Dpid> {
 pub type Distances = BTreeMap<Dpid, (u64, u32)>;
 
 /// The least (cost, hops) from each switch to `to`.
-pub fn distances_to(state: &Snapshot, to: Dpid, weight: Option<&Name>) -> Distances {
+pub fn distances_to(network: &impl Graph, to: Dpid, weight: Option<&Name>) -> Distances {
     let mut distance = BTreeMap::from([(to, (0, 0))]);
     let mut heap = BinaryHeap::from([Reverse((0u64, 0u32, to))]);
     while let Some(Reverse((sum, len, at))) = heap.pop() {
         if distance.get(&at).is_some_and(|best| *best < (sum, len)) {
             continue;
         }
-        for (near, far) in state.links_of(at) {
+        for (near, far) in network.links_of(at) {
             // The link is used from its far end towards us.
-            let next = (sum.saturating_add(cost(state, far, near.switch, weight)), len + 1);
+            let next = (sum.saturating_add(cost(network, far, near.switch, weight)), len + 1);
             if distance.get(&far.switch).is_none_or(|best| next < *best) {
                 distance.insert(far.switch, next);
                 heap.push(Reverse((next.0, next.1, far.switch)));
@@ -129,6 +145,6 @@ pub fn distances_to(state: &Snapshot, to: Dpid, weight: Option<&Name>) -> Distan
     distance
 }
 
-fn cost(state: &Snapshot, from: Location, to: Dpid, weight: Option<&Name>) -> u64 {
-    weight.map_or(1, |name| state.cost(name, from, to))
+fn cost(network: &impl Graph, from: Location, to: Dpid, weight: Option<&Name>) -> u64 {
+    weight.map_or(1, |name| network.cost(name, from, to))
 }

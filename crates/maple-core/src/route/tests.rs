@@ -7,9 +7,9 @@ use maple_wire::packet::build::Frame;
 use maple_wire::{Dpid, Field, PortNo, Version};
 
 use super::{Resolved, Route};
-use crate::engine::ShardId;
+use crate::ids::ShardId;
 use crate::network::{Hop, Location, PortInfo, PortKind};
-use crate::policy::PolicyError;
+use crate::policy_error::PolicyError;
 use crate::run::Run;
 use crate::state::{Cell, Snapshot, Store, SwitchInfo, Txn, Write};
 
@@ -128,7 +128,9 @@ fn what_resolution_looks_at_is_a_dependency_and_part_of_the_trace() {
     let finished = run.finish().expect("ends once");
     let plan = route.plan(Dpid(1));
     assert!(finished.txn.reads().map(|(cell, _)| cell).eq([&Cell::Route(plan.clone())]));
-    let cells: Vec<String> = plan.resolve(&network()).1.iter().map(|(cell, _)| format!("{cell:?}")).collect();
+    let mut txn = Txn::new(network());
+    plan.resolve(&mut txn).expect("a good route");
+    let cells: Vec<String> = txn.reads().map(|(cell, _)| format!("{cell:?}")).collect();
     assert_eq!(
         cells,
         ["Port(0000000000000001:2)", "Port(0000000000000002:1)", "Port(0000000000000002:3)"],
@@ -175,7 +177,7 @@ fn plans_are_the_same_question_whatever_it_comes_to() {
     let apart = store();
     apart.update(|_| [at(1, 2), at(1, 1)].map(|at| Write::Port { at, info: None }).into());
     assert_eq!(plan(network(), None), plan(apart.snapshot(), None));
-    let (here, there) = (plan(network(), None).now(&network()), plan(network(), None).now(&apart.snapshot()));
+    let (here, there) = (network().route(&plan(network(), None)), apart.snapshot().route(&plan(network(), None)));
     assert_eq!(here.map(|route| parts(&route)), Ok("1: None -> {2} {}; 2: Some(1) -> {} {3}".into()));
     assert_eq!(there.map(|route| parts(&route)), Ok(String::new()), "nowhere");
     let weighed = store();

@@ -10,8 +10,9 @@ use maple_wire::{Constraint, Dpid, Field, PortNo, Version};
 use super::Random;
 use crate::network::{Hop, LinkName, Location, Mac};
 use crate::policy::{Net, PacketHandle, Policy, PolicyError};
+use crate::query::Query;
 use crate::route::{Limit, Route};
-use crate::state::{Access, Query, Stop, Value, Write};
+use crate::state::{Access, Stop, Value, Write};
 use crate::trace::Cond;
 
 /// A policy as a tree: each node asks one thing and goes on.

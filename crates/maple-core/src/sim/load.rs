@@ -11,12 +11,12 @@ use proptest::prelude::*;
 
 use super::Sim;
 use crate::engine::{Counted, Event, Options, Stats};
+use crate::ids::LeafId;
 use crate::network::{Gauge, Hop, Location, Mac, Scale, UTILISATION};
 use crate::policy::{Net, PacketHandle};
 use crate::report::Report;
 use crate::route::Route;
 use crate::state::{Cell, CellValue, Store, Write};
-use crate::tree::LeafId;
 
 const A: Mac = Mac([0, 0, 0, 0, 0, 0xa]);
 const B: Mac = Mac([0, 0, 0, 0, 0, 0xb]);

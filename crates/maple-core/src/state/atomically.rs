@@ -25,7 +25,7 @@ use std::task::Waker;
 use arc_swap::Guard;
 
 use super::{Cell, CellValue, Commit, Conflict, Name, Savepoint, Snapshot, Store, Txn, Value, Write, sync};
-use crate::tree::LeafId;
+use crate::ids::LeafId;
 
 /// Whoever can read tracked state.
 pub trait Read {

@@ -8,7 +8,7 @@ use maple_wire::{Dpid, PortNo};
 use super::query::{Answer, Question};
 use super::{Name, Rows, Snapshot, Value};
 use crate::network::{Gauge, Hop, Location, Mac, PortInfo, PortKind, Scale, UTILISATION};
-use crate::route::{Plan, Resolved, RouteError};
+use crate::plan::{Plan, Resolved, RouteError};
 
 /// One unit of tracked state: a stored value, or a question about stored values.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

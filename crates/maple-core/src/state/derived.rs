@@ -7,11 +7,13 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use maple_wire::Dpid;
+use maple_wire::{Dpid, PortNo};
 use rustc_hash::FxHashMap;
 
-use super::{Cell, CellValue, Name, Snapshot, sync};
-use crate::network::graph::{self, Distances};
+use super::{Cell, CellValue, Name, Snapshot, Txn, sync};
+use crate::network::graph::{self, Distances, Graph};
+use crate::network::{Hop, Location, PortInfo};
+use crate::plan::{Plan, Resolved, RouteError, Topology};
 
 /// When something last changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,13 +86,28 @@ impl Snapshot {
                 (CellValue::Hops(hops.map(Arc::from)), Inputs::default())
             }
             Cell::Flood(from) => (CellValue::Hops(Some(Arc::from(graph::flood(self, *from)))), Inputs::default()),
-            Cell::Route(plan) => plan.resolve(self),
+            Cell::Route(plan) => self.resolve(plan),
             other => (other.evaluate(self), Inputs::default()),
         };
         if let Some(remembered) = sync::lock(of).at(changed) {
             remembered.values.insert(cell.clone(), made.clone());
         }
         made
+    }
+
+    /// What a route's plan comes to.
+    pub(crate) fn route(&self, plan: &Plan) -> Result<Arc<Resolved>, RouteError> {
+        match self.derive(&Cell::Route(plan.clone())) {
+            CellValue::Route(resolved) => resolved,
+            _ => Err(RouteError::NotAtIngress { ingress: plan.ingress() }),
+        }
+    }
+
+    /// What a plan comes to, and the cells that this rests on.
+    fn resolve(&self, plan: &Plan) -> (CellValue, Inputs) {
+        let mut txn = Txn::new(Arc::new(self.clone()));
+        let resolved = CellValue::Route(plan.resolve(&mut txn).map(Arc::new));
+        (resolved, txn.reads().map(|(cell, value)| (cell.clone(), value.clone())).collect())
     }
 
     fn distances_to(&self, to: Dpid, weight: Option<&Name>) -> Arc<Distances> {
@@ -103,5 +120,55 @@ impl Snapshot {
             }
             made
         })
+    }
+}
+
+impl Graph for Snapshot {
+    fn has_switch(&self, switch: Dpid) -> bool {
+        self.shard_of(switch).is_some()
+    }
+
+    fn links_of(&self, switch: Dpid) -> impl Iterator<Item = (Location, Location)> {
+        Snapshot::links_of(self, switch)
+    }
+
+    fn ports_of(&self, switch: Dpid) -> impl Iterator<Item = (PortNo, PortInfo)> {
+        Snapshot::ports_of(self, switch)
+    }
+
+    fn cost(&self, weight: &Name, from: Location, to: Dpid) -> u64 {
+        Snapshot::cost(self, weight, from, to)
+    }
+}
+
+impl Topology for Txn {
+    fn flood(&mut self, from: Dpid) -> Option<Arc<[Hop]>> {
+        hops(self.read(Cell::Flood(from)))
+    }
+
+    fn path(&mut self, from: Dpid, to: Dpid, weight: Option<&Name>) -> Option<Arc<[Hop]>> {
+        hops(self.read(Cell::Path { from, to, weight: weight.cloned() }))
+    }
+
+    fn port(&mut self, at: Location) -> Option<PortInfo> {
+        match self.read(Cell::Port(at)) {
+            CellValue::Port(info) => info,
+            _ => None,
+        }
+    }
+
+    fn peer(&self, at: Location) -> Option<Location> {
+        self.peek().peer(at)
+    }
+
+    fn ports_of(&self, switch: Dpid) -> Vec<PortNo> {
+        self.peek().ports_of(switch).map(|(port, _)| port).collect()
+    }
+}
+
+fn hops(value: CellValue) -> Option<Arc<[Hop]>> {
+    match value {
+        CellValue::Hops(hops) => hops,
+        _ => None,
     }
 }

@@ -1,4 +1,4 @@
-//! Tracked state: what f may read besides its packet (design §4).
+//! Tracked state: what f may read besides its packet.
 //!
 //! # What
 //!
@@ -15,7 +15,7 @@
 //!   between the two.
 //! * *Cut-off*: when a write may have changed a cell, the cell is evaluated again, and only if its *value* differs are
 //!   its readers withdrawn. Paths and trees are cells like any other, and so are the answers of people's own
-//!   functions of state ([`Query`]).
+//!   functions of state ([`crate::query`]).
 //!
 //! * *Strict serialisability*: commits are serialised by one lock, and validated under it; so a transaction is as if it
 //!   had run whole at the moment of its commit, and one that only reads at the moment that it took its snapshot.
@@ -45,6 +45,7 @@ mod history;
 mod kind;
 mod query;
 mod rows;
+mod selection;
 mod snapshot;
 mod txn;
 mod value;
@@ -59,8 +60,6 @@ mod sync;
 #[cfg(test)]
 mod model;
 #[cfg(test)]
-mod queries;
-#[cfg(test)]
 mod schedules;
 #[cfg(test)]
 mod tests;
@@ -70,15 +69,15 @@ pub use cell::{Cell, CellValue};
 pub use history::History;
 pub use journal::Journal;
 pub use kind::{DeclareError, Kind, Mismatch, Types};
-pub use query::{Answer, Function, Query, QueryError, Question};
+pub use query::{Answer, Function, Question};
 pub(crate) use readers::AddressKinds;
 pub use readers::WaiterId;
 pub use rows::Rows;
+pub use selection::Selection;
 pub use snapshot::{Snapshot, SwitchInfo, Write};
 pub use store::{Commit, Conflict, Store};
 pub use txn::{Savepoint, Txn};
 pub use typed::{Counter, Stored, Table, Var, WrongType};
 pub use value::{Float, Value};
 
-/// The name of a table, a variable or a link attribute.
-pub type Name = std::sync::Arc<str>;
+pub use crate::ids::Name;

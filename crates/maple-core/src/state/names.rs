@@ -151,9 +151,9 @@ fn converted(state: &Snapshot, table: &Name, types: &Types) -> Result<Vec<Write>
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ids::LeafId;
     use crate::network::Mac;
     use crate::state::{Table, Tx};
-    use crate::tree::LeafId;
 
     fn blocked() -> Table<Mac, bool> {
         Table::new("blocked")

@@ -1,56 +1,27 @@
-//! Queries: memoised functions of state (design §4).
+//! Answers of queries, the functions of state that people write, and what they rest on.
 //!
-//! # What
-//!
-//! A [`Query`] is a function of the state and of an argument that people write, as a path is one that Maple has. Its answer
-//! is a [`Cell`]: who reads it depends on the *answer*, not on what the function looked at. Where a write may change
-//! the answer it is asked again, once, and only if it differs are its readers withdrawn (cut off when equal).
-//!
-//! # Why it is correct
-//!
-//! The function sees nothing but its argument and the cells that it reads, noted by a transaction of its own over one
-//! snapshot. So in any other snapshot in which all these cells are equal its answer is the same, and that is when an
-//! answer is taken from the [`Memo`]. Whoever is subscribed to an answer is subscribed, through
-//! [`super::readers::Readers`], to what it was made of. An answer is never more than a function of a snapshot:
-//! transactions need know nothing of queries.
-//!
-//! # Cost
-//!
-//! An answer of the same snapshot costs a look-up by hash; of another one besides a comparison a cell that it read. Where a
-//! query has subscribers and what it read changes, its function runs within the commit, while others' commits wait: a
-//! query should be quick. Failures are never remembered.
-//!
-//! The memo belongs to a store, and is emptied where it would grow beyond [`Memo::MOST`].
+//! An answer is a [`Cell`] like any other. The function behind it comes from above (`crate::query`); here it is something
+//! that reads through a transaction. An answer is remembered with the cells that it was made of, so it holds in every
+//! snapshot in which these are equal. The memo belongs to a store, and is emptied where it would grow beyond [`Memo::MOST`].
 
 use std::cell::RefCell;
 use std::cmp::Ordering as Order;
 use std::fmt;
 use std::hash::{Hash, Hasher};
-use std::marker::PhantomData;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use rustc_hash::FxHashMap;
 
-use super::typed::{Stored, WrongType};
-use super::{Cell, CellValue, Name, Read, Snapshot, Txn, Value, sync};
-use crate::policy::panic_text;
-use crate::run::{Net, Run};
-
-/// A memoised function of state, with an argument (`()` where there is none).
-#[derive(Debug)]
-pub struct Query<A, V> {
-    function: Function,
-    types: PhantomData<fn(A) -> V>,
-}
+use super::{Cell, CellValue, Name, Snapshot, Txn, Value, sync};
 
 /// A memoised function of state without its types, for bindings to other languages. Clones are the same function.
 #[derive(Clone)]
 pub struct Function(Arc<Definition>);
 
-/// A function of the state and of an argument.
-type Ask = dyn Fn(&Net, &Value) -> Answer + Send + Sync;
+/// Asks a function of its argument: reads what it needs through the transaction, and gives that back with the answer. A query
+/// that asks for hosts fails where nobody tracks them (`false`).
+type Ask = dyn Fn(Txn, &Value, bool) -> (Answer, Txn) + Send + Sync;
 
 /// What a query's function may say.
 pub type Answer = Result<Value, Arc<str>>;
@@ -67,22 +38,6 @@ struct Definition {
 pub struct Question {
     function: Function,
     argument: Value,
-}
-
-/// A query has no answer of the type that was asked for.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum QueryError {
-    /// Its function failed.
-    #[error("the query {query} failed: {error}")]
-    Failed {
-        /// The query with its argument.
-        query: String,
-        /// Why.
-        error: Arc<str>,
-    },
-    /// It answered with something else.
-    #[error(transparent)]
-    WrongType(#[from] WrongType),
 }
 
 /// Answers that were found, by question.
@@ -109,67 +64,15 @@ thread_local! {
     static ASKING: RefCell<Vec<Question>> = const { RefCell::new(Vec::new()) };
 }
 
-impl<A: Stored, V: Stored> Query<A, V> {
-    /// The query that `f` answers. It may read all that policies may, and must write nothing.
-    pub fn new(name: &str, f: impl Fn(&Net, A) -> V + Send + Sync + 'static) -> Query<A, V> {
-        let ask = move |net: &Net, argument: &Value| match A::from_value(argument) {
-            Some(argument) => Ok(f(net, argument).to_value()),
-            None => Err(format!("{argument} is no {}", std::any::type_name::<A>()).into()),
-        };
-        Query::of(Function::new(name, ask))
-    }
-
-    /// The query that this function answers, whose arguments and answers had better be of these types.
-    pub fn of(function: Function) -> Query<A, V> {
-        Query { function, types: PhantomData }
-    }
-
-    /// Its function, without types.
-    pub fn function(&self) -> &Function {
-        &self.function
-    }
-
-    /// Its answer in this state.
-    ///
-    /// # Panics
-    /// If there is none; in a policy that is an error of this packet. [`Query::try_get`] does without.
-    pub fn get(&self, state: &impl Read, argument: &A) -> V {
-        self.try_get(state, argument).unwrap_or_else(|error| panic!("{error}"))
-    }
-
-    /// Its answer in this state.
-    ///
-    /// # Errors
-    /// [`QueryError`] if its function panics, asks for what is not there, writes, waits, or asks itself.
-    pub fn try_get(&self, state: &impl Read, argument: &A) -> Result<V, QueryError> {
-        let question = Question { function: self.function.clone(), argument: argument.to_value() };
-        let place = question.to_string();
-        match state.cell(Cell::Query(question)) {
-            CellValue::Answer(Ok(value)) => {
-                let wanted = std::any::type_name::<V>();
-                Ok(V::from_value(&value).ok_or(WrongType { place, value, wanted })?)
-            }
-            CellValue::Answer(Err(error)) => Err(QueryError::Failed { query: place, error }),
-            other => Err(QueryError::Failed { query: place, error: format!("{other:?} is no answer").into() }),
-        }
-    }
-}
-
-impl<A, V> Clone for Query<A, V> {
-    fn clone(&self) -> Query<A, V> {
-        Query { function: self.function.clone(), types: PhantomData }
-    }
-}
-
 impl Function {
-    /// The function that `ask` is.
-    pub fn new(name: &str, ask: impl Fn(&Net, &Value) -> Answer + Send + Sync + 'static) -> Function {
+    /// A function of this name that `ask` evaluates.
+    pub(crate) fn asking(
+        name: &str,
+        ask: impl Fn(Txn, &Value, bool) -> (Answer, Txn) + Send + Sync + 'static,
+    ) -> Function {
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        Function(Arc::new(Definition {
-            id: NEXT.fetch_add(1, Ordering::Relaxed),
-            name: name.into(),
-            ask: Box::new(ask),
-        }))
+        let id = NEXT.fetch_add(1, Ordering::Relaxed);
+        Function(Arc::new(Definition { id, name: name.into(), ask: Box::new(ask) }))
     }
 
     /// The cell that its answer to `argument` is.
@@ -179,6 +82,10 @@ impl Function {
 }
 
 impl Question {
+    pub(crate) fn new(function: Function, argument: Value) -> Question {
+        Question { function, argument }
+    }
+
     /// The answer in `state`.
     pub(super) fn answer(&self, state: &Snapshot) -> Answer {
         self.answer_with_reads(state).0
@@ -209,17 +116,10 @@ impl Question {
         let Some(_asking) = Asking::enter(self) else {
             return (Err("it asks itself".into()), Arc::new([]));
         };
-        let tracked = !state.memo.no_hosts.load(Ordering::Relaxed);
-        let run = Run::of_state(Txn::new(Arc::new(state.clone())), tracked);
-        let asked = catch_unwind(AssertUnwindSafe(|| (self.function.0.ask)(&run.net(), &self.argument)));
-        let answer = asked.unwrap_or_else(|panic| Err(panic_text("the query", &*panic)));
-        let Some(finished) = run.finish() else { return (Err("its run was ended".into()), Arc::new([])) };
-        let reads = finished.txn.reads().map(|(cell, value)| (cell.clone(), value.clone())).collect();
-        let answer = match (finished.error, finished.txn.wrote()) {
-            (Some(error), _) => Err(error.to_string().into()),
-            (None, true) => Err("it writes, and queries only read".into()),
-            (None, false) => answer,
-        };
+        let hosts_tracked = !state.memo.no_hosts.load(Ordering::Relaxed);
+        let txn = Txn::new(Arc::new(state.clone()));
+        let (answer, txn) = (self.function.0.ask)(txn, &self.argument, hosts_tracked);
+        let reads = txn.reads().map(|(cell, value)| (cell.clone(), value.clone())).collect();
         (answer, reads)
     }
 }

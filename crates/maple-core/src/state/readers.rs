@@ -17,8 +17,8 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::snapshot::concerns_links;
 use super::{Cell, CellValue, Name, Snapshot, Value, Write};
+use crate::ids::LeafId;
 use crate::network::{Gauge, HostInfo, Mac};
-use crate::tree::LeafId;
 
 /// Who depends on what. Leaves come here when their run commits and go when they are withdrawn or forgotten.
 #[derive(Debug, Default)]

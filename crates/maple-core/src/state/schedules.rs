@@ -11,7 +11,7 @@ use super::{
     Access, Attempt, Cell, CellValue, Commit, Counter, Patience, Read, Stop, Stopped, Store, Table, Tx, Value, Var,
     Write, sync,
 };
-use crate::tree::LeafId;
+use crate::ids::LeafId;
 
 /// Waits by letting others run.
 struct Yielding(Arc<Flag>);

@@ -10,7 +10,7 @@ use super::derived::{Changed, Derived};
 use super::kind::{Declarations, Kind, Mismatch, Types};
 use super::query::Memo;
 use super::{History, Name, Rows, Value};
-use crate::engine::ShardId;
+use crate::ids::ShardId;
 use crate::network::{Gauge, HostInfo, LinkName, Location, Mac, PortInfo, PortKind, Scale, UTILISATION};
 
 /// One consistent, immutable view of all tracked state. Cloning it is a few pointer copies.

@@ -14,11 +14,10 @@ use super::names::Declared;
 use super::readers::{AddressKinds, Readers, Touched, WaiterId};
 use super::spare::Spare;
 use super::{Cell, CellValue, Mismatch, Name, Snapshot, Txn, Write, sync};
-use crate::engine::Selection;
+use crate::ids::{LeafId, ShardId};
 use crate::labels::LabelIds;
 use crate::network::{Gauge, Location, Mac};
-use crate::shard::ShardId;
-use crate::tree::LeafId;
+use crate::state::Selection;
 
 /// All tracked state, shared by the shards.
 #[derive(Debug, Default)]

@@ -5,9 +5,8 @@ use std::collections::BTreeSet;
 use maple_wire::{Dpid, PortNo, Version};
 
 use super::{Cell, CellValue, Store, SwitchInfo, Value, Write};
-use crate::engine::ShardId;
+use crate::ids::{LeafId, ShardId};
 use crate::network::{HostInfo, LinkName, Location, Mac, PortInfo, PortKind};
-use crate::tree::LeafId;
 
 const H: Mac = Mac([0, 0, 0, 0, 0, 1]);
 

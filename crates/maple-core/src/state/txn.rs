@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 use super::{Cell, CellValue, Kind, Snapshot, Types, Write};
-use crate::engine::Selection;
 use crate::network::OwnFrame;
+use crate::state::Selection;
 
 /// A transaction. Reads come from one snapshot plus the transaction's own writes; nothing is visible to others before
 /// [`super::Store::commit`].

@@ -36,7 +36,8 @@ use maple_wire::{Constraint, Field};
 use rustc_hash::FxHashSet;
 
 use super::recorder::constraint_of;
-use super::{Cond, Item, Range, prefix_length};
+use super::{Cond, Item, Range};
+use crate::capabilities::prefix_length;
 
 #[cfg(test)]
 mod tests;

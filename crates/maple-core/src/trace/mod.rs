@@ -10,14 +10,19 @@ use std::sync::Arc;
 
 use maple_wire::{Constraint, Field, Packet};
 
+use crate::capabilities::prefix_length;
+
 mod known;
 mod lower;
 mod recorder;
+mod source;
 mod stated;
 
 pub(crate) use known::{Failures, Passed};
 pub(crate) use lower::Lowered;
 pub use recorder::Recorder;
+pub use source::Source;
+pub(crate) use source::caller;
 
 /// Where the fields of a packet are read from.
 ///
@@ -128,15 +133,6 @@ impl Item {
     }
 }
 
-/// A line of the policy's source.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Source {
-    /// The file, as the policy's language names it.
-    pub file: Arc<str>,
-    /// The line, from 1.
-    pub line: u32,
-}
-
 /// What one run of a policy observed of its packet.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Trace {
@@ -192,12 +188,6 @@ impl fmt::Display for Item {
     }
 }
 
-impl fmt::Display for Source {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.file, self.line)
-    }
-}
-
 /// A constraint as text: `tcp_dst=22`, `ipv4_src=10.0.0.0/8`, `vlan_vid=0x1000/0x1000`.
 pub(crate) fn show(constraint: &Constraint) -> String {
     let Constraint { field, value, mask } = *constraint;
@@ -235,10 +225,4 @@ fn mask_text(field: Field, mask: u128) -> String {
         Field::Ipv6Src | Field::Ipv6Dst | Field::Ipv6NdTarget => text(field, mask),
         _ => format!("{mask:#x}"),
     }
-}
-
-/// How many leading bits of the field the mask has, if it has nothing else.
-pub(crate) fn prefix_length(field: Field, mask: u128) -> Option<u32> {
-    let rest = field.full_mask() & !mask;
-    (rest & rest.wrapping_add(1) == 0).then(|| mask.count_ones())
 }

@@ -8,7 +8,8 @@ use maple_wire::Constraint;
 use maple_wire::field::{Field, Prerequisite};
 
 use super::recorder::constraint_of;
-use super::{Cond, Range, prefix_length};
+use super::{Cond, Range};
+use crate::capabilities::prefix_length;
 
 /// The conditions, in the order in which they are to be asked; none where no packet can fit.
 pub(super) fn stated(cond: &Cond, prerequisites: impl Fn(Field) -> &'static [&'static [Prerequisite]]) -> Vec<Cond> {

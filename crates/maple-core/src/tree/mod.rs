@@ -64,15 +64,12 @@ use notes::Notes;
 use order::Order;
 use touch::Touched;
 
+pub use crate::ids::LeafId;
 pub use edit::Augmented;
 pub(crate) use edit::Edit;
 pub use follow::{Followed, Follower};
 pub use together::TOGETHER;
 pub(crate) use values::Values;
-
-/// Names a leaf, for good: 40 bits, of which the upper 8 name a shard and the lower 32 count its leaves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct LeafId(pub u64);
 
 /// The trace tree of one switch.
 #[derive(Clone, Debug, Default)]

@@ -33,7 +33,7 @@ use maple_wire::msg::{FlowMod, Message};
 use super::Time;
 use super::routes::RouteId;
 use crate::compile::Rule;
-use crate::tree::LeafId;
+use crate::ids::LeafId;
 use crate::update::{Change, EntryKey, Installed, changes, key_of};
 
 mod removals;

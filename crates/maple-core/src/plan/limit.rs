@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::state::Name;
+use crate::ids::Name;
 
 /// The meter that a route's packets pass at the switch where they enter; OpenFlow 1.0 has none.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

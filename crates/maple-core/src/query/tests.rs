@@ -7,17 +7,17 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use maple_wire::{Dpid, PortNo, Version};
 use proptest::prelude::*;
 
-use super::{
-    Access, Cell, CellValue, Counter, Query, QueryError, Read, Snapshot, Stop, Store, SwitchInfo, Table, Tx, Txn,
-    Value, Var, Write,
-};
-use crate::engine::ShardId;
+use super::{Query, QueryError};
+use crate::ids::{LeafId, ShardId};
 use crate::network::{Location, Mac, PortInfo, PortKind};
 use crate::run::Net;
-use crate::tree::LeafId;
+use crate::state::{
+    Access, Cell, CellValue, Counter, Read, Snapshot, Stop, Store, Stored, SwitchInfo, Table, Tx, Txn, Value, Var,
+    Write,
+};
 
 /// A query that counts how often its function runs.
-fn counted<A: super::Stored + 'static, V: super::Stored + 'static>(
+fn counted<A: Stored + 'static, V: Stored + 'static>(
     name: &str,
     f: impl Fn(&Net, A) -> V + Send + Sync + 'static,
 ) -> (Query<A, V>, Arc<AtomicUsize>) {
@@ -200,7 +200,7 @@ fn a_transaction_that_waits_is_woken_by_a_new_answer_only() {
     let store = Store::new();
     let risky = Query::new("risky", |net: &Net, host: i64| score().get(net, &host).unwrap_or(0) > 10);
     let attempt = store.attempt(|tx| Stop::unless(risky.get(tx, &7)));
-    let super::Attempt::Retry(txn) = attempt else { panic!("it waits") };
+    let crate::state::Attempt::Retry(txn) = attempt else { panic!("it waits") };
     struct Count(AtomicUsize);
     impl std::task::Wake for Count {
         fn wake(self: Arc<Count>) {

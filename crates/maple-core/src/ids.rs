@@ -1,8 +1,10 @@
-//! What names a moment and a worker thread.
+//! Names that all layers share: of a moment, a shard, a leaf, a table.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use crate::tree::LeafId;
+/// The name of a table, a variable or a link attribute.
+pub type Name = Arc<str>;
 
 /// A moment: nanoseconds since any fixed point, never going back.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
@@ -26,3 +28,7 @@ impl ShardId {
         ShardId((leaf.0 >> 32) as u8)
     }
 }
+
+/// Names a leaf, for good: 40 bits, of which the upper 8 name a shard and the lower 32 count its leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LeafId(pub u64);

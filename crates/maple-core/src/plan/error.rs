@@ -1,0 +1,62 @@
+//! What can be wrong with a route, and with frames that f sends itself.
+
+use maple_wire::{Dpid, Field, PortNo};
+
+use crate::network::{Hop, Location};
+
+/// A route that can't be taken.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
+pub enum RouteError {
+    #[error("the route does not start at the ingress switch {ingress}: no hop leaves it")]
+    NotAtIngress { ingress: Dpid },
+    #[error("hop {0:?}: the switch is not reached from the ingress by the hops before it")]
+    NotConnected(Hop),
+    #[error("hop {hop:?}: there is no such port; {}", listed(.hop.switch, .ports))]
+    NoSuchPort { hop: Hop, ports: Vec<PortNo> },
+    #[error(
+        "hop {hop:?} is a link to switch {next}, but the route has no hop there; \
+         a route ends at edge ports (use net.shortest_path, or give the whole list of hops)"
+    )]
+    EndsAtLink { hop: Hop, next: Dpid },
+    #[error("the route comes to switch {0} a second time")]
+    Loop(Dpid),
+    #[error("can't set {field}: the packet has no such field")]
+    NoSuchField { field: Field },
+    #[error("can't set {field} to {value:#x}: the field has {} bits", field.bits())]
+    TooWide { field: Field, value: u128 },
+    #[error("can't set {field}: no switch can rewrite it")]
+    NotSettable { field: Field },
+    #[error("routes with different rewrites or queues leave by the same switch {0}")]
+    MixedTreatment(Dpid),
+    #[error(transparent)]
+    Frame(#[from] FrameError),
+}
+
+/// A frame of f's own that can't be sent.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
+pub enum FrameError {
+    #[error("a frame has {least} to {most} bytes, not {0}", least = FRAME_BYTES.start(), most = FRAME_BYTES.end())]
+    Length(usize),
+    #[error("more than {MOST_FRAMES} frames are sent for one packet")]
+    TooMany,
+    #[error("{0} is no port where a frame can leave the network: it is not there, or a link to another switch")]
+    NoEdge(Location),
+}
+
+/// How long a frame of f's own may be: an Ethernet header at least, a jumbo frame at most.
+pub const FRAME_BYTES: std::ops::RangeInclusive<usize> = 14..=9216;
+/// How many frames of its own f may send for one packet.
+pub const MOST_FRAMES: usize = 64;
+
+/// The ports of a switch, as the end of an error.
+fn listed(switch: Dpid, ports: &[PortNo]) -> String {
+    match ports {
+        [] => format!("there is no switch {switch}"),
+        _ => {
+            let ports: Vec<String> = ports.iter().map(ToString::to_string).collect();
+            format!("switch {switch} has the ports {}", ports.join(", "))
+        }
+    }
+}

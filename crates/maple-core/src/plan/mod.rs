@@ -1,0 +1,278 @@
+//! Plans: what of a route its hops come from, and what that comes to in a network.
+
+mod error;
+mod limit;
+mod resolved;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use maple_wire::{Dpid, Field, PortNo};
+use rustc_hash::FxHasher;
+
+pub use error::{FRAME_BYTES, FrameError, MOST_FRAMES, RouteError};
+pub use limit::{Limit, Meter, Unit};
+pub use resolved::{Part, Resolved, Treatment, is_settable};
+
+use crate::ids::Name;
+use crate::network::{Hop, Location, PortInfo, PortKind};
+
+/// The network, as a plan asks for it. What answers notes what it was asked: the plan's hops depend on that.
+pub(crate) trait Topology {
+    /// The hops of a flood that starts at a switch; `None` if it is not there.
+    fn flood(&mut self, from: Dpid) -> Option<Arc<[Hop]>>;
+
+    /// The best path between two switches, by a link attribute or by hop count; `None` if there is none.
+    fn path(&mut self, from: Dpid, to: Dpid, weight: Option<&Name>) -> Option<Arc<[Hop]>>;
+
+    /// What is known of a port.
+    fn port(&mut self, at: Location) -> Option<PortInfo>;
+
+    /// The far end of a link that both ends know of. It follows from [`Topology::port`] of both, so it is not noted.
+    fn peer(&self, at: Location) -> Option<Location>;
+
+    /// The ports of a switch, for the text of an error. Not noted.
+    fn ports_of(&self, switch: Dpid) -> Vec<PortNo>;
+}
+
+/// A route and where it begins: what its hops come to depends on nothing else but the topology.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Plan(Arc<PlanOf>);
+
+/// Places to send the packet to, all with the same treatment.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub(crate) struct Branch {
+    pub flood: bool,
+    pub ports: BTreeSet<PortNo>,
+    pub hops: BTreeSet<Hop>,
+    pub path: Option<PathTo>,
+    /// A copy goes there, from wherever on the route that is nearest.
+    pub copy_to: Option<Location>,
+    pub treatment: Treatment,
+}
+
+/// The best path to a place, whichever that is at the time.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct PathTo {
+    pub from: Dpid,
+    pub to: Location,
+    pub weight: Option<Name>,
+}
+
+impl fmt::Debug for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let hops: Vec<Hop> = self.0.branches.iter().flat_map(|branch| branch.hops.iter().copied()).collect();
+        write!(f, "from {} by {hops:?}", self.0.ingress)?;
+        let mut paths = self.0.branches.iter().filter_map(|branch| branch.path.as_ref());
+        paths.try_for_each(|path| write!(f, ", {path:?}"))
+    }
+}
+
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct PlanOf {
+    /// Of the rest.
+    hash: u64,
+    ingress: Dpid,
+    branches: Vec<Branch>,
+    meter: Option<Meter>,
+}
+
+impl Hash for Plan {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.hash.hash(state);
+    }
+}
+
+impl Plan {
+    /// The plan of a route with these branches for packets that enter at `ingress`.
+    pub(crate) fn new(ingress: Dpid, branches: Vec<Branch>, meter: Option<Meter>) -> Plan {
+        let mut hasher = FxHasher::default();
+        (ingress, &branches, &meter).hash(&mut hasher);
+        Plan(Arc::new(PlanOf { hash: hasher.finish(), ingress, branches, meter }))
+    }
+}
+
+impl Plan {
+    /// What it comes to in a network.
+    pub(crate) fn resolve(&self, topology: &mut impl Topology) -> Result<Resolved, RouteError> {
+        self.0.resolve(topology)
+    }
+
+    /// The switch where its packets enter.
+    pub(crate) fn ingress(&self) -> Dpid {
+        self.0.ingress
+    }
+
+    /// The meter that its packets pass there.
+    pub(crate) fn meter(&self) -> Option<&Meter> {
+        self.0.meter.as_ref()
+    }
+}
+
+impl Branch {
+    /// Whether it sends the packet nowhere.
+    pub fn is_empty(&self) -> bool {
+        !self.flood && self.ports.is_empty() && self.hops.is_empty() && self.copy_to.is_none()
+    }
+
+    pub fn text(&self) -> String {
+        let listed = |texts: Vec<String>| texts.join(", ");
+        let mut parts = Vec::new();
+        if self.flood {
+            parts.push("flood".to_owned());
+        }
+        if !self.ports.is_empty() {
+            parts.push(format!("to {}", listed(self.ports.iter().map(ToString::to_string).collect())));
+        }
+        if !self.hops.is_empty() {
+            let hop = |hop: &Hop| format!("{:x}:{}", hop.switch.0, hop.port);
+            parts.push(format!("by {}", listed(self.hops.iter().map(hop).collect())));
+        }
+        parts.extend(self.copy_to.map(|at| format!("copy to {:x}:{}", at.switch.0, at.port)));
+        let Treatment { rewrites, queue } = &self.treatment;
+        let shown = |field: Field, value: u128| match field {
+            Field::VlanVid => (value & 0xfff).to_string(),
+            _ => crate::trace::text(field, value),
+        };
+        parts.extend(rewrites.iter().map(|(field, value)| format!("set {field}={}", shown(*field, *value))));
+        parts.extend(queue.iter().map(|queue| format!("queue {queue}")));
+        parts.join(" ")
+    }
+}
+
+impl PathTo {
+    /// The hop out of the network.
+    pub fn last(&self) -> Hop {
+        Hop::new(self.to.switch, self.to.port)
+    }
+}
+
+impl fmt::Debug for PathTo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the path from {} to {}", self.from, self.to)?;
+        self.weight.iter().try_for_each(|name| write!(f, " by {name:?}"))
+    }
+}
+
+impl PlanOf {
+    fn resolve(&self, topology: &mut impl Topology) -> Result<Resolved, RouteError> {
+        let ingress = self.ingress;
+        let hops = self.all_hops(topology);
+        let mut resolved = Resolved { meter: self.meter.clone(), ..Resolved::default() };
+        let mut queue = VecDeque::from([(ingress, None)]);
+        let mut reached = BTreeSet::from([ingress]);
+        if !hops.is_empty() && hops.keys().all(|hop| hop.switch != ingress) {
+            return Err(RouteError::NotAtIngress { ingress });
+        }
+        while let Some((switch, arrives)) = queue.pop_front() {
+            let mut part = Part { arrives, ..Part::default() };
+            for (hop, (treatment, from_flood)) in of_switch(&hops, switch) {
+                match look(*hop, switch == ingress, *from_flood, topology)? {
+                    Behind::Nothing => {}
+                    Behind::Hosts => {
+                        if !part.edges.is_empty() && part.treatment != *treatment {
+                            return Err(RouteError::MixedTreatment(switch));
+                        }
+                        part.treatment = treatment.clone();
+                        part.edges.insert(hop.port);
+                    }
+                    Behind::Switch(far) => {
+                        if !reached.insert(far.switch) {
+                            return Err(RouteError::Loop(far.switch));
+                        }
+                        if of_switch(&hops, far.switch).next().is_none() {
+                            return Err(RouteError::EndsAtLink { hop: *hop, next: far.switch });
+                        }
+                        part.links.insert(hop.port, far);
+                        queue.push_back((far.switch, Some(far.port)));
+                    }
+                }
+            }
+            resolved.parts.insert(switch, part);
+        }
+        match hops.keys().find(|hop| !reached.contains(&hop.switch)) {
+            Some(lost) => Err(RouteError::NotConnected(*lost)),
+            None => Ok(resolved.pruned(ingress)),
+        }
+    }
+
+    /// Every hop with its treatment, and whether it comes from the flood query (which has looked at the ports).
+    fn all_hops(&self, topology: &mut impl Topology) -> BTreeMap<Hop, (Treatment, bool)> {
+        let ingress = self.ingress;
+        let mut all = BTreeMap::new();
+        for branch in &self.branches {
+            if branch.flood
+                && let Some(hops) = topology.flood(ingress)
+            {
+                all.extend(hops.iter().map(|hop| (*hop, (branch.treatment.clone(), true))));
+            }
+            let ports = branch.ports.iter().map(|port| Hop::new(ingress, *port));
+            let mut hops: Vec<Hop> = ports.chain(branch.hops.iter().copied()).collect();
+            if let Some(path) = &branch.path
+                && let Some(found) = topology.path(path.from, path.to.switch, path.weight.as_ref())
+            {
+                hops.extend(found.iter().copied().chain([path.last()]));
+            }
+            all.extend(hops.into_iter().map(|hop| (hop, (branch.treatment.clone(), false))));
+        }
+        for branch in &self.branches {
+            if let Some(place) = branch.copy_to {
+                let hops = self.way_to_copy(&all, place, topology);
+                all.extend(hops.into_iter().map(|hop| (hop, (branch.treatment.clone(), false))));
+            }
+        }
+        all
+    }
+
+    /// The hops that lead a copy from the route to a place; none where it passes there anyway, or there is no way.
+    ///
+    /// They begin at the switch of the route that is nearest: a way from there meets no other switch of the route, as that
+    /// would be nearer. So what was a tree stays one.
+    fn way_to_copy<T>(&self, all: &BTreeMap<Hop, T>, place: Location, topology: &mut impl Topology) -> Vec<Hop> {
+        let last = Hop::new(place.switch, place.port);
+        let Some(info) = topology.port(place) else { return Vec::new() };
+        if all.contains_key(&last) || info.kind != PortKind::Edge {
+            return Vec::new();
+        }
+        let on_route: BTreeSet<Dpid> = all.keys().map(|hop| hop.switch).chain([self.ingress]).collect();
+        let way = |from: &Dpid| topology.path(*from, place.switch, None);
+        let nearest = on_route.iter().filter_map(way).min_by_key(|way| way.len());
+        nearest.into_iter().flat_map(|way| way.iter().copied().chain([last]).collect::<Vec<_>>()).collect()
+    }
+}
+
+/// The hops that leave a switch.
+fn of_switch<T>(hops: &BTreeMap<Hop, T>, switch: Dpid) -> impl Iterator<Item = (&Hop, &T)> {
+    hops.range(Hop::new(switch, PortNo(0))..=Hop::new(switch, PortNo(u32::MAX)))
+}
+
+/// What is behind a hop's port.
+enum Behind {
+    Nothing,
+    Hosts,
+    Switch(Location),
+}
+
+fn look(hop: Hop, is_ingress: bool, from_flood: bool, topology: &mut impl Topology) -> Result<Behind, RouteError> {
+    let at = hop.location();
+    if hop.port == PortNo::IN_PORT && is_ingress {
+        return Ok(Behind::Hosts);
+    }
+    if from_flood && topology.peer(at).is_none() {
+        return Ok(Behind::Hosts);
+    }
+    let Some(info) = topology.port(at) else {
+        let ports = topology.ports_of(hop.switch);
+        return Err(RouteError::NoSuchPort { hop, ports });
+    };
+    match info.kind {
+        PortKind::New | PortKind::Shared { .. } => Ok(Behind::Nothing),
+        PortKind::Edge | PortKind::Middlebox => Ok(Behind::Hosts),
+        PortKind::Link(far) => {
+            topology.port(far);
+            Ok(topology.peer(at).map_or(Behind::Nothing, Behind::Switch))
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! A checked route: what each switch does with the packet.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use maple_wire::{Dpid, Field, FieldSet, PortNo, Version};
+
+use super::Meter;
+use crate::network::{Location, OwnFrame};
+
+/// A checked route: what each switch does with the packet.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
+pub struct Resolved {
+    /// The switches that send the packet on, by datapath id. A drop has none.
+    pub parts: BTreeMap<Dpid, Part>,
+    /// The meter that the packet passes at the ingress (OpenFlow 1.3).
+    pub meter: Option<Meter>,
+    /// What f sends itself. No rule does that: each packet of the kind comes to the controller.
+    pub own: Vec<OwnFrame>,
+}
+
+/// What one switch does with a packet.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Part {
+    /// The link port it arrives by; `None` at the ingress.
+    pub arrives: Option<PortNo>,
+    /// The links it goes on by, and the port of the next switch where each ends.
+    pub links: BTreeMap<PortNo, Location>,
+    /// The edge ports it leaves by.
+    pub edges: BTreeSet<PortNo>,
+    /// What is done to it before it leaves by an edge port.
+    pub treatment: Treatment,
+    /// Whether the packet has a VLAN tag; known where the treatment rewrites it.
+    pub tagged: bool,
+}
+
+impl Resolved {
+    /// How many edge ports the packet leaves by.
+    pub fn egress_count(&self) -> usize {
+        self.parts.values().map(|part| part.edges.len()).sum()
+    }
+
+    /// Without the ingress' part where that sends nothing: a drop has no parts.
+    pub(super) fn pruned(mut self, ingress: Dpid) -> Resolved {
+        self.parts.retain(|switch, part| *switch != ingress || !part.links.is_empty() || !part.edges.is_empty());
+        self
+    }
+}
+
+/// What is done to the packet where it leaves the network.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Treatment {
+    /// Header fields to rewrite, one value a field.
+    pub rewrites: BTreeMap<Field, u128>,
+    /// The queue of the egress ports to use.
+    pub queue: Option<u32>,
+}
+
+/// Whether switches can rewrite a field (1.0 §5.2.4; 1.3 §7.2.5, as far as Open vSwitch does it).
+pub fn is_settable(field: Field, version: Version) -> bool {
+    const OF10: FieldSet = FieldSet::of(&[
+        Field::EthDst,
+        Field::EthSrc,
+        Field::VlanVid,
+        Field::VlanPcp,
+        Field::IpDscp,
+        Field::Ipv4Src,
+        Field::Ipv4Dst,
+        Field::TcpSrc,
+        Field::TcpDst,
+        Field::UdpSrc,
+        Field::UdpDst,
+    ]);
+    const FIXED: FieldSet = FieldSet::of(&[
+        Field::InPort,
+        Field::InPhyPort,
+        Field::Metadata,
+        Field::EthType,
+        Field::IpProto,
+        Field::Ipv6Exthdr,
+        Field::MplsBos,
+        Field::PbbIsid,
+    ]);
+    match version {
+        Version::Of10 => OF10.contains(field),
+        Version::Of13 => !FIXED.contains(field),
+    }
+}

@@ -1,0 +1,78 @@
+//! Why a run of a policy gave no route.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use crate::ids::Name;
+use crate::network::Mac;
+use crate::plan::RouteError;
+use crate::state::Stop;
+use crate::trace::Source;
+
+/// Why a run of f gave no route. The packet is dropped, the error reported once and counted, nothing cached.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PolicyError {
+    /// f failed: the text with traceback, as its language prints it.
+    #[error("{0}")]
+    Exception(Arc<str>),
+    /// f returned something that is no route: what it was and where, and what it may return, in its language's words.
+    #[error("{0}")]
+    WrongReturn(Arc<str>),
+    /// f can't answer before something that it read has changed.
+    #[error("the packet waits until something that the policy read changes")]
+    Retry,
+    /// f ran longer than it may: the text with traceback, as its language prints it.
+    #[error("{0}")]
+    TimeLimit(Arc<str>),
+    /// f returned a route that can't be taken.
+    #[error("{}{error}", line(.made_at.as_ref()))]
+    Route {
+        /// What is wrong with it.
+        error: RouteError,
+        /// The line that made it, where that is known.
+        made_at: Option<Source>,
+    },
+    /// f asked for a path by costs that no link has.
+    #[error("net.path(weight={name:?}): links have no costs of this name; {}", names(.known))]
+    NoSuchWeight {
+        /// The name.
+        name: Name,
+        /// The names that there are.
+        known: Vec<Name>,
+    },
+    /// f asked where a host is, but hosts are not tracked.
+    #[error("net.locate({0}) needs host tracking, which is off (track_hosts=False)")]
+    HostsNotTracked(Mac),
+    /// f asked for what nobody snoops on: what it asked, and which protocols tell it.
+    #[error("{0} needs snooping of {1}, which is off (@policy(snoop=…) or --snoop)")]
+    NotSnooped(&'static str, &'static str),
+}
+
+impl From<Stop> for PolicyError {
+    fn from(stop: Stop) -> PolicyError {
+        match stop {
+            Stop::Retry => PolicyError::Retry,
+            Stop::Cancel => PolicyError::Exception("the policy cancelled its transaction".into()),
+        }
+    }
+}
+
+/// The line that an error is about, as its beginning.
+fn line(at: Option<&Source>) -> String {
+    at.map(|at| format!("{at}: ")).unwrap_or_default()
+}
+
+/// The names that links have costs by, as the end of an error.
+fn names(known: &[Name]) -> String {
+    let known: Vec<String> = known.iter().map(|name| format!("{name:?}")).collect();
+    let known =
+        if known.is_empty() { "they have none of any name".into() } else { format!("known: {}", known.join(", ")) };
+    format!("{known} (weights() in the policy, `--weights FILE` and links of an emulated topology give costs names)")
+}
+
+/// What a panic of `who` says.
+pub(crate) fn panic_text(who: &str, panic: &(dyn Any + Send)) -> Arc<str> {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("without a message");
+    format!("{who} panicked: {text}").into()
+}

@@ -1,0 +1,124 @@
+//! Queries: memoised functions of state that people write.
+//!
+//! # What
+//!
+//! A [`Query`] is a function of the state and of an argument, as a path is one that Maple has. Its answer is a [`Cell`]:
+//! whatever reads it depends on the *answer*, not on what the function read. When a write may change the answer, the
+//! function runs again, once; only if the answer differs are its dependents invalidated.
+//!
+//! # Why it is correct
+//!
+//! The function sees nothing but its argument and the cells that it reads, which a transaction of its own notes over one
+//! snapshot. In any other snapshot in which all these cells are equal its answer is the same, and only then does the store
+//! take an answer from its memo. A subscription to an answer is also one to the cells that it was made of. An answer is
+//! never more than a function of a snapshot, so transactions need not know of queries.
+//!
+//! # Cost
+//!
+//! An answer in the same snapshot costs a look-up by hash; in another one also a comparison for each cell that it read. When
+//! a query has subscribers and what it read changes, its function runs within the commit, while other commits wait: a
+//! query should be quick. Failures are never remembered.
+
+use std::marker::PhantomData;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use crate::policy_error::panic_text;
+use crate::run::{Net, Run};
+use crate::state::{Answer, Cell, CellValue, Function, Question, Read, Stored, Value, WrongType};
+
+/// A memoised function of state, with an argument (`()` where there is none).
+#[derive(Debug)]
+pub struct Query<A, V> {
+    function: Function,
+    types: PhantomData<fn(A) -> V>,
+}
+
+/// A query has no answer of the type that was asked for.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum QueryError {
+    /// Its function failed.
+    #[error("the query {query} failed: {error}")]
+    Failed {
+        /// The query with its argument.
+        query: String,
+        /// Why.
+        error: Arc<str>,
+    },
+    /// It answered with something else.
+    #[error(transparent)]
+    WrongType(#[from] WrongType),
+}
+
+impl<A: Stored, V: Stored> Query<A, V> {
+    /// The query that `f` answers. It may read all that policies may, and must write nothing.
+    pub fn new(name: &str, f: impl Fn(&Net, A) -> V + Send + Sync + 'static) -> Query<A, V> {
+        let ask = move |net: &Net, argument: &Value| match A::from_value(argument) {
+            Some(argument) => Ok(f(net, argument).to_value()),
+            None => Err(format!("{argument} is no {}", std::any::type_name::<A>()).into()),
+        };
+        Query::of(Function::new(name, ask))
+    }
+
+    /// The query that this function answers, whose arguments and answers had better be of these types.
+    pub fn of(function: Function) -> Query<A, V> {
+        Query { function, types: PhantomData }
+    }
+
+    /// Its function, without types.
+    pub fn function(&self) -> &Function {
+        &self.function
+    }
+
+    /// Its answer in this state.
+    ///
+    /// # Panics
+    /// If there is none; in a policy that is an error of this packet. [`Query::try_get`] does without.
+    pub fn get(&self, state: &impl Read, argument: &A) -> V {
+        self.try_get(state, argument).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// Its answer in this state.
+    ///
+    /// # Errors
+    /// [`QueryError`] if its function panics, asks for what is not there, writes, waits, or asks itself.
+    pub fn try_get(&self, state: &impl Read, argument: &A) -> Result<V, QueryError> {
+        let question = Question::new(self.function.clone(), argument.to_value());
+        let place = question.to_string();
+        match state.cell(Cell::Query(question)) {
+            CellValue::Answer(Ok(value)) => {
+                let wanted = std::any::type_name::<V>();
+                Ok(V::from_value(&value).ok_or(WrongType { place, value, wanted })?)
+            }
+            CellValue::Answer(Err(error)) => Err(QueryError::Failed { query: place, error }),
+            other => Err(QueryError::Failed { query: place, error: format!("{other:?} is no answer").into() }),
+        }
+    }
+}
+
+impl<A, V> Clone for Query<A, V> {
+    fn clone(&self) -> Query<A, V> {
+        Query { function: self.function.clone(), types: PhantomData }
+    }
+}
+
+impl Function {
+    /// The query that this function of state and argument answers.
+    pub fn new(name: &str, ask: impl Fn(&Net, &Value) -> Answer + Send + Sync + 'static) -> Function {
+        Function::asking(name, move |txn, argument, hosts_tracked| {
+            let run = Run::of_state(txn, hosts_tracked);
+            let asked = catch_unwind(AssertUnwindSafe(|| ask(&run.net(), argument)));
+            let answer = asked.unwrap_or_else(|panic| Err(panic_text("the query", &*panic)));
+            let finished = run.finish().expect("nothing else ends this run");
+            let answer = match (finished.error, finished.txn.wrote()) {
+                (Some(error), _) => Err(error.to_string().into()),
+                (None, true) => Err("it writes, and queries only read".into()),
+                (None, false) => answer,
+            };
+            (answer, finished.txn)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,35 @@
+//! Lines of the policy's source: where a run's observations come from.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::panic::Location as Caller;
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+/// A line of the policy's source.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Source {
+    /// The file, as the policy's language names it.
+    pub file: Arc<str>,
+    /// The line, from 1.
+    pub line: u32,
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.file, self.line)
+    }
+}
+
+thread_local! {
+    /// Names of Rust files, by where the compiler has put them.
+    static FILES: RefCell<FxHashMap<*const u8, Arc<str>>> = RefCell::default();
+}
+
+/// The line of Rust code that called a handle.
+pub(crate) fn caller(at: &Caller<'_>) -> Option<Source> {
+    let name = at.file();
+    let file = FILES.with_borrow_mut(|files| Arc::clone(files.entry(name.as_ptr()).or_insert_with(|| name.into())));
+    Some(Source { file, line: at.line() })
+}
