@@ -192,7 +192,7 @@ mod tests {
             let paths = ParallelPaths::new(threads).expect("threads").of(links.clone());
             prop_assert_eq!(&*paths, &AllPaths::over(&links));
             for (from, to) in (1..12).flat_map(|a| (1..12).map(move |b| (Dpid(a), Dpid(b)))) {
-                prop_assert_eq!(paths.hops(from, to), graph::path(&store.snapshot(), from, to, None));
+                prop_assert_eq!(paths.hops(from, to), graph::path(&*store.snapshot(), from, to, None));
             }
         }
     }
