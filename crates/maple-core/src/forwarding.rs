@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use maple_wire::{Action, Constraint, Field, Instruction, PortNo, Version};
 
-use crate::plan::{Part, Treatment};
+use crate::plan::{SwitchHops, Treatment};
 
 /// The bit of `vlan_vid` that says that there is a tag.
 pub(crate) const TAG_PRESENT: u16 = 0x1000;
@@ -74,8 +74,8 @@ pub(crate) fn has_vlan(vid: u16) -> Constraint {
 }
 
 /// The actions that send a packet, as it entered the network, straight out of a part's edge ports.
-pub(crate) fn egress(version: Version, part: &Part) -> Vec<Action> {
-    leave(version, &part.edges, &part.treatment, part.tagged)
+pub(crate) fn egress(version: Version, hops: &SwitchHops) -> Vec<Action> {
+    leave(version, &hops.edges, &hops.treatment, hops.tagged)
 }
 
 fn leave(version: Version, edges: &BTreeSet<PortNo>, treatment: &Treatment, tagged: bool) -> Vec<Action> {

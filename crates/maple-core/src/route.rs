@@ -22,7 +22,8 @@ use crate::ids::Name;
 use crate::network::{Hop, Location, OwnFrame, PortKind};
 use crate::plan::{Branch, PathTo};
 pub use crate::plan::{
-    FRAME_BYTES, FrameError, Limit, MOST_FRAMES, Meter, Part, Plan, Resolved, RouteError, Treatment, Unit, is_settable,
+    FRAME_BYTES, FrameError, Limit, MOST_FRAMES, Meter, Plan, Resolved, RouteError, SwitchHops, Treatment, Unit,
+    is_settable,
 };
 use crate::state::{Cell, CellValue, Snapshot, Txn};
 use crate::trace::{Source, caller};
@@ -385,8 +386,8 @@ impl Route {
             return Err(RouteError::NotAtIngress { ingress });
         };
         let mut resolved = (*resolved?).clone();
-        for (switch, part) in &mut resolved.parts {
-            check_treatment(*switch, part, txn, ask)?;
+        for (switch, hops) in &mut resolved.switches {
+            check_treatment(*switch, hops, txn, ask)?;
         }
         let resolved = Arc::new(resolved);
         Ok((Goal::Fixed(Arc::clone(&resolved)), resolved))
@@ -415,10 +416,11 @@ impl Route {
     /// Whether the only port that a packet would leave by is the one where it came in, and the route names that port. A path to
     /// a host that is there, or a flood, means no such thing.
     pub(crate) fn goes_back(&self, resolved: &Resolved, came_in: Location) -> bool {
-        let back = |(switch, part): (&Dpid, &Part)| *switch == came_in.switch && part.edges.contains(&came_in.port);
+        let back =
+            |(switch, hops): (&Dpid, &SwitchHops)| *switch == came_in.switch && hops.edges.contains(&came_in.port);
         let is_named = |branch: &Branch| !branch.flood && branch.path.is_none() && branch.copy_to.is_none();
         let named = self.branches.iter().all(is_named);
-        named && resolved.egress_count() == 1 && resolved.parts.iter().any(back)
+        named && resolved.egress_count() == 1 && resolved.switches.iter().any(back)
     }
 
     /// What of the route its hops come from.
@@ -439,12 +441,12 @@ fn cell(path: &PathTo) -> Cell {
 /// Checks that the packet has what is rewritten and that the switch can rewrite it.
 fn check_treatment(
     switch: Dpid,
-    part: &mut Part,
+    hops: &mut SwitchHops,
     txn: &Txn,
     ask: &mut dyn FnMut(Field, u128, u128) -> bool,
 ) -> Result<(), RouteError> {
     let version = txn.peek().switch(switch).map_or(Version::Of13, |info| info.version);
-    for (&field, &value) in &part.treatment.rewrites {
+    for (&field, &value) in &hops.treatment.rewrites {
         if value & !field.full_mask() != 0 {
             return Err(RouteError::TooWide { field, value });
         }
@@ -452,7 +454,7 @@ fn check_treatment(
             return Err(RouteError::NotSettable { field });
         }
         if field == Field::VlanVid {
-            part.tagged = ask(Field::VlanVid, 0x1000, 0x1000);
+            hops.tagged = ask(Field::VlanVid, 0x1000, 0x1000);
         } else if !ask(field, 0, 0) {
             return Err(RouteError::NoSuchField { field });
         }

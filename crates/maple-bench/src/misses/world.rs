@@ -130,7 +130,7 @@ impl World {
                 // There is one shard, and nobody reads reports or asks what is settled.
                 Effect::Mail { .. }
                 | Effect::Report(_)
-                | Effect::Settled(_)
+                | Effect::BarriersDone(_)
                 | Effect::Heard(_)
                 | Effect::Poll { .. } => {}
             }

@@ -12,7 +12,7 @@ use std::thread::Thread;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Sender, bounded};
-use maple_core::engine::{Event, SETTLING_ROUNDS};
+use maple_core::engine::{BARRIER_ROUNDS, Event};
 use maple_core::state::{Commit, Mismatch, Patience, Stop, Stopped, Tx, Write};
 
 use super::{Handle, PATIENCE};
@@ -134,7 +134,7 @@ impl Handle {
     /// all of them. `false` if that takes longer than `within`.
     pub fn settled(&self, within: Duration) -> bool {
         let until = Instant::now() + within;
-        (0..SETTLING_ROUNDS).all(|_| self.ask_round(Letter::Settle, until.saturating_duration_since(Instant::now())))
+        (0..BARRIER_ROUNDS).all(|_| self.ask_round(Letter::Settle, until.saturating_duration_since(Instant::now())))
     }
 
     /// Gives each shard what concerns it of a commit, in front of all that is asked later.

@@ -74,7 +74,7 @@ impl Shard {
         let packets = self.choose_packets();
         if self.events.is_empty() {
             let is_early = self.engine.next_deadline().is_none_or(|deadline| deadline > now);
-            if is_early && !self.engine.is_behind_wanting() {
+            if is_early && !self.engine.is_behind_demand() {
                 return;
             }
             self.events.push(Event::Tick);
@@ -157,7 +157,7 @@ impl Shard {
                 self.act(now, slot);
             }
             Effect::Mail { to, mail } => self.post.send(to, Letter::Mail(mail)),
-            Effect::Settled(token) => self.fences.extend(self.settling.remove(&token)),
+            Effect::BarriersDone(token) => self.fences.extend(self.settling.remove(&token)),
             Effect::Heard(heard) => self.listening.packet(&heard, |events| self.lost(events)),
             Effect::Report(report) => self.notices.tell(Notice::Engine(report)),
         }

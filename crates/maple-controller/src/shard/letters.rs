@@ -45,7 +45,7 @@ impl Shard {
             Letter::Settle(to) => {
                 self.settlings += 1;
                 self.settling.insert(self.settlings, to);
-                self.events.push(Event::Settle(self.settlings));
+                self.events.push(Event::AwaitBarriers(self.settlings));
             }
             Letter::Stop => self.stopping = true,
             #[cfg(test)]

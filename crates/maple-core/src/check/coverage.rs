@@ -7,7 +7,7 @@ use crate::trace::{Item, Source};
 
 /// All traces of one check merged into a tree.
 #[derive(Default)]
-pub(super) struct Roads {
+pub(super) struct MergedTraces {
     /// Children of each node by the item that leads there; node 0 is the root. Never iterated in this order.
     nodes: Vec<HashMap<Item, usize>>,
     /// For each line and question: how often the answer was no, and yes.
@@ -54,7 +54,7 @@ pub struct Coverage {
     pub one_sided: Vec<OneSided>,
 }
 
-impl Roads {
+impl MergedTraces {
     /// Takes in a run's trace. Whether it is new.
     pub fn take(&mut self, run: &Observation) -> bool {
         if self.nodes.is_empty() {

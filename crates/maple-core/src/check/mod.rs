@@ -50,7 +50,7 @@ pub use observe::{Difference, Observation};
 pub use packet::Sample;
 
 use cost::Costs;
-use coverage::Roads;
+use coverage::MergedTraces;
 use packet::{ARP, Headers, IPV4, IPV6, build};
 use vary::{Values, variants};
 
@@ -79,7 +79,7 @@ pub struct Check {
     passes: (u64, u32),
     shapes: HashMap<u64, u32>,
     values: Values,
-    roads: Roads,
+    merged: MergedTraces,
     findings: BTreeMap<Key, Finding>,
     failures: BTreeMap<String, Counted>,
     goes_back: BTreeMap<Arc<str>, Counted>,
@@ -149,7 +149,7 @@ impl Check {
             passes: (state.version(), 0),
             shapes: HashMap::new(),
             values,
-            roads: Roads::default(),
+            merged: MergedTraces::default(),
             findings: BTreeMap::new(),
             failures: BTreeMap::new(),
             goes_back: BTreeMap::new(),
@@ -240,7 +240,7 @@ impl Check {
     /// What was covered so far.
     pub fn coverage(&self) -> Coverage {
         let mut coverage = self.coverage.clone();
-        self.roads.report(&mut coverage);
+        self.merged.report(&mut coverage);
         coverage
     }
 
@@ -250,7 +250,7 @@ impl Check {
         let second = self.observe(&sample, &state);
         self.compare(&sample, &first, &second);
         self.count_faults(&sample, &first);
-        if self.roads.take(&first) && self.is_worth_varying(&first) {
+        if self.merged.take(&first) && self.is_worth_varying(&first) {
             self.values.learn(&first, &state);
             let made = variants(&sample, &first, &self.values, &mut self.random);
             made.into_iter().for_each(|made| {

@@ -159,23 +159,23 @@ fn listed<T: fmt::Debug>(what: &str, things: &[T]) -> String {
 fn route_text(route: &Resolved) -> String {
     let own = |own: &OwnFrame| format!("send {} bytes to {}", own.bytes.len(), own.at);
     let own: Vec<String> = route.own.iter().map(own).collect();
-    if route.parts.is_empty() {
+    if route.switches.is_empty() {
         return if own.is_empty() { "drop".into() } else { own.join(", ") };
     }
-    let part = |(dpid, part): (&maple_wire::Dpid, &crate::route::Part)| {
-        let ports: Vec<String> = part.links.keys().chain(&part.edges).map(ToString::to_string).collect();
-        let set: Vec<String> = part
+    let hops = |(dpid, hops): (&maple_wire::Dpid, &crate::route::SwitchHops)| {
+        let ports: Vec<String> = hops.links.keys().chain(&hops.edges).map(ToString::to_string).collect();
+        let set: Vec<String> = hops
             .treatment
             .rewrites
             .iter()
             .map(|(field, value)| format!(" set {field}={}", crate::trace::text(*field, *value)))
             .collect();
-        let queue = part.treatment.queue.map(|queue| format!(" queue {queue}")).unwrap_or_default();
+        let queue = hops.treatment.queue.map(|queue| format!(" queue {queue}")).unwrap_or_default();
         format!("{:x}:{}{}{queue}", dpid.0, ports.join(","), set.concat())
     };
     let meter = route.meter.as_ref().map(|meter| format!(" meter {meter}")).unwrap_or_default();
-    let parts = route.parts.iter().map(part).collect::<Vec<_>>().join(" ");
-    std::iter::once(format!("route {parts}{meter}")).chain(own).collect::<Vec<_>>().join(", ")
+    let switches = route.switches.iter().map(hops).collect::<Vec<_>>().join(" ");
+    std::iter::once(format!("route {switches}{meter}")).chain(own).collect::<Vec<_>>().join(", ")
 }
 
 impl fmt::Display for Difference {

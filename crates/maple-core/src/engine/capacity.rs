@@ -1,175 +1,361 @@
-//! What comes of it that switches and trees have room for so much ([`super::room`]): who is turned away, which statistics
-//! are asked for, and who is evicted.
+//! Room in a switch and its tree: who may come in, and who has to go. [`super::capacity`] does what it says.
+//!
+//! # What
+//!
+//! A switch has so many rules at most as [`Options::max_rules`](super::Options) says, and in each table so many as it had
+//! when it last said that the table was full. A leaf comes in only while there is a reserve; its rules are counted when
+//! they are known, before any of them is sent, and if they don't fit it is turned away again. Its packets go through the
+//! controller, which knows the answer, until it finds room at a later packet.
+//!
+//! Whoever is turned away makes the controller ask the switch for statistics, once in [`Options::room_period`](super::Options)
+//! at most. When they are here some leaves are evicted, as many at most as were turned away: those first whose rules
+//! took the fewest packets since the last time, and of these those that were not used for longest. They are withdrawn like
+//! all that f no longer says: their place in the tree becomes Ω, and the compiler does the rest. Labels are evicted too:
+//! whoever sends packets under one stops first.
+//!
+//! A switch that has hardly more than the reserve left has rules that are there without need taken out
+//! ([`Table::tidy`](crate::Table::tidy)), which otherwise wait for new traces.
+//!
+//! A tree has so many leaves at most as [`Options::max_traces`](super::Options) says. When it is full decisions are not
+//! cached, and leaves are evicted in the same way.
+//!
+//! # Bounds
+//!
+//! In a period at most an eighth of the bound, but at least one leaf, is evicted at a switch; and of leaves whose rules were
+//! in use since the last time an eighth of that, but at least one: where more is in use than there is room for, the
+//! controller does not exchange one half for the other all the time. Only if rules that have to come in for others' sake
+//! (barriers where a leaf goes) find no room in the reserve, all leaves at the switch go at once.
+//!
+//! No rule has a timeout at the switch: a rule may shield others.
 
-use maple_wire::Dpid;
-use maple_wire::msg::Message;
-use maple_wire::msg::stats::{FlowStatsRequest, ReplyBody, RequestBody, StatsReply, StatsRequest};
+use std::collections::BTreeMap;
+use std::time::Duration;
 
-use super::leaf::{LeafState, Subject, subject_of};
-use super::room::Asking;
-use super::tables::Waiter;
-use super::timers::Timer;
-use super::{Effect, Engine};
-use crate::ids::LeafId;
-use crate::labels::Refusal;
+use rustc_hash::FxHashMap;
 
-impl Engine {
-    /// Whether a leaf may try to come in at a switch. If not, room is made in time.
-    pub(super) fn has_room(&mut self, dpid: Dpid) -> bool {
-        let Some(switch) = self.switches.get_mut(&dpid) else { return false };
-        if switch.room.has_room(self.now, |table| switch.tables.count(table)) {
-            return true;
+use super::host_rules::HostCapacity;
+use super::leaf::Subject;
+use super::switch::CLASSIFIER;
+use super::{Options, Time};
+
+/// After what time a table that was full may have more room.
+const FULL_FOR: Duration = Duration::from_secs(60);
+
+/// What is known of the room in a switch.
+#[derive(Debug)]
+pub(super) struct Capacity {
+    max_rules: Option<usize>,
+    max_traces: Option<usize>,
+    period: Duration,
+    /// The table that has rules of hosts and ports alone, if there is one: its bound is nothing to leaves.
+    leafless: Option<u8>,
+    /// How many rules a table had when it was full, and when that was.
+    full_at: BTreeMap<u8, (usize, Time)>,
+    /// Tables that have just said that they are full.
+    full: Vec<u8>,
+    /// The request for statistics that is not answered yet.
+    asked: Option<u32>,
+    /// When the next one may be sent.
+    next: Time,
+    /// Packets that the rules of leaves and labels took, as the answer under way tells.
+    reading: FxHashMap<Subject, u64>,
+    /// The same as the last answer told.
+    packets: FxHashMap<Subject, u64>,
+    /// How many leaves were turned away since the last answer for want of rules, and of traces.
+    wanted: usize,
+    wanted_traces: usize,
+}
+
+/// Whether the switch is to be asked which rules are in use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Asking {
+    /// No: nobody was turned away, or it has been asked.
+    No,
+    /// Not before this time.
+    At(Time),
+    Now,
+}
+
+impl Capacity {
+    /// A switch of which nothing is known. Where it has a classifier of its own, no leaf has rules there.
+    pub fn new(has_classifier: bool, options: &Options) -> Capacity {
+        Capacity {
+            max_rules: options.max_rules,
+            max_traces: options.max_traces,
+            period: options.room_period,
+            leafless: has_classifier.then_some(CLASSIFIER),
+            full_at: BTreeMap::new(),
+            full: Vec::new(),
+            asked: None,
+            next: Time::default(),
+            reading: FxHashMap::default(),
+            packets: FxHashMap::default(),
+            wanted: 0,
+            wanted_traces: 0,
         }
-        switch.room.want_rules();
-        self.stats.turned_away += 1;
-        self.ask_for_statistics(dpid);
-        false
     }
 
-    /// Whether a tree may have one more trace. If not, room is made in time.
-    pub(super) fn has_room_for_trace(&mut self, dpid: Dpid) -> bool {
-        let Some(switch) = self.switches.get_mut(&dpid) else { return false };
-        if switch.room.has_room_for_trace(switch.table.tree().len()) {
-            return true;
-        }
-        switch.room.want_trace();
-        self.stats.turned_away += 1;
-        self.ask_for_statistics(dpid);
-        false
+    /// A table says that it is full.
+    pub fn on_table_full(&mut self, table: u8) {
+        self.full.push(table);
     }
 
-    /// Makes room if hosts found none for their rules.
-    pub(super) fn make_room_for_hosts(&mut self, dpid: Dpid) {
-        let Some(switch) = self.switches.get_mut(&dpid) else { return };
-        if switch.host_rules.take_is_short() {
-            switch.room.want_rules();
-            self.stats.turned_away += 1;
-            self.ask_for_statistics(dpid);
+    /// The switch says what it has, so many rules in each table: tables that were full had room for just so many.
+    pub fn on_tables_read(&mut self, now: Time, count: impl Fn(u8) -> usize) {
+        for table in std::mem::take(&mut self.full) {
+            self.full_at.insert(table, (count(table), now));
         }
     }
 
-    /// Turns those away who are about to come in.
-    pub(super) fn turn_away(&mut self, dpid: Dpid) {
-        let Some(switch) = self.switches.get_mut(&dpid) else { return };
-        let waiting = switch.tables.take_waiting();
-        for waiter in waiting {
-            match waiter {
-                Waiter::Fresh(leaf) => self.crowd_out(leaf),
-                Waiter::Labels(serials) => {
-                    let why = Refusal::Full(dpid);
-                    serials.iter().for_each(|serial| self.turn_label_away(dpid, *serial, why));
-                    // Those that are there, and those on their way out, wait on.
-                    if let Some(switch) = self.switches.get_mut(&dpid) {
-                        switch.tables.wait(Waiter::Labels(serials));
-                    }
-                }
-                left @ (Waiter::Left { .. } | Waiter::Former { .. } | Waiter::Settled(_)) => {
-                    if let Some(switch) = self.switches.get_mut(&dpid) {
-                        switch.tables.wait(left);
-                    }
-                    continue;
-                }
-            }
-            if let Some(switch) = self.switches.get_mut(&dpid) {
-                switch.room.want_rules();
-            }
-            self.stats.turned_away += 1;
-        }
-        self.ask_for_statistics(dpid);
+    /// All bounds that hold now: a table or all of them, and how many rules.
+    fn bounds(&self, now: Time) -> impl Iterator<Item = (Option<u8>, usize)> {
+        // Perhaps there is more by now.
+        let is_fresh = move |at: Time| now < at + FULL_FOR;
+        let full = self.full_at.iter().filter(move |(_, (_, at))| is_fresh(*at));
+        let all = self.max_rules.map(|bound| (None, bound));
+        all.into_iter().chain(full.map(|(table, (count, _))| (Some(*table), *count)))
     }
 
-    /// What has to come in finds no room: all leaves and labels go.
-    pub(super) fn clear_out(&mut self, dpid: Dpid) {
-        for subject in self.all_subjects_at(dpid) {
-            self.evict(dpid, subject);
-        }
+    /// The bounds that matter to leaves and labels.
+    fn bounds_of_leaves(&self, now: Time) -> impl Iterator<Item = (Option<u8>, usize)> {
+        self.bounds(now).filter(|(table, _)| table.is_none() || *table != self.leafless)
     }
 
-    /// A leaf's packets go through the controller until there is room.
-    pub(super) fn crowd_out(&mut self, id: LeafId) {
-        if self.leaves.get(&id).is_some_and(|leaf| leaf.is_moving()) {
-            return self.withdraw(id);
-        }
-        let from = self.now + self.options.room_period;
-        self.take_out(id, LeafState::Crowded { from });
+    /// Whether a leaf may try to come in, with so many rules in a table or all of them.
+    pub fn has_capacity(&self, now: Time, count: impl Fn(Option<u8>) -> usize) -> bool {
+        self.bounds_of_leaves(now).all(|(table, bound)| count(table) + reserve(bound) < bound)
     }
 
-    /// Asks which rules are in use, now or when it is time again.
-    pub(super) fn ask_for_statistics(&mut self, dpid: Dpid) {
-        let Some(switch) = self.switches.get_mut(&dpid) else { return };
-        match switch.room.ask(self.now) {
-            Asking::No => return,
-            Asking::At(time) => {
-                self.timers.insert((time, Timer::Room(dpid)));
-                return;
-            }
-            Asking::Now => {}
-        }
-        let xid = switch.tables.take_xid();
-        switch.room.on_asked(xid);
-        self.stats.stats_requests += 1;
-        let message = Message::StatsRequest(StatsRequest::new(RequestBody::Flow(FlowStatsRequest::all())));
-        self.after.push(Effect::Send { dpid, xid, message });
+    /// Whether a tree of so many leaves may have one more.
+    pub fn has_capacity_for_trace(&self, leaves: usize) -> bool {
+        self.max_traces.is_none_or(|bound| leaves < bound)
     }
 
-    /// Statistics came, or a part of them.
-    pub(super) fn flow_stats(&mut self, dpid: Dpid, xid: u32, reply: &StatsReply) {
-        if self.is_poll(dpid, xid) {
-            return self.polled(dpid, reply);
-        }
-        let epoch = self.options.epoch;
-        let Some(switch) = self.switches.get_mut(&dpid).filter(|switch| switch.room.is_answer(xid)) else {
-            return self.ask_hosts(|hosts, now, wishes| hosts.on_stats(now, dpid, xid, reply, wishes));
+    /// Whether so many `added` rules fit beside those that are there, with or without a reserve that stays free.
+    pub fn fits(
+        &self,
+        now: Time,
+        with_reserve: bool,
+        count: impl Fn(Option<u8>) -> usize,
+        added: impl Fn(Option<u8>) -> usize,
+    ) -> bool {
+        self.bounds_of_leaves(now).all(|(table, bound)| {
+            let (kept, added) = (if with_reserve { reserve(bound) } else { 0 }, added(table));
+            added == 0 || count(table) + added + kept <= bound
+        })
+    }
+
+    /// Whether there is so little room that no rule may stay without need.
+    pub fn is_short(&self, now: Time, count: impl Fn(Option<u8>) -> usize) -> bool {
+        self.bounds_of_leaves(now).any(|(table, bound)| count(table) + 2 * reserve(bound) >= bound)
+    }
+
+    /// How much room the rules of hosts have.
+    pub fn of_hosts(&self, now: Time, count: impl Fn(Option<u8>) -> usize) -> HostCapacity {
+        let narrowed = |capacity: HostCapacity, (table, bound): (Option<u8>, usize)| HostCapacity {
+            free: capacity.free.min(bound.saturating_sub(reserve(bound) + count(table))),
+            per_port: capacity.per_port.min(share(bound)),
+            total: capacity.total.min(bound / 2),
         };
-        if let ReplyBody::Flow(flows) = &reply.body {
-            let of_rule = |(subject, packets)| Some((subject?, packets));
-            let packets = flows.iter().map(|flow| (subject_of(epoch, flow.cookie), flow.packet_count));
-            switch.room.on_use(packets.filter_map(of_rule));
+        let matters = |(table, _): &(Option<u8>, usize)| table.is_none_or(|table| table == CLASSIFIER);
+        self.bounds(now).filter(matters).fold(HostCapacity::ENDLESS, narrowed)
+    }
+
+    /// Somebody was turned away for want of rules.
+    pub fn want_rules(&mut self) {
+        self.wanted += 1;
+    }
+
+    /// A leaf was turned away for want of traces.
+    pub fn want_trace(&mut self) {
+        self.wanted_traces += 1;
+    }
+
+    /// Whether to ask which rules are in use; [`Asking::Now`] is said once in a period.
+    pub fn ask(&mut self, now: Time) -> Asking {
+        if self.asked.is_some() || self.wanted + self.wanted_traces == 0 {
+            return Asking::No;
         }
-        if !reply.more() {
-            self.end_round(dpid);
+        if now < self.next {
+            return Asking::At(self.next);
+        }
+        self.next = now + self.period;
+        Asking::Now
+    }
+
+    /// The switch has been asked, by the message with this number.
+    pub fn on_asked(&mut self, xid: u32) {
+        self.asked = Some(xid);
+    }
+
+    /// Whether this is the answer that is waited for.
+    pub fn is_answer(&self, xid: u32) -> bool {
+        self.asked == Some(xid)
+    }
+
+    /// A part of the answer: packets that rules took.
+    pub fn on_use(&mut self, packets: impl IntoIterator<Item = (Subject, u64)>) {
+        for (subject, count) in packets {
+            *self.reading.entry(subject).or_default() += count;
         }
     }
 
-    /// The switch does not tell: those go that were not used for longest as far as we know.
-    pub(super) fn statistics_refused(&mut self, dpid: Dpid, xid: u32) {
-        if self.is_poll(dpid, xid) {
-            self.poll_refused(dpid);
-        } else if self.switches.get(&dpid).is_some_and(|switch| switch.room.is_answer(xid)) {
-            self.end_round(dpid);
-        } else {
-            self.ask_hosts(|hosts, now, wishes| hosts.on_no_stats(now, dpid, xid, wishes));
+    /// All of the answer is here, as far as the switch gives one.
+    pub fn end_round(&mut self, now: Time) -> Round {
+        self.asked = None;
+        let packets = std::mem::take(&mut self.reading);
+        let before = std::mem::replace(&mut self.packets, packets.clone());
+        // Counters begin again when a rule is sent anew.
+        let since = |(subject, now): (Subject, u64)| {
+            let then = before.get(&subject).copied().filter(|then| *then <= now);
+            (subject, now - then.unwrap_or_default())
+        };
+        Round {
+            used: packets.into_iter().map(since).filter(|(_, used)| *used > 0).collect(),
+            wanted: std::mem::take(&mut self.wanted),
+            wanted_traces: std::mem::take(&mut self.wanted_traces),
+            bound: self.bounds(now).map(|(_, bound)| bound).min(),
+            max_traces: self.max_traces,
         }
     }
+}
 
-    /// Makes room by what is known of the rules' use.
-    fn end_round(&mut self, dpid: Dpid) {
-        let Some(switch) = self.switches.get_mut(&dpid) else { return };
-        let round = switch.room.end_round(self.now);
-        let tree = switch.table.tree();
-        tree.begin_period();
-        tree.leaves().filter(|leaf| round.used(&Subject::Leaf(*leaf)) > 0).for_each(|leaf| tree.mark_used(leaf));
-        let coldest = tree.coldest(tree.len());
-        let has_rules = |leaf: &LeafId| self.leaves.get(leaf).is_some_and(|leaf| leaf.state == LeafState::Active);
-        let leaves = coldest.iter().copied().filter(has_rules).map(Subject::Leaf);
-        let with_rules = leaves.chain(switch.labels.installed().map(Subject::Label)).collect();
-        let traces = coldest.iter().copied().map(Subject::Leaf).collect();
-        round.choose(with_rules, traces).into_iter().for_each(|subject| self.evict(dpid, subject));
+/// What is known of the use of a switch's rules since the last time, and how many leaves were turned away.
+#[derive(Debug)]
+pub(super) struct Round {
+    /// Packets that were taken; what is not in it took none.
+    used: FxHashMap<Subject, u64>,
+    wanted: usize,
+    wanted_traces: usize,
+    bound: Option<usize>,
+    max_traces: Option<usize>,
+}
+
+impl Round {
+    /// Packets that the rules of a leaf or label took since the last time.
+    pub fn used(&self, subject: &Subject) -> u64 {
+        self.used.get(subject).copied().unwrap_or_default()
     }
 
-    /// A leaf or label has to go. Whoever sends packets under a label stops first.
-    fn evict(&mut self, dpid: Dpid, subject: Subject) {
-        match subject {
-            Subject::Label(serial) => {
-                self.stats.labels_evicted += 1;
-                self.revoke_label(dpid, serial, Refusal::Full(dpid));
-            }
-            Subject::Leaf(leaf) => {
-                self.stats.leaves_evicted += 1;
-                // Were the packets that wait decided again, they would make the same leaf again.
-                self.send_held(leaf);
-                self.withdraw(leaf);
-            }
-        }
+    /// Who goes, of those with rules and of those with traces, both in the order in which they were last used.
+    pub fn choose(&self, mut with_rules: Vec<Subject>, mut traces: Vec<Subject>) -> Vec<Subject> {
+        with_rules.sort_by_key(|subject| self.used(subject));
+        traces.sort_by_key(|subject| self.used(subject));
+        let mut victims = self.first_of(&with_rules, self.wanted, self.bound);
+        victims.extend(self.first_of(&traces, self.wanted_traces, self.max_traces));
+        victims
+    }
+
+    /// Who goes of these, in the order of their use, where so many were turned away.
+    fn first_of(&self, subjects: &[Subject], wanted: usize, bound: Option<usize>) -> Vec<Subject> {
+        let Some(bound) = bound else { return Vec::new() };
+        let count = wanted.min(share(bound));
+        let cold = subjects.iter().take_while(|subject| self.used(subject) == 0).count();
+        let warm = if cold < count { share(count) } else { 0 };
+        subjects.iter().take(count.min(cold + warm)).copied().collect()
+    }
+}
+
+/// How many of so many are kept for what has to come in.
+fn reserve(bound: usize) -> usize {
+    (bound / 16).max(1)
+}
+
+/// How many of so many may go in a period.
+fn share(bound: usize) -> usize {
+    (bound / 8).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::LeafId;
+
+    fn capacity(max_rules: Option<usize>, max_traces: Option<usize>) -> Capacity {
+        Capacity::new(true, &Options { max_rules, max_traces, ..Options::default() })
+    }
+
+    fn leaves(numbers: impl IntoIterator<Item = u64>) -> Vec<Subject> {
+        numbers.into_iter().map(|number| Subject::Leaf(LeafId(number))).collect()
+    }
+
+    #[test]
+    fn a_sixteenth_is_kept_for_what_has_to_come_in() {
+        let capacity = capacity(Some(160), None);
+        let now = Time(1);
+        assert!(capacity.has_capacity(now, |_| 149) && !capacity.has_capacity(now, |_| 150));
+        assert!(capacity.fits(now, true, |_| 140, |_| 10) && !capacity.fits(now, true, |_| 140, |_| 11));
+        assert!(capacity.fits(now, false, |_| 150, |_| 10) && !capacity.fits(now, false, |_| 150, |_| 11));
+        assert!(capacity.fits(now, true, |_| 1000, |_| 0), "what adds nothing always fits");
+        assert!(!capacity.is_short(now, |_| 139) && capacity.is_short(now, |_| 140));
+    }
+
+    #[test]
+    fn a_table_that_said_that_it_was_full_is_a_bound_for_a_minute() {
+        let mut capacity = capacity(None, None);
+        let now = Time(1);
+        capacity.on_table_full(1);
+        assert!(capacity.has_capacity(now, |_| 1000), "how many it had is not known yet");
+        capacity.on_tables_read(now, |table| if table == 1 { 32 } else { 99 });
+        assert!(!capacity.has_capacity(now, |_| 30) && capacity.has_capacity(now, |_| 29));
+        assert!(capacity.has_capacity(now + FULL_FOR, |_| 30));
+    }
+
+    #[test]
+    fn a_full_classifier_is_nothing_to_leaves_and_all_to_hosts() {
+        let mut capacity = capacity(None, None);
+        let now = Time(1);
+        capacity.on_table_full(CLASSIFIER);
+        capacity.on_tables_read(now, |_| 64);
+        assert!(capacity.has_capacity(now, |_| 64));
+        assert_eq!(capacity.of_hosts(now, |_| 50), HostCapacity { free: 10, per_port: 8, total: 32 });
+        capacity.full_at.clear();
+        capacity.on_table_full(1);
+        capacity.on_tables_read(now, |_| 64);
+        assert_eq!(capacity.of_hosts(now, |_| 50), HostCapacity::ENDLESS);
+    }
+
+    #[test]
+    fn a_switch_is_asked_once_in_a_period_and_only_if_somebody_was_turned_away() {
+        let mut capacity = capacity(Some(16), None);
+        let now = Time(1);
+        assert_eq!(capacity.ask(now), Asking::No);
+        capacity.want_rules();
+        assert_eq!(capacity.ask(now), Asking::Now);
+        capacity.on_asked(7);
+        assert_eq!((capacity.ask(now), capacity.is_answer(7), capacity.is_answer(8)), (Asking::No, true, false));
+        capacity.end_round(now);
+        capacity.want_trace();
+        let next = now + Options::default().room_period;
+        assert_eq!((capacity.ask(now), capacity.ask(next)), (Asking::At(next), Asking::Now));
+    }
+
+    #[test]
+    fn those_go_first_that_took_the_fewest_packets_since_the_last_time() {
+        let mut capacity = capacity(Some(32), Some(80));
+        let now = Time(1);
+        let use_of = |counts: [u64; 4]| leaves(1..5).into_iter().zip(counts);
+        capacity.on_use(use_of([100, 50, 10, 5]));
+        capacity.end_round(now);
+        (0..3).for_each(|_| capacity.want_rules());
+        // The third one's rule was sent anew.
+        capacity.on_use(use_of([100, 52, 9, 0]));
+        capacity.on_use(leaves([2]).into_iter().zip([1]));
+        let round = capacity.end_round(now);
+        assert_eq!(leaves(1..5).iter().map(|leaf| round.used(leaf)).collect::<Vec<_>>(), [0, 3, 9, 0]);
+        assert_eq!(round.choose(leaves([4, 3, 2, 1]), leaves(1..5)), leaves([4, 1, 2]), "nobody wanted a trace");
+    }
+
+    #[test]
+    fn of_what_is_in_use_an_eighth_goes_and_of_all_an_eighth_of_the_bound() {
+        let used = |count: u64, wanted: usize| {
+            let mut capacity = capacity(Some(320), None);
+            (0..wanted).for_each(|_| capacity.want_rules());
+            capacity.on_use(leaves(0..count).into_iter().map(|leaf| (leaf, 1)));
+            capacity.end_round(Time(1)).choose(leaves(0..300), Vec::new()).len()
+        };
+        assert_eq!((used(0, 7), used(0, 1000)), (7, 40));
+        assert_eq!((used(300, 1000), used(300, 4)), (5, 1));
+        assert_eq!(used(290, 1000), 10 + 5, "those that are not used, and an eighth of the rest that would");
     }
 }

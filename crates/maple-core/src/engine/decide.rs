@@ -18,7 +18,7 @@ use crate::policy_error::PolicyError;
 use crate::report::Report;
 use crate::route::{Goal, Resolved, Route};
 use crate::run::{Finished, Run};
-use crate::state::{Commit, Conflict, Snapshot, Turn, Txn};
+use crate::state::{Commit, Conflict, ExclusiveCommit, Snapshot, Txn};
 use crate::trace::Trace;
 use crate::tree::Augmented;
 
@@ -58,7 +58,7 @@ impl Engine {
 
     /// The leaf that answers a packet at its ingress, and still is what f would say.
     ///
-    /// Another shard may have changed what a leaf rests on, and its letter is under way. The leaf then knows nothing of
+    /// Another shard may have changed what a leaf rests on, and its message is under way. The leaf then knows nothing of
     /// what this very packet has just taught us (where its host is, say), so it is reconsidered at once.
     pub(super) fn current_leaf(&mut self, arrived: &Arrived) -> Option<LeafId> {
         let leaf = self.lookup(arrived)?;
@@ -81,7 +81,7 @@ impl Engine {
         let new = |arrived| Some((self.new_run(&arrived)?, arrived));
         let runs = packets.into_iter().filter_map(new).collect();
         for (run, arrived, answer) in self.ask(runs) {
-            self.settle(run, answer, arrived);
+            self.commit_run(run, answer, arrived);
         }
     }
 
@@ -132,7 +132,7 @@ impl Engine {
 
     /// A run has ended: commits it, repeating it while the state changes under it, and does what it says. One that loses
     /// too often is repeated while nobody else commits.
-    fn settle(&mut self, run: Run, answer: Answer, arrived: Arrived) {
+    fn commit_run(&mut self, run: Run, answer: Answer, arrived: Arrived) {
         let (mut lost, mut ended) = (0, Some((run, answer)));
         let store = Arc::clone(&self.store);
         loop {
@@ -173,7 +173,7 @@ impl Engine {
         (goal, route): (Goal, Arc<Resolved>),
         finished: Finished,
         arrived: &Arrived,
-        turn: Option<Turn<'_>>,
+        turn: Option<ExclusiveCommit<'_>>,
     ) -> bool {
         let Finished { trace, txn, wrote_at, goes_back, heard, .. } = finished;
         let wrote = txn.wrote();
@@ -182,10 +182,10 @@ impl Engine {
             && trace.lasts()
             && !full
             && !self.waiting.is_endless()
-            && self.has_room_for_trace(arrived.at.switch);
+            && self.has_capacity_for_trace(arrived.at.switch);
         let id = cacheable.then(|| self.new_leaf_id());
         let writes = if wrote { format!("{:?}", txn.writes()) } else { String::new() };
-        let Ok(commit) = self.commit_run(txn, id, turn) else { return false };
+        let Ok(commit) = self.commit_txn(txn, id, turn) else { return false };
         self.apply(commit);
         self.tell_handlers(heard, arrived);
         if let Some(place) = goes_back {
@@ -198,7 +198,7 @@ impl Engine {
         match id {
             Some(id) => {
                 let leaf = self.new_leaf(trace, goal, arrived.clone());
-                let standing = self.plant(id, leaf);
+                let standing = self.insert_replayed(id, leaf);
                 self.answer(standing, arrived.clone());
             }
             None => {
@@ -221,7 +221,7 @@ impl Engine {
     }
 
     /// Commits what a run did, and ends its turn.
-    fn commit_run(&self, txn: Txn, id: Option<LeafId>, turn: Option<Turn<'_>>) -> Result<Commit, Conflict> {
+    fn commit_txn(&self, txn: Txn, id: Option<LeafId>, turn: Option<ExclusiveCommit<'_>>) -> Result<Commit, Conflict> {
         match turn {
             Some(turn) => turn.commit(txn, id),
             None => self.store.commit(txn, id),
@@ -229,9 +229,9 @@ impl Engine {
     }
 
     /// Keeps a packet back until something that its run read has changed. `false`: something has changed already.
-    fn keep_back(&mut self, finished: Finished, arrived: &Arrived, turn: Option<Turn<'_>>) -> bool {
+    fn keep_back(&mut self, finished: Finished, arrived: &Arrived, turn: Option<ExclusiveCommit<'_>>) -> bool {
         let id = self.new_leaf_id();
-        if self.commit_run(finished.txn.without_writes(), Some(id), turn).is_err() {
+        if self.commit_txn(finished.txn.without_writes(), Some(id), turn).is_err() {
             return false;
         }
         self.stats.waits += 1;
@@ -257,19 +257,19 @@ impl Engine {
             self.stats.writing_runs += 1;
             self.report_once(Report::PolicyWrites { what: place.into() }, &format!("writes {place}"));
         } else {
-            let (representative, lookup) = (arrived.clone(), self.lookup(arrived));
-            if lookup.is_none() && finished.trace.lasts() && self.has_room_for_trace(arrived.at.switch) {
+            let (witness, lookup) = (arrived.clone(), self.lookup(arrived));
+            if lookup.is_none() && finished.trace.lasts() && self.has_capacity_for_trace(arrived.at.switch) {
                 let id = self.new_leaf_id();
                 if self.store.commit(finished.txn, Some(id)).is_ok() {
-                    let leaf = self.new_leaf(finished.trace, goal, representative);
-                    self.plant(id, leaf);
+                    let leaf = self.new_leaf(finished.trace, goal, witness);
+                    self.insert_replayed(id, leaf);
                 }
             }
         }
     }
 
     /// Puts a leaf into its switch's tree. Returns the leaf that stands there now: this one, or an equal one.
-    fn plant(&mut self, id: LeafId, mut leaf: Leaf) -> LeafId {
+    fn insert_replayed(&mut self, id: LeafId, mut leaf: Leaf) -> LeafId {
         let ingress = leaf.ingress();
         if !self.switches.contains_key(&ingress) {
             self.store.forget(id);
@@ -277,7 +277,7 @@ impl Engine {
         }
         let action = self.enter(id, &mut leaf);
         let Some(switch) = self.switches.get_mut(&ingress) else { return id };
-        match put(&mut switch.table, id, &mut leaf, action.clone()) {
+        match insert(&mut switch.table, id, &mut leaf, action.clone()) {
             Augmented::Added => {}
             Augmented::Existing(old) => {
                 let current = self.store.is_current(old);
@@ -291,7 +291,7 @@ impl Engine {
                 }
                 self.withdraw(old);
                 if let Some(switch) = self.switches.get_mut(&ingress) {
-                    put(&mut switch.table, id, &mut leaf, action);
+                    insert(&mut switch.table, id, &mut leaf, action);
                 }
             }
             Augmented::Replaced { removed, .. } => {
@@ -307,13 +307,13 @@ impl Engine {
         id
     }
 
-    fn new_leaf(&mut self, trace: Trace, route: Goal, representative: Arrived) -> Leaf {
+    fn new_leaf(&mut self, trace: Trace, route: Goal, witness: Arrived) -> Leaf {
         Leaf {
             trace: self.leaves.keep(trace),
-            narrowing: Box::default(),
+            specialisation: Box::default(),
             route,
             via: None,
-            representative,
+            witness,
             state: LeafState::Waiting { direct: false },
             held: None,
         }
@@ -355,12 +355,12 @@ pub(super) fn outcome(run: &Run, answer: Answer) -> Outcome {
 }
 
 /// Adds a leaf's trace to its ingress table, following the tree as far as it asks the same.
-fn put(table: &mut Table, id: LeafId, leaf: &mut Leaf, action: LeafAction) -> Augmented {
-    let packet = leaf.representative.packet();
+fn insert(table: &mut Table, id: LeafId, leaf: &mut Leaf, action: LeafAction) -> Augmented {
+    let packet = leaf.witness.packet();
     let mut run = table.follow();
     run.replay(&packet, &leaf.trace);
     let run = run.finish(&packet);
     let outcome = table.plant(run, id, action, &packet);
-    leaf.narrowing = table.tree().narrowing(id).into();
+    leaf.specialisation = table.tree().narrowing(id).into();
     outcome
 }

@@ -12,7 +12,7 @@ use crate::ids::{LeafId, ShardId};
 use crate::labels::{Acquire, Holder, News};
 use crate::network::{Location, Mac, OwnFrame};
 use crate::report::{Counted, Report};
-use crate::route::Part;
+use crate::route::SwitchHops;
 use crate::state::{Commit, Selection, Write};
 
 /// Everything that can wake the engine.
@@ -152,8 +152,8 @@ pub enum Event {
     /// What a commit on the store made necessary, for whoever commits a transaction from outside of f. To any one
     /// shard.
     Committed(Commit),
-    /// Say [`Effect::Settled`] with this token when all that is on its way out of the switches of this shard is gone.
-    Settle(u64),
+    /// Say [`Effect::BarriersDone`] with this token when all that is on its way out of the switches of this shard is gone.
+    AwaitBarriers(u64),
     /// Nothing but time passed.
     Tick,
 }
@@ -211,8 +211,8 @@ pub enum Effect {
     },
     /// Handlers hear of this packet.
     Heard(Heard),
-    /// The answer to [`Event::Settle`].
-    Settled(u64),
+    /// The answer to [`Event::AwaitBarriers`].
+    BarriersDone(u64),
     /// Tell people.
     Report(Report),
 }
@@ -233,11 +233,11 @@ pub struct Heard {
 /// A message from one shard to another. Opaque: to be carried, in the order sent between any two shards, as
 /// [`Event::Mail`].
 #[derive(Clone, Debug)]
-pub struct Mail(pub(super) Letter);
+pub struct Mail(pub(super) EngineMessage);
 
 /// What a mail says.
 #[derive(Clone, Debug)]
-pub(super) enum Letter {
+pub(super) enum EngineMessage {
     /// Withdraw what this selects of your leaves.
     Withdraw(Selection),
     /// What these leaves of yours rest on has changed: perhaps they go, perhaps they stay.
@@ -247,11 +247,11 @@ pub(super) enum Letter {
     /// A label of a switch of yours is asked for.
     Acquire(Acquire),
     /// What became of a label of this switch that a route or label of yours asked for.
-    Told(Dpid, Holder, News),
+    LabelNews(Dpid, Holder, News),
     /// A label of a switch of yours is given back, and whether it is confirmed that no rule leads to it.
     Release { at: Dpid, holder: Holder, confirmed: bool },
     /// Send a frame out of a switch of yours.
-    Emit { dpid: Dpid, part: Part, frame: Arc<[u8]> },
+    Emit { dpid: Dpid, hops: SwitchHops, frame: Arc<[u8]> },
     /// Find out whether a host is still at a port of yours.
     Look { mac: Mac, at: Location, asker: ShardId },
     /// What came of it.
@@ -259,7 +259,7 @@ pub(super) enum Letter {
     /// This port has gone down, with hosts that may be at ports of yours.
     Unplugged(Location),
     /// A host's packet came in at `seen`, the other end of the link at your port `at`.
-    Stranger { mac: Mac, at: Location, seen: Location },
+    UnexpectedHost { mac: Mac, at: Location, seen: Location },
     /// Somebody depends on addresses of hosts.
     AddressesAreRead,
     /// Somebody wants something measured.

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use maple_wire::PortNo;
 
-use super::event::Letter;
-use super::hosts::{LATELY, Wish, ask, unplugged};
+use super::event::EngineMessage;
+use super::hosts::{HostAction, LATELY, ask, unplugged};
 use super::{Engine, ShardId, Time};
 use crate::network::{Location, Mac, PortInfo, PortKind};
 use crate::report::Report;
@@ -46,14 +46,14 @@ impl Engine {
             Some(PortInfo { up: true, kind: PortKind::Edge }) => {
                 if let Entry::Vacant(new) = switch.edges.entry(at.port) {
                     new.insert(now);
-                    self.ask_hosts(|hosts, now, wishes| hosts.on_edge(now, state, at, wishes));
+                    self.ask_hosts(|hosts, now, actions| hosts.on_edge(now, state, at, actions));
                 }
             }
             info => {
                 let was_edge = switch.edges.remove(&at.port).is_some();
                 if was_edge && info.is_none_or(|port| !port.up) && state.hosts_at(at).next().is_some() {
                     let shards: BTreeSet<ShardId> = state.switches().map(|(_, info)| info.shard).collect();
-                    shards.into_iter().for_each(|to| self.post(to, Letter::Unplugged(at)));
+                    shards.into_iter().for_each(|to| self.send_to_shard(to, EngineMessage::Unplugged(at)));
                 }
             }
         }
@@ -69,9 +69,9 @@ impl Engine {
             .flat_map(|(dpid, switch)| switch.edges.iter().filter(lately).map(|(port, _)| Location::new(*dpid, *port)))
             .collect();
         let hosts = unplugged(&state, from);
-        self.ask_hosts(|_, _, wishes: &mut Vec<Wish>| {
+        self.ask_hosts(|_, _, actions: &mut Vec<HostAction>| {
             for at in places {
-                hosts.iter().for_each(|mac| ask(&state, *mac, at, wishes));
+                hosts.iter().for_each(|mac| ask(&state, *mac, at, actions));
             }
         });
     }

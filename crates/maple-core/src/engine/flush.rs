@@ -13,7 +13,7 @@ use super::tables::{Requests, Source, Waiter};
 use super::{Effect, Engine};
 use crate::compile::{LeafAction, Rule};
 use crate::ids::LeafId;
-use crate::labels::Unmade;
+use crate::labels::LabelRuleChanges;
 
 impl Engine {
     /// Brings the switches that changed in this batch up to date.
@@ -42,7 +42,7 @@ impl Engine {
             engine.request(switch, requests);
             true
         });
-        self.make_room_for_hosts(dpid);
+        self.evict_for_hosts(dpid);
     }
 
     /// Does something with a switch that is taken out for so long. `false` if it is not there.
@@ -78,13 +78,13 @@ impl Engine {
         for leaf in std::mem::take(&mut switch.acting) {
             switch.table.act(leaf, self.ingress_action(leaf));
         }
-        if switch.room.is_short(self.now, |table| switch.tables.count(table)) {
+        if switch.capacity.is_short(self.now, |table| switch.tables.count(table)) {
             switch.table.tidy();
         }
         let (version, three_tables) = (switch.version(), switch.three_tables);
         let shared_table = if three_tables { LABELS } else { CLASSIFIER };
         if std::mem::take(&mut switch.stale.labels) {
-            let Unmade { changes, confirms } =
+            let LabelRuleChanges { changes, confirms } =
                 switch.labels.take_changes(|label| cookie(self.options.epoch, Some(LeafId(label))));
             switch.tables.say_shared(shared_table, version, Source::Labels, changes);
             if !confirms.is_empty() {
@@ -102,8 +102,8 @@ impl Engine {
             let rules = self.own_rules(switch);
             own = switch.tables.say_own(rules);
         }
-        let room = switch.room.of_hosts(self.now, |table| switch.tables.count(table));
-        own.entry(CLASSIFIER).or_default().extend(switch.host_rules.take_changes(room));
+        let capacity = switch.capacity.of_hosts(self.now, |table| switch.tables.count(table));
+        own.entry(CLASSIFIER).or_default().extend(switch.host_rules.take_changes(capacity));
         for (table, changes) in own {
             match table == shared_table {
                 true => switch.tables.say_shared(table, version, Source::Own, changes),

@@ -255,12 +255,12 @@ fn head(leaf: &Leaf, route: Option<&SharedRoute>, dpid: Dpid, version: Version) 
         LeafState::Direct => {
             // Nobody tells when a plan leads elsewhere that no route follows.
             let Goal::Fixed(route) = &leaf.route else { return None };
-            let part = route.parts.get(&dpid);
-            let elsewhere = route.parts.iter().any(|(other, part)| *other != dpid && !part.edges.is_empty());
+            let hops = route.switches.get(&dpid);
+            let elsewhere = route.switches.iter().any(|(other, hops)| *other != dpid && !hops.edges.is_empty());
             if elsewhere {
                 return None;
             }
-            (part.map(|part| forwarding::egress(version, part)).unwrap_or_default(), true)
+            (hops.map(|hops| forwarding::egress(version, hops)).unwrap_or_default(), true)
         }
         _ => return None,
     };

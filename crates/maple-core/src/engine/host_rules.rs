@@ -75,7 +75,7 @@ impl Kinds {
 
 /// How much room there is for rules of hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct HostRoom {
+pub(super) struct HostCapacity {
     /// So many more.
     pub free: usize,
     /// So many for the hosts of one port,
@@ -84,9 +84,9 @@ pub(super) struct HostRoom {
     pub total: usize,
 }
 
-impl HostRoom {
+impl HostCapacity {
     /// Room for all.
-    pub const ENDLESS: HostRoom = HostRoom { free: usize::MAX, per_port: usize::MAX, total: usize::MAX };
+    pub const ENDLESS: HostCapacity = HostCapacity { free: usize::MAX, per_port: usize::MAX, total: usize::MAX };
 }
 
 /// The rules of one switch.
@@ -161,7 +161,7 @@ impl HostRules {
         if is_here && !self.hosts.contains_key(&key) {
             self.hosts.insert(key, Host::default());
             self.ports.entry(port).or_default().hosts += 1;
-            self.touch(key);
+            self.mark_dirty(key);
         } else if !is_here && let Some(host) = self.hosts.remove(&key) {
             let entry = self.ports.entry(port).or_default();
             entry.hosts -= 1;
@@ -184,7 +184,7 @@ impl HostRules {
     /// Whether what unknown hosts send at a port is dropped.
     pub fn set_guard(&mut self, port: PortNo, on: bool) {
         self.ports.entry(port).or_default().guarded = on;
-        self.touch_port(port);
+        self.mark_port_dirty(port);
     }
 
     /// Whether what a host announces is not copied.
@@ -195,7 +195,7 @@ impl HostRules {
             host.muted = on;
             let entry = self.ports.entry(port).or_default();
             entry.muted = if on { entry.muted + 1 } else { entry.muted - 1 };
-            self.touch((port, mac));
+            self.mark_dirty((port, mac));
         }
     }
 
@@ -203,7 +203,7 @@ impl HostRules {
     pub fn set_kinds(&mut self, kinds: AddressKinds) {
         if self.kinds != kinds {
             self.kinds = kinds;
-            self.touch_all();
+            self.mark_all_dirty();
         }
     }
 
@@ -211,7 +211,7 @@ impl HostRules {
     pub fn set_open(&mut self, open: bool) {
         if self.open != open {
             self.open = open;
-            self.touch_all();
+            self.mark_all_dirty();
         }
     }
 
@@ -239,8 +239,8 @@ impl HostRules {
         entry.guarded = false;
         self.gone.push(Change::Delete(rule.clone()));
         self.closed_until = Some(until);
-        mac.into_iter().for_each(|mac| self.touch((port, mac)));
-        self.touch_port(port);
+        mac.into_iter().for_each(|mac| self.mark_dirty((port, mac)));
+        self.mark_port_dirty(port);
         true
     }
 
@@ -249,7 +249,7 @@ impl HostRules {
         let is_over = self.closed_until.is_some_and(|until| until <= now);
         if is_over {
             self.closed_until = None;
-            self.touch_all();
+            self.mark_all_dirty();
         }
         is_over || !self.waiting.is_empty()
     }
@@ -260,13 +260,13 @@ impl HostRules {
     }
 
     /// What has changed in the rules.
-    pub fn take_changes(&mut self, room: HostRoom) -> Vec<Change> {
+    pub fn take_changes(&mut self, capacity: HostCapacity) -> Vec<Change> {
         let mut changes = std::mem::take(&mut self.gone);
-        let mut room = if self.closed_until.is_some() { HostRoom { free: 0, ..room } } else { room };
+        let mut capacity = if self.closed_until.is_some() { HostCapacity { free: 0, ..capacity } } else { capacity };
         let mut keys = std::mem::take(&mut self.dirty);
-        keys.extend(self.may_try_again(&room));
+        keys.extend(self.may_try_again(&capacity));
         for (port, mac) in keys {
-            self.follow(port, mac, &mut room, &mut changes);
+            self.follow(port, mac, &mut capacity, &mut changes);
         }
         // Whether a port can be guarded depends on its hosts.
         for port in std::mem::take(&mut self.dirty_ports) {
@@ -276,14 +276,14 @@ impl HostRules {
     }
 
     /// Some hosts that found no room, where there may be some now.
-    fn may_try_again(&self, room: &HostRoom) -> Vec<(PortNo, Mac)> {
-        let free = room.free.min(room.total.saturating_sub(self.count)).min(MOST_RETRIED);
+    fn may_try_again(&self, capacity: &HostCapacity) -> Vec<(PortNo, Mac)> {
+        let free = capacity.free.min(capacity.total.saturating_sub(self.count)).min(MOST_RETRIED);
         if free == 0 || self.waiting.is_empty() {
             return Vec::new();
         }
         let ports = self.ports.iter().filter(|(_, entry)| entry.waiting > 0);
         let of_port = |(port, entry): (&PortNo, &Port)| {
-            let left = room.per_port.saturating_sub(entry.count);
+            let left = capacity.per_port.saturating_sub(entry.count);
             self.waiting.range(of_port(*port)).take(left).copied().collect::<Vec<_>>()
         };
         ports.flat_map(of_port).take(free).collect()
@@ -309,25 +309,25 @@ impl HostRules {
         self.hosts.len() + self.ports.len() + self.waiting.len() + dirty
     }
 
-    fn touch(&mut self, key: (PortNo, Mac)) {
+    fn mark_dirty(&mut self, key: (PortNo, Mac)) {
         self.dirty.insert(key);
         self.dirty_ports.insert(key.0);
     }
 
-    fn touch_port(&mut self, port: PortNo) {
+    fn mark_port_dirty(&mut self, port: PortNo) {
         self.dirty_ports.insert(port);
         if !self.three_tables {
             self.dirty.extend(self.hosts.range(of_port(port)).map(|(key, _)| *key));
         }
     }
 
-    fn touch_all(&mut self) {
+    fn mark_all_dirty(&mut self) {
         self.dirty.extend(self.hosts.keys());
         self.dirty_ports.extend(self.ports.keys());
     }
 
     /// Brings a host's rules up to date.
-    fn follow(&mut self, port: PortNo, mac: Mac, room: &mut HostRoom, changes: &mut Vec<Change>) {
+    fn follow(&mut self, port: PortNo, mac: Mac, capacity: &mut HostCapacity, changes: &mut Vec<Change>) {
         let Some(host) = self.hosts.get(&(port, mac)).copied() else { return };
         let entry = self.ports.get(&port).copied().unwrap_or_default();
         let wanted = self.wanted(&host, &entry);
@@ -335,13 +335,13 @@ impl HostRules {
         for kind in wanted.without(has).each() {
             let count = has.count();
             let others = |all: usize| all - host.has.count() + count;
-            let fits = others(entry.count) < room.per_port && others(self.count) < room.total;
-            self.is_short |= fits && room.free == 0 && self.closed_until.is_none();
-            if !fits || room.free == 0 {
+            let fits = others(entry.count) < capacity.per_port && others(self.count) < capacity.total;
+            self.is_short |= fits && capacity.free == 0 && self.closed_until.is_none();
+            if !fits || capacity.free == 0 {
                 waits = true;
                 break;
             }
-            room.free -= 1;
+            capacity.free -= 1;
             has = has.with(kind, true);
         }
         changes.extend(host.has.without(has).each().map(|kind| Change::Delete(self.rule(kind, port, mac))));

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use maple_wire::msg::{Message, NO_BUFFER, PacketOut};
 use maple_wire::{Action, Dpid};
 
-use super::event::Letter;
+use super::event::EngineMessage;
 use super::leaf::{Arrived, Held, Leaf, LeafState};
 use super::routes::{RouteId, RouteKey, SharedRoute};
 use super::switch::{RouteTable, Stale};
@@ -21,14 +21,14 @@ use crate::forwarding;
 use crate::ids::LeafId;
 use crate::labels::Carriage;
 use crate::network::{OwnFrame, PortKind};
-use crate::route::{Goal, Part, Resolved};
+use crate::route::{Goal, Resolved, SwitchHops};
 
 impl Engine {
     /// A leaf that is in its tree wants to get into its switch.
     pub(super) fn begin(&mut self, id: LeafId) {
         let Some(leaf) = self.leaves.get(&id) else { return };
-        if !self.has_room(leaf.ingress()) {
-            return self.crowd_out(id);
+        if !self.has_capacity(leaf.ingress()) {
+            return self.evict_leaf(id);
         }
         let Some(leaf) = self.leaves.get(&id) else { return };
         let (via, route) = (leaf.via, leaf.route.clone());
@@ -45,7 +45,7 @@ impl Engine {
 
     /// The leaf joins a route; `None` if that can't be carried.
     pub(super) fn join(&mut self, id: LeafId, goal: &Goal) -> Option<RouteId> {
-        let key = self.route_key(goal, &self.leaves.get(&id)?.representative)?;
+        let key = self.route_key(goal, &self.leaves.get(&id)?.witness)?;
         self.join_as(id, key)
     }
 
@@ -83,11 +83,11 @@ impl Engine {
     /// route is ready, the switch gets the leaf's rule with the tree's change.
     pub(super) fn enter(&mut self, id: LeafId, leaf: &mut Leaf) -> LeafAction {
         let ingress = leaf.ingress();
-        if !self.has_room(ingress) {
+        if !self.has_capacity(ingress) {
             leaf.state = LeafState::Crowded { from: self.now + self.options.room_period };
             return LeafAction::Controller;
         }
-        let key = self.route_key(&leaf.route, &leaf.representative);
+        let key = self.route_key(&leaf.route, &leaf.witness);
         let Some(via) = key.and_then(|key| self.join_as(id, key)) else {
             self.stats.aborts += 1;
             leaf.state = LeafState::Direct;
@@ -118,7 +118,7 @@ impl Engine {
         if leaf.state == LeafState::Active {
             // No rule has been sent.
             self.stats.leaves_installed -= 1;
-            self.routes.part(via, id);
+            self.routes.detach(via, id);
             return self.used_no_more(via, false, true);
         }
         self.leave_route(id, via);
@@ -285,13 +285,13 @@ impl Engine {
     pub(super) fn send_direct(&mut self, route: &Resolved, packet: &Arrived) {
         self.stats.sent_by_controller += 1;
         let mut at_ingress = Vec::new();
-        for (dpid, part) in route.parts.iter().filter(|(_, part)| !part.edges.is_empty()) {
+        for (dpid, hops) in route.switches.iter().filter(|(_, hops)| !hops.edges.is_empty()) {
             if *dpid == packet.at.switch {
                 let version = self.switches.get(dpid).map(|switch| switch.version());
-                at_ingress = version.map(|version| forwarding::egress(version, part)).unwrap_or_default();
+                at_ingress = version.map(|version| forwarding::egress(version, hops)).unwrap_or_default();
             } else if packet.is_whole() {
-                let letter = Letter::Emit { dpid: *dpid, part: part.clone(), frame: packet.frame.clone() };
-                self.post_to_switch(*dpid, letter);
+                let message = EngineMessage::Emit { dpid: *dpid, hops: hops.clone(), frame: packet.frame.clone() };
+                self.send_to_shard_of(*dpid, message);
             } else {
                 self.stats.cut_drops += 1;
             }
@@ -311,21 +311,21 @@ impl Engine {
 
     /// Sends a frame of f's own, or of a handler's.
     pub(super) fn send_own(&mut self, own: &OwnFrame) {
-        let part = Part { edges: [own.at.port].into(), ..Part::default() };
+        let hops = SwitchHops { edges: [own.at.port].into(), ..SwitchHops::default() };
         if self.switches.contains_key(&own.at.switch) {
-            self.emit(own.at.switch, &part, &own.bytes);
+            self.emit(own.at.switch, &hops, &own.bytes);
         } else {
-            self.post_to_switch(
+            self.send_to_shard_of(
                 own.at.switch,
-                Letter::Emit { dpid: own.at.switch, part, frame: Arc::clone(&own.bytes) },
+                EngineMessage::Emit { dpid: own.at.switch, hops, frame: Arc::clone(&own.bytes) },
             );
         }
     }
 
     /// Sends a frame out of a switch of ours.
-    pub(super) fn emit(&mut self, dpid: Dpid, part: &Part, frame: &[u8]) {
+    pub(super) fn emit(&mut self, dpid: Dpid, hops: &SwitchHops, frame: &[u8]) {
         let Some(switch) = self.switches.get(&dpid) else { return };
-        let actions = forwarding::egress(switch.version(), part);
+        let actions = forwarding::egress(switch.version(), hops);
         let in_port = maple_wire::PortNo::CONTROLLER;
         let message = PacketOut { buffer_id: NO_BUFFER, in_port, actions, data: frame.to_vec() };
         self.send(dpid, Message::PacketOut(message));

@@ -24,7 +24,7 @@ impl Engine {
         let found: BTreeSet<LeafId> = match selection {
             Selection::All => self.leaves.keys().copied().collect(),
             Selection::Leaves(leaves) => leaves.clone(),
-            Selection::Cell(cell) => self.owned_readers(cell),
+            Selection::Cell(cell) => self.owned_dependents(cell),
             Selection::Fields(all) => self.leaves_with_all(all),
             Selection::Host(mac) => self.leaves_of_host(*mac),
             Selection::Port(at) => self.leaves_at_port(*at),
@@ -44,8 +44,8 @@ impl Engine {
         found
     }
 
-    fn owned_readers(&self, cell: &Cell) -> BTreeSet<LeafId> {
-        self.store.readers_of(cell).into_iter().filter(|leaf| self.owns(*leaf)).collect()
+    fn owned_dependents(&self, cell: &Cell) -> BTreeSet<LeafId> {
+        self.store.dependents_of(cell).into_iter().filter(|leaf| self.owns(*leaf)).collect()
     }
 
     /// The leaves that can have a value, at all switches.
@@ -65,9 +65,9 @@ impl Engine {
     }
 
     fn leaves_at_port(&self, at: Location) -> BTreeSet<LeafId> {
-        let floods = self.switches.keys().flat_map(|ingress| self.store.readers_of(&Cell::Flood(*ingress)));
+        let floods = self.switches.keys().flat_map(|ingress| self.store.dependents_of(&Cell::Flood(*ingress)));
         let mut found: BTreeSet<LeafId> = floods.filter(|leaf| self.owns(*leaf)).collect();
-        found.extend(self.owned_readers(&Cell::Port(at)));
+        found.extend(self.owned_dependents(&Cell::Port(at)));
         if let Some(switch) = self.switches.get(&at.switch) {
             found.extend(switch.table.tree().touching(&from_port(at.port)));
         }
@@ -94,8 +94,8 @@ impl Engine {
 
     fn uses(&self, leaf: &Leaf, at: Location) -> bool {
         let passes = self.resolved(leaf).is_none_or(|route| {
-            route.parts.get(&at.switch).is_some_and(|part| {
-                part.arrives == Some(at.port) || part.links.contains_key(&at.port) || part.edges.contains(&at.port)
+            route.switches.get(&at.switch).is_some_and(|hops| {
+                hops.arrives == Some(at.port) || hops.links.contains_key(&at.port) || hops.edges.contains(&at.port)
             })
         });
         let enters = || !are_disjoint(&leaf.trace.items, &[Item::Read(from_port(at.port))]);

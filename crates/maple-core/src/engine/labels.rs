@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use maple_wire::{Constraint, Dpid};
 
-use super::event::Letter;
+use super::event::EngineMessage;
 use super::leaf::LeafState;
 use super::routes::{RouteId, RouteNews};
 use super::segments::is_made_up;
@@ -57,18 +57,18 @@ impl Engine {
             return Some(Refusal::Unmatchable(dpid));
         }
         let is_full = switch.full_until.is_some_and(|until| until > self.now);
-        (is_full || !self.has_room(dpid)).then_some(Refusal::Full(dpid))
+        (is_full || !self.has_capacity(dpid)).then_some(Refusal::Full(dpid))
     }
 
     /// What became of a label that a route or label of ours asked for.
-    pub(super) fn told_of_label(&mut self, from: Dpid, holder: Holder, news: &News) {
+    pub(super) fn label_news(&mut self, from: Dpid, holder: Holder, news: &News) {
         let is_known = match holder {
             Holder::Label { switch, serial, .. } => self.switches.get(&switch).is_some_and(|s| s.labels.knows(serial)),
             Holder::Route { serial, .. } => self.routes.knows(serial),
         };
         if !is_known {
             // Who asked is gone, and what it said then may have got lost.
-            return self.post_to_switch(from, Letter::Release { at: from, holder, confirmed: true });
+            return self.send_to_shard_of(from, EngineMessage::Release { at: from, holder, confirmed: true });
         }
         match holder {
             Holder::Label { switch, serial, port } => {
@@ -79,7 +79,7 @@ impl Engine {
                 let came = self.routes.learn(serial, port, news, self.now, &mut effects);
                 match came {
                     Some(RouteNews::Ready(leaves)) => leaves.into_iter().for_each(|leaf| self.route_is_ready(leaf)),
-                    Some(RouteNews::NextReady(route)) => self.turn_route(route),
+                    Some(RouteNews::NextReady(route)) => self.change_route(route),
                     Some(RouteNews::Refused(route, why)) => self.route_is_refused(route, why),
                     None => {}
                 }
@@ -159,7 +159,7 @@ impl Engine {
         for effect in effects {
             match effect {
                 LabelEffect::Ask(asked) => match self.store.snapshot().shard_of(asked.at.switch) {
-                    Some(shard) => self.post(shard, Letter::Acquire(asked)),
+                    Some(shard) => self.send_to_shard(shard, EngineMessage::Acquire(asked)),
                     None => {
                         let gone = asked.at.switch;
                         self.tell_holder(gone, asked.holder, News::Refused(Refusal::Gone(gone)));
@@ -167,7 +167,7 @@ impl Engine {
                 },
                 LabelEffect::Tell(holder, news) => self.tell_holder(from, holder, news),
                 LabelEffect::Release { at, holder, confirmed } => {
-                    self.post_to_switch(at, Letter::Release { at, holder, confirmed });
+                    self.send_to_shard_of(at, EngineMessage::Release { at, holder, confirmed });
                 }
                 LabelEffect::Wake(time) => drop(self.timers.insert((time, timer))),
             }
@@ -177,8 +177,8 @@ impl Engine {
 
     fn tell_holder(&mut self, from: Dpid, holder: Holder, news: News) {
         match holder {
-            Holder::Route { shard, .. } => self.post(shard, Letter::Told(from, holder, news)),
-            Holder::Label { switch, .. } => self.post_to_switch(switch, Letter::Told(from, holder, news)),
+            Holder::Route { shard, .. } => self.send_to_shard(shard, EngineMessage::LabelNews(from, holder, news)),
+            Holder::Label { switch, .. } => self.send_to_shard_of(switch, EngineMessage::LabelNews(from, holder, news)),
         }
     }
 
@@ -246,7 +246,7 @@ impl Engine {
         let Some(via) = leaf.via else { return };
         if !stays {
             leaf.via = None;
-            self.routes.part(via, id);
+            self.routes.detach(via, id);
         }
         let ingress = leaf.ingress();
         match self.switches.get_mut(&ingress) {
@@ -273,7 +273,7 @@ impl Engine {
     pub(super) fn leave_route(&mut self, leaf: LeafId, via: RouteId) {
         let mut effects = Vec::new();
         self.routes.stop_waiting(via, leaf);
-        self.routes.part(via, leaf);
+        self.routes.detach(via, leaf);
         self.routes.leave(via, true, &mut effects);
         self.carry_out(effects, Timer::Routes);
     }

@@ -31,13 +31,13 @@ pub(super) struct Leaf {
     /// What f observed.
     pub trace: Trace,
     /// What its packets have in common besides: other packets that f would observe the same of have leaves of their own.
-    pub narrowing: Box<[Constraint]>,
+    pub specialisation: Box<[Constraint]>,
     /// What f answered.
     pub route: Goal,
     /// The route that the leaf has joined; `None` before that, and where the ingress switch does all by itself.
     pub via: Option<RouteId>,
     /// The packet that f ran on.
-    pub representative: Arrived,
+    pub witness: Arrived,
     pub state: LeafState,
     /// Packets that wait for the installation, if there are some.
     pub held: Option<Box<Held>>,
@@ -121,7 +121,7 @@ pub(super) fn subject_of(epoch: u16, cookie: u64) -> Option<Subject> {
 impl Leaf {
     /// The switch where the leaf's packets enter.
     pub fn ingress(&self) -> Dpid {
-        self.representative.at.switch
+        self.witness.at.switch
     }
 
     /// How many packets wait.

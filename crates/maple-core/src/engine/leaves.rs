@@ -31,7 +31,7 @@ pub(super) struct Leaves {
     newest: u32,
     source_lines: SourceLines,
     /// Those that may no longer be what f would answer.
-    doubted: BTreeSet<LeafId>,
+    stale: BTreeSet<LeafId>,
     /// Under a leaf the number of its answer.
     said: Recent,
     heads: Vec<Arc<Head>>,
@@ -86,18 +86,18 @@ impl Leaves {
     }
 
     /// These may no longer be what f would answer; among them may be names of what is no leaf.
-    pub fn doubt(&mut self, names: impl IntoIterator<Item = LeafId>) {
-        self.doubted.extend(names);
+    pub fn mark_stale(&mut self, names: impl IntoIterator<Item = LeafId>) {
+        self.stale.extend(names);
     }
 
     /// Whether none is in doubt.
-    pub fn are_certain(&self) -> bool {
-        self.doubted.is_empty()
+    pub fn has_no_stale(&self) -> bool {
+        self.stale.is_empty()
     }
 
     /// Those in doubt, which somebody is about to see to.
-    pub fn take_doubted(&mut self) -> BTreeSet<LeafId> {
-        std::mem::take(&mut self.doubted)
+    pub fn take_stale(&mut self) -> BTreeSet<LeafId> {
+        std::mem::take(&mut self.stale)
     }
 
     /// The first leaf from this number on, or else the first of all.

@@ -20,7 +20,7 @@ impl Engine {
         let answer = switch.and_then(|switch| switch.labels.answer(arrived.at.port, vlan & !TAG_PRESENT));
         let Some([Instruction::ApplyActions(actions)]) = answer else {
             self.stats.link_drops += 1;
-            self.stranger_at_link(arrived.at, &arrived.packet());
+            self.unexpected_host_at_link(arrived.at, &arrived.packet());
             return;
         };
         let actions = actions.clone();

@@ -9,9 +9,9 @@ use maple_wire::msg::Message;
 use maple_wire::msg::stats::{FlowStatsRequest, PortStats, RequestBody, StatsReply, StatsRequest};
 use maple_wire::{Dpid, Field, Match, Port, PortNo, Version};
 
-use super::event::Letter;
+use super::event::EngineMessage;
 use super::leaf::{Subject, subject_of};
-use super::polls::{Round, RuleCount, Whole};
+use super::polls::{Round, RuleCount, WholeAnswer};
 use super::switch::{CLASSIFIER, INGRESS, Switch};
 use super::timers::Timer;
 use super::{Effect, Engine, ShardId, Time};
@@ -33,7 +33,7 @@ const UNCOUNTED: u64 = u64::MAX;
 
 /// How far this shard has followed what f wants measured.
 #[derive(Debug, Default)]
-pub(super) struct Wanting {
+pub(super) struct Demand {
     seen: u64,
     is_armed: bool,
     /// When it was looked for last.
@@ -83,24 +83,24 @@ pub struct Rate {
 
 impl Engine {
     /// Sees in time that somebody wants something measured.
-    pub(super) fn follow_wanting(&mut self) {
-        if self.is_behind_wanting() {
+    pub(super) fn follow_demand(&mut self) {
+        if self.is_behind_demand() {
             let soon = self.now + LOOK;
-            self.wanting.is_armed = true;
-            let at = self.wanting.looked.map_or(soon, |looked| soon.max(looked + LOOK_AGAIN));
-            self.timers.insert((at, Timer::Wanting));
+            self.demand.is_armed = true;
+            let at = self.demand.looked.map_or(soon, |looked| soon.max(looked + LOOK_AGAIN));
+            self.timers.insert((at, Timer::Demand));
         }
     }
 
     /// Whether somebody wants something measured and the engine has not noticed, as nothing happens at its switches: then it
     /// wants an [`super::Event::Tick`].
-    pub fn is_behind_wanting(&self) -> bool {
-        !self.wanting.is_armed && self.wanting.seen != self.store.measurings()
+    pub fn is_behind_demand(&self) -> bool {
+        !self.demand.is_armed && self.demand.seen != self.store.measurings()
     }
 
     /// Looks whose counters f wants, and has other shards look: theirs may be the switches.
     pub(super) fn look_for_wanted(&mut self) {
-        self.wanting = Wanting { seen: self.store.measurings(), is_armed: false, looked: Some(self.now) };
+        self.demand = Demand { seen: self.store.measurings(), is_armed: false, looked: Some(self.now) };
         let dpids: Vec<Dpid> = self.switches.keys().copied().collect();
         for (position, dpid) in (0u32..).zip(dpids) {
             let spread = (SPREAD * position).min(self.options.poll);
@@ -109,7 +109,7 @@ impl Engine {
         }
         let (state, me) = (self.store.snapshot(), self.shard);
         let shards: BTreeSet<ShardId> = state.switches().map(|(_, info)| info.shard).collect();
-        shards.into_iter().filter(|to| *to != me).for_each(|to| self.post(to, Letter::LoadsAreRead));
+        shards.into_iter().filter(|to| *to != me).for_each(|to| self.send_to_shard(to, EngineMessage::LoadsAreRead));
     }
 
     fn want(&mut self, dpid: Dpid, from: Time) {
@@ -211,7 +211,7 @@ impl Engine {
     }
 
     /// Writes what f wants to know of an answer.
-    fn take_rates(&mut self, dpid: Dpid, whole: &Whole) {
+    fn take_rates(&mut self, dpid: Dpid, whole: &WholeAnswer) {
         let Some(switch) = self.switches.get(&dpid) else { return };
         let table = ingress_table(switch);
         let epoch = self.options.epoch;
@@ -274,7 +274,7 @@ impl Engine {
         let span = before.map(|before| newest.at.0.saturating_sub(before.at.0));
         let state = self.store.snapshot();
         let all = traffic(&state, self.options.epoch, ingress_table(switch), newest, before.map(|before| &**before));
-        let of = |((from, to), sum): (Pair, Sum)| Traffic {
+        let of = |((from, to), sum): (Pair, CounterSum)| Traffic {
             switch: dpid,
             from,
             to,
@@ -310,7 +310,7 @@ type Pair = (Option<Mac>, Option<Mac>);
 
 /// What rules have counted, and how much of it since an earlier answer.
 #[derive(Clone, Copy, Debug, Default)]
-struct Sum {
+struct CounterSum {
     all: RuleCount,
     grown: RuleCount,
 }
@@ -361,8 +361,8 @@ fn a_second(number: u64, nanoseconds: u64) -> u64 {
 }
 
 /// What the rules of leaves have counted, by the hosts that they say.
-fn traffic(state: &Snapshot, epoch: u16, table: u8, now: &Round, since: Option<&Round>) -> BTreeMap<Pair, Sum> {
-    let mut all: BTreeMap<Pair, Sum> = BTreeMap::new();
+fn traffic(state: &Snapshot, epoch: u16, table: u8, now: &Round, since: Option<&Round>) -> BTreeMap<Pair, CounterSum> {
+    let mut all: BTreeMap<Pair, CounterSum> = BTreeMap::new();
     for (key @ (of, entry), count) in &now.rules {
         if *of != table || !matches!(subject_of(epoch, count.cookie), Some(Subject::Leaf(_))) {
             continue;

@@ -36,8 +36,8 @@ mod options;
 mod decide;
 mod flaps;
 mod hit;
+mod host_actions;
 mod host_rules;
-mod host_wishes;
 mod hosts;
 mod invalidate;
 mod link_port;
@@ -57,17 +57,17 @@ mod meters;
 mod recent;
 mod reports;
 mod reroute;
+mod route_changes;
 mod route_rules;
 mod routes;
-mod turn;
 
+mod await_barriers;
 mod capacity;
+mod eviction;
 mod flush;
 mod location;
 mod measure;
 mod polls;
-mod room;
-mod settle;
 mod switch;
 mod tables;
 mod timers;
@@ -76,6 +76,7 @@ mod waiting;
 
 pub use crate::report::Counted;
 pub use crate::state::Selection;
+pub use await_barriers::BARRIER_ROUNDS;
 pub use event::{Effect, Event, Heard, InstalledFlow, Mail};
 pub use hit::{Answered, Hits, MOST_HITS};
 pub use hosts::PROBE_MAC;
@@ -83,12 +84,11 @@ pub use leaf::OWN_COOKIES;
 pub use measure::{PortCount, Traffic};
 pub use options::{Options, Stats, TableRule};
 pub use polls::RuleCount;
-pub use settle::SETTLING_ROUNDS;
 
 pub use crate::ids::{ShardId, Time};
 pub use crate::labels::{LabelRange, LabelRangeError};
 
-use event::{Letter, Refreshed};
+use event::{EngineMessage, Refreshed};
 use leaves::Leaves;
 use switch::Switch;
 use timers::Timer;
@@ -112,14 +112,14 @@ pub struct Engine {
     address_kinds: AddressKinds,
     rechecks: recheck::Rechecks,
     reports: reports::Reports,
-    wanting: measure::Wanting,
+    demand: measure::Demand,
 
     waiting: waiting::Waiting,
-    settlings: settle::Settlings,
+    barrier_waits: await_barriers::BarrierWaits,
 
     // What a batch leaves for its end.
-    /// Letters of this shard to itself.
-    inbox: VecDeque<Letter>,
+    /// Messages of this shard to itself.
+    inbox: VecDeque<EngineMessage>,
     /// Switches with tables to bring up to date.
     dirty: BTreeSet<Dpid>,
     out: Vec<Effect>,
@@ -150,9 +150,9 @@ impl Engine {
             address_kinds: AddressKinds::default(),
             rechecks: recheck::Rechecks::default(),
             reports: reports::Reports::default(),
-            wanting: measure::Wanting::default(),
+            demand: measure::Demand::default(),
             waiting: waiting::Waiting::default(),
-            settlings: settle::Settlings::default(),
+            barrier_waits: await_barriers::BarrierWaits::default(),
             inbox: VecDeque::new(),
             dirty: BTreeSet::new(),
             out: Vec::new(),
@@ -176,15 +176,15 @@ impl Engine {
             self.reconsider_all();
             self.decide_misses();
             self.read_inbox();
-            self.follow_address_readers();
-            if self.waiting.is_decided() && self.leaves.are_certain() && self.dirty.is_empty() {
+            self.follow_address_dependents();
+            if self.waiting.is_decided() && self.leaves.has_no_stale() && self.dirty.is_empty() {
                 break;
             }
-            if self.waiting.is_decided() && self.leaves.are_certain() {
+            if self.waiting.is_decided() && self.leaves.has_no_stale() {
                 self.flush_all();
             }
         }
-        self.follow_wanting();
+        self.follow_demand();
         out.append(&mut self.out);
         out.append(&mut self.after);
     }
@@ -217,7 +217,7 @@ impl Engine {
             Event::SegmentLeft { port } => self.segment_left(port),
             Event::PortIsEdge { port } => self.port_is_edge(port),
             Event::PortIsNew { port } => self.port_is_new(port),
-            Event::Mail(Mail(letter)) => self.inbox.push_back(letter),
+            Event::Mail(Mail(message)) => self.inbox.push_back(message),
             Event::Send(own) => self.send_from_outside(&own),
             Event::Invalidate(selection) => self.invalidate(&selection),
             Event::Write(writes) => {
@@ -227,27 +227,27 @@ impl Engine {
             Event::Committed(commit) => self.apply(commit),
             Event::Watch { dpid, what } => self.watch(dpid, what),
             Event::Unsent { dpid, xid } => self.poll_unsent(dpid, xid),
-            Event::Settle(token) => self.settle_all(token),
+            Event::AwaitBarriers(token) => self.await_all_barriers(token),
             Event::Tick => {}
         }
     }
 
     fn read_inbox(&mut self) {
-        while let Some(letter) = self.inbox.pop_front() {
-            match letter {
-                Letter::Withdraw(selection) => self.withdraw_selected(&selection),
-                Letter::Reconsider(leaves) => self.leaves.doubt(leaves),
-                Letter::Refresh(refreshed) => self.refresh(&refreshed),
-                Letter::Acquire(asked) => self.acquire_label(asked),
-                Letter::Told(from, holder, news) => self.told_of_label(from, holder, &news),
-                Letter::Release { at, holder, confirmed } => self.release_label(at, holder, confirmed),
-                Letter::Emit { dpid, part, frame } => self.emit(dpid, &part, &frame),
-                Letter::Look { mac, at, asker } => self.look_for_host(mac, at, asker),
-                Letter::Found { mac, at, found } => self.host_found(mac, at, found),
-                Letter::Unplugged(at) => self.seek_unplugged(at),
-                Letter::Stranger { mac, at, seen } => self.stranger_seen(mac, at, seen),
+        while let Some(message) = self.inbox.pop_front() {
+            match message {
+                EngineMessage::Withdraw(selection) => self.withdraw_selected(&selection),
+                EngineMessage::Reconsider(leaves) => self.leaves.mark_stale(leaves),
+                EngineMessage::Refresh(refreshed) => self.refresh(&refreshed),
+                EngineMessage::Acquire(asked) => self.acquire_label(asked),
+                EngineMessage::LabelNews(from, holder, news) => self.label_news(from, holder, &news),
+                EngineMessage::Release { at, holder, confirmed } => self.release_label(at, holder, confirmed),
+                EngineMessage::Emit { dpid, hops, frame } => self.emit(dpid, &hops, &frame),
+                EngineMessage::Look { mac, at, asker } => self.look_for_host(mac, at, asker),
+                EngineMessage::Found { mac, at, found } => self.host_found(mac, at, found),
+                EngineMessage::Unplugged(at) => self.seek_unplugged(at),
+                EngineMessage::UnexpectedHost { mac, at, seen } => self.unexpected_host_seen(mac, at, seen),
                 // All that there is to it is done after each batch.
-                Letter::AddressesAreRead | Letter::LoadsAreRead => {}
+                EngineMessage::AddressesAreRead | EngineMessage::LoadsAreRead => {}
             }
         }
     }
@@ -260,9 +260,9 @@ impl Engine {
         }
         for (shard, leaves) in by_shard {
             if shard == self.shard {
-                self.leaves.doubt(leaves);
+                self.leaves.mark_stale(leaves);
             } else {
-                self.post(shard, Letter::Reconsider(leaves));
+                self.send_to_shard(shard, EngineMessage::Reconsider(leaves));
             }
         }
         let mut refreshed: BTreeMap<ShardId, Refreshed> = BTreeMap::new();
@@ -279,7 +279,7 @@ impl Engine {
             }
         }
         for (shard, refreshed) in refreshed {
-            self.post(shard, Letter::Refresh(refreshed));
+            self.send_to_shard(shard, EngineMessage::Refresh(refreshed));
         }
         commit.invalidate.iter().for_each(|selection| self.invalidate(selection));
     }
@@ -289,24 +289,24 @@ impl Engine {
         let state = self.store.snapshot();
         let shards: BTreeSet<ShardId> = state.switches().map(|(_, info)| info.shard).chain([self.shard]).collect();
         for shard in shards {
-            self.post(shard, Letter::Withdraw(selection.clone()));
+            self.send_to_shard(shard, EngineMessage::Withdraw(selection.clone()));
         }
     }
 
-    /// Sends a letter to a shard.
-    fn post(&mut self, to: ShardId, letter: Letter) {
+    /// Sends a message to a shard.
+    fn send_to_shard(&mut self, to: ShardId, message: EngineMessage) {
         if to == self.shard {
-            self.inbox.push_back(letter);
+            self.inbox.push_back(message);
         } else {
-            self.out.push(Effect::Mail { to, mail: Mail(letter) });
+            self.out.push(Effect::Mail { to, mail: Mail(message) });
         }
     }
 
-    /// Sends a letter to the shard that serves a switch. A switch that is gone needs none: its links are gone too, and
+    /// Sends a message to the shard that serves a switch. A switch that is gone needs none: its links are gone too, and
     /// with them the leaves that it had a part in.
-    fn post_to_switch(&mut self, dpid: Dpid, letter: Letter) {
+    fn send_to_shard_of(&mut self, dpid: Dpid, message: EngineMessage) {
         if let Some(shard) = self.store.snapshot().shard_of(dpid) {
-            self.post(shard, letter);
+            self.send_to_shard(shard, message);
         }
     }
 

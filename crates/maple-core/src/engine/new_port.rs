@@ -56,9 +56,9 @@ impl Engine {
         let until = self.now + self.options.new_port_hold;
         let Some(switch) = self.switches.get_mut(&dpid) else { return };
         let waiting = &mut switch.undecided;
-        let room = waiting.packets.len() < self.options.held_packets
+        let capacity = waiting.packets.len() < self.options.held_packets
             && waiting.bytes + arrived.frame.len() <= self.options.held_bytes;
-        if !room {
+        if !capacity {
             self.stats.new_port_drops += 1;
             return;
         }

@@ -98,7 +98,7 @@ pub(super) struct Polls {
 }
 
 /// What a whole answer means.
-pub(super) struct Whole {
+pub(super) struct WholeAnswer {
     pub what: Counted,
     pub round: Arc<Round>,
     /// The round that rates are to be taken from, if it is time for that.
@@ -176,7 +176,7 @@ impl Polls {
     }
 
     /// A part of an answer; the whole, if it is the last one.
-    pub fn on_answer(&mut self, now: Time, period: Duration, reply: &StatsReply) -> Option<Whole> {
+    pub fn on_answer(&mut self, now: Time, period: Duration, reply: &StatsReply) -> Option<WholeAnswer> {
         let asked = self.asked.as_mut()?;
         asked.round.take_in(&reply.body);
         if reply.more() {
@@ -210,8 +210,8 @@ impl Polls {
 }
 
 impl Course {
-    fn whole(&mut self, what: Counted, round: Arc<Round>, period: Duration) -> Whole {
-        let mut whole = Whole { what, round, since: None, measure: BTreeSet::new(), forget: BTreeSet::new() };
+    fn whole(&mut self, what: Counted, round: Arc<Round>, period: Duration) -> WholeAnswer {
+        let mut whole = WholeAnswer { what, round, since: None, measure: BTreeSet::new(), forget: BTreeSet::new() };
         if !self.is_wanted() {
             // The next that is wanted begins anew.
             self.sample = None;
@@ -238,12 +238,12 @@ impl Round {
     fn take_in(&mut self, body: &ReplyBody) {
         match body {
             ReplyBody::Port(ports) => {
-                let room = MOST.saturating_sub(self.ports.len());
-                self.ports.extend(ports.iter().take(room).map(|port| (port.port, *port)));
+                let capacity = MOST.saturating_sub(self.ports.len());
+                self.ports.extend(ports.iter().take(capacity).map(|port| (port.port, *port)));
             }
             ReplyBody::Flow(flows) => {
-                let room = MOST.saturating_sub(self.rules.len());
-                let own = flows.iter().filter(|flow| is_ours(flow.cookie)).take(room);
+                let capacity = MOST.saturating_sub(self.rules.len());
+                let own = flows.iter().filter(|flow| is_ours(flow.cookie)).take(capacity);
                 self.rules.extend(own.map(|flow| {
                     let count = RuleCount { cookie: flow.cookie, packets: flow.packet_count, bytes: flow.byte_count };
                     ((flow.table_id, entry_key(flow.priority, &flow.matching)), count)

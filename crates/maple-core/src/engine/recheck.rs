@@ -61,7 +61,7 @@ impl Engine {
 
     /// What f does with the leaf's packet now; `None` where that packet would not come to f.
     fn run_again(&mut self, id: LeafId) -> Option<Observation> {
-        let run = self.admissible_run(&self.leaves.get(&id)?.representative)?;
+        let run = self.admissible_run(&self.leaves.get(&id)?.witness)?;
         self.stats.rechecks += 1;
         Some(Observation::of(&*self.policy, &run))
     }

@@ -19,16 +19,16 @@ use crate::run::{Finished, Run};
 impl Engine {
     /// Reconsiders all that came up.
     pub(super) fn reconsider_all(&mut self) {
-        let doubted = self.leaves.take_doubted();
-        if !doubted.is_empty() {
-            self.reconsider(&doubted);
+        let stale = self.leaves.take_stale();
+        if !stale.is_empty() {
+            self.reconsider(&stale);
         }
     }
 
     /// Asks f what becomes of these leaves. Those that are certain, or gone, are passed over.
-    pub(super) fn reconsider(&mut self, doubted: &BTreeSet<LeafId>) {
+    pub(super) fn reconsider(&mut self, stale: &BTreeSet<LeafId>) {
         let mut runs = Vec::new();
-        for id in doubted {
+        for id in stale {
             if self.store.is_current(*id) {
                 continue;
             }
@@ -42,7 +42,7 @@ impl Engine {
                 continue;
             };
             let has_time = runs.len() < self.options.max_reconsidered;
-            match self.admissible_run(&leaf.representative).filter(|_| has_time) {
+            match self.admissible_run(&leaf.witness).filter(|_| has_time) {
                 Some(run) => runs.push((run, *id)),
                 None => self.withdraw(*id),
             }

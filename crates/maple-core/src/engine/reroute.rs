@@ -18,7 +18,7 @@ impl Engine {
         let Some(leaf) = self.leaves.get_mut(&id) else { return };
         let until = self.now + self.options.reroute_timeout;
         leaf.state = LeafState::Moving(Box::new(Move { to, via, until }));
-        self.settlings.begin_move(leaf.ingress(), id);
+        self.barrier_waits.begin_reroute_of(leaf.ingress(), id);
         match self.routes.get(via).map(|route| (route.is_ready(), route.is_refused())) {
             Some((true, _)) => self.end_reroute(id),
             Some((false, false)) => {
@@ -40,7 +40,7 @@ impl Engine {
         self.routes.stop_waiting(via, id);
         self.stats.leaves_moved += 1;
         self.reroute_over(ingress, id);
-        old.into_iter().filter(|old| *old != via).for_each(|old| self.routes.part(old, id));
+        old.into_iter().filter(|old| *old != via).for_each(|old| self.routes.detach(old, id));
         if let (Some(via), Some(switch)) = (old, self.switches.get_mut(&ingress)) {
             switch.tables.wait(Waiter::Left { via, stays: false });
         }

@@ -26,7 +26,7 @@ use crate::forwarding::{self, Forwarding};
 use crate::ids::{LeafId, ShardId, Time};
 use crate::labels::{Carriage, Holder, LabelEffect, News, Onward, Refusal};
 use crate::network::Location;
-use crate::route::{Goal, Meter, Part, Plan, Resolved};
+use crate::route::{Goal, Meter, Plan, Resolved, SwitchHops};
 
 /// How long a route waits before it asks again for labels that were refused, at first and at most.
 const RETRY: Duration = Duration::from_millis(250);
@@ -145,7 +145,7 @@ pub(super) enum Changed {
 
 /// What has to be done with rules when a route takes its next course.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Turn {
+pub(super) struct RouteChange {
     /// Leaves that waited.
     pub waiting: BTreeSet<LeafId>,
     /// The former course, if it has labels to give back when the switch has confirmed.
@@ -202,7 +202,7 @@ impl Routes {
         let (id, key) = (RouteId(self.next_id), Arc::new(key));
         self.next_id = self.next_id.saturating_add(1);
         let course = Course::new(&key, resolved);
-        let crosses_links = resolved.parts.get(&key.ingress).is_some_and(|part| !part.links.is_empty());
+        let crosses_links = resolved.switches.get(&key.ingress).is_some_and(|hops| !hops.links.is_empty());
         self.by_key.insert(Arc::clone(&key), id);
         self.by_stand_in.extend(stand_in.map(|name| (name, id)));
         self.all.insert(
@@ -241,7 +241,7 @@ impl Routes {
     }
 
     /// A leaf takes the route no more, though the switch may still have a rule that leads there.
-    pub fn part(&mut self, id: RouteId, leaf: LeafId) {
+    pub fn detach(&mut self, id: RouteId, leaf: LeafId) {
         if let Some(route) = self.all.get_mut(&id) {
             route.leaves.remove(&leaf);
         }
@@ -393,7 +393,7 @@ impl Routes {
     }
 
     /// The route takes its next course, which is ready.
-    pub fn turn(&mut self, id: RouteId) -> Option<Turn> {
+    pub fn turn(&mut self, id: RouteId) -> Option<RouteChange> {
         let route = self.all.get_mut(&id)?;
         let (next, _) = route.next.take()?;
         let former = std::mem::replace(&mut route.course, next);
@@ -406,7 +406,7 @@ impl Routes {
             self.touched.insert((route.key.ingress, id));
         }
         let waiting = std::mem::take(&mut route.waiting);
-        Some(Turn { waiting, former: serial, each_leaf: route.entry.is_none() })
+        Some(RouteChange { waiting, former: serial, each_leaf: route.entry.is_none() })
     }
 
     /// The next course was not ready in time. Whether there was one: then no leaf may use the route any more.
@@ -543,7 +543,7 @@ impl Routes {
     }
 
     /// The routes whose rule in the table of routes may have changed since this was last asked, with their switches.
-    pub fn take_touched(&mut self) -> BTreeSet<(Dpid, RouteId)> {
+    pub fn take_dirty(&mut self) -> BTreeSet<(Dpid, RouteId)> {
         std::mem::take(&mut self.touched)
     }
 
@@ -604,8 +604,8 @@ impl SharedRoute {
 
     /// The edge ports where packets leave.
     pub fn exits(&self) -> Vec<Location> {
-        let parts = self.course.resolved.parts.iter();
-        parts.flat_map(|(dpid, part)| part.edges.iter().map(|port| Location::new(*dpid, *port))).collect()
+        let switches = self.course.resolved.switches.iter();
+        switches.flat_map(|(dpid, hops)| hops.edges.iter().map(|port| Location::new(*dpid, *port))).collect()
     }
 
     /// Whether only packets without a VLAN tag can take it.
@@ -616,15 +616,15 @@ impl SharedRoute {
     /// What the ingress does with packets; nothing is to drop.
     pub fn actions(&self) -> Vec<Action> {
         let RouteKey { ingress, version, carriage, .. } = &*self.key;
-        let none = Part::default();
-        let part = self.course.resolved.parts.get(ingress).unwrap_or(&none);
+        let none = SwitchHops::default();
+        let hops = self.course.resolved.switches.get(ingress).unwrap_or(&none);
         let links = self.course.onward.labels().unwrap_or_default();
-        let treatment = carriage.left(part);
+        let treatment = carriage.left(hops);
         let forwarding = Forwarding {
             links: &links,
-            edges: &part.edges,
+            edges: &hops.edges,
             treatment: &treatment,
-            tagged: part.tagged || carriage.tagged,
+            tagged: hops.tagged || carriage.tagged,
             replaced: carriage.replaced,
         };
         forwarding::at_ingress(*version, &carriage.shared, &forwarding)

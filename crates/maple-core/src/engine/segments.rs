@@ -14,7 +14,7 @@
 //! controller, which sends them out of the egress ports: slow, and right.
 //!
 //! Two ports with no host between them are a link like any other, whatever joins them, until a packet without a label comes
-//! in there ([`Engine::stranger_at_link`]): our switches send none over links, so it is a host's.
+//! in there ([`Engine::unexpected_host_at_link`]): our switches send none over links, so it is a host's.
 //!
 //! # Who stays
 //!
@@ -25,7 +25,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use maple_wire::{Dpid, Field, Packet, PortNo};
 
-use super::event::Letter;
+use super::event::EngineMessage;
 use super::hosts::SOLICITATION;
 use super::{Engine, Time};
 use crate::forwarding::TAG_PRESENT;
@@ -67,7 +67,7 @@ impl Engine {
 
     /// A packet without a label came in by a link port, which our switches send nothing by. Whether it shows a host there is
     /// for the shard of the other end to say, who knows that switch's own addresses.
-    pub(super) fn stranger_at_link(&mut self, at: Location, packet: &Packet<'_>) {
+    pub(super) fn unexpected_host_at_link(&mut self, at: Location, packet: &Packet<'_>) {
         let Some(switch) = self.switches.get(&at.switch) else { return };
         let address = |field| packet.switch_value(field).unwrap_or_default();
         let mac = Mac::from_bits(address(Field::EthSrc));
@@ -79,12 +79,12 @@ impl Engine {
             switch.linked.get(&at.port).is_some_and(|since| *since + self.options.new_port_hold <= self.now);
         let peer = self.store.snapshot().peer(at);
         if let Some(peer) = peer.filter(|_| mac.is_host() && !is_tagged && !is_devices && !is_chatter && is_settled) {
-            self.post_to_switch(peer.switch, Letter::Stranger { mac, at: peer, seen: at });
+            self.send_to_shard_of(peer.switch, EngineMessage::UnexpectedHost { mac, at: peer, seen: at });
         }
     }
 
     /// The other end of a link of ours got a packet of this host, unless it is our switch's own address.
-    pub(super) fn stranger_seen(&mut self, mac: Mac, at: Location, seen: Location) {
+    pub(super) fn unexpected_host_seen(&mut self, mac: Mac, at: Location, seen: Location) {
         let Some(switch) = self.switches.get(&at.switch) else { return };
         let is_own = switch.addresses.values().any(|own| *own == mac);
         if !is_own && self.store.snapshot().peer(at) == Some(seen) {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use maple_wire::msg::{ErrorMsg, FlowRemoved};
 use maple_wire::{Dpid, Instruction, Match, PortNo, Version, print};
 
+use super::capacity::Capacity;
 use super::host_rules::HostRules;
 use super::labels::quarantine;
 use super::leaf::{Subject, cookie, copy_cookie, is_ours, subject_of};
@@ -14,7 +15,6 @@ use super::meters::Meters;
 use super::new_port::Undecided;
 use super::polls::Polls;
 use super::recent::Recent;
-use super::room::Room;
 use super::route_rules::RouteRules;
 use super::tables::{Confirmed, Tables, Waiter};
 use super::timers::Timer;
@@ -67,7 +67,7 @@ pub(super) struct Switch {
     pub edges: BTreeMap<PortNo, Time>,
     /// Since when which of its ports are link ports.
     pub linked: BTreeMap<PortNo, Time>,
-    pub room: Room,
+    pub capacity: Capacity,
     /// What Maple made for the limits of routes.
     pub meters: Meters,
     /// What it has counted.
@@ -123,7 +123,7 @@ impl Switch {
             addresses: BTreeMap::new(),
             edges: BTreeMap::new(),
             linked: BTreeMap::new(),
-            room: Room::new(three_tables, options),
+            capacity: Capacity::new(three_tables, options),
             meters: Meters::default(),
             polls: Polls::default(),
             believed: Recent::default(),
@@ -144,7 +144,7 @@ impl Switch {
 
     /// Whether what is pending fits, with or without a reserve that stays free.
     pub fn fits(&self, now: Time, with_reserve: bool) -> bool {
-        self.room.fits(now, with_reserve, |table| self.tables.count(table), |table| self.tables.additions(table))
+        self.capacity.fits(now, with_reserve, |table| self.tables.count(table), |table| self.tables.additions(table))
     }
 
     /// The switch has confirmed something: perhaps that the table of routes drops nothing.
@@ -173,7 +173,7 @@ impl Engine {
             Waiter::Labels(serials) => self.labels_confirmed(dpid, &serials),
             Waiter::Left { via, stays } => self.used_no_more(via, stays, true),
             Waiter::Former { via, serial } => self.end_former(via, serial, true),
-            Waiter::Settled(token) => self.confirmed(dpid, token),
+            Waiter::Barriers(token) => self.confirmed(dpid, token),
             Waiter::Fresh(_) => {
                 if let Some(switch) = self.switches.get_mut(&dpid)
                     && switch.full_until.is_none()
@@ -209,7 +209,7 @@ impl Engine {
         let hopeless = switch.full_count > 3;
         let until = self.now + backoff(switch.full_count);
         if full {
-            switch.room.on_table_full(table);
+            switch.capacity.on_table_full(table);
         }
         if hopeless {
             switch.full_until = Some(until);
@@ -230,7 +230,7 @@ impl Engine {
                     }
                 }
                 Subject::Leaf(leaf) if hopeless => self.withdraw(leaf),
-                Subject::Leaf(leaf) if full => self.crowd_out(leaf),
+                Subject::Leaf(leaf) if full => self.evict_leaf(leaf),
                 Subject::Leaf(leaf) => self.go_direct(leaf),
             }
         }
@@ -244,7 +244,7 @@ impl Engine {
         self.stats.refused_rules += 1;
         self.report_once(Report::RuleRefused { switch: dpid, what: what.into() }, &format!("refused {dpid}"));
         if let Some(switch) = self.switches.get_mut(&dpid).filter(|_| full) {
-            switch.room.on_table_full(table);
+            switch.capacity.on_table_full(table);
         }
         self.reread(dpid);
     }
@@ -277,7 +277,7 @@ impl Engine {
             match waiter {
                 Waiter::Fresh(leaf) => subjects.extend([Subject::Leaf(*leaf)]),
                 Waiter::Labels(serials) => subjects.extend(serials.iter().copied().map(Subject::Label)),
-                Waiter::Left { .. } | Waiter::Former { .. } | Waiter::Settled(_) => {}
+                Waiter::Left { .. } | Waiter::Former { .. } | Waiter::Barriers(_) => {}
             }
         }
         subjects
@@ -305,8 +305,8 @@ impl Engine {
             let InstalledFlow { table_id, priority, cookie, matching, instructions } = flow;
             (table_id, Rule { priority, matching, instructions: instructions.into(), cookie })
         }));
-        let Switch { room, tables, .. } = &mut **switch;
-        room.on_tables_read(self.now, |table| tables.count(Some(table)));
+        let Switch { capacity, tables, .. } = &mut **switch;
+        capacity.on_tables_read(self.now, |table| tables.count(Some(table)));
         self.mark(dpid, Stale::default());
     }
 

@@ -17,7 +17,7 @@ pub(super) enum Timer {
     /// Routes whose labels were refused.
     Routes,
     /// A route's next course.
-    Turn(RouteId),
+    RouteChange(RouteId),
     /// A host that is looked for.
     Search(Mac),
     /// A port that is guarded because too many hosts are there.
@@ -31,13 +31,13 @@ pub(super) enum Timer {
     /// A switch that was full.
     Full(Dpid),
     /// A switch with leaves that found no room.
-    Room(Dpid),
+    Capacity(Dpid),
     /// A switch with meters that perhaps nobody needs.
     Meters(Dpid),
     /// A switch that is asked what it has counted.
     Poll(Dpid),
     /// What f wants measured.
-    Wanting,
+    Demand,
     /// The next leaf that is checked.
     Recheck,
 }
@@ -58,17 +58,17 @@ impl Engine {
                 Timer::Leaf(leaf) => self.leaf_timer(leaf),
                 Timer::Labels(dpid) => self.expire_labels(dpid),
                 Timer::Routes => self.retry_routes(),
-                Timer::Turn(route) => self.give_course_up(route),
-                Timer::Search(mac) => self.ask_hosts(|hosts, now, wishes| hosts.on_search_timer(now, mac, wishes)),
-                Timer::Guard(at) => self.ask_hosts(|hosts, now, wishes| hosts.on_guard_timer(now, at, wishes)),
-                Timer::Muted(at, mac) => self.ask_hosts(|hosts, _, wishes| hosts.on_muted_timer(at, mac, wishes)),
-                Timer::Hosts(dpid) => self.ask_hosts(|hosts, now, wishes| hosts.on_round_timer(now, dpid, wishes)),
+                Timer::RouteChange(route) => self.give_course_up(route),
+                Timer::Search(mac) => self.ask_hosts(|hosts, now, actions| hosts.on_search_timer(now, mac, actions)),
+                Timer::Guard(at) => self.ask_hosts(|hosts, now, actions| hosts.on_guard_timer(now, at, actions)),
+                Timer::Muted(at, mac) => self.ask_hosts(|hosts, _, actions| hosts.on_muted_timer(at, mac, actions)),
+                Timer::Hosts(dpid) => self.ask_hosts(|hosts, now, actions| hosts.on_round_timer(now, dpid, actions)),
                 Timer::NewPorts(dpid) => self.expire_undecided(dpid),
                 Timer::Full(dpid) => self.full_timer(dpid),
-                Timer::Room(dpid) => self.ask_for_statistics(dpid),
+                Timer::Capacity(dpid) => self.ask_for_statistics(dpid),
                 Timer::Meters(dpid) => self.sweep_meters(dpid),
                 Timer::Poll(dpid) => self.poll(dpid),
-                Timer::Wanting => self.look_for_wanted(),
+                Timer::Demand => self.look_for_wanted(),
                 // Every batch looks whether it is time; all that was wanted is a batch.
                 Timer::Recheck => {}
             }

@@ -48,13 +48,13 @@ impl Engine {
         self.stats.new_port_drops += switch.undecided.len() as u64;
         let lost: Vec<LeafId> = switch.table.tree().leaves().collect();
         lost.into_iter().for_each(|leaf| self.withdraw(leaf));
-        self.unsettle(dpid);
+        self.end_waits_for(dpid);
         // Barriers that were to tell when rules had left it will not be answered.
         for waiter in switch.tables.waiters() {
             match waiter {
                 Waiter::Left { via, stays } => self.used_no_more(*via, *stays, false),
                 Waiter::Former { via, serial } => self.end_former(*via, *serial, false),
-                Waiter::Labels(_) | Waiter::Fresh(_) | Waiter::Settled(_) => {}
+                Waiter::Labels(_) | Waiter::Fresh(_) | Waiter::Barriers(_) => {}
             }
         }
         self.shut_labels(switch.labels, dpid);

@@ -71,6 +71,6 @@ impl Engine {
 /// What decided about a leaf's packets, and how they are told from others.
 fn reasons(leaf: &Leaf) -> String {
     let lines = Some(source_lines(&leaf.trace)).filter(|lines| !lines.is_empty());
-    let narrowing = leaf.narrowing.iter().map(|read| format!("narrowed to {}", show(read)));
-    lines.into_iter().chain(narrowing).collect::<Vec<_>>().join(", ")
+    let specialisation = leaf.specialisation.iter().map(|read| format!("narrowed to {}", show(read)));
+    lines.into_iter().chain(specialisation).collect::<Vec<_>>().join(", ")
 }

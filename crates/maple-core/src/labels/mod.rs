@@ -58,7 +58,7 @@ pub use ids::{LabelRange, LabelRangeError};
 pub(crate) use ids::LabelIds;
 pub(crate) use onward::Onward;
 pub(crate) use suffix::{Carriage, Suffix};
-pub(crate) use table::{LabelKey, LabelTable, Unmade, outline};
+pub(crate) use table::{LabelKey, LabelRuleChanges, LabelTable, outline};
 
 use crate::ids::{ShardId, Time};
 use crate::network::Location;

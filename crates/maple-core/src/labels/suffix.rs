@@ -9,7 +9,7 @@ use maple_wire::{Constraint, Dpid, Field, Packet, PortNo, Version};
 use rustc_hash::{FxHashMap, FxHasher};
 
 use crate::network::Location;
-use crate::plan::{Part, Resolved, Treatment, is_settable};
+use crate::plan::{Resolved, SwitchHops, Treatment, is_settable};
 use crate::trace::Fields;
 
 /// What the network does with a packet from a switch on: a subtree of a route's hops, with what is particular to each
@@ -105,31 +105,31 @@ impl Carriage {
     /// How the route of a packet is carried from a switch of this version. `None` if it can't be: what switches behind the
     /// ingress are to rewrite is out of their sight.
     pub fn of(route: &Resolved, ingress: Dpid, version: Version, packet: &Packet<'_>) -> Option<Carriage> {
-        let crosses_links = route.parts.get(&ingress).is_some_and(|part| !part.links.is_empty());
+        let crosses_links = route.switches.get(&ingress).is_some_and(|hops| !hops.links.is_empty());
         if !crosses_links {
             return Some(Carriage::default());
         }
         let vlan = packet.switch_value(Field::VlanVid).filter(|vid| *vid != 0).map(|vid| vid as u16 & 0xfff);
         let replaced = vlan.filter(|_| version == Version::Of10);
         let mut carriage = Carriage { replaced, ..Carriage::default() };
-        let treated = || route.parts.values().filter(|part| !part.edges.is_empty()).map(|part| &part.treatment);
+        let treated = || route.switches.values().filter(|hops| !hops.edges.is_empty()).map(|hops| &hops.treatment);
         if treated().all(|treatment| treatment.rewrites.is_empty()) {
             return Some(carriage);
         }
         carriage.shared = shared(treated(), version);
-        carriage.tagged = route.parts.values().any(|part| part.tagged);
-        let behind = || route.parts.iter().filter(|(dpid, part)| **dpid != ingress && !part.edges.is_empty());
-        let here = route.parts.get(&ingress).map(|part| carriage.left(part)).unwrap_or_default();
+        carriage.tagged = route.switches.values().any(|hops| hops.tagged);
+        let behind = || route.switches.iter().filter(|(dpid, hops)| **dpid != ingress && !hops.edges.is_empty());
+        let here = route.switches.get(&ingress).map(|hops| carriage.left(hops)).unwrap_or_default();
         if version == Version::Of13 && vlan.is_some() && here.rewrites.keys().any(|field| is_vlan(*field)) {
             // When the label is off again a switch no longer knows that there is a tag.
             return None;
         }
-        if behind().all(|(_, part)| carriage.left(part).rewrites.is_empty()) {
+        if behind().all(|(_, hops)| carriage.left(hops).rewrites.is_empty()) {
             return Some(carriage);
         }
         // A tag between the label and the other headers would hide those.
         carriage.shared.retain(|field, _| !is_vlan(*field));
-        let left: BTreeSet<Field> = behind().flat_map(|(_, part)| carriage.left(part).rewrites.into_keys()).collect();
+        let left: BTreeSet<Field> = behind().flat_map(|(_, hops)| carriage.left(hops).rewrites.into_keys()).collect();
         // A switch sees no further than the first tag, which is the label.
         if replaced.is_none() && (vlan.is_some() || !packet.is_captured(Field::VlanVid)) {
             return None;
@@ -146,8 +146,8 @@ impl Carriage {
     }
 
     /// What is left to do for a switch where packets leave.
-    pub fn left(&self, part: &Part) -> Treatment {
-        let mut treatment = part.treatment.clone();
+    pub fn left(&self, hops: &SwitchHops) -> Treatment {
+        let mut treatment = hops.treatment.clone();
         let untagged = self.shared.get(&Field::VlanVid) == Some(&0);
         // The priority goes with the tag.
         let is_done = |field: &Field| self.shared.contains_key(field) || untagged && *field == Field::VlanPcp;
@@ -158,22 +158,22 @@ impl Carriage {
     /// The suffixes that a route's packets follow from the ingress on, by the ingress' links.
     pub fn suffixes(&self, route: &Resolved, ingress: Dpid) -> Vec<(PortNo, Location, Arc<Suffix>)> {
         let mut made: FxHashMap<Dpid, Arc<Suffix>> = FxHashMap::default();
-        let links = |part: &Part, made: &FxHashMap<Dpid, Arc<Suffix>>| {
+        let links = |hops: &SwitchHops, made: &FxHashMap<Dpid, Arc<Suffix>>| {
             let link = |(port, far): (&PortNo, &Location)| Some((*port, *far, Arc::clone(made.get(&far.switch)?)));
-            part.links.iter().filter_map(link).collect::<Vec<_>>()
+            hops.links.iter().filter_map(link).collect::<Vec<_>>()
         };
         for dpid in from_the_ends(route, ingress) {
-            let part = &route.parts[&dpid];
-            made.insert(dpid, Arc::new(Suffix::new(dpid, links(part, &made), self.exit(part))));
+            let hops = &route.switches[&dpid];
+            made.insert(dpid, Arc::new(Suffix::new(dpid, links(hops, &made), self.exit(hops))));
         }
-        route.parts.get(&ingress).map(|part| links(part, &made)).unwrap_or_default()
+        route.switches.get(&ingress).map(|hops| links(hops, &made)).unwrap_or_default()
     }
 
-    fn exit(&self, part: &Part) -> Option<Exit> {
-        let treatment = self.left(part);
+    fn exit(&self, hops: &SwitchHops) -> Option<Exit> {
+        let treatment = self.left(hops);
         let needs = if treatment.rewrites.is_empty() { Vec::new() } else { self.needs.clone() };
-        let edges = part.edges.clone();
-        (!edges.is_empty()).then_some(Exit { edges, treatment, tagged: part.tagged, replaced: self.replaced, needs })
+        let edges = hops.edges.clone();
+        (!edges.is_empty()).then_some(Exit { edges, treatment, tagged: hops.tagged, replaced: self.replaced, needs })
     }
 }
 
@@ -211,8 +211,8 @@ fn from_the_ends(route: &Resolved, ingress: Dpid) -> Vec<Dpid> {
     let mut order = Vec::new();
     let mut next: Vec<Dpid> = vec![ingress];
     while let Some(dpid) = next.pop() {
-        let further = route.parts.get(&dpid).into_iter().flat_map(|part| part.links.values());
-        let further: Vec<Dpid> = further.map(|far| far.switch).filter(|far| route.parts.contains_key(far)).collect();
+        let further = route.switches.get(&dpid).into_iter().flat_map(|hops| hops.links.values());
+        let further: Vec<Dpid> = further.map(|far| far.switch).filter(|far| route.switches.contains_key(far)).collect();
         order.extend_from_slice(&further);
         next.extend(further);
     }

@@ -95,7 +95,7 @@ enum State {
 
 /// What changes in the rules, and which labels are confirmed, or gone, when the switch has done that.
 #[derive(Debug, Default)]
-pub(crate) struct Unmade {
+pub(crate) struct LabelRuleChanges {
     pub changes: Vec<Change>,
     /// Serial numbers.
     pub confirms: Vec<u64>,
@@ -376,8 +376,8 @@ impl LabelTable {
 
     /// What has changed in the rules since this was last asked. `cookie` makes a cookie of what stands in place of a leaf.
     /// Rules of different labels take different packets, so any order is safe.
-    pub fn take_changes(&mut self, cookie: impl Fn(u64) -> u64) -> Unmade {
-        let mut unmade = Unmade::default();
+    pub fn take_changes(&mut self, cookie: impl Fn(u64) -> u64) -> LabelRuleChanges {
+        let mut unmade = LabelRuleChanges::default();
         for key in std::mem::take(&mut self.touched) {
             let rule = self.rule(key, &cookie);
             let Some(label) = self.labels.get_mut(&key) else { continue };

@@ -14,7 +14,7 @@ use rustc_hash::FxHasher;
 
 pub use error::{FRAME_BYTES, FrameError, MOST_FRAMES, RouteError};
 pub use limit::{Limit, Meter, Unit};
-pub use resolved::{Part, Resolved, Treatment, is_settable};
+pub use resolved::{Resolved, SwitchHops, Treatment, is_settable};
 
 use crate::ids::Name;
 use crate::network::{Hop, Location, PortInfo, PortKind};
@@ -167,30 +167,30 @@ impl PlanOf {
             return Err(RouteError::NotAtIngress { ingress });
         }
         while let Some((switch, arrives)) = queue.pop_front() {
-            let mut part = Part { arrives, ..Part::default() };
+            let mut here = SwitchHops { arrives, ..SwitchHops::default() };
             for (hop, (treatment, from_flood)) in of_switch(&hops, switch) {
                 match look(*hop, switch == ingress, *from_flood, topology)? {
-                    Behind::Nothing => {}
-                    Behind::Hosts => {
-                        if !part.edges.is_empty() && part.treatment != *treatment {
+                    FarEnd::Nothing => {}
+                    FarEnd::Hosts => {
+                        if !here.edges.is_empty() && here.treatment != *treatment {
                             return Err(RouteError::MixedTreatment(switch));
                         }
-                        part.treatment = treatment.clone();
-                        part.edges.insert(hop.port);
+                        here.treatment = treatment.clone();
+                        here.edges.insert(hop.port);
                     }
-                    Behind::Switch(far) => {
+                    FarEnd::Switch(far) => {
                         if !reached.insert(far.switch) {
                             return Err(RouteError::Loop(far.switch));
                         }
                         if of_switch(&hops, far.switch).next().is_none() {
                             return Err(RouteError::EndsAtLink { hop: *hop, next: far.switch });
                         }
-                        part.links.insert(hop.port, far);
+                        here.links.insert(hop.port, far);
                         queue.push_back((far.switch, Some(far.port)));
                     }
                 }
             }
-            resolved.parts.insert(switch, part);
+            resolved.switches.insert(switch, here);
         }
         match hops.keys().find(|hop| !reached.contains(&hop.switch)) {
             Some(lost) => Err(RouteError::NotConnected(*lost)),
@@ -249,30 +249,30 @@ fn of_switch<T>(hops: &BTreeMap<Hop, T>, switch: Dpid) -> impl Iterator<Item = (
 }
 
 /// What is behind a hop's port.
-enum Behind {
+enum FarEnd {
     Nothing,
     Hosts,
     Switch(Location),
 }
 
-fn look(hop: Hop, is_ingress: bool, from_flood: bool, topology: &mut impl Topology) -> Result<Behind, RouteError> {
+fn look(hop: Hop, is_ingress: bool, from_flood: bool, topology: &mut impl Topology) -> Result<FarEnd, RouteError> {
     let at = hop.location();
     if hop.port == PortNo::IN_PORT && is_ingress {
-        return Ok(Behind::Hosts);
+        return Ok(FarEnd::Hosts);
     }
     if from_flood && topology.peer(at).is_none() {
-        return Ok(Behind::Hosts);
+        return Ok(FarEnd::Hosts);
     }
     let Some(info) = topology.port(at) else {
         let ports = topology.ports_of(hop.switch);
         return Err(RouteError::NoSuchPort { hop, ports });
     };
     match info.kind {
-        PortKind::New | PortKind::Shared { .. } => Ok(Behind::Nothing),
-        PortKind::Edge | PortKind::Middlebox => Ok(Behind::Hosts),
+        PortKind::New | PortKind::Shared { .. } => Ok(FarEnd::Nothing),
+        PortKind::Edge | PortKind::Middlebox => Ok(FarEnd::Hosts),
         PortKind::Link(far) => {
             topology.port(far);
-            Ok(topology.peer(at).map_or(Behind::Nothing, Behind::Switch))
+            Ok(topology.peer(at).map_or(FarEnd::Nothing, FarEnd::Switch))
         }
     }
 }

@@ -11,7 +11,7 @@ use crate::network::{Location, OwnFrame};
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
 pub struct Resolved {
     /// The switches that send the packet on, by datapath id. A drop has none.
-    pub parts: BTreeMap<Dpid, Part>,
+    pub switches: BTreeMap<Dpid, SwitchHops>,
     /// The meter that the packet passes at the ingress (OpenFlow 1.3).
     pub meter: Option<Meter>,
     /// What f sends itself. No rule does that: each packet of the kind comes to the controller.
@@ -20,7 +20,7 @@ pub struct Resolved {
 
 /// What one switch does with a packet.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct Part {
+pub struct SwitchHops {
     /// The link port it arrives by; `None` at the ingress.
     pub arrives: Option<PortNo>,
     /// The links it goes on by, and the port of the next switch where each ends.
@@ -36,12 +36,12 @@ pub struct Part {
 impl Resolved {
     /// How many edge ports the packet leaves by.
     pub fn egress_count(&self) -> usize {
-        self.parts.values().map(|part| part.edges.len()).sum()
+        self.switches.values().map(|hops| hops.edges.len()).sum()
     }
 
     /// Without the ingress' part where that sends nothing: a drop has no parts.
     pub(super) fn pruned(mut self, ingress: Dpid) -> Resolved {
-        self.parts.retain(|switch, part| *switch != ingress || !part.links.is_empty() || !part.edges.is_empty());
+        self.switches.retain(|switch, hops| *switch != ingress || !hops.links.is_empty() || !hops.edges.is_empty());
         self
     }
 }

@@ -4,7 +4,7 @@
 use maple_wire::packet::rewrite;
 use maple_wire::{Constraint, Dpid, Field, PortNo};
 
-use super::{Part, Resolved};
+use super::{Resolved, SwitchHops};
 use crate::forwarding::{TAG_PRESENT, VLAN_TYPE};
 use crate::network::Location;
 
@@ -14,9 +14,9 @@ impl Resolved {
     /// f's own leave as they are.
     pub fn copies(&self, frame: &[u8], came_in: Location) -> Vec<(Location, Vec<u8>)> {
         let mut copies = Vec::new();
-        for (switch, part) in &self.parts {
-            let Some(bytes) = part.rewritten(frame) else { continue };
-            let places = part.edges.iter().filter_map(|port| place(*switch, *port, came_in));
+        for (switch, hops) in &self.switches {
+            let Some(bytes) = hops.rewritten(frame) else { continue };
+            let places = hops.edges.iter().filter_map(|port| place(*switch, *port, came_in));
             copies.extend(places.map(|at| (at, bytes.clone())));
         }
         copies.extend(self.own.iter().map(|own| (own.at, own.bytes.to_vec())));
@@ -32,7 +32,7 @@ fn place(switch: Dpid, port: PortNo, came_in: Location) -> Option<Location> {
     Some(Location::new(switch, port)).filter(|at| *at != came_in)
 }
 
-impl Part {
+impl SwitchHops {
     /// The frame as it leaves by this switch's edge ports; `None` if it lacks a field that is rewritten.
     fn rewritten(&self, frame: &[u8]) -> Option<Vec<u8>> {
         let mut bytes = frame.to_vec();
@@ -78,8 +78,8 @@ mod tests {
     fn route(edges: &[u32], rewrites: &[(Field, u128)], tagged: bool) -> Resolved {
         let edges: BTreeSet<PortNo> = edges.iter().copied().map(PortNo).collect();
         let treatment = Treatment { rewrites: rewrites.iter().copied().collect(), queue: None };
-        let part = Part { edges, treatment, tagged, ..Part::default() };
-        Resolved { parts: BTreeMap::from([(Dpid(1), part)]), ..Resolved::default() }
+        let hops = SwitchHops { edges, treatment, tagged, ..SwitchHops::default() };
+        Resolved { switches: BTreeMap::from([(Dpid(1), hops)]), ..Resolved::default() }
     }
 
     fn frame() -> Frame {

@@ -61,14 +61,14 @@ fn resolve_on(network: Arc<Snapshot>, route: &Route) -> Result<Arc<Resolved>, Po
 }
 
 fn shown(route: &Route) -> String {
-    parts(&resolve(route).expect("a good route"))
+    switches(&resolve(route).expect("a good route"))
 }
 
-fn parts(resolved: &Resolved) -> String {
-    let part = |(dpid, part): (&Dpid, &super::Part)| {
-        format!("{}: {:?} -> {:?} {:?}", dpid.0, part.arrives, part.links.keys().collect::<BTreeSet<_>>(), part.edges)
+fn switches(resolved: &Resolved) -> String {
+    let hops = |(dpid, hops): (&Dpid, &super::SwitchHops)| {
+        format!("{}: {:?} -> {:?} {:?}", dpid.0, hops.arrives, hops.links.keys().collect::<BTreeSet<_>>(), hops.edges)
     };
-    resolved.parts.iter().map(part).collect::<Vec<_>>().join("; ")
+    resolved.switches.iter().map(hops).collect::<Vec<_>>().join("; ")
 }
 
 #[test]
@@ -90,7 +90,7 @@ fn a_flood_does_not_go_where_nobody_is() {
     let quiet = |port| Write::Port { at: at(3, port), info: Some(PortInfo { up: true, kind: PortKind::New }) };
     store.update(|_| vec![quiet(3), quiet(4)]);
     let flood = resolve_on(store.snapshot(), &Route::flood()).expect("a good route");
-    assert_eq!(parts(&flood), "1: None -> {2} {3, 4}; 2: Some(1) -> {} {3, 4}");
+    assert_eq!(switches(&flood), "1: None -> {2} {3, 4}; 2: Some(1) -> {} {3, 4}");
 }
 
 #[test]
@@ -178,8 +178,8 @@ fn plans_are_the_same_question_whatever_it_comes_to() {
     apart.update(|_| [at(1, 2), at(1, 1)].map(|at| Write::Port { at, info: None }).into());
     assert_eq!(plan(network(), None), plan(apart.snapshot(), None));
     let (here, there) = (network().route(&plan(network(), None)), apart.snapshot().route(&plan(network(), None)));
-    assert_eq!(here.map(|route| parts(&route)), Ok("1: None -> {2} {}; 2: Some(1) -> {} {3}".into()));
-    assert_eq!(there.map(|route| parts(&route)), Ok(String::new()), "nowhere");
+    assert_eq!(here.map(|route| switches(&route)), Ok("1: None -> {2} {}; 2: Some(1) -> {} {3}".into()));
+    assert_eq!(there.map(|route| switches(&route)), Ok(String::new()), "nowhere");
     let weighed = store();
     weighed.update(|_| vec![Write::Weight("cost".into())]);
     assert_ne!(plan(weighed.snapshot(), Some("cost")), plan(weighed.snapshot(), None));
@@ -204,8 +204,8 @@ fn a_copy_leaves_the_route_where_that_is_nearest() {
             wanted.extend(Some(place).filter(|place| *place != came_in));
             let got: Vec<Location> = both.copies(b"", came_in).into_iter().map(|(at, _)| at).collect();
             assert_eq!(got, wanted.into_iter().collect::<Vec<_>>(), "{route} {place}");
-            let links = |resolved: &Resolved| resolved.parts.values().map(|part| part.links.len()).sum::<usize>();
-            assert!(links(&both) <= links(&alone) + 1, "no place is farther: {}", parts(&both));
+            let links = |resolved: &Resolved| resolved.switches.values().map(|hops| hops.links.len()).sum::<usize>();
+            assert!(links(&both) <= links(&alone) + 1, "no place is farther: {}", switches(&both));
         }
     }
     let far = Route::hops([hop(1, 2), hop(2, 3)]).set(Field::UdpDst, 9).copy_to(at(3, 3));

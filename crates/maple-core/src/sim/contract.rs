@@ -35,7 +35,7 @@ struct Case {
     track_hosts: bool,
     compiler: Strategy,
     /// The most rules of a switch, and the most leaves of a tree.
-    room: (Option<usize>, Option<usize>),
+    capacity: (Option<usize>, Option<usize>),
     steps: Vec<Step>,
 }
 
@@ -56,8 +56,8 @@ impl Case {
         let steps = steps(&mut random, &shape, count);
         let labels = labels(&mut random);
         let track_hosts = !random.chance(10);
-        let (compiler, room) = (compiler(&mut random), room(&mut random));
-        Case { seed, shape, policy, labels, track_hosts, compiler, room, steps }
+        let (compiler, capacity) = (compiler(&mut random), capacity(&mut random));
+        Case { seed, shape, policy, labels, track_hosts, compiler, capacity, steps }
     }
 
     /// A case in which routes with equal headers meet on links.
@@ -73,8 +73,8 @@ impl Case {
         let steps = [first, steps(&mut random, &shape, count)].concat();
         let labels = labels(&mut random);
         let track_hosts = !random.chance(10);
-        let (compiler, room) = (compiler(&mut random), room(&mut random));
-        Case { seed, shape, policy, labels, track_hosts, compiler, room, steps }
+        let (compiler, capacity) = (compiler(&mut random), capacity(&mut random));
+        Case { seed, shape, policy, labels, track_hosts, compiler, capacity, steps }
     }
 
     /// A case in which many flows share links.
@@ -87,8 +87,8 @@ impl Case {
         let count = 20 + random.below(30);
         steps.extend(steps_of_flows(&mut random, &shape, count, 16));
         let labels = labels(&mut random);
-        let (compiler, room) = (compiler(&mut random), room(&mut random));
-        Case { seed, shape, policy, labels, track_hosts: true, compiler, room, steps }
+        let (compiler, capacity) = (compiler(&mut random), capacity(&mut random));
+        Case { seed, shape, policy, labels, track_hosts: true, compiler, capacity, steps }
     }
 
     /// Plays the case; an error says what is wrong.
@@ -132,7 +132,7 @@ fn compiler(random: &mut Random) -> Strategy {
 }
 
 /// Mostly as much as is wanted.
-fn room(random: &mut Random) -> (Option<usize>, Option<usize>) {
+fn capacity(random: &mut Random) -> (Option<usize>, Option<usize>) {
     let rules = random.chance(15).then(|| 12 + random.below(20));
     (rules, random.chance(15).then(|| 1 + random.below(5)))
 }
@@ -191,7 +191,7 @@ impl std::ops::AddAssign for Tally {
 impl<'a> Play<'a> {
     fn new(case: &'a Case) -> Play<'a> {
         let policy = Arc::new(case.policy.clone());
-        let Case { labels, track_hosts, compiler, room: (max_rules, max_traces), .. } = *case;
+        let Case { labels, track_hosts, compiler, capacity: (max_rules, max_traces), .. } = *case;
         // In some cases hosts are forgotten at each rest.
         let host_timeout = Duration::from_secs(if case.seed.is_multiple_of(5) { 20 } else { 300 });
         let heard = case.shape.heard.clone().into();
@@ -458,8 +458,9 @@ fn play_all(cases: u64, generate: impl Fn(u64) -> Case) -> Tally {
                 let small = case.shrunk();
                 let error = small.play().err().unwrap_or(error);
                 let steps: Vec<String> = small.steps.iter().map(|step| format!("  {step:?}\n")).collect();
-                let Case { shape, policy, labels, track_hosts, compiler, room, .. } = &small;
-                let options = format!("{labels:?}, hosts tracked: {track_hosts}, compiler {compiler:?}, room {room:?}");
+                let Case { shape, policy, labels, track_hosts, compiler, capacity, .. } = &small;
+                let options =
+                    format!("{labels:?}, hosts tracked: {track_hosts}, compiler {compiler:?}, capacity {capacity:?}");
                 panic!("seed {seed}: {error}\n{shape:?}\n{policy:#?}\n{options}\n{}", steps.concat());
             }
         }

@@ -13,7 +13,7 @@ use maple_wire::msg::{Features, FlowRemoved, Message, PacketIn, PacketInView, Po
 use maple_wire::packet::build::Frame;
 use maple_wire::{Dpid, Field, Match, Packet, Port, PortNo, Version};
 
-use crate::engine::{Effect, Engine, Event, Heard, InstalledFlow, Options, PROBE_MAC, SETTLING_ROUNDS, ShardId, Time};
+use crate::engine::{BARRIER_ROUNDS, Effect, Engine, Event, Heard, InstalledFlow, Options, PROBE_MAC, ShardId, Time};
 use crate::network::{Location, Mac};
 use crate::policy::Policy;
 use crate::report::Report;
@@ -366,9 +366,12 @@ impl Sim {
         for (shard, commit) in commit.by_shard(&self.store.snapshot()) {
             self.schedule(Channel::Outside(shard), Happening::Event(shard, Box::new(Event::Committed(commit))));
         }
-        for round in 1..=SETTLING_ROUNDS {
+        for round in 1..=BARRIER_ROUNDS {
             for shard in &shards {
-                self.schedule(Channel::Outside(*shard), Happening::Event(*shard, Box::new(Event::Settle(round))));
+                self.schedule(
+                    Channel::Outside(*shard),
+                    Happening::Event(*shard, Box::new(Event::AwaitBarriers(round))),
+                );
             }
             while !shards.iter().all(|shard| self.settled.contains(&(*shard, round))) {
                 let next = self.next_time().expect("a shard will answer");
@@ -473,7 +476,7 @@ impl Sim {
                     self.schedule(Channel::Mail(shard, to), event);
                 }
                 Effect::Report(report) => self.reports.push(report),
-                Effect::Settled(token) => self.settled.push((shard, token)),
+                Effect::BarriersDone(token) => self.settled.push((shard, token)),
                 Effect::Heard(heard) => self.heard.push(heard),
             }
         }

@@ -110,7 +110,7 @@ fn no_more_packets_wait_for_new_ports_than_there_is_room_for() {
         sim.run();
         assert_eq!(delivered(&mut sim), 3);
         send_from(&mut sim, 2, B);
-        assert_eq!(stats(&sim).new_port_drops, 2, "there is room again");
+        assert_eq!(stats(&sim).new_port_drops, 2, "there is capacity again");
     }
 }
 

@@ -92,7 +92,7 @@ fn more_flows_than_rules_fit_are_answered_right_and_no_bound_is_passed() {
         let to = (0..2000).map(|_| random.below(160) as u64);
         let most = play(&mut sim, to, Duration::from_millis(5));
         assert!(most.iter().all(|most| *most <= bound), "{most:?}");
-        assert!(most[0] > bound * 3 / 4, "the room is used: {most:?}");
+        assert!(most[0] > bound * 3 / 4, "the capacity is used: {most:?}");
         let Stats { leaves_evicted, flow_mods, turned_away, refused_rules, stats_requests, .. } = stats(&sim);
         // Ten seconds at two switches, an eighth of the bound each.
         assert!((1..=11 * 2 * bound as u64 / 8).contains(&leaves_evicted), "{leaves_evicted}");
@@ -173,7 +173,7 @@ fn a_rule_of_the_engines_own_that_finds_no_room_is_tried_again_after_a_while() {
         sim.ports_of(Dpid(2)).into_iter().for_each(|at| sim.rediscover(at));
         sim.run_for(Duration::from_secs(60));
         let refused = stats(&sim).refused_rules - before;
-        assert!(refused < 200, "room for {capacity} rules: {refused} refused in a minute");
+        assert!(refused < 200, "capacity for {capacity} rules: {refused} refused in a minute");
     }
     if let Some(switch) = sim.switch(Dpid(2)) {
         switch.capacity = usize::MAX;

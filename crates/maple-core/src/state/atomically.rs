@@ -102,12 +102,12 @@ pub struct Tx(RefCell<Txn>);
 pub struct View(Guard<Arc<Snapshot>>);
 
 /// While this lives, nobody else commits.
-pub struct Turn<'a> {
+pub struct ExclusiveCommit<'a> {
     store: &'a Store,
     _turnstile: RwLockWriteGuard<'a, ()>,
 }
 
-impl Turn<'_> {
+impl ExclusiveCommit<'_> {
     /// As [`Store::commit`].
     ///
     /// # Errors
@@ -204,14 +204,14 @@ impl Store {
     /// The same while nobody else can commit.
     fn attempt_alone<T>(&self, f: impl FnOnce(&Tx) -> Result<T, Stop>) -> Attempt<T> {
         let turn = self.turn();
-        let _alone = Alone::enter();
+        let _alone = NestingGuard::enter();
         self.run(f, |txn| turn.commit(txn, None).ok())
     }
 
     /// Waits until all commits under way are done, and then has all others wait. What is read and committed by the turn
     /// can't conflict. Whoever holds it must not commit otherwise.
-    pub fn turn(&self) -> Turn<'_> {
-        Turn { store: self, _turnstile: sync::write(&self.turnstile) }
+    pub fn turn(&self) -> ExclusiveCommit<'_> {
+        ExclusiveCommit { store: self, _turnstile: sync::write(&self.turnstile) }
     }
 
     fn run<T>(&self, f: impl FnOnce(&Tx) -> Result<T, Stop>, commit: impl FnOnce(Txn) -> Option<Commit>) -> Attempt<T> {
@@ -234,17 +234,17 @@ thread_local! {
 }
 
 /// While this lives, this thread must begin no other transaction.
-struct Alone;
+struct NestingGuard;
 
-impl Alone {
-    fn enter() -> Alone {
+impl NestingGuard {
+    fn enter() -> NestingGuard {
         // Simulated threads share what belongs to the thread of the system.
         ALONE.set(!sync::is_simulated());
-        Alone
+        NestingGuard
     }
 }
 
-impl Drop for Alone {
+impl Drop for NestingGuard {
     fn drop(&mut self) {
         ALONE.set(false);
     }

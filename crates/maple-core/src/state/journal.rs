@@ -55,9 +55,9 @@ impl Kept {
 impl Store {
     /// Has the table and the variable of this name survive restarts, where a controller keeps state at all.
     pub fn keep(&self, name: &str) {
-        let mut books = self.lock();
-        if books.kept.names.insert(name.into())
-            && let Some(journal) = &books.kept.journal
+        let mut inner = self.lock();
+        if inner.kept.names.insert(name.into())
+            && let Some(journal) = &inner.kept.journal
         {
             let state = self.snapshot();
             journal.append(state.version, &contents(&state, &name.into()));
@@ -73,13 +73,13 @@ impl Store {
     /// names that it `knows`: these are to be kept too, and what was written to them before counts no more. Of others
     /// the journal is told what is there.
     pub fn keep_in(&self, journal: Arc<dyn Journal>, knows: &[Name], kept: Vec<Write>) {
-        let mut books = self.lock();
+        let mut inner = self.lock();
         let state = self.snapshot();
         let before = knows.iter().flat_map(|name| contents(&state, name)).map(without_value);
         let writes: Vec<Write> = before.chain(kept).collect();
         // The journal is not told: this is what it has.
-        let (_, wake) = self.publish(&mut books, self.newest(), writes);
-        let new: Vec<Write> = books
+        let (_, wake) = self.publish(&mut inner, self.newest(), writes);
+        let new: Vec<Write> = inner
             .kept
             .names
             .iter()
@@ -87,9 +87,9 @@ impl Store {
             .flat_map(|name| contents(&state, name))
             .collect();
         journal.append(self.snapshot().version, &new);
-        books.kept.names.extend(knows.iter().cloned());
-        books.kept.journal = Some(journal);
-        drop(books);
+        inner.kept.names.extend(knows.iter().cloned());
+        inner.kept.journal = Some(journal);
+        drop(inner);
         wake.into_iter().for_each(Waker::wake);
     }
 }

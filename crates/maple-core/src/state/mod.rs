@@ -14,7 +14,7 @@
 //!   repeated. Afterwards the same list is the leaf's subscription, registered under the same lock: no change can fall
 //!   between the two.
 //! * *Cut-off*: when a write may have changed a cell, the cell is evaluated again, and only if its *value* differs are
-//!   its readers withdrawn. Paths and trees are cells like any other, and so are the answers of people's own
+//!   its dependents withdrawn. Paths and trees are cells like any other, and so are the answers of people's own
 //!   functions of state ([`crate::query`]).
 //!
 //! * *Strict serialisability*: commits are serialised by one lock, and validated under it; so a transaction is as if it
@@ -50,10 +50,10 @@ mod snapshot;
 mod txn;
 mod value;
 
+mod dependents;
+mod double_buffer;
 mod journal;
 mod names;
-mod readers;
-mod spare;
 mod store;
 mod sync;
 
@@ -64,14 +64,14 @@ mod schedules;
 #[cfg(test)]
 mod tests;
 
-pub use atomically::{Access, Attempt, Patience, Read, Stop, Stopped, Turn, Tx, View};
+pub use atomically::{Access, Attempt, ExclusiveCommit, Patience, Read, Stop, Stopped, Tx, View};
 pub use cell::{Cell, CellValue};
+pub(crate) use dependents::AddressKinds;
+pub use dependents::WaiterId;
 pub use history::History;
 pub use journal::Journal;
 pub use kind::{DeclareError, Kind, Mismatch, Types};
 pub use query::{Answer, Function, Question};
-pub(crate) use readers::AddressKinds;
-pub use readers::WaiterId;
 pub use rows::Rows;
 pub use selection::Selection;
 pub use snapshot::{Snapshot, SwitchInfo, Write};

@@ -36,12 +36,12 @@ impl Store {
     pub fn declare_types(&self, name: &str, types: Types) -> Result<Commit, DeclareError> {
         self.declare_table(name);
         let (table, types): (Name, _) = (name.into(), Arc::new(types));
-        let mut books = self.lock();
+        let mut inner = self.lock();
         let newest = self.newest();
         if let Some(before) = newest.types(name) {
             return same(before, &types, || format!("the table {name}"));
         }
-        let asked = books.readers.cells().filter_map(|cell| match cell {
+        let asked = inner.dependents.cells().filter_map(|cell| match cell {
             Cell::Table(of, key) if *of == table => Some(key),
             _ => None,
         });
@@ -54,8 +54,8 @@ impl Store {
         }
         let mut writes = converted(&newest, &table, &types)?;
         writes.push(Write::Types { table, types });
-        let (commit, wake) = self.publish(&mut books, newest, writes);
-        drop(books);
+        let (commit, wake) = self.publish(&mut inner, newest, writes);
+        drop(inner);
         wake.into_iter().for_each(Waker::wake);
         Ok(commit)
     }
@@ -66,7 +66,7 @@ impl Store {
     /// [`DeclareError`] if it was declared otherwise, or holds something else.
     pub fn declare_kind(&self, name: &str, kind: Kind) -> Result<Commit, DeclareError> {
         let (name, kind): (Name, _) = (name.into(), Arc::new(kind));
-        let mut books = self.lock();
+        let mut inner = self.lock();
         let newest = self.newest();
         if let Some(before) = newest.kind(&name) {
             return same(before, &kind, || format!("the variable {name}"));
@@ -78,8 +78,8 @@ impl Store {
             let value = kind.value(&name, value)?;
             writes.push(Write::Var { name, value: Some(value) });
         }
-        let (commit, wake) = self.publish(&mut books, newest, writes);
-        drop(books);
+        let (commit, wake) = self.publish(&mut inner, newest, writes);
+        drop(inner);
         wake.into_iter().for_each(Waker::wake);
         Ok(commit)
     }
@@ -91,19 +91,19 @@ impl Store {
 
     /// The tables that are known, by name. Looks at all cells that leaves depend on.
     pub fn tables(&self) -> BTreeSet<Name> {
-        let (books, snapshot) = (self.lock(), self.snapshot());
-        let read = books.readers.cells().filter_map(Cell::table);
-        snapshot.tables().chain(&books.declared.tables).chain(read).cloned().collect()
+        let (inner, snapshot) = (self.lock(), self.snapshot());
+        let read = inner.dependents.cells().filter_map(Cell::table);
+        snapshot.tables().chain(&inner.declared.tables).chain(read).cloned().collect()
     }
 
     /// The variables that are known, by name. Looks at all cells that leaves depend on.
     pub fn vars(&self) -> BTreeSet<Name> {
-        let (books, snapshot) = (self.lock(), self.snapshot());
-        let read = books.readers.cells().filter_map(|cell| match cell {
+        let (inner, snapshot) = (self.lock(), self.snapshot());
+        let read = inner.dependents.cells().filter_map(|cell| match cell {
             Cell::Var(name) => Some(name),
             _ => None,
         });
-        snapshot.vars().chain(books.declared.vars.keys()).chain(read).cloned().collect()
+        snapshot.vars().chain(inner.declared.vars.keys()).chain(read).cloned().collect()
     }
 
     /// A key that a table has, or one that a leaf asked it for: what kind of keys it has.
@@ -114,7 +114,7 @@ impl Store {
                 Cell::Table(name, key) if **name == *table => Some(key.clone()),
                 _ => None,
             };
-            self.lock().readers.cells().find_map(asked)
+            self.lock().dependents.cells().find_map(asked)
         })
     }
 }

@@ -9,10 +9,10 @@ use std::task::Waker;
 use arc_swap::{ArcSwap, Guard};
 use maple_wire::Dpid;
 
+use super::dependents::{AddressKinds, Dependents, Invalidated, WaiterId};
+use super::double_buffer::DoubleBuffer;
 use super::journal::Kept;
 use super::names::Declared;
-use super::readers::{AddressKinds, Readers, Touched, WaiterId};
-use super::spare::Spare;
 use super::{Cell, CellValue, Mismatch, Name, Snapshot, Txn, Write, sync};
 use crate::ids::{LeafId, ShardId};
 use crate::labels::LabelIds;
@@ -24,12 +24,12 @@ use crate::state::Selection;
 pub struct Store {
     /// Read without a lock; replaced under the lock of `books`.
     pub(super) current: ArcSwap<Snapshot>,
-    books: Mutex<Books>,
+    inner: Mutex<StoreState>,
     /// Held alone by a transaction that nobody may overtake, and by everybody else's commits together.
     pub(super) turnstile: RwLock<()>,
     /// Which label ids of each switch are free. They outlive sessions, in which a switch may come to another shard.
     labels: Mutex<BTreeMap<Dpid, LabelIds>>,
-    /// What the readers in `books` say, for whoever asks often.
+    /// What the dependents in `books` say, for whoever asks often.
     address_kinds: AtomicU8,
     /// Likewise.
     measurings: AtomicU64,
@@ -37,13 +37,13 @@ pub struct Store {
 
 /// What a commit has to look up.
 #[derive(Debug, Default)]
-pub(super) struct Books {
-    pub(super) readers: Readers,
+pub(super) struct StoreState {
+    pub(super) dependents: Dependents,
     pub(super) kept: Kept,
     pub(super) declared: Declared,
     observers: Vec<Observer>,
     /// What the next snapshot is made of, if there is any.
-    spare: Spare,
+    spare: DoubleBuffer,
 }
 
 /// Is given each snapshot, just before it becomes the newest.
@@ -82,7 +82,7 @@ pub struct Conflict(pub Cell);
 
 impl Commit {
     /// Notes what a write means to switches.
-    fn touch(&mut self, write: &Write, before: &Snapshot) {
+    fn mark_changed(&mut self, write: &Write, before: &Snapshot) {
         match write {
             Write::Port { at, .. } => drop(self.ports.insert(*at)),
             Write::Host { mac, info } => {
@@ -153,11 +153,11 @@ impl Store {
     /// Changes the state by what `decide` makes of the newest snapshot; nothing can come between.
     pub fn update(&self, decide: impl FnOnce(&Snapshot) -> Vec<Write>) -> Commit {
         let _pass = sync::read(&self.turnstile);
-        let mut books = self.lock();
+        let mut inner = self.lock();
         let newest = self.newest();
         let writes = decide(&newest);
-        let (commit, wake) = self.publish(&mut books, newest, writes);
-        drop(books);
+        let (commit, wake) = self.publish(&mut inner, newest, writes);
+        drop(inner);
         wake.into_iter().for_each(Waker::wake);
         commit
     }
@@ -180,19 +180,19 @@ impl Store {
     }
 
     pub(super) fn commit_past_turnstile(&self, txn: Txn, reader: Option<LeafId>) -> Result<Commit, Conflict> {
-        let mut books = self.lock();
+        let mut inner = self.lock();
         let newest = self.newest();
         let changed = changed_since(&txn.reads, txn.base.version, &newest);
         if let Some(cell) = changed.or_else(|| declared_since(&txn, &newest)) {
             return Err(Conflict(cell));
         }
         if let Some(leaf) = reader.filter(|_| txn.writes.is_empty()) {
-            books.readers.subscribe(leaf, txn.reads, &newest);
-            self.note_readers(&books);
+            inner.dependents.subscribe(leaf, txn.reads, &newest);
+            self.note_dependents(&inner);
         }
-        let (mut commit, wake) = self.publish(&mut books, newest, txn.writes);
+        let (mut commit, wake) = self.publish(&mut inner, newest, txn.writes);
         commit.invalidate = txn.invalidations;
-        drop(books);
+        drop(inner);
         wake.into_iter().for_each(Waker::wake);
         Ok(commit)
     }
@@ -200,27 +200,27 @@ impl Store {
     /// Has `waker` woken once when one of the cells that the transaction read has another value than it saw. `None`
     /// if one has already.
     pub fn watch(&self, txn: &Txn, waker: Waker) -> Option<WaiterId> {
-        let mut books = self.lock();
+        let mut inner = self.lock();
         let newest = self.snapshot();
         let changed = changed_since(&txn.reads, txn.base.version, &newest);
-        let id = changed.is_none().then(|| books.readers.watch(&txn.reads, waker, &newest));
-        self.note_readers(&books);
+        let id = changed.is_none().then(|| inner.dependents.watch(&txn.reads, waker, &newest));
+        self.note_dependents(&inner);
         id
     }
 
     /// Ends a [`Store::watch`].
     pub fn unwatch(&self, waiter: WaiterId) {
-        self.lock().readers.unwatch(waiter);
+        self.lock().dependents.unwatch(waiter);
     }
 
     /// Whether the leaf is subscribed: its run is what f would do now.
     pub fn is_current(&self, leaf: LeafId) -> bool {
-        self.lock().readers.has(leaf)
+        self.lock().dependents.has(leaf)
     }
 
     /// The leaves that depend on a cell.
-    pub fn readers_of(&self, cell: &Cell) -> BTreeSet<LeafId> {
-        self.lock().readers.of(cell)
+    pub fn dependents_of(&self, cell: &Cell) -> BTreeSet<LeafId> {
+        self.lock().dependents.of(cell)
     }
 
     /// From now on `observe` is given every snapshot, just before it becomes the newest, for whoever compares with what
@@ -251,11 +251,11 @@ impl Store {
 
     /// What somebody wants measured that this switch's ports count.
     pub(crate) fn wanted_of_ports(&self, dpid: Dpid) -> BTreeSet<Gauge> {
-        let (books, state) = (self.lock(), self.snapshot());
+        let (inner, state) = (self.lock(), self.snapshot());
         let ports = state.ports_of(dpid).map(|(port, _)| Location::new(dpid, port));
         let gauges = ports.flat_map(|at| [Gauge::Sent(at), Gauge::Received(at)]);
-        let mut wanted: BTreeSet<Gauge> = gauges.filter(|gauge| books.readers.wants(gauge)).collect();
-        if books.readers.want_use_of_links() {
+        let mut wanted: BTreeSet<Gauge> = gauges.filter(|gauge| inner.dependents.wants(gauge)).collect();
+        if inner.dependents.want_use_of_links() {
             wanted.extend(state.links_of(dpid).map(|(at, _)| Gauge::Sent(at)));
         }
         wanted
@@ -263,34 +263,34 @@ impl Store {
 
     /// Whether somebody wants paths by how much of links is used.
     pub(crate) fn wants_use_of_links(&self) -> bool {
-        self.lock().readers.want_use_of_links()
+        self.lock().dependents.want_use_of_links()
     }
 
     /// What somebody wants measured that this switch's rules count.
     pub(crate) fn wanted_of_rules(&self, dpid: Dpid) -> BTreeSet<Gauge> {
-        let (books, state) = (self.lock(), self.snapshot());
-        state.hosts_of(dpid).flat_map(|host| books.readers.wanted_traffic(host)).collect()
+        let (inner, state) = (self.lock(), self.snapshot());
+        state.hosts_of(dpid).flat_map(|host| inner.dependents.wanted_traffic(host)).collect()
     }
 
-    fn note_readers(&self, books: &Books) {
-        self.address_kinds.store(books.readers.address_kinds().bits(), Ordering::Release);
-        self.measurings.store(books.readers.measurings(), Ordering::Release);
+    fn note_dependents(&self, inner: &StoreState) {
+        self.address_kinds.store(inner.dependents.address_kinds().bits(), Ordering::Release);
+        self.measurings.store(inner.dependents.measurings(), Ordering::Release);
     }
 
     /// Ends a leaf's subscriptions.
     pub fn forget(&self, leaf: LeafId) {
-        self.lock().readers.forget(leaf);
+        self.lock().dependents.forget(leaf);
     }
 
     /// How many leaves are subscribed, and to how many distinct cells.
     pub fn subscriptions(&self) -> (usize, usize) {
-        self.lock().readers.count()
+        self.lock().dependents.count()
     }
 
     /// How many of the cells that somebody is subscribed to these writes could change: what a commit has to find out
     /// before anything is withdrawn, by itself.
     pub fn concerned(&self, writes: &[Write]) -> usize {
-        self.lock().readers.suspects(writes, &self.newest()).len()
+        self.lock().dependents.suspects(writes, &self.newest()).len()
     }
 
     /// The newest snapshot, for whoever has the lock of the books.
@@ -301,7 +301,7 @@ impl Store {
 
     pub(super) fn publish(
         &self,
-        books: &mut Books,
+        inner: &mut StoreState,
         newest: Guard<Arc<Snapshot>>,
         writes: Vec<Write>,
     ) -> (Commit, Vec<Waker>) {
@@ -309,24 +309,24 @@ impl Store {
         if writes.is_empty() {
             return (commit, Vec::new());
         }
-        let next = books.spare.next(&newest, &writes);
+        let next = inner.spare.next(&newest, &writes);
         for write in &writes {
-            commit.touch(write, &newest);
+            commit.mark_changed(write, &newest);
         }
-        let Touched { withdraw, wake } = books.readers.changed(&writes, &newest, &next);
+        let Invalidated { withdraw, wake } = inner.dependents.changed(&writes, &newest, &next);
         commit.withdraw = withdraw;
         // A query that was asked again may rest on other cells now.
-        self.note_readers(books);
-        commit.kept = books.kept.tell(&writes, &next);
-        books.observers.iter().for_each(|Observer(observe)| observe(&next));
+        self.note_dependents(inner);
+        commit.kept = inner.kept.tell(&writes, &next);
+        inner.observers.iter().for_each(|Observer(observe)| observe(&next));
         drop(newest);
-        books.spare.keep(self.current.swap(next), writes);
+        inner.spare.keep(self.current.swap(next), writes);
         sync::step();
         (commit, wake)
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, Books> {
-        sync::lock(&self.books)
+    pub(super) fn lock(&self) -> MutexGuard<'_, StoreState> {
+        sync::lock(&self.inner)
     }
 }
 

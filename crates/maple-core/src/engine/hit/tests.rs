@@ -16,17 +16,17 @@ use crate::state::{Store, Write};
 const SWITCH: Dpid = Dpid(1);
 
 /// One switch with three ports, which behaves as it is asked to, and a policy that floods.
-struct Bench {
+struct Fixture {
     engine: Engine,
     version: Version,
     now: u64,
 }
 
-impl Bench {
-    fn new(version: Version) -> Bench {
+impl Fixture {
+    fn new(version: Version) -> Fixture {
         let policy = Arc::new(|_: &PacketHandle, _: &Net| Route::flood());
         let engine = Engine::new(ShardId(0), Store::new(), policy, Options { check_rate: 0, ..Options::default() });
-        let mut bench = Bench { engine, version, now: 0 };
+        let mut bench = Fixture { engine, version, now: 0 };
         let features = Features {
             dpid: SWITCH,
             n_buffers: 0,
@@ -121,7 +121,7 @@ fn packet_in(host: u8) -> PacketIn {
 #[test]
 fn a_leaf_that_changes_while_its_answer_is_remembered_is_never_answered_from_memory() {
     for version in [Version::Of10, Version::Of13] {
-        let mut bench = Bench::new(version);
+        let mut bench = Fixture::new(version);
         bench.teach(1);
         assert_eq!(bench.ports_of(1), Some(vec![1, 2, 3]), "{version:?}");
         assert_eq!(bench.ports_of(1), Some(vec![1, 2, 3]), "the second time from memory");
@@ -137,7 +137,7 @@ fn a_leaf_that_changes_while_its_answer_is_remembered_is_never_answered_from_mem
 
 #[test]
 fn a_leaf_that_is_no_longer_in_use_is_not_answered_from_memory_though_nothing_was_committed() {
-    let mut bench = Bench::new(Version::Of13);
+    let mut bench = Fixture::new(Version::Of13);
     bench.teach(1);
     assert_eq!(bench.ports_of(1), Some(vec![1, 2, 3]));
     let version = bench.engine.store.snapshot().version();
@@ -148,7 +148,7 @@ fn a_leaf_that_is_no_longer_in_use_is_not_answered_from_memory_though_nothing_wa
 
 #[test]
 fn answers_outlive_events_and_commits_that_they_do_not_rest_on() {
-    let mut bench = Bench::new(Version::Of13);
+    let mut bench = Fixture::new(Version::Of13);
     bench.teach(1);
     let ports = bench.ports_of(1);
     let id = *bench.engine.leaves.keys().next().expect("a leaf");
@@ -160,7 +160,7 @@ fn answers_outlive_events_and_commits_that_they_do_not_rest_on() {
 
 #[test]
 fn a_host_is_believed_only_at_the_port_that_it_was_seen_at_and_with_any_address_that_it_does_not_announce() {
-    let mut bench = Bench::new(Version::Of13);
+    let mut bench = Fixture::new(Version::Of13);
     bench.teach(1);
     assert!(bench.ports_of(1).is_some() && bench.ports_of(2).is_none(), "2 is not known");
     let mut routed = packet_in(1);
@@ -184,7 +184,7 @@ fn a_host_is_believed_only_at_the_port_that_it_was_seen_at_and_with_any_address_
 #[test]
 fn a_batch_is_answered_as_its_packets_one_by_one() {
     for version in [Version::Of10, Version::Of13] {
-        let mut benches = [Bench::new(version), Bench::new(version)];
+        let mut benches = [Fixture::new(version), Fixture::new(version)];
         benches.iter_mut().for_each(|bench| [1, 2, 5].into_iter().for_each(|host| bench.teach(host)));
         let hosts = [1, 9, 2, 2, 8, 5, 1];
         let [together, single] = &mut benches;
@@ -203,7 +203,7 @@ fn from_port_2(host: u8) -> Event {
 
 #[test]
 fn a_host_that_does_not_say_whether_it_is_there_keeps_nobody_elses_packets_from_being_hits() {
-    let mut bench = Bench::new(Version::Of13);
+    let mut bench = Fixture::new(Version::Of13);
     [1, 2].into_iter().for_each(|host| bench.teach(host));
     assert!(bench.ports_of(1).is_some() && bench.ports_of(2).is_some());
     let asks = from_port_2(1);

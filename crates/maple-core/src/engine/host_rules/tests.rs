@@ -55,9 +55,9 @@ fn what_is_sent_makes_the_rules_that_there_are_however_hosts_come_and_go() {
                 rules.reopen(Time(2));
             }
             if random.chance(60) {
-                let few = HostRoom { free: random.below(4), per_port: 3, total: 5 };
-                let room = if random.chance(30) { few } else { HostRoom::ENDLESS };
-                apply(&mut table, rules.take_changes(room));
+                let few = HostCapacity { free: random.below(4), per_port: 3, total: 5 };
+                let capacity = if random.chance(30) { few } else { HostCapacity::ENDLESS };
+                apply(&mut table, rules.take_changes(capacity));
                 let all: BTreeMap<EntryKey, Rule> = rules.rules().map(|rule| (key_of(&rule), rule)).collect();
                 assert_eq!(table, all, "seed {seed}");
                 check_guards(&rules, &here, &all);
@@ -85,24 +85,24 @@ fn a_new_host_among_many_is_one_change() {
     let mut rules = rules(true);
     let mac = |n: u32| Mac::from_bits(0x0200_0000_0000 + u128::from(n));
     (0..1000).for_each(|n| rules.set_host(PortNo(1), mac(n), true));
-    assert_eq!(rules.take_changes(HostRoom::ENDLESS).len(), 1000);
+    assert_eq!(rules.take_changes(HostCapacity::ENDLESS).len(), 1000);
     rules.set_host(PortNo(1), mac(1000), true);
     rules.set_host(PortNo(1), mac(7), false);
-    assert_eq!((rules.dirty.len(), rules.take_changes(HostRoom::ENDLESS).len()), (1, 2));
-    assert_eq!(rules.take_changes(HostRoom::ENDLESS), []);
+    assert_eq!((rules.dirty.len(), rules.take_changes(HostCapacity::ENDLESS).len()), (1, 2));
+    assert_eq!(rules.take_changes(HostCapacity::ENDLESS), []);
 }
 
 #[test]
 fn where_room_is_scarce_no_port_has_more_than_its_part_and_others_find_some() {
     let mut rules = rules(true);
-    let room = HostRoom { free: 100, per_port: 8, total: 32 };
+    let capacity = HostCapacity { free: 100, per_port: 8, total: 32 };
     for port in 1..=3 {
         (0..50).for_each(|n| rules.set_host(PortNo(port), Mac([2, 0, 0, 0, port as u8, n]), true));
     }
-    assert_eq!(rules.take_changes(room).len(), 24);
-    assert!(!rules.take_is_short(), "there is room, and they may not have it");
+    assert_eq!(rules.take_changes(capacity).len(), 24);
+    assert!(!rules.take_is_short(), "there is capacity, and they may not have it");
     rules.set_host(PortNo(9), Mac([2, 0, 0, 0, 9, 9]), true);
-    assert_eq!(rules.take_changes(HostRoom { free: 0, ..room }).len(), 0);
+    assert_eq!(rules.take_changes(HostCapacity { free: 0, ..capacity }).len(), 0);
     assert!(rules.take_is_short());
-    assert_eq!(rules.take_changes(HostRoom { free: 5, ..room }).len(), 1, "once there is room");
+    assert_eq!(rules.take_changes(HostCapacity { free: 5, ..capacity }).len(), 1, "once there is capacity");
 }

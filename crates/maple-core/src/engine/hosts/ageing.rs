@@ -21,7 +21,7 @@ use maple_wire::msg::stats::{ReplyBody, StatsReply};
 use maple_wire::{Dpid, Field, PortNo};
 
 use super::probe::probe;
-use super::{Hosts, Wish};
+use super::{HostAction, Hosts};
 use crate::engine::Time;
 use crate::engine::timers::Timer;
 use crate::network::{Location, Mac};
@@ -55,16 +55,16 @@ impl Hosts {
     }
 
     /// There is a host at a switch.
-    pub(super) fn begin_rounds(&mut self, now: Time, dpid: Dpid, out: &mut Vec<Wish>) {
+    pub(super) fn begin_rounds(&mut self, now: Time, dpid: Dpid, out: &mut Vec<HostAction>) {
         let due = now + self.period();
         self.rounds.entry(dpid).or_insert_with(|| {
-            out.push(Wish::Wake(due, Timer::Hosts(dpid)));
+            out.push(HostAction::Wake(due, Timer::Hosts(dpid)));
             Round { due, ..Round::default() }
         });
     }
 
     /// A round begins.
-    pub fn on_round_timer(&mut self, now: Time, dpid: Dpid, out: &mut Vec<Wish>) {
+    pub fn on_round_timer(&mut self, now: Time, dpid: Dpid, out: &mut Vec<HostAction>) {
         let next = now + self.period();
         let half = self.limits.timeout / 2;
         let is_due = |known: &super::Known| {
@@ -79,17 +79,17 @@ impl Hosts {
             return;
         }
         *round = Round { due: next, ports, asking: None };
-        out.push(Wish::Wake(next, Timer::Hosts(dpid)));
+        out.push(HostAction::Wake(next, Timer::Hosts(dpid)));
         // Answers to what was asked before come too late.
         self.counts.retain(|(of, _), counting| *of != dpid || counting.mac.is_some());
         self.ask_next(dpid, out);
     }
 
-    fn ask_next(&mut self, dpid: Dpid, out: &mut Vec<Wish>) {
+    fn ask_next(&mut self, dpid: Dpid, out: &mut Vec<HostAction>) {
         let Some(round) = self.rounds.get_mut(&dpid) else { return };
         round.asking = round.ports.pop_first();
         if let Some(port) = round.asking {
-            out.push(Wish::Count { at: Location::new(dpid, port), mac: None });
+            out.push(HostAction::Count { at: Location::new(dpid, port), mac: None });
         }
     }
 
@@ -100,7 +100,7 @@ impl Hosts {
     }
 
     /// A switch answers, or begins to.
-    pub fn on_stats(&mut self, now: Time, dpid: Dpid, xid: u32, reply: &StatsReply, out: &mut Vec<Wish>) {
+    pub fn on_stats(&mut self, now: Time, dpid: Dpid, xid: u32, reply: &StatsReply, out: &mut Vec<HostAction>) {
         let Some(counting) = self.counts.get_mut(&(dpid, xid)) else { return };
         match &reply.body {
             ReplyBody::Aggregate(sum) => counting.sum += sum.packet_count,
@@ -124,7 +124,7 @@ impl Hosts {
     }
 
     /// A switch does not tell. Whether it was asked for hosts' sake.
-    pub fn on_no_stats(&mut self, now: Time, dpid: Dpid, xid: u32, out: &mut Vec<Wish>) -> bool {
+    pub fn on_no_stats(&mut self, now: Time, dpid: Dpid, xid: u32, out: &mut Vec<HostAction>) -> bool {
         let Some(counting) = self.counts.remove(&(dpid, xid)) else { return false };
         match counting.mac {
             Some(mac) => self.on_search_count(now, mac, None, out),
@@ -134,7 +134,13 @@ impl Hosts {
     }
 
     /// What the rules of a port's hosts took is known, or can't be.
-    fn on_port_counts(&mut self, now: Time, at: Location, packets: Option<BTreeMap<Mac, u64>>, out: &mut Vec<Wish>) {
+    fn on_port_counts(
+        &mut self,
+        now: Time,
+        at: Location,
+        packets: Option<BTreeMap<Mac, u64>>,
+        out: &mut Vec<HostAction>,
+    ) {
         let timeout = self.limits.timeout;
         let macs: Vec<Mac> = self.at_port(at).map(|(mac, _)| mac).collect();
         for mac in macs {
@@ -148,17 +154,17 @@ impl Hosts {
             }
             if known.heard + timeout <= now {
                 self.on_departure(mac, at);
-                out.push(Wish::Forget { mac, at });
+                out.push(HostAction::Forget { mac, at });
                 continue;
             }
             if known.heard + timeout / 2 <= now {
                 self.fading.insert(mac);
             }
             for (ip, _) in known.announced.extract_if(.., |(_, since)| *since + timeout * 2 <= now) {
-                out.push(Wish::Unbind { mac, at, ip });
+                out.push(HostAction::Unbind { mac, at, ip });
             }
             let old = known.announced.iter().filter(|(_, since)| *since + timeout <= now);
-            out.extend(old.map(|(ip, _)| Wish::Emit { at, frame: probe(mac, *ip) }));
+            out.extend(old.map(|(ip, _)| HostAction::Emit { at, frame: probe(mac, *ip) }));
         }
         if self.rounds.get(&at.switch).is_some_and(|round| round.asking == Some(at.port)) {
             self.ask_next(at.switch, out);

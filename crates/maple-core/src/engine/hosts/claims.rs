@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use maple_wire::Dpid;
 
-use super::{Found, Hosts, Limits, Wish};
+use super::{Found, HostAction, Hosts, Limits};
 use crate::engine::Time;
 use crate::network::{Location, Mac};
 use crate::report::{MoveReason, Report};
@@ -47,11 +47,11 @@ impl Claims {
         if self.count(to) >= MOST {
             self.open.retain(|(at, _), claim| *at != to || claim.until > now);
         }
-        let has_room = self.count(to) < MOST;
-        if has_room {
+        let has_capacity = self.count(to) < MOST;
+        if has_capacity {
             self.open.insert((to, mac), Claim { from, began: now, until: now + PATIENCE, refuted: false });
         }
-        has_room
+        has_capacity
     }
 
     fn count(&self, to: Location) -> usize {
@@ -98,18 +98,18 @@ impl Claims {
 
 impl Hosts {
     /// A host that is known elsewhere seems to be at a port of ours.
-    pub(super) fn on_claim(&mut self, now: Time, mac: Mac, from: Location, to: Location, out: &mut Vec<Wish>) {
+    pub(super) fn on_claim(&mut self, now: Time, mac: Mac, from: Location, to: Location, out: &mut Vec<HostAction>) {
         if self.claims.begin(now, mac, from, to) {
-            out.push(Wish::Look { mac, at: from });
+            out.push(HostAction::Look { mac, at: from });
         }
     }
 
     /// The shard of the old place has found out.
-    pub fn on_found(&mut self, now: Time, mac: Mac, at: Location, found: Found, out: &mut Vec<Wish>) {
+    pub fn on_found(&mut self, now: Time, mac: Mac, at: Location, found: Found, out: &mut Vec<HostAction>) {
         match found {
             Found::Alive => {
                 for seen in self.claims.refute(refuted_until(now, &self.limits), mac, at) {
-                    out.push(Wish::Report(Report::HostSpoofed { mac, at, seen }));
+                    out.push(HostAction::Report(Report::HostSpoofed { mac, at, seen }));
                 }
             }
             Found::Gone { was_asked } => {
@@ -117,7 +117,7 @@ impl Hosts {
                 if let Some(to) = self.claims.settle(mac, at)
                     && self.admit(now, to, out)
                 {
-                    out.push(Wish::Move { mac, from: at, to, why });
+                    out.push(HostAction::Move { mac, from: at, to, why });
                 }
             }
         }

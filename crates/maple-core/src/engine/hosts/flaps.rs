@@ -15,7 +15,7 @@
 use std::time::Duration;
 
 use super::probe::probe;
-use super::{Hosts, Wish};
+use super::{HostAction, Hosts};
 use crate::engine::Time;
 use crate::network::{HostInfo, Location, Mac};
 use crate::state::Snapshot;
@@ -28,10 +28,10 @@ pub(in crate::engine) const LATELY: Duration = Duration::from_secs(10);
 
 impl Hosts {
     /// A port of ours has become an edge port.
-    pub fn on_edge(&mut self, now: Time, state: &Snapshot, at: Location, out: &mut Vec<Wish>) {
+    pub fn on_edge(&mut self, now: Time, state: &Snapshot, at: Location, out: &mut Vec<HostAction>) {
         let here: Vec<Mac> = state.hosts_at(at).take(MOST).collect();
         for mac in here {
-            self.doubt(now, state, mac, at, out);
+            self.challenge(now, state, mac, at, out);
         }
         let is_elsewhere = |mac: &Mac| state.host(*mac).is_some_and(|host| host.location != at);
         let few = state.hosts().map(|(mac, _)| *mac).take(MOST + 1).collect::<Vec<Mac>>();
@@ -43,9 +43,9 @@ impl Hosts {
 }
 
 /// A frame that asks for a host at a port, if it has an address.
-pub(in crate::engine) fn ask(state: &Snapshot, mac: Mac, at: Location, out: &mut Vec<Wish>) {
+pub(in crate::engine) fn ask(state: &Snapshot, mac: Mac, at: Location, out: &mut Vec<HostAction>) {
     let ip = state.host(mac).and_then(|host| HostInfo::addresses(host).next());
-    out.extend(ip.map(|ip| Wish::Emit { at, frame: probe(mac, ip) }));
+    out.extend(ip.map(|ip| HostAction::Emit { at, frame: probe(mac, ip) }));
 }
 
 /// The hosts at a port that has gone down, as far as they are asked for.

@@ -5,7 +5,7 @@
 //! [`Hosts`] learns from what hosts send at edge ports ([`Hosts::on_packet`]), and answers whether a packet is to be
 //! believed. What is known of hosts is tracked state, which the policy may read; this part holds what only it needs:
 //! when a host was heard, what it announced and when, who is looked for. It asks for nothing and writes nothing by
-//! itself: it says what is to be done ([`Wish`]), and the engine does it (`engine/host_wishes.rs`).
+//! itself: it says what is to be done ([`HostAction`]), and the engine does it (`engine/host_wishes.rs`).
 //!
 //! A host is watched by the shard of the switch where it is. What changed there, by whoever's write, comes to that shard
 //! ([`Hosts::on_arrival`], [`Hosts::on_departure`]).
@@ -28,8 +28,8 @@
 mod ageing;
 mod announced;
 mod claims;
-mod crowd;
 mod flaps;
+mod flooding;
 mod probe;
 mod search;
 
@@ -46,14 +46,14 @@ use crate::report::{MoveReason, Report};
 use crate::state::Snapshot;
 pub(super) use announced::{ADVERTISEMENT, ARP, ICMPV6, IPV6, SOLICITATION, announcement, is_announcement};
 use claims::Claims;
-use crowd::Crowd;
 pub(super) use flaps::{LATELY, ask, unplugged};
+use flooding::Flooding;
 pub use probe::PROBE_MAC;
 use search::Search;
 
 /// What is to be done for hosts.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Wish {
+pub(super) enum HostAction {
     /// A host was heard for the first time.
     Learn { mac: Mac, at: Location, ip: Option<IpAddr> },
     /// A host announced an address that was not its own, in place of another of its own where it has too many.
@@ -131,7 +131,7 @@ pub(super) struct Hosts {
     per_switch: BTreeMap<Dpid, usize>,
     per_port: BTreeMap<Location, usize>,
     /// What is noted of ports where too much comes from.
-    crowd: Crowd,
+    flooding: Flooding,
     /// Hosts of other ports, of any shard, that seem to be at ours.
     claims: Claims,
     /// Hosts of ours that somebody looks for.
@@ -207,7 +207,7 @@ impl Hosts {
             known: BTreeMap::new(),
             per_switch: BTreeMap::new(),
             per_port: BTreeMap::new(),
-            crowd: Crowd::default(),
+            flooding: Flooding::default(),
             claims: Claims::default(),
             searches: BTreeMap::new(),
             fading: BTreeSet::new(),
@@ -217,7 +217,7 @@ impl Hosts {
     }
 
     /// A packet came by an edge port.
-    pub fn on_packet(&mut self, now: Time, state: &Snapshot, sender: Sender, out: &mut Vec<Wish>) -> Belief {
+    pub fn on_packet(&mut self, now: Time, state: &Snapshot, sender: Sender, out: &mut Vec<HostAction>) -> Belief {
         let Sender { mac, at, announces } = sender;
         if !mac.is_host() {
             return Belief::True;
@@ -230,7 +230,7 @@ impl Hosts {
             None if !self.admit(now, at, out) => Belief::Crowded,
             None => {
                 self.insert(now, at, mac, announces, out);
-                out.push(Wish::Learn { mac, at, ip: announces });
+                out.push(HostAction::Learn { mac, at, ip: announces });
                 Belief::True
             }
             Some(place) if place == at => {
@@ -243,14 +243,14 @@ impl Hosts {
             }
             Some(_) if !self.admit(now, at, out) => Belief::Crowded,
             Some(from) => {
-                out.push(Wish::Move { mac, from, to: at, why: MoveReason::PortGone });
+                out.push(HostAction::Move { mac, from, to: at, why: MoveReason::PortGone });
                 Belief::True
             }
         }
     }
 
     /// A host is where it was.
-    fn on_life(&mut self, now: Time, state: &Snapshot, sender: Sender, out: &mut Vec<Wish>) {
+    fn on_life(&mut self, now: Time, state: &Snapshot, sender: Sender, out: &mut Vec<HostAction>) {
         let Sender { mac, at, announces } = sender;
         if !self.known.contains_key(&(at, mac)) {
             self.insert(now, at, mac, state.host(mac).into_iter().flat_map(HostInfo::addresses), out);
@@ -262,8 +262,8 @@ impl Hosts {
         let Some(ip) = announces else { return };
         if !known.keeps_pace(now) {
             if !std::mem::replace(&mut known.muted, true) {
-                out.push(Wish::Mute { mac, at, on: true });
-                out.push(Wish::Wake(now + MUTED_FOR, Timer::Muted(at, mac)));
+                out.push(HostAction::Mute { mac, at, on: true });
+                out.push(HostAction::Wake(now + MUTED_FOR, Timer::Muted(at, mac)));
             }
             return;
         }
@@ -272,24 +272,24 @@ impl Hosts {
         known.announced.retain(|(other, _)| Some(*other) != instead);
         known.announced.push((ip, now));
         if instead.is_some() && !std::mem::replace(&mut known.told, true) {
-            out.push(Wish::Report(Report::TooManyAddresses { mac, at, most: MAX_ADDRESSES }));
+            out.push(HostAction::Report(Report::TooManyAddresses { mac, at, most: MAX_ADDRESSES }));
         }
         if state.host_by_ip(ip) != Some(mac) || instead.is_some() {
-            out.push(Wish::Bind { mac, at, ip, instead });
+            out.push(HostAction::Bind { mac, at, ip, instead });
         }
     }
 
     /// The announcements of a host may be copied again.
-    pub fn on_muted_timer(&mut self, at: Location, mac: Mac, out: &mut Vec<Wish>) {
+    pub fn on_muted_timer(&mut self, at: Location, mac: Mac, out: &mut Vec<HostAction>) {
         if let Some(known) = self.known.get_mut(&(at, mac))
             && std::mem::take(&mut known.muted)
         {
-            out.push(Wish::Mute { mac, at, on: false });
+            out.push(HostAction::Mute { mac, at, on: false });
         }
     }
 
     /// A host is at a switch of ours now, by whoever's write.
-    pub fn on_arrival(&mut self, now: Time, state: &Snapshot, mac: Mac, at: Location, out: &mut Vec<Wish>) {
+    pub fn on_arrival(&mut self, now: Time, state: &Snapshot, mac: Mac, at: Location, out: &mut Vec<HostAction>) {
         if !self.known.contains_key(&(at, mac)) {
             self.insert(now, at, mac, state.host(mac).into_iter().flat_map(HostInfo::addresses), out);
         }
@@ -312,7 +312,7 @@ impl Hosts {
         let gone: Vec<(Location, Mac)> = self.at_ports_of(dpid).map(|(key, _)| *key).collect();
         gone.into_iter().for_each(|(at, mac)| self.on_departure(mac, at));
         self.claims.forget_switch(dpid);
-        self.crowd.forget_switch(dpid);
+        self.flooding.forget_switch(dpid);
         self.rounds.remove(&dpid);
         self.counts.retain(|(of, _), _| *of != dpid);
     }
@@ -320,7 +320,7 @@ impl Hosts {
     /// A port is another one now.
     pub fn forget_port(&mut self, at: Location) {
         self.claims.forget_port(at);
-        self.crowd.forget_port(at);
+        self.flooding.forget_port(at);
     }
 
     /// Whether the next packet of a host matters more than its answer.
@@ -335,7 +335,7 @@ impl Hosts {
         at: Location,
         mac: Mac,
         addresses: impl IntoIterator<Item = IpAddr>,
-        out: &mut Vec<Wish>,
+        out: &mut Vec<HostAction>,
     ) {
         if self.known.insert((at, mac), Known::new(now, addresses)).is_none() {
             *self.per_switch.entry(at.switch).or_default() += 1;
@@ -362,7 +362,7 @@ impl Hosts {
         let announced: usize = self.known.values().map(|known| known.announced.len()).sum();
         let rest =
             self.fading.len() + self.rounds.len() + self.counts.len() + self.per_switch.len() + self.per_port.len();
-        self.known.len() + announced + self.claims.size() + self.crowd.size() + self.searches.len() + rest
+        self.known.len() + announced + self.claims.size() + self.flooding.size() + self.searches.len() + rest
     }
 }
 

@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use super::claims::refuted_until;
 use super::probe::probes;
-use super::{Found, Hosts, Limits, Wish};
+use super::{Found, HostAction, Hosts, Limits};
 use crate::engine::timers::Timer;
 use crate::engine::{ShardId, Time};
 use crate::network::{Location, Mac};
@@ -62,7 +62,7 @@ struct Open {
     /// In how many rounds they rose.
     signs: u32,
     /// Its port has been down meanwhile: if it is not found, it is forgotten.
-    doubted: bool,
+    stale: bool,
 }
 
 impl Search {
@@ -104,7 +104,7 @@ impl Open {
 
 impl Hosts {
     /// The port of a host has been down. It is looked for, if it can be asked.
-    pub(super) fn doubt(&mut self, now: Time, state: &Snapshot, mac: Mac, at: Location, out: &mut Vec<Wish>) {
+    pub(super) fn challenge(&mut self, now: Time, state: &Snapshot, mac: Mac, at: Location, out: &mut Vec<HostAction>) {
         self.on_arrival(now, state, mac, at, out);
         let is_open = self.searches.get(&mac).is_some_and(Search::is_open);
         if is_open || self.known.get(&(at, mac)).is_none_or(|known| known.announced.is_empty()) {
@@ -120,9 +120,9 @@ impl Hosts {
         state: &Snapshot,
         (mac, at): (Mac, Location),
         asker: ShardId,
-        out: &mut Vec<Wish>,
+        out: &mut Vec<HostAction>,
     ) {
-        // The letter that it came here may be on its way still.
+        // The message that it came here may be on its way still.
         if state.host(mac).is_some_and(|host| host.location == at) {
             self.on_arrival(now, state, mac, at, out);
         }
@@ -136,7 +136,7 @@ impl Hosts {
                     return;
                 }
                 Stage::Found { until } if *until > now => {
-                    return out.push(Wish::Tell { to: asker, mac, at, found: Found::Alive });
+                    return out.push(HostAction::Tell { to: asker, mac, at, found: Found::Alive });
                 }
                 Stage::Found { .. } => {}
             }
@@ -145,7 +145,7 @@ impl Hosts {
     }
 
     /// Begins to look for a host, for another shard or for ourselves.
-    fn begin_search(&mut self, now: Time, mac: Mac, at: Location, asker: Option<ShardId>, out: &mut Vec<Wish>) {
+    fn begin_search(&mut self, now: Time, mac: Mac, at: Location, asker: Option<ShardId>, out: &mut Vec<HostAction>) {
         let Some(known) = self.known.get(&(at, mac)) else { return };
         let open = Open {
             askers: asker.into_iter().collect(),
@@ -155,28 +155,28 @@ impl Hosts {
             count: None,
             reading: None,
             signs: 0,
-            doubted: asker.is_none(),
+            stale: asker.is_none(),
         };
         self.searches.insert(mac, Search { at, stage: Stage::Open(open) });
         self.ask_again(now, mac, out);
     }
 
     /// Begins a round.
-    fn ask_again(&mut self, now: Time, mac: Mac, out: &mut Vec<Wish>) {
+    fn ask_again(&mut self, now: Time, mac: Mac, out: &mut Vec<HostAction>) {
         let Some(search) = self.searches.get_mut(&mac) else { return };
         let at = search.at;
         let Some(open) = search.open() else { return };
         open.reading = Some(now);
         if let Some(known) = self.known.get(&(at, mac)) {
             let frames = probes(mac, known.announced.iter().map(|(ip, _)| *ip));
-            out.extend(frames.into_iter().map(|frame| Wish::Emit { at, frame }));
+            out.extend(frames.into_iter().map(|frame| HostAction::Emit { at, frame }));
         }
-        out.push(Wish::Count { at, mac: Some(mac) });
-        out.push(Wish::Wake(now + self.limits.probe_timeout, Timer::Search(mac)));
+        out.push(HostAction::Count { at, mac: Some(mac) });
+        out.push(HostAction::Wake(now + self.limits.probe_timeout, Timer::Search(mac)));
     }
 
     /// A round has ended, or what was found is old.
-    pub fn on_search_timer(&mut self, now: Time, mac: Mac, out: &mut Vec<Wish>) {
+    pub fn on_search_timer(&mut self, now: Time, mac: Mac, out: &mut Vec<HostAction>) {
         let limits = self.limits;
         let Some(search) = self.searches.get_mut(&mac) else { return };
         match &mut search.stage {
@@ -189,14 +189,14 @@ impl Hosts {
                 self.not_found(mac, out);
             }
             Stage::Open(open) if open.reading.is_some() => {
-                out.push(Wish::Wake(now + limits.probe_timeout, Timer::Search(mac)));
+                out.push(HostAction::Wake(now + limits.probe_timeout, Timer::Search(mac)));
             }
             Stage::Open(_) => self.ask_again(now, mac, out),
         }
     }
 
     /// A host's counters were read; `None` where the switch does not tell.
-    pub(super) fn on_search_count(&mut self, now: Time, mac: Mac, count: Option<u64>, out: &mut Vec<Wish>) {
+    pub(super) fn on_search_count(&mut self, now: Time, mac: Mac, count: Option<u64>, out: &mut Vec<HostAction>) {
         let limits = self.limits;
         let Some(search) = self.searches.get_mut(&mac) else { return };
         let at = search.at;
@@ -211,7 +211,7 @@ impl Hosts {
     }
 
     /// A host that may be looked for is there.
-    pub(super) fn found_alive(&mut self, now: Time, mac: Mac, at: Location, out: &mut Vec<Wish>) {
+    pub(super) fn found_alive(&mut self, now: Time, mac: Mac, at: Location, out: &mut Vec<HostAction>) {
         if self.searches.is_empty() {
             return;
         }
@@ -219,19 +219,19 @@ impl Hosts {
         let is_it = |search: &&mut Search| search.at == at && search.is_open();
         let Some(search) = self.searches.get_mut(&mac).filter(is_it) else { return };
         if let Stage::Open(open) = std::mem::replace(&mut search.stage, Stage::Found { until }) {
-            out.extend(open.askers.into_iter().map(|to| Wish::Tell { to, mac, at, found: Found::Alive }));
+            out.extend(open.askers.into_iter().map(|to| HostAction::Tell { to, mac, at, found: Found::Alive }));
         }
-        out.push(Wish::Wake(until, Timer::Search(mac)));
+        out.push(HostAction::Wake(until, Timer::Search(mac)));
     }
 
-    fn not_found(&mut self, mac: Mac, out: &mut Vec<Wish>) {
+    fn not_found(&mut self, mac: Mac, out: &mut Vec<HostAction>) {
         let Some(Search { at, stage: Stage::Open(open) }) = self.searches.remove(&mac) else { return };
         let found = Found::Gone { was_asked: open.was_asked };
         // Who claims it gets it; without a claim nobody knows where it is.
-        if open.doubted && open.askers.is_empty() {
+        if open.stale && open.askers.is_empty() {
             self.on_departure(mac, at);
-            out.push(Wish::Forget { mac, at });
+            out.push(HostAction::Forget { mac, at });
         }
-        out.extend(open.askers.into_iter().map(|to| Wish::Tell { to, mac, at, found }));
+        out.extend(open.askers.into_iter().map(|to| HostAction::Tell { to, mac, at, found }));
     }
 }

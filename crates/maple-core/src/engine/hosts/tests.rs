@@ -1,4 +1,4 @@
-//! The part by itself: packets, letters, timers and statistics in, wishes out. What is wished of the store is done.
+//! The part by itself: packets, messages, timers and statistics in, wishes out. What is wished of the store is done.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ fn mac(number: u32) -> Mac {
 }
 
 /// A switch with edge ports 1 to 4, and the part that follows its hosts.
-struct Bench {
+struct Fixture {
     hosts: Hosts,
     store: Arc<Store>,
     now: Time,
@@ -39,13 +39,13 @@ struct Bench {
     tells: bool,
 }
 
-impl Bench {
-    fn new(options: &Options) -> Bench {
+impl Fixture {
+    fn new(options: &Options) -> Fixture {
         let store = Store::new();
         let info = Some(SwitchInfo { shard: SHARD, version: Version::Of13 });
         let port = |n| Write::Port { at: at(n), info: Some(PortInfo { up: true, kind: PortKind::Edge }) };
         store.update(|_| [Write::Switch { dpid: Dpid(1), info }].into_iter().chain((1..=4).map(port)).collect());
-        Bench {
+        Fixture {
             hosts: Hosts::new(options),
             store,
             now: Time(1_000_000_000_000),
@@ -56,24 +56,27 @@ impl Bench {
         }
     }
 
-    fn ask<T>(&mut self, ask: impl FnOnce(&mut Hosts, Time, &Snapshot, &mut Vec<Wish>) -> T) -> (T, Vec<Wish>) {
-        let mut wishes = Vec::new();
-        let answer = ask(&mut self.hosts, self.now, &self.store.snapshot(), &mut wishes);
+    fn ask<T>(
+        &mut self,
+        ask: impl FnOnce(&mut Hosts, Time, &Snapshot, &mut Vec<HostAction>) -> T,
+    ) -> (T, Vec<HostAction>) {
+        let mut actions = Vec::new();
+        let answer = ask(&mut self.hosts, self.now, &self.store.snapshot(), &mut actions);
         let mut all = Vec::new();
-        for wish in wishes {
-            all.push(wish.clone());
-            all.extend(self.fulfil(wish));
+        for action in actions {
+            all.push(action.clone());
+            all.extend(self.fulfil(action));
         }
         (answer, all)
     }
 
-    fn packet(&mut self, mac: Mac, port: u32, announces: Option<&str>) -> (Belief, Vec<Wish>) {
+    fn packet(&mut self, mac: Mac, port: u32, announces: Option<&str>) -> (Belief, Vec<HostAction>) {
         let sender = Sender { mac, at: at(port), announces: announces.map(ip) };
         self.ask(|hosts, now, state, out| hosts.on_packet(now, state, sender, out))
     }
 
     /// Does what is wished, as the engine does; what that made to be wished.
-    fn fulfil(&mut self, wish: Wish) -> Vec<Wish> {
+    fn fulfil(&mut self, action: HostAction) -> Vec<HostAction> {
         let place = |mac: Mac, location, change: &dyn Fn(&mut HostInfo)| {
             self.store.update(|state| {
                 let none = HostInfo { location, ipv4: BTreeSet::new(), ipv6: BTreeSet::new() };
@@ -83,33 +86,33 @@ impl Bench {
                 vec![Write::Host { mac, info: Some(info) }]
             });
         };
-        match wish {
-            Wish::Learn { mac, at, ip } => place(mac, at, &|info| ip.into_iter().for_each(|ip| info.insert(ip))),
-            Wish::Bind { mac, at, ip, instead } => place(mac, at, &|info| {
+        match action {
+            HostAction::Learn { mac, at, ip } => place(mac, at, &|info| ip.into_iter().for_each(|ip| info.insert(ip))),
+            HostAction::Bind { mac, at, ip, instead } => place(mac, at, &|info| {
                 instead.into_iter().for_each(|old| info.remove(old));
                 info.insert(ip);
             }),
-            Wish::Unbind { mac, at, ip } => place(mac, at, &|info| info.remove(ip)),
-            Wish::Move { mac, from, to, .. } => {
+            HostAction::Unbind { mac, at, ip } => place(mac, at, &|info| info.remove(ip)),
+            HostAction::Move { mac, from, to, .. } => {
                 place(mac, to, &|_| ());
                 self.hosts.on_departure(mac, from);
                 return self.ask(|hosts, now, state, out| hosts.on_arrival(now, state, mac, to, out)).1;
             }
-            Wish::Forget { mac, .. } => drop(self.store.update(|_| vec![Write::Host { mac, info: None }])),
-            Wish::Look { mac, at } => {
+            HostAction::Forget { mac, .. } => drop(self.store.update(|_| vec![Write::Host { mac, info: None }])),
+            HostAction::Look { mac, at } => {
                 return self.ask(|hosts, now, state, out| hosts.on_look(now, state, (mac, at), SHARD, out)).1;
             }
-            Wish::Tell { mac, at, found, .. } => {
+            HostAction::Tell { mac, at, found, .. } => {
                 return self.ask(|hosts, now, _, out| hosts.on_found(now, mac, at, found, out)).1;
             }
-            Wish::Count { at, mac } => return self.count(at, mac),
-            Wish::Wake(time, timer) => drop(self.timers.insert((time, timer))),
+            HostAction::Count { at, mac } => return self.count(at, mac),
+            HostAction::Wake(time, timer) => drop(self.timers.insert((time, timer))),
             _ => {}
         }
         Vec::new()
     }
 
-    fn count(&mut self, at: Location, mac: Option<Mac>) -> Vec<Wish> {
+    fn count(&mut self, at: Location, mac: Option<Mac>) -> Vec<HostAction> {
         self.xid += 1;
         let xid = self.xid;
         self.hosts.on_counting(xid, at, mac);
@@ -129,21 +132,21 @@ impl Bench {
     }
 
     /// Lets time pass, with something to happen in each tenth of a second.
-    fn wait(&mut self, seconds: u32, mut each: impl FnMut(&mut Bench)) -> Vec<Wish> {
+    fn wait(&mut self, seconds: u32, mut each: impl FnMut(&mut Fixture)) -> Vec<HostAction> {
         let mut all = Vec::new();
         for _ in 0..seconds * 10 {
             self.now = self.now + Duration::from_millis(100);
             each(self);
             while let Some((_, timer)) = self.timers.first().copied().filter(|(time, _)| *time <= self.now) {
                 self.timers.pop_first();
-                let (_, wishes) = self.ask(|hosts, now, _, out| match timer {
+                let (_, actions) = self.ask(|hosts, now, _, out| match timer {
                     Timer::Search(mac) => hosts.on_search_timer(now, mac, out),
                     Timer::Guard(at) => hosts.on_guard_timer(now, at, out),
                     Timer::Muted(at, mac) => hosts.on_muted_timer(at, mac, out),
                     Timer::Hosts(dpid) => hosts.on_round_timer(now, dpid, out),
                     other => panic!("{other:?} is nothing of hosts"),
                 });
-                all.extend(wishes);
+                all.extend(actions);
             }
         }
         all
@@ -171,22 +174,22 @@ fn line(at: Location, mac: Mac, packet_count: u64) -> FlowStats {
     }
 }
 
-fn moved(wishes: &[Wish]) -> Option<MoveReason> {
-    wishes.iter().find_map(|wish| if let Wish::Move { why, .. } = wish { Some(*why) } else { None })
+fn moved(actions: &[HostAction]) -> Option<MoveReason> {
+    actions.iter().find_map(|action| if let HostAction::Move { why, .. } = action { Some(*why) } else { None })
 }
 
 #[test]
 fn a_host_that_answers_keeps_its_place_and_is_asked_by_the_addresses_that_it_announced_last() {
-    let mut bench = Bench::new(&Options::default());
+    let mut bench = Fixture::new(&Options::default());
     for announced in ["10.0.0.9", "10.0.0.1"] {
         bench.packet(GATEWAY, 1, Some(announced));
     }
-    let (belief, wishes) = bench.packet(GATEWAY, 2, None);
+    let (belief, actions) = bench.packet(GATEWAY, 2, None);
     assert_eq!(belief, Belief::Lie);
-    let asked: Vec<u128> = wishes
+    let asked: Vec<u128> = actions
         .iter()
-        .filter_map(|wish| match wish {
-            Wish::Emit { frame, at: to } => Packet::new(frame, 0).get(Field::ArpTpa).filter(|_| *to == at(1)),
+        .filter_map(|action| match action {
+            HostAction::Emit { frame, at: to } => Packet::new(frame, 0).get(Field::ArpTpa).filter(|_| *to == at(1)),
             _ => None,
         })
         .collect();
@@ -198,30 +201,30 @@ fn a_host_that_answers_keeps_its_place_and_is_asked_by_the_addresses_that_it_ann
 
 #[test]
 fn a_host_whose_answers_keep_coming_stays_and_the_liar_is_told_of_once() {
-    let mut bench = Bench::new(&Options::default());
+    let mut bench = Fixture::new(&Options::default());
     bench.packet(GATEWAY, 1, Some("10.0.0.1"));
-    let wishes = bench.wait(60, |bench| {
-        let (_, wishes) = bench.packet(GATEWAY, 2, None);
-        if wishes.iter().any(|wish| matches!(wish, Wish::Emit { .. })) {
+    let actions = bench.wait(60, |bench| {
+        let (_, actions) = bench.packet(GATEWAY, 2, None);
+        if actions.iter().any(|action| matches!(action, HostAction::Emit { .. })) {
             bench.packet(GATEWAY, 1, Some("10.0.0.1"));
         }
     });
-    assert_eq!((moved(&wishes), bench.place(GATEWAY)), (None, Some(at(1))));
+    assert_eq!((moved(&actions), bench.place(GATEWAY)), (None, Some(at(1))));
     assert!(bench.hosts.size() < 12, "{:?}", bench.hosts);
 }
 
 #[test]
 fn a_host_that_answers_nothing_keeps_its_place_while_rules_carry_packets_of_it() {
-    let mut bench = Bench::new(&Options::default());
+    let mut bench = Fixture::new(&Options::default());
     bench.packet(GATEWAY, 1, Some("10.0.0.1"));
     let mut told = Vec::new();
-    let wishes = bench.wait(30, |bench| {
+    let actions = bench.wait(30, |bench| {
         *bench.packets.entry(GATEWAY).or_default() += 1;
         told.extend(bench.packet(GATEWAY, 2, None).1);
     });
-    told.extend(wishes);
+    told.extend(actions);
     assert_eq!((moved(&told), bench.place(GATEWAY)), (None, Some(at(1))));
-    let lies = told.iter().filter(|wish| matches!(wish, Wish::Report(Report::HostSpoofed { .. }))).count();
+    let lies = told.iter().filter(|action| matches!(action, HostAction::Report(Report::HostSpoofed { .. }))).count();
     assert_eq!(lies, 1);
     // It leaves, and two rounds later it is where it says.
     let gone = bench.wait(5, |bench| drop(bench.packet(GATEWAY, 2, None)));
@@ -231,10 +234,10 @@ fn a_host_that_answers_nothing_keeps_its_place_while_rules_carry_packets_of_it()
 #[test]
 fn a_host_that_cannot_be_asked_must_have_been_silent_for_long() {
     for tells in [true, false] {
-        let mut bench = Bench::new(&Options::default());
+        let mut bench = Fixture::new(&Options::default());
         bench.tells = tells;
         bench.packet(GATEWAY, 1, None);
-        let claim = |bench: &mut Bench| drop(bench.packet(GATEWAY, 2, None));
+        let claim = |bench: &mut Fixture| drop(bench.packet(GATEWAY, 2, None));
         assert_eq!(moved(&bench.wait(9, claim)), None);
         assert_eq!(moved(&bench.wait(3, claim)), Some(MoveReason::Silent), "the switch tells: {tells}");
     }
@@ -242,14 +245,14 @@ fn a_host_that_cannot_be_asked_must_have_been_silent_for_long() {
 
 #[test]
 fn a_switch_that_never_says_what_its_counters_are_is_not_waited_for_without_end() {
-    let mut bench = Bench::new(&Options::default());
+    let mut bench = Fixture::new(&Options::default());
     bench.packet(GATEWAY, 1, Some("10.0.0.1"));
     let sender = Sender { mac: GATEWAY, at: at(2), announces: None };
-    let mut wishes = Vec::new();
-    bench.hosts.on_packet(bench.now, &bench.store.snapshot(), sender, &mut wishes);
-    bench.hosts.on_look(bench.now, &bench.store.snapshot(), (GATEWAY, at(1)), SHARD, &mut wishes);
-    bench.timers.extend(wishes.iter().filter_map(|wish| match wish {
-        Wish::Wake(time, timer) => Some((*time, *timer)),
+    let mut actions = Vec::new();
+    bench.hosts.on_packet(bench.now, &bench.store.snapshot(), sender, &mut actions);
+    bench.hosts.on_look(bench.now, &bench.store.snapshot(), (GATEWAY, at(1)), SHARD, &mut actions);
+    bench.timers.extend(actions.iter().filter_map(|action| match action {
+        HostAction::Wake(time, timer) => Some((*time, *timer)),
         _ => None,
     }));
     assert_eq!(moved(&bench.wait(15, |_| ())), None);
@@ -258,9 +261,10 @@ fn a_switch_that_never_says_what_its_counters_are_is_not_waited_for_without_end(
 
 #[test]
 fn a_port_that_claims_everybody_is_in_nobody_elses_way() {
-    let mut bench = Bench::new(&Options::default());
+    let mut bench = Fixture::new(&Options::default());
     (0..200).for_each(|n| drop(bench.packet(mac(n), 1, Some("10.0.0.1"))));
-    let looks = |wishes: &[Wish]| wishes.iter().filter(|wish| matches!(wish, Wish::Look { .. })).count();
+    let looks =
+        |actions: &[HostAction]| actions.iter().filter(|action| matches!(action, HostAction::Look { .. })).count();
     let by_2: usize = (0..200).map(|n| looks(&bench.packet(mac(n), 2, None).1)).sum();
     let by_3 = looks(&bench.packet(mac(150), 3, None).1);
     assert_eq!((by_2, by_3), (32, 1));
@@ -268,39 +272,39 @@ fn a_port_that_claims_everybody_is_in_nobody_elses_way() {
 
 #[test]
 fn a_place_that_is_gone_needs_no_asking() {
-    let mut bench = Bench::new(&Options::default());
+    let mut bench = Fixture::new(&Options::default());
     bench.packet(GATEWAY, 1, Some("10.0.0.1"));
     bench.store.update(|_| vec![Write::Port { at: at(1), info: None }]);
-    let (belief, wishes) = bench.packet(GATEWAY, 2, None);
-    assert_eq!((belief, moved(&wishes)), (Belief::True, Some(MoveReason::PortGone)));
+    let (belief, actions) = bench.packet(GATEWAY, 2, None);
+    assert_eq!((belief, moved(&actions)), (Belief::True, Some(MoveReason::PortGone)));
 }
 
 #[test]
 fn a_port_has_so_many_hosts_and_what_further_ones_send_is_dropped_for_a_while() {
     let options = Options { max_hosts_per_port: 10, ..Options::default() };
-    let mut bench = Bench::new(&options);
+    let mut bench = Fixture::new(&options);
     let mut guards = 0;
     let mut reports = 0;
     for n in 0..100_000 {
-        let (belief, wishes) = bench.packet(mac(n), 1, Some("10.0.0.1"));
+        let (belief, actions) = bench.packet(mac(n), 1, Some("10.0.0.1"));
         assert_eq!(belief, if n < 10 { Belief::True } else { Belief::Crowded });
-        guards += wishes.iter().filter(|wish| matches!(wish, Wish::Guard { on: true, .. })).count();
-        reports += wishes.iter().filter(|wish| matches!(wish, Wish::Report(_))).count();
+        guards += actions.iter().filter(|action| matches!(action, HostAction::Guard { on: true, .. })).count();
+        reports += actions.iter().filter(|action| matches!(action, HostAction::Report(_))).count();
     }
     assert_eq!((guards, reports), (1, 1));
     assert!(bench.hosts.size() < 40 && bench.timers.len() < 5, "{:?}", bench.hosts);
     assert_eq!(bench.packet(mac(3), 1, None).0, Belief::True, "who was known before");
     assert_eq!(bench.packet(mac(500_000), 2, None).0, Belief::True, "and at other ports");
-    let wishes = bench.wait(11, |_| ());
-    assert!(wishes.contains(&Wish::Guard { at: at(1), on: false }));
-    let (_, wishes) = bench.packet(mac(11), 1, None);
-    assert!(wishes.contains(&Wish::Guard { at: at(1), on: true }), "the port is as full as before");
+    let actions = bench.wait(11, |_| ());
+    assert!(actions.contains(&HostAction::Guard { at: at(1), on: false }));
+    let (_, actions) = bench.packet(mac(11), 1, None);
+    assert!(actions.contains(&HostAction::Guard { at: at(1), on: true }), "the port is as full as before");
 }
 
 #[test]
 fn ports_that_flood_share_a_switch_and_the_others_get_their_part() {
     let options = Options { max_hosts: 30, max_hosts_per_port: 20, ..Options::default() };
-    let mut bench = Bench::new(&options);
+    let mut bench = Fixture::new(&options);
     for port in [1, 2] {
         (0..100).for_each(|n| drop(bench.packet(mac(1000 * port + n), port, None)));
     }
@@ -315,11 +319,11 @@ fn ports_that_flood_share_a_switch_and_the_others_get_their_part() {
 fn silent_hosts_go_and_those_that_rules_carry_packets_of_stay() {
     let options = Options { host_timeout: Duration::from_secs(60), ..Options::default() };
     for tells in [true, false] {
-        let mut bench = Bench::new(&options);
+        let mut bench = Fixture::new(&options);
         bench.tells = tells;
         [GATEWAY, OTHER].into_iter().for_each(|mac| drop(bench.packet(mac, 1, None)));
-        let wishes = bench.wait(200, |bench| *bench.packets.entry(GATEWAY).or_default() += 1);
-        assert!(wishes.contains(&Wish::Forget { mac: OTHER, at: at(1) }));
+        let actions = bench.wait(200, |bench| *bench.packets.entry(GATEWAY).or_default() += 1);
+        assert!(actions.contains(&HostAction::Forget { mac: OTHER, at: at(1) }));
         let is_there = bench.place(GATEWAY).is_some();
         assert_eq!((is_there, bench.place(OTHER)), (tells, None), "the switch tells: {tells}");
         bench.wait(300, |_| ());
@@ -330,7 +334,7 @@ fn silent_hosts_go_and_those_that_rules_carry_packets_of_stay() {
 #[test]
 fn the_next_packet_of_a_host_that_is_about_to_go_is_waited_for() {
     let options = Options { host_timeout: Duration::from_secs(60), ..Options::default() };
-    let mut bench = Bench::new(&options);
+    let mut bench = Fixture::new(&options);
     bench.packet(GATEWAY, 1, None);
     bench.wait(40, |_| ());
     assert!(bench.hosts.awaits(GATEWAY));
@@ -342,12 +346,12 @@ fn the_next_packet_of_a_host_that_is_about_to_go_is_waited_for() {
 
 #[test]
 fn of_many_addresses_the_oldest_gives_way_and_that_is_told_once() {
-    let mut bench = Bench::new(&Options::default());
+    let mut bench = Fixture::new(&Options::default());
     let mut reports = 0;
     for n in 0..40 {
         bench.now = bench.now + Duration::from_secs(1);
-        let (_, wishes) = bench.packet(GATEWAY, 1, Some(&format!("10.0.0.{}", n + 1)));
-        reports += wishes.iter().filter(|wish| matches!(wish, Wish::Report(_))).count();
+        let (_, actions) = bench.packet(GATEWAY, 1, Some(&format!("10.0.0.{}", n + 1)));
+        reports += actions.iter().filter(|action| matches!(action, HostAction::Report(_))).count();
     }
     bench.packet(GATEWAY, 1, Some("fe80::1"));
     let state = bench.store.snapshot();
@@ -360,32 +364,32 @@ fn of_many_addresses_the_oldest_gives_way_and_that_is_told_once() {
 #[test]
 fn an_address_is_asked_for_before_it_goes() {
     let options = Options { host_timeout: Duration::from_secs(60), ..Options::default() };
-    let mut bench = Bench::new(&options);
+    let mut bench = Fixture::new(&options);
     bench.packet(GATEWAY, 1, Some("10.0.0.1"));
     bench.packet(GATEWAY, 1, Some("10.0.0.2"));
-    let is_asked = |wish: &Wish| matches!(wish, Wish::Emit { .. });
-    let wishes = bench.wait(300, |bench| {
+    let is_asked = |action: &HostAction| matches!(action, HostAction::Emit { .. });
+    let actions = bench.wait(300, |bench| {
         *bench.packets.entry(GATEWAY).or_default() += 1;
         // Of the two it has one still.
         if bench.hosts.rounds[&Dpid(1)].asking.is_none() && bench.xid % 2 == 1 {
             bench.packet(GATEWAY, 1, Some("10.0.0.2"));
         }
     });
-    assert!(wishes.iter().any(is_asked));
-    assert!(wishes.contains(&Wish::Unbind { mac: GATEWAY, at: at(1), ip: ip("10.0.0.1") }));
+    assert!(actions.iter().any(is_asked));
+    assert!(actions.contains(&HostAction::Unbind { mac: GATEWAY, at: at(1), ip: ip("10.0.0.1") }));
     assert_eq!(bench.store.snapshot().host_by_ip(ip("10.0.0.2")), Some(GATEWAY));
 }
 
 #[test]
 fn who_announces_without_end_is_not_copied_for_a_while() {
-    let mut bench = Bench::new(&Options::default());
-    let mut wishes = Vec::new();
-    (0..1000u32).for_each(|n| wishes.extend(bench.packet(GATEWAY, 1, Some(&format!("10.0.{}.1", n % 200))).1));
-    let binds = wishes.iter().filter(|wish| matches!(wish, Wish::Bind { .. })).count();
-    let mutes = wishes.iter().filter(|wish| matches!(wish, Wish::Mute { on: true, .. })).count();
+    let mut bench = Fixture::new(&Options::default());
+    let mut actions = Vec::new();
+    (0..1000u32).for_each(|n| actions.extend(bench.packet(GATEWAY, 1, Some(&format!("10.0.{}.1", n % 200))).1));
+    let binds = actions.iter().filter(|action| matches!(action, HostAction::Bind { .. })).count();
+    let mutes = actions.iter().filter(|action| matches!(action, HostAction::Mute { on: true, .. })).count();
     assert_eq!((binds, mutes), (20, 1));
     let again = bench.wait(11, |_| ());
-    assert!(again.contains(&Wish::Mute { mac: GATEWAY, at: at(1), on: false }));
+    assert!(again.contains(&HostAction::Mute { mac: GATEWAY, at: at(1), on: false }));
 }
 
 #[test]

@@ -8,9 +8,9 @@ fn route() -> Arc<Resolved> {
 
 fn route_to(edge: PortNo) -> Arc<Resolved> {
     let far = Location::new(Dpid(2), PortNo(1));
-    let first = Part { links: [(PortNo(2), far)].into(), ..Part::default() };
-    let last = Part { arrives: Some(PortNo(1)), edges: [edge].into(), ..Part::default() };
-    Arc::new(Resolved { parts: [(Dpid(1), first), (Dpid(2), last)].into(), ..Resolved::default() })
+    let first = SwitchHops { links: [(PortNo(2), far)].into(), ..SwitchHops::default() };
+    let last = SwitchHops { arrives: Some(PortNo(1)), edges: [edge].into(), ..SwitchHops::default() };
+    Arc::new(Resolved { switches: [(Dpid(1), first), (Dpid(2), last)].into(), ..Resolved::default() })
 }
 
 fn key(route: &Arc<Resolved>) -> RouteKey {
@@ -98,10 +98,12 @@ fn a_route_whose_plan_leads_elsewhere_keeps_the_labels_of_both_courses_until_rul
     assert!(!routes.get(id).is_some_and(SharedRoute::is_ready), "who joins waits for the new course");
     routes.wait(id, LeafId(2));
     assert_eq!(be_ready(&mut routes, second, &mut out), Some(RouteNews::NextReady(id)));
-    routes.take_touched();
-    let Some(Turn { waiting, former: Some(former), each_leaf: false }) = routes.turn(id) else { panic!("a turn") };
+    routes.take_dirty();
+    let Some(RouteChange { waiting, former: Some(former), each_leaf: false }) = routes.turn(id) else {
+        panic!("a turn")
+    };
     assert_eq!((waiting, number(&routes)), ([LeafId(2)].into(), entry), "the rules of leaves lead where they did");
-    assert_eq!(routes.take_touched(), [(Dpid(1), id)].into());
+    assert_eq!(routes.take_dirty(), [(Dpid(1), id)].into());
     assert!(out.is_empty(), "the old rule may still be there");
     routes.end_former(id, former, true, &mut out);
     assert!(matches!(out[..], [LabelEffect::Release { confirmed: true, .. }]), "{out:?}");

@@ -106,7 +106,7 @@ pub(super) enum Waiter {
     /// A leaf's ingress rule came in.
     Fresh(LeafId),
     /// Somebody wants to know that all before is done.
-    Settled(u64),
+    Barriers(u64),
 }
 
 /// Messages to the switch, with their transaction ids.
@@ -444,23 +444,23 @@ mod tests {
     fn additions_are_confirmed_before_anything_else_of_an_update_is_sent() {
         let mut tables = tables();
         let (add, delete) = (Change::Add(rule(2, 2)), Change::Delete(rule(1, 1)));
-        let first = update(&mut tables, Some(Waiter::Settled(1)), vec![add, delete]);
+        let first = update(&mut tables, Some(Waiter::Barriers(1)), vec![add, delete]);
         assert_eq!(shown(&first), [Some((1, FlowModCommand::Add)), None]);
-        assert!(update(&mut tables, Some(Waiter::Settled(2)), vec![]).is_empty(), "what is wanted meanwhile waits");
+        assert!(update(&mut tables, Some(Waiter::Barriers(2)), vec![]).is_empty(), "what is wanted meanwhile waits");
         let confirmed = tables.confirm(first[1].0);
         assert_eq!(confirmed, Some(Confirmed { waiters: vec![], is_half_way: true }));
         let second = update(&mut tables, None, vec![]);
         assert_eq!(shown(&second), [Some((1, FlowModCommand::DeleteStrict)), None, None]);
         let waiters = |tables: &mut Tables, at: usize| tables.confirm(second[at].0).map(|confirmed| confirmed.waiters);
-        assert_eq!(waiters(&mut tables, 1), Some(vec![Waiter::Settled(1)]));
-        assert_eq!(waiters(&mut tables, 2), Some(vec![Waiter::Settled(2)]));
+        assert_eq!(waiters(&mut tables, 1), Some(vec![Waiter::Barriers(1)]));
+        assert_eq!(waiters(&mut tables, 2), Some(vec![Waiter::Barriers(2)]));
         assert!(!tables.is_unconfirmed());
     }
 
     #[test]
     fn what_a_switch_refuses_is_not_confirmed_by_the_barrier_after_it() {
         let mut tables = tables();
-        let sent = update(&mut tables, Some(Waiter::Settled(1)), vec![Change::Add(rule(2, 2))]);
+        let sent = update(&mut tables, Some(Waiter::Barriers(1)), vec![Change::Add(rule(2, 2))]);
         assert_eq!(tables.refuse(sent[0].0), Some((1, rule(2, 2))));
         assert_eq!(tables.refuse(sent[0].0), None, "it may say so as often as it likes");
         assert!(tables.ask_again() && !tables.ask_again());
@@ -468,7 +468,7 @@ mod tests {
         tables.read([(1, rule(1, 1))].into_iter());
         tables.compare_all(2, BTreeMap::from([(1, vec![rule(1, 1)])]));
         let sent = update(&mut tables, None, vec![]);
-        assert_eq!(tables.confirm(sent[0].0).map(|confirmed| confirmed.waiters), Some(vec![Waiter::Settled(1)]));
+        assert_eq!(tables.confirm(sent[0].0).map(|confirmed| confirmed.waiters), Some(vec![Waiter::Barriers(1)]));
     }
 
     #[test]

@@ -10,7 +10,7 @@
 //! # Why it is correct
 //!
 //! [`Arc::get_mut`] and [`Arc::make_mut`] change in place exactly what nobody else has, the snapshot as a whole and each
-//! node of its maps; what somebody else has is copied. So nobody can tell, except by the time it takes. (Readers' guards
+//! node of its maps; what somebody else has is copied. So nobody can tell, except by the time it takes. (Dependents' guards
 //! count as well: to replace the newest snapshot turns each guard into a count.) The same writes in the same order make
 //! equal snapshots, as [`Snapshot::apply`] depends on nothing else.
 //!
@@ -27,14 +27,14 @@ use super::{Snapshot, Write};
 
 /// The snapshot before the newest, where it may be of use.
 #[derive(Debug, Default)]
-pub(super) struct Spare {
+pub(super) struct DoubleBuffer {
     /// The snapshot, and the writes that lead from it to the newest.
     before: Option<(Arc<Snapshot>, Vec<Write>)>,
     /// So many more commits copy.
     copies: u32,
 }
 
-impl Spare {
+impl DoubleBuffer {
     /// More writes than this are not done twice.
     const MOST: usize = 64;
     /// So many commits copy after one that had to.
@@ -49,7 +49,7 @@ impl Spare {
                     before
                 }
                 None => {
-                    self.copies = Spare::COPIES;
+                    self.copies = DoubleBuffer::COPIES;
                     Arc::new(newest.clone())
                 }
             },
@@ -63,7 +63,7 @@ impl Spare {
     pub fn keep(&mut self, before: Arc<Snapshot>, behind: Vec<Write>) {
         match self.copies.checked_sub(1) {
             Some(left) => self.copies = left,
-            None if behind.len() <= Spare::MOST => self.before = Some((before, behind)),
+            None if behind.len() <= DoubleBuffer::MOST => self.before = Some((before, behind)),
             None => {}
         }
     }

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use maple_wire::{Dpid, PortNo};
 
-use super::{Hosts, Wish};
+use super::{HostAction, Hosts};
 use crate::engine::Time;
 use crate::engine::timers::Timer;
 use crate::network::Location;
@@ -24,14 +24,14 @@ pub(super) const GUARDED_FOR: Duration = Duration::from_secs(10);
 
 /// Ports where too much comes from.
 #[derive(Debug, Default)]
-pub(super) struct Crowd {
+pub(super) struct Flooding {
     /// Until when switches drop what unknown hosts send there.
     guarded: BTreeMap<Location, Time>,
     /// Those that people were told of.
     told: BTreeSet<Location>,
 }
 
-impl Crowd {
+impl Flooding {
     pub fn forget_port(&mut self, at: Location) {
         self.guarded.remove(&at);
         self.told.remove(&at);
@@ -50,8 +50,8 @@ impl Crowd {
 
 impl Hosts {
     /// Whether a port may have another host. If not, the port is guarded from now on.
-    pub(super) fn admit(&mut self, now: Time, at: Location, out: &mut Vec<Wish>) -> bool {
-        if self.crowd.guarded.contains_key(&at) {
+    pub(super) fn admit(&mut self, now: Time, at: Location, out: &mut Vec<HostAction>) -> bool {
+        if self.flooding.guarded.contains_key(&at) {
             return false;
         }
         let here = self.per_port.get(&at).copied().unwrap_or_default();
@@ -59,32 +59,32 @@ impl Hosts {
         if here < self.limits.per_port && (on_switch < self.limits.per_switch || self.make_way(at, here, out)) {
             return true;
         }
-        self.crowd.guarded.insert(at, now + GUARDED_FOR);
-        out.push(Wish::Guard { at, on: true });
-        out.push(Wish::Wake(now + GUARDED_FOR, Timer::Guard(at)));
-        if self.crowd.told.insert(at) {
-            out.push(Wish::Report(Report::TooManyHosts { at, most: self.limits.per_port.min(here.max(1)) }));
+        self.flooding.guarded.insert(at, now + GUARDED_FOR);
+        out.push(HostAction::Guard { at, on: true });
+        out.push(HostAction::Wake(now + GUARDED_FOR, Timer::Guard(at)));
+        if self.flooding.told.insert(at) {
+            out.push(HostAction::Report(Report::TooManyHosts { at, most: self.limits.per_port.min(here.max(1)) }));
         }
         false
     }
 
     /// Takes a host away from the port of a full switch that has most, for one that has `here`. Whether there is such.
-    fn make_way(&mut self, at: Location, here: usize, out: &mut Vec<Wish>) -> bool {
+    fn make_way(&mut self, at: Location, here: usize, out: &mut Vec<HostAction>) -> bool {
         let all = Location::new(at.switch, PortNo(0))..=Location::new(at.switch, PortNo(u32::MAX));
         let most = self.per_port.range(all).max_by_key(|(at, count)| (**count, std::cmp::Reverse(**at)));
         let Some(from) = most.filter(|(_, count)| **count > here + 1).map(|(from, _)| *from) else { return false };
         let silent = self.at_port(from).min_by_key(|(_, known)| known.heard).map(|(mac, _)| mac);
         let Some(mac) = silent else { return false };
         self.on_departure(mac, from);
-        out.push(Wish::Forget { mac, at: from });
+        out.push(HostAction::Forget { mac, at: from });
         true
     }
 
     /// A port was guarded for long enough.
-    pub fn on_guard_timer(&mut self, now: Time, at: Location, out: &mut Vec<Wish>) {
-        if self.crowd.guarded.get(&at).is_some_and(|until| *until <= now) {
-            self.crowd.guarded.remove(&at);
-            out.push(Wish::Guard { at, on: false });
+    pub fn on_guard_timer(&mut self, now: Time, at: Location, out: &mut Vec<HostAction>) {
+        if self.flooding.guarded.get(&at).is_some_and(|until| *until <= now) {
+            self.flooding.guarded.remove(&at);
+            out.push(HostAction::Guard { at, on: false });
         }
     }
 }

@@ -8,7 +8,7 @@
 //! are kept in order besides, as a change of a link may concern all paths: each *distinct* one is evaluated once.
 //!
 //! A query that somebody is subscribed to is in turn subscribed to what its answer was made of. When that changes the
-//! query is evaluated, once for all its readers; they hear of it only if the answer differs.
+//! query is evaluated, once for all its dependents; they hear of it only if the answer differs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::task::Waker;
@@ -22,7 +22,7 @@ use crate::network::{Gauge, HostInfo, Mac};
 
 /// Who depends on what. Leaves come here when their run commits and go when they are withdrawn or forgotten.
 #[derive(Debug, Default)]
-pub(super) struct Readers {
+pub(super) struct Dependents {
     ids: FxHashMap<Cell, CellId>,
     /// By number; those that nobody is subscribed to are free.
     cells: Vec<Option<Subscription>>,
@@ -104,9 +104,9 @@ impl Subscription {
     }
 }
 
-/// What a change of cells means to their readers, who are subscribed no more.
+/// What a change of cells means to their dependents, who are subscribed no more.
 #[derive(Default)]
-pub(super) struct Touched {
+pub(super) struct Invalidated {
     pub withdraw: BTreeSet<LeafId>,
     pub wake: Vec<Waker>,
 }
@@ -117,7 +117,7 @@ impl About {
     }
 }
 
-impl Readers {
+impl Dependents {
     /// Subscribes a leaf to cells with the values that they have now, in place of what it was subscribed to.
     pub fn subscribe(&mut self, leaf: LeafId, reads: BTreeMap<Cell, CellValue>, now: &Snapshot) {
         let before = self.leaves.remove(&leaf);
@@ -216,8 +216,8 @@ impl Readers {
     }
 
     /// Evaluates the subscribed cells that `writes` may have changed and ends the subscriptions of those that did.
-    pub fn changed(&mut self, writes: &[Write], before: &Snapshot, next: &Snapshot) -> Touched {
-        let mut touched = Touched::default();
+    pub fn changed(&mut self, writes: &[Write], before: &Snapshot, next: &Snapshot) -> Invalidated {
+        let mut touched = Invalidated::default();
         let suspects = self.suspects(writes, before);
         if suspects.is_empty() {
             return touched;

@@ -8,8 +8,8 @@ use maple_wire::msg::stats::{FlowStatsRequest, RequestBody, StatsRequest};
 use maple_wire::msg::{Message, NO_BUFFER, PacketOut};
 use maple_wire::{Action, Field, Match, PortNo};
 
-use super::event::{Letter, Refreshed};
-use super::hosts::{Belief, Found, Sender, Wish, announcement, is_announcement};
+use super::event::{EngineMessage, Refreshed};
+use super::hosts::{Belief, Found, HostAction, Sender, announcement, is_announcement};
 use super::leaf::{Arrived, from_port};
 use super::switch::{CLASSIFIER, Stale};
 use super::{Effect, Engine, ShardId};
@@ -27,7 +27,7 @@ impl Engine {
         let packet = arrived.packet();
         let announces = if is_announcement(&packet) { announcement(&packet) } else { None };
         let sender = Sender { mac, at: arrived.at, announces };
-        let belief = self.ask_hosts(|hosts, now, wishes| hosts.on_packet(now, &state, sender, wishes));
+        let belief = self.ask_hosts(|hosts, now, actions| hosts.on_packet(now, &state, sender, actions));
         match belief {
             Belief::True => {}
             Belief::Lie => self.stats.spoofed_drops += 1,
@@ -39,34 +39,36 @@ impl Engine {
     /// Has the hosts' part do something, and does what it wishes.
     pub(super) fn ask_hosts<T>(
         &mut self,
-        ask: impl FnOnce(&mut super::hosts::Hosts, super::Time, &mut Vec<Wish>) -> T,
+        ask: impl FnOnce(&mut super::hosts::Hosts, super::Time, &mut Vec<HostAction>) -> T,
     ) -> T {
-        let mut wishes = Vec::new();
-        let answer = ask(&mut self.hosts, self.now, &mut wishes);
-        wishes.into_iter().for_each(|wish| self.fulfil(wish));
+        let mut actions = Vec::new();
+        let answer = ask(&mut self.hosts, self.now, &mut actions);
+        actions.into_iter().for_each(|action| self.fulfil(action));
         answer
     }
 
-    fn fulfil(&mut self, wish: Wish) {
-        match wish {
-            Wish::Learn { mac, at, ip } => self.learn_host(mac, at, ip),
-            Wish::Bind { mac, at, ip, instead } => self.bind_address(mac, at, ip, instead),
-            Wish::Unbind { mac, at, ip } => self.unbind_address(mac, at, ip),
-            Wish::Move { mac, from, to, why } => self.move_host(mac, from, to, why),
-            Wish::Forget { mac, at } => self.forget_host(mac, at),
-            Wish::Look { mac, at } => self.post_to_switch(at.switch, Letter::Look { mac, at, asker: self.shard }),
-            Wish::Tell { to, mac, at, found } => self.post(to, Letter::Found { mac, at, found }),
-            Wish::Emit { at, frame } => self.emit_probe(at, frame),
-            Wish::Count { at, mac } => self.count_host_packets(at, mac),
-            Wish::Guard { at, on } => self.guard_port(at, on),
-            Wish::Mute { mac, at, on } => {
+    fn fulfil(&mut self, action: HostAction) {
+        match action {
+            HostAction::Learn { mac, at, ip } => self.learn_host(mac, at, ip),
+            HostAction::Bind { mac, at, ip, instead } => self.bind_address(mac, at, ip, instead),
+            HostAction::Unbind { mac, at, ip } => self.unbind_address(mac, at, ip),
+            HostAction::Move { mac, from, to, why } => self.move_host(mac, from, to, why),
+            HostAction::Forget { mac, at } => self.forget_host(mac, at),
+            HostAction::Look { mac, at } => {
+                self.send_to_shard_of(at.switch, EngineMessage::Look { mac, at, asker: self.shard })
+            }
+            HostAction::Tell { to, mac, at, found } => self.send_to_shard(to, EngineMessage::Found { mac, at, found }),
+            HostAction::Emit { at, frame } => self.emit_probe(at, frame),
+            HostAction::Count { at, mac } => self.count_host_packets(at, mac),
+            HostAction::Guard { at, on } => self.guard_port(at, on),
+            HostAction::Mute { mac, at, on } => {
                 if let Some(switch) = self.switches.get_mut(&at.switch) {
                     switch.host_rules.set_muted(at.port, mac, on);
                     self.dirty.insert(at.switch);
                 }
             }
-            Wish::Wake(time, timer) => drop(self.timers.insert((time, timer))),
-            Wish::Report(report) => self.report(report),
+            HostAction::Wake(time, timer) => drop(self.timers.insert((time, timer))),
+            HostAction::Report(report) => self.report(report),
         }
     }
 
@@ -74,13 +76,13 @@ impl Engine {
     pub(super) fn look_for_host(&mut self, mac: Mac, at: Location, asker: ShardId) {
         let state = self.store.snapshot();
         if self.switches.contains_key(&at.switch) {
-            self.ask_hosts(|hosts, now, wishes| hosts.on_look(now, &state, (mac, at), asker, wishes));
+            self.ask_hosts(|hosts, now, actions| hosts.on_look(now, &state, (mac, at), asker, actions));
         }
     }
 
     /// What another shard found.
     pub(super) fn host_found(&mut self, mac: Mac, at: Location, found: Found) {
-        self.ask_hosts(|hosts, now, wishes| hosts.on_found(now, mac, at, found, wishes));
+        self.ask_hosts(|hosts, now, actions| hosts.on_found(now, mac, at, found, actions));
     }
 
     fn learn_host(&mut self, mac: Mac, at: Location, ip: Option<IpAddr>) {
@@ -203,7 +205,7 @@ impl Engine {
             if is_at(&state, *mac, *at) {
                 let (mac, at) = (*mac, *at);
                 if self.switches.contains_key(&at.switch) {
-                    self.ask_hosts(|hosts, now, wishes| hosts.on_arrival(now, &state, mac, at, wishes));
+                    self.ask_hosts(|hosts, now, actions| hosts.on_arrival(now, &state, mac, at, actions));
                 }
             } else {
                 self.hosts.on_departure(*mac, *at);
@@ -231,7 +233,7 @@ impl Engine {
     }
 
     /// Has the switches copy what hosts announce, if somebody depends on it by now.
-    pub(super) fn follow_address_readers(&mut self) {
+    pub(super) fn follow_address_dependents(&mut self) {
         let kinds = self.store.address_kinds();
         if kinds == self.address_kinds || !self.options.track_hosts {
             return;
@@ -244,7 +246,10 @@ impl Engine {
         let state = self.store.snapshot();
         let others: BTreeSet<ShardId> = state.switches().map(|(_, info)| info.shard).collect();
         let me = self.shard;
-        others.into_iter().filter(|to| *to != me).for_each(|to| self.post(to, Letter::AddressesAreRead));
+        others
+            .into_iter()
+            .filter(|to| *to != me)
+            .for_each(|to| self.send_to_shard(to, EngineMessage::AddressesAreRead));
     }
 }
 

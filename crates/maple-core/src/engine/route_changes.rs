@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::Engine;
 use super::leaf::{Leaf, LeafState, cookie};
-use super::routes::{Changed, RouteId, SharedRoute, Turn};
+use super::routes::{Changed, RouteChange, RouteId, SharedRoute};
 use super::switch::Stale;
 use super::tables::Waiter;
 use super::timers::Timer;
@@ -53,13 +53,13 @@ impl Engine {
         {
             self.reroute_over(ingress, name);
             if changed == Changed::Asking {
-                self.settlings.begin_move(ingress, name);
-                self.timers.insert((until, Timer::Turn(id)));
+                self.barrier_waits.begin_reroute_of(ingress, name);
+                self.timers.insert((until, Timer::RouteChange(id)));
             }
         }
         match changed {
             Changed::Ready(leaves) => leaves.into_iter().for_each(|leaf| self.route_is_ready(leaf)),
-            Changed::NextReady => self.turn_route(id),
+            Changed::NextReady => self.change_route(id),
             Changed::Asking | Changed::Nothing => {}
         }
     }
@@ -74,12 +74,12 @@ impl Engine {
     }
 
     /// A route's next course is ready.
-    pub(super) fn turn_route(&mut self, id: RouteId) {
+    pub(super) fn change_route(&mut self, id: RouteId) {
         let Some((ingress, name)) = self.routes.get(id).map(|route| (route.ingress(), route.plan().map(|plan| plan.0)))
         else {
             return;
         };
-        let Some(Turn { waiting, former, each_leaf }) = self.routes.turn(id) else { return };
+        let Some(RouteChange { waiting, former, each_leaf }) = self.routes.turn(id) else { return };
         self.stats.routes_turned += 1;
         self.leaves.forget_answers();
         name.into_iter().for_each(|name| self.reroute_over(ingress, name));
@@ -112,7 +112,7 @@ impl Engine {
 
     /// Brings the rules in tables of routes up to date.
     pub(super) fn sync_route_rules(&mut self) {
-        for (ingress, id) in self.routes.take_touched() {
+        for (ingress, id) in self.routes.take_dirty() {
             let Some(switch) = self.switches.get_mut(&ingress) else { continue };
             let epoch = self.options.epoch;
             let rule = self.routes.get(id).and_then(|route| route.rule(|name| cookie(epoch, Some(name))));

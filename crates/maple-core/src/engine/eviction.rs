@@ -1,0 +1,175 @@
+//! What comes of it that switches and trees have room for so much ([`super::room`]): who is turned away, which statistics
+//! are asked for, and who is evicted.
+
+use maple_wire::Dpid;
+use maple_wire::msg::Message;
+use maple_wire::msg::stats::{FlowStatsRequest, ReplyBody, RequestBody, StatsReply, StatsRequest};
+
+use super::capacity::Asking;
+use super::leaf::{LeafState, Subject, subject_of};
+use super::tables::Waiter;
+use super::timers::Timer;
+use super::{Effect, Engine};
+use crate::ids::LeafId;
+use crate::labels::Refusal;
+
+impl Engine {
+    /// Whether a leaf may try to come in at a switch. If not, room is made in time.
+    pub(super) fn has_capacity(&mut self, dpid: Dpid) -> bool {
+        let Some(switch) = self.switches.get_mut(&dpid) else { return false };
+        if switch.capacity.has_capacity(self.now, |table| switch.tables.count(table)) {
+            return true;
+        }
+        switch.capacity.want_rules();
+        self.stats.turned_away += 1;
+        self.ask_for_statistics(dpid);
+        false
+    }
+
+    /// Whether a tree may have one more trace. If not, room is made in time.
+    pub(super) fn has_capacity_for_trace(&mut self, dpid: Dpid) -> bool {
+        let Some(switch) = self.switches.get_mut(&dpid) else { return false };
+        if switch.capacity.has_capacity_for_trace(switch.table.tree().len()) {
+            return true;
+        }
+        switch.capacity.want_trace();
+        self.stats.turned_away += 1;
+        self.ask_for_statistics(dpid);
+        false
+    }
+
+    /// Makes room if hosts found none for their rules.
+    pub(super) fn evict_for_hosts(&mut self, dpid: Dpid) {
+        let Some(switch) = self.switches.get_mut(&dpid) else { return };
+        if switch.host_rules.take_is_short() {
+            switch.capacity.want_rules();
+            self.stats.turned_away += 1;
+            self.ask_for_statistics(dpid);
+        }
+    }
+
+    /// Turns those away who are about to come in.
+    pub(super) fn turn_away(&mut self, dpid: Dpid) {
+        let Some(switch) = self.switches.get_mut(&dpid) else { return };
+        let waiting = switch.tables.take_waiting();
+        for waiter in waiting {
+            match waiter {
+                Waiter::Fresh(leaf) => self.evict_leaf(leaf),
+                Waiter::Labels(serials) => {
+                    let why = Refusal::Full(dpid);
+                    serials.iter().for_each(|serial| self.turn_label_away(dpid, *serial, why));
+                    // Those that are there, and those on their way out, wait on.
+                    if let Some(switch) = self.switches.get_mut(&dpid) {
+                        switch.tables.wait(Waiter::Labels(serials));
+                    }
+                }
+                left @ (Waiter::Left { .. } | Waiter::Former { .. } | Waiter::Barriers(_)) => {
+                    if let Some(switch) = self.switches.get_mut(&dpid) {
+                        switch.tables.wait(left);
+                    }
+                    continue;
+                }
+            }
+            if let Some(switch) = self.switches.get_mut(&dpid) {
+                switch.capacity.want_rules();
+            }
+            self.stats.turned_away += 1;
+        }
+        self.ask_for_statistics(dpid);
+    }
+
+    /// What has to come in finds no room: all leaves and labels go.
+    pub(super) fn clear_out(&mut self, dpid: Dpid) {
+        for subject in self.all_subjects_at(dpid) {
+            self.evict(dpid, subject);
+        }
+    }
+
+    /// A leaf's packets go through the controller until there is room.
+    pub(super) fn evict_leaf(&mut self, id: LeafId) {
+        if self.leaves.get(&id).is_some_and(|leaf| leaf.is_moving()) {
+            return self.withdraw(id);
+        }
+        let from = self.now + self.options.room_period;
+        self.take_out(id, LeafState::Crowded { from });
+    }
+
+    /// Asks which rules are in use, now or when it is time again.
+    pub(super) fn ask_for_statistics(&mut self, dpid: Dpid) {
+        let Some(switch) = self.switches.get_mut(&dpid) else { return };
+        match switch.capacity.ask(self.now) {
+            Asking::No => return,
+            Asking::At(time) => {
+                self.timers.insert((time, Timer::Capacity(dpid)));
+                return;
+            }
+            Asking::Now => {}
+        }
+        let xid = switch.tables.take_xid();
+        switch.capacity.on_asked(xid);
+        self.stats.stats_requests += 1;
+        let message = Message::StatsRequest(StatsRequest::new(RequestBody::Flow(FlowStatsRequest::all())));
+        self.after.push(Effect::Send { dpid, xid, message });
+    }
+
+    /// Statistics came, or a part of them.
+    pub(super) fn flow_stats(&mut self, dpid: Dpid, xid: u32, reply: &StatsReply) {
+        if self.is_poll(dpid, xid) {
+            return self.polled(dpid, reply);
+        }
+        let epoch = self.options.epoch;
+        let Some(switch) = self.switches.get_mut(&dpid).filter(|switch| switch.capacity.is_answer(xid)) else {
+            return self.ask_hosts(|hosts, now, actions| hosts.on_stats(now, dpid, xid, reply, actions));
+        };
+        if let ReplyBody::Flow(flows) = &reply.body {
+            let of_rule = |(subject, packets)| Some((subject?, packets));
+            let packets = flows.iter().map(|flow| (subject_of(epoch, flow.cookie), flow.packet_count));
+            switch.capacity.on_use(packets.filter_map(of_rule));
+        }
+        if !reply.more() {
+            self.end_round(dpid);
+        }
+    }
+
+    /// The switch does not tell: those go that were not used for longest as far as we know.
+    pub(super) fn statistics_refused(&mut self, dpid: Dpid, xid: u32) {
+        if self.is_poll(dpid, xid) {
+            self.poll_refused(dpid);
+        } else if self.switches.get(&dpid).is_some_and(|switch| switch.capacity.is_answer(xid)) {
+            self.end_round(dpid);
+        } else {
+            self.ask_hosts(|hosts, now, actions| hosts.on_no_stats(now, dpid, xid, actions));
+        }
+    }
+
+    /// Makes room by what is known of the rules' use.
+    fn end_round(&mut self, dpid: Dpid) {
+        let Some(switch) = self.switches.get_mut(&dpid) else { return };
+        let round = switch.capacity.end_round(self.now);
+        let tree = switch.table.tree();
+        tree.begin_period();
+        tree.leaves().filter(|leaf| round.used(&Subject::Leaf(*leaf)) > 0).for_each(|leaf| tree.mark_used(leaf));
+        let coldest = tree.coldest(tree.len());
+        let has_rules = |leaf: &LeafId| self.leaves.get(leaf).is_some_and(|leaf| leaf.state == LeafState::Active);
+        let leaves = coldest.iter().copied().filter(has_rules).map(Subject::Leaf);
+        let with_rules = leaves.chain(switch.labels.installed().map(Subject::Label)).collect();
+        let traces = coldest.iter().copied().map(Subject::Leaf).collect();
+        round.choose(with_rules, traces).into_iter().for_each(|subject| self.evict(dpid, subject));
+    }
+
+    /// A leaf or label has to go. Whoever sends packets under a label stops first.
+    fn evict(&mut self, dpid: Dpid, subject: Subject) {
+        match subject {
+            Subject::Label(serial) => {
+                self.stats.labels_evicted += 1;
+                self.revoke_label(dpid, serial, Refusal::Full(dpid));
+            }
+            Subject::Leaf(leaf) => {
+                self.stats.leaves_evicted += 1;
+                // Were the packets that wait decided again, they would make the same leaf again.
+                self.send_held(leaf);
+                self.withdraw(leaf);
+            }
+        }
+    }
+}
