@@ -3,13 +3,13 @@
 //! | text | network |
 //! | --- | --- |
 //! | `single:N` | one switch with N hosts |
-//! | `linear:N` or `linear:N,HOSTS` | a chain of N switches with one host each, or so many |
+//! | `linear:N` or `linear:N,HOSTS` | a chain of N switches with one host each, or HOSTS |
 //! | `ring:N` | a ring of N ≥ 3 switches with one host each; the link that closes it has `secure` = N, the others 1 |
 //! | `tree:DEPTH,FANOUT` | a tree of switches, FANOUT hosts under each lowest one |
 //! | `fattree:K` | K even: (K/2)² core switches, K pods of K/2 aggregation and K/2 edge switches, K³/4 hosts |
 //! | `FILE.json` | what the file says, see [`crate::topology_file`] |
 //!
-//! Behind the numbers all links of a shape can be given a delay, a share of frames that they lose, and a rate:
+//! After the numbers, all links of a shape can be given a delay, a share of frames that they lose, and a rate:
 //! `ring:4,delay=5ms,loss=1%,rate=10mbit`. There are at most 20,000 hosts.
 //!
 //! Names and addresses are Mininet's: switches `s1`, `s2`, … with datapath ids 1, 2, …; host `hN` has MAC N and
@@ -222,7 +222,7 @@ impl Topology {
         Topology::chain(n, 1)
     }
 
-    /// A chain of `n` switches with so many hosts each.
+    /// A chain of `n` switches with this many hosts each.
     pub fn chain(n: u32, hosts: u32) -> Topology {
         let mut plan = Plan::default();
         let switches: Vec<Dpid> = (0..n).map(|_| plan.switch()).collect();

@@ -55,7 +55,7 @@ pub struct TrafficOptions {
     pub kinds: Vec<Kind>,
     /// The share of flows over IPv6, 0.0 to 1.0.
     pub ipv6: f64,
-    /// Decides who talks to whom.
+    /// Chooses the hosts of each flow.
     pub seed: u64,
 }
 
@@ -75,7 +75,7 @@ impl Default for TrafficOptions {
 /// What is expected of a flow: from, to, about what; true if it must succeed.
 pub type Expectation = Box<dyn Fn(&str, &str, Kind) -> bool + Send>;
 
-/// Opens flows at random between the hosts of a network, and keeps the books.
+/// Opens flows at random between the hosts of a network, and counts what became of them.
 pub struct Traffic {
     options: TrafficOptions,
     random: Random,
@@ -197,7 +197,7 @@ impl Traffic {
     }
 }
 
-/// Whom a frame is from and to and what it is about; `None` for frames that are not unicast between two hosts, and
+/// The sender, the receiver and the kind of a frame; `None` for frames that are not unicast between two hosts, and
 /// for those that only find out addresses. `name` knows the hosts by their hardware addresses.
 pub(crate) fn classify(frame: &[u8], name: impl Fn([u8; 6]) -> Option<String>) -> Option<PairKey> {
     let packet = Packet::new(frame, 0);

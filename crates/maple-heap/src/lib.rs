@@ -33,15 +33,15 @@ static COUNTS_ALL: AtomicBool = AtomicBool::new(false);
 static ALL: AtomicIsize = AtomicIsize::new(0);
 
 thread_local! {
-    /// What this thread allocated less what it freed, while somebody asked.
+    /// What this thread allocated less what it freed, while a caller measured.
     static BYTES: Cell<isize> = const { Cell::new(0) };
     /// This thread allocated or freed something by [`Heap`], so that is the program's allocator.
     static IS_USED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// What `make` makes, and how many bytes more this thread holds on the heap when that is done than before, as the allocator
-/// rounds them; 0 where it holds fewer. What other threads allocate and free is not counted, whoever they do it for. `None`
-/// where [`Heap`] is not the program's allocator.
+/// What `make` makes, and by how many bytes this thread's share of the heap grew meanwhile, as the allocator rounds them; 0
+/// if it shrank. What other threads allocate and free is not counted, even on behalf of this one. `None` if [`Heap`] is not
+/// the program's allocator.
 pub fn bytes_kept<T>(make: impl FnOnce() -> T) -> (T, Option<usize>) {
     struct Asks;
     impl Drop for Asks {
@@ -108,12 +108,12 @@ fn came(piece: *mut u8) -> *mut u8 {
 #[allow(unsafe_code)]
 fn goes(piece: *mut u8) {
     if ASKERS.load(Ordering::Relaxed) > 0 {
-        // SAFETY: each caller was given this piece by its own caller, who had it from this allocator and so from mimalloc.
+        // SAFETY: each caller got this piece from its own caller, and that one from this allocator, so from mimalloc.
         count(-(unsafe { mi::mi_usable_size(piece.cast()) } as isize));
     }
 }
 
-// SAFETY: pieces come from mimalloc, which returns memory that nobody else has, of the size and with the alignment that was
+// SAFETY: pieces come from mimalloc, which returns memory that nothing else uses, of the size and with the alignment that was
 // asked for, or null; and go back there. Where no alignment is asked for, mimalloc promises the one that is needed
 // (`is_aligned_anyway`). Counting neither allocates nor panics: its cells are made with the thread and have nothing to drop.
 #[allow(unsafe_code)]
@@ -206,7 +206,7 @@ mod tests {
             (kept.join().unwrap(), vec![1u8; 1_000_000])
         });
         assert!(bytes.is_some_and(|bytes| (1_000_000..1_100_000).contains(&bytes)), "{bytes:?}");
-        // What this thread frees it had, whoever allocated it.
+        // What this thread frees it had, whichever thread allocated it.
         let ((), bytes) = bytes_kept(|| drop(kept));
         assert_eq!(bytes, Some(0));
     }
@@ -233,7 +233,7 @@ mod tests {
     #[test]
     fn what_another_thread_holds_is_counted_too() {
         let _alone = alone();
-        assert_eq!(held(), None, "nobody asked for it");
+        assert_eq!(held(), None, "no measurement runs");
         count_all();
         let before = held().expect("this program uses the allocator");
         let kept = std::thread::spawn(|| vec![1u8; 64 << 20]).join().expect("it ends");

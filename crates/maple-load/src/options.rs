@@ -16,12 +16,12 @@ const BURSTS: f64 = 40_000.0;
 /// How packet-ins are sent.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Mode {
-    /// Each switch has up to so many packet-ins without an answer.
+    /// Each switch has at most this many packet-ins without an answer.
     Throughput {
         /// At least 1.
         window: u32,
     },
-    /// All switches together send so many packet-ins a second, whatever comes back.
+    /// All switches together send this many packet-ins a second, whatever comes back.
     Rate {
         /// Packet-ins a second.
         per_second: f64,
@@ -32,7 +32,7 @@ pub enum Mode {
     },
 }
 
-/// The smallest bursts in which one thread can send so many packet-ins a second: each is a write.
+/// The smallest bursts in which one thread can send this many packet-ins a second: each is a write.
 pub fn burst(per_second: f64) -> u32 {
     (per_second / BURSTS).ceil().max(1.0) as u32
 }
@@ -50,7 +50,7 @@ pub struct LoadOptions {
     pub macs: u32,
     /// How packet-ins are sent.
     pub mode: Mode,
-    /// So many of the switches, the last ones, are still at first, and then keep [`FLOOD`] packet-ins under way, to see what
+    /// This many of the switches, the last ones, send nothing at first, and then keep [`FLOOD`] packet-ins under way, to see what
     /// that does to the others' latency.
     pub flooding: u32,
     /// The version that the switches speak.

@@ -6,7 +6,7 @@ use maple_wire::{Field, Match, Message, Version};
 
 /// The port that packets come in by.
 pub(crate) const NEAR: u32 = 1;
-/// The port that their destination is behind.
+/// The port of their destination.
 pub(crate) const FAR: u32 = 2;
 /// Bytes of a frame: the shortest of Ethernet, so that a packet-in has 82 bytes in 1.0 like those of `cbench`.
 const FRAME: usize = 64;

@@ -64,7 +64,7 @@ struct Load<'a> {
     staged: Vec<usize>,
     /// What the poll last told.
     events: Events,
-    /// Whose turn it is in rate mode.
+    /// Which switch sends next in rate mode.
     turn: usize,
     /// The state of the random numbers; the same ones in every run.
     random: u64,
@@ -151,7 +151,7 @@ impl<'a> Load<'a> {
         }
     }
 
-    /// Answers questions for so long.
+    /// Answers questions for this long.
     fn pause(&mut self, time: Duration) -> Result<(), LoadError> {
         let deadline = Instant::now() + time;
         while Instant::now() < deadline {
@@ -175,7 +175,7 @@ impl<'a> Load<'a> {
         self.send_for(self.options.warmup)
     }
 
-    /// Sends packet-ins for so long.
+    /// Sends packet-ins for this long.
     fn send_for(&mut self, time: Duration) -> Result<(), LoadError> {
         let deadline = Instant::now() + time;
         for i in 0..self.switches.len() {

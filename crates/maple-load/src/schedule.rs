@@ -17,7 +17,7 @@ pub(crate) struct Schedule {
 }
 
 impl Schedule {
-    /// So many packet-ins a second, that many at once, from `start` on.
+    /// This many packet-ins a second, that many at once, from `start` on.
     pub fn new(start: u64, per_second: f64, burst: u32) -> Schedule {
         Schedule { start, distance: 1e9 / per_second * f64::from(burst), taken: 0 }
     }

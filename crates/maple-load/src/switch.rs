@@ -177,7 +177,7 @@ impl Switch {
         if let Source::Requests(requests) = &self.source { requests.len() } else { 0 }
     }
 
-    /// Sends so many packet-ins, which count as sent at `time`; there must be room. `random` chooses among requests, and
+    /// Sends this many packet-ins, which count as sent at `time`; there must be room. `random` chooses among requests, and
     /// `scratch` is empty before and after.
     pub fn send(
         &mut self,
@@ -193,14 +193,14 @@ impl Switch {
         Ok(())
     }
 
-    /// Puts so many packet-ins, which count as sent at `time`, behind what waits; there must be room.
+    /// Queues this many packet-ins, which count as sent at `time`, after what waits; there must be room.
     pub fn stage(&mut self, count: u32, time: u64, random: impl FnMut() -> u64) {
         let mut waiting = std::mem::take(&mut self.waiting);
         self.make(count, time, random, &mut waiting);
         self.waiting = waiting;
     }
 
-    /// Makes so many packet-ins and notes them as sent at `time`.
+    /// Makes this many packet-ins and notes them as sent at `time`.
     fn make(&mut self, count: u32, time: u64, mut random: impl FnMut() -> u64, scratch: &mut Vec<u8>) {
         if let Source::Addresses(template, _) = &self.source {
             scratch.reserve(count as usize * template.len());
@@ -364,7 +364,7 @@ impl Switch {
         Ok(())
     }
 
-    /// Puts a message behind what waits.
+    /// Queues a message after what waits.
     fn say(&mut self, xid: u32, message: &Message) {
         // Nothing that `handshake` makes is beyond the version that it was asked in.
         let said = message.encode(self.version, xid, &mut self.waiting);

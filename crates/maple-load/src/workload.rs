@@ -54,7 +54,7 @@ const PORTS: u32 = 4;
 const _: () = assert!(NEAR <= PORTS && FAR <= PORTS);
 /// The group bit of an address's first byte.
 const GROUP: u8 = 1;
-/// What the payload of a request begins with; behind it stand the switch and the buffer id that it was sent with.
+/// What the payload of a request begins with; after it stand the switch and the buffer id that it was sent with.
 pub(crate) const MARK: [u8; 4] = *b"mpld";
 /// Where the payload of a request begins in its frame.
 pub(crate) const PAYLOAD: usize = 14 + 20 + 8;
@@ -105,7 +105,7 @@ fn by_address(version: Version, id: u64, macs: u32) -> Plan {
     plan(id, (1..=PORTS).collect(), source, teaching(version, id))
 }
 
-/// The port that an address is behind.
+/// The port of an address.
 fn port_of(mac: [u8; 6]) -> u32 {
     let sum: u32 = mac.iter().map(|byte| u32::from(*byte)).sum();
     1 + sum % PORTS

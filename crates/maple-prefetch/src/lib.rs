@@ -1,12 +1,12 @@
-//! Says to the processor which memory will be read soon.
+//! Tells the processor which memory will be read soon.
 //!
-//! A look-up in a table that is larger than the caches waits some hundred nanoseconds for each line that it reads, and the
-//! processor looks only a few hundred instructions ahead for others to fetch meanwhile. Whoever has many look-ups to do says
-//! for all of them what they will read, and then does them: by then their lines are near. An ordinary read can't take the
-//! place of a prefetch, as instructions behind it can't be retired until its value is there, so soon none are begun.
+//! A look-up in a table larger than the caches waits some hundred nanoseconds for each cache line, and the processor looks
+//! only a few hundred instructions ahead. Code with many look-ups to do first prefetches what all of them will read, then
+//! does them: by then the lines have arrived. An ordinary read cannot replace a prefetch. The instructions after it cannot
+//! retire until its value is there, so the processor soon starts no further ones.
 //!
-//! A prefetch changes nothing but the caches, not even if its address is none. So [`prefetch`] is safe to call, and the
-//! `unsafe` that the instruction asks for in Rust stands in this crate and in none that uses it.
+//! A prefetch changes nothing but the caches, even if its address is invalid. So [`prefetch`] is safe to call, and the
+//! `unsafe` that Rust requires for the instruction is in this crate and in none that uses it.
 
 #![no_std]
 

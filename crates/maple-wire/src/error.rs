@@ -37,7 +37,7 @@ pub enum Error {
     /// A protocol version that this codec does not speak.
     #[error("OpenFlow version {0:#04x} is not supported (1.0 and 1.3 are)")]
     BadVersion(u8),
-    /// The value can't be said in this version of OpenFlow.
+    /// The value has no form in this version of OpenFlow.
     #[error("OpenFlow {version} can't express {what}")]
     Unsupported {
         /// The version asked for.
@@ -45,7 +45,7 @@ pub enum Error {
         /// What it lacks.
         what: String,
     },
-    /// The message would be longer than its 16-bit length can say.
+    /// The message would be longer than its 16-bit length field can state.
     #[error("message of {0} bytes is longer than 65535")]
     TooLong(usize),
 }

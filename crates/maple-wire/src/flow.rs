@@ -45,7 +45,7 @@ impl Constraint {
 pub enum MatchField {
     /// A field of OXM class 0x8000 that this crate knows.
     Known(Constraint),
-    /// Any other entry: the 32-bit OXM header and the bytes behind it, kept as they are.
+    /// Any other entry: the 32-bit OXM header and the bytes after it, kept as they are.
     Unknown {
         /// Class, field, has-mask bit and length.
         header: u32,
@@ -170,7 +170,7 @@ pub enum Action {
     SetTpSrc(u16),
     /// Set the transport destination port, whatever the transport (1.0).
     SetTpDst(u16),
-    /// An experimenter's (1.0: vendor's) action: its id and the bytes behind it.
+    /// An experimenter's (1.0: vendor's) action: its id and the bytes after it.
     Experimenter {
         /// The experimenter's id.
         id: u32,
@@ -181,7 +181,7 @@ pub enum Action {
     Unknown {
         /// Its type.
         kind: u16,
-        /// The bytes behind type and length.
+        /// The bytes after type and length.
         body: Vec<u8>,
     },
 }
@@ -218,7 +218,7 @@ pub enum Instruction {
     ClearActions,
     /// Pass through a meter first.
     Meter(u32),
-    /// An experimenter's instruction: its id and the bytes behind it.
+    /// An experimenter's instruction: its id and the bytes after it.
     Experimenter {
         /// The experimenter's id.
         id: u32,
@@ -229,7 +229,7 @@ pub enum Instruction {
     Unknown {
         /// Its type.
         kind: u16,
-        /// The bytes behind type and length.
+        /// The bytes after type and length.
         body: Vec<u8>,
     },
 }

@@ -5,7 +5,7 @@
 //! * [`msg`]: OpenFlow. One file a message, each with a zero-copy view, an owned form, its codec for
 //!   both versions and its printed form. Owned forms are version-neutral: what both versions can say is
 //!   said in the same way, as OpenFlow 1.3 names it, and `encode` fails with
-//!   [`Error::Unsupported`] where the asked version has no way to say it.
+//!   [`Error::Unsupported`] where the asked version has no form for it.
 //! * [`print`](mod@print): messages, matches, actions and rules as text, in the form of `ovs-ofctl`.
 //! * [`packet`]: a lazy view over a raw Ethernet frame, and builders for frames.
 //!

@@ -159,7 +159,7 @@ impl Engine {
         }
         let mut bytes = Vec::new();
         let progress = self.connections[at].read(now, &mut bytes, scratch);
-        // Before the network hears of it its clock is set: whoever compares the times of the two sides finds no effect
+        // The network's clock is set before it gets the message: a comparison of the times of both sides finds no effect
         // before its cause.
         self.network.run_until(nanoseconds(self.start.elapsed()));
         if !bytes.is_empty() {

@@ -152,7 +152,7 @@ pub struct HostStats {
     pub sent: u64,
     /// Frames received.
     pub received: u64,
-    /// Unicast frames received that were for somebody else.
+    /// Unicast frames received that were for another host.
     pub foreign: u64,
     /// Its flows that ended well.
     pub flows_done: u64,
@@ -169,7 +169,7 @@ pub struct Emulation {
 }
 
 impl Emulation {
-    /// Starts the thread. Switches connect at once and keep trying where nobody listens yet.
+    /// Starts the thread. Switches connect at once and keep trying where nothing listens yet.
     ///
     /// # Errors
     /// [`EmulationError::Io`] if the system refuses what it needs, [`EmulationError::Network`] if a fault names
@@ -291,7 +291,7 @@ impl Emulation {
         Ok(moved?)
     }
 
-    /// Has a host open a flow; [`Emulation::with_network`] tells what became of it.
+    /// Makes a host open a flow; [`Emulation::with_network`] tells what became of it.
     ///
     /// # Errors
     /// As [`Emulation::inflict`].
@@ -330,7 +330,7 @@ impl Emulation {
     ) -> Result<R, EmulationError> {
         let (answer, answered) = mpsc::channel();
         let command = Command::Do(Box::new(move |engine| {
-            // The asker may have stopped waiting; then nobody needs the answer.
+            // The asker may have stopped waiting; then the answer is not needed.
             let _ = answer.send(question(engine));
         }));
         self.commands.send(command).map_err(|_| EmulationError::Ended)?;
@@ -342,7 +342,7 @@ impl Emulation {
 impl std::ops::Drop for Emulation {
     fn drop(&mut self) {
         if let Some(thread) = self.thread.take() {
-            // As in `stop`; there is nobody to tell what the thread returned.
+            // As in `stop`; no caller is left to get what the thread returned.
             let _ = self.commands.send(Command::Stop);
             let _ = self.waker.wake();
             let _ = thread.join();

@@ -7,7 +7,7 @@
 //! * neighbour: ARP request or neighbour solicitation, and the answer; kept for good once learned;
 //! * ping: echo request, echo reply;
 //! * UDP: request, reply;
-//! * a stream: UDP datagrams at a rate, which nobody answers and the receiver counts ([`Host::stream`]);
+//! * a stream: UDP datagrams at a rate, which no host answers and the receiver counts ([`Host::stream`]);
 //! * TCP: SYN, SYN-ACK, ACK with data, data, FIN, FIN-ACK, ACK.
 
 use std::collections::btree_map::Entry;
@@ -59,7 +59,7 @@ pub enum Progress {
     Running,
     /// The dialogue ended as it should.
     Done,
-    /// Nobody answered for the address.
+    /// No host answered for the address.
     NoNeighbour,
     /// The other host did not answer.
     NoAnswer,
@@ -91,7 +91,7 @@ pub struct HostCounters {
     pub sent: u64,
     /// Frames received.
     pub received: u64,
-    /// Of these, unicast frames for somebody else.
+    /// Of these, unicast frames for another host.
     pub foreign: u64,
     /// Requests of others answered.
     pub answered: u64,
@@ -112,7 +112,7 @@ pub struct Host {
     /// When which flow is to be repeated or given up.
     deadlines: BTreeSet<(Time, usize)>,
     streams: Vec<Stream>,
-    /// What came of the streams of others, by their number and who sends them.
+    /// What came of the streams of others, by their number and sender.
     streamed: BTreeMap<(IpAddr, u32), Streamed>,
     counters: HostCounters,
 }
@@ -205,7 +205,7 @@ impl Host {
     /// through. Hardware addresses are asked for as often as ever.
     pub fn open_with(&mut self, now: Time, to: IpAddr, kind: Kind, patience: u32, out: &mut Vec<Vec<u8>>) -> FlowId {
         let id = FlowId(self.flows.len());
-        // So many flows later a port comes up again; the older flow is long over by then.
+        // A port comes up again after this many flows; the older flow is long over by then.
         let port = FIRST_CLIENT_PORT + (id.0 % CLIENT_PORTS) as u16;
         let progress = Progress::Running;
         let record = FlowRecord { kind, to, progress, sent: 0, received: 0, started: now, ended: None };
@@ -224,7 +224,7 @@ impl Host {
         id
     }
 
-    /// Says where it is to whoever listens: a gratuitous ARP, as a host does that was moved.
+    /// Announces where it is by a gratuitous ARP, as a host does that was moved.
     pub fn announce(&mut self, out: &mut Vec<Vec<u8>>) {
         let frame = reply::ethernet([0xff; 6], self.spec.mac).arp_request(self.spec.ipv4, self.spec.ipv4);
         self.send(frame, out);

@@ -10,7 +10,7 @@ pub const ICMPV6: u8 = 58;
 /// A frame that a host understands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Segment<'a> {
-    /// ARP: who asks or answers, and for which address.
+    /// ARP: the host that asks or answers, and the address.
     Arp { op: u16, sender_mac: [u8; 6], sender: Ipv4Addr, target: Ipv4Addr },
     /// IP, with what it carries.
     Ip(Datagram<'a>),
@@ -23,7 +23,7 @@ pub struct Datagram<'a> {
     pub src: IpAddr,
     pub dst: IpAddr,
     pub proto: u8,
-    /// The transport header and all behind it.
+    /// The transport header and all after it.
     pub body: &'a [u8],
 }
 
@@ -71,7 +71,7 @@ impl<'a> Segment<'a> {
 }
 
 impl<'a> Tcp<'a> {
-    /// Reads a TCP header and what is behind it.
+    /// Reads a TCP header and what follows it.
     pub fn parse(body: &'a [u8]) -> Option<Tcp<'a>> {
         let header = usize::from(*body.get(12)? >> 4) * 4;
         Some(Tcp {

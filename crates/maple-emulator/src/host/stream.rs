@@ -1,5 +1,5 @@
 //! Streams: UDP datagrams at a steady rate, as `iperf -u` sends them. Each carries its stream's number, so that the
-//! receiver can tell streams apart; nobody answers.
+//! receiver can tell streams apart; no host answers.
 
 use std::net::IpAddr;
 

@@ -29,9 +29,9 @@ help, exit
 pub enum Command {
     /// Echo requests, one a second.
     Ping {
-        /// Who asks.
+        /// The host that asks.
         from: String,
-        /// Whom.
+        /// The host that is asked.
         to: String,
         /// How often.
         count: u32,
@@ -40,9 +40,9 @@ pub enum Command {
     PingAll,
     /// A stream of datagrams.
     Iperf {
-        /// Who sends.
+        /// The host that sends.
         from: String,
-        /// To whom.
+        /// The host that receives.
         to: String,
         /// How long.
         duration: Time,

@@ -22,9 +22,9 @@ const MAX_RATE: u64 = 1_000_000_000;
 /// What came of pings from one host to another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pinged {
-    /// Who asked.
+    /// The host that asked.
     pub from: String,
-    /// Whom.
+    /// The host that is asked.
     pub to: String,
     /// The time of each answer, in order; `None` where none came.
     pub answers: Vec<Option<Time>>,
@@ -68,7 +68,7 @@ impl fmt::Display for Pinged {
 pub struct PingedAll {
     /// How many were sent.
     pub sent: usize,
-    /// The pairs without an answer: who asked, whom.
+    /// The pairs without an answer: the host that asked, the host that was asked.
     pub failed: Vec<(String, String)>,
 }
 
@@ -96,9 +96,9 @@ impl fmt::Display for PingedAll {
 /// What came of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Streaming {
-    /// Who sent.
+    /// The host that sent.
     pub from: String,
-    /// To whom.
+    /// The host that receives.
     pub to: String,
     /// What was to be sent, in bits a second.
     pub offered: u64,
@@ -115,7 +115,7 @@ pub struct Streaming {
 impl Streaming {
     /// What arrived, in bits a second.
     pub fn rate(&self) -> u64 {
-        // The last frame ends a frame's time behind when it came.
+        // The last frame ends a frame's time after it came.
         let span = (self.arrived.last - self.arrived.first) as u128;
         let span = match self.arrived.packets {
             0 => return 0,
@@ -240,7 +240,7 @@ impl Lab {
     /// Has one host send another a stream of datagrams; the rate is in bits a second.
     ///
     /// # Errors
-    /// [`LabError`] if one of them is not there, nobody says where the receiver is, or the rate is too high.
+    /// [`LabError`] if one of them is not there, no host answers for the receiver's address, or the rate is too high.
     pub fn iperf(
         &self,
         ground: &mut impl Ground,

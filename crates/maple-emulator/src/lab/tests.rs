@@ -36,7 +36,7 @@ fn flooding(topology: &str) -> (Lab, Alone) {
     (Lab::new(topology), Alone(network))
 }
 
-/// Does commands; their answers, errors behind `error: `.
+/// Does commands; their answers, errors after `error: `.
 fn say(lab: &Lab, ground: &mut Alone, lines: &str) -> String {
     let answer = |line: &str| match lab.line(ground, line) {
         Ok(text) => text,

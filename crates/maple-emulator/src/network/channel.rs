@@ -23,7 +23,7 @@ pub enum ControlEvent {
 pub struct ControlFaults {
     /// Added to the delay of every message, in nanoseconds.
     pub delay: Time,
-    /// Up to so much more, by chance. Messages of one direction never overtake each other.
+    /// Up to this much more, by chance. Messages of one direction never overtake each other.
     pub jitter: Time,
     /// The probability (0.0 to 1.0) that a message is lost.
     pub drop: f64,
@@ -47,7 +47,7 @@ pub(super) struct Channel {
     pub epoch: u64,
     /// A fault keeps it from connecting.
     pub cut: bool,
-    /// A fault swallows what is sent either way, and nobody is told.
+    /// A fault drops what is sent either way, without notice.
     pub half_open: bool,
     pub faults: ControlFaults,
     /// Waits for the controller to take it.

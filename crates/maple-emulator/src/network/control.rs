@@ -12,7 +12,7 @@ use super::{ControlEvent, Event, Network, NetworkError};
 const PACKET_OUT: u8 = 13;
 
 impl Network {
-    /// Has a switch connect now, if it is not connected and nothing keeps it from it. For networks made without
+    /// Makes a switch connect now, if it is not connected and nothing keeps it from it. For networks made without
     /// [`super::NetworkOptions::connects`].
     ///
     /// # Errors

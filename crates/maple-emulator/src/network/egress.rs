@@ -1,7 +1,7 @@
 //! What waits at a port whose rate is bounded: queues with a least and a most, and which of them is next.
 //!
 //! The line sends one frame at a time, at the port's rate. A queue may send when its last frame, at its highest rate,
-//! would be over. Of those that may, one that got less than it was promised goes first, the one that is furthest behind;
+//! would be over. Of those that may, one that got less than it was promised goes first, the one that lacks most;
 //! then the one that was served longest ago. So a queue gets what it was promised whenever it wants it, and what is
 //! left over is shared frame by frame.
 
@@ -12,7 +12,7 @@ use crate::time::{SECOND, Time};
 
 /// How many frames a queue holds.
 const ROOM: usize = 100;
-/// How far a queue may fall behind what it was promised and still have it made up for.
+/// How far a queue may lack of what it was promised and still get it later.
 const CREDIT: Time = SECOND / 10;
 
 /// The queues of one port; `T` is a frame.
@@ -119,7 +119,7 @@ impl<T> Egress<T> {
     }
 }
 
-/// How long so many bytes take at a rate.
+/// How long this many bytes take at a rate.
 fn time_of(bytes: usize, rate: u64) -> Time {
     (bytes as u128 * 8 * u128::from(SECOND)).div_ceil(u128::from(rate.max(1))) as Time
 }

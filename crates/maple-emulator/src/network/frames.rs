@@ -26,7 +26,7 @@ pub(super) struct Cause {
 }
 
 impl Network {
-    /// Puts a frame into the network at a switch's port, as whoever is plugged in there would.
+    /// Puts a frame into the network at a switch's port, as a device plugged in there would.
     ///
     /// # Errors
     /// [`NetworkError`] if there is no such port.
@@ -48,7 +48,7 @@ impl Network {
         self.inject(dpid, port, frame)
     }
 
-    /// Has a host open a flow to another host, over IPv4 or, with `ipv6`, over IPv6.
+    /// Makes a host open a flow to another host, over IPv4 or, with `ipv6`, over IPv6.
     ///
     /// # Errors
     /// [`NetworkError`] if one of them does not exist.
@@ -81,7 +81,7 @@ impl Network {
         Ok(id)
     }
 
-    /// Has a host send another, whose hardware address it knows, UDP datagrams at a rate.
+    /// Makes a host send another, whose hardware address it knows, UDP datagrams at a rate.
     ///
     /// # Errors
     /// [`NetworkError`] if one of them does not exist, or the first does not know the other.
@@ -94,7 +94,7 @@ impl Network {
         Ok(id)
     }
 
-    /// Has a host send a gratuitous ARP, as one does that was moved.
+    /// Makes a host send a gratuitous ARP, as one does that was moved.
     ///
     /// # Errors
     /// [`NetworkError`] if there is no such host.
@@ -202,7 +202,7 @@ impl Network {
         }
     }
 
-    /// A copy goes out of a port: onto a link, to a host, or into the open. The line takes so long for it.
+    /// A copy goes out of a port: onto a link, to a host, or into the open. The line takes this long for it.
     pub(super) fn send_out(&mut self, dpid: Dpid, port: PortNo, flight: InFlight, takes: Time) {
         match self.wires.get(&(dpid, port)) {
             None => self.note(&flight, Outcome::Egress { dpid, port, host: None }),

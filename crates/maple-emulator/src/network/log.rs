@@ -65,7 +65,7 @@ pub struct Delivery {
 /// What became of one copy of a frame.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Outcome {
-    /// It left the network by this port of this switch, with this host behind it or none.
+    /// It left the network by this port of this switch, where this host is, or none.
     Egress {
         /// The switch.
         dpid: Dpid,

@@ -65,7 +65,7 @@ impl Meter {
         (self.packets, self.bands.iter().map(|bucket| bucket.packets).sum())
     }
 
-    /// Whether a packet of so many bytes may pass now.
+    /// Whether a packet of this many bytes may pass now.
     fn passes(&mut self, now: Time, bytes: usize) -> bool {
         self.packets += 1;
         self.bytes += bytes as u64;
@@ -87,7 +87,7 @@ impl Meter {
 }
 
 impl Bucket {
-    /// Takes so many tokens, if they are there.
+    /// Takes this many tokens, if they are there.
     fn take(&mut self, now: Time, cost: u128, in_packets: bool, has_burst: bool) -> bool {
         let unit = if in_packets { 1 } else { 1000 };
         let full = Bucket::full(&self.band, unit, has_burst);

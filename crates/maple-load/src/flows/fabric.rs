@@ -31,7 +31,7 @@ pub type Place = (usize, u32);
 /// What is at the other end of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Far {
-    /// A host, or nobody.
+    /// A host, or none.
     Edge,
     /// Another switch.
     Link(Place),

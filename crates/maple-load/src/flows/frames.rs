@@ -47,7 +47,7 @@ pub(crate) fn flow_of(frame: &[u8]) -> Option<u32> {
     Some(u32::from_be_bytes(number.try_into().ok()?))
 }
 
-/// The address that a frame asks for, if it is an ARP request that is no announcement of ours, and who asks.
+/// The address that a frame asks for, if it is an ARP request that is no announcement of ours, and which host asks.
 pub(crate) fn asked_for(frame: &[u8]) -> Option<([u8; 4], [u8; 6], [u8; 4])> {
     let is_request = frame.get(12..14)? == ARP && *frame.get(21)? == REQUEST && flow_of(frame).is_none();
     let at = |at: usize| frame.get(at..at + 4)?.try_into().ok();

@@ -39,7 +39,7 @@ const AGAIN: u64 = 1_000_000_000;
 const TRIES: u8 = 4;
 /// Tables of a switch that speaks 1.3.
 const TABLES: u8 = 254;
-/// A switch keeps no packets of a port that floods while so much waits for the controller.
+/// A switch keeps no packets of a port that floods while this much waits for the controller.
 const CONGESTED: usize = 1 << 14;
 
 /// What network to be.
@@ -47,7 +47,7 @@ const CONGESTED: usize = 1 << 14;
 pub struct LabOptions {
     /// The controller.
     pub connect: SocketAddr,
-    /// The switches, links and hosts. Several hosts may be behind one port.
+    /// The switches, links and hosts. Several hosts may share a port.
     pub network: Network,
     /// Each switch has at least the ports from 1 to this one.
     pub ports: u32,
@@ -55,7 +55,7 @@ pub struct LabOptions {
     pub version: Version,
     /// Flows that are under way at most.
     pub window: usize,
-    /// Of so many flows one is confirmed: it ends only if a further packet would come out by rules alone. 1 confirms all.
+    /// One flow of this many is confirmed: it ends only if a further packet would come out by rules alone. 1 confirms all.
     pub confirm: u32,
 }
 
@@ -170,7 +170,7 @@ impl Lab {
         Ok(())
     }
 
-    /// Does what the controller says, for so long.
+    /// Obeys the controller for this long.
     ///
     /// # Errors
     /// If the controller closes a connection or breaks the protocol. So do all that let time pass.
@@ -221,13 +221,13 @@ impl Lab {
         if host == first { None } else { Some(if at(host) == at(first) { other } else { first }) }
     }
 
-    /// Whether a pair of hosts makes a new flow: they are behind different ports, and no announcement was for this pair.
+    /// Whether a pair of hosts makes a new flow: they are at different ports, and no announcement was for this pair.
     pub fn is_new(&self, (src, dst): Pair) -> bool {
         let hosts = &self.options.network.hosts;
         place(&hosts[src as usize]) != place(&hosts[dst as usize]) && self.confidant(src) != Some(dst)
     }
 
-    /// Keeps the window full of new flows until so many have ended since the lab was made, or the time is over. Whether
+    /// Keeps the window full of new flows until this many have ended since the lab was made, or the time is over. Tells whether
     /// they have.
     ///
     /// # Errors
@@ -275,7 +275,7 @@ impl Lab {
         self.unconfirmed.clear();
     }
 
-    /// The frames of so many strangers, numbered from `first`, come in by a port, as long as the switch's channel has room for
+    /// The frames of this many unknown hosts, numbered from `first`, come in by a port, as long as the switch's channel has room for
     /// them. How many did.
     ///
     /// # Errors

@@ -63,7 +63,7 @@ pub struct ActionView<'a> {
 }
 
 impl<'a> ActionView<'a> {
-    /// The actions that lie one behind the other in `bytes`; the first error is the last item.
+    /// The actions that lie one after the other in `bytes`; the first error is the last item.
     pub fn list(version: Version, bytes: &'a [u8]) -> impl Iterator<Item = Result<ActionView<'a>>> {
         Elements::new(LAYOUT, bytes).map(move |bytes| bytes.map(|bytes| ActionView { version, bytes }))
     }
@@ -73,7 +73,7 @@ impl<'a> ActionView<'a> {
         u16_at(self.bytes, offset::TYPE)
     }
 
-    /// The bytes behind type and length, 4 or more.
+    /// The bytes after type and length, 4 or more.
     pub fn body(&self) -> &'a [u8] {
         &self.bytes[offset::BODY..]
     }
@@ -160,7 +160,7 @@ fn set_field(body: &[u8]) -> Result<Option<Action>> {
     Ok(exact.map(Action::SetField))
 }
 
-/// Reads the actions that lie one behind the other in `bytes`.
+/// Reads the actions that lie one after the other in `bytes`.
 pub(super) fn parse_list(version: Version, bytes: &[u8]) -> Result<Vec<Action>> {
     ActionView::list(version, bytes).map(|action| action?.to_action()).collect()
 }
@@ -201,7 +201,7 @@ fn put_with(out: &mut Vec<u8>, kind: u16, body: impl FnOnce(&mut Vec<u8>)) -> Re
     })
 }
 
-/// The bytes behind type and length of a kept action must make its length a multiple of 8.
+/// The bytes after type and length of a kept action must make its length a multiple of 8.
 fn check_body(length: usize) -> Result<()> {
     if length % 8 == 4 { Ok(()) } else { Err(Error::BadLength { what: LAYOUT.what, length }) }
 }

@@ -61,7 +61,7 @@ impl AsyncConfig {
         AsyncConfig { packet_in: view.packet_in(), port_status: view.port_status(), flow_removed: view.flow_removed() }
     }
 
-    /// Appends what stands behind the header.
+    /// Appends what follows the header.
     pub fn emit(&self, out: &mut Vec<u8>) -> Result<()> {
         [self.packet_in, self.port_status, self.flow_removed].as_flattened().iter().for_each(|mask| out.put_u32(*mask));
         Ok(())

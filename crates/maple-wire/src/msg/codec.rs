@@ -26,7 +26,7 @@ impl Message {
     /// Appends the message to `out`, with its header. On error `out` is as it was.
     ///
     /// A hello goes out with its own version byte, everything else with that of `version`. Fails with
-    /// [`Error::Unsupported`] where `version` can't say it, and with [`Error::TooLong`] beyond 65535 bytes.
+    /// [`Error::Unsupported`] where `version` has no form for it, and with [`Error::TooLong`] beyond 65535 bytes.
     pub fn encode(&self, version: Version, xid: u32, out: &mut Vec<u8>) -> Result<()> {
         let start = out.len();
         let result = out.put_sized(2, |out| {
@@ -92,7 +92,7 @@ impl Message {
         Ok(number)
     }
 
-    /// Appends what stands behind the header.
+    /// Appends what follows the header.
     fn emit(&self, version: Version, out: &mut Vec<u8>) -> Result<()> {
         match self {
             Message::FeaturesRequest

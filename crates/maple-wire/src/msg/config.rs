@@ -48,7 +48,7 @@ impl SwitchConfig {
         SwitchConfig { flags: view.flags(), miss_send_len: view.miss_send_len() }
     }
 
-    /// Appends what stands behind the header.
+    /// Appends what follows the header.
     pub fn emit(&self, out: &mut Vec<u8>) -> Result<()> {
         out.put_u16(self.flags);
         out.put_u16(self.miss_send_len);

@@ -69,7 +69,7 @@ impl ErrorMsg {
         ErrorMsg { kind: view.kind(), code: view.code(), data: view.data().to_vec() }
     }
 
-    /// Appends what stands behind the header.
+    /// Appends what follows the header.
     pub fn emit(&self, out: &mut Vec<u8>) -> Result<()> {
         out.put_u16(self.kind);
         out.put_u16(self.code);

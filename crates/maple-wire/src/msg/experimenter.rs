@@ -14,7 +14,7 @@ mod offset {
 /// An experimenter's own message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Experimenter {
-    /// Who the experimenter is: its IEEE OUI, or a number that the ONF gave it.
+    /// Which experimenter it is: its IEEE OUI, or a number that the ONF gave it.
     pub id: u32,
     /// What follows the id. In 1.3 it starts with a 32-bit type.
     pub body: Vec<u8>,
@@ -33,7 +33,7 @@ impl<'a> ExperimenterView<'a> {
         Ok(ExperimenterView { bytes })
     }
 
-    /// Who the experimenter is.
+    /// Which experimenter it is.
     pub fn id(&self) -> u32 {
         u32_at(self.bytes, offset::ID)
     }
@@ -50,7 +50,7 @@ impl Experimenter {
         Experimenter { id: view.id(), body: view.body().to_vec() }
     }
 
-    /// Appends what stands behind the header; in 1.3 the body must be 4 bytes or more.
+    /// Appends what follows the header; in 1.3 the body must be 4 bytes or more.
     pub fn emit(&self, version: Version, out: &mut Vec<u8>) -> Result<()> {
         if version == Version::Of13 && self.body.len() < offset::END_OF_TYPE - offset::BODY {
             return Err(Error::BadLength { what: "experimenter", length: self.body.len() });

@@ -106,7 +106,7 @@ impl Features {
         })
     }
 
-    /// Appends what stands behind the header. 1.0 has no auxiliary connections, 1.3 no ports here.
+    /// Appends what follows the header. 1.0 has no auxiliary connections, 1.3 no ports here.
     pub fn emit(&self, version: Version, out: &mut Vec<u8>) -> Result<()> {
         if self.auxiliary_id != 0 {
             only_of13(version, "an auxiliary connection")?;

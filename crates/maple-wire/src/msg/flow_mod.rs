@@ -131,7 +131,7 @@ impl FlowMod {
         })
     }
 
-    /// Appends what stands behind the header.
+    /// Appends what follows the header.
     pub fn emit(&self, version: Version, out: &mut Vec<u8>) -> Result<()> {
         match version {
             Version::Of10 => self.emit10(out)?,

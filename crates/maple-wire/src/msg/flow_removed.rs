@@ -158,7 +158,7 @@ impl FlowRemoved {
         })
     }
 
-    /// Appends what stands behind the header. 1.0 leaves out table and hard timeout.
+    /// Appends what follows the header. 1.0 leaves out table and hard timeout.
     pub fn emit(&self, version: Version, out: &mut Vec<u8>) -> Result<()> {
         let of13 = version == Version::Of13;
         if !of13 {

@@ -92,7 +92,7 @@ pub struct BucketView<'a> {
 }
 
 impl<'a> BucketView<'a> {
-    /// The buckets that lie one behind the other in `bytes`; the first error is the last item.
+    /// The buckets that lie one after the other in `bytes`; the first error is the last item.
     pub fn list(bytes: &'a [u8]) -> impl Iterator<Item = Result<BucketView<'a>>> {
         Elements::new(BUCKET, bytes).map(|bytes| bytes.map(|bytes| BucketView { bytes }))
     }
@@ -129,7 +129,7 @@ impl GroupMod {
         })
     }
 
-    /// Appends what stands behind the header.
+    /// Appends what follows the header.
     pub fn emit(&self, out: &mut Vec<u8>) -> Result<()> {
         out.put_u16(self.command);
         out.put_u8(self.kind);

@@ -36,7 +36,7 @@ pub enum HelloElement {
     Unknown {
         /// Its type.
         kind: u16,
-        /// The bytes behind type and length.
+        /// The bytes after type and length.
         body: Vec<u8>,
     },
     /// Bytes at the end that are no element. A hello may carry anything (1.0 §5.5.1), so they are no error.
@@ -71,7 +71,7 @@ impl<'a> HelloView<'a> {
         self.elements().find(|(kind, body)| *kind == VERSION_BITMAP && body.len() >= 4).map(|(_, body)| u32_at(body, 0))
     }
 
-    /// The bytes behind the last element.
+    /// The bytes after the last element.
     pub fn trailing(&self) -> &'a [u8] {
         let whole = self.raw_elements().map_while(Result::ok);
         let taken: usize = whole.map(|bytes| bytes.len().next_multiple_of(LAYOUT.pad_to)).sum();
@@ -115,7 +115,7 @@ impl Hello {
         }
     }
 
-    /// Appends what stands behind the header.
+    /// Appends what follows the header.
     pub fn emit(&self, out: &mut Vec<u8>) -> Result<()> {
         let start = out.len();
         for element in &self.elements {

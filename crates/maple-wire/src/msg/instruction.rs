@@ -34,7 +34,7 @@ pub struct InstructionView<'a> {
 }
 
 impl<'a> InstructionView<'a> {
-    /// The instructions that lie one behind the other in `bytes`; the first error is the last item.
+    /// The instructions that lie one after the other in `bytes`; the first error is the last item.
     pub fn list(bytes: &'a [u8]) -> impl Iterator<Item = Result<InstructionView<'a>>> {
         Elements::new(LAYOUT, bytes).map(|bytes| bytes.map(|bytes| InstructionView { bytes }))
     }
@@ -44,7 +44,7 @@ impl<'a> InstructionView<'a> {
         u16_at(self.bytes, offset::TYPE)
     }
 
-    /// The bytes behind type and length, 4 or more.
+    /// The bytes after type and length, 4 or more.
     pub fn body(&self) -> &'a [u8] {
         &self.bytes[offset::BODY..]
     }
@@ -125,7 +125,7 @@ fn emit(instruction: &Instruction, out: &mut Vec<u8>) -> Result<()> {
     })
 }
 
-/// The bytes behind type and length of a kept instruction must make its length a multiple of 8.
+/// The bytes after type and length of a kept instruction must make its length a multiple of 8.
 fn check_body(length: usize) -> Result<()> {
     if length % 8 == 4 { Ok(()) } else { Err(Error::BadLength { what: LAYOUT.what, length }) }
 }

@@ -58,7 +58,7 @@ pub struct Band {
 pub enum BandKind {
     /// They are dropped.
     Drop,
-    /// Their drop precedence goes up by so many levels.
+    /// Their drop precedence goes up by this many levels.
     DscpRemark(u8),
     /// What an experimenter says.
     Experimenter {
@@ -110,7 +110,7 @@ pub struct BandView<'a> {
 }
 
 impl<'a> BandView<'a> {
-    /// The bands that lie one behind the other in `bytes`; the first error is the last item.
+    /// The bands that lie one after the other in `bytes`; the first error is the last item.
     pub fn list(bytes: &'a [u8]) -> impl Iterator<Item = Result<BandView<'a>>> {
         Elements::new(BAND, bytes).map(|bytes| bytes.map(|bytes| BandView { bytes }))
     }
@@ -154,7 +154,7 @@ impl MeterMod {
         })
     }
 
-    /// Appends what stands behind the header.
+    /// Appends what follows the header.
     pub fn emit(&self, out: &mut Vec<u8>) -> Result<()> {
         out.put_u16(self.command);
         out.put_u16(self.flags);

@@ -87,7 +87,7 @@ impl<'a> OxmView<'a> {
     }
 }
 
-/// Iterates over entries that lie one behind the other; the first error is the last item.
+/// Iterates over entries that lie one after the other; the first error is the last item.
 #[derive(Clone, Debug)]
 pub struct OxmIter<'a> {
     rest: &'a [u8],

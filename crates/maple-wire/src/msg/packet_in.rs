@@ -170,7 +170,7 @@ impl PacketIn {
         })
     }
 
-    /// Appends what stands behind the header. 1.0 leaves out table and cookie, and can say `in_port` alone.
+    /// Appends what follows the header. 1.0 leaves out table and cookie, and can say `in_port` alone.
     pub fn emit(&self, version: Version, out: &mut Vec<u8>) -> Result<()> {
         out.put_u32(self.buffer_id);
         out.put_u16(self.total_len);

@@ -108,7 +108,7 @@ impl PacketOut {
         })
     }
 
-    /// Appends what stands behind the header.
+    /// Appends what follows the header.
     pub fn emit(&self, version: Version, out: &mut Vec<u8>) -> Result<()> {
         out.put_u32(self.buffer_id);
         port_desc::emit_number(self.in_port, version, if version == Version::Of10 { 2 } else { 4 }, out)?;

@@ -35,7 +35,7 @@ impl<'a> PortView<'a> {
         Ok(PortView { version, bytes })
     }
 
-    /// The descriptions that lie one behind the other in `bytes`.
+    /// The descriptions that lie one after the other in `bytes`.
     pub fn list(version: Version, bytes: &'a [u8]) -> Result<impl Iterator<Item = PortView<'a>>> {
         Ok(records("port", bytes, len(version))?.map(move |bytes| PortView { version, bytes }))
     }

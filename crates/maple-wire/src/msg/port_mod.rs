@@ -93,7 +93,7 @@ impl PortMod {
         }
     }
 
-    /// Appends what stands behind the header.
+    /// Appends what follows the header.
     pub fn emit(&self, version: Version, out: &mut Vec<u8>) -> Result<()> {
         let of10 = version == Version::Of10;
         emit_number(self.port, version, if of10 { 2 } else { 8 }, out)?;

@@ -64,7 +64,7 @@ impl PortStatus {
         Ok(PortStatus { reason: view.reason(), port: view.port()?.to_port() })
     }
 
-    /// Appends what stands behind the header.
+    /// Appends what follows the header.
     pub fn emit(&self, version: Version, out: &mut Vec<u8>) -> Result<()> {
         out.put_u8(self.reason.to_wire());
         out.put_zeros(7);

@@ -84,7 +84,7 @@ pub enum QueueProperty {
     Unknown {
         /// Its type.
         kind: u16,
-        /// The bytes behind type and length, 4 or more.
+        /// The bytes after type and length, 4 or more.
         body: Vec<u8>,
     },
 }
@@ -156,7 +156,7 @@ impl<'a> QueuePropertyView<'a> {
         u16_at(self.bytes, property_offset::TYPE)
     }
 
-    /// The bytes behind type and length.
+    /// The bytes after type and length.
     pub fn body(&self) -> &'a [u8] {
         &self.bytes[property_offset::BODY..]
     }
@@ -179,7 +179,7 @@ impl QueueConfig {
         Ok(QueueConfig { port: view.port(), queues })
     }
 
-    /// Appends what stands behind the header.
+    /// Appends what follows the header.
     pub fn emit(&self, version: Version, out: &mut Vec<u8>) -> Result<()> {
         emit_number(self.port, version, 8, out)?;
         self.queues.iter().try_for_each(|queue| queue.emit(version, out))

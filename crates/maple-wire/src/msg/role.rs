@@ -57,7 +57,7 @@ impl Role {
         Role { role: view.role(), generation_id: view.generation_id() }
     }
 
-    /// Appends what stands behind the header.
+    /// Appends what follows the header.
     pub fn emit(&self, out: &mut Vec<u8>) -> Result<()> {
         out.put_u32(self.role);
         out.put_zeros(4);

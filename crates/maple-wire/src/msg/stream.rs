@@ -20,7 +20,7 @@ impl<'a> Frames<'a> {
         Frames { rest: buffer, consumed: 0, broken: false }
     }
 
-    /// The bytes behind the last message given out: the start of one that has not come in whole.
+    /// The bytes after the last message given out: the start of one that has not come in whole.
     pub fn rest(&self) -> &'a [u8] {
         self.rest
     }

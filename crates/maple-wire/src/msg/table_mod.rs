@@ -48,7 +48,7 @@ impl TableMod {
         TableMod { table_id: view.table_id(), config: view.config() }
     }
 
-    /// Appends what stands behind the header.
+    /// Appends what follows the header.
     pub fn emit(&self, out: &mut Vec<u8>) -> Result<()> {
         out.put_u8(self.table_id);
         out.put_zeros(3);

@@ -8,7 +8,7 @@ use super::ethernet::TYPE_ARP;
 pub const LEN: usize = 28;
 /// Hardware type Ethernet, protocol IPv4, addresses of 6 and 4 bytes.
 pub const PREAMBLE: [u8; 6] = [0, 1, 8, 0, 6, 4];
-/// Operation: who has this address?
+/// Operation: a request for the hardware address of an IP address.
 pub const REQUEST: u16 = 1;
 /// Operation: I have it.
 pub const REPLY: u16 = 2;

@@ -11,7 +11,7 @@ pub const SERVER_PORT: u16 = 67;
 /// The UDP port of clients.
 pub const CLIENT_PORT: u16 = 68;
 
-/// Where the options begin, behind the magic number.
+/// Where the options begin, after the magic number.
 const OPTIONS: usize = 240;
 const MAGIC: [u8; 4] = [99, 130, 83, 99];
 /// The shortest message that every client takes (RFC 1542 §2.1).
@@ -177,15 +177,15 @@ impl Options {
     }
 
     fn add(&mut self, mut rest: &[u8]) -> Option<()> {
-        while let [option, behind @ ..] = rest {
+        while let [option, after @ ..] = rest {
             match option {
-                0 => rest = behind,
+                0 => rest = after,
                 &END => break,
                 _ => {
-                    let (len, behind) = behind.split_first()?;
-                    let value = behind.get(..usize::from(*len))?;
+                    let (len, after) = after.split_first()?;
+                    let value = after.get(..usize::from(*len))?;
                     self.take(*option, value);
-                    rest = &behind[value.len()..];
+                    rest = &after[value.len()..];
                 }
             }
         }

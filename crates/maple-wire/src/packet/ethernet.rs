@@ -36,7 +36,7 @@ pub const TYPE_MIN: u16 = 0x0600;
 /// LLC header of SNAP with organisation code 0, before the Ethernet type.
 const SNAP: [u8; 6] = [0xaa, 0xaa, 0x03, 0, 0, 0];
 
-/// What the link layer says: the first tag, the type behind it, and where the rest begins.
+/// What the link layer says: the first tag, the type after it, and where the rest begins.
 ///
 /// One word, as [`Network`](super::Network) is: from bit 0 on the type and the tag (16 bits each), the payload's start
 /// (8), and the bits below.
@@ -89,20 +89,20 @@ impl Link {
 
     #[cold]
     fn with_llc(frame: &[u8], wire_len: usize, end: usize) -> Link {
-        let behind = end + SNAP.len() + 2;
+        let after = end + SNAP.len() + 2;
         let no_type = Link::ending(end).of_type(TYPE_NONE);
-        if wire_len < behind {
+        if wire_len < after {
             return no_type;
         }
         match (chunk(frame, end), u16_at(frame, end + SNAP.len())) {
-            (Some(SNAP), Some(kind)) if kind >= TYPE_MIN => Link::ending(behind).of_type(kind),
+            (Some(SNAP), Some(kind)) if kind >= TYPE_MIN => Link::ending(after).of_type(kind),
             (Some(_), Some(_)) => no_type,
             _ if !SNAP.starts_with(&frame[end..frame.len().min(end + SNAP.len())]) => no_type,
             _ => Link::ending(end),
         }
     }
 
-    /// A link layer behind which the payload begins at `end`, without type and tag.
+    /// A link layer after which the payload begins at `end`, without type and tag.
     #[inline]
     fn ending(end: usize) -> Link {
         Link(FOUND | (end as u64) << END)

@@ -53,9 +53,9 @@ pub fn parse(message: &[u8]) -> Option<Membership> {
     }
 }
 
-/// A query of version 2, which hosts of version 3 answer too, so that their answers are understood by every version: who
-/// belongs to this group, or to any. They have so many tenths of a second to answer. From no address (0.0.0.0), as those ask
-/// who are no router, and which routers leave out of account when they elect one that asks.
+/// A query of version 2: which hosts belong to this group, or to any. `response` is the time that they have to answer, in tenths of
+/// a second. Hosts of version 3 answer such a query too, in a form that every version reads. The source address is
+/// 0.0.0.0: that marks a querier that is no router, and routers ignore it when they elect their querier.
 pub fn query(src: [u8; 6], group: Option<Ipv4Addr>, response: u8) -> Vec<u8> {
     let (to, asked) = (group.unwrap_or(ALL_HOSTS), group.unwrap_or(Ipv4Addr::UNSPECIFIED));
     frame(src, Ipv4Addr::UNSPECIFIED, to, &message(QUERY, response, &asked.octets()))

@@ -19,7 +19,7 @@ const OFFSET_MASK: u16 = 0x1fff;
 /// The bit of the fragment word that says that more fragments follow.
 const MORE: u16 = 0x2000;
 
-/// Finds the header at `start`, behind which `wire_len` bytes were on the wire.
+/// Finds the header at `start`, after which `wire_len` bytes were on the wire.
 ///
 /// [`Network::OTHER`] if its lengths contradict each other or the frame, or if they were not captured. As switches do,
 /// this believes the Ethernet type and doesn't look at the version number.

@@ -12,7 +12,7 @@ pub const HOP_BY_HOP: u8 = 0;
 pub const ROUTING: u8 = 43;
 /// Fragment header; also the `ip_proto` of later fragments.
 pub const FRAGMENT: u8 = 44;
-/// Encapsulating security payload: nothing behind it can be read.
+/// Encapsulating security payload: nothing after it can be read.
 pub const ESP: u8 = 50;
 /// Authentication header.
 pub const AUTH: u8 = 51;
@@ -44,7 +44,7 @@ enum Step {
     Cut,
 }
 
-/// Finds the header at `start`, behind which `wire_len` bytes were on the wire, and walks the extension headers.
+/// Finds the header at `start`, after which `wire_len` bytes were on the wire, and walks the extension headers.
 ///
 /// [`Network::OTHER`] if its length contradicts the frame, or if it was not captured.
 #[inline(never)]
@@ -116,7 +116,7 @@ pub(super) fn traffic_class(packet: &Packet) -> Option<u8> {
     first_word(packet).map(|word| (word >> 20) as u8)
 }
 
-/// Version, traffic class and flow label, unless the chain behind them is broken.
+/// Version, traffic class and flow label, unless the chain after them is broken.
 fn first_word(packet: &Packet) -> Option<u32> {
     let start = start(packet)?;
     if packet.network().has_broken_chain() { None } else { u32_at(packet.frame, start) }

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 /// A message about groups.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Membership {
-    /// A router asks who belongs to a group; to any group if `None`.
+    /// A router asks which hosts belong to a group; to any group if `None`.
     Query(Option<IpAddr>),
     /// A host says what has changed, or what holds still, in this order.
     Report(Vec<Belonging>),
@@ -30,16 +30,16 @@ const ALLOW: u8 = 5;
 
 /// The group records of an IGMPv3 or MLDv2 report, whose addresses have `N` bytes: from the number of records on.
 ///
-/// `None` if there are fewer than there should be. A record that blocks sources says nothing of the group itself: who
-/// has no source left does not say so again, and its time runs out.
+/// `None` if there are fewer than there should be. A record that blocks sources is left out: it does not end a
+/// membership. A host without any source left stops reporting, and its membership expires.
 pub(super) fn records<const N: usize>(bytes: &[u8], address: impl Fn([u8; N]) -> IpAddr) -> Option<Vec<Belonging>> {
     let (count, mut rest) = bytes.split_first_chunk::<2>()?;
     let mut found = Vec::new();
     for _ in 0..u16::from_be_bytes(*count) {
-        let ([kind, extra, high, low], behind) = rest.split_first_chunk::<4>()?;
-        let (group, behind) = behind.split_first_chunk::<N>()?;
+        let ([kind, extra, high, low], after) = rest.split_first_chunk::<4>()?;
+        let (group, after) = after.split_first_chunk::<N>()?;
         let sources = usize::from(u16::from_be_bytes([*high, *low]));
-        rest = behind.get(sources * N + usize::from(*extra) * 4..)?;
+        rest = after.get(sources * N + usize::from(*extra) * 4..)?;
         let group = address(*group);
         let joined = match *kind {
             MODE_IS_EXCLUDE | TO_EXCLUDE => true,

@@ -56,14 +56,14 @@ fn alerts_routers(packet: &[u8]) -> bool {
         _ => return false,
     };
     let mut rest = packet.get(options + 2..options + len).unwrap_or_default();
-    while let [kind, behind @ ..] = rest {
+    while let [kind, after @ ..] = rest {
         if rest.starts_with(&ROUTER_ALERT[..4]) {
             return true;
         }
-        rest = match (kind, behind.first()) {
+        rest = match (kind, after.first()) {
             // One byte of padding is the one option without a length.
-            (0, _) => behind,
-            (_, Some(len)) => behind.get(1 + usize::from(*len)..).unwrap_or_default(),
+            (0, _) => after,
+            (_, Some(len)) => after.get(1 + usize::from(*len)..).unwrap_or_default(),
             (_, None) => &[],
         };
     }
@@ -86,8 +86,8 @@ pub fn parse(message: &[u8]) -> Option<Membership> {
     }
 }
 
-/// A query of version 1, which hosts of version 2 answer too: who belongs to this group, or to any. They have so many
-/// milliseconds to answer. From the link-local address of `src`.
+/// A query of version 1, which hosts of version 2 answer too: which hosts belong to this group, or to any. `response` is the time
+/// that they have to answer, in milliseconds. The source is the link-local address of `src`.
 pub fn query(src: [u8; 6], group: Option<Ipv6Addr>, response: u16) -> Vec<u8> {
     frame(src, group.unwrap_or(ALL_NODES), QUERY, response, group.unwrap_or(Ipv6Addr::UNSPECIFIED))
 }
@@ -141,7 +141,7 @@ mod tests {
             let mut far = frame.clone();
             far[14 + ipv6::HOP_LIMIT] = 2;
             assert_eq!(read(&far), None, "from beyond a router");
-            // The router alert stands behind the extension header's two bytes.
+            // The router alert follows the extension header's two bytes.
             frame[14 + ipv6::HEADER_LEN + 2] = 1;
             assert_eq!(read(&frame), None, "without a router alert");
         }

@@ -163,9 +163,9 @@ impl<'a> Packet<'a> {
         mpls::Stack::new(self)
     }
 
-    /// What is behind the innermost header that the view knows: what UDP or TCP carry, what follows type, code and checksum
-    /// of ICMP, what IP carries else, and where there is no IP what is behind the link layer. Without padding; of a packet
-    /// of which only the beginning was captured, what of it there is.
+    /// The bytes after the innermost header that the view knows: the payload of UDP or TCP, the bytes after type, code and
+    /// checksum of ICMP, the payload of any other IP packet, and without IP the bytes after the link layer. Padding is left
+    /// out. If only the beginning of the packet was captured, the payload ends there.
     pub fn payload(&self) -> &'a [u8] {
         let network = self.network();
         let (start, end) = match network.kind() {

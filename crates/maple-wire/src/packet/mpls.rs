@@ -32,7 +32,7 @@ impl Entry {
     }
 }
 
-/// The label stack of a packet, the outermost entry first; ends behind the bottom entry.
+/// The label stack of a packet, the outermost entry first; ends after the bottom entry.
 #[derive(Clone, Debug)]
 pub struct Stack<'a> {
     rest: &'a [u8],
@@ -65,7 +65,7 @@ pub(super) fn entry(packet: &Packet) -> Option<u32> {
     if is_mpls(packet.link().eth_type()) { u32_at(packet.frame, packet.link().end()) } else { None }
 }
 
-/// The service id of a backbone service tag: the lower 24 bits of the word behind the type (802.1ah).
+/// The service id of a backbone service tag: the lower 24 bits of the word after the type (802.1ah).
 pub(super) fn pbb_isid(packet: &Packet) -> Option<u128> {
     let link = packet.link();
     if link.eth_type() != Some(TYPE_PBB) {

@@ -95,7 +95,7 @@ pub fn pop_vlan(frame: &mut Vec<u8>) -> Result {
     Ok(())
 }
 
-/// Pushes an outermost MPLS entry behind the VLAN tag, and sets the Ethernet type (0x8847 or 0x8848).
+/// Pushes an outermost MPLS entry after the VLAN tag, and sets the Ethernet type (0x8847 or 0x8848).
 ///
 /// The entry is a copy of the one that was outermost before. Where there was none it has label and traffic class 0,
 /// the bottom bit, and the time to live of the IP header (0 without one).

@@ -31,7 +31,7 @@ pub(super) const DST: usize = 2;
 pub(super) const TYPE: usize = 0;
 pub(super) const CODE: usize = 1;
 
-/// Where what an IP packet carries begins, behind the transport header if that is one of those known here. Parts of a
+/// Where what an IP packet carries begins, after the transport header if that is one of those known here. Parts of a
 /// datagram have none.
 pub(super) fn payload_start(packet: &Packet, network: Network) -> usize {
     let start = network.transport();

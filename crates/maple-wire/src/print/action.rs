@@ -20,7 +20,7 @@ pub fn actions(version: Version, actions: &[Action]) -> String {
     out.0
 }
 
-/// The instructions as text: what stands behind `actions=`; `drop` where they do nothing.
+/// The instructions as text: what follows `actions=`; `drop` where they do nothing.
 ///
 /// The actions that are applied stand for themselves; the other instructions have names. They come in the order in
 /// which a switch obeys them (1.3 §5.9), whatever order they were sent in.

@@ -1,4 +1,4 @@
-//! Messages that set up a switch: configuration, ports, tables, queues, roles; and what nobody knows.
+//! Messages that set up a switch: configuration, ports, tables, queues, roles; and messages of unknown meaning.
 
 use std::fmt::{self, Write};
 
@@ -109,14 +109,14 @@ fn write_rate(out: &mut String, name: &str, rate: u16) -> fmt::Result {
     }
 }
 
-/// Who it is from and what it holds, as hex.
+/// The experimenter and what the message holds, as hex.
 pub(super) fn experimenter(out: &mut String, version: Version, message: &Experimenter) -> fmt::Result {
     let who = if version == Version::Of10 { "vendor" } else { "experimenter" };
     write!(out, " {who}={}", Hex(u128::from(message.id)))?;
     unknown(out, &message.body)
 }
 
-/// Bytes that nobody knows.
+/// Bytes of unknown meaning.
 pub(super) fn unknown(out: &mut String, body: &[u8]) -> fmt::Result {
     if body.is_empty() { Ok(()) } else { write!(out, " 0x{}", HexBytes(body)) }
 }

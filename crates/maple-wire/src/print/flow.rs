@@ -104,7 +104,7 @@ pub(super) fn prioritised_match(version: Version, priority: u16, m: &Match) -> S
     }
 }
 
-/// The flags of a rule, each with a space behind it; bits without a name as one hex number.
+/// The flags of a rule, each with a space after it; bits without a name as one hex number.
 pub(super) fn write_flags(f: &mut dyn fmt::Write, flags: u16) -> fmt::Result {
     const NAMES: [&str; 5] = ["send_flow_rem", "check_overlap", "reset_counts", "no_packet_counts", "no_byte_counts"];
     for (bit, name) in NAMES.iter().enumerate() {

@@ -35,7 +35,7 @@ pub(super) fn frame_of(frame: &[u8], wire_len: usize) -> String {
     let outer = Packet::with_wire_len(frame, 0, wire_len).literal();
     if outer.get(Field::VlanVid) == Some(0) {
         out.put("vlan_tci=0x0000");
-        out.behind_tags(&outer);
+        out.after_tags(&outer);
         return out.0;
     }
     // A packet ends for matching at a second tag, but not for the reader.
@@ -44,10 +44,10 @@ pub(super) fn frame_of(frame: &[u8], wire_len: usize) -> String {
     out.tag(&outer, "");
     if inner.get(Field::VlanVid) == Some(0) {
         out.put("vlan_tci1=0x0000");
-        out.behind_tags(&outer);
+        out.after_tags(&outer);
     } else {
         out.tag(&inner, "1");
-        out.behind_tags(&inner);
+        out.after_tags(&inner);
     }
     out.0
 }
@@ -70,7 +70,7 @@ impl Fields {
         self.put(format_args!("dl_vlan_pcp{index}={}", value(packet, Field::VlanPcp)));
     }
 
-    fn behind_tags(&mut self, packet: &Packet) {
+    fn after_tags(&mut self, packet: &Packet) {
         let eth_type = value(packet, Field::EthType);
         let proto = packet.network().proto();
         let (word, with_proto) = shorthand(eth_type, proto.map(u128::from)).unzip();

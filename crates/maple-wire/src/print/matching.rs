@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn what_open_vswitch_does_not_know_is_printed_behind_the_rest() {
+    fn what_open_vswitch_does_not_know_is_printed_after_the_rest() {
         let mut m = Match::any().exact(Field::PbbIsid, 7).exact(Field::InPort, 1);
         m.fields.push(MatchField::Unknown { header: 0x0001_0204, body: vec![0, 0, 0, 9] });
         assert_eq!(matching(Version::Of13, &m), "in_port=1,pbb_isid=7,oxm(0x0001,1)=0x00000009");

@@ -157,12 +157,12 @@ pub(super) fn kind_name(header: &Header) -> String {
         "SET_ASYNC",
         "METER_MOD",
     ];
-    let behind: &[&str] = match Version::from_wire(header.version) {
+    let after: &[&str] = match Version::from_wire(header.version) {
         Some(Version::Of10) => &OF10,
         Some(Version::Of13) => &OF13,
         None => &[],
     };
-    match BOTH.iter().chain(behind).nth(header.kind.into()) {
+    match BOTH.iter().chain(after).nth(header.kind.into()) {
         Some(name) => format!("OFPT_{name}"),
         None => format!("OFPT_UNKNOWN_{}", header.kind),
     }

@@ -69,7 +69,7 @@ pub fn error_name(version: Version, error: &ErrorMsg) -> String {
     out.trim_start().to_owned()
 }
 
-/// Writes the error's name, or its numbers where it has none, and gives the request behind it.
+/// Writes the error's name, or its numbers where it has none, and gives the request after it.
 fn error_head<'a>(out: &mut String, version: Version, error: &'a ErrorMsg) -> Result<&'a [u8], fmt::Error> {
     if let Some((experimenter, name, request)) = experimenter_error(version, error) {
         match name {
@@ -85,14 +85,14 @@ fn error_head<'a>(out: &mut String, version: Version, error: &'a ErrorMsg) -> Re
     Ok(&error.data)
 }
 
-/// Of an experimenter's error: who the experimenter is, the error's name, and the request.
+/// Of an experimenter's error: which experimenter it is, the error's name, and the request.
 fn experimenter_error(version: Version, error: &ErrorMsg) -> Option<(u32, Option<&'static str>, &[u8])> {
-    let (id, behind) = error.data.split_first_chunk::<4>()?;
+    let (id, after) = error.data.split_first_chunk::<4>()?;
     let id = u32::from_be_bytes(*id);
     match (version, error.kind) {
-        (Version::Of13, 0xffff) => Some((id, error_names::of_experimenter(id, error.code), behind)),
+        (Version::Of13, 0xffff) => Some((id, error_names::of_experimenter(id, error.code), after)),
         (Version::Of10, error_names::OPEN_VSWITCH_TYPE) => {
-            let (&[kind_high, kind_low, code_high, code_low], request) = behind.split_first_chunk::<4>()?;
+            let (&[kind_high, kind_low, code_high, code_low], request) = after.split_first_chunk::<4>()?;
             let kind = u16::from_be_bytes([kind_high, kind_low]);
             let code = u16::from_be_bytes([code_high, code_low]);
             Some((id, error_names::of_open_vswitch(id, kind, code), request))

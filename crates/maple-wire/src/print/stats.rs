@@ -13,7 +13,7 @@ use crate::port::PortNo;
 
 const MORE: u16 = 1;
 
-/// The kind of a request, as it stands behind `OFPST_`.
+/// The kind of a request, as it follows `OFPST_`.
 pub(super) fn request_name(body: &RequestBody) -> &'static str {
     match body {
         RequestBody::Desc => "DESC",
@@ -35,7 +35,7 @@ pub(super) fn request_name(body: &RequestBody) -> &'static str {
     }
 }
 
-/// The kind of a reply, as it stands behind `OFPST_`.
+/// The kind of a reply, as it follows `OFPST_`.
 pub(super) fn reply_name(body: &ReplyBody) -> &'static str {
     match body {
         ReplyBody::Desc(_) => "DESC",

@@ -65,7 +65,7 @@ pub(super) struct BitNames<'a> {
     pub names: &'a [&'a str],
     /// What stands for no bit at all.
     pub zero: &'static str,
-    /// Whether bits without a name are shown, as one hex number behind the names.
+    /// Whether bits without a name are shown, as one hex number after the names.
     pub shows_nameless: bool,
 }
 

@@ -85,7 +85,7 @@ fn a_cut_channel_stays_closed_until_it_is_mended() {
 }
 
 #[test]
-fn a_half_open_channel_swallows_both_ways_and_tells_nobody() {
+fn a_half_open_channel_drops_both_ways_without_notice() {
     let mut network = greeted(&Topology::linear(1), Version::Of13);
     network.take_control(Dpid(1));
     network.half_open_control(Dpid(1)).unwrap();

@@ -43,7 +43,7 @@ fn a_tcp_dialogue_has_four_segments_each_way_less_one() {
 }
 
 #[test]
-fn nobody_answers_for_an_address_after_three_requests_a_second_apart() {
+fn an_address_is_given_up_after_three_requests_a_second_apart() {
     let mut network = greeted(&Topology::linear(2), Version::Of13);
     let start = network.now();
     assert_eq!(flow(&mut network, "h1", "h2", Kind::Ping, false), Progress::NoNeighbour);

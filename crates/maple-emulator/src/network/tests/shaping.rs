@@ -3,7 +3,7 @@
 use super::*;
 use crate::switch::QueueRates;
 
-/// Frames to send one after the other, of so many bytes, so far apart.
+/// Frames to send one after the other, of this many bytes, so far apart.
 fn stream(network: &mut Network, count: u64, bytes: usize, apart: Time) -> Vec<FrameId> {
     let frame = |n: u64| {
         let payload: Vec<u8> = n.to_be_bytes().into_iter().cycle().take(bytes - 14).collect();

@@ -43,7 +43,7 @@ fn stats(bench: &mut Bench, body: RequestBody) -> Result<ReplyBody, Vec<(u16, u1
     }
 }
 
-/// How many of so many packets a second pass, in ten seconds that follow a second without any.
+/// How many packets of this rate pass, in ten seconds that follow a second without any.
 fn passed(bench: &mut Bench, per_second: u64) -> usize {
     let start = bench.now + SECOND;
     (0..10 * per_second)

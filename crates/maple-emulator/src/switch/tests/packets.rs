@@ -96,7 +96,7 @@ fn a_miss_in_a_later_table_loses_the_packet_with_its_action_set() {
 }
 
 #[test]
-fn actions_change_the_copies_behind_them_only() {
+fn actions_change_only_the_copies_after_them() {
     let mut bench = Bench::new(Version::Of13);
     assert!(bench.run("add 1 eth_type=0x800 ip_proto=6 -> 2 set:tcp_dst=81 3").is_empty());
     let out = bench.switch.receive(0, PortNo(1), &tcp(80));

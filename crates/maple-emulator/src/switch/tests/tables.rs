@@ -179,7 +179,7 @@ fn hard_timeouts_count_from_the_addition_and_idle_ones_from_the_last_packet() {
 }
 
 #[test]
-fn a_rule_that_is_overdue_takes_no_packet_even_if_nobody_looked() {
+fn a_rule_that_is_overdue_takes_no_packet_even_before_it_is_removed() {
     let mut bench = Bench::new(Version::Of13);
     assert!(bench.run("add 5 hard=1 -> 2").is_empty());
     bench.now = SECOND;

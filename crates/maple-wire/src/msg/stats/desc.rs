@@ -19,7 +19,7 @@ mod offset {
     pub const END: usize = DATAPATH + LONG;
 }
 
-/// Who made a switch. The same in both versions.
+/// Vendor and model of a switch. The same in both versions.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Desc {
     /// Its manufacturer.

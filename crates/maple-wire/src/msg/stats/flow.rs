@@ -183,7 +183,7 @@ pub struct FlowStatsView<'a> {
 }
 
 impl<'a> FlowStatsView<'a> {
-    /// The rules that lie one behind the other in `bytes`; the first error is the last item.
+    /// The rules that lie one after the other in `bytes`; the first error is the last item.
     pub fn list(version: Version, bytes: &'a [u8]) -> impl Iterator<Item = Result<FlowStatsView<'a>>> {
         Elements::new(if version == Version::Of10 { LAYOUT_10 } else { LAYOUT_13 }, bytes)
             .map(move |bytes| bytes.map(|bytes| FlowStatsView { version, bytes }))

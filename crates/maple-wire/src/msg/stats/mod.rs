@@ -82,7 +82,7 @@ pub struct StatsRequest {
 /// What a statistics request asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RequestBody {
-    /// Who made the switch?
+    /// Vendor and model of the switch.
     Desc,
     /// Which rules are there?
     Flow(FlowStatsRequest),
@@ -138,7 +138,7 @@ pub struct StatsReply {
 /// The statistics of a reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReplyBody {
-    /// Who made the switch.
+    /// Vendor and model of the switch.
     Desc(Desc),
     /// Rules.
     Flow(Vec<FlowStats>),
@@ -250,7 +250,7 @@ impl StatsRequest {
         Ok(StatsRequest { flags: view.flags(), body: RequestBody::parse(view)? })
     }
 
-    /// Appends what stands behind the header.
+    /// Appends what follows the header.
     pub fn emit(&self, version: Version, out: &mut Vec<u8>) -> Result<()> {
         if !matches!(self.body, RequestBody::Unknown { .. }) {
             check_kind(self.body.kind(), version)?;
@@ -348,7 +348,7 @@ impl StatsReply {
         Ok(StatsReply { flags: view.flags(), body: ReplyBody::parse(view)? })
     }
 
-    /// Appends what stands behind the header.
+    /// Appends what follows the header.
     pub fn emit(&self, version: Version, out: &mut Vec<u8>) -> Result<()> {
         if !matches!(self.body, ReplyBody::Unknown { .. }) {
             check_kind(self.body.kind(), version)?;

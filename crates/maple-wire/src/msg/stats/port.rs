@@ -58,7 +58,7 @@ pub struct PortStatsView<'a> {
 }
 
 impl<'a> PortStatsView<'a> {
-    /// The records that lie one behind the other in `bytes`.
+    /// The records that lie one after the other in `bytes`.
     pub fn list(version: Version, bytes: &'a [u8]) -> Result<impl Iterator<Item = PortStatsView<'a>>> {
         let size = if version == Version::Of10 { offset::END_10 } else { offset::END_13 };
         Ok(records("port statistics", bytes, size)?.map(move |bytes| PortStatsView { version, bytes }))

@@ -93,7 +93,7 @@ pub enum TableProperty {
     Unknown {
         /// Its type.
         kind: u16,
-        /// The bytes behind type and length.
+        /// The bytes after type and length.
         body: Vec<u8>,
     },
 }

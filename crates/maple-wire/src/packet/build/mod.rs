@@ -41,7 +41,7 @@ impl Frame {
         Frame { bytes }
     }
 
-    /// An 802.1Q tag with priority 0; behind the tags that are there.
+    /// An 802.1Q tag with priority 0, after the tags that are there.
     pub fn vlan(self, vid: u16) -> Frame {
         self.tag(TYPE_VLAN, vid, 0)
     }
@@ -159,7 +159,7 @@ pub fn multicast_mac(group: Ipv6Addr) -> [u8; 6] {
     [0x33, 0x33, a, b, c, d]
 }
 
-/// The header of an 802.3 frame with LLC and SNAP, for tests and odd devices: `payload` behind `eth_type`.
+/// The header of an 802.3 frame with LLC and SNAP, for tests and odd devices: `payload` after `eth_type`.
 pub fn snap(dst: [u8; 6], src: [u8; 6], eth_type: u16, payload: &[u8]) -> Vec<u8> {
     let len = (8 + payload.len()) as u16;
     let frame = Frame::ethernet(dst, src);

@@ -76,7 +76,7 @@ fn arp_request_and_reply() {
 }
 
 #[test]
-fn transport_behind_ipv4_options() {
+fn transport_after_ipv4_options() {
     let frame = Frame::ethernet(B, A).ipv4([10, 0, 0, 1], [10, 0, 0, 2]).options(&[7, 3, 4]).udp(53, 99).payload(b"x");
     assert_eq!(frame[14], 0x46);
     let network = [(IpDscp, 0), (IpEcn, 0), (IpProto, 17), (Ipv4Src, 0x0a00_0001), (Ipv4Dst, 0x0a00_0002)];
@@ -178,7 +178,7 @@ fn neighbor_discovery() {
 }
 
 #[test]
-fn two_tags_hide_what_is_behind() {
+fn two_tags_hide_what_follows() {
     let frame = Frame::ethernet(B, A).service_vlan(7).vlan(5).ipv4([1, 2, 3, 4], [5, 6, 7, 8]).tcp(1, 2).build();
     let tags: Vec<(u16, u16)> = Packet::new(&frame, 1).vlans().map(|tag: ethernet::Vlan| (tag.tpid, tag.vid)).collect();
     assert_eq!(tags, [(0x88a8, 7), (0x8100, 5)]);
@@ -247,7 +247,7 @@ fn values_are_read_as_they_are_written() {
 }
 
 #[test]
-fn a_payload_is_what_is_behind_the_innermost_header_without_padding() {
+fn a_payload_is_what_follows_the_innermost_header_without_padding() {
     let payload = |frame: &[u8]| Packet::new(frame, 1).payload().to_vec();
     let ethernet = || Frame::ethernet([0, 0, 0, 0, 0, 2], [0, 0, 0, 0, 0, 1]);
     let ip = || ethernet().vlan(3).ipv4([10, 0, 0, 1], [10, 0, 0, 2]);
