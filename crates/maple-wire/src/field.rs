@@ -6,6 +6,15 @@
 use std::fmt;
 
 /// A header field that switches can match, by its OXM name.
+///
+/// ```
+/// use maple_wire::Field;
+///
+/// let port = Field::from_name("tcp_dst").unwrap();
+/// assert_eq!((port, port.bits(), port.full_mask()), (Field::TcpDst, 16, 0xffff));
+/// // A packet has it if it is TCP over IPv4 or IPv6.
+/// assert_eq!(port.prerequisites().len(), 2);
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Field {
@@ -295,6 +304,14 @@ impl fmt::Debug for Field {
 }
 
 /// A set of fields, one bit each.
+///
+/// ```
+/// use maple_wire::{Field, FieldSet};
+///
+/// let mut fields = FieldSet::of(&[Field::TcpDst]);
+/// fields.insert(Field::EthSrc);
+/// assert!(fields.iter().eq([Field::EthSrc, Field::TcpDst]), "in OXM order");
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Default, Hash)]
 pub struct FieldSet(u64);
 

@@ -7,6 +7,13 @@ use crate::field::Field;
 use crate::port::PortNo;
 
 /// One condition on a packet: it has `field`, and `packet[field] & mask == value`.
+///
+/// ```
+/// use maple_wire::{Constraint, Field};
+///
+/// let subnet = Constraint::masked(Field::Ipv4Src, 0x0a000000, 0xff000000); // 10.0.0.0/8
+/// assert!(subnet.holds(0x0a010203) && !subnet.holds(0x0b000001));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Constraint {
     /// The field.
@@ -57,6 +64,14 @@ pub enum MatchField {
 /// Which packets a rule takes: all of its entries must hold.
 ///
 /// Entries keep the order they were sent in; [`Match::with`] puts new ones in OXM order, which is the canonical one.
+///
+/// ```
+/// use maple_wire::{Constraint, Field, Match, Version, print};
+///
+/// let ssh = Match::any().exact(Field::TcpDst, 22).exact(Field::IpProto, 6).exact(Field::EthType, 0x800);
+/// assert_eq!(print::matching(Version::Of13, &ssh), "tcp,tp_dst=22");
+/// assert_eq!(ssh.get(Field::TcpDst), Some(&Constraint::exact(Field::TcpDst, 22)));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
 pub struct Match {
     /// The entries.
@@ -116,6 +131,13 @@ impl Match {
 }
 
 /// What a switch does to a packet.
+///
+/// ```
+/// use maple_wire::{Action, PortNo, Version, print};
+///
+/// let actions = [Action::PopVlan, Action::output(PortNo(3))];
+/// assert_eq!(print::actions(Version::Of13, &actions), "pop_vlan,output:3");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
     /// Send out of a port; `max_len` bytes of it where that is the controller.
@@ -199,6 +221,14 @@ impl Action {
 }
 
 /// What a rule does with the packets that it takes. OpenFlow 1.0 has only [`Instruction::ApplyActions`].
+///
+/// ```
+/// use maple_wire::{Action, Instruction, PortNo, Version, print};
+///
+/// let forward = [Instruction::ApplyActions(vec![Action::output(PortNo(3))]), Instruction::GotoTable(2)];
+/// assert_eq!(print::instructions(Version::Of13, &forward), "output:3,goto_table:2");
+/// assert_eq!(print::instructions(Version::Of13, &[]), "drop");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Instruction {
     /// Go on in a later table.

@@ -33,6 +33,14 @@ pub use packet::Packet;
 pub use port::{Port, PortNo};
 
 /// A datapath id: the 64-bit name of a switch. Printed as 16 hex digits.
+///
+/// ```
+/// use maple_wire::Dpid;
+///
+/// let switch: Dpid = "00:00:00:00:00:00:00:2a".parse().unwrap();
+/// assert_eq!(switch, Dpid(42));
+/// assert_eq!(switch.to_string(), "000000000000002a");
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Dpid(pub u64);
 

@@ -5,6 +5,13 @@
 use std::fmt;
 
 /// A port number of a switch, 32 bits wide, with OpenFlow 1.3's reserved values.
+///
+/// ```
+/// use maple_wire::PortNo;
+///
+/// assert!(PortNo(1).is_physical() && !PortNo::FLOOD.is_physical());
+/// assert_eq!(PortNo::from_of10(0xfffd), PortNo::CONTROLLER);
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct PortNo(pub u32);
 
@@ -79,6 +86,14 @@ impl fmt::Debug for PortNo {
 }
 
 /// A port of a switch (`ofp_port`, 1.3 §7.2.1; `ofp_phy_port`, 1.0 §5.2.1).
+///
+/// ```
+/// use maple_wire::{Port, PortNo};
+///
+/// let port = Port::new(PortNo(1), [2, 0, 0, 0, 0, 1], "s1-eth1");
+/// assert!(port.is_up());
+/// assert_eq!(port.name(), "s1-eth1");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Port {
     /// Its number on this switch.

@@ -60,6 +60,17 @@ pub enum FlowModCommand {
 }
 
 /// Adds, changes or deletes rules.
+///
+/// ```
+/// use maple_wire::msg::{FlowMod, FlowModCommand};
+/// use maple_wire::{Action, Field, Instruction, Match, PortNo, Version, print};
+///
+/// let matching = Match::any().exact(Field::InPort, 1);
+/// let forward = vec![Instruction::ApplyActions(vec![Action::output(PortNo(2))])];
+/// let add = FlowMod::new(FlowModCommand::Add, 100, matching, forward);
+/// let line = print::FlowLine::of(Version::Of13, &add).to_string();
+/// assert_eq!(line, " priority=100,in_port=1 actions=output:2");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlowMod {
     /// The controller's own mark on the rule.

@@ -101,6 +101,14 @@ pub mod kind13 {
 }
 
 /// The eight bytes that every message starts with.
+///
+/// ```
+/// use maple_wire::{Header, Version};
+///
+/// let header = Header::peek(&[4, 2, 0, 8, 0, 0, 0, 7]).unwrap().expect("eight bytes are enough");
+/// assert_eq!((header.version().unwrap(), header.xid), (Version::Of13, 7));
+/// assert_eq!(Header::peek(&[4, 2]).unwrap(), None, "more bytes have to come");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// The version byte as it stands; it may be one that this codec does not speak.

@@ -65,6 +65,13 @@ pub use table_mod::TableMod;
 pub use text::Text;
 
 /// A version of OpenFlow that this codec speaks.
+///
+/// ```
+/// use maple_wire::Version;
+///
+/// assert_eq!(Version::from_wire(4), Some(Version::Of13));
+/// assert_eq!(Version::from_wire(3), None);
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Version {
@@ -104,6 +111,15 @@ impl fmt::Debug for Version {
 pub const NO_BUFFER: u32 = 0xffff_ffff;
 
 /// One OpenFlow message without its header, in no version's format.
+///
+/// ```
+/// use maple_wire::{Message, Version};
+///
+/// let mut bytes = Vec::new();
+/// Message::EchoRequest(b"hi".to_vec()).encode(Version::Of13, 7, &mut bytes).unwrap();
+/// let (header, message) = Message::decode(&bytes).unwrap();
+/// assert_eq!((header.xid, message), (7, Message::EchoRequest(b"hi".to_vec())));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Message {
@@ -171,7 +187,7 @@ pub enum Message {
     Unknown {
         /// Its type.
         kind: u8,
-        /// What stands behind the header.
+        /// What follows the header.
         body: Vec<u8>,
     },
 }

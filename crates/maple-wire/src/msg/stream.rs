@@ -7,6 +7,18 @@ use crate::error::Result;
 ///
 /// It ends where the last whole message ends, or at the first length that can't be one; [`Frames::rest`] is what was
 /// not consumed, and [`Frames::consumed`] how much was.
+///
+/// ```
+/// use maple_wire::msg::{Frames, Message};
+/// use maple_wire::Version;
+///
+/// let mut buffer = Vec::new();
+/// Message::BarrierRequest.encode(Version::Of13, 1, &mut buffer).unwrap();
+/// buffer.extend([4, 0, 0]); // the start of another message
+/// let mut frames = Frames::new(&buffer);
+/// assert_eq!(frames.by_ref().count(), 1);
+/// assert_eq!(frames.rest(), [4, 0, 0]);
+/// ```
 #[derive(Clone, Debug)]
 pub struct Frames<'a> {
     rest: &'a [u8],

@@ -41,6 +41,16 @@ pub(crate) use network::{Network, NetworkKind};
 pub use build::Frame;
 
 /// A frame as it came in, with the pipeline fields that belong to it.
+///
+/// ```
+/// use maple_wire::packet::Frame;
+/// use maple_wire::{Field, Packet};
+///
+/// let frame = Frame::ethernet([2, 0, 0, 0, 0, 2], [2, 0, 0, 0, 0, 1]).ipv4([10, 0, 0, 1], [10, 0, 0, 2]).tcp(1234, 22).payload(b"");
+/// let packet = Packet::new(&frame, 1);
+/// assert_eq!(packet.get(Field::TcpDst), Some(22));
+/// assert_eq!(packet.get(Field::UdpDst), None, "it has no such field");
+/// ```
 #[derive(Clone, Debug)]
 pub struct Packet<'a> {
     frame: &'a [u8],

@@ -65,6 +65,15 @@ enum Covered {
 /// Sets the bits of `set.mask` in a field.
 ///
 /// All fields that are in the frame can be set, except `eth_type`, `ip_proto`, `mpls_bos` and `ipv6_exthdr`.
+///
+/// ```
+/// use maple_wire::packet::{Frame, rewrite};
+/// use maple_wire::{Constraint, Field, Packet};
+///
+/// let mut frame = Frame::ethernet([2, 0, 0, 0, 0, 2], [2, 0, 0, 0, 0, 1]).ipv4([10, 0, 0, 1], [10, 0, 0, 2]).udp(1, 53).payload(b"");
+/// rewrite::set_field(&mut frame, &Constraint::exact(Field::UdpDst, 5353)).unwrap();
+/// assert_eq!(Packet::new(&frame, 1).get(Field::UdpDst), Some(5353));
+/// ```
 pub fn set_field(frame: &mut [u8], set: &Constraint) -> Result {
     let (place, covered) = place(&Packet::new(frame, 0).literal(), set.field)?;
     let (value, mask) = (set.value & place.mask, set.mask & place.mask);
