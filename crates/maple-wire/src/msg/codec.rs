@@ -9,7 +9,7 @@ impl Message {
     /// Reads the one message that `bytes` must be, no more and no less.
     ///
     /// Hello, error and echo look the same in all versions and are read in any; other messages of a version that this
-    /// codec does not speak fail with [`Error::BadVersion`]. Nothing else than the returned value is allocated.
+    /// codec does not speak fail with [`Error::BadVersion`](crate::Error::BadVersion). Nothing else than the returned value is allocated.
     pub fn decode(bytes: &[u8]) -> Result<(Header, Message)> {
         let header = Header::of_message(bytes)?;
         let body = || bytes[header::LEN..].to_vec();
@@ -26,7 +26,7 @@ impl Message {
     /// Appends the message to `out`, with its header. On error `out` is as it was.
     ///
     /// A hello goes out with its own version byte, everything else with that of `version`. Fails with
-    /// [`Error::Unsupported`] where `version` has no form for it, and with [`Error::TooLong`] beyond 65535 bytes.
+    /// [`Error::Unsupported`](crate::Error::Unsupported) where `version` has no form for it, and with [`Error::TooLong`](crate::Error::TooLong) beyond 65535 bytes.
     pub fn encode(&self, version: Version, xid: u32, out: &mut Vec<u8>) -> Result<()> {
         let start = out.len();
         let result = out.put_sized(2, |out| {

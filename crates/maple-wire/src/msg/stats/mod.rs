@@ -33,7 +33,7 @@ mod offset {
     pub const BODY_13: usize = 16;
 }
 
-/// `OFPST_*` of 1.0 and `OFPMP_*` of 1.3: the numbers of the kinds of statistics. 1.0 has those up to [`QUEUE`].
+/// `OFPST_*` of 1.0 and `OFPMP_*` of 1.3: the numbers of the kinds of statistics. 1.0 has those up to [`kind::QUEUE`].
 pub mod kind {
     /// Description of the switch.
     pub const DESC: u16 = 0;
