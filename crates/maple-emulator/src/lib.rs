@@ -23,12 +23,14 @@
 
 pub mod quantity;
 pub mod time;
-pub mod topology;
-pub mod topology_file;
 
 pub mod switch;
 
+pub mod topology;
+
 pub mod host;
+
+mod pairs;
 
 pub mod network;
 

@@ -20,6 +20,7 @@
 //! A number is only a result if the controller made it so. The generator watches itself, and [`Report::doubts`] says
 //! why a figure is none: its own core was full, it had to wait for it, or it fell behind its own schedule.
 
+mod error;
 mod options;
 mod workload;
 
@@ -38,8 +39,9 @@ mod run;
 pub mod flows;
 
 pub use cpu::{Cpu, Process};
+pub use error::LoadError;
 pub use histogram::Histogram;
-pub use options::{FLOOD, LoadError, LoadOptions, Mode, burst};
+pub use options::{FLOOD, LoadOptions, Mode, burst};
 pub use report::{Latency, Report};
 pub use run::run;
 pub use workload::{Header, Network, NetworkHost, Workload};

@@ -1,11 +1,11 @@
 //! What load to make.
 
-use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use maple_wire::Version;
 
+use crate::error::LoadError;
 use crate::workload::Workload;
 
 /// Packet-ins under way of a switch that floods.
@@ -113,51 +113,4 @@ impl LoadOptions {
     fn can_flood(&self) -> bool {
         matches!(self.mode, Mode::Throughput { .. }) && self.workload == Workload::Addresses
     }
-}
-
-/// Why there is no report.
-#[derive(Debug, thiserror::Error)]
-pub enum LoadError {
-    /// An option that makes no sense.
-    #[error("{0}")]
-    Wrong(&'static str),
-    /// The controller can't be reached.
-    #[error("switch {switch} can't connect to {address}: {error}")]
-    Connect {
-        /// Which switch, from 1.
-        switch: u32,
-        /// The controller.
-        address: SocketAddr,
-        /// Why.
-        error: io::Error,
-    },
-    /// Some switches never finished their handshake.
-    #[error("{missing} of {switches} switches were not asked for their features within {within:?}")]
-    Handshake {
-        /// How many.
-        missing: usize,
-        /// Of how many.
-        switches: u32,
-        /// How long they waited.
-        within: Duration,
-    },
-    /// The controller closed a connection.
-    #[error("the controller closed the connection of switch {switch}: {why}")]
-    Closed {
-        /// Which switch, from 1.
-        switch: u64,
-        /// What was seen of it.
-        why: String,
-    },
-    /// The controller sent what is no OpenFlow.
-    #[error("switch {switch} got a message that does not hold together: {error}")]
-    Malformed {
-        /// Which switch, from 1.
-        switch: u64,
-        /// What is wrong.
-        error: maple_wire::Error,
-    },
-    /// The system refused something.
-    #[error(transparent)]
-    System(#[from] io::Error),
 }

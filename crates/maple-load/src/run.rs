@@ -7,12 +7,13 @@ use std::time::{Duration, Instant};
 use mio::{Events, Interest, Poll, Token};
 
 use crate::cpu::{Cpu, Process};
+use crate::error::LoadError;
 use crate::histogram::Histogram;
-use crate::options::{FLOOD, LoadError, LoadOptions, Mode};
+use crate::options::{FLOOD, LoadOptions, Mode};
 use crate::report::{Measured, Report};
 use crate::schedule::Schedule;
 use crate::switch::{Switch, Tally};
-use crate::workload::{Workload, plans};
+use crate::workload::Workload;
 
 /// How long handshakes may take, all together.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -89,7 +90,7 @@ impl<'a> Load<'a> {
     fn connect(options: &'a LoadOptions) -> Result<Load<'a>, LoadError> {
         let poll = Poll::new()?;
         let (Mode::Throughput { window } | Mode::Rate { window, .. }) = options.mode;
-        let plans = plans(options)?;
+        let plans = options.workload.plans(options.version, options.switches, options.macs)?;
         let mut switches = Vec::with_capacity(plans.len());
         for (id, plan) in (1..).zip(plans) {
             let window = if options.floods(switches.len()) { FLOOD } else { window };

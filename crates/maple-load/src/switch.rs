@@ -7,8 +7,8 @@ use maple_wire::msg::{Frames, Header, NO_BUFFER, kind};
 use maple_wire::{Action, Message, PortNo, Version};
 use mio::net::TcpStream;
 
+use crate::error::LoadError;
 use crate::handshake::{Identity, answer, hello};
-use crate::options::LoadError;
 use crate::packets;
 use crate::pending::Pending;
 use crate::workload::{MARK, PAYLOAD, Plan, Source};

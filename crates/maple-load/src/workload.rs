@@ -7,7 +7,7 @@ use std::sync::Arc;
 use maple_wire::Version;
 use maple_wire::packet::build::Frame;
 
-use crate::options::{LoadError, LoadOptions};
+use crate::error::LoadError;
 use crate::packets::{FAR, NEAR, Template, announcement, packet_in, teaching};
 
 /// What switches send.
@@ -81,18 +81,17 @@ pub(crate) enum Source {
     Requests(Vec<Vec<u8>>),
 }
 
-/// The plans of all switches.
-///
-/// # Errors
-/// If the workload has nothing to send.
-pub(crate) fn plans(options: &LoadOptions) -> Result<Vec<Plan>, LoadError> {
-    let version = options.version;
-    match &options.workload {
-        Workload::Addresses => {
-            Ok((1..=options.switches).map(|id| by_address(version, id.into(), options.macs)).collect())
+impl Workload {
+    /// The plans of all switches. `switches` and `macs` count where the workload does not say how many there are.
+    ///
+    /// # Errors
+    /// If the workload has nothing to send.
+    pub(crate) fn plans(&self, version: Version, switches: u32, macs: u32) -> Result<Vec<Plan>, LoadError> {
+        match self {
+            Workload::Addresses => Ok((1..=switches).map(|id| by_address(version, id.into(), macs)).collect()),
+            Workload::Frames(frames) => of_trace(version, switches, frames),
+            Workload::Network(network) => of_network(version, network),
         }
-        Workload::Frames(frames) => of_trace(version, options.switches, frames),
-        Workload::Network(network) => of_network(version, network),
     }
 }
 
@@ -209,8 +208,8 @@ mod tests {
     use super::*;
     use maple_wire::{Field, Message, Packet};
 
-    fn options(workload: Workload) -> LoadOptions {
-        LoadOptions { workload, switches: 4, ..LoadOptions::new(([127, 0, 0, 1], 1).into()) }
+    fn plans(workload: Workload) -> Result<Vec<Plan>, LoadError> {
+        workload.plans(Version::Of10, 4, 100)
     }
 
     #[test]
@@ -223,8 +222,8 @@ mod tests {
             proto: [6, 17, 47][usize::from(n) % 3],
         };
         let frames = (0..8).map(|n| header(n).frame()).collect();
-        let plans = plans(&options(Workload::Frames(Arc::new(frames)))).unwrap();
-        let starts: Vec<usize> = plans
+        let made = plans(Workload::Frames(Arc::new(frames))).unwrap();
+        let starts: Vec<usize> = made
             .iter()
             .map(|plan| match &plan.source {
                 Source::List { next, packet_ins } => {
@@ -236,13 +235,13 @@ mod tests {
             .collect();
         assert_eq!(starts, [0, 2, 4, 6]);
         let (_, rest) = Message::decode(
-            &plans[0].teaching[..usize::from(u16::from_be_bytes([plans[0].teaching[2], plans[0].teaching[3]]))],
+            &made[0].teaching[..usize::from(u16::from_be_bytes([made[0].teaching[2], made[0].teaching[3]]))],
         )
         .unwrap();
         let Message::PacketIn(taught) = rest else { panic!("a packet-in") };
         assert_eq!(Packet::new(&taught.data, 1).get(Field::EthSrc), Some(0x0200_0a00_0100));
-        assert_eq!(plans[3].dpid, 4);
-        assert!(matches!(super::plans(&options(Workload::Frames(Arc::default()))), Err(LoadError::Wrong(_))));
+        assert_eq!(made[3].dpid, 4);
+        assert!(matches!(plans(Workload::Frames(Arc::default())), Err(LoadError::Wrong(_))));
     }
 
     #[test]
@@ -251,14 +250,14 @@ mod tests {
             |n: u8| NetworkHost { switch: usize::from(n), port: 1, mac: [2, 0, 0, 0, 0, n], ip: [10, 0, 0, n].into() };
         let network =
             Network { switches: vec![7, 8, 9], hosts: (0..3).map(host).collect(), links: vec![[(0, 2), (1, 3)]] };
-        let plans = plans(&options(Workload::Network(Arc::new(network)))).unwrap();
-        assert_eq!(plans.iter().map(|plan| plan.dpid).collect::<Vec<_>>(), [7, 8, 9]);
-        assert_eq!(plans[1].ports, [1, 3]);
-        for plan in &plans {
+        let made = plans(Workload::Network(Arc::new(network))).unwrap();
+        assert_eq!(made.iter().map(|plan| plan.dpid).collect::<Vec<_>>(), [7, 8, 9]);
+        assert_eq!(made[1].ports, [1, 3]);
+        for plan in &made {
             let Source::Requests(requests) = &plan.source else { panic!("requests") };
             assert_eq!(requests.len(), 2);
             assert!(requests.iter().all(|request| request.windows(4).any(|bytes| bytes == MARK)));
         }
-        assert!(matches!(super::plans(&options(Workload::Network(Arc::default()))), Err(LoadError::Wrong(_))));
+        assert!(matches!(plans(Workload::Network(Arc::default())), Err(LoadError::Wrong(_))));
     }
 }

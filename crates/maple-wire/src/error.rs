@@ -1,6 +1,6 @@
 //! Why bytes could not be read, or a value could not be written.
 
-use crate::msg::Version;
+use crate::version::Version;
 
 /// The result of reading or writing bytes.
 pub type Result<T> = std::result::Result<T, Error>;

@@ -13,6 +13,8 @@
 //!
 //! No function here panics on input bytes, whatever they hold.
 
+mod version;
+
 pub mod field;
 pub mod flow;
 pub mod port;
@@ -28,9 +30,10 @@ mod error;
 pub use error::{Error, Result};
 pub use field::{Field, FieldSet};
 pub use flow::{Action, Constraint, Instruction, Match, MatchField};
-pub use msg::{Header, Message, Version};
+pub use msg::{Header, Message};
 pub use packet::Packet;
 pub use port::{Port, PortNo};
+pub use version::Version;
 
 /// A datapath id: the 64-bit name of a switch. Printed as 16 hex digits.
 ///

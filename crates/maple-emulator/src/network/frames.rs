@@ -6,9 +6,9 @@ use maple_wire::{Dpid, PortNo};
 use super::log::{Delivery, Drop, Entry, FrameId, Hop, Origin, Outcome};
 use super::{Event, Network, NetworkError, Wire};
 use crate::host::{ATTEMPTS, FlowId, Kind, StreamId, StreamSpec};
+use crate::pairs;
 use crate::switch::{Outgoing, Step};
 use crate::time::Time;
-use crate::traffic;
 
 /// One copy of a frame between two places.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -111,7 +111,7 @@ impl Network {
         let spec = self.hosts[at].host.spec();
         let origin = Origin::Port(spec.switch, spec.port);
         for frame in frames {
-            if let Some(key) = traffic::classify(&frame, |mac| self.host_with(mac)) {
+            if let Some(key) = pairs::classify(&frame, |mac| self.host_with(mac)) {
                 self.pairs.entry(key).or_default().sent += 1;
             }
             self.enter(origin, frame, self.options.host_delay);
@@ -234,7 +234,7 @@ impl Network {
         let spec = self.hosts[at].host.spec();
         let (name, mac) = (spec.name.clone(), spec.mac);
         if flight.frame.starts_with(&mac)
-            && let Some(key) = traffic::classify(&flight.frame, |mac| self.host_with(mac))
+            && let Some(key) = pairs::classify(&flight.frame, |mac| self.host_with(mac))
         {
             self.pairs.entry(key).or_default().delivered += 1;
         }

@@ -22,11 +22,11 @@ use maple_wire::{Dpid, PortNo, Version};
 use rustc_hash::FxHashMap;
 
 use crate::host::Host;
+use crate::pairs::{PairCounters, PairKey};
 use crate::random::Random;
 use crate::switch::{Switch, SwitchOptions};
 use crate::time::{MICROSECOND, MILLISECOND, Time};
 use crate::topology::{LinkSpec, Topology};
-use crate::traffic::{PairCounters, PairKey};
 
 mod channel;
 mod control;

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use maple_wire::{Message, Version};
 use mio::net::TcpStream;
 
-use crate::options::LoadError;
+use crate::error::LoadError;
 
 /// A connection.
 pub(crate) struct Channel {

@@ -23,9 +23,9 @@ use super::channel::Channel;
 use super::fabric::{Fabric, Far, Node, Place, Seen};
 use super::obey;
 use super::{Counters, frames};
+use crate::error::LoadError;
 use crate::handshake::{Identity, hello};
 use crate::histogram::Histogram;
-use crate::options::LoadError;
 use crate::workload::{Network, NetworkHost};
 
 /// How long handshakes may take, all together.

@@ -8,8 +8,8 @@ use maple_wire::{Message, PortNo, Version};
 
 use super::lab::Lab;
 use super::table::{Rule, covers, outputs_to};
+use crate::error::LoadError;
 use crate::handshake::answer;
-use crate::options::LoadError;
 
 /// Rules in one message of statistics.
 const RULES: usize = 200;

@@ -8,8 +8,6 @@
 //! What a version can't say is refused ([`crate::Error::Unsupported`]) where leaving it out would change what happens;
 //! reports from a switch (packet-in, flow-removed, statistics) leave out what 1.0 has no place for.
 
-use std::fmt;
-
 pub mod header;
 pub mod stream;
 
@@ -64,48 +62,7 @@ pub use stream::Frames;
 pub use table_mod::TableMod;
 pub use text::Text;
 
-/// A version of OpenFlow that this codec speaks.
-///
-/// ```
-/// use maple_wire::Version;
-///
-/// assert_eq!(Version::from_wire(4), Some(Version::Of13));
-/// assert_eq!(Version::from_wire(3), None);
-/// ```
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[repr(u8)]
-pub enum Version {
-    /// OpenFlow 1.0.
-    Of10 = 1,
-    /// OpenFlow 1.3.
-    Of13 = 4,
-}
-
-impl Version {
-    /// The version with this number in the header, if it is one that this codec speaks.
-    pub const fn from_wire(number: u8) -> Option<Version> {
-        match number {
-            1 => Some(Version::Of10),
-            4 => Some(Version::Of13),
-            _ => None,
-        }
-    }
-}
-
-impl fmt::Display for Version {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Version::Of10 => "1.0",
-            Version::Of13 => "1.3",
-        })
-    }
-}
-
-impl fmt::Debug for Version {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{self}")
-    }
-}
+pub use crate::version::Version;
 
 /// The buffer id that says "no buffer, the packet's bytes are here".
 pub const NO_BUFFER: u32 = 0xffff_ffff;

@@ -33,9 +33,9 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use maple_wire::{Dpid, PortNo};
 use serde::Deserialize;
 
+use super::{DEFAULT_DELAY, HostSpec, LinkSpec, QueueSpec, SwitchSpec, Topology, TopologyError, addresses};
 use crate::switch::QueueRates;
 use crate::time::MICROSECOND;
-use crate::topology::{DEFAULT_DELAY, HostSpec, LinkSpec, QueueSpec, SwitchSpec, Topology, TopologyError, addresses};
 
 /// The highest port number that both OpenFlow versions can say.
 const MAX_PORT: u32 = 0xfeff;

@@ -7,7 +7,7 @@
 //! | `ring:N` | a ring of N ≥ 3 switches with one host each; the link that closes it has `secure` = N, the others 1 |
 //! | `tree:DEPTH,FANOUT` | a tree of switches, FANOUT hosts under each lowest one |
 //! | `fattree:K` | K even: (K/2)² core switches, K pods of K/2 aggregation and K/2 edge switches, K³/4 hosts |
-//! | `FILE.json` | what the file says, see [`crate::topology_file`] |
+//! | `FILE.json` | what the file says, see [`file`] |
 //!
 //! After the numbers, all links of a shape can be given a delay, a share of frames that they lose, and a rate:
 //! `ring:4,delay=5ms,loss=1%,rate=10mbit`. There are at most 20,000 hosts.
@@ -17,6 +17,8 @@
 //!
 //! Ports are numbered from 1 on each switch: its hosts first, in order, then its links, in order. Every link has
 //! an attribute `secure` (1 unless said otherwise), which policies can use as a path's weight.
+
+pub mod file;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -150,7 +152,7 @@ impl Topology {
     /// [`TopologyError`], naming the text, or the file and the field.
     pub fn parse(text: &str) -> Result<Topology, TopologyError> {
         if text.ends_with(".json") {
-            return crate::topology_file::read(text);
+            return file::read(text);
         }
         let wrong = |why: String| TopologyError::Spec { text: text.to_string(), why };
         let (shape, numbers) = text.split_once(':').ok_or_else(|| wrong("no shape of that name".into()))?;

@@ -1,0 +1,44 @@
+//! What frames between two hosts are about, and what became of them.
+
+use maple_wire::{Field, Packet};
+
+use crate::host::Kind;
+
+/// Frames from one host to another, of one kind. Answers count for the host that answers.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PairKey {
+    /// The sender's name.
+    pub src: String,
+    /// The receiver's name.
+    pub dst: String,
+    /// What it was about.
+    pub kind: Kind,
+}
+
+/// What became of the frames from one host to another.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PairCounters {
+    /// Frames that the first sent to the second.
+    pub sent: u64,
+    /// Frames that arrived there; copies count each.
+    pub delivered: u64,
+}
+
+/// The sender, the receiver and the kind of a frame; `None` for frames that are not unicast between two hosts, and
+/// for those that only find out addresses. `name` knows the hosts by their hardware addresses.
+pub(crate) fn classify(frame: &[u8], name: impl Fn([u8; 6]) -> Option<String>) -> Option<PairKey> {
+    let packet = Packet::new(frame, 0);
+    let get = |field| packet.get(field).map(|value| value as u16);
+    let server = |a: Option<u16>, b: Option<u16>| a.zip(b).map(|(a, b)| a.min(b));
+    let kind = if let Some(port) = server(get(Field::TcpSrc), get(Field::TcpDst)) {
+        Kind::Tcp(port)
+    } else if let Some(port) = server(get(Field::UdpSrc), get(Field::UdpDst)) {
+        Kind::Udp(port)
+    } else if matches!(get(Field::Icmpv4Type), Some(0 | 8)) || matches!(get(Field::Icmpv6Type), Some(128 | 129)) {
+        Kind::Ping
+    } else {
+        return None;
+    };
+    let address = |at: usize| frame[at..at + 6].try_into().ok().and_then(&name);
+    Some(PairKey { src: address(6)?, dst: address(0)?, kind })
+}
