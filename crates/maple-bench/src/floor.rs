@@ -9,7 +9,8 @@ use std::hint::black_box;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use maple_core::{Augmented, LeafId, Strategy};
+use maple_core::oracles::Strategy;
+use maple_core::{Augmented, LeafId};
 use serde::Serialize;
 
 use crate::command::{BenchError, say};
@@ -102,10 +103,10 @@ fn new_headers(set: &FilterSet, headers: &[FiveTuple]) -> Result<Vec<FiveTuple>,
         if table.tree().search(header).is_some() {
             continue;
         }
-        let mut run = table.follow();
+        let mut run = table.begin_replay();
         let filter = policy.run(header, &mut run).map_err(BenchError::Policy)?;
         let run = run.finish(header);
-        match table.plant(run, LeafId(new.len() as u64), action(filter), header) {
+        match table.insert_replayed(run, LeafId(new.len() as u64), action(filter), header) {
             Augmented::Added => new.push(*header),
             other => return Err(BenchError::Wrong(format!("{header:?} is not new: {other:?}"))),
         }

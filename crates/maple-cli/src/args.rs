@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use maple_core::Location;
 use maple_core::engine::LabelRange;
-use maple_core::{Location, Strategy};
+use maple_core::oracles::Strategy;
 use maple_wire::{Dpid, PortNo, Version};
 
 use crate::bench::BenchArgs;

@@ -181,13 +181,13 @@ fn invalidate(bencher: Bencher, tree: &Tree, headers: &[Header]) {
     hosts.sort_unstable();
     hosts.dedup();
     let fresh = || {
-        tree.touching(&Constraint::exact(Field::Ipv4Src, 0));
-        tree.touching(&Constraint::exact(Field::Ipv4Dst, 0));
+        tree.leaves_fitting(&Constraint::exact(Field::Ipv4Src, 0));
+        tree.leaves_fitting(&Constraint::exact(Field::Ipv4Dst, 0));
         tree.clone()
     };
     bencher.counter(ItemsCount::new(hosts.len())).with_inputs(fresh).bench_local_values(|mut tree| {
         for (field, address) in &hosts {
-            for leaf in tree.touching(&Constraint::exact(*field, u128::from(*address))) {
+            for leaf in tree.leaves_fitting(&Constraint::exact(*field, u128::from(*address))) {
                 tree.remove(leaf);
             }
         }

@@ -7,10 +7,15 @@ pub mod trace;
 pub mod tree;
 
 pub mod capabilities;
-pub mod compile;
 pub mod ids;
+pub mod rule;
 
 pub mod update;
+
+pub mod compile;
+
+#[cfg(any(test, feature = "oracles"))]
+pub mod oracles;
 
 pub mod state;
 
@@ -39,7 +44,7 @@ pub mod report;
 pub mod sim;
 
 pub use capabilities::Capabilities;
-pub use compile::{Compiler, LeafAction, Rule, Strategy, Table, Target};
+pub use compile::{LeafAction, Table, TableBackend, Target};
 pub use engine::{Effect, Engine, Event, Mail, Options};
 pub use ids::{LeafId, ShardId, Time};
 pub use network::{Hop, Location, Mac};
@@ -47,8 +52,9 @@ pub use policy::Policy;
 pub use policy_error::PolicyError;
 pub use report::Report;
 pub use route::Route;
+pub use rule::Rule;
 pub use run::{Net, PacketHandle, Run};
 pub use state::{Snapshot, Store, Txn, Value};
 pub use trace::{Cond, Fields, Item, Range, Recorder, Source, Trace};
-pub use tree::{Augmented, Followed, Follower, Tree};
+pub use tree::{Augmented, Replay, Replayed, Tree};
 pub use update::{Change, changes};

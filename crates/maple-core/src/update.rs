@@ -38,7 +38,7 @@ use maple_wire::msg::{FlowMod, FlowModCommand};
 use maple_wire::{Constraint, Field, Instruction, Match, MatchField};
 use rustc_hash::FxHashMap;
 
-use crate::compile::Rule;
+use crate::rule::Rule;
 
 /// One step of an update.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use maple::benchmarks::{FilterPolicy, FilterSet, FiveTuple, OtherLanguage, Ranges};
 use maple_core::run::Run;
 use maple_core::state::Store;
-use maple_core::{Follower, Trace};
+use maple_core::{Replay, Trace};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyRange};
 
@@ -40,9 +40,9 @@ impl OtherLanguage for PythonFilters {
 }
 
 impl FilterPolicy for PythonPolicy {
-    fn run(&mut self, header: &FiveTuple, follower: &mut Follower<'_>) -> Result<Option<usize>, Failure> {
+    fn run(&mut self, header: &FiveTuple, replay: &mut Replay<'_>) -> Result<Option<usize>, Failure> {
         let (filter, trace) = self.record(header)?;
-        follower.replay(header, &trace);
+        replay.observe(header, &trace);
         Ok(filter)
     }
 

@@ -8,7 +8,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
-use maple_core::{Augmented, Change, Fields, LeafAction, LeafId, Rule, Strategy, Table};
+use maple_core::oracles::Strategy;
+use maple_core::{Augmented, Change, Fields, LeafAction, LeafId, Rule, Table};
 use maple_emulator::Random;
 use maple_wire::{Action, Field, Instruction, PortNo};
 use serde::Serialize;
@@ -284,11 +285,11 @@ impl Augments {
     /// Has a controller decide for a header that it does not know.
     fn learn(&mut self, table: &mut Table, centre: &DataCentre, header: &FiveTuple, leaf: LeafId) -> Learned {
         let begin = Instant::now();
-        let mut run = table.follow();
+        let mut run = table.begin_replay();
         let route = centre.decide(|field, mask| run.read_there(header, field, mask));
         let followed = run.finish(header);
         let ran = Instant::now();
-        let outcome = table.plant(followed, leaf, action(route.ports.first().copied()), header);
+        let outcome = table.insert_replayed(followed, leaf, action(route.ports.first().copied()), header);
         let changes = table.take_changes();
         self.in_augment += ran.elapsed();
         self.in_f += ran - begin;

@@ -23,8 +23,8 @@ pub(super) fn ports(learned: &[Learned]) -> Vec<Vec<LeafId>> {
 
 /// Removes the leaves whose packets may come from or go to a host, and gives the changes.
 pub(super) fn invalidate_host(table: &mut Table, host: u32) -> Vec<Change> {
-    let mut leaves = table.tree().touching(&Constraint::exact(Field::Ipv4Src, host.into()));
-    leaves.extend(table.tree().touching(&Constraint::exact(Field::Ipv4Dst, host.into())));
+    let mut leaves = table.tree().leaves_fitting(&Constraint::exact(Field::Ipv4Src, host.into()));
+    leaves.extend(table.tree().leaves_fitting(&Constraint::exact(Field::Ipv4Dst, host.into())));
     withdraw(table, &leaves)
 }
 

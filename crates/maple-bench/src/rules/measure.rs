@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use maple_core::{Change, Strategy, Table};
+use maple_core::oracles::Strategy;
+use maple_core::{Change, Table};
 use maple_heap::bytes_kept;
 
 use super::invalidation::{hosts, invalidate_host, ports, withdraw};

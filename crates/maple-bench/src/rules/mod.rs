@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use maple_core::Strategy;
+use maple_core::oracles::Strategy;
 
 use crate::command::{BenchError, say};
 use crate::filters::FilterSet;

@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 
-use maple_core::{Augmented, Capabilities, Change, LeafAction, LeafId, Rule, Strategy, Table, Target};
+use maple_core::oracles::Strategy;
+use maple_core::{Augmented, Capabilities, Change, LeafAction, LeafId, Rule, Table, Target};
 use maple_wire::{Action, Instruction, PortNo};
 
 use super::policy::FilterPolicy;
@@ -103,11 +104,11 @@ impl Play {
         header: &FiveTuple,
         wanted: Option<usize>,
     ) -> Result<(), BenchError> {
-        let mut run = self.table.follow();
+        let mut run = self.table.begin_replay();
         let filter = policy.run(header, &mut run).map_err(BenchError::Policy)?;
         let followed = run.finish(header);
         let leaf = LeafId(self.learned.len() as u64);
-        let outcome = self.table.plant(followed, leaf, action(filter), header);
+        let outcome = self.table.insert_replayed(followed, leaf, action(filter), header);
         let changes = self.table.take_changes();
         if outcome != Augmented::Added {
             let what = "f is not a function of what it observed, or a trace went to the wrong place";
@@ -142,7 +143,7 @@ pub(super) fn expected(set: &FilterSet, headers: impl Iterator<Item = FiveTuple>
 pub(crate) fn table(strategy: Strategy) -> Table {
     let cookie = Box::new(|leaf: Option<LeafId>| leaf.map_or(u64::MAX, |leaf| leaf.0));
     let capabilities = Capabilities::of_abstract_headers();
-    Table::new(strategy, Target { under: Vec::new(), capabilities, priorities: 1..=u16::MAX, cookie })
+    (strategy.new_table())(Target { under: Vec::new(), capabilities, priorities: 1..=u16::MAX, cookie })
 }
 
 /// What f's answer does: each filter has a port of its own.

@@ -9,7 +9,7 @@ use std::hint::black_box;
 use std::sync::Arc;
 
 use clap::ValueEnum;
-use maple_core::{Cond, Follower, Range, Recorder};
+use maple_core::{Cond, Range, Recorder, Replay};
 use maple_wire::{Constraint, Field};
 
 use crate::filters::{Filter, FilterSet, PortRange};
@@ -18,15 +18,11 @@ use crate::headers::FiveTuple;
 /// A policy that interprets a filter set.
 pub trait FilterPolicy {
     /// Runs f on a header, all questions going through `run` (or what f looked at being replayed there:
-    /// [`Follower::replay`]). Returns the first filter that the header fits, if any.
+    /// [`Replay::observe`]). Returns the first filter that the header fits, if any.
     ///
     /// # Errors
     /// Where f fails, in its language's words.
-    fn run(
-        &mut self,
-        header: &FiveTuple,
-        run: &mut Follower<'_>,
-    ) -> Result<Option<usize>, Box<dyn Error + Send + Sync>>;
+    fn run(&mut self, header: &FiveTuple, run: &mut Replay<'_>) -> Result<Option<usize>, Box<dyn Error + Send + Sync>>;
 
     /// Runs f on a header with a recorder and nothing else, as where no tree is there to be followed.
     ///
@@ -43,9 +39,9 @@ trait Answers {
     fn read(&mut self, header: &FiveTuple, field: Field) -> u128;
 }
 
-impl Answers for Follower<'_> {
+impl Answers for Replay<'_> {
     fn fits(&mut self, header: &FiveTuple, cond: &Arc<Cond>) -> bool {
-        Follower::fits(self, header, cond)
+        Replay::fits(self, header, cond)
     }
 
     fn read(&mut self, header: &FiveTuple, field: Field) -> u128 {
@@ -110,11 +106,7 @@ impl Interpreter {
 }
 
 impl FilterPolicy for Interpreter {
-    fn run(
-        &mut self,
-        header: &FiveTuple,
-        run: &mut Follower<'_>,
-    ) -> Result<Option<usize>, Box<dyn Error + Send + Sync>> {
+    fn run(&mut self, header: &FiveTuple, run: &mut Replay<'_>) -> Result<Option<usize>, Box<dyn Error + Send + Sync>> {
         Ok(self.first_match(header, run))
     }
 
@@ -169,10 +161,10 @@ mod tests {
     /// The answer, and the way through the tree to it.
     fn answer(set: &FilterSet, ranges: Ranges, header: &FiveTuple) -> (Option<usize>, String) {
         let (mut tree, can) = (Tree::new(), Capabilities::of_abstract_headers());
-        let mut run = tree.follow(&can);
+        let mut run = tree.begin_replay(&can);
         let filter = Interpreter::new(set, ranges).run(header, &mut run).unwrap();
         let run = run.finish(header);
-        tree.plant(run, LeafId(0));
+        tree.insert_replayed(run, LeafId(0));
         let items: Vec<String> = tree.path(LeafId(0)).unwrap().iter().map(ToString::to_string).collect();
         (filter, items.join("; "))
     }

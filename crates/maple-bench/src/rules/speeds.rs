@@ -3,7 +3,8 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use maple_core::{LeafId, Strategy, Table};
+use maple_core::oracles::Strategy;
+use maple_core::{LeafId, Table};
 
 use super::invalidation::{hosts, invalidate_host, ports, withdraw};
 use super::measured::Measured;
@@ -122,11 +123,11 @@ pub(super) fn grown(
     let (mut table, mut augments) = (table(strategy), Augments::default());
     for Learned { leaf, header, .. } in learned {
         let begin = Instant::now();
-        let mut run = table.follow();
+        let mut run = table.begin_replay();
         let filter = policy.run(header, &mut run).map_err(BenchError::Policy)?;
         let run = run.finish(header);
         let ran = Instant::now();
-        table.plant(run, *leaf, action(filter), header);
+        table.insert_replayed(run, *leaf, action(filter), header);
         black_box(table.take_changes());
         augments.in_augment += ran.elapsed();
         augments.in_f += ran - begin;

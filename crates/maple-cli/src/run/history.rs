@@ -24,7 +24,7 @@ const MOST: usize = 100_000;
 pub struct History {
     states: Arc<Mutex<States>>,
     is_over: Arc<AtomicBool>,
-    follower: Option<JoinHandle<()>>,
+    replay: Option<JoinHandle<()>>,
 }
 
 struct States {
@@ -56,7 +56,7 @@ impl History {
         let first = State { since: Instant::now(), until: None, snapshot: store.snapshot() };
         lock(&states).all.push_front(first);
         let is_over = Arc::new(AtomicBool::new(false));
-        let follower = {
+        let replay = {
             let (states, is_over) = (Arc::clone(&states), Arc::clone(&is_over));
             let (store, controller) = (Arc::clone(store), controller.clone());
             std::thread::Builder::new().name("history".into()).spawn(move || {
@@ -73,7 +73,7 @@ impl History {
                 }
             })?
         };
-        Ok(History { states, is_over, follower: Some(follower) })
+        Ok(History { states, is_over, replay: Some(replay) })
     }
 
     /// The states that a packet that entered at `from` and was on its way until `to` may have met. `None` if that is too
@@ -91,8 +91,8 @@ impl History {
 impl Drop for History {
     fn drop(&mut self) {
         self.is_over.store(true, Ordering::Relaxed);
-        if let Some(follower) = self.follower.take()
-            && follower.join().is_err()
+        if let Some(replay) = self.replay.take()
+            && replay.join().is_err()
         {
             tracing::error!("the thread that follows states panicked");
         }

@@ -212,7 +212,9 @@ fn controller_options(
     }
     chosen.engine.middleboxes = options.middlebox.iter().copied().collect();
     chosen.engine.poll = options.poll.map_or(chosen.engine.poll, |Pause(poll)| poll);
-    chosen.engine.compiler = options.compiler.map_or(chosen.engine.compiler, Into::into);
+    if let Some(compiler) = options.compiler {
+        chosen.engine.new_table = maple_core::oracles::Strategy::from(compiler).new_table();
+    }
     chosen.engine.check_rate = options.check_rate.unwrap_or(CHECK_RATE);
     chosen.engine.labels = options.labels.unwrap_or(chosen.engine.labels);
     placed(options, chosen)

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use maple_core::{Location, Mac, Strategy};
+use maple_core::oracles::Strategy;
+use maple_core::{Location, Mac};
 use maple_emulator::network::ControlFaults;
 use maple_emulator::time::{MILLISECOND, Time};
 use maple_emulator::topology::{HostSpec, LinkSpec, SwitchSpec, Topology, addresses};

@@ -69,7 +69,14 @@ impl<'a> World<'a> {
         let Case { track_hosts, compiler, room: (max_rules, max_traces), .. } = *case;
         // Hosts that announced nothing are looked for no longer than others.
         let silence = Duration::from_millis(500);
-        let core = Options { track_hosts, compiler, max_rules, max_traces, silence, ..Options::default() };
+        let core = Options {
+            track_hosts,
+            new_table: compiler.new_table(),
+            max_rules,
+            max_traces,
+            silence,
+            ..Options::default()
+        };
         let pace = Pace { busy: case.busy, mail: case.mail, trace: case.trace };
         let dpids = case.dpids();
         let mut network = Network::with_options(&case.topology(), options);
@@ -373,7 +380,7 @@ impl<'a> World<'a> {
 }
 
 /// Whether the switch's rule is what the controller wants, not an older rule.
-fn is_entry(rule: &Rule, wanted: &maple_core::compile::Rule) -> bool {
+fn is_entry(rule: &Rule, wanted: &maple_core::Rule) -> bool {
     (rule.priority, rule.cookie, &rule.matching, &rule.instructions[..])
         == (wanted.priority, wanted.cookie, &wanted.matching, &wanted.instructions[..])
 }

@@ -8,20 +8,20 @@
 //! to an answer or is under a barrier of the run's own tests. That is decided where the run ends: at a leaf, a `V` node
 //! or `Ω`.
 //!
-//! An edit of the tree becomes an edit of the pieces (`pieces/`):
+//! An edit of the tree becomes an edit of the entries (`entries/`):
 //!
-//! * a test has pieces for its yes-region. They are the answer of a leaf that stands there; barriers while the yes-side
+//! * a test has entries for its yes-region. They are the answer of a leaf that stands there; barriers while the yes-side
 //!   is unexplored or incomplete; and there are none where what lies in the yes-side says it all. So the place of an
 //!   unexplored yes-side is kept, level and all, and its packet's answer needs one modification;
-//! * a leaf elsewhere has pieces for its run's region.
+//! * a leaf elsewhere has entries for its run's region.
 //!
-//! What the switch can't match is never stated: a yes-side or a child whose region can't be matched has no pieces and
+//! What the switch can't match is never stated: a yes-side or a child whose region can't be matched has no entries and
 //! counts as unexplored, a test whose region can't be matched has a wider barrier, and if nothing of it can be stated,
-//! its no-side has no pieces either.
+//! its no-side has no entries either.
 //!
 //! # Cost
 //!
-//! A new trace costs the nodes that it adds, the runs around them that become complete, and the pieces that overlap
+//! A new trace costs the nodes that it adds, the runs around them that become complete, and the entries that overlap
 //! the new ones. How long the table is does not matter but through these.
 
 use std::borrow::Cow;
@@ -30,57 +30,58 @@ use std::sync::Arc;
 
 use maple_wire::Constraint;
 
-use super::pieces::{ActionId, PieceId, Pieces, Says, Tidy};
-use super::table::Keeper;
-use super::{LeafAction, Region, Rule, Target};
+use super::entries::{ActionId, Checks, EntryId, EntryTable, Verdict};
+use super::table::TableBackend;
+use super::{LeafAction, Target};
 use crate::capabilities::Capabilities;
-use crate::trace::{Cond, Fields, Item};
-use crate::tree::{Augmented, Branch, Edit, Followed, LeafId, Node, NodeId, Tree};
+use crate::rule::Rule;
+use crate::trace::{Cond, Fields, Item, Region};
+use crate::tree::{Augmented, Branch, Edit, LeafId, Node, NodeId, Replayed, Tree};
 use crate::update::Change;
 
-mod narrow;
+mod specialise;
 
 /// How many leaves' memory is asked for at a time.
 const AT_A_TIME: usize = 32;
 
 /// A tree and its table.
 #[derive(Debug)]
-pub(super) struct Live {
+pub(super) struct IncrementalCompiler {
     target: Target,
     tree: Tree,
-    pieces: Pieces,
+    entries: EntryTable,
     /// By node.
     places: Vec<Option<Place>>,
-    runs: Vec<Run>,
-    free: Vec<RunId>,
+    runs: Vec<RegionClass>,
+    free: Vec<ClassId>,
     /// The last edit of the tree, and a region, kept for their memory.
     edit: Edit,
     scratch: Region,
 }
 
 /// Names a run while it lives.
-type RunId = u32;
+type ClassId = u32;
 
-/// The run of all nodes whose packets the switch can't tell apart. It has no pieces.
-const UNTOLD: RunId = 0;
+/// The run of all nodes whose packets the switch can't tell apart. It has no entries.
+const UNMATCHABLE: ClassId = 0;
 
 /// What is known of a node.
 #[derive(Debug)]
 struct Place {
-    run: RunId,
+    run: ClassId,
     kind: Kind,
-    pieces: Own,
+    entries: EntryIds,
     /// Of a leaf.
-    does: Does,
+    does: LeafBehaviour,
 }
 
-/// The pieces of a node: mostly one.
+/// The entries of a node: mostly one.
 #[derive(Debug, Default)]
-enum Own {
+enum EntryIds {
     #[default]
     None,
-    One(PieceId),
-    Several(Box<[PieceId]>),
+    One(EntryId),
+    Several(Box<[EntryId]>),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,7 +104,7 @@ enum Kind {
 }
 
 #[derive(Debug)]
-struct Run {
+struct RegionClass {
     /// The test or `V` node above.
     above: Option<NodeId>,
     /// `None` if the run is a leaf under a `V` node: the node's region and the value say it.
@@ -114,7 +115,7 @@ struct Run {
 
 /// What is to be done with a leaf's packets.
 #[derive(Debug, Default)]
-struct Does {
+struct LeafBehaviour {
     /// Those that fit this; the others go to the controller.
     only: Option<Box<Constraint>>,
     /// The instructions, which are held. `None` is to send them to the controller.
@@ -134,11 +135,11 @@ struct Yes {
     matches: Vec<Vec<Constraint>>,
 }
 
-impl Live {
-    pub(super) fn new(target: Target) -> Live {
-        let untold = Run { above: None, region: Some(Arc::new(Region::any())), complete: false, nodes: 1 };
-        Live {
-            pieces: Pieces::new(&target.priorities),
+impl IncrementalCompiler {
+    pub(super) fn new(target: Target) -> IncrementalCompiler {
+        let untold = RegionClass { above: None, region: Some(Arc::new(Region::any())), complete: false, nodes: 1 };
+        IncrementalCompiler {
+            entries: EntryTable::new(&target.priorities),
             target,
             tree: Tree::new(),
             places: Vec::new(),
@@ -153,24 +154,24 @@ impl Live {
     fn take_in(&mut self, outcome: Augmented, action: LeafAction) -> Augmented {
         if !matches!(outcome, Augmented::Existing(_)) {
             let does = self.does(action);
-            self.follow(does);
-            self.pieces.settle(&self.tree, Tidy::AtOnce);
+            self.apply_edit(does);
+            self.entries.recompute(&self.tree, Checks::Now);
         }
         outcome
     }
 
     /// What an action is, in short.
-    fn does(&mut self, action: LeafAction) -> Does {
+    fn does(&mut self, action: LeafAction) -> LeafBehaviour {
         let (only, instructions) = match action {
             LeafAction::Apply(instructions) => (None, Some(instructions)),
             LeafAction::ApplyTo(only, instructions) => (Some(Box::new(only)), Some(instructions)),
             LeafAction::Controller => (None, None),
         };
-        Does { only, action: instructions.map(|instructions| self.pieces.name(instructions)) }
+        LeafBehaviour { only, action: instructions.map(|instructions| self.entries.name(instructions)) }
     }
 
     /// Takes in what an edit of the tree did. If there is a new leaf, it does this.
-    fn follow(&mut self, does: Does) {
+    fn apply_edit(&mut self, does: LeafBehaviour) {
         let mut edit = std::mem::take(&mut self.edit);
         edit.copy(self.tree.last_edit());
         let Edit { place, ref removed, ref added } = edit;
@@ -186,22 +187,22 @@ impl Live {
         self.edit = edit;
     }
 
-    /// Reads what [`Live::forget`] will read of some nodes, as [`Tree::about_to_remove`] does.
+    /// Reads what [`IncrementalCompiler::forget`] will read of some nodes, as [`Tree::about_to_remove`] does.
     fn about_to_forget(&self, nodes: &[NodeId]) {
-        let pieces = |node: &NodeId| self.place(*node).pieces.ids().first().map_or(0, |id| u64::from(*id));
-        black_box(nodes.iter().map(pieces).fold(0, |all, word| all ^ word));
+        let entries = |node: &NodeId| self.place(*node).entries.ids().first().map_or(0, |id| u64::from(*id));
+        black_box(nodes.iter().map(entries).fold(0, |all, word| all ^ word));
         let touch = |node: &NodeId| {
-            let Place { run, pieces, .. } = self.place(*node);
+            let Place { run, entries, .. } = self.place(*node);
             let run = u64::from(self.runs[*run as usize].nodes);
-            pieces.ids().first().map_or(run, |id| run ^ self.pieces.touch_all(*id))
+            entries.ids().first().map_or(run, |id| run ^ self.entries.touch_all(*id))
         };
         black_box(nodes.iter().map(touch).fold(0, |all, word| all ^ word));
     }
 
     fn forget(&mut self, node: NodeId) {
         let Some(place) = self.places[node.index()].take() else { return };
-        place.pieces.ids().iter().for_each(|piece| self.pieces.remove(*piece));
-        place.does.action.into_iter().for_each(|action| self.pieces.release(action));
+        place.entries.ids().iter().for_each(|entry| self.entries.remove(*entry));
+        place.does.action.into_iter().for_each(|action| self.entries.release(action));
         let run = &mut self.runs[place.run as usize];
         run.nodes -= 1;
         if run.nodes == 0 {
@@ -213,7 +214,7 @@ impl Live {
     fn vacate(&mut self, above: NodeId, branch: Branch, was_complete: bool) {
         let Place { run, kind, .. } = *self.place(above);
         match (kind, branch) {
-            (Kind::Value { complete }, _) if was_complete && run != UNTOLD => {
+            (Kind::Value { complete }, _) if was_complete && run != UNMATCHABLE => {
                 self.place_mut(above).kind = Kind::Value { complete: complete - 1 };
                 self.complete(run, false);
             }
@@ -225,7 +226,7 @@ impl Live {
     }
 
     /// Puts in the new nodes, each the only child of the one before.
-    fn grow(&mut self, place: Option<(NodeId, Branch)>, added: &[NodeId], does: Does) {
+    fn grow(&mut self, place: Option<(NodeId, Branch)>, added: &[NodeId], does: LeafBehaviour) {
         if let (Some((above, Branch::Value(value))), [leaf]) = (place, added) {
             return self.grow_leaf(above, value, *leaf, does);
         }
@@ -238,7 +239,7 @@ impl Live {
                 sides.push(yes);
             }
             self.runs[run as usize].nodes += 1;
-            self.put_place(*node, Place { run, kind, pieces: Own::None, does: Does::default() });
+            self.put_place(*node, Place { run, kind, entries: EntryIds::None, does: LeafBehaviour::default() });
             from = added.get(at + 1).and_then(|next| self.tree.parent(*next));
         }
         let Some(leaf) = added.last() else { return };
@@ -246,7 +247,7 @@ impl Live {
         self.show_leaf(*leaf);
         if let Some((_, Branch::Value(_))) = self.tree.parent(*leaf) {
             let run = self.place(*leaf).run;
-            if run != UNTOLD {
+            if run != UNMATCHABLE {
                 self.runs[run as usize].region = None;
             }
         }
@@ -256,15 +257,15 @@ impl Live {
     }
 
     /// Puts in a new leaf right under a `V` node, for a value of it: what most traces bring.
-    fn grow_leaf(&mut self, above: NodeId, value: u128, leaf: NodeId, does: Does) {
+    fn grow_leaf(&mut self, above: NodeId, value: u128, leaf: NodeId, does: LeafBehaviour) {
         let mut region = std::mem::take(&mut self.scratch);
         let (outer, Node::Value(values)) = (self.place(above).run, self.tree.node(above)) else { return };
         let read = Constraint { field: values.field, value, mask: values.mask };
-        let may_be_told = outer != UNTOLD && region.become_part(self.region(outer), &read);
+        let may_be_told = outer != UNMATCHABLE && region.become_part(self.region(outer), &read);
         let told = if may_be_told { region.stated(&self.target.capabilities) } else { None };
-        let run = if told.is_some() { self.begin_run(Some(above), None) } else { UNTOLD };
+        let run = if told.is_some() { self.begin_run(Some(above), None) } else { UNMATCHABLE };
         self.runs[run as usize].nodes += 1;
-        self.put_place(leaf, Place { run, kind: Kind::Leaf, pieces: Own::None, does });
+        self.put_place(leaf, Place { run, kind: Kind::Leaf, entries: EntryIds::None, does });
         if told.is_some() {
             self.show_leaf_of(leaf, run, &region, told);
         }
@@ -281,14 +282,14 @@ impl Live {
     }
 
     /// The run that a new node under a branch is in. If the branch is the yes-side of a new test, `yes` is its region.
-    fn run_under(&mut self, from: Option<(NodeId, Branch)>, yes: Option<&Yes>) -> RunId {
+    fn run_under(&mut self, from: Option<(NodeId, Branch)>, yes: Option<&Yes>) -> ClassId {
         let Some((above, branch)) = from else {
             let cond = Cond { all: self.target.under.clone(), ranges: Vec::new() };
             return self.begin(None, Region::any().and(&cond));
         };
         let Place { run, kind, .. } = *self.place(above);
-        if run == UNTOLD {
-            return UNTOLD;
+        if run == UNMATCHABLE {
+            return UNMATCHABLE;
         }
         let region = self.region(run).clone();
         match (kind, branch, self.tree.node(above)) {
@@ -305,21 +306,21 @@ impl Live {
             }
             (Kind::Test | Kind::Never | Kind::Wide, Branch::Outcome(false), _)
             | (Kind::Always, Branch::Outcome(true), _) => run,
-            _ => UNTOLD,
+            _ => UNMATCHABLE,
         }
     }
 
-    fn begin(&mut self, above: Option<NodeId>, region: Option<Region>) -> RunId {
+    fn begin(&mut self, above: Option<NodeId>, region: Option<Region>) -> ClassId {
         let matched = region.filter(|region| region.stated(&self.target.capabilities).is_some());
-        matched.map_or(UNTOLD, |region| self.begin_matched(above, region))
+        matched.map_or(UNMATCHABLE, |region| self.begin_matched(above, region))
     }
 
-    fn begin_matched(&mut self, above: Option<NodeId>, region: Region) -> RunId {
+    fn begin_matched(&mut self, above: Option<NodeId>, region: Region) -> ClassId {
         self.begin_run(above, Some(Arc::new(region)))
     }
 
-    fn begin_run(&mut self, above: Option<NodeId>, region: Option<Arc<Region>>) -> RunId {
-        let run = Run { above, region, complete: false, nodes: 0 };
+    fn begin_run(&mut self, above: Option<NodeId>, region: Option<Arc<Region>>) -> ClassId {
+        let run = RegionClass { above, region, complete: false, nodes: 0 };
         match self.free.pop() {
             Some(id) => {
                 self.runs[id as usize] = run;
@@ -327,16 +328,16 @@ impl Live {
             }
             None => {
                 self.runs.push(run);
-                RunId::try_from(self.runs.len() - 1).expect("a tree has fewer than 2^32 runs")
+                ClassId::try_from(self.runs.len() - 1).expect("a tree has fewer than 2^32 runs")
             }
         }
     }
 
-    fn kind(&self, node: NodeId, run: RunId) -> (Kind, Option<Yes>) {
+    fn kind(&self, node: NodeId, run: ClassId) -> (Kind, Option<Yes>) {
         let cond = match self.tree.node(node) {
             Node::Leaf(_) => return (Kind::Leaf, None),
             Node::Value(_) => return (Kind::Value { complete: 0 }, None),
-            Node::Test { .. } if run == UNTOLD => return (Kind::Blocked, None),
+            Node::Test { .. } if run == UNMATCHABLE => return (Kind::Blocked, None),
             Node::Test { cond, .. } => cond,
         };
         let rest = &**self.region(run);
@@ -351,22 +352,22 @@ impl Live {
         }
     }
 
-    /// Brings a leaf's own pieces up to date, and what its being complete means for the nodes above. Gives the test
-    /// whose yes-side the leaf is, if that has pieces for it: they are to be brought up to date next.
+    /// Brings a leaf's own entries up to date, and what its being complete means for the nodes above. Gives the test
+    /// whose yes-side the leaf is, if that has entries for it: they are to be brought up to date next.
     fn show_leaf(&mut self, node: NodeId) -> Option<NodeId> {
         let Place { run, .. } = *self.place(node);
-        if run == UNTOLD {
+        if run == UNMATCHABLE {
             return None;
         }
         let region = self.region_of_leaf(node, run);
         self.show_leaf_of(node, run, &region, None)
     }
 
-    /// [`Live::show_leaf`], for a leaf whose run has this region; `told` are the matches that state it, if they are known.
+    /// [`IncrementalCompiler::show_leaf`], for a leaf whose run has this region; `told` are the matches that state it, if they are known.
     fn show_leaf_of(
         &mut self,
         node: NodeId,
-        run: RunId,
+        run: ClassId,
         region: &Region,
         told: Option<Cow<[Vec<Constraint>]>>,
     ) -> Option<NodeId> {
@@ -389,9 +390,9 @@ impl Live {
     }
 
     /// What a leaf answers, and to which packets of its run, whose region this is.
-    fn answer(&self, leaf: NodeId, region: &Region) -> (Extent, Says) {
+    fn answer(&self, leaf: NodeId, region: &Region) -> (Extent, Verdict) {
         let does = &self.place(leaf).does;
-        let Some(action) = does.action else { return (Extent::Nothing, Says::Unknown) };
+        let Some(action) = does.action else { return (Extent::Nothing, Verdict::Unexplored) };
         let extent = match &does.only {
             None => Extent::All,
             Some(only) => match region.with(only) {
@@ -401,10 +402,10 @@ impl Live {
                     .map_or(Extent::Nothing, Extent::Part),
             },
         };
-        (extent, Says::Answer(action))
+        (extent, Verdict::Forward(action))
     }
 
-    /// Brings a test's pieces up to date with what its yes-side says. The matches of its yes-region are `matches`, if
+    /// Brings a test's entries up to date with what its yes-side says. The matches of its yes-region are `matches`, if
     /// they are known.
     fn show_test(&mut self, node: NodeId, matches: Option<Vec<Vec<Constraint>>>) {
         let Place { run, kind, .. } = *self.place(node);
@@ -412,25 +413,25 @@ impl Live {
         let (rest, capabilities) = (self.region(run), &self.target.capabilities);
         if kind == Kind::Wide {
             let wide = rest.widened(cond, capabilities).and_then(|wide| wide.matches(capabilities));
-            return self.show(node, &wide.unwrap_or_default(), None, Says::Partial);
+            return self.show(node, &wide.unwrap_or_default(), None, Verdict::PartiallyExplored);
         }
         if kind != Kind::Test {
             return;
         }
         let (is_shown, leaf, says) = match yes.map(|yes| (yes, self.tree.node(yes))) {
-            None => (true, None, Says::Unknown),
+            None => (true, None, Verdict::Unexplored),
             Some((yes, Node::Leaf(leaf))) => match self.answer(yes, self.region(self.place(yes).run)) {
                 (Extent::All, says) => (true, Some(*leaf), says),
-                (Extent::Part(_), _) => (true, Some(*leaf), Says::Partial),
-                (Extent::Nothing, _) => (true, Some(*leaf), Says::Unknown),
+                (Extent::Part(_), _) => (true, Some(*leaf), Verdict::PartiallyExplored),
+                (Extent::Nothing, _) => (true, Some(*leaf), Verdict::Unexplored),
             },
-            Some((yes, _)) => (!self.runs[self.place(yes).run as usize].complete, None, Says::Partial),
+            Some((yes, _)) => (!self.runs[self.place(yes).run as usize].complete, None, Verdict::PartiallyExplored),
         };
-        if is_shown && !self.place(node).pieces.ids().is_empty() {
+        if is_shown && !self.place(node).entries.ids().is_empty() {
             // They are of the yes-region, whatever they said so far.
-            let there = std::mem::take(&mut self.place_mut(node).pieces);
-            there.ids().iter().for_each(|piece| self.pieces.say(*piece, leaf, says));
-            self.place_mut(node).pieces = there;
+            let there = std::mem::take(&mut self.place_mut(node).entries);
+            there.ids().iter().for_each(|entry| self.entries.say(*entry, leaf, says));
+            self.place_mut(node).entries = there;
             return;
         }
         let region = || matches.or_else(|| rest.and(cond).and_then(|region| region.matches(capabilities)));
@@ -438,31 +439,31 @@ impl Live {
         self.show(node, &matches.unwrap_or_default(), leaf, says);
     }
 
-    /// Has a node's pieces be these. The matches of a node are always the same ones, if there are any, unless a leaf's
+    /// Has a node's entries be these. The matches of a node are always the same ones, if there are any, unless a leaf's
     /// action changes.
-    fn show(&mut self, node: NodeId, matches: &[Vec<Constraint>], leaf: Option<LeafId>, says: Says) {
-        let there = std::mem::take(&mut self.place_mut(node).pieces);
+    fn show(&mut self, node: NodeId, matches: &[Vec<Constraint>], leaf: Option<LeafId>, says: Verdict) {
+        let there = std::mem::take(&mut self.place_mut(node).entries);
         let ids = there.ids();
-        let same = ids.len() == matches.len() && ids.iter().zip(matches).all(|(p, all)| self.pieces.is(*p, all));
-        let pieces = if same {
-            ids.iter().for_each(|piece| self.pieces.say(*piece, leaf, says));
+        let same = ids.len() == matches.len() && ids.iter().zip(matches).all(|(p, all)| self.entries.is(*p, all));
+        let entries = if same {
+            ids.iter().for_each(|entry| self.entries.say(*entry, leaf, says));
             there
         } else {
-            ids.iter().for_each(|piece| self.pieces.remove(*piece));
-            let mut insert = |all: &Vec<_>| self.pieces.insert(&self.tree, all, node, leaf, says);
+            ids.iter().for_each(|entry| self.entries.remove(*entry));
+            let mut insert = |all: &Vec<_>| self.entries.insert(&self.tree, all, node, leaf, says);
             match matches {
-                [] => Own::None,
-                [one] => Own::One(insert(one)),
-                several => Own::Several(several.iter().map(insert).collect()),
+                [] => EntryIds::None,
+                [one] => EntryIds::One(insert(one)),
+                several => EntryIds::Several(several.iter().map(insert).collect()),
             }
         };
-        self.place_mut(node).pieces = pieces;
+        self.place_mut(node).entries = entries;
     }
 
     /// Notes whether a run is complete, and what follows for the runs around it.
-    fn complete(&mut self, run: RunId, complete: bool) {
+    fn complete(&mut self, run: ClassId, complete: bool) {
         let (mut run, mut complete) = (run, complete);
-        while run != UNTOLD && self.runs[run as usize].complete != complete {
+        while run != UNMATCHABLE && self.runs[run as usize].complete != complete {
             self.runs[run as usize].complete = complete;
             let Some(above) = self.runs[run as usize].above else { return };
             let Place { run: outer, kind, .. } = *self.place(above);
@@ -474,7 +475,7 @@ impl Live {
     }
 
     /// Whether a `V` node with so many complete children is complete.
-    fn has_all(&self, node: NodeId, run: RunId, complete: u32) -> bool {
+    fn has_all(&self, node: NodeId, run: ClassId, complete: u32) -> bool {
         let Node::Value(values) = self.tree.node(node) else { return false };
         let region = self.region(run);
         let known = region.constraints().iter().find(|c| c.field == values.field).map_or(0, |c| c.mask);
@@ -482,12 +483,12 @@ impl Live {
     }
 
     /// The region of a run that is more than a leaf under a `V` node.
-    fn region(&self, run: RunId) -> &Arc<Region> {
+    fn region(&self, run: ClassId) -> &Arc<Region> {
         self.runs[run as usize].region.as_ref().expect("nothing but a leaf's run does without its region")
     }
 
     /// The region of the run that a leaf is in.
-    fn region_of_leaf(&self, leaf: NodeId, run: RunId) -> Arc<Region> {
+    fn region_of_leaf(&self, leaf: NodeId, run: ClassId) -> Arc<Region> {
         let value = || {
             let (above, branch) = self.tree.parent(leaf)?;
             let (Node::Value(values), Branch::Value(value)) = (self.tree.node(above), branch) else { return None };
@@ -506,17 +507,17 @@ impl Live {
     }
 }
 
-impl Own {
-    fn ids(&self) -> &[PieceId] {
+impl EntryIds {
+    fn ids(&self) -> &[EntryId] {
         match self {
-            Own::None => &[],
-            Own::One(piece) => std::slice::from_ref(piece),
-            Own::Several(pieces) => pieces,
+            EntryIds::None => &[],
+            EntryIds::One(entry) => std::slice::from_ref(entry),
+            EntryIds::Several(entries) => entries,
         }
     }
 }
 
-impl Keeper for Live {
+impl TableBackend for IncrementalCompiler {
     fn tree(&self) -> &Tree {
         &self.tree
     }
@@ -530,11 +531,11 @@ impl Keeper for Live {
         self.take_in(outcome, action)
     }
 
-    fn plant(&mut self, run: Followed, leaf: LeafId, action: LeafAction, packet: &dyn Fields) -> Augmented {
-        let outcome = self.tree.plant(run, leaf);
+    fn insert_replayed(&mut self, run: Replayed, leaf: LeafId, action: LeafAction, packet: &dyn Fields) -> Augmented {
+        let outcome = self.tree.insert_replayed(run, leaf);
         let outcome = self.take_in(outcome, action);
         if !matches!(outcome, Augmented::Existing(_)) {
-            self.narrow_if_that_pays(leaf, packet);
+            self.specialise_if_worthwhile(leaf, packet);
         }
         outcome
     }
@@ -543,8 +544,8 @@ impl Keeper for Live {
         if !self.tree.remove(leaf) {
             return false;
         }
-        self.follow(Does::default());
-        self.pieces.settle(&self.tree, Tidy::InTurn);
+        self.apply_edit(LeafBehaviour::default());
+        self.entries.recompute(&self.tree, Checks::Deferred);
         true
     }
 
@@ -552,46 +553,46 @@ impl Keeper for Live {
         let (mut removed, mut nodes) = (0, Vec::new());
         for some in leaves.chunks(AT_A_TIME) {
             if some.len() > 1 {
-                self.tree.about_to_remove(some, &mut nodes);
+                self.tree.prefetch_removal(some, &mut nodes);
                 self.about_to_forget(&nodes);
             }
             for leaf in some {
                 if self.tree.remove(*leaf) {
-                    self.follow(Does::default());
+                    self.apply_edit(LeafBehaviour::default());
                     removed += 1;
                 }
             }
         }
         if removed > 0 {
-            self.pieces.settle(&self.tree, Tidy::InTurn);
+            self.entries.recompute(&self.tree, Checks::Deferred);
         }
         removed
     }
 
-    fn act(&mut self, leaf: LeafId, action: LeafAction) {
+    fn set_action(&mut self, leaf: LeafId, action: LeafAction) {
         let Some(node) = self.tree.leaf_node(leaf) else { return };
         let does = self.does(action);
         let old = std::mem::replace(&mut self.place_mut(node).does, does);
         if let Some(test) = self.show_leaf(node) {
             self.show_test(test, None);
         }
-        old.action.into_iter().for_each(|action| self.pieces.release(action));
-        self.pieces.settle(&self.tree, Tidy::AtOnce);
+        old.action.into_iter().for_each(|action| self.entries.release(action));
+        self.entries.recompute(&self.tree, Checks::Now);
     }
 
-    fn tidy(&mut self) {
-        self.pieces.tidy(&self.tree);
+    fn remove_redundant(&mut self) {
+        self.entries.remove_redundant(&self.tree);
     }
 
     fn rules(&self) -> Vec<Rule> {
-        self.pieces.rules(&self.target.cookie)
+        self.entries.rules(&self.target.cookie)
     }
 
     fn take_changes(&mut self) -> Vec<Change> {
-        self.pieces.take_changes(&self.target.cookie)
+        self.entries.take_changes(&self.target.cookie)
     }
 
     fn visited(&self) -> u64 {
-        self.pieces.visited()
+        self.entries.visited()
     }
 }

@@ -12,23 +12,13 @@ use std::ops::RangeInclusive;
 
 use maple_wire::Constraint;
 
-use super::live::Live;
-use super::paper::Incremental;
-use super::{LeafAction, Rule};
+use super::LeafAction;
+use super::incremental::IncrementalCompiler;
 use crate::capabilities::Capabilities;
+use crate::rule::Rule;
 use crate::trace::{Fields, Item};
-use crate::tree::{Augmented, Followed, Follower, LeafId, Tree};
+use crate::tree::{Augmented, LeafId, Replay, Replayed, Tree};
 use crate::update::Change;
-
-/// Which compiler makes the rules.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Strategy {
-    /// Maple's own: levels numbered from the top down, barriers only where they protect something.
-    #[default]
-    Maple,
-    /// The paper's: priorities as low as can be, counted from the bottom ([`paper`](super::paper)).
-    Paper,
-}
 
 /// What a table is made for.
 pub struct Target {
@@ -48,29 +38,29 @@ pub struct Target {
 /// know, that its leaf's action wants at the controller, or that the switch can't tell apart.
 #[derive(Debug)]
 pub struct Table {
-    keeper: Box<dyn Keeper>,
+    backend: Box<dyn TableBackend>,
 }
 
 /// How a strategy keeps a table.
-pub(super) trait Keeper: fmt::Debug + Send {
+pub trait TableBackend: fmt::Debug + Send {
     /// The tree.
     fn tree(&self) -> &Tree;
     /// What the switch can match.
     fn capabilities(&self) -> &Capabilities;
     /// See [`Table::augment`].
     fn augment(&mut self, items: &[Item], leaf: LeafId, action: LeafAction) -> Augmented;
-    /// See [`Table::plant`].
-    fn plant(&mut self, run: Followed, leaf: LeafId, action: LeafAction, packet: &dyn Fields) -> Augmented;
+    /// See [`Table::insert_replayed`].
+    fn insert_replayed(&mut self, run: Replayed, leaf: LeafId, action: LeafAction, packet: &dyn Fields) -> Augmented;
     /// See [`Table::remove`].
     fn remove(&mut self, leaf: LeafId) -> bool;
     /// See [`Table::remove_all`].
     fn remove_all(&mut self, leaves: &[LeafId]) -> usize {
         leaves.iter().filter(|leaf| self.remove(**leaf)).count()
     }
-    /// See [`Table::act`].
-    fn act(&mut self, leaf: LeafId, action: LeafAction);
-    /// See [`Table::tidy`].
-    fn tidy(&mut self) {}
+    /// See [`Table::set_action`].
+    fn set_action(&mut self, leaf: LeafId, action: LeafAction);
+    /// See [`Table::remove_redundant`].
+    fn remove_redundant(&mut self) {}
     /// See [`Table::rules`].
     fn rules(&self) -> Vec<Rule>;
     /// See [`Table::take_changes`].
@@ -83,17 +73,18 @@ pub(super) trait Keeper: fmt::Debug + Send {
 
 impl Table {
     /// A table that knows nothing and has no rules.
-    pub fn new(strategy: Strategy, target: Target) -> Table {
-        let keeper: Box<dyn Keeper> = match strategy {
-            Strategy::Maple => Box::new(Live::new(target)),
-            Strategy::Paper => Box::new(Incremental::new(target)),
-        };
-        Table { keeper }
+    pub fn new(target: Target) -> Table {
+        Table::with_backend(Box::new(IncrementalCompiler::new(target)))
+    }
+
+    /// A table whose rules come from another compiler.
+    pub fn with_backend(backend: Box<dyn TableBackend>) -> Table {
+        Table { backend }
     }
 
     /// The tree. Look-ups go here.
     pub fn tree(&self) -> &Tree {
-        self.keeper.tree()
+        self.backend.tree()
     }
 
     /// Adds a trace that ends in `leaf`, whose packets are to be treated by `action`. All traces of a table are lowered
@@ -104,12 +95,12 @@ impl Table {
     ///
     /// If `leaf` is in the tree: a leaf has one trace, and its number is never given out again.
     pub fn augment(&mut self, items: &[Item], leaf: LeafId, action: LeafAction) -> Augmented {
-        self.keeper.augment(items, leaf, action)
+        self.backend.augment(items, leaf, action)
     }
 
     /// Begins to follow a run along the tree: what the tree knows of the run's questions is not recorded again.
-    pub fn follow(&self) -> Follower<'_> {
-        self.tree().follow(self.keeper.capabilities())
+    pub fn begin_replay(&self) -> Replay<'_> {
+        self.tree().begin_replay(self.backend.capabilities())
     }
 
     /// Adds the trace of a run that was followed: [`Table::augment`] without the items. `packet` is the run's. Where that
@@ -119,46 +110,52 @@ impl Table {
     /// # Panics
     ///
     /// If the tree has changed since the run was followed, or `leaf` is in it.
-    pub fn plant(&mut self, run: Followed, leaf: LeafId, action: LeafAction, packet: &dyn Fields) -> Augmented {
-        self.keeper.plant(run, leaf, action, packet)
+    pub fn insert_replayed(
+        &mut self,
+        run: Replayed,
+        leaf: LeafId,
+        action: LeafAction,
+        packet: &dyn Fields,
+    ) -> Augmented {
+        self.backend.insert_replayed(run, leaf, action, packet)
     }
 
     /// Takes a leaf out; returns whether it was there.
     pub fn remove(&mut self, leaf: LeafId) -> bool {
-        self.keeper.remove(leaf)
+        self.backend.remove(leaf)
     }
 
     /// Takes leaves out, and returns how many of them were there. Costs less than one after the other: what the rest of the
     /// table makes of it is seen once.
     pub fn remove_all(&mut self, leaves: &[LeafId]) -> usize {
-        self.keeper.remove_all(leaves)
+        self.backend.remove_all(leaves)
     }
 
     /// Has a leaf's packets treated by another action. A leaf that is not there is passed over.
-    pub fn act(&mut self, leaf: LeafId, action: LeafAction) {
-        self.keeper.act(leaf, action);
+    pub fn set_action(&mut self, leaf: LeafId, action: LeafAction) {
+        self.backend.set_action(leaf, action);
     }
 
     /// Takes rules out that are there without need. Where leaves go some that send packets to the controller stay, since to
     /// see that they can be done without takes longer than to leave them; otherwise each new trace has some of them looked at.
-    pub fn tidy(&mut self) {
-        self.keeper.tidy();
+    pub fn remove_redundant(&mut self) {
+        self.backend.remove_redundant();
     }
 
     /// The rules as they should be now, by falling priority.
     pub fn rules(&self) -> Vec<Rule> {
-        self.keeper.rules()
+        self.backend.rules()
     }
 
     /// What has changed since this was last asked, in an order whose every prefix is safe.
     pub fn take_changes(&mut self) -> Vec<Change> {
-        self.keeper.take_changes()
+        self.backend.take_changes()
     }
 
-    /// How many pieces of the table were looked at so far, each time counted: a measure of the work that edits took. The
+    /// How many entries of the table were looked at so far, each time counted: a measure of the work that edits took. The
     /// paper's compiler does not count and says 0.
     pub fn visited(&self) -> u64 {
-        self.keeper.visited()
+        self.backend.visited()
     }
 }
 

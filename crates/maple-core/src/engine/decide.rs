@@ -357,10 +357,10 @@ pub(super) fn outcome(run: &Run, answer: Answer) -> Outcome {
 /// Adds a leaf's trace to its ingress table, following the tree as far as it asks the same.
 fn insert(table: &mut Table, id: LeafId, leaf: &mut Leaf, action: LeafAction) -> Augmented {
     let packet = leaf.witness.packet();
-    let mut run = table.follow();
-    run.replay(&packet, &leaf.trace);
+    let mut run = table.begin_replay();
+    run.observe(&packet, &leaf.trace);
     let run = run.finish(&packet);
-    let outcome = table.plant(run, id, action, &packet);
-    leaf.specialisation = table.tree().narrowing(id).into();
+    let outcome = table.insert_replayed(run, id, action, &packet);
+    leaf.specialisation = table.tree().specialisation(id).into();
     outcome
 }

@@ -149,7 +149,7 @@ impl Engine {
         let tree = switch.table.tree();
         tree.begin_period();
         tree.leaves().filter(|leaf| round.used(&Subject::Leaf(*leaf)) > 0).for_each(|leaf| tree.mark_used(leaf));
-        let coldest = tree.coldest(tree.len());
+        let coldest = tree.least_recently_used(tree.len());
         let has_rules = |leaf: &LeafId| self.leaves.get(leaf).is_some_and(|leaf| leaf.state == LeafState::Active);
         let leaves = coldest.iter().copied().filter(has_rules).map(Subject::Leaf);
         let with_rules = leaves.chain(switch.labels.installed().map(Subject::Label)).collect();

@@ -11,9 +11,10 @@ use super::location::{classifier, table_miss};
 use super::switch::{CLASSIFIER, INGRESS, LABELS, ROUTES, Switch};
 use super::tables::{Requests, Source, Waiter};
 use super::{Effect, Engine};
-use crate::compile::{LeafAction, Rule};
+use crate::compile::LeafAction;
 use crate::ids::LeafId;
 use crate::labels::LabelRuleChanges;
+use crate::rule::Rule;
 
 impl Engine {
     /// Brings the switches that changed in this batch up to date.
@@ -76,10 +77,10 @@ impl Engine {
     /// Asks everybody what changed.
     fn collect(&mut self, switch: &mut Switch) {
         for leaf in std::mem::take(&mut switch.acting) {
-            switch.table.act(leaf, self.ingress_action(leaf));
+            switch.table.set_action(leaf, self.ingress_action(leaf));
         }
         if switch.capacity.is_short(self.now, |table| switch.tables.count(table)) {
-            switch.table.tidy();
+            switch.table.remove_redundant();
         }
         let (version, three_tables) = (switch.version(), switch.three_tables);
         let shared_table = if three_tables { LABELS } else { CLASSIFIER };

@@ -40,10 +40,10 @@ use crate::ids::LeafId;
 use crate::network::{Location, Mac, PortKind};
 use crate::route::Goal;
 use crate::state::Snapshot;
-use crate::tree::TOGETHER;
+use crate::tree::MAX_BATCH;
 
 /// Most packets that are answered together.
-pub const MOST_HITS: usize = TOGETHER;
+pub const MOST_HITS: usize = MAX_BATCH;
 
 /// Where the length stands in a message, and the transaction id.
 const LENGTH: std::ops::Range<usize> = 2..4;
@@ -113,7 +113,7 @@ impl Hits<'_> {
         }
         let Engine { switches, leaves, .. } = &*self.engine;
         let Some(switch) = switches.get(&self.dpid) else { return Answered::default() };
-        let found = switch.table.tree().search_all(asking.iter().map(|asking| &asking.packet));
+        let found = switch.table.tree().search_batch(asking.iter().map(|asking| &asking.packet));
         for (asking, leaf) in asking.iter_mut().zip(found) {
             asking.leaf = leaf;
         }

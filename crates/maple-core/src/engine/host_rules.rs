@@ -26,9 +26,9 @@ use super::hosts::{ADVERTISEMENT, ARP, ICMPV6, IPV6, SOLICITATION};
 use super::leaf::from_port;
 use super::location::{ANNOUNCED, COPIES, GUARD, HOSTS, KNOWN, LAST};
 use super::switch::INGRESS;
-use crate::compile::Rule;
 use crate::forwarding::to_controller;
 use crate::network::Mac;
+use crate::rule::Rule;
 use crate::state::AddressKinds;
 use crate::update::Change;
 

@@ -50,7 +50,7 @@ impl Engine {
 
     /// The leaves that can have a value, at all switches.
     fn leaves_with(&self, constraint: &Constraint) -> BTreeSet<LeafId> {
-        self.switches.values().flat_map(|switch| switch.table.tree().touching(constraint)).collect()
+        self.switches.values().flat_map(|switch| switch.table.tree().leaves_fitting(constraint)).collect()
     }
 
     /// Those of the constraint that the fewest leaves can fit.
@@ -69,7 +69,7 @@ impl Engine {
         let mut found: BTreeSet<LeafId> = floods.filter(|leaf| self.owns(*leaf)).collect();
         found.extend(self.owned_dependents(&Cell::Port(at)));
         if let Some(switch) = self.switches.get(&at.switch) {
-            found.extend(switch.table.tree().touching(&from_port(at.port)));
+            found.extend(switch.table.tree().leaves_fitting(&from_port(at.port)));
         }
         found
     }

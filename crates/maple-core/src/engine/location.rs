@@ -10,9 +10,9 @@ use super::hosts::PROBE_MAC;
 use super::leaf::from_port;
 use super::segments::is_made_up;
 use super::switch::{INGRESS, LABELS, Switch};
-use crate::compile::Rule;
 use crate::forwarding::to_controller;
 use crate::network::PortKind;
+use crate::rule::Rule;
 use crate::state::Snapshot;
 
 /// Discovery's frames.

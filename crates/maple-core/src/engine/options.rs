@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::polls::RuleCount;
-use crate::compile::{Rule, Strategy};
+use crate::compile::{Table, Target};
 use crate::ids::LeafId;
 use crate::labels::LabelRange;
 use crate::network::Location;
+use crate::rule::Rule;
 use crate::trace::Cond;
 
 /// What can be chosen.
@@ -18,8 +19,8 @@ pub struct Options {
     pub track_hosts: bool,
     /// The VLAN ids that labels on links may have.
     pub labels: LabelRange,
-    /// What makes rules of trees.
-    pub compiler: Strategy,
+    /// Makes the empty table of a switch: [`Table::new`], unless the rules are to come from another compiler.
+    pub new_table: fn(Target) -> Table,
     /// Marks the rules of this run of the controller apart from those of an earlier one: 16 bits of the cookie.
     pub epoch: u16,
     /// The lowest transaction id that engines use; they wrap around to it.
@@ -80,7 +81,7 @@ impl Default for Options {
         Options {
             track_hosts: true,
             labels: LabelRange::ALL,
-            compiler: Strategy::default(),
+            new_table: Table::new,
             epoch: 1,
             first_xid: 0x8000_0000,
             held_packets: 64,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::routes::RouteId;
-use crate::compile::Rule;
+use crate::rule::Rule;
 use crate::update::Change;
 
 /// The rules.

@@ -21,12 +21,13 @@ use maple_wire::{Action, Constraint, Dpid, Field, Instruction, Match, PortNo, Ve
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::switch::ROUTES;
-use crate::compile::{LeafAction, Rule};
+use crate::compile::LeafAction;
 use crate::forwarding::{self, Forwarding};
 use crate::ids::{LeafId, ShardId, Time};
 use crate::labels::{Carriage, Holder, LabelEffect, News, Onward, Refusal};
 use crate::network::Location;
 use crate::route::{Goal, Meter, Plan, Resolved, SwitchHops};
+use crate::rule::Rule;
 
 /// How long a route waits before it asks again for labels that were refused, at first and at most.
 const RETRY: Duration = Duration::from_millis(250);

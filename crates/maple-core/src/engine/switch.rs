@@ -20,11 +20,12 @@ use super::tables::{Confirmed, Tables, Waiter};
 use super::timers::Timer;
 use super::{Effect, Engine, InstalledFlow, Options, Time};
 use crate::capabilities::Capabilities;
-use crate::compile::{Rule, Table, Target};
+use crate::compile::{Table, Target};
 use crate::ids::LeafId;
 use crate::labels::{LabelTable, Refusal};
 use crate::network::Mac;
 use crate::report::Report;
+use crate::rule::Rule;
 use crate::update::entry_key;
 
 /// The table of the classifier, and the only one of switches without three.
@@ -352,7 +353,7 @@ fn table(capabilities: &Capabilities, options: &Options) -> Table {
     let epoch = options.epoch;
     let cookie = Box::new(move |leaf| cookie(epoch, leaf));
     let target = Target { under: Vec::new(), capabilities: capabilities.clone(), priorities: COMPILED, cookie };
-    Table::new(options.compiler, target)
+    (options.new_table)(target)
 }
 
 /// Whether a version has the three tables.

@@ -10,9 +10,9 @@ use super::location::reason;
 use super::polls::RuleCount;
 use super::switch::Switch;
 use super::{Engine, TableRule};
-use crate::compile::Rule;
 use crate::labels::outline;
 use crate::report::Counted;
+use crate::rule::Rule;
 use crate::trace::show;
 use crate::update::entry_key;
 

@@ -18,11 +18,11 @@ use maple_wire::{Constraint, Dpid, Field, Instruction, Match, PortNo, Version};
 use rustc_hash::FxHashMap;
 
 use super::{Acquire, Holder, LabelEffect, LabelIds, LabelRange, News, Onward, Quarantine, Refusal, Suffix};
-use crate::compile::Rule;
 use crate::forwarding::{self, Forwarding};
 use crate::ids::Time;
 use crate::network::Location;
 use crate::plan::Treatment;
+use crate::rule::Rule;
 use crate::update::Change;
 
 /// The priority of a label's rule, above those of the policy. One for a single arrival port lies above one for all.

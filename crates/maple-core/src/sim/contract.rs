@@ -19,9 +19,9 @@ use super::generate::{
 };
 use super::{Delivery, Random, Sim, SimSwitch};
 use crate::check::Observation;
-use crate::compile::Strategy;
 use crate::engine::{Engine, Event, Heard, LabelRange, Options, Selection};
 use crate::network::{Location, Mac, PortKind};
+use crate::oracles::Strategy;
 use crate::run::Run;
 use crate::state::{Snapshot, Txn};
 
@@ -195,8 +195,16 @@ impl<'a> Play<'a> {
         // In some cases hosts are forgotten at each rest.
         let host_timeout = Duration::from_secs(if case.seed.is_multiple_of(5) { 20 } else { 300 });
         let heard = case.shape.heard.clone().into();
-        let options =
-            Options { labels, track_hosts, compiler, max_rules, max_traces, host_timeout, heard, ..Options::default() };
+        let options = Options {
+            labels,
+            track_hosts,
+            new_table: compiler.new_table(),
+            max_rules,
+            max_traces,
+            host_timeout,
+            heard,
+            ..Options::default()
+        };
         let mut sim = Sim::new(policy, case.shape.shards, &options, case.seed);
         let ports = [PortNo(4), case.shape.last_port];
         for ((dpid, version), tables) in (1..).map(Dpid).zip(&case.shape.versions).zip(&case.shape.tables) {
@@ -395,7 +403,7 @@ impl<'a> Play<'a> {
             let Some(switch) = self.sim.switch(dpid) else { continue };
             let mut there: Vec<String> = Vec::new();
             for flow in &switch.flows {
-                let rule = crate::compile::Rule {
+                let rule = crate::rule::Rule {
                     priority: flow.priority,
                     matching: flow.matching.clone(),
                     instructions: flow.instructions[..].into(),

@@ -26,9 +26,8 @@ use std::sync::Arc;
 use maple_wire::{Constraint, Field};
 
 use super::known::{Known, Passed, Verdict};
-use super::{Cond, Fields, Item, Range, Source, Trace};
+use super::{Cond, Fields, Item, Range, Region, Source, Trace};
 use crate::capabilities::Capabilities;
-use crate::compile::Region;
 
 /// A trace in the making, lowered as it is asked for: what [`Trace::lower`] makes of a whole trace. The packet and the
 /// capabilities must be the same at every call.

@@ -15,12 +15,14 @@ use crate::capabilities::prefix_length;
 mod known;
 mod lower;
 mod recorder;
+mod region;
 mod source;
 mod stated;
 
 pub(crate) use known::{Failures, Passed};
 pub(crate) use lower::Lowered;
 pub use recorder::Recorder;
+pub(crate) use region::Region;
 pub use source::Source;
 pub(crate) use source::caller;
 

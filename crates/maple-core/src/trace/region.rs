@@ -4,9 +4,8 @@ use std::borrow::Cow;
 
 use maple_wire::{Constraint, Field};
 
-use crate::capabilities::Capabilities;
-use crate::capabilities::prefix_length;
-use crate::trace::{Cond, Range};
+use super::{Cond, Range};
+use crate::capabilities::{Capabilities, prefix_length};
 
 /// In how many matches a region may be stated. Two wide ranges of ports have hundreds of blocks together; rules are
 /// dearer than the misses they save.

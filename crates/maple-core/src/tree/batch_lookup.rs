@@ -13,16 +13,16 @@ use super::{LeafId, Node, NodeId, Step, Tree};
 use crate::trace::Fields;
 
 /// Most packets that are looked up together.
-pub const TOGETHER: usize = 64;
+pub const MAX_BATCH: usize = 64;
 
 impl Tree {
-    /// The leaves that these packets, at most [`TOGETHER`], get to.
-    pub fn search_all<'p, P: Fields + 'p>(
+    /// The leaves that these packets, at most [`MAX_BATCH`], get to.
+    pub fn search_batch<'p, P: Fields + 'p>(
         &self,
         packets: impl Iterator<Item = &'p P>,
-    ) -> ArrayVec<Option<LeafId>, TOGETHER> {
+    ) -> ArrayVec<Option<LeafId>, MAX_BATCH> {
         let mut found = ArrayVec::new();
-        let mut under_way: ArrayVec<(usize, &P, NodeId), TOGETHER> = ArrayVec::new();
+        let mut under_way: ArrayVec<(usize, &P, NodeId), MAX_BATCH> = ArrayVec::new();
         for (number, packet) in packets.enumerate() {
             found.push(None);
             under_way.extend(self.root.map(|root| (number, packet, root)));

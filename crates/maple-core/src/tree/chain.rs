@@ -6,8 +6,8 @@
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use super::index::Index;
-use super::road::Road;
+use super::chain_questions::ChainQuestions;
+use super::condition_index::ConditionIndex;
 use super::{Branch, Node, NodeId, Tree};
 use crate::trace::{Cond, Failures, Fields, Item, Passed};
 
@@ -33,20 +33,20 @@ pub(super) struct Chains {
 struct Chain {
     nodes: Vec<NodeId>,
     conds: Vec<Arc<Cond>>,
-    index: Index,
+    index: ConditionIndex,
     /// What is known where they have failed.
     failures: Failures,
     /// What runs ask on their way.
-    road: Road,
+    questions_ahead: ChainQuestions,
 }
 
 /// A long chain, for a packet that comes to its first test.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Entered<'t> {
+pub(super) struct LongChain<'t> {
     /// Its tests.
     pub(super) nodes: &'t [NodeId],
     /// What runs ask on their way.
-    pub(super) road: &'t Road,
+    pub(super) questions_ahead: &'t ChainQuestions,
     /// How many of them the packet fails before it fits one.
     pub(super) fails: usize,
 }
@@ -70,7 +70,11 @@ impl Chains {
     pub(super) fn bytes(&self) -> usize {
         let lists = |chain: &Chain| size_of_val(&chain.nodes[..]) + size_of_val(&chain.conds[..]);
         let chain = |chain: &Chain| {
-            size_of_val(chain) + lists(chain) + chain.index.bytes() + chain.failures.bytes() + chain.road.bytes()
+            size_of_val(chain)
+                + lists(chain)
+                + chain.index.bytes()
+                + chain.failures.bytes()
+                + chain.questions_ahead.bytes()
         };
         self.chains.iter().map(chain).sum()
     }
@@ -92,10 +96,10 @@ impl Chains {
 impl Tree {
     /// The chain that begins with a node, if that is long, and how far a packet goes in it. It may look at more fields
     /// than the walk would.
-    pub(super) fn enter<P: Fields + ?Sized>(&self, node: NodeId, packet: &P) -> Option<Entered<'_>> {
-        let Chain { nodes, index, road, .. } = &self.chains.chains[self.slot(node).chain?.index()];
+    pub(super) fn enter<P: Fields + ?Sized>(&self, node: NodeId, packet: &P) -> Option<LongChain<'_>> {
+        let Chain { nodes, index, questions_ahead, .. } = &self.chains.chains[self.slot(node).chain?.index()];
         let begins = nodes.first() == Some(&node);
-        begins.then(|| Entered { nodes, road, fails: index.first(packet).unwrap_or(nodes.len()) })
+        begins.then(|| LongChain { nodes, questions_ahead, fails: index.first(packet).unwrap_or(nodes.len()) })
     }
 
     /// What is passed on the way from the root to a branch of a node, or to the root: the beginnings of long chains, and
@@ -121,7 +125,7 @@ impl Tree {
         (passed, items)
     }
 
-    /// Takes note of a new test, which has no children yet.
+    /// Takes memo of a new test, which has no children yet.
     pub(super) fn enter_chain(&mut self, test: NodeId) {
         let Some((above, Branch::Outcome(false))) = self.parent(test) else { return };
         if let Some(chain) = self.slot(above).chain {
@@ -148,27 +152,27 @@ impl Tree {
         self.slots[test.index()].chain = Some(chain);
     }
 
-    /// Takes note of what is asked in front of new nodes.
-    pub(super) fn pave_chains(&mut self) {
-        let Tree { edit, slots, chains, notes, .. } = self;
+    /// Takes memo of what is asked in front of new nodes.
+    pub(super) fn extend_chain_questions(&mut self) {
+        let Tree { edit, slots, chains, memos, .. } = self;
         for chain in edit.added.iter().filter_map(|node| slots[node.index()].chain) {
-            let Chain { nodes, conds, road, .. } = &mut chains.chains[chain.index()];
-            for at in road.tests()..nodes.len() {
-                road.push(&conds[at], notes.of(nodes[at]));
+            let Chain { nodes, conds, questions_ahead, .. } = &mut chains.chains[chain.index()];
+            for at in questions_ahead.tests()..nodes.len() {
+                questions_ahead.push(&conds[at], memos.of(nodes[at]));
             }
         }
     }
 
-    /// Takes note that a node goes. What is below it is gone.
+    /// Takes memo that a node goes. What is below it is gone.
     pub(super) fn leave_chain(&mut self, node: NodeId) {
         let Some(chain) = self.slots[node.index()].chain.take() else { return };
-        let Chain { nodes, conds, index, failures, road } = &mut self.chains.chains[chain.index()];
+        let Chain { nodes, conds, index, failures, questions_ahead } = &mut self.chains.chains[chain.index()];
         debug_assert_eq!(nodes.last(), Some(&node), "a chain ends where its last test is");
         nodes.pop();
         failures.pop(nodes.len());
         conds.pop();
         index.pop();
-        road.truncate(nodes.len());
+        questions_ahead.truncate(nodes.len());
         if nodes.len() < SHORT {
             for node in self.chains.drop(chain) {
                 self.slots[node.index()].chain = None;

@@ -1,24 +1,24 @@
 //! What runs ask of a packet that fails one test of a long chain after the other: a list of questions, for a
-//! [`super::Follower`] to compare with what the next run asks.
+//! [`super::Replay`] to compare with what the next run asks.
 //!
-//! In front of each test stand the questions that were known there to be denied, by the notes of the test's node, and
+//! In front of each test stand the questions that were known there to be denied, by the memos of the test's node, and
 //! then the one that became the test. All of them are denied to a packet that fails the test and those before it; which
-//! questions are on the road, and in which order, is a guess at what the next run asks, made once for each test.
+//! questions are on the questions_ahead, and in which order, is a guess at what the next run asks, made once for each test.
 
 use std::sync::Arc;
 
-use super::follow::Note;
+use super::replay::QuestionMemo;
 use crate::trace::Cond;
 
 /// The questions along a chain, from its first test on. It may end before the chain does.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Road {
+pub(super) struct ChainQuestions {
     questions: Vec<Arc<Cond>>,
     /// Of each test: how many questions there are up to the one that becomes it, that one included.
     ends: Vec<u32>,
 }
 
-impl Road {
+impl ChainQuestions {
     /// How many of the chain's tests it leads past.
     pub(super) fn tests(&self) -> usize {
         self.ends.len()
@@ -43,12 +43,12 @@ impl Road {
         self.ends.partition_point(|end| *end as usize <= questions)
     }
 
-    /// Goes on past the chain's next test, which asks for `cond` and whose node has these notes.
-    pub(super) fn push(&mut self, cond: &Arc<Cond>, notes: &[Note]) {
-        let begun = notes.iter().position(|note| note.begun().is_some());
-        let before = &notes[..begun.unwrap_or(notes.len())];
-        self.questions.extend(before.iter().filter_map(Note::denied).cloned());
-        self.questions.push(begun.and_then(|at| notes[at].begun()).unwrap_or(cond).clone());
+    /// Goes on past the chain's next test, which asks for `cond` and whose node has these memos.
+    pub(super) fn push(&mut self, cond: &Arc<Cond>, memos: &[QuestionMemo]) {
+        let begun = memos.iter().position(|memo| memo.begun().is_some());
+        let before = &memos[..begun.unwrap_or(memos.len())];
+        self.questions.extend(before.iter().filter_map(QuestionMemo::denied).cloned());
+        self.questions.push(begun.and_then(|at| memos[at].begun()).unwrap_or(cond).clone());
         self.ends.push(self.questions.len() as u32);
     }
 

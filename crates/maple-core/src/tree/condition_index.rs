@@ -51,7 +51,7 @@ const MAX_SLOTS: usize = 160;
 
 /// Conditions in a row, of which the first that a packet fits can be found fast.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Index {
+pub(super) struct ConditionIndex {
     segments: Vec<Segment>,
     len: usize,
 }
@@ -86,7 +86,7 @@ struct Entry {
     key: u64,
     /// The neighbours with the same key.
     before: Option<u32>,
-    behind: Option<u32>,
+    after: Option<u32>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -131,7 +131,7 @@ enum Row {
     Several(u32),
 }
 
-impl Index {
+impl ConditionIndex {
     /// Adds a condition at the end.
     pub(super) fn push(&mut self, cond: Arc<Cond>) {
         self.len += 1;
@@ -176,7 +176,7 @@ impl Segment {
         let (mut open, mut mixed) = ([u64::MAX; MAX_WORDS], [0; MAX_SLOTS]);
         let open = &mut open[..self.words];
         for filter in &self.filters {
-            self.narrow(filter, packet, open, &mut mixed)?;
+            self.filter(filter, packet, open, &mut mixed)?;
         }
         let mut best = None;
         for (at, tuple) in self.open_tuples(open) {
@@ -190,16 +190,16 @@ impl Segment {
                 if entry.cond.holds(packet) {
                     best = Some(at);
                 }
-                next = entry.behind;
+                next = entry.after;
             }
         }
         best.map(|at| at as usize)
     }
 
-    /// Leaves those tuples open whose conditions on the filter's field the packet can fit; `None` if that is none. Notes
+    /// Leaves those tuples open whose conditions on the filter's field the packet can fit; `None` if that is none. QuestionMemos
     /// what tuples mix into their keys.
     #[inline]
-    fn narrow<P: Fields + ?Sized>(
+    fn filter<P: Fields + ?Sized>(
         &self,
         filter: &Filter,
         packet: &P,
@@ -278,9 +278,9 @@ impl Segment {
         let before = (ends.last != at).then_some(ends.last);
         ends.last = at;
         if let Some(before) = before {
-            self.entries[before as usize].behind = Some(at);
+            self.entries[before as usize].after = Some(at);
         }
-        self.entries.push(Entry { cond, tuple, key, before, behind: None });
+        self.entries.push(Entry { cond, tuple, key, before, after: None });
     }
 
     fn pop(&mut self) {
@@ -288,7 +288,7 @@ impl Segment {
         match (entry.before, self.members.get_mut(&entry.key)) {
             (Some(before), Some(ends)) => {
                 ends.last = before;
-                self.entries[before as usize].behind = None;
+                self.entries[before as usize].after = None;
             }
             _ => {
                 self.members.remove(&entry.key);

@@ -24,7 +24,7 @@ pub enum Augmented {
     },
 }
 
-/// What one call of [`Tree::augment`], [`Tree::remove`] or [`Tree::narrow`] did to the nodes: at one place of the tree, what stood there
+/// What one call of [`Tree::augment`], [`Tree::remove`] or [`Tree::specialise`] did to the nodes: at one place of the tree, what stood there
 /// was taken out (perhaps nothing), then a row of new nodes was put in (perhaps none).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Edit {
@@ -59,7 +59,7 @@ impl Tree {
         self.begin_edit();
         let outcome = self.put(items, leaf);
         if !matches!(outcome, Augmented::Existing(_)) {
-            self.touch(items, leaf);
+            self.value_index_add(items, leaf);
         }
         outcome
     }
@@ -123,7 +123,7 @@ impl Tree {
 
     /// The nodes of those leaves that are there, whose removal is about to be asked for. Reads what that will read of them,
     /// the same of one after the other, so that memory is waited for once for several leaves.
-    pub(crate) fn about_to_remove(&self, leaves: &[LeafId], nodes: &mut Vec<NodeId>) {
+    pub(crate) fn prefetch_removal(&self, leaves: &[LeafId], nodes: &mut Vec<NodeId>) {
         nodes.clear();
         nodes.extend(leaves.iter().filter_map(|leaf| self.leaves.get(leaf)));
         let near = |node: &NodeId| self.order.around(*node)[0].index() as u64 ^ self.slot(*node).value;
@@ -137,7 +137,7 @@ impl Tree {
         }
     }
 
-    /// What the last call of [`Tree::augment`], [`Tree::remove`] or [`Tree::narrow`] did. Nothing if it found the trace there, or the
+    /// What the last call of [`Tree::augment`], [`Tree::remove`] or [`Tree::specialise`] did. Nothing if it found the trace there, or the
     /// leaf gone.
     pub(crate) fn last_edit(&self) -> &Edit {
         &self.edit
@@ -215,7 +215,7 @@ impl Tree {
         if !self.wide.is_empty() {
             self.wide.remove(&id);
         }
-        self.notes.forget(id);
+        self.memos.forget(id);
         self.edit.removed.push(id);
     }
 
@@ -237,7 +237,7 @@ impl Tree {
             None => {
                 self.slots.push(slot);
                 self.used.push(Cell::new(0));
-                self.notes.add();
+                self.memos.add();
                 self.nodes.push(node);
                 NodeId::at(self.slots.len() - 1)
             }
@@ -258,7 +258,7 @@ impl Tree {
         match (&mut self.nodes[parent.index()], branch) {
             (Node::Value(values), Branch::Value(value)) => {
                 values.insert(value, child);
-                if !values.is_narrow() {
+                if !values.fits_u64() {
                     self.wide.insert(child, value);
                 }
             }
@@ -321,7 +321,7 @@ impl At {
         match place {
             None => At::Alone,
             Some((test, Branch::Outcome(true))) => At::Before(test),
-            Some((above, Branch::Outcome(false))) => At::Behind(above),
+            Some((above, Branch::Outcome(false))) => At::After(above),
             Some((above, Branch::Value(_))) => At::First(above),
         }
     }

@@ -22,7 +22,7 @@
 //! leaf up. To find the leaves that an invalidation means costs little more than these leaves (`touch.rs`).
 //!
 //! A node takes 64 bytes: 24 that look-ups read, 16 for links, 16 for its place in the walk order, 4 for when it was last
-//! used, 4 for its notes (`notes.rs`). A leaf takes some 20 more to be found by its name, and a child of a large `V` node 11 to 21 (`values.rs`). A
+//! used, 4 for its memos (`memos.rs`). A leaf takes some 20 more to be found by its name, and a child of a large `V` node 11 to 21 (`values.rs`). A
 //! test's condition is shared with the traces that ask it, and in a long chain stands in its index, in what is known
 //! where it fails and among the questions that runs ask. Measured with [`Tree::bytes`]: a million traces take 105 MB if
 //! they read two prefixes and 73,000 of them are in the tree, and 770 to 1,260 MB in trees of filter sets, where a trace
@@ -42,33 +42,33 @@ use rustc_hash::FxHashMap;
 
 use crate::trace::{Cond, Fields, Item};
 
+mod batch_lookup;
 mod chain;
-mod cold;
+mod chain_questions;
+mod condition_index;
 mod edit;
-mod follow;
-mod index;
-mod narrow;
-mod notes;
 mod order;
+mod question_memo;
+mod rarely_used;
 mod render;
-mod road;
-mod together;
-mod touch;
+mod replay;
+mod specialise;
+mod value_index;
 mod values;
 
 #[cfg(test)]
 mod tests;
 
 use chain::{ChainId, Chains};
-use notes::Notes;
 use order::Order;
-use touch::Touched;
+use question_memo::QuestionMemos;
+use value_index::ValueIndex;
 
 pub use crate::ids::LeafId;
+pub use batch_lookup::MAX_BATCH;
 pub use edit::Augmented;
 pub(crate) use edit::Edit;
-pub use follow::{Followed, Follower};
-pub use together::TOGETHER;
+pub use replay::{Replay, Replayed};
 pub(crate) use values::Values;
 
 /// The trace tree of one switch.
@@ -87,12 +87,12 @@ pub struct Tree {
     wide: FxHashMap<NodeId, u128>,
     order: Order,
     chains: Chains,
-    touched: RefCell<Touched>,
+    value_index: RefCell<ValueIndex>,
     edit: Edit,
     /// How many there were.
     edits: u64,
     /// Questions that runs asked right in front of a node, and what became of them.
-    notes: Notes,
+    memos: QuestionMemos,
 }
 
 /// Names a node within its tree while it lives. The number of a node that was removed is given out again, though not
@@ -262,7 +262,7 @@ impl Tree {
         let parent = slot.parent?;
         let branch = match self.node(parent) {
             Node::Test { yes, .. } => Branch::Outcome(*yes == Some(id)),
-            Node::Value(values) if values.is_narrow() => Branch::Value(u128::from(slot.value)),
+            Node::Value(values) if values.fits_u64() => Branch::Value(u128::from(slot.value)),
             Node::Value(_) => Branch::Value(self.wide[&id]),
             Node::Leaf(_) => unreachable!("a leaf is no parent"),
         };

@@ -41,7 +41,7 @@ pub(super) enum At {
     /// Right before this node.
     Before(NodeId),
     /// Right behind this node.
-    Behind(NodeId),
+    After(NodeId),
     /// Right behind this node, where more nodes will come in.
     First(NodeId),
 }
@@ -65,7 +65,7 @@ impl Order {
         let (before, after) = match at {
             At::Alone => (None, None),
             At::Before(after) => (self.place(after).before, Some(after)),
-            At::Behind(before) | At::First(before) => (Some(before), self.place(before).after),
+            At::After(before) | At::First(before) => (Some(before), self.place(before).after),
         };
         let share = if matches!(at, At::First(_)) { SHARE } else { 2 };
         let label = match self.room(before, after, share) {
@@ -177,7 +177,7 @@ mod tests {
             order.insert(node, At::Before(oracle[place]));
             oracle.insert(place, node);
         } else {
-            let at = if node.index().is_multiple_of(3) { At::First(oracle[place]) } else { At::Behind(oracle[place]) };
+            let at = if node.index().is_multiple_of(3) { At::First(oracle[place]) } else { At::After(oracle[place]) };
             order.insert(node, at);
             oracle.insert(place + 1, node);
         }

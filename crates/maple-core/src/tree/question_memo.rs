@@ -1,33 +1,33 @@
 //! What runs asked right in front of nodes, by node.
 
 use super::NodeId;
-use super::follow::Note;
+use super::replay::QuestionMemo;
 
-/// The notes of a tree's nodes, of which many have none.
+/// The memos of a tree's nodes, of which many have none.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Notes {
+pub(super) struct QuestionMemos {
     /// By node: which list is its own, counted from 1; or 0.
     lists_of: Vec<u32>,
-    lists: Vec<Vec<Note>>,
+    lists: Vec<Vec<QuestionMemo>>,
     /// Lists that are nobody's, and empty.
     free: Vec<u32>,
 }
 
-impl Notes {
+impl QuestionMemos {
     /// Makes room for one more node.
     pub(super) fn add(&mut self) {
         self.lists_of.push(0);
     }
 
-    pub(super) fn of(&self, node: NodeId) -> &[Note] {
+    pub(super) fn of(&self, node: NodeId) -> &[QuestionMemo] {
         match self.lists_of[node.index()] {
             0 => &[],
             list => &self.lists[list as usize - 1],
         }
     }
 
-    /// The notes of a node, of which there are to be more.
-    pub(super) fn of_mut(&mut self, node: NodeId) -> &mut Vec<Note> {
+    /// The memos of a node, of which there are to be more.
+    pub(super) fn of_mut(&mut self, node: NodeId) -> &mut Vec<QuestionMemo> {
         let list = &mut self.lists_of[node.index()];
         if *list == 0 {
             *list = self.free.pop().unwrap_or_else(|| {
@@ -38,7 +38,7 @@ impl Notes {
         &mut self.lists[*list as usize - 1]
     }
 
-    /// Forgets the notes of a node.
+    /// Forgets the memos of a node.
     pub(super) fn forget(&mut self, node: NodeId) {
         let list = std::mem::take(&mut self.lists_of[node.index()]);
         if list != 0 {
@@ -48,7 +48,8 @@ impl Notes {
     }
 
     pub(super) fn bytes(&self) -> usize {
-        let lists: usize = self.lists.iter().map(|list| size_of_val(list) + list.capacity() * size_of::<Note>()).sum();
+        let lists: usize =
+            self.lists.iter().map(|list| size_of_val(list) + list.capacity() * size_of::<QuestionMemo>()).sum();
         size_of_val(&self.lists_of[..]) + lists + size_of_val(&self.free[..])
     }
 }

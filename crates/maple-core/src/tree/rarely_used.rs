@@ -12,7 +12,7 @@ impl Tree {
         self.period.set(self.period.get().saturating_add(1));
     }
 
-    /// Takes note that packets of a leaf were seen. A leaf that is not there is passed over.
+    /// Takes memo that packets of a leaf were seen. A leaf that is not there is passed over.
     pub fn mark_used(&self, leaf: LeafId) {
         if let Some(node) = self.leaves.get(&leaf) {
             self.use_leaf(*node);
@@ -21,7 +21,7 @@ impl Tree {
 
     /// The `count` leaves (or all, if there are fewer) that have not been used for the longest time, the coldest first,
     /// older ones before newer ones. Costs a step a leaf: ask for many at once.
-    pub fn coldest(&self, count: usize) -> Vec<LeafId> {
+    pub fn least_recently_used(&self, count: usize) -> Vec<LeafId> {
         let mut all: Vec<(u32, LeafId)> =
             self.leaves.iter().map(|(leaf, node)| (self.used[node.index()].get(), *leaf)).collect();
         if count < all.len() {
@@ -35,8 +35,8 @@ impl Tree {
     /// How many bytes the tree takes, about: what it has allocated, whether in use or kept for later. The conditions of
     /// tests, which traces share, are counted once a test; lists for invalidations are not counted.
     pub fn bytes(&self) -> usize {
-        let Tree { nodes, slots, used, free, leaves, wide, notes, .. } = self;
-        let lists = size_of_val(&used[..]) + size_of_val(&free[..]) + notes.bytes();
+        let Tree { nodes, slots, used, free, leaves, wide, memos, .. } = self;
+        let lists = size_of_val(&used[..]) + size_of_val(&free[..]) + memos.bytes();
         let arrays = size_of_val(&nodes[..]) + size_of_val(&slots[..]) + lists;
         let maps = leaves.capacity() * (size_of::<(LeafId, NodeId)>() + 1) + wide.capacity() * 33;
         let below = nodes.iter().map(|node| match node {

@@ -15,7 +15,7 @@ impl Tree {
     ///     00:00:00:00:00:02: L 1
     /// ```
     ///
-    /// Unexplored sides of tests are shown as `Ω`, reads that f did not make as `(narrowed)`. No-sides stand under their test's own indentation, so that a chain
+    /// Unexplored sides of tests are shown as `Ω`, reads that f did not make as `(specialised)`. No-sides stand under their test's own indentation, so that a chain
     /// of tests reads from top to bottom.
     pub fn render(&self) -> String {
         let mut out = String::new();
@@ -36,8 +36,8 @@ impl Tree {
             Some(Node::Value(values)) => {
                 let is_whole = values.mask == values.field.full_mask();
                 let mask = if is_whole { String::new() } else { format!("/{:#x}", values.mask) };
-                let narrows = node.is_some_and(|node| self.narrows(node));
-                format!("V {}{mask}{}", values.field, if narrows { " (narrowed)" } else { "" })
+                let narrows = node.is_some_and(|node| self.is_specialisation(node));
+                format!("V {}{mask}{}", values.field, if narrows { " (specialised)" } else { "" })
             }
             Some(Node::Test { cond, .. }) => format!("T {cond}"),
         }

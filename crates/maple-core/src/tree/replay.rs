@@ -3,17 +3,17 @@
 //! # What
 //!
 //! A run for which the tree has no leaf mostly asks what earlier runs asked, and leaves their way at its end. So a
-//! [`Follower`] answers the run's questions and goes down the tree as long as it asks the same, which costs a comparison
+//! [`Replay`] answers the run's questions and goes down the tree as long as it asks the same, which costs a comparison
 //! of pointers a question: no item is written, nothing has to be known of the items before. Only where the run asks
 //! something else items are written, as a recorder would, and lowered for the switch ([`Trace::lower`]).
 //!
 //! A question need not be the item that it becomes: it may be known from the items before, lack the part of it that is
 //! known, or become several items that the switch can match. What became of a question in front of a node is kept with
-//! the node (a [`Note`]), so that the next run need not ask it again; in front of leaves, where such runs don't get to, it is
+//! the node (a [`QuestionMemo`]), so that the next run need not ask it again; in front of leaves, where such runs don't get to, it is
 //! not kept.
 //!
 //! At the first test of a long chain the chain's index says which of its tests is the first that the packet fits. Up to
-//! there all questions of a run that asks what others did get a no, without a look at the packet (`road.rs`).
+//! there all questions of a run that asks what others did get a no, without a look at the packet (`questions_ahead.rs`).
 //!
 //! # Why it is correct
 //!
@@ -26,7 +26,7 @@
 //! # Cost
 //!
 //! A question that the tree asks costs its answer and some nanoseconds; in a long chain, the latter only. The first other
-//! question costs the length of the way, where long chains count for as much as they have tests of one part; then each costs what it costs a recorder. To put the run's leaf in ([`Tree::plant`]) costs the new nodes.
+//! question costs the length of the way, where long chains count for as much as they have tests of one part; then each costs what it costs a recorder. To put the run's leaf in ([`Tree::insert_replayed`]) costs the new nodes.
 
 use std::cell::Cell;
 use std::slice::Iter;
@@ -34,27 +34,27 @@ use std::sync::Arc;
 
 use maple_wire::Field;
 
-use super::chain::Entered;
+use super::chain::LongChain;
 use super::{Augmented, Branch, LeafId, Node, NodeId, Tree};
 use crate::capabilities::Capabilities;
 use crate::trace::{Cond, Fields, Item, Lowered, Trace};
 
 /// Answers one run's questions about its packet along a tree. All questions must be about the same packet.
 #[derive(Debug)]
-pub struct Follower<'t> {
+pub struct Replay<'t> {
     tree: &'t Tree,
     capabilities: &'t Capabilities,
-    /// What the run is likely to ask next, with no for an answer: the rest of [`Ahead::known`].
+    /// What the run is likely to ask next, with no for an answer: the rest of [`InChain::known`].
     next: Iter<'t, Arc<Cond>>,
     at: Place,
     /// In a long chain: how far the run is in it, which may be farther than `at`.
-    ahead: Option<Ahead<'t>>,
-    /// The notes of a node, and where the note that was last found stands: the next is likely the next to be asked for.
-    noted: Option<(NodeId, &'t [Note], usize)>,
+    ahead: Option<InChain<'t>>,
+    /// The memos of a node, and where the memo that was last found stands: the next is likely the next to be asked for.
+    noted: Option<(NodeId, &'t [QuestionMemo], usize)>,
     short: bool,
     /// From the first question on that the tree does not ask: all items. Those up to `at` are on the tree.
     written: Option<Lowered<'t>>,
-    notes: Vec<Noted>,
+    memos: Vec<NewMemo>,
 }
 
 /// Where a run is on the tree.
@@ -68,9 +68,9 @@ struct Place {
 
 /// A run within a long chain.
 #[derive(Clone, Copy, Debug)]
-struct Ahead<'t> {
-    chain: Entered<'t>,
-    /// How many of the chain's tests are behind [`Follower::at`].
+struct InChain<'t> {
+    chain: LongChain<'t>,
+    /// How many of the chain's tests are behind [`Replay::at`].
     noted: usize,
     /// To how many of the road's questions the packet's answer is no.
     known: usize,
@@ -94,31 +94,31 @@ enum Becomes {
     /// The node, which is all that is open of it.
     Node,
     /// The node, and then what becomes of it in front of the node's child, unless the node is a test that failed.
-    Begun,
+    FirstPart,
 }
 
 /// A question that was asked right in front of a node.
 #[derive(Clone, Debug)]
-pub(super) struct Note {
+pub(super) struct QuestionMemo {
     question: Question,
     becomes: Becomes,
 }
 
-/// A note for the node behind so many items.
+/// A memo for the node behind so many items.
 #[derive(Debug)]
-struct Noted {
+struct NewMemo {
     depth: usize,
     node: Option<NodeId>,
-    note: Note,
+    memo: QuestionMemo,
 }
 
 /// A run that was followed: to be put into its tree before anything else is.
 #[derive(Debug)]
-pub struct Followed {
+pub struct Replayed {
     at: Place,
     rest: Vec<Item>,
     short: bool,
-    notes: Vec<Noted>,
+    memos: Vec<NewMemo>,
     edits: u64,
 }
 
@@ -128,7 +128,7 @@ struct Looked<'p, P: ?Sized> {
     short: Cell<bool>,
 }
 
-impl Followed {
+impl Replayed {
     /// Whether the run asked for a field whose bytes are not in the frame, as in [`Trace`].
     pub fn short(&self) -> bool {
         self.short
@@ -138,14 +138,14 @@ impl Followed {
 impl Tree {
     /// Whether some question begins with a test, and goes on with others where that holds: so the test's yes-side will
     /// have tests or reads of its own, once it is explored.
-    pub(crate) fn is_begun(&self, test: NodeId) -> bool {
-        self.notes.of(test).iter().any(|note| note.becomes == Becomes::Begun)
+    pub(crate) fn prefixes_a_longer_condition(&self, test: NodeId) -> bool {
+        self.memos.of(test).iter().any(|memo| memo.becomes == Becomes::FirstPart)
     }
 
     /// Begins to follow a run. All traces of a tree are lowered for the same capabilities.
-    pub fn follow<'t>(&'t self, capabilities: &'t Capabilities) -> Follower<'t> {
+    pub fn begin_replay<'t>(&'t self, capabilities: &'t Capabilities) -> Replay<'t> {
         let at = Place { here: self.root(), ..Place::default() };
-        Follower {
+        Replay {
             tree: self,
             capabilities,
             next: Iter::default(),
@@ -154,7 +154,7 @@ impl Tree {
             noted: None,
             short: false,
             written: None,
-            notes: Vec::new(),
+            memos: Vec::new(),
         }
     }
 
@@ -163,34 +163,34 @@ impl Tree {
     /// # Panics
     ///
     /// If the tree has changed since the run was followed, or `leaf` is in it.
-    pub fn plant(&mut self, run: Followed, leaf: LeafId) -> Augmented {
+    pub fn insert_replayed(&mut self, run: Replayed, leaf: LeafId) -> Augmented {
         assert!(!self.contains(leaf), "leaf {} has a trace already", leaf.0);
         assert_eq!(run.edits, self.edits, "a run is put into the tree that it followed");
-        let Followed { at, rest, notes, .. } = run;
+        let Replayed { at, rest, memos, .. } = run;
         self.begin_edit();
         let outcome = self.put_at(at.from, at.here, &rest, at.depth, leaf);
         // The last one is the leaf.
         let new = self.edit.added.len().saturating_sub(1);
-        for Noted { depth, node, note } in notes {
+        for NewMemo { depth, node, memo } in memos {
             if let Some(node) = node.filter(|_| depth < at.depth) {
-                let there = self.notes.of_mut(node);
-                if there.iter().all(|other| other.question != note.question) {
-                    there.push(note);
+                let there = self.memos.of_mut(node);
+                if there.iter().all(|other| other.question != memo.question) {
+                    there.push(memo);
                 }
             } else if let Some(behind) = depth.checked_sub(at.depth).filter(|behind| *behind < new) {
-                self.notes.of_mut(self.edit.added[behind]).push(note);
+                self.memos.of_mut(self.edit.added[behind]).push(memo);
             }
         }
-        self.pave_chains();
-        if self.touched.get_mut().is_asked() && !matches!(outcome, Augmented::Existing(_)) {
+        self.extend_chain_questions();
+        if self.value_index.get_mut().is_asked() && !matches!(outcome, Augmented::Existing(_)) {
             let items = self.path(leaf).unwrap_or_default();
-            self.touch(&items, leaf);
+            self.value_index_add(&items, leaf);
         }
         outcome
     }
 }
 
-impl<'t> Follower<'t> {
+impl<'t> Replay<'t> {
     /// Whether the packet fits a conjunction, as [`crate::Recorder::fits`].
     #[inline]
     pub fn fits<P: Fields + ?Sized>(&mut self, packet: &P, cond: &Arc<Cond>) -> bool {
@@ -199,12 +199,12 @@ impl<'t> Follower<'t> {
             self.next = next;
             return false;
         }
-        self.fits_off_the_road(packet, cond)
+        self.fits_elsewhere(packet, cond)
     }
 
     /// The same for a question that is not the next in a chain.
     #[inline(never)]
-    fn fits_off_the_road<P: Fields + ?Sized>(&mut self, packet: &P, cond: &Arc<Cond>) -> bool {
+    fn fits_elsewhere<P: Fields + ?Sized>(&mut self, packet: &P, cond: &Arc<Cond>) -> bool {
         if self.ahead.is_some() {
             self.catch_up();
         } else if let (None, Some(node)) = (&self.written, self.at.here) {
@@ -221,8 +221,8 @@ impl<'t> Follower<'t> {
                 None => break,
                 Some(Becomes::Known(fits)) => return fits,
                 Some(Becomes::Node) => return self.step(packet, node) == Branch::Outcome(true),
-                Some(Becomes::Begun) if self.step(packet, node) == Branch::Outcome(false) => return false,
-                Some(Becomes::Begun) => {}
+                Some(Becomes::FirstPart) if self.step(packet, node) == Branch::Outcome(false) => return false,
+                Some(Becomes::FirstPart) => {}
             }
         }
         self.written_from(begin);
@@ -245,7 +245,7 @@ impl<'t> Follower<'t> {
             }
             let is = |question: &Question| matches!(question, Question::Read(read) if **read == (field, mask));
             match self.becomes(node, is) {
-                Some(Becomes::Node | Becomes::Begun) => _ = self.step(packet, node),
+                Some(Becomes::Node | Becomes::FirstPart) => _ = self.step(packet, node),
                 Some(Becomes::Known(_)) => {}
                 None => self.write_read(packet, field, mask),
             }
@@ -256,7 +256,7 @@ impl<'t> Follower<'t> {
     }
 
     /// Asks what a trace says that was recorded of the packet.
-    pub fn replay<P: Fields + ?Sized>(&mut self, packet: &P, trace: &Trace) {
+    pub fn observe<P: Fields + ?Sized>(&mut self, packet: &P, trace: &Trace) {
         self.short |= trace.short;
         for item in &trace.items {
             match item {
@@ -267,29 +267,29 @@ impl<'t> Follower<'t> {
     }
 
     /// Ends the run. Where the tree has narrowed leaves, it goes on to the one that is the packet's.
-    pub fn finish<P: Fields + ?Sized>(mut self, packet: &P) -> Followed {
+    pub fn finish<P: Fields + ?Sized>(mut self, packet: &P) -> Replayed {
         self.catch_up();
         let (depth, written) = (self.at.depth, self.written.take());
         let rest = written.map(|written| written.items_from(depth).to_vec()).unwrap_or_default();
         if rest.is_empty() {
-            while let Some(node) = self.at.here.filter(|node| self.tree.narrows(*node)) {
+            while let Some(node) = self.at.here.filter(|node| self.tree.is_specialisation(*node)) {
                 self.step(packet, node);
             }
         }
-        let Follower { tree, at, short, notes, .. } = self;
-        Followed { at, rest, short, notes, edits: tree.edits }
+        let Replay { tree, at, short, memos, .. } = self;
+        Replayed { at, rest, short, memos, edits: tree.edits }
     }
 
     /// What becomes of a question in front of a node, where that is known.
     fn becomes(&mut self, node: NodeId, is: impl Fn(&Question) -> bool) -> Option<Becomes> {
-        let (notes, next) = match self.noted {
-            Some((of, notes, last)) if of == node => (notes, last + 1),
-            _ => (self.tree.notes.of(node), 0),
+        let (memos, next) = match self.noted {
+            Some((of, memos, last)) if of == node => (memos, last + 1),
+            _ => (self.tree.memos.of(node), 0),
         };
-        let is_next = notes.get(next).is_some_and(|note| is(&note.question));
-        let at = if is_next { Some(next) } else { notes.iter().position(|note| is(&note.question)) };
-        self.noted = Some((node, notes, at.unwrap_or(next)));
-        at.map(|at| notes[at].becomes)
+        let is_next = memos.get(next).is_some_and(|memo| is(&memo.question));
+        let at = if is_next { Some(next) } else { memos.iter().position(|memo| is(&memo.question)) };
+        self.noted = Some((node, memos, at.unwrap_or(next)));
+        at.map(|at| memos[at].becomes)
     }
 
     /// Goes on to the child that the packet gets to.
@@ -307,7 +307,7 @@ impl<'t> Follower<'t> {
         branch
     }
 
-    /// Takes note that the run comes to a node, which may be the first of a long chain.
+    /// Takes memo that the run comes to a node, which may be the first of a long chain.
     fn enter<P: Fields + ?Sized>(&mut self, packet: &P, node: NodeId) {
         let packet = Looked::new(packet);
         let ahead = self.tree.enter(node, &packet).map(|mut chain| {
@@ -315,7 +315,7 @@ impl<'t> Follower<'t> {
                 // The run itself may do without the field that was not captured.
                 chain.fails = 0;
             }
-            Ahead { chain, noted: 0, known: chain.road.until(chain.fails) }
+            InChain { chain, noted: 0, known: chain.questions_ahead.until(chain.fails) }
         });
         self.go_ahead(ahead);
     }
@@ -326,15 +326,15 @@ impl<'t> Follower<'t> {
         self.next.len()
     }
 
-    fn go_ahead(&mut self, ahead: Option<Ahead<'t>>) {
-        let next = ahead.map(|ahead| ahead.chain.road.questions(ahead.noted, ahead.known));
+    fn go_ahead(&mut self, ahead: Option<InChain<'t>>) {
+        let next = ahead.map(|ahead| ahead.chain.questions_ahead.questions(ahead.noted, ahead.known));
         (self.next, self.ahead) = (next.unwrap_or_default().iter(), ahead);
     }
 
     /// Goes to where the run is in its chain.
     fn catch_up(&mut self) {
         let Some(ahead) = &mut self.ahead else { return };
-        let passed = ahead.chain.road.tests_in(ahead.known - self.next.len());
+        let passed = ahead.chain.questions_ahead.tests_in(ahead.known - self.next.len());
         if passed <= ahead.noted {
             return;
         }
@@ -362,7 +362,7 @@ impl<'t> Follower<'t> {
         self.write(packet, Question::Read(Box::new((field, mask))), false, write);
     }
 
-    /// Has a question become items, and notes what became of it. `write` says whether the last of them, if that is a test,
+    /// Has a question become items, and memos what became of it. `write` says whether the last of them, if that is a test,
     /// asks for all that was left.
     fn write<P: Fields + ?Sized>(
         &mut self,
@@ -371,7 +371,7 @@ impl<'t> Follower<'t> {
         fits: bool,
         write: impl FnOnce(&mut Lowered, &Looked<P>, &Capabilities) -> bool,
     ) {
-        let Follower { tree, at, written, notes, .. } = self;
+        let Replay { tree, at, written, memos, .. } = self;
         let written = written.as_mut().expect("items are written from here on");
         let looked = Looked::new(packet);
         let begin = written.depth();
@@ -380,14 +380,14 @@ impl<'t> Follower<'t> {
         let (end, mut is_settled) = (written.depth(), false);
         for (depth, item) in (begin..).zip(written.items_from(begin)) {
             let becomes = match item {
-                Item::Test { .. } if !is_whole || depth + 1 < end => Becomes::Begun,
-                Item::Read(_) if matches!(question, Question::Fits(_)) => Becomes::Begun,
+                Item::Test { .. } if !is_whole || depth + 1 < end => Becomes::FirstPart,
+                Item::Read(_) if matches!(question, Question::Fits(_)) => Becomes::FirstPart,
                 Item::Test { .. } | Item::Read(_) => Becomes::Node,
             };
             is_settled = becomes == Becomes::Node || matches!(item, Item::Test { outcome: false, .. });
             let node = at.here.filter(|node| at.depth == depth && tree.asks(*node, item));
             if !question.is_item(item) {
-                notes.push(Noted { depth, node, note: Note { question: question.clone(), becomes } });
+                memos.push(NewMemo { depth, node, memo: QuestionMemo { question: question.clone(), becomes } });
             }
             if let Some(node) = node {
                 at.go(tree, node, Branch::of(item));
@@ -395,25 +395,25 @@ impl<'t> Follower<'t> {
         }
         if !is_settled {
             let node = at.here.filter(|_| at.depth == end);
-            notes.push(Noted { depth: end, node, note: Note { question, becomes: Becomes::Known(fits) } });
+            memos.push(NewMemo { depth: end, node, memo: QuestionMemo { question, becomes: Becomes::Known(fits) } });
         }
     }
 }
 
-impl Note {
+impl QuestionMemo {
     /// For a read that narrows leaves.
-    pub(super) fn of_narrowing() -> Note {
-        Note { question: Question::End, becomes: Becomes::Node }
+    pub(super) fn of_specialisation() -> QuestionMemo {
+        QuestionMemo { question: Question::End, becomes: Becomes::Node }
     }
 
-    pub(super) fn is_of_narrowing(&self) -> bool {
+    pub(super) fn is_of_specialisation(&self) -> bool {
         self.question == Question::End
     }
 
     /// The condition of which it says that no packet gets to the node and fits it.
     pub(super) fn denied(&self) -> Option<&Arc<Cond>> {
         match self {
-            Note { question: Question::Fits(cond), becomes: Becomes::Known(false) } => Some(cond),
+            QuestionMemo { question: Question::Fits(cond), becomes: Becomes::Known(false) } => Some(cond),
             _ => None,
         }
     }
@@ -421,14 +421,14 @@ impl Note {
     /// The condition that is denied to packets that fail the node, as it begins with the node's test.
     pub(super) fn begun(&self) -> Option<&Arc<Cond>> {
         match self {
-            Note { question: Question::Fits(cond), becomes: Becomes::Node | Becomes::Begun } => Some(cond),
+            QuestionMemo { question: Question::Fits(cond), becomes: Becomes::Node | Becomes::FirstPart } => Some(cond),
             _ => None,
         }
     }
 }
 
 impl Question {
-    /// Whether an item asks the same, so that it needs no note.
+    /// Whether an item asks the same, so that it needs no memo.
     fn is_item(&self, item: &Item) -> bool {
         match (self, item) {
             (Question::Fits(asked), Item::Test { cond, .. }) => asked == cond,
@@ -438,11 +438,11 @@ impl Question {
     }
 }
 
-impl<'t> Ahead<'t> {
+impl<'t> InChain<'t> {
     /// Behind a test that the packet failed, if it is the chain's next.
-    fn behind(self, test: NodeId) -> Option<Ahead<'t>> {
+    fn behind(self, test: NodeId) -> Option<InChain<'t>> {
         let is_next = self.chain.nodes.get(self.noted) == Some(&test);
-        is_next.then(|| Ahead { noted: self.noted + 1, ..self })
+        is_next.then(|| InChain { noted: self.noted + 1, ..self })
     }
 }
 

@@ -4,7 +4,7 @@
 //!
 //! A run that ends says of all packets that pass its trace what to do with them. It may be better to have its answer for
 //! some of them only: those that agree with its packet in some more bits. So a read is put in front of the leaf, as if f
-//! had made it, with a note that f did not: runs that end there read it too ([`super::Follower::finish`]).
+//! had made it, with a memo that f did not: runs that end there read it too ([`super::Replay::finish`]).
 //!
 //! # Why it is correct
 //!
@@ -12,37 +12,37 @@
 
 use maple_wire::Constraint;
 
-use super::follow::Note;
+use super::replay::QuestionMemo;
 use super::{Branch, LeafId, Node, NodeId, Tree};
 use crate::trace::Item;
 
 impl Tree {
     /// Has a leaf keep only those of its packets that fit `read`, which its packet must. Of the others nothing is known then.
-    pub(crate) fn narrow(&mut self, leaf: LeafId, read: Constraint) {
+    pub(crate) fn specialise(&mut self, leaf: LeafId, read: Constraint) {
         let Some(at) = self.leaf_node(leaf) else { return };
         self.begin_edit();
-        let mut items = if self.touched.get_mut().is_asked() { self.path(leaf) } else { None };
-        items.iter().for_each(|items| self.untouch(items, leaf));
+        let mut items = if self.value_index.get_mut().is_asked() { self.path(leaf) } else { None };
+        items.iter().for_each(|items| self.value_index_remove(items, leaf));
         let place = self.parent(at);
         self.take_out(at, place);
         self.leaves.remove(&leaf);
         self.extend(place, &[Item::Read(read)], leaf);
-        self.notes.of_mut(self.edit.added[0]).push(Note::of_narrowing());
+        self.memos.of_mut(self.edit.added[0]).push(QuestionMemo::of_specialisation());
         if let Some(items) = &mut items {
             items.push(Item::Read(read));
-            self.touch(items, leaf);
+            self.value_index_add(items, leaf);
         }
     }
 
     /// Whether a node is a read that f did not make.
-    pub(super) fn narrows(&self, node: NodeId) -> bool {
-        matches!(self.node(node), Node::Value(_)) && self.notes.of(node).iter().any(Note::is_of_narrowing)
+    pub(super) fn is_specialisation(&self, node: NodeId) -> bool {
+        matches!(self.node(node), Node::Value(_)) && self.memos.of(node).iter().any(QuestionMemo::is_of_specialisation)
     }
 
     /// What a leaf's packets have in common beyond what f looked at, in the order of the reads.
-    pub(crate) fn narrowing(&self, leaf: LeafId) -> Vec<Constraint> {
+    pub(crate) fn specialisation(&self, leaf: LeafId) -> Vec<Constraint> {
         let above = |node: NodeId| {
-            let (above, branch) = self.parent(node).filter(|(above, _)| self.narrows(*above))?;
+            let (above, branch) = self.parent(node).filter(|(above, _)| self.is_specialisation(*above))?;
             let (Node::Value(values), Branch::Value(value)) = (self.node(above), branch) else { return None };
             Some((above, Constraint { field: values.field, value, mask: values.mask }))
         };

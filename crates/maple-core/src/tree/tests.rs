@@ -154,9 +154,9 @@ impl Grown {
             assert_eq!(self.tree.search(packet), wanted, "{}", self.tree.render());
             assert_eq!(self.tree.walk(packet), wanted);
         }
-        for some in packets.chunks(TOGETHER) {
+        for some in packets.chunks(MAX_BATCH) {
             let alone: Vec<_> = some.iter().map(|packet| self.tree.search(packet)).collect();
-            assert_eq!(self.tree.search_all(some.iter())[..], alone);
+            assert_eq!(self.tree.search_batch(some.iter())[..], alone);
         }
         packets.iter().take(2).for_each(|packet| self.check_touching(packet));
         assert_eq!(in_order(&self.tree), self.nodes.len());
@@ -184,7 +184,7 @@ impl Grown {
         for (field, value) in packet.0 {
             for mask in [field.full_mask(), 2] {
                 let asked = Constraint::masked(field, value, mask);
-                let named = self.tree.touching(&asked);
+                let named = self.tree.leaves_fitting(&asked);
                 assert!(named.is_sorted_by(|a, b| a < b));
                 for (leaf, items) in &self.traces {
                     let all = stated(items, field);
@@ -286,9 +286,9 @@ fn the_coldest_leaves_are_those_that_no_look_up_has_found_for_longest() {
     tree.begin_period();
     tree.search(&packet(0));
     tree.mark_used(LeafId(9));
-    assert_eq!(tree.coldest(3), [LeafId(8), LeafId(1), LeafId(2)]);
-    assert_eq!(tree.coldest(20).last(), Some(&LeafId(9)));
-    assert_eq!(tree.coldest(0), []);
+    assert_eq!(tree.least_recently_used(3), [LeafId(8), LeafId(1), LeafId(2)]);
+    assert_eq!(tree.least_recently_used(20).last(), Some(&LeafId(9)));
+    assert_eq!(tree.least_recently_used(0), []);
 }
 
 /// What a policy asks next: a condition whose answer ends the run if it is yes, or may not, or a value.
@@ -343,7 +343,7 @@ impl Ask for Writer {
     }
 }
 
-impl Ask for Follower<'_> {
+impl Ask for Replay<'_> {
     fn fits(&mut self, packet: &Headers, cond: &Arc<Cond>) -> bool {
         self.fits(packet, cond)
     }
@@ -385,16 +385,16 @@ proptest! {
         let can = Capabilities::of_abstract_headers();
         for (number, (policy, packet, gone, removes)) in runs.iter().enumerate() {
             let (policy, leaf) = (&policies[policy.index(policies.len())], LeafId(number as u64));
-            let (mut writer, mut follower) = (Writer(Default::default(), can.clone()), followed.follow(&can));
-            let (mut recorder, mut replayer) = (Recorder::new(), replayed.follow(&can));
+            let (mut writer, mut replay) = (Writer(Default::default(), can.clone()), followed.begin_replay(&can));
+            let (mut recorder, mut replayer) = (Recorder::new(), replayed.begin_replay(&can));
             let answers = run(policy, packet, &mut recorder);
             prop_assert_eq!(&run(policy, packet, &mut writer), &answers);
-            prop_assert_eq!(&run(policy, packet, &mut follower), &answers);
+            prop_assert_eq!(&run(policy, packet, &mut replay), &answers);
             let trace = recorder.finish();
-            replayer.replay(packet, &trace);
-            let (run, replay) = (follower.finish(packet), replayer.finish(packet));
-            prop_assert_eq!(followed.plant(run, leaf), written.augment(writer.0.items_from(0), leaf));
-            prop_assert_eq!(replayed.plant(replay, leaf), lowered.augment(&trace.lower(packet, &can).items, leaf));
+            replayer.observe(packet, &trace);
+            let (run, replay) = (replay.finish(packet), replayer.finish(packet));
+            prop_assert_eq!(followed.insert_replayed(run, leaf), written.augment(writer.0.items_from(0), leaf));
+            prop_assert_eq!(replayed.insert_replayed(replay, leaf), lowered.augment(&trace.lower(packet, &can).items, leaf));
             prop_assert_eq!(followed.render(), written.render());
             prop_assert_eq!(replayed.render(), lowered.render());
             if *removes == 0 && !written.is_empty() {
@@ -415,14 +415,14 @@ proptest! {
         let (mut tree, mut answers) = (Tree::new(), Vec::new());
         let can = Capabilities::of_abstract_headers();
         for packet in &packets {
-            let mut follower = tree.follow(&can);
-            let got = run(&policy, packet, &mut follower);
-            let followed = follower.finish(packet);
+            let mut replay = tree.begin_replay(&can);
+            let got = run(&policy, packet, &mut replay);
+            let followed = replay.finish(packet);
             if let Some(leaf) = tree.search(packet) {
-                prop_assert_eq!(tree.plant(followed, LeafId(u64::MAX)), Augmented::Existing(leaf));
+                prop_assert_eq!(tree.insert_replayed(followed, LeafId(u64::MAX)), Augmented::Existing(leaf));
                 prop_assert_eq!(&answers[leaf.0 as usize], &got);
             } else {
-                prop_assert_eq!(tree.plant(followed, LeafId(answers.len() as u64)), Augmented::Added);
+                prop_assert_eq!(tree.insert_replayed(followed, LeafId(answers.len() as u64)), Augmented::Added);
                 answers.push(got);
             }
         }
@@ -443,18 +443,18 @@ fn a_run_that_asks_what_one_before_did_in_a_long_chain_is_answered_by_comparing_
     let packet = |value| Headers([(FIELDS[0], value), (FIELDS[1], 9), (FIELDS[2], 0)]);
     let (mut tree, can) = (Tree::new(), Capabilities::of_abstract_headers());
     for (leaf, source) in [(0, 1000), (1, 30)] {
-        let mut run = tree.follow(&can);
+        let mut run = tree.begin_replay(&can);
         let fitting: Vec<usize> = (0..60).filter(|i| run.fits(&packet(source), &questions[*i])).collect();
         assert_eq!(fitting, if source == 30 { vec![31] } else { vec![] });
         let run = run.finish(&packet(source));
-        assert_eq!(tree.plant(run, LeafId(leaf)), Augmented::Added);
+        assert_eq!(tree.insert_replayed(run, LeafId(leaf)), Augmented::Added);
     }
-    let mut run = tree.follow(&can);
+    let mut run = tree.begin_replay(&can);
     assert!(!run.fits(&packet(1000), &questions[0]));
     assert_eq!(run.expected(), 59);
     assert!(questions[1..].iter().all(|cond| !run.fits(&packet(1000), cond)));
     assert_eq!(run.expected(), 0);
-    let mut run = tree.follow(&can);
+    let mut run = tree.begin_replay(&can);
     assert!(!run.fits(&packet(30), &questions[0]));
     assert_eq!(run.expected(), 29);
 }

@@ -22,7 +22,7 @@ use crate::trace::Item;
 
 /// The fields that were asked for.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Touched {
+pub(super) struct ValueIndex {
     fields: Vec<Stated>,
 }
 
@@ -58,7 +58,7 @@ struct Bits {
     value: u128,
 }
 
-impl Touched {
+impl ValueIndex {
     /// Whether any field was asked for.
     pub(super) fn is_asked(&self) -> bool {
         !self.fields.is_empty()
@@ -108,34 +108,34 @@ impl Tree {
     ///
     /// The first question about a field walks the whole tree, and makes augmentations a little dearer; each other one
     /// costs a look-up a mask that traces have on the field, and the leaves found.
-    pub fn touching(&self, constraint: &Constraint) -> Vec<LeafId> {
-        let mut touched = self.touched.borrow_mut();
-        let at = match touched.fields.iter().position(|stated| stated.field == constraint.field) {
-            Some(at) if touched.fields[at].held <= 2 * self.len() + 64 => at,
+    pub fn leaves_fitting(&self, constraint: &Constraint) -> Vec<LeafId> {
+        let mut value_index = self.value_index.borrow_mut();
+        let at = match value_index.fields.iter().position(|stated| stated.field == constraint.field) {
+            Some(at) if value_index.fields[at].held <= 2 * self.len() + 64 => at,
             Some(at) => {
-                touched.fields[at].sweep(|leaf| self.contains(leaf));
+                value_index.fields[at].sweep(|leaf| self.contains(leaf));
                 at
             }
             None => {
-                touched.fields.push(Stated::of(self, constraint.field));
-                touched.fields.len() - 1
+                value_index.fields.push(Stated::of(self, constraint.field));
+                value_index.fields.len() - 1
             }
         };
-        let mut leaves = touched.fields[at].find(constraint, |leaf| self.contains(leaf));
+        let mut leaves = value_index.fields[at].find(constraint, |leaf| self.contains(leaf));
         leaves.sort_unstable();
         leaves
     }
 
     /// Forgets a leaf that has this trace.
-    pub(super) fn untouch(&mut self, items: &[Item], leaf: LeafId) {
-        for stated in &mut self.touched.get_mut().fields {
+    pub(super) fn value_index_remove(&mut self, items: &[Item], leaf: LeafId) {
+        for stated in &mut self.value_index.get_mut().fields {
             stated.remove(bits(items, stated.field), leaf);
         }
     }
 
-    /// Takes note of a new leaf.
-    pub(super) fn touch(&mut self, items: &[Item], leaf: LeafId) {
-        for stated in &mut self.touched.get_mut().fields {
+    /// Takes memo of a new leaf.
+    pub(super) fn value_index_add(&mut self, items: &[Item], leaf: LeafId) {
+        for stated in &mut self.value_index.get_mut().fields {
             stated.insert(bits(items, stated.field), leaf);
         }
     }

@@ -219,7 +219,7 @@ impl Values {
     }
 
     /// Whether every value fits into 64 bits.
-    pub(super) fn is_narrow(&self) -> bool {
+    pub(super) fn fits_u64(&self) -> bool {
         u64::try_from(self.mask).is_ok()
     }
 

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use maple_core::{
-    Augmented, Capabilities, Change, Cond, Fields, LeafAction, LeafId, Range, Recorder, Rule, Strategy, Table, Target,
+    Augmented, Capabilities, Change, Cond, Fields, LeafAction, LeafId, Range, Recorder, Rule, Table, Target,
 };
 use maple_wire::{Action, Constraint, Field, Instruction, PortNo};
 
@@ -147,7 +147,7 @@ fn play(set: &str, folder: &std::path::Path) -> Counts {
     let cookie = Box::new(|leaf: Option<LeafId>| leaf.map_or(0, |leaf| leaf.0 + 1));
     let capabilities = Capabilities::of_abstract_headers();
     let target = Target { under: Vec::new(), capabilities, priorities: 1..=60000, cookie };
-    let table = Table::new(Strategy::Maple, target);
+    let table = Table::new(target);
     let (answers, rules) = (BTreeMap::new(), BTreeMap::new());
     let mut play = Play { filters, table, answers, rules, counts: Counts::default() };
     headers.iter().for_each(|header| play.learn(header));

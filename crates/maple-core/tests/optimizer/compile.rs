@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use maple_core::{Augmented, Capabilities, Change, Compiler, LeafAction, LeafId, Rule, Tree};
+use maple_core::oracles::ReferenceCompiler;
+use maple_core::{Augmented, Capabilities, Change, LeafAction, LeafId, Rule, Tree};
 use maple_wire::msg::{Features, Message, Version};
 use maple_wire::{Constraint, Dpid, Field};
 use proptest::collection::vec;
@@ -47,7 +48,7 @@ impl<'a> Learner<'a> {
     pub fn rules(&self, under: &[Constraint], priorities: std::ops::RangeInclusive<u16>) -> Vec<Rule> {
         let leaf = |leaf| action(self.answers[&leaf]);
         let cookie = |leaf: Option<LeafId>| leaf.map_or(0, |leaf| leaf.0 + 1);
-        Compiler::new().compile(&self.tree, under, &self.capabilities, priorities, &leaf, &cookie)
+        ReferenceCompiler::new().compile(&self.tree, under, &self.capabilities, priorities, &leaf, &cookie)
     }
 
     /// Checks tree and table for a packet; says whether the table answered.

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use maple_core::{Augmented, Compiler, LeafAction, LeafId, Recorder, Trace, Tree};
+use maple_core::oracles::ReferenceCompiler;
+use maple_core::{Augmented, LeafAction, LeafId, Recorder, Trace, Tree};
 use maple_wire::Field;
 
 use crate::compile::of13;
@@ -33,7 +34,7 @@ fn a_chain_of_twenty_thousand_tests_is_learned_compiled_and_forgotten() {
     assert_eq!(tree.render().lines().count(), 2 * LENGTH as usize + 1);
 
     let leaf = |_| LeafAction::Apply(Vec::new());
-    let rules = Compiler::new().compile(&tree, &[], &of13(), 1..=u16::MAX, &leaf, &|_| 0);
+    let rules = ReferenceCompiler::new().compile(&tree, &[], &of13(), 1..=u16::MAX, &leaf, &|_| 0);
     assert_eq!(rules.len(), LENGTH as usize + 1, "barriers, the last host's answer, everyone else's");
     let levels: std::collections::BTreeSet<u16> = rules.iter().map(|rule| rule.priority).collect();
     assert_eq!(levels.len(), 2, "disjoint tests share a level");
@@ -52,6 +53,6 @@ fn tests_nested_in_yes_sides_are_no_deeper_for_the_stack() {
     let mut tree = Tree::new();
     tree.augment(&recorder.finish().items, LeafId(1));
     let leaf = |_| LeafAction::Apply(Vec::new());
-    let rules = Compiler::new().compile(&tree, &[], &of13(), 1..=u16::MAX, &leaf, &|_| 0);
+    let rules = ReferenceCompiler::new().compile(&tree, &[], &of13(), 1..=u16::MAX, &leaf, &|_| 0);
     assert_eq!(rules.len(), 1);
 }

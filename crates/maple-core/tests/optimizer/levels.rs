@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use maple_core::{Capabilities, LeafId, Rule, Strategy, Table, Target};
+use maple_core::{Capabilities, LeafId, Rule, Table, Target};
 use maple_wire::{Constraint, Field};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -21,7 +21,7 @@ impl Learned {
     fn new(capabilities: Capabilities) -> Learned {
         let cookie = Box::new(|leaf: Option<LeafId>| leaf.map_or(0, |leaf| leaf.0 + 1));
         let target = Target { under: Vec::new(), capabilities, priorities: 1..=u16::MAX, cookie };
-        Learned { table: Table::new(Strategy::Maple, target), answers: BTreeMap::new() }
+        Learned { table: Table::new(target), answers: BTreeMap::new() }
     }
 
     /// What the tree says to a packet, if it knows it.

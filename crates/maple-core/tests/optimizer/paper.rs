@@ -2,8 +2,9 @@
 
 use std::ops::RangeInclusive;
 
-use maple_core::compile::paper::{build_ft, opt_build_ft};
-use maple_core::{Capabilities, LeafId, Rule, Strategy, Table, Target, Trace};
+use maple_core::oracles::Strategy;
+use maple_core::oracles::paper::{build_ft, opt_build_ft};
+use maple_core::{Capabilities, LeafId, Rule, Table, Target, Trace};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -27,7 +28,7 @@ struct Learner<'a> {
 
 impl<'a> Learner<'a> {
     fn new(program: &'a Program, capabilities: Capabilities, priorities: RangeInclusive<u16>) -> Learner<'a> {
-        let table = Table::new(Strategy::Paper, target(&capabilities, priorities));
+        let table = (Strategy::Paper.new_table())(target(&capabilities, priorities));
         Learner { program, capabilities, table, installed: Installed::default(), answers: Vec::new() }
     }
 
@@ -111,8 +112,8 @@ proptest! {
                 }
                 let leaf = leaves[index.index(leaves.len())];
                 match edit {
-                    0 => learner.table.act(leaf, action(CONTROLLER)),
-                    1 => learner.table.act(leaf, action(learner.answers[leaf.0 as usize])),
+                    0 => learner.table.set_action(leaf, action(CONTROLLER)),
+                    1 => learner.table.set_action(leaf, action(learner.answers[leaf.0 as usize])),
                     _ => prop_assert!(learner.table.remove(leaf)),
                 }
                 learner.follow(&probes);

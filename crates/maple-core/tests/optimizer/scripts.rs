@@ -20,8 +20,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
 
-use maple_core::compile::paper::{build_ft, opt_build_ft};
-use maple_core::{Augmented, Capabilities, LeafAction, LeafId, Recorder, Rule, Strategy, Table, Target, Tree};
+use maple_core::oracles::paper::{build_ft, opt_build_ft};
+use maple_core::{Augmented, Capabilities, LeafAction, LeafId, Recorder, Rule, Table, Target, Tree};
 use maple_wire::{Action, Constraint, Field, Instruction, PortNo, print};
 
 use crate::compile::{of10, of13, of13_masked_ports};
@@ -235,7 +235,7 @@ fn values(text: &str) -> Result<Vec<(Field, u128)>, String> {
 
 fn table(capabilities: &Capabilities, under: &[Constraint]) -> Table {
     let (under, capabilities) = (under.to_vec(), capabilities.clone());
-    Table::new(Strategy::Maple, Target { under, capabilities, priorities: 1..=100, cookie: Box::new(leaf_number) })
+    Table::new(Target { under, capabilities, priorities: 1..=100, cookie: Box::new(leaf_number) })
 }
 
 fn play(script: &str) -> Result<String, String> {

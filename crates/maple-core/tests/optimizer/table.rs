@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use maple_core::{Augmented, Capabilities, Change, Compiler, LeafId, Rule, Strategy, Table, Target, changes};
+use maple_core::oracles::ReferenceCompiler;
+use maple_core::{Augmented, Capabilities, Change, LeafId, Rule, Table, Target, changes};
 use maple_wire::Field;
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -13,7 +14,7 @@ use crate::update::Installed;
 
 fn table(capabilities: Capabilities) -> Table {
     let cookie = Box::new(|leaf: Option<LeafId>| leaf.map_or(0, |leaf| leaf.0 + 1));
-    Table::new(Strategy::Maple, Target { under: Vec::new(), capabilities, priorities: 1..=u16::MAX, cookie })
+    Table::new(Target { under: Vec::new(), capabilities, priorities: 1..=u16::MAX, cookie })
 }
 
 /// Applies what has changed and checks that each packet is treated right at every moment.
@@ -40,7 +41,8 @@ fn follow(table: &mut Table, installed: &mut Installed, probes: &[Headers]) {
 /// Compiles the tree from scratch.
 fn scratch(table: &Table, answers: &BTreeMap<LeafId, u32>, capabilities: &Capabilities) -> Vec<Rule> {
     let leaf = |leaf| action(answers[&leaf]);
-    Compiler::new().compile(table.tree(), &[], capabilities, 1..=u16::MAX, &leaf, &|leaf| leaf.map_or(0, |l| l.0 + 1))
+    ReferenceCompiler::new()
+        .compile(table.tree(), &[], capabilities, 1..=u16::MAX, &leaf, &|leaf| leaf.map_or(0, |l| l.0 + 1))
 }
 
 /// Checks that no rule is covered by one above it, that rules which overlap and do different things have different
@@ -130,11 +132,11 @@ fn rules_that_stay_without_need_where_leaves_go_are_gone_when_the_table_is_tidie
     assert_eq!(table.remove_all(&gone), gone.len());
     assert_eq!(table.rules().len(), 2 * hosts as usize + 2, "those that went send packets to the controller");
     table.take_changes();
-    table.tidy();
+    table.remove_redundant();
     let changes = table.take_changes();
     assert!(changes.iter().all(|change| matches!(change, Change::Delete(_))), "{changes:?}");
     assert_eq!((changes.len(), table.rules().len()), (gone.len(), hosts as usize + 2));
-    table.tidy();
+    table.remove_redundant();
     assert_eq!(table.take_changes(), []);
 }
 
@@ -152,7 +154,7 @@ proptest! {
             let cookie = Box::new(|leaf: Option<LeafId>| leaf.map_or(0, |leaf| leaf.0 + 1));
             let (under, caps) = (Vec::new(), capabilities.clone());
             let target = Target { under, capabilities: caps, priorities: priorities.clone(), cookie };
-            let mut table = Table::new(Strategy::Maple, target);
+            let mut table = Table::new(target);
             let (mut answers, probes) = (BTreeMap::new(), training.iter().collect::<Vec<_>>());
             let check = |table: &mut Table, answers: &BTreeMap<LeafId, u32>| {
                 if *priorities.end() == u16::MAX {
@@ -178,7 +180,7 @@ proptest! {
                 let leaf = leaves[controlled.index(leaves.len())];
                 for answer in [CONTROLLER, 1] {
                     answers.insert(leaf, answer);
-                    table.act(leaf, action(answer));
+                    table.set_action(leaf, action(answer));
                     check(&mut table, &answers);
                 }
             }
@@ -229,9 +231,9 @@ proptest! {
             prop_assert_eq!(table.remove_all(half), 0);
             follow(&mut table, &mut installed, &probes);
             for leaf in table.tree().leaves().collect::<Vec<_>>() {
-                table.act(leaf, action(CONTROLLER));
+                table.set_action(leaf, action(CONTROLLER));
             }
-            table.tidy();
+            table.remove_redundant();
             follow(&mut table, &mut installed, &probes);
             prop_assert_eq!(table.rules(), Vec::new());
         }

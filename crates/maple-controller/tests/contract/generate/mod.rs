@@ -4,7 +4,8 @@ mod steps;
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use maple_core::{Mac, Strategy};
+use maple_core::Mac;
+use maple_core::oracles::Strategy;
 use maple_emulator::Random;
 use maple_emulator::time::{MICROSECOND, MILLISECOND, Time};
 use maple_emulator::topology::addresses;

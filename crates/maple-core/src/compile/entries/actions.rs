@@ -7,8 +7,8 @@ use std::sync::Arc;
 use maple_wire::Instruction;
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
-use super::Says;
-use crate::compile::to_controller;
+use super::Verdict;
+use crate::rule::to_controller;
 
 /// Names instructions while somebody holds them. Equal instructions have one name.
 pub(in crate::compile) type ActionId = u32;
@@ -24,7 +24,7 @@ pub(super) struct Actions {
     to_controller: Arc<[Instruction]>,
 }
 
-/// Instructions, with how often they are held, and how many of the holders are pieces that say them.
+/// Instructions, with how often they are held, and how many of the holders are entries that say them.
 #[derive(Debug)]
 struct Held {
     instructions: Arc<[Instruction]>,
@@ -52,7 +52,7 @@ impl Actions {
     fn name_by(&mut self, hash: u64, instructions: Vec<Instruction>) -> ActionId {
         let id = self.named(hash, |held| *held.instructions == *instructions);
         let id = id.unwrap_or_else(|| self.add(instructions.into(), hash));
-        self.hold(Says::Answer(id));
+        self.hold(Verdict::Forward(id));
         id
     }
 
@@ -62,36 +62,36 @@ impl Actions {
     }
 
     /// Holds an answer once more.
-    pub(super) fn hold(&mut self, says: Says) {
-        if let Says::Answer(id) = says {
+    pub(super) fn hold(&mut self, says: Verdict) {
+        if let Verdict::Forward(id) = says {
             self.all[id as usize].held += 1;
         }
     }
 
-    /// Holds what a piece says from now on.
-    pub(super) fn say(&mut self, says: Says) {
+    /// Holds what a entry says from now on.
+    pub(super) fn say(&mut self, says: Verdict) {
         self.hold(says);
-        if let Says::Answer(id) = says {
+        if let Verdict::Forward(id) = says {
             self.all[id as usize].said += 1;
         }
     }
 
-    /// Releases what a piece says no more.
-    pub(super) fn unsay(&mut self, says: Says) {
-        if let Says::Answer(id) = says {
+    /// Releases what a entry says no more.
+    pub(super) fn unsay(&mut self, says: Verdict) {
+        if let Verdict::Forward(id) = says {
             self.all[id as usize].said -= 1;
         }
         self.release(says);
     }
 
-    /// Whether several pieces give this answer.
+    /// Whether several entries give this answer.
     pub(super) fn is_said_by_several(&self, id: ActionId) -> bool {
         self.all[id as usize].said > 1
     }
 
     /// Holds an answer once less.
-    pub(super) fn release(&mut self, says: Says) {
-        let Says::Answer(id) = says else { return };
+    pub(super) fn release(&mut self, says: Verdict) {
+        let Verdict::Forward(id) = says else { return };
         let there = &mut self.all[id as usize];
         there.held -= 1;
         if there.held == 0 {
@@ -163,7 +163,7 @@ mod tests {
                     prop_assert_eq!(*there, id);
                     *times += 1;
                 } else if let Some((id, times)) = held.get_mut(&port) {
-                    actions.release(Says::Answer(*id));
+                    actions.release(Verdict::Forward(*id));
                     *times -= 1;
                     if *times == 0 {
                         held.remove(&port);

@@ -1,17 +1,17 @@
-//! From pieces to rules, and what has changed in them since that was last asked.
+//! From entries to rules, and what has changed in them since that was last asked.
 
 use std::cmp::Ordering;
 
 use maple_wire::{Constraint, Match, MatchField};
 
 use super::actions::ActionId;
-use super::sets::Row;
-use super::{PieceId, Pieces, Says};
-use crate::compile::Rule;
+use super::packed::Row;
+use super::{EntryId, EntryTable, Verdict};
+use crate::rule::Rule;
 use crate::tree::LeafId;
 use crate::update::Change;
 
-/// What distinguishes the rules that a piece may have.
+/// What distinguishes the rules that a entry may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Taken {
     priority: u16,
@@ -20,10 +20,10 @@ pub(super) struct Taken {
     leaf: Option<LeafId>,
 }
 
-impl Pieces {
+impl EntryTable {
     /// The rules as they are, by falling priority.
     pub(in crate::compile) fn rules(&self, cookie: &dyn Fn(Option<LeafId>) -> u64) -> Vec<Rule> {
-        let ids = (0..self.pieces.len() as PieceId).filter(|id| self.pieces[*id as usize].is_some());
+        let ids = (0..self.entries.len() as EntryId).filter(|id| self.entries[*id as usize].is_some());
         let rule = |id| Some(self.rule(self.store.get(id), self.wanted(id)?, cookie));
         let mut rules: Vec<Rule> = ids.filter_map(rule).collect();
         let key = |rule: &Rule| (std::cmp::Reverse(rule.priority), rule.matching.constraints().copied().collect());
@@ -44,9 +44,9 @@ impl Pieces {
         let mut modified = std::mem::take(&mut self.modified);
         let mut changed = std::mem::take(&mut self.changed);
         for id in changed.drain(..) {
-            // A piece that has gone may have left its number to another.
-            let Some(piece) = self.pieces[id as usize].as_mut().filter(|piece| piece.changed) else { continue };
-            piece.changed = false;
+            // A entry that has gone may have left its number to another.
+            let Some(entry) = self.entries[id as usize].as_mut().filter(|entry| entry.changed) else { continue };
+            entry.changed = false;
             let wanted = self.wanted(id);
             let taken = std::mem::replace(&mut self.piece_mut(id).taken, wanted);
             if taken == wanted {
@@ -55,7 +55,7 @@ impl Pieces {
             let set = self.store.get(id);
             wanted.into_iter().for_each(|wanted| self.actions.hold(wanted.says()));
             match (taken, wanted) {
-                // No other piece has or had this entry.
+                // No other entry has or had this entry.
                 (Some(taken), Some(wanted)) if taken.priority == wanted.priority => {
                     if self.differs(taken, wanted, cookie) {
                         modified.push(set, wanted);
@@ -81,16 +81,16 @@ impl Pieces {
         changes
     }
 
-    /// What has changed, if that is one piece alone, which had no rule and has one now.
-    fn take_only_addition(&mut self) -> Option<(PieceId, Taken)> {
+    /// What has changed, if that is one entry alone, which had no rule and has one now.
+    fn take_only_addition(&mut self) -> Option<(EntryId, Taken)> {
         let [id] = self.changed[..] else { return None };
         if !self.gone.items().is_empty() {
             return None;
         }
-        self.pieces[id as usize].as_ref().filter(|piece| piece.changed && piece.taken.is_none())?;
+        self.entries[id as usize].as_ref().filter(|entry| entry.changed && entry.taken.is_none())?;
         let wanted = self.wanted(id)?;
-        let piece = self.piece_mut(id);
-        (piece.changed, piece.taken) = (false, Some(wanted));
+        let entry = self.piece_mut(id);
+        (entry.changed, entry.taken) = (false, Some(wanted));
         self.actions.hold(wanted.says());
         self.changed.clear();
         Some((id, wanted))
@@ -142,16 +142,16 @@ impl Pieces {
         old.action != new.action && does(old) != does(new) || cookie(old.leaf) != cookie(new.leaf)
     }
 
-    /// The rule that a piece should have.
-    fn wanted(&self, id: PieceId) -> Option<Taken> {
-        let piece = self.piece(id);
+    /// The rule that a entry should have.
+    fn wanted(&self, id: EntryId) -> Option<Taken> {
+        let entry = self.entry(id);
         let spot = self.spot(id);
         let action = match spot.says {
-            Says::Answer(action) => Some(action),
-            Says::Unknown | Says::Partial => None,
+            Verdict::Forward(action) => Some(action),
+            Verdict::Unexplored | Verdict::PartiallyExplored => None,
         };
         let is_rule = self.is_rule(id) && spot.is_placed() && self.levels.has(spot.level);
-        is_rule.then(|| Taken { priority: self.levels.priority(spot.level), action, leaf: piece.leaf })
+        is_rule.then(|| Taken { priority: self.levels.priority(spot.level), action, leaf: entry.leaf })
     }
 
     fn rule(&self, set: &[u64], taken: Taken, cookie: &dyn Fn(Option<LeafId>) -> u64) -> Rule {
@@ -207,7 +207,7 @@ fn by_entry(row: &Row<Taken>, places: &mut Vec<EntryPlace>) {
 
 impl Taken {
     /// Its answer, as far as that is held.
-    pub(super) fn says(self) -> Says {
-        self.action.map_or(Says::Unknown, Says::Answer)
+    pub(super) fn says(self) -> Verdict {
+        self.action.map_or(Verdict::Unexplored, Verdict::Forward)
     }
 }

@@ -1,4 +1,4 @@
-//! Which pieces overlap a given set, found without comparing all pairs: a tuple space that forgets as well.
+//! Which entries overlap a given set, found without comparing all pairs: a tuple space that forgets as well.
 //!
 //! # What
 //!
@@ -10,7 +10,7 @@
 //! looked at one by one, which costs less than a view that nobody asks again. Members of small groups stand in one list and are
 //! looked at one by one.
 //!
-//! Views don't hear of a piece that goes. Entries in them bear the piece's *stamp*, which changes when it goes, and those
+//! Views don't hear of a entry that goes. Entries in them bear the entry's *stamp*, which changes when it goes, and those
 //! that are out of date are dropped when they are next read; or all views of the group, when it is next asked or gets a
 //! member, if they hold more of them than of others.
 //!
@@ -23,8 +23,8 @@ use std::hash::{Hash, Hasher};
 
 use rustc_hash::{FxHashMap, FxHasher};
 
-use super::PieceId;
-use super::sets::{Store, overlap};
+use super::EntryId;
+use super::packed::{Store, overlap};
 
 /// Up to how many members of a group are looked at one by one.
 const FEW: usize = 24;
@@ -32,7 +32,7 @@ const FEW: usize = 24;
 /// How many members a look-up in a view may find on average, so that it serves in place of a more exact one.
 const CANDIDATES: usize = 4;
 
-/// The pieces of a table by their sets.
+/// The entries of a table by their sets.
 #[derive(Debug, Default)]
 pub(super) struct Index {
     groups: Vec<Group>,
@@ -42,19 +42,19 @@ pub(super) struct Index {
     /// The large groups.
     large: Vec<u32>,
     /// Members of small groups, and their sets one behind the other: most questions look at all of them.
-    loose: Vec<PieceId>,
+    loose: Vec<EntryId>,
     loose_sets: Vec<u64>,
-    /// By piece.
+    /// By entry.
     places: Vec<Place>,
 }
 
-/// What is known of a piece, or of the number of one that has gone.
+/// What is known of a entry, or of the number of one that has gone.
 #[derive(Clone, Copy, Debug, Default)]
 struct Place {
     group: u32,
     /// Where it stands in that group or, if that is small, among the loose ones.
     at: u32,
-    /// How often a piece of this number has gone.
+    /// How often a entry of this number has gone.
     stamp: u32,
 }
 
@@ -63,7 +63,7 @@ struct Group {
     masks: Box<[u64]>,
     size: usize,
     /// None while the group is small.
-    members: Vec<PieceId>,
+    members: Vec<EntryId>,
     views: Vec<View>,
     /// How many members went since there were no views.
     gone: usize,
@@ -97,44 +97,44 @@ enum Found {
     Several(Vec<Member>),
 }
 
-/// A piece that is a member as long as its stamp is this.
+/// A entry that is a member as long as its stamp is this.
 #[derive(Clone, Copy, Debug)]
 struct Member {
-    piece: PieceId,
+    entry: EntryId,
     stamp: u32,
 }
 
 impl Index {
-    /// Adds a piece whose set is in the store.
-    pub(super) fn insert(&mut self, store: &Store, piece: PieceId) {
-        let at = self.group_of(store.get(piece));
+    /// Adds a entry whose set is in the store.
+    pub(super) fn insert(&mut self, store: &Store, entry: EntryId) {
+        let at = self.group_of(store.get(entry));
         let group = &mut self.groups[at as usize];
         group.forget_views_of_the_gone();
         group.size += 1;
-        if self.places.len() <= piece as usize {
-            self.places.resize(piece as usize + 1, Place::default());
+        if self.places.len() <= entry as usize {
+            self.places.resize(entry as usize + 1, Place::default());
         }
-        let place = &mut self.places[piece as usize];
+        let place = &mut self.places[entry as usize];
         place.group = at;
         if group.members.is_empty() {
             place.at = self.loose.len() as u32;
-            self.loose.push(piece);
-            self.loose_sets.extend_from_slice(store.get(piece));
+            self.loose.push(entry);
+            self.loose_sets.extend_from_slice(store.get(entry));
             if group.size > FEW {
                 self.enlarge(store, at);
             }
             return;
         }
         place.at = group.members.len() as u32;
-        group.members.push(piece);
-        let member = Member { piece, stamp: place.stamp };
-        group.views.iter_mut().for_each(|view| view.insert(store.get(piece), member));
+        group.members.push(entry);
+        let member = Member { entry, stamp: place.stamp };
+        group.views.iter_mut().for_each(|view| view.insert(store.get(entry), member));
     }
 
-    /// Takes out a piece.
-    pub(super) fn remove(&mut self, piece: PieceId) {
-        let Place { group: of, at, stamp } = self.places[piece as usize];
-        self.places[piece as usize].stamp = stamp.wrapping_add(1);
+    /// Takes out a entry.
+    pub(super) fn remove(&mut self, entry: EntryId) {
+        let Place { group: of, at, stamp } = self.places[entry as usize];
+        self.places[entry as usize].stamp = stamp.wrapping_add(1);
         let group = &mut self.groups[of as usize];
         group.size -= 1;
         let is_loose = group.members.is_empty();
@@ -156,14 +156,14 @@ impl Index {
         }
     }
 
-    /// Calls `seen` with all pieces that overlap a set.
-    pub(super) fn overlapping(&mut self, store: &Store, set: &[u64], mut seen: impl FnMut(PieceId)) {
+    /// Calls `seen` with all entries that overlap a set.
+    pub(super) fn overlapping(&mut self, store: &Store, set: &[u64], mut seen: impl FnMut(EntryId)) {
         let asking = self.group_of(set);
         self.loose_overlapping(set, &mut seen);
         let Index { groups, large, places, .. } = self;
-        let mut check = |piece: &PieceId| {
-            if overlap(store.get(*piece), set) {
-                seen(*piece);
+        let mut check = |entry: &EntryId| {
+            if overlap(store.get(*entry), set) {
+                seen(*entry);
             }
         };
         for at in large {
@@ -175,29 +175,29 @@ impl Index {
             let view = &mut group.views[view];
             if let Some(found) = view.by_values.get_mut(&view.masks.key(set)) {
                 found.forget(places);
-                found.members(places).for_each(|member| check(&member.piece));
+                found.members(places).for_each(|member| check(&member.entry));
             }
         }
     }
 
-    /// Calls `seen` with the loose pieces that overlap a set.
-    fn loose_overlapping(&self, set: &[u64], mut seen: impl FnMut(PieceId)) {
+    /// Calls `seen` with the loose entries that overlap a set.
+    fn loose_overlapping(&self, set: &[u64], mut seen: impl FnMut(EntryId)) {
         if let Ok(set) = <&[u64; 4]>::try_from(set) {
             // The usual length, without a loop.
             let (sets, _) = self.loose_sets.as_chunks::<4>();
             let hits = self.loose.iter().zip(sets).filter(|(_, there)| overlap(&there[..], set));
-            return hits.for_each(|(piece, _)| seen(*piece));
+            return hits.for_each(|(entry, _)| seen(*entry));
         }
-        for (at, piece) in self.loose.iter().enumerate() {
+        for (at, entry) in self.loose.iter().enumerate() {
             if overlap(&self.loose_sets[at * set.len()..][..set.len()], set) {
-                seen(*piece);
+                seen(*entry);
             }
         }
     }
 
-    /// Reads where a piece stands.
-    pub(super) fn touch(&self, piece: PieceId) -> u32 {
-        self.places[piece as usize].at
+    /// Reads where a entry stands.
+    pub(super) fn touch(&self, entry: EntryId) -> u32 {
+        self.places[entry as usize].at
     }
 
     fn group_of(&mut self, set: &[u64]) -> u32 {
@@ -224,16 +224,16 @@ impl Index {
     fn enlarge(&mut self, store: &Store, at: u32) {
         let mut kept = Vec::with_capacity(self.loose.len());
         self.loose_sets.clear();
-        for piece in std::mem::take(&mut self.loose) {
-            let place = &mut self.places[piece as usize];
+        for entry in std::mem::take(&mut self.loose) {
+            let place = &mut self.places[entry as usize];
             let list = if place.group == at {
                 &mut self.groups[at as usize].members
             } else {
-                self.loose_sets.extend_from_slice(store.get(piece));
+                self.loose_sets.extend_from_slice(store.get(entry));
                 &mut kept
             };
             place.at = list.len() as u32;
-            list.push(piece);
+            list.push(entry);
         }
         self.loose = kept;
         self.large.push(at);
@@ -283,9 +283,9 @@ impl Group {
     fn add_view(&mut self, store: &Store, places: &[Place], masks: Box<[u64]>) -> usize {
         let by_values = FxHashMap::with_capacity_and_hasher(self.members.len(), Default::default());
         let mut view = View { masks: Masks(masks), by_values };
-        for piece in &self.members {
-            let member = Member { piece: *piece, stamp: places[*piece as usize].stamp };
-            view.insert(store.get(*piece), member);
+        for entry in &self.members {
+            let member = Member { entry: *entry, stamp: places[*entry as usize].stamp };
+            view.insert(store.get(*entry), member);
         }
         self.views.push(view);
         self.views.len() - 1
@@ -319,7 +319,7 @@ impl Found {
 
 impl Member {
     fn is_there(self, places: &[Place]) -> bool {
-        places[self.piece as usize].stamp == self.stamp
+        places[self.entry as usize].stamp == self.stamp
     }
 }
 
@@ -352,7 +352,7 @@ mod tests {
     const MASKS: [[u64; 2]; 6] = [[0xff, 0], [0xf0, 0xf], [0, 0xff], [0xff, 0xff], [0x3c, 0xf0], [0, 0]];
 
     /// So many sets with the first masks.
-    fn store_of(count: PieceId) -> Store {
+    fn store_of(count: EntryId) -> Store {
         let mut store = Store::default();
         store.lengthen(4, 0);
         (0..count).for_each(|id| store.put(id, &set(0, id.into())));
@@ -376,7 +376,7 @@ mod tests {
             let views = |index: &Index| index.groups.iter().map(|group| group.views.len()).sum::<usize>();
             assert_eq!(views(&index), 1);
             (0..40).for_each(|id| index.remove(id));
-            assert_eq!(views(&index), 1, "not while pieces go");
+            assert_eq!(views(&index), 1, "not while entries go");
             if is_asked {
                 index.overlapping(&store, &asked, |_| {});
             } else {
@@ -400,13 +400,13 @@ mod tests {
             let mut free = Vec::new();
             store.lengthen(4, 0);
             for (number, (masks, bits, is_removed)) in steps.iter().enumerate() {
-                let id = free.pop().unwrap_or(number as PieceId);
+                let id = free.pop().unwrap_or(number as EntryId);
                 let asked = set(*masks, u64::from(*bits));
                 // Few values, so that many sets overlap.
                 store.put(id, &set(*masks, u64::from(bits & thin)));
                 index.insert(&store, id);
                 there.insert(id);
-                if let Some(other) = there.range(PieceId::from(bits % 400)..).next().copied().filter(|_| *is_removed) {
+                if let Some(other) = there.range(EntryId::from(bits % 400)..).next().copied().filter(|_| *is_removed) {
                     index.remove(other);
                     there.remove(&other);
                     free.push(other);
@@ -414,7 +414,7 @@ mod tests {
                 let mut found = Vec::new();
                 index.overlapping(&store, &asked, |id| found.push(id));
                 found.sort_unstable();
-                let all: Vec<PieceId> = there.iter().copied().filter(|id| overlap(store.get(*id), &asked)).collect();
+                let all: Vec<EntryId> = there.iter().copied().filter(|id| overlap(store.get(*id), &asked)).collect();
                 prop_assert_eq!(found, all);
             }
         }

@@ -13,7 +13,7 @@ use std::ops::Range;
 
 use maple_wire::{Constraint, Field};
 
-use super::PieceId;
+use super::EntryId;
 
 /// How many regions are looked at before a question of what many sets cover is answered with "perhaps not".
 const BUDGET: usize = 400;
@@ -43,14 +43,14 @@ struct Place {
     is_wide: bool,
 }
 
-/// The packed matches of pieces, one behind the other.
+/// The packed matches of entries, one behind the other.
 #[derive(Debug, Default)]
 pub(super) struct Store {
     words: Vec<u64>,
     stride: usize,
 }
 
-/// Packed matches that belong to no piece, each with something to it, one behind the other.
+/// Packed matches that belong to no entry, each with something to it, one behind the other.
 #[derive(Debug)]
 pub(super) struct Row<T> {
     words: Vec<u64>,
@@ -141,14 +141,14 @@ impl Layout {
 }
 
 impl Store {
-    /// The set of a piece.
+    /// The set of a entry.
     #[inline]
-    pub(super) fn get(&self, id: PieceId) -> &[u64] {
+    pub(super) fn get(&self, id: EntryId) -> &[u64] {
         &self.words[id as usize * self.stride..][..self.stride]
     }
 
-    /// Notes the set of a piece.
-    pub(super) fn put(&mut self, id: PieceId, set: &[u64]) {
+    /// Notes the set of a entry.
+    pub(super) fn put(&mut self, id: EntryId, set: &[u64]) {
         let at = id as usize * self.stride;
         if self.words.len() < at + self.stride {
             self.words.resize(at + self.stride, 0);
@@ -157,8 +157,8 @@ impl Store {
     }
 
     /// Has sets take more words.
-    pub(super) fn lengthen(&mut self, stride: usize, pieces: usize) {
-        let mut words = vec![0; stride * pieces];
+    pub(super) fn lengthen(&mut self, stride: usize, entries: usize) {
+        let mut words = vec![0; stride * entries];
         if self.stride > 0 {
             for (new, old) in words.chunks_exact_mut(stride).zip(self.words.chunks_exact(self.stride)) {
                 new[..self.stride].copy_from_slice(old);
@@ -249,12 +249,12 @@ pub(super) fn meet(a: &[u64], b: &[u64]) -> Vec<u64> {
     a.iter().zip(b).map(|(x, y)| x | y).collect()
 }
 
-/// Some packets of `all` that none of the pieces of `cover` takes; `None` where these take all of them.
+/// Some packets of `all` that none of the entries of `cover` takes; `None` where these take all of them.
 ///
 /// First looks at a few packets of it, then walks from packet to packet, out of one set of the cover after the other. Then
 /// takes the sets of the cover away one after the other, and cuts what is left of a region into regions, bit by bit, which
 /// costs a hundred times as much. Where that gets long, the answer is a region of which some packet is perhaps not covered.
-pub(super) fn uncovered(store: &Store, all: &[u64], cover: &[PieceId]) -> Option<Box<[u64]>> {
+pub(super) fn uncovered(store: &Store, all: &[u64], cover: &[EntryId]) -> Option<Box<[u64]>> {
     if cover.iter().any(|id| covers(store.get(*id), all)) {
         return None;
     }
@@ -279,7 +279,7 @@ pub(super) fn uncovered(store: &Store, all: &[u64], cover: &[PieceId]) -> Option
 }
 
 /// The packet of `all` that has these bits where it has a choice, if no set of the cover takes it.
-fn sample(store: &Store, all: &[u64], cover: &[PieceId], bits: u64) -> Option<Box<[u64]>> {
+fn sample(store: &Store, all: &[u64], cover: &[EntryId], bits: u64) -> Option<Box<[u64]>> {
     let packet: Box<[u64]> = all.chunks_exact(2).flat_map(|x| [x[0] | bits & !x[1], u64::MAX]).collect();
     (!cover.iter().any(|id| overlap(store.get(*id), &packet))).then_some(packet)
 }
@@ -287,7 +287,7 @@ fn sample(store: &Store, all: &[u64], cover: &[PieceId], bits: u64) -> Option<Bo
 /// A packet of `all` that no set of the cover takes, found by leaving one set after the other that takes the packet so far:
 /// a bit that the set fixes and `all` does not is turned. Which bit, is drawn by the number of the step, so that walks differ
 /// from bit to bit and yet are the same each time. `None` says nothing.
-fn walk(store: &Store, all: &[u64], cover: &[PieceId]) -> Option<Box<[u64]>> {
+fn walk(store: &Store, all: &[u64], cover: &[EntryId]) -> Option<Box<[u64]>> {
     let mut packet: Box<[u64]> = all.chunks_exact(2).flat_map(|x| [x[0], u64::MAX]).collect();
     let (mut passed, mut at, mut drawn) = (0, 0, 0u64);
     while passed < cover.len() {
@@ -359,7 +359,7 @@ mod tests {
             let mut store = Store::default();
             store.lengthen(2, 0);
             cover.iter().zip(0..).for_each(|(set, id)| store.put(id, set));
-            let ids: Vec<PieceId> = (0..cover.len() as PieceId).collect();
+            let ids: Vec<EntryId> = (0..cover.len() as EntryId).collect();
             let is_left = |packet: &u64| takes(&all, *packet) && !cover.iter().any(|set| takes(set, *packet));
             match uncovered(&store, &all, &ids) {
                 None => prop_assert_eq!((0..1 << BITS).find(is_left), None),

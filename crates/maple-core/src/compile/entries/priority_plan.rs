@@ -1,25 +1,25 @@
 //! Drafts: levels as a plan would have them, step by step, each of which can be taken back.
 //!
-//! Most pieces that are asked for keep their levels. So the levels of all stand here once more in little memory, and a
+//! Most entries that are asked for keep their levels. So the levels of all stand here once more in little memory, and a
 //! step writes over one of them: to ask takes one read, to go back takes the steps in reverse.
 
-use super::PieceId;
+use super::EntryId;
 
 /// Levels, some of them planned.
 #[derive(Debug, Default)]
-pub(super) struct Draft {
-    /// By piece, where it has a level.
+pub(super) struct PriorityPlan {
+    /// By entry, where it has a level.
     levels: Vec<u32>,
     steps: Vec<Step>,
-    /// How many pieces the plan moves, and how many rules are sent again for it.
+    /// How many entries the plan moves, and how many rules are sent again for it.
     moved: usize,
     again: u64,
 }
 
-/// A piece takes a level.
+/// A entry takes a level.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Step {
-    pub(super) id: PieceId,
+    pub(super) id: EntryId,
     pub(super) level: u32,
     before: u32,
     /// Whether it had none planned before.
@@ -42,34 +42,34 @@ pub(super) struct Steps {
     pub(super) again: u64,
 }
 
-impl Draft {
-    /// Takes note of a piece's level.
-    pub(super) fn put(&mut self, id: PieceId, level: u32) {
+impl PriorityPlan {
+    /// Takes note of a entry's level.
+    pub(super) fn put(&mut self, id: EntryId, level: u32) {
         if self.levels.len() <= id as usize {
             self.levels.resize(id as usize + 1, 0);
         }
         self.levels[id as usize] = level;
     }
 
-    /// Begins a plan for so many pieces.
-    pub(super) fn begin(&mut self, pieces: usize) {
+    /// Begins a plan for so many entries.
+    pub(super) fn begin(&mut self, entries: usize) {
         debug_assert!(self.steps.is_empty(), "one plan is made at a time");
-        self.levels.resize(pieces.max(self.levels.len()), 0);
+        self.levels.resize(entries.max(self.levels.len()), 0);
         (self.moved, self.again) = (0, 0);
     }
 
-    /// The level of a piece, or the one that is planned for it.
+    /// The level of a entry, or the one that is planned for it.
     #[inline]
-    pub(super) fn level(&self, id: PieceId) -> u32 {
+    pub(super) fn level(&self, id: EntryId) -> u32 {
         self.levels[id as usize]
     }
 
-    /// Whether the plan has a level for a piece.
-    pub(super) fn is_planned(&self, id: PieceId) -> bool {
+    /// Whether the plan has a level for a entry.
+    pub(super) fn is_planned(&self, id: EntryId) -> bool {
         self.steps.iter().any(|step| step.id == id)
     }
 
-    /// How many pieces the plan moves.
+    /// How many entries the plan moves.
     pub(super) fn moved(&self) -> usize {
         self.moved
     }
@@ -79,8 +79,8 @@ impl Draft {
         self.again
     }
 
-    /// Plans a level for a piece; `again` rules more are sent again for that.
-    pub(super) fn step(&mut self, id: PieceId, level: u32, again: u64) {
+    /// Plans a level for a entry; `again` rules more are sent again for that.
+    pub(super) fn step(&mut self, id: EntryId, level: u32, again: u64) {
         let is_first = !self.is_planned(id);
         let before = std::mem::replace(&mut self.levels[id as usize], level);
         self.steps.push(Step { id, level, before, is_first });

@@ -1,4 +1,4 @@
-//! When it pays to narrow an answer.
+//! When it pays to specialise an answer.
 //!
 //! # What
 //!
@@ -6,7 +6,7 @@
 //! with one of them in some leading bits of a field, barriers that differ there would not be needed for it. It is narrowed
 //! where
 //!
-//! * at least [`FEWEST`] barriers are needed for it, and one for each [`PIECES`] pieces of the table: for that many rules a
+//! * at least [`FEWEST`] barriers are needed for it, and one for each [`PIECES`] entries of the table: for that many rules a
 //!   miss may be spent;
 //! * but not more than [`MOST`] of the rules: in a table that is nearly nothing but barriers for this one answer others will
 //!   need the same ones;
@@ -19,11 +19,11 @@
 
 use maple_wire::{Constraint, Field};
 
-use super::needs::Why;
-use super::sets::{meet, overlap};
-use super::{PieceId, Pieces, Role, Says};
+use super::packed::{meet, overlap};
+use super::redundancy::Necessity;
+use super::{EntryId, EntryState, EntryTable, Verdict};
 
-/// How many barriers must be needed for an answer, and for how many pieces of the table there must be one. (Fewer in tests,
+/// How many barriers must be needed for an answer, and for how many entries of the table there must be one. (Fewer in tests,
 /// where tables are small.)
 const FEWEST: usize = if cfg!(test) { 2 } else { 32 };
 const PIECES: usize = 10;
@@ -40,8 +40,8 @@ const fn price(bits: u32) -> usize {
     if cfg!(test) { bits as usize } else { 1 << bits }
 }
 
-impl Pieces {
-    /// Whether there are so many pieces that answers may be narrowed.
+impl EntryTable {
+    /// Whether there are so many entries that answers may be narrowed.
     pub(in crate::compile) fn are_many(&self) -> bool {
         self.live > FEWEST
     }
@@ -51,12 +51,12 @@ impl Pieces {
         FEWEST.max(self.live / PIECES)
     }
 
-    /// Whether a piece yields to so many that it may pay to narrow it.
-    pub(in crate::compile) fn is_behind_many(&self, id: PieceId) -> bool {
-        self.piece(id).earlier.len() >= self.fewest()
+    /// Whether a entry yields to so many that it may pay to specialise it.
+    pub(in crate::compile) fn is_behind_many(&self, id: EntryId) -> bool {
+        self.entry(id).earlier.len() >= self.fewest()
     }
 
-    /// Whether a match overlaps so many pieces that it may pay to narrow it.
+    /// Whether a match overlaps so many entries that it may pay to specialise it.
     pub(in crate::compile) fn overlap_many(&mut self, all: &[Constraint]) -> bool {
         let (mut set, mut count) = (std::mem::take(&mut self.scratch), 0);
         if self.layout.pack(all, &mut set) {
@@ -70,7 +70,7 @@ impl Pieces {
     /// the others. `value` says what one of its packets has in a field, `can_be_told` whether the answer can be narrowed so.
     pub(in crate::compile) fn narrower(
         &self,
-        id: PieceId,
+        id: EntryId,
         stands_for_more: bool,
         value: &dyn Fn(Field) -> Option<u128>,
         can_be_told: &dyn Fn(&Constraint) -> bool,
@@ -78,11 +78,11 @@ impl Pieces {
         if !self.is_reason[id as usize] {
             return None;
         }
-        let is_for_it = |other: &PieceId| {
-            let is_needed = matches!(self.whys[*other as usize], Why::Needed(answer) if answer == id);
-            is_needed && self.role(*other) == Role::Barrier
+        let is_for_it = |other: &EntryId| {
+            let is_needed = matches!(self.whys[*other as usize], Necessity::Required(answer) if answer == id);
+            is_needed && self.role(*other) == EntryState::Barrier
         };
-        let barriers: Vec<PieceId> = self.piece(id).earlier.iter().copied().filter(is_for_it).collect();
+        let barriers: Vec<EntryId> = self.entry(id).earlier.iter().copied().filter(is_for_it).collect();
         if barriers.len() < self.fewest() || barriers.len() * 10 > self.rule_count() * MOST {
             return None;
         }
@@ -112,20 +112,20 @@ impl Pieces {
         best.map(|(_, read)| read)
     }
 
-    /// Whether there is a level in use above that of a piece where this part of it could be.
-    fn finds_a_level_above(&self, id: PieceId, part: &[u64]) -> bool {
+    /// Whether there is a level in use above that of a entry where this part of it could be.
+    fn finds_a_level_above(&self, id: EntryId, part: &[u64]) -> bool {
         let spot = self.spot(id);
-        let under = |other: &PieceId| {
+        let under = |other: &EntryId| {
             let there = self.spot(*other);
             let meets = there.is_placed() && overlap(self.store.get(*other), part);
             // Its answer may not be the one that it will have.
-            meets.then(|| there.level + there.says.gap(Says::Unknown))
+            meets.then(|| there.level + there.says.gap(Verdict::Unexplored))
         };
-        let from = self.piece(id).earlier.iter().filter_map(under).max().unwrap_or(0);
+        let from = self.entry(id).earlier.iter().filter_map(under).max().unwrap_or(0);
         from < spot.level && self.levels.used.range(from..spot.level).next().is_some()
     }
 
     fn rule_count(&self) -> usize {
-        (0..self.pieces.len() as PieceId).filter(|id| self.is_rule(*id)).count()
+        (0..self.entries.len() as EntryId).filter(|id| self.is_rule(*id)).count()
     }
 }

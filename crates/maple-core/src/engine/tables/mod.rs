@@ -32,8 +32,8 @@ use maple_wire::msg::{FlowMod, Message};
 
 use super::Time;
 use super::routes::RouteId;
-use crate::compile::Rule;
 use crate::ids::LeafId;
+use crate::rule::Rule;
 use crate::update::{Change, EntryKey, Installed, changes, key_of};
 
 mod removals;

@@ -19,8 +19,8 @@ use std::collections::BTreeMap;
 
 use maple_wire::{Constraint, Field, Match, Version};
 
-use crate::compile::Rule;
 use crate::forwarding::is_to_controller;
+use crate::rule::Rule;
 use crate::update::{Change, EntryKey, Installed, key_of};
 
 /// Who wants a rule, in the order in which they are heard.

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use maple_wire::{Instruction, Match};
 
 use super::graph::{Area, Graph, Kind, NodeId, Question};
-use crate::compile::{LeafAction, Rule, to_controller};
+use crate::compile::LeafAction;
+use crate::rule::{Rule, to_controller};
 
 /// What is to be done, last first.
 enum Task {

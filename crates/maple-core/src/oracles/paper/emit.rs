@@ -5,7 +5,8 @@ use std::sync::Arc;
 use maple_wire::{Instruction, Match};
 
 use super::graph::{Area, Graph, Kind, NodeId};
-use crate::compile::{LeafAction, Rule, to_controller};
+use crate::compile::LeafAction;
+use crate::rule::{Rule, to_controller};
 use crate::tree::LeafId;
 use crate::update::{Change, changes};
 

@@ -7,8 +7,9 @@ use maple_wire::{Constraint, Field};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::capabilities::Capabilities;
-use crate::compile::{LeafAction, Region, Rule, Target};
-use crate::trace::{Cond, Item};
+use crate::compile::{LeafAction, Target};
+use crate::rule::Rule;
+use crate::trace::{Cond, Item, Region};
 use crate::tree::LeafId;
 
 /// A trace tree whose nodes know their priorities.

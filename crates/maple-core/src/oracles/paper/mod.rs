@@ -4,7 +4,7 @@
 //!
 //! [`build_ft`] is Algorithm 2: one priority a rule, a barrier at every test. [`opt_build_ft`] is Algorithm 5: barriers
 //! only where `needsBarrier` says so, and priorities as low as the order graph `G_o` allows, counted from the bottom.
-//! [`Incremental`] keeps the table of Algorithm 5 in step with a growing tree (§4.4): a new trace is built at the
+//! [`PaperCompiler`] keeps the table of Algorithm 5 in step with a growing tree (§4.4): a new trace is built at the
 //! priority stored where it attaches; where that raises the priority of tests above, their positive branches are
 //! built again, up to the root.
 //!
@@ -39,10 +39,10 @@
 //! column; §6.3: up to 20 ms a trace).
 
 use crate::capabilities::Capabilities;
-use crate::compile::table::Keeper;
-use crate::compile::{LeafAction, Rule, Target};
+use crate::compile::{LeafAction, Table, TableBackend, Target};
+use crate::rule::Rule;
 use crate::trace::{Fields, Item};
-use crate::tree::{Augmented, Followed, LeafId, Tree};
+use crate::tree::{Augmented, LeafId, Replayed, Tree};
 use crate::update::Change;
 
 mod basic;
@@ -79,17 +79,22 @@ fn grown(tree: &Tree, target: Target, action: &dyn Fn(LeafId) -> LeafAction) -> 
     graph
 }
 
+/// An empty table whose rules the paper's compiler makes.
+pub fn table(target: Target) -> Table {
+    Table::with_backend(Box::new(PaperCompiler::new(target)))
+}
+
 /// A trace tree and the paper's table for it, kept in step.
 #[derive(Debug)]
-pub(super) struct Incremental {
+struct PaperCompiler {
     tree: Tree,
     graph: Graph,
 }
 
-impl Incremental {
+impl PaperCompiler {
     /// Knows nothing, and has no rules.
-    pub(super) fn new(target: Target) -> Incremental {
-        Incremental { tree: Tree::new(), graph: Graph::new(target) }
+    fn new(target: Target) -> PaperCompiler {
+        PaperCompiler { tree: Tree::new(), graph: Graph::new(target) }
     }
 
     /// Takes in a trace that the tree has taken in.
@@ -106,7 +111,7 @@ impl Incremental {
     }
 }
 
-impl Keeper for Incremental {
+impl TableBackend for PaperCompiler {
     fn tree(&self) -> &Tree {
         &self.tree
     }
@@ -120,8 +125,8 @@ impl Keeper for Incremental {
         self.take_in(outcome, items, leaf, action)
     }
 
-    fn plant(&mut self, run: Followed, leaf: LeafId, action: LeafAction, _: &dyn Fields) -> Augmented {
-        let outcome = self.tree.plant(run, leaf);
+    fn insert_replayed(&mut self, run: Replayed, leaf: LeafId, action: LeafAction, _: &dyn Fields) -> Augmented {
+        let outcome = self.tree.insert_replayed(run, leaf);
         let items = self.tree.path(leaf).unwrap_or_default();
         self.take_in(outcome, &items, leaf, action)
     }
@@ -131,8 +136,8 @@ impl Keeper for Incremental {
         self.tree.remove(leaf)
     }
 
-    fn act(&mut self, leaf: LeafId, action: LeafAction) {
-        self.graph.act(leaf, action);
+    fn set_action(&mut self, leaf: LeafId, action: LeafAction) {
+        self.graph.set_action(leaf, action);
     }
 
     fn rules(&self) -> Vec<Rule> {

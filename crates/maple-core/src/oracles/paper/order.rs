@@ -57,7 +57,7 @@ impl Graph {
     }
 
     /// Gives a leaf another action.
-    pub(super) fn act(&mut self, leaf: LeafId, action: LeafAction) {
+    pub(super) fn set_action(&mut self, leaf: LeafId, action: LeafAction) {
         let Some(&at) = self.leaves.get(&leaf) else { return };
         self.touch(at);
         let (parent, was_complete) = (self.node(at).parent, self.node(at).complete);

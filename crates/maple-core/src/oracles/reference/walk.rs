@@ -9,9 +9,9 @@ use std::rc::Rc;
 use maple_wire::Constraint;
 
 use super::elements::{Behind, Elements};
-use super::{LeafAction, Region};
 use crate::capabilities::Capabilities;
-use crate::trace::Cond;
+use crate::compile::LeafAction;
+use crate::trace::{Cond, Region};
 use crate::tree::{LeafId, Node, NodeId, Tree, Values};
 
 /// A region that the switch can match.

@@ -52,7 +52,7 @@ fn conditions() -> impl Strategy<Value = Arc<Cond>> {
     })
 }
 
-fn check(index: &Index, oracle: &[Arc<Cond>], packets: &[Headers]) {
+fn check(index: &ConditionIndex, oracle: &[Arc<Cond>], packets: &[Headers]) {
     for packet in packets {
         assert_eq!(index.first(packet), oracle.iter().position(|cond| cond.holds(packet)), "{packet:?}");
     }
@@ -66,7 +66,7 @@ proptest! {
         edits in vec((vec(conditions(), 0..12), 0..12usize), 1..5),
         packets in vec(packets(), 12),
     ) {
-        let (mut index, mut oracle) = (Index::default(), Vec::new());
+        let (mut index, mut oracle) = (ConditionIndex::default(), Vec::new());
         for (new, gone) in edits {
             for cond in new {
                 index.push(cond.clone());
@@ -82,7 +82,7 @@ proptest! {
 
 #[test]
 fn a_list_with_more_shapes_than_a_segment_holds_has_several() {
-    let mut index = Index::default();
+    let mut index = ConditionIndex::default();
     let cond = |i: u128| {
         let on = |field, bits| Constraint::masked(field, u128::MAX, bits);
         let all = vec![on(Field::IpProto, 1 + i % 200), on(Field::Ipv4Src, 1 + i / 5)];

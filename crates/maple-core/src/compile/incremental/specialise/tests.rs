@@ -8,7 +8,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use crate::capabilities::Capabilities;
-use crate::compile::{LeafAction, Rule, Table, Target};
+use crate::compile::{LeafAction, Table, Target};
+use crate::rule::Rule;
 use crate::trace::{Cond, Fields};
 use crate::tree::{Augmented, LeafId};
 use crate::update::Change;
@@ -73,8 +74,7 @@ impl Play {
             priorities: 1..=u16::MAX,
             cookie: Box::new(|leaf| leaf.map_or(u64::MAX, |leaf| leaf.0)),
         };
-        let (table, rules, answers) =
-            (Table::new(crate::compile::Strategy::Maple, target), BTreeMap::new(), BTreeMap::new());
+        let (table, rules, answers) = (Table::new(target), BTreeMap::new(), BTreeMap::new());
         Play { filters, table, rules, answers, leaves: 0 }
     }
 
@@ -88,21 +88,21 @@ impl Play {
         if self.table.tree().search(packet).is_some() {
             return;
         }
-        let mut run = self.table.follow();
+        let mut run = self.table.begin_replay();
         let fitting = self.filters.iter().position(|cond| run.fits(packet, cond));
         let answer = fitting.unwrap_or(self.filters.len());
         let run = run.finish(packet);
         let leaf = LeafId(self.leaves);
         self.leaves += 1;
         let now = if waits { LeafAction::Controller } else { action(answer) };
-        assert_eq!(self.table.plant(run, leaf, now, packet), Augmented::Added);
+        assert_eq!(self.table.insert_replayed(run, leaf, now, packet), Augmented::Added);
         self.answers.insert(leaf, answer);
         if waits {
             self.check();
-            self.table.act(leaf, action(answer));
+            self.table.set_action(leaf, action(answer));
         }
         assert_eq!(self.table.tree().search(packet), Some(leaf));
-        let narrowing = self.table.tree().narrowing(leaf);
+        let narrowing = self.table.tree().specialisation(leaf);
         assert!(narrowing.iter().all(|read| packet.value(read.field).is_some_and(|value| read.holds(value))));
     }
 
@@ -142,7 +142,7 @@ impl Play {
 
     /// How many leaves say more than f looked at.
     fn narrowed(&self) -> usize {
-        self.answers.keys().filter(|leaf| !self.table.tree().narrowing(**leaf).is_empty()).count()
+        self.answers.keys().filter(|leaf| !self.table.tree().specialisation(**leaf).is_empty()).count()
     }
 }
 
@@ -171,11 +171,11 @@ proptest! {
 }
 
 /// So many filters on source and port, then one on the port alone, and packets that come after one another.
-fn wide_behind(narrow: u128, packets: &[[u128; 2]], waits: bool) -> Play {
-    let narrow = (1..=narrow).map(|source| filter([source, 2], [BITS, BITS]));
-    let mut play = Play::new(narrow.chain([filter([0, 2], [0, BITS])]).collect());
+fn wide_behind(specialise: u128, packets: &[[u128; 2]], waits: bool) -> Play {
+    let specialise = (1..=specialise).map(|source| filter([source, 2], [BITS, BITS]));
+    let mut play = Play::new(specialise.chain([filter([0, 2], [0, BITS])]).collect());
     // Leaves are noted by their sources from now on.
-    assert!(play.table.tree().touching(&source(0)).is_empty());
+    assert!(play.table.tree().leaves_fitting(&source(0)).is_empty());
     for packet in packets {
         play.learn(&Pair(*packet), waits);
         play.check();
@@ -207,6 +207,6 @@ fn packets_that_a_leaf_gave_up_get_leaves_of_their_own() {
     let tree = play.table.tree();
     let [first, second] = [[0, 2], [7, 2]].map(|packet| tree.search(&Pair(packet)).expect("it was learned"));
     assert_ne!(first, second, "{tree:?}");
-    assert!(tree.touching(&source(0)).contains(&first) && !tree.touching(&source(0)).contains(&second));
-    assert!(tree.touching(&source(7)).contains(&second) && !tree.touching(&source(7)).contains(&first));
+    assert!(tree.leaves_fitting(&source(0)).contains(&first) && !tree.leaves_fitting(&source(0)).contains(&second));
+    assert!(tree.leaves_fitting(&source(7)).contains(&second) && !tree.leaves_fitting(&source(7)).contains(&first));
 }

@@ -1,0 +1,34 @@
+//! Other compilers of trace trees, to test [`crate::compile`] and to measure it against. No part of the product.
+//!
+//! * [`ReferenceCompiler`] compiles a tree from scratch each time, in the plainest way that is right.
+//! * [`paper`] is the paper's compiler, incremental as the paper says.
+//!
+//! Tests and `maple bench` build this folder (feature `oracles`). It stands here because both compilers read what other
+//! crates cannot see: the tree's nodes and the regions of packets.
+
+use crate::compile::{Table, Target};
+
+pub mod paper;
+mod reference;
+
+pub use reference::ReferenceCompiler;
+
+/// Which compiler makes a table's rules.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Strategy {
+    /// Maple's own ([`Table::new`]).
+    #[default]
+    Maple,
+    /// The paper's ([`paper::table`]).
+    Paper,
+}
+
+impl Strategy {
+    /// What makes an empty table with this compiler.
+    pub fn new_table(self) -> fn(Target) -> Table {
+        match self {
+            Strategy::Maple => Table::new,
+            Strategy::Paper => paper::table,
+        }
+    }
+}
