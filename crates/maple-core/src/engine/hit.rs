@@ -32,7 +32,7 @@ use maple_wire::{Dpid, Field, Packet, PortNo, Version};
 use super::hosts::{PROBE_MAC, is_announcement};
 use super::leaf::{Leaf, LeafState};
 use super::leaves::Head;
-use super::location::is_discoverys;
+use super::classifier::is_discoverys;
 use super::routes::SharedRoute;
 use super::{Engine, Time};
 use crate::forwarding;

@@ -12,7 +12,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::ShardId;
 use super::leaf::Leaf;
-use super::recent::Recent;
+use super::cache::Recent;
 use crate::ids::LeafId;
 use crate::trace::{Source, Trace};
 

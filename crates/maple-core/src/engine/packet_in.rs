@@ -6,7 +6,7 @@ use maple_wire::{Dpid, Field};
 use super::Engine;
 use super::hosts::PROBE_MAC;
 use super::leaf::{Arrived, copy_cookie};
-use super::location::is_discoverys;
+use super::classifier::is_discoverys;
 use crate::network::{Location, Mac, PortKind};
 
 impl Engine {

@@ -6,7 +6,7 @@ use maple_wire::Dpid;
 use rustc_hash::FxHashMap;
 
 use super::leaf::{Leaf, Subject, source_lines, subject_of};
-use super::location::reason;
+use super::classifier::reason;
 use super::polls::RuleCount;
 use super::switch::Switch;
 use super::{Engine, TableRule};

@@ -24,7 +24,7 @@ use maple_wire::{Action, Field, Instruction, Match, PortNo};
 use super::Time;
 use super::hosts::{ADVERTISEMENT, ARP, ICMPV6, IPV6, SOLICITATION};
 use super::leaf::from_port;
-use super::location::{ANNOUNCED, COPIES, GUARD, HOSTS, KNOWN, LAST};
+use super::classifier::{ANNOUNCED, COPIES, GUARD, HOSTS, KNOWN, LAST};
 use super::switch::INGRESS;
 use crate::forwarding::to_controller;
 use crate::network::Mac;
