@@ -118,7 +118,7 @@ def test_traffic_leaves_the_busy_link_once_and_comes_back_once(controller, lab, 
         return net.port_packets("s1", port) - before
 
     def moves():
-        return maple.count("leaves_moved") + maple.count("leaves_withdrawn")
+        return maple.count("leaves_rerouted") + maple.count("leaves_withdrawn")
 
     before = moves()
     assert through(direct) < 20 and through(round_) < 20

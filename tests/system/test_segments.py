@@ -28,7 +28,7 @@ class Segment(Topo):
             self.addLink(self.addHost(f"x{i}"), plain)
 
 
-DROPS = ("bad_packet_ins", "cut_drops", "link_drops", "new_port_drops", "segment_drops", "spoofed_drops", "wait_drops")
+DROPS = ("bad_packet_ins", "truncated_drops", "link_drops", "new_port_drops", "segment_drops", "spoofed_drops", "wait_drops")
 
 
 def check_pings(net, maple, a, b, count=8):

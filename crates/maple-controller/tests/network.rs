@@ -126,7 +126,7 @@ fn a_flow_whose_link_fails_goes_on_by_another_way_without_the_controller() {
         }
         let engine = || maple.handle.stats().total.engine;
         emulation.link_down(Dpid(1), Dpid(2)).unwrap();
-        eventually("both directions have moved", || engine().routes_turned >= 2);
+        eventually("both directions have moved", || engine().routes_rerouted >= 2);
         let before = engine();
         // The rules may still be on their way to the switches.
         eventually("it goes on", || ping(&emulation, "h1", "h2") == Progress::Done);
@@ -151,7 +151,7 @@ fn hosts_reach_each_other_over_a_switch_whose_tables_are_too_small_for_all() {
         }
         let engine = maple.handle.stats().total.engine;
         assert!((1..10).contains(&engine.refused_rules), "{version}: {engine:?}");
-        assert!(engine.turned_away > 0 && engine.stats_requests > 0, "{version}: {engine:?}");
+        assert!(engine.capacity_refusals > 0 && engine.stats_requests > 0, "{version}: {engine:?}");
         eventually("some leaves made room", || maple.handle.stats().total.engine.leaves_evicted > 0);
     }
 }

@@ -221,7 +221,7 @@ fn is_cacheable(world: &World, arrival: Arrival, state: &State) -> bool {
     let source = Mac::from_bits(arrival.get(Field::EthSrc).unwrap_or(0));
     let known = !world.case.track_hosts || state.hosts.get(&source) == Some(&arrival.at);
     let stats = world.controller.stats();
-    let undisturbed = |s: &Stats| s.labels_refused + s.aborts + s.refused_rules + s.turned_away == 0;
+    let undisturbed = |s: &Stats| s.labels_refused + s.aborts + s.refused_rules + s.capacity_refusals == 0;
     // Where rules are few, hosts share them.
     let roomy = world.case.room.0.is_none();
     known && roomy && world.case.version == Version::Of13 && stats.iter().all(undisturbed)

@@ -17,7 +17,7 @@ const MOST_LINES: usize = 1 << 17;
 
 /// The table.
 #[derive(Debug, Default)]
-pub(super) struct Recent {
+pub(super) struct VersionedCache {
     /// A power of two of them, or none.
     lines: Vec<Line>,
     /// How many entries came into free places.
@@ -39,7 +39,7 @@ struct Entry {
     stamp: u32,
 }
 
-impl Recent {
+impl VersionedCache {
     /// What is put in and asked for from now on is of this version of the state.
     pub fn begin(&mut self, version: u64) {
         if self.version == version && self.stamp != 0 {
@@ -48,7 +48,7 @@ impl Recent {
         self.version = version;
         self.stamp = self.stamp.wrapping_add(1);
         if self.stamp == 0 {
-            *self = Recent { version, stamp: 1, ..Recent::default() };
+            *self = VersionedCache { version, stamp: 1, ..VersionedCache::default() };
         }
     }
 
@@ -71,7 +71,7 @@ impl Recent {
         line.0.iter().find(|entry| entry.key == key && entry.stamp != 0).map(|entry| entry.value)
     }
 
-    /// Puts a value in under this version, in place of what there was. [`Recent::begin`] must have been called.
+    /// Puts a value in under this version, in place of what there was. [`VersionedCache::begin`] must have been called.
     pub fn put(&mut self, key: u64, value: u32) {
         if self.used * 4 >= self.lines.len() * WAYS && self.lines.len() < MOST_LINES {
             self.grow();
@@ -150,7 +150,7 @@ mod tests {
         #[test]
         fn what_is_found_is_what_a_map_has(steps in steps()) {
             // An earlier version that comes again is another one to the table.
-            let (mut recent, mut map, mut version, mut turn) = (Recent::default(), HashMap::new(), 0, 0);
+            let (mut recent, mut map, mut version, mut turn) = (VersionedCache::default(), HashMap::new(), 0, 0);
             recent.begin(0);
             for step in steps {
                 match step {
@@ -184,7 +184,7 @@ mod tests {
 
     #[test]
     fn nearly_all_of_a_thousand_keys_are_found_again() {
-        let mut recent = Recent::default();
+        let mut recent = VersionedCache::default();
         recent.begin(7);
         for _ in 0..2 {
             (0..1000).for_each(|key| recent.put(key, key as u32));

@@ -7,7 +7,7 @@
 //! they are known, before any of them is sent, and if they don't fit it is turned away again. Its packets go through the
 //! controller, which knows the answer, until it finds room at a later packet.
 //!
-//! Whoever is turned away makes the controller ask the switch for statistics, once in [`Options::room_period`](super::Options)
+//! Whoever is turned away makes the controller ask the switch for statistics, once in [`Options::eviction_period`](super::Options)
 //! at most. When they are here some leaves are evicted, as many at most as were turned away: those first whose rules
 //! took the fewest packets since the last time, and of these those that were not used for longest. They are withdrawn like
 //! all that f no longer says: their place in the tree becomes Ω, and the compiler does the rest. Labels are evicted too:
@@ -62,13 +62,13 @@ pub(super) struct Capacity {
     /// The same as the last answer told.
     packets: FxHashMap<Subject, u64>,
     /// How many leaves were turned away since the last answer for want of rules, and of traces.
-    wanted: usize,
-    wanted_traces: usize,
+    refused_rules: usize,
+    refused_traces: usize,
 }
 
 /// Whether the switch is to be asked which rules are in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Asking {
+pub(super) enum UsageQuery {
     /// No: nobody was turned away, or it has been asked.
     No,
     /// Not before this time.
@@ -82,7 +82,7 @@ impl Capacity {
         Capacity {
             max_rules: options.max_rules,
             max_traces: options.max_traces,
-            period: options.room_period,
+            period: options.eviction_period,
             leafless: has_classifier.then_some(CLASSIFIER),
             full_at: BTreeMap::new(),
             full: Vec::new(),
@@ -90,8 +90,8 @@ impl Capacity {
             next: Time::default(),
             reading: FxHashMap::default(),
             packets: FxHashMap::default(),
-            wanted: 0,
-            wanted_traces: 0,
+            refused_rules: 0,
+            refused_traces: 0,
         }
     }
 
@@ -162,25 +162,25 @@ impl Capacity {
     }
 
     /// Somebody was turned away for want of rules.
-    pub fn want_rules(&mut self) {
-        self.wanted += 1;
+    pub fn on_rules_refused(&mut self) {
+        self.refused_rules += 1;
     }
 
     /// A leaf was turned away for want of traces.
-    pub fn want_trace(&mut self) {
-        self.wanted_traces += 1;
+    pub fn on_trace_refused(&mut self) {
+        self.refused_traces += 1;
     }
 
-    /// Whether to ask which rules are in use; [`Asking::Now`] is said once in a period.
-    pub fn ask(&mut self, now: Time) -> Asking {
-        if self.asked.is_some() || self.wanted + self.wanted_traces == 0 {
-            return Asking::No;
+    /// Whether to ask which rules are in use; [`UsageQuery::Now`] is said once in a period.
+    pub fn ask(&mut self, now: Time) -> UsageQuery {
+        if self.asked.is_some() || self.refused_rules + self.refused_traces == 0 {
+            return UsageQuery::No;
         }
         if now < self.next {
-            return Asking::At(self.next);
+            return UsageQuery::At(self.next);
         }
         self.next = now + self.period;
-        Asking::Now
+        UsageQuery::Now
     }
 
     /// The switch has been asked, by the message with this number.
@@ -194,14 +194,14 @@ impl Capacity {
     }
 
     /// A part of the answer: packets that rules took.
-    pub fn on_use(&mut self, packets: impl IntoIterator<Item = (Subject, u64)>) {
+    pub fn on_counters(&mut self, packets: impl IntoIterator<Item = (Subject, u64)>) {
         for (subject, count) in packets {
             *self.reading.entry(subject).or_default() += count;
         }
     }
 
     /// All of the answer is here, as far as the switch gives one.
-    pub fn end_round(&mut self, now: Time) -> Round {
+    pub fn end_round(&mut self, now: Time) -> UsageRound {
         self.asked = None;
         let packets = std::mem::take(&mut self.reading);
         let before = std::mem::replace(&mut self.packets, packets.clone());
@@ -210,10 +210,10 @@ impl Capacity {
             let then = before.get(&subject).copied().filter(|then| *then <= now);
             (subject, now - then.unwrap_or_default())
         };
-        Round {
+        UsageRound {
             used: packets.into_iter().map(since).filter(|(_, used)| *used > 0).collect(),
-            wanted: std::mem::take(&mut self.wanted),
-            wanted_traces: std::mem::take(&mut self.wanted_traces),
+            refused_rules: std::mem::take(&mut self.refused_rules),
+            refused_traces: std::mem::take(&mut self.refused_traces),
             bound: self.bounds(now).map(|(_, bound)| bound).min(),
             max_traces: self.max_traces,
         }
@@ -222,16 +222,16 @@ impl Capacity {
 
 /// What is known of the use of a switch's rules since the last time, and how many leaves were turned away.
 #[derive(Debug)]
-pub(super) struct Round {
+pub(super) struct UsageRound {
     /// Packets that were taken; what is not in it took none.
     used: FxHashMap<Subject, u64>,
-    wanted: usize,
-    wanted_traces: usize,
+    refused_rules: usize,
+    refused_traces: usize,
     bound: Option<usize>,
     max_traces: Option<usize>,
 }
 
-impl Round {
+impl UsageRound {
     /// Packets that the rules of a leaf or label took since the last time.
     pub fn used(&self, subject: &Subject) -> u64 {
         self.used.get(subject).copied().unwrap_or_default()
@@ -241,15 +241,15 @@ impl Round {
     pub fn choose(&self, mut with_rules: Vec<Subject>, mut traces: Vec<Subject>) -> Vec<Subject> {
         with_rules.sort_by_key(|subject| self.used(subject));
         traces.sort_by_key(|subject| self.used(subject));
-        let mut victims = self.first_of(&with_rules, self.wanted, self.bound);
-        victims.extend(self.first_of(&traces, self.wanted_traces, self.max_traces));
+        let mut victims = self.first_of(&with_rules, self.refused_rules, self.bound);
+        victims.extend(self.first_of(&traces, self.refused_traces, self.max_traces));
         victims
     }
 
     /// Who goes of these, in the order of their use, where so many were turned away.
-    fn first_of(&self, subjects: &[Subject], wanted: usize, bound: Option<usize>) -> Vec<Subject> {
+    fn first_of(&self, subjects: &[Subject], refused_rules: usize, bound: Option<usize>) -> Vec<Subject> {
         let Some(bound) = bound else { return Vec::new() };
-        let count = wanted.min(share(bound));
+        let count = refused_rules.min(share(bound));
         let cold = subjects.iter().take_while(|subject| self.used(subject) == 0).count();
         let warm = if cold < count { share(count) } else { 0 };
         subjects.iter().take(count.min(cold + warm)).copied().collect()
@@ -319,15 +319,15 @@ mod tests {
     fn a_switch_is_asked_once_in_a_period_and_only_if_somebody_was_turned_away() {
         let mut capacity = capacity(Some(16), None);
         let now = Time(1);
-        assert_eq!(capacity.ask(now), Asking::No);
-        capacity.want_rules();
-        assert_eq!(capacity.ask(now), Asking::Now);
+        assert_eq!(capacity.ask(now), UsageQuery::No);
+        capacity.on_rules_refused();
+        assert_eq!(capacity.ask(now), UsageQuery::Now);
         capacity.on_asked(7);
-        assert_eq!((capacity.ask(now), capacity.is_answer(7), capacity.is_answer(8)), (Asking::No, true, false));
+        assert_eq!((capacity.ask(now), capacity.is_answer(7), capacity.is_answer(8)), (UsageQuery::No, true, false));
         capacity.end_round(now);
-        capacity.want_trace();
-        let next = now + Options::default().room_period;
-        assert_eq!((capacity.ask(now), capacity.ask(next)), (Asking::At(next), Asking::Now));
+        capacity.on_trace_refused();
+        let next = now + Options::default().eviction_period;
+        assert_eq!((capacity.ask(now), capacity.ask(next)), (UsageQuery::At(next), UsageQuery::Now));
     }
 
     #[test]
@@ -335,23 +335,23 @@ mod tests {
         let mut capacity = capacity(Some(32), Some(80));
         let now = Time(1);
         let use_of = |counts: [u64; 4]| leaves(1..5).into_iter().zip(counts);
-        capacity.on_use(use_of([100, 50, 10, 5]));
+        capacity.on_counters(use_of([100, 50, 10, 5]));
         capacity.end_round(now);
-        (0..3).for_each(|_| capacity.want_rules());
+        (0..3).for_each(|_| capacity.on_rules_refused());
         // The third one's rule was sent anew.
-        capacity.on_use(use_of([100, 52, 9, 0]));
-        capacity.on_use(leaves([2]).into_iter().zip([1]));
+        capacity.on_counters(use_of([100, 52, 9, 0]));
+        capacity.on_counters(leaves([2]).into_iter().zip([1]));
         let round = capacity.end_round(now);
         assert_eq!(leaves(1..5).iter().map(|leaf| round.used(leaf)).collect::<Vec<_>>(), [0, 3, 9, 0]);
-        assert_eq!(round.choose(leaves([4, 3, 2, 1]), leaves(1..5)), leaves([4, 1, 2]), "nobody wanted a trace");
+        assert_eq!(round.choose(leaves([4, 3, 2, 1]), leaves(1..5)), leaves([4, 1, 2]), "nobody refused_rules a trace");
     }
 
     #[test]
     fn of_what_is_in_use_an_eighth_goes_and_of_all_an_eighth_of_the_bound() {
-        let used = |count: u64, wanted: usize| {
+        let used = |count: u64, refused_rules: usize| {
             let mut capacity = capacity(Some(320), None);
-            (0..wanted).for_each(|_| capacity.want_rules());
-            capacity.on_use(leaves(0..count).into_iter().map(|leaf| (leaf, 1)));
+            (0..refused_rules).for_each(|_| capacity.on_rules_refused());
+            capacity.on_counters(leaves(0..count).into_iter().map(|leaf| (leaf, 1)));
             capacity.end_round(Time(1)).choose(leaves(0..300), Vec::new()).len()
         };
         assert_eq!((used(0, 7), used(0, 1000)), (7, 40));

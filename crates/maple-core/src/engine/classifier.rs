@@ -8,7 +8,7 @@ use maple_wire::{Field, Instruction, Match, Packet, PortNo};
 use super::Options;
 use super::hosts::PROBE_MAC;
 use super::leaf::from_port;
-use super::segments::is_made_up;
+use super::segments::is_virtual;
 use super::switch::{INGRESS, LABELS, Switch};
 use crate::forwarding::to_controller;
 use crate::network::PortKind;
@@ -40,7 +40,7 @@ const SHUT: u16 = KNOWN;
 const DISCOVERY_TYPES: [u128; 2] = [0x88cc, 0x8942];
 
 /// Whether a packet is of a kind that is discovery's alone, whoever sent it.
-pub(super) fn is_discoverys(packet: &Packet<'_>) -> bool {
+pub(super) fn is_discovery_frame(packet: &Packet<'_>) -> bool {
     packet.switch_value(Field::EthType).is_some_and(|kind| DISCOVERY_TYPES.contains(&kind))
 }
 
@@ -64,7 +64,7 @@ pub(super) fn classifier(switch: &Switch, state: &Snapshot, options: &Options, c
         rules.push(rule(PROBES, Match::any().exact(Field::EthDst, PROBE_MAC.bits()), to_controller()));
     }
     let from = |port: PortNo| Match::any().with(from_port(port));
-    let ports = || state.ports_of(switch.dpid).filter(|(port, _)| !is_made_up(*port));
+    let ports = || state.ports_of(switch.dpid).filter(|(port, _)| !is_virtual(*port));
     if !switch.three_tables {
         let shut = ports().filter(|(_, info)| matches!(info.kind, PortKind::Shared { .. }));
         rules.extend(shut.map(|(port, _)| rule(SHUT, from(port), Vec::new())));

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use maple_wire::Version;
 
-use super::leaf::{Arrived, Leaf, LeafState, Watched, source_lines};
+use super::leaf::{CapturedFields, Leaf, LeafState, ReceivedPacket, source_lines};
 use super::{Effect, Engine, Heard};
 use crate::compile::{LeafAction, Table};
 use crate::ids::LeafId;
@@ -41,14 +41,14 @@ impl Engine {
         while !self.waiting.is_decided() {
             let mut distinct = BTreeSet::new();
             let (mut packets, mut later) = (Vec::new(), Vec::new());
-            for arrived in self.waiting.take_round() {
-                if let Some(leaf) = self.current_leaf(&arrived) {
-                    self.answer(leaf, arrived);
-                } else if distinct.insert((arrived.at, arrived.frame.clone())) {
-                    packets.push(arrived);
+            for received in self.waiting.take_round() {
+                if let Some(leaf) = self.current_leaf(&received) {
+                    self.answer(leaf, received);
+                } else if distinct.insert((received.at, received.frame.clone())) {
+                    packets.push(received);
                 } else {
                     // Most likely what its twin is decided to be.
-                    later.push(arrived);
+                    later.push(received);
                 }
             }
             self.decide(packets);
@@ -60,33 +60,33 @@ impl Engine {
     ///
     /// Another shard may have changed what a leaf rests on, and its message is under way. The leaf then knows nothing of
     /// what this very packet has just taught us (where its host is, say), so it is reconsidered at once.
-    pub(super) fn current_leaf(&mut self, arrived: &Arrived) -> Option<LeafId> {
-        let leaf = self.lookup(arrived)?;
+    pub(super) fn current_leaf(&mut self, received: &ReceivedPacket) -> Option<LeafId> {
+        let leaf = self.lookup(received)?;
         if self.store.is_current(leaf) {
             return Some(leaf);
         }
         self.reconsider(&BTreeSet::from([leaf]));
-        self.lookup(arrived)
+        self.lookup(received)
     }
 
     /// The leaf whose trace a packet passes at its ingress.
-    pub(super) fn lookup(&self, arrived: &Arrived) -> Option<LeafId> {
-        let switch = self.switches.get(&arrived.at.switch)?;
-        let watched = Watched::new(arrived);
-        let leaf = switch.table.tree().search(&watched);
-        leaf.filter(|_| !watched.short.get())
+    pub(super) fn lookup(&self, received: &ReceivedPacket) -> Option<LeafId> {
+        let switch = self.switches.get(&received.at.switch)?;
+        let fields = CapturedFields::new(received);
+        let leaf = switch.table.tree().search(&fields);
+        leaf.filter(|_| !fields.needs_more.get())
     }
 
-    fn decide(&mut self, packets: Vec<Arrived>) {
-        let new = |arrived| Some((self.new_run(&arrived)?, arrived));
+    fn decide(&mut self, packets: Vec<ReceivedPacket>) {
+        let new = |received| Some((self.new_run(&received)?, received));
         let runs = packets.into_iter().filter_map(new).collect();
-        for (run, arrived, answer) in self.ask(runs) {
-            self.commit_run(run, answer, arrived);
+        for (run, received, answer) in self.run_policy(runs) {
+            self.commit_run(run, answer, received);
         }
     }
 
     /// Runs f on a batch: each run with what it came with, and f's answer.
-    pub(super) fn ask<T>(&mut self, runs: Vec<(Run, T)>) -> impl Iterator<Item = (Run, T, Answer)> + use<T> {
+    pub(super) fn run_policy<T>(&mut self, runs: Vec<(Run, T)>) -> impl Iterator<Item = (Run, T, Answer)> + use<T> {
         let (runs, tags): (Vec<Run>, Vec<T>) = runs.into_iter().unzip();
         self.stats.runs += runs.len() as u64;
         let answers = if runs.is_empty() { Vec::new() } else { self.policy.decide_batch(&runs) };
@@ -96,21 +96,21 @@ impl Engine {
     }
 
     /// A run on the newest state; none for a packet that does not belong to the network any more.
-    fn new_run(&mut self, arrived: &Arrived) -> Option<Run> {
-        let run = self.admissible_run(arrived);
-        if run.is_none() && self.switches.contains_key(&arrived.at.switch) {
+    fn new_run(&mut self, received: &ReceivedPacket) -> Option<Run> {
+        let run = self.admissible_run(received);
+        if run.is_none() && self.switches.contains_key(&received.at.switch) {
             self.stats.spoofed_drops += 1;
         }
         run
     }
 
-    pub(super) fn admissible_run(&self, arrived: &Arrived) -> Option<Run> {
+    pub(super) fn admissible_run(&self, received: &ReceivedPacket) -> Option<Run> {
         let txn = self.store.begin();
-        let switch = self.switches.get(&arrived.at.switch)?;
-        if !self.is_admissible(arrived, txn.peek()) {
+        let switch = self.switches.get(&received.at.switch)?;
+        if !self.is_admissible(received, txn.peek()) {
             return None;
         }
-        let run = Run::new(arrived.frame.clone(), arrived.total_len, arrived.at, txn, self.options.track_hosts);
+        let run = Run::new(received.frame.clone(), received.total_len, received.at, txn, self.options.track_hosts);
         if !switch.three_tables {
             // In 1.0 a label takes the place of the packet's VLAN id, and has to mean it.
             run.read_location(switch.version() == Version::Of10);
@@ -120,10 +120,10 @@ impl Engine {
     }
 
     /// Whether the packet still comes from a host that is where it came from.
-    fn is_admissible(&self, arrived: &Arrived, state: &Snapshot) -> bool {
-        let kind = state.port(arrived.at).map(|port| port.kind);
-        let source = Mac::from_bits(arrived.packet().switch_value(maple_wire::Field::EthSrc).unwrap_or_default());
-        let elsewhere = || state.host(source).is_some_and(|host| host.location != arrived.at);
+    fn is_admissible(&self, received: &ReceivedPacket, state: &Snapshot) -> bool {
+        let kind = state.port(received.at).map(|port| port.kind);
+        let source = Mac::from_bits(received.packet().switch_value(maple_wire::Field::EthSrc).unwrap_or_default());
+        let elsewhere = || state.host(source).is_some_and(|host| host.location != received.at);
         match kind {
             Some(PortKind::Edge) => !(self.options.track_hosts && elsewhere()),
             kind => kind == Some(PortKind::Middlebox),
@@ -132,7 +132,7 @@ impl Engine {
 
     /// A run has ended: commits it, repeating it while the state changes under it, and does what it says. One that loses
     /// too often is repeated while nobody else commits.
-    fn commit_run(&mut self, run: Run, answer: Answer, arrived: Arrived) {
+    fn commit_run(&mut self, run: Run, answer: Answer, received: ReceivedPacket) {
         let (mut lost, mut ended) = (0, Some((run, answer)));
         let store = Arc::clone(&self.store);
         loop {
@@ -140,17 +140,17 @@ impl Engine {
             let (run, answer) = match ended.take() {
                 Some(ended) => ended,
                 None => {
-                    let Some(run) = self.new_run(&arrived) else { return };
+                    let Some(run) = self.new_run(&received) else { return };
                     let answer = self.run_once(&run);
                     (run, answer)
                 }
             };
             let done = match outcome(&run, answer) {
-                Outcome::Answer(route, finished) => self.commit(route, *finished, &arrived, turn),
-                Outcome::Waits(finished) => self.keep_back(*finished, &arrived, turn),
+                Outcome::Answer(route, finished) => self.commit(route, *finished, &received, turn),
+                Outcome::Waits(finished) => self.park(*finished, &received, turn),
                 Outcome::Failed(error, heard) => {
-                    self.tell_handlers(heard, &arrived);
-                    return self.policy_failed(&error, &arrived);
+                    self.notify_handlers(heard, &received);
+                    return self.policy_failed(&error, &received);
                 }
             };
             if done {
@@ -172,40 +172,40 @@ impl Engine {
         &mut self,
         (goal, route): (Goal, Arc<Resolved>),
         finished: Finished,
-        arrived: &Arrived,
+        received: &ReceivedPacket,
         turn: Option<ExclusiveCommit<'_>>,
     ) -> bool {
         let Finished { trace, txn, wrote_at, goes_back, heard, .. } = finished;
         let wrote = txn.wrote();
-        let full = self.switches.get(&arrived.at.switch).is_none_or(|switch| switch.full_until.is_some());
+        let full = self.switches.get(&received.at.switch).is_none_or(|switch| switch.full_until.is_some());
         let cacheable = !wrote
             && trace.lasts()
             && !full
             && !self.waiting.is_endless()
-            && self.has_capacity_for_trace(arrived.at.switch);
+            && self.has_capacity_for_trace(received.at.switch);
         let id = cacheable.then(|| self.new_leaf_id());
         let writes = if wrote { format!("{:?}", txn.writes()) } else { String::new() };
         let Ok(commit) = self.commit_txn(txn, id, turn) else { return false };
         self.apply(commit);
-        self.tell_handlers(heard, arrived);
+        self.notify_handlers(heard, received);
         if let Some(place) = goes_back {
             let key = format!("back {place}");
-            self.report_once(Report::RouteGoesBack { at: arrived.at, place }, &key);
+            self.report_once(Report::RouteGoesBack { at: received.at, place }, &key);
         }
         if trace.short {
             self.stats.short_captures += 1;
         }
         match id {
             Some(id) => {
-                let leaf = self.new_leaf(trace, goal, arrived.clone());
-                let standing = self.insert_replayed(id, leaf);
-                self.answer(standing, arrived.clone());
+                let leaf = self.new_leaf(trace, goal, received.clone());
+                let standing = self.cache_leaf(id, leaf);
+                self.answer(standing, received.clone());
             }
             None => {
-                self.send_direct(&route, arrived);
+                self.send_to_egress_ports(&route, received);
                 if wrote {
                     let place = wrote_at.map_or(writes, |source| source.to_string());
-                    self.speculate(arrived, &place);
+                    self.speculate(received, &place);
                 }
             }
         }
@@ -213,9 +213,9 @@ impl Engine {
     }
 
     /// Tells handlers of a packet: those whose bit is set.
-    fn tell_handlers(&mut self, by: u64, arrived: &Arrived) {
+    fn notify_handlers(&mut self, by: u64, received: &ReceivedPacket) {
         if by != 0 {
-            let (at, frame, total_len) = (arrived.at, Arc::clone(&arrived.frame), arrived.total_len);
+            let (at, frame, total_len) = (received.at, Arc::clone(&received.frame), received.total_len);
             self.after.push(Effect::Heard(Heard { by, at, frame, total_len }));
         }
     }
@@ -229,19 +229,19 @@ impl Engine {
     }
 
     /// Keeps a packet back until something that its run read has changed. `false`: something has changed already.
-    fn keep_back(&mut self, finished: Finished, arrived: &Arrived, turn: Option<ExclusiveCommit<'_>>) -> bool {
+    fn park(&mut self, finished: Finished, received: &ReceivedPacket, turn: Option<ExclusiveCommit<'_>>) -> bool {
         let id = self.new_leaf_id();
         if self.commit_txn(finished.txn.without_writes(), Some(id), turn).is_err() {
             return false;
         }
         self.stats.waits += 1;
-        let oldest = self.waiting.keep_back(id, arrived.clone(), self.options.parked_packets);
-        self.drop_kept_back(oldest);
+        let oldest = self.waiting.park(id, received.clone(), self.options.parked_packets);
+        self.drop_parked(oldest);
         true
     }
 
     /// The packets under these names will never be decided.
-    pub(super) fn drop_kept_back(&mut self, names: impl IntoIterator<Item = LeafId>) {
+    pub(super) fn drop_parked(&mut self, names: impl IntoIterator<Item = LeafId>) {
         for name in names {
             self.store.forget(name);
             self.stats.wait_drops += 1;
@@ -249,33 +249,33 @@ impl Engine {
     }
 
     /// After a run that wrote: what would f do with the next packet of the kind?
-    fn speculate(&mut self, arrived: &Arrived, place: &str) {
-        let Some(run) = self.new_run(arrived) else { return };
+    fn speculate(&mut self, received: &ReceivedPacket, place: &str) {
+        let Some(run) = self.new_run(received) else { return };
         let answer = self.run_once(&run);
         let Outcome::Answer((goal, _), finished) = outcome(&run, answer) else { return };
         if finished.txn.wrote() {
             self.stats.writing_runs += 1;
             self.report_once(Report::PolicyWrites { what: place.into() }, &format!("writes {place}"));
         } else {
-            let (witness, lookup) = (arrived.clone(), self.lookup(arrived));
-            if lookup.is_none() && finished.trace.lasts() && self.has_capacity_for_trace(arrived.at.switch) {
+            let (witness, lookup) = (received.clone(), self.lookup(received));
+            if lookup.is_none() && finished.trace.lasts() && self.has_capacity_for_trace(received.at.switch) {
                 let id = self.new_leaf_id();
                 if self.store.commit(finished.txn, Some(id)).is_ok() {
                     let leaf = self.new_leaf(finished.trace, goal, witness);
-                    self.insert_replayed(id, leaf);
+                    self.cache_leaf(id, leaf);
                 }
             }
         }
     }
 
     /// Puts a leaf into its switch's tree. Returns the leaf that stands there now: this one, or an equal one.
-    fn insert_replayed(&mut self, id: LeafId, mut leaf: Leaf) -> LeafId {
+    fn cache_leaf(&mut self, id: LeafId, mut leaf: Leaf) -> LeafId {
         let ingress = leaf.ingress();
         if !self.switches.contains_key(&ingress) {
             self.store.forget(id);
             return id;
         }
-        let action = self.enter(id, &mut leaf);
+        let action = self.prepare_leaf(id, &mut leaf);
         let Some(switch) = self.switches.get_mut(&ingress) else { return id };
         match insert(&mut switch.table, id, &mut leaf, action.clone()) {
             Augmented::Added => {}
@@ -283,7 +283,7 @@ impl Engine {
                 let current = self.store.is_current(old);
                 if current && self.leaves.get(&old).is_some_and(|there| there.route == leaf.route) {
                     self.store.forget(id);
-                    self.come_back(id, &mut leaf);
+                    self.discard_prepared(id, &mut leaf);
                     return old;
                 }
                 if current {
@@ -303,18 +303,18 @@ impl Engine {
                 }
             }
         }
-        self.own(id, leaf);
+        self.register_leaf(id, leaf);
         id
     }
 
-    fn new_leaf(&mut self, trace: Trace, route: Goal, witness: Arrived) -> Leaf {
+    fn new_leaf(&mut self, trace: Trace, route: Goal, witness: ReceivedPacket) -> Leaf {
         Leaf {
-            trace: self.leaves.keep(trace),
+            trace: self.leaves.intern(trace),
             specialisation: Box::default(),
             route,
             via: None,
             witness,
-            state: LeafState::Waiting { direct: false },
+            state: LeafState::Waiting { by_controller: false },
             held: None,
         }
     }
@@ -330,10 +330,10 @@ impl Engine {
         self.report_once(Report::PolicyNotAFunction { what: what.into() }, "not a function");
     }
 
-    fn policy_failed(&mut self, error: &PolicyError, arrived: &Arrived) {
+    fn policy_failed(&mut self, error: &PolicyError, received: &ReceivedPacket) {
         self.stats.policy_errors += 1;
         if let Some(error) = self.reports.count_failure(&error.to_string()) {
-            self.report(Report::PolicyFailed { error, at: arrived.at });
+            self.report(Report::PolicyFailed { error, at: received.at });
         }
     }
 }

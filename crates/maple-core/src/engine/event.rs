@@ -7,7 +7,7 @@ use maple_wire::msg::stats::{Desc, StatsReply};
 use maple_wire::msg::{ErrorMsg, Features, FlowRemoved, Message, PacketIn, PortStatus};
 use maple_wire::{Dpid, Instruction, Match, Port, Version};
 
-use super::hosts::Found;
+use super::hosts::SearchResult;
 use crate::ids::{LeafId, ShardId};
 use crate::labels::{Acquire, Holder, News};
 use crate::network::{Location, Mac, OwnFrame};
@@ -253,9 +253,9 @@ pub(super) enum EngineMessage {
     /// Send a frame out of a switch of yours.
     Emit { dpid: Dpid, hops: SwitchHops, frame: Arc<[u8]> },
     /// Find out whether a host is still at a port of yours.
-    Look { mac: Mac, at: Location, asker: ShardId },
+    FindHost { mac: Mac, at: Location, asker: ShardId },
     /// What came of it.
-    Found { mac: Mac, at: Location, found: Found },
+    HostSearched { mac: Mac, at: Location, found: SearchResult },
     /// This port has gone down, with hosts that may be at ports of yours.
     Unplugged(Location),
     /// A host's packet came in at `seen`, the other end of the link at your port `at`.

@@ -5,7 +5,7 @@ use maple_wire::Dpid;
 use maple_wire::msg::Message;
 use maple_wire::msg::stats::{FlowStatsRequest, ReplyBody, RequestBody, StatsReply, StatsRequest};
 
-use super::capacity::Asking;
+use super::capacity::UsageQuery;
 use super::leaf::{LeafState, Subject, subject_of};
 use super::tables::Waiter;
 use super::timers::Timer;
@@ -20,8 +20,8 @@ impl Engine {
         if switch.capacity.has_capacity(self.now, |table| switch.tables.count(table)) {
             return true;
         }
-        switch.capacity.want_rules();
-        self.stats.turned_away += 1;
+        switch.capacity.on_rules_refused();
+        self.stats.capacity_refusals += 1;
         self.ask_for_statistics(dpid);
         false
     }
@@ -32,8 +32,8 @@ impl Engine {
         if switch.capacity.has_capacity_for_trace(switch.table.tree().len()) {
             return true;
         }
-        switch.capacity.want_trace();
-        self.stats.turned_away += 1;
+        switch.capacity.on_trace_refused();
+        self.stats.capacity_refusals += 1;
         self.ask_for_statistics(dpid);
         false
     }
@@ -42,28 +42,28 @@ impl Engine {
     pub(super) fn evict_for_hosts(&mut self, dpid: Dpid) {
         let Some(switch) = self.switches.get_mut(&dpid) else { return };
         if switch.host_rules.take_is_short() {
-            switch.capacity.want_rules();
-            self.stats.turned_away += 1;
+            switch.capacity.on_rules_refused();
+            self.stats.capacity_refusals += 1;
             self.ask_for_statistics(dpid);
         }
     }
 
     /// Turns those away who are about to come in.
-    pub(super) fn turn_away(&mut self, dpid: Dpid) {
+    pub(super) fn refuse_waiting(&mut self, dpid: Dpid) {
         let Some(switch) = self.switches.get_mut(&dpid) else { return };
         let waiting = switch.tables.take_waiting();
         for waiter in waiting {
             match waiter {
-                Waiter::Fresh(leaf) => self.evict_leaf(leaf),
+                Waiter::RuleAdded(leaf) => self.evict_leaf(leaf),
                 Waiter::Labels(serials) => {
                     let why = Refusal::Full(dpid);
-                    serials.iter().for_each(|serial| self.turn_label_away(dpid, *serial, why));
+                    serials.iter().for_each(|serial| self.refuse_label_for_capacity(dpid, *serial, why));
                     // Those that are there, and those on their way out, wait on.
                     if let Some(switch) = self.switches.get_mut(&dpid) {
                         switch.tables.wait(Waiter::Labels(serials));
                     }
                 }
-                left @ (Waiter::Left { .. } | Waiter::Former { .. } | Waiter::Barriers(_)) => {
+                left @ (Waiter::RuleRemoved { .. } | Waiter::FormerPath { .. } | Waiter::Barriers(_)) => {
                     if let Some(switch) = self.switches.get_mut(&dpid) {
                         switch.tables.wait(left);
                     }
@@ -71,15 +71,15 @@ impl Engine {
                 }
             }
             if let Some(switch) = self.switches.get_mut(&dpid) {
-                switch.capacity.want_rules();
+                switch.capacity.on_rules_refused();
             }
-            self.stats.turned_away += 1;
+            self.stats.capacity_refusals += 1;
         }
         self.ask_for_statistics(dpid);
     }
 
     /// What has to come in finds no room: all leaves and labels go.
-    pub(super) fn clear_out(&mut self, dpid: Dpid) {
+    pub(super) fn evict_all(&mut self, dpid: Dpid) {
         for subject in self.all_subjects_at(dpid) {
             self.evict(dpid, subject);
         }
@@ -87,23 +87,23 @@ impl Engine {
 
     /// A leaf's packets go through the controller until there is room.
     pub(super) fn evict_leaf(&mut self, id: LeafId) {
-        if self.leaves.get(&id).is_some_and(|leaf| leaf.is_moving()) {
+        if self.leaves.get(&id).is_some_and(|leaf| leaf.is_rerouting()) {
             return self.withdraw(id);
         }
-        let from = self.now + self.options.room_period;
-        self.take_out(id, LeafState::Crowded { from });
+        let from = self.now + self.options.eviction_period;
+        self.uninstall(id, LeafState::NoCapacity { from });
     }
 
     /// Asks which rules are in use, now or when it is time again.
     pub(super) fn ask_for_statistics(&mut self, dpid: Dpid) {
         let Some(switch) = self.switches.get_mut(&dpid) else { return };
         match switch.capacity.ask(self.now) {
-            Asking::No => return,
-            Asking::At(time) => {
+            UsageQuery::No => return,
+            UsageQuery::At(time) => {
                 self.timers.insert((time, Timer::Capacity(dpid)));
                 return;
             }
-            Asking::Now => {}
+            UsageQuery::Now => {}
         }
         let xid = switch.tables.take_xid();
         switch.capacity.on_asked(xid);
@@ -124,7 +124,7 @@ impl Engine {
         if let ReplyBody::Flow(flows) = &reply.body {
             let of_rule = |(subject, packets)| Some((subject?, packets));
             let packets = flows.iter().map(|flow| (subject_of(epoch, flow.cookie), flow.packet_count));
-            switch.capacity.on_use(packets.filter_map(of_rule));
+            switch.capacity.on_counters(packets.filter_map(of_rule));
         }
         if !reply.more() {
             self.end_round(dpid);

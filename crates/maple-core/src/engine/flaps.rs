@@ -8,7 +8,7 @@ use std::time::Duration;
 use maple_wire::PortNo;
 
 use super::event::EngineMessage;
-use super::hosts::{HostAction, LATELY, ask, unplugged};
+use super::hosts::{HostAction, RECENTLY_UP, ask, unplugged};
 use super::{Engine, ShardId, Time};
 use crate::network::{Location, Mac, PortInfo, PortKind};
 use crate::report::Report;
@@ -25,7 +25,7 @@ pub(super) struct Moves(BTreeMap<Mac, (Location, Location, Time)>);
 
 impl Moves {
     /// Notes a move. Whether it is the second of its kind in short order.
-    fn is_again(&mut self, now: Time, mac: Mac, from: Location, to: Location) -> bool {
+    fn is_repeated(&mut self, now: Time, mac: Mac, from: Location, to: Location) -> bool {
         if self.0.len() >= MOST && !self.0.contains_key(&mac) {
             self.0.retain(|_, (.., when)| *when + TO_AND_FRO > now);
         }
@@ -62,7 +62,7 @@ impl Engine {
     /// A port with hosts has gone down: they may be at ports of ours that have just come up.
     pub(super) fn seek_unplugged(&mut self, from: Location) {
         let state = self.store.snapshot();
-        let lately = |(_, since): &(&PortNo, &Time)| **since + LATELY > self.now;
+        let lately = |(_, since): &(&PortNo, &Time)| **since + RECENTLY_UP > self.now;
         let places: Vec<Location> = self
             .switches
             .iter()
@@ -78,7 +78,7 @@ impl Engine {
 
     /// A host has moved. Says so once if it comes and goes between two ports, as behind a transparent middlebox.
     pub(super) fn follow_move(&mut self, mac: Mac, from: Location, to: Location) {
-        if self.moves.is_again(self.now, mac, from, to) {
+        if self.moves.is_repeated(self.now, mac, from, to) {
             let (a, b) = (from.min(to), from.max(to));
             self.report_once(Report::HostFlips { mac, a, b }, &format!("flips {a} {b} {mac}"));
         }
@@ -96,17 +96,17 @@ mod tests {
         let (mut moves, mac) = (Moves::default(), Mac([2; 6]));
         let at = |port| Location::new(Dpid(1), PortNo(port));
         let time = |seconds: u64| Time(1 + seconds * 1_000_000_000);
-        assert!(!moves.is_again(time(0), mac, at(1), at(2)));
-        assert!(moves.is_again(time(5), mac, at(1), at(2)));
-        assert!(!moves.is_again(time(70), mac, at(1), at(2)), "long ago");
-        assert!(!moves.is_again(time(71), mac, at(3), at(2)), "from elsewhere");
+        assert!(!moves.is_repeated(time(0), mac, at(1), at(2)));
+        assert!(moves.is_repeated(time(5), mac, at(1), at(2)));
+        assert!(!moves.is_repeated(time(70), mac, at(1), at(2)), "long ago");
+        assert!(!moves.is_repeated(time(71), mac, at(3), at(2)), "from elsewhere");
     }
 
     #[test]
     fn what_is_remembered_of_moves_is_bounded() {
         let mut moves = Moves::default();
         let at = |port| Location::new(Dpid(1), PortNo(port));
-        let again = (0..3 * MOST as u128).filter(|n| moves.is_again(Time(1), Mac::from_bits(*n), at(1), at(2)));
+        let again = (0..3 * MOST as u128).filter(|n| moves.is_repeated(Time(1), Mac::from_bits(*n), at(1), at(2)));
         assert_eq!(again.count(), 0);
         assert_eq!(moves.0.len(), MOST);
     }

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use maple_wire::msg::Message;
 use maple_wire::{Dpid, Instruction};
 
-use super::leaf::{LeafState, cookie};
 use super::classifier::{classifier, table_miss};
+use super::leaf::{LeafState, cookie};
 use super::switch::{CLASSIFIER, INGRESS, LABELS, ROUTES, Switch};
 use super::tables::{Requests, Source, Waiter};
 use super::{Effect, Engine};
@@ -29,11 +29,11 @@ impl Engine {
         if !self.with(dpid, Engine::prepare) {
             return;
         }
-        if !self.with(dpid, |engine, switch| switch.fits(engine.now, switch.tables.brings_in())) {
-            self.turn_away(dpid);
+        if !self.with(dpid, |engine, switch| switch.fits(engine.now, switch.tables.has_waiting_additions())) {
+            self.refuse_waiting(dpid);
             self.with(dpid, Engine::prepare);
             if !self.with(dpid, |engine, switch| switch.fits(engine.now, false)) {
-                self.clear_out(dpid);
+                self.evict_all(dpid);
                 self.with(dpid, Engine::prepare);
             }
         }
@@ -76,7 +76,7 @@ impl Engine {
 
     /// Asks everybody what changed.
     fn collect(&mut self, switch: &mut Switch) {
-        for leaf in std::mem::take(&mut switch.acting) {
+        for leaf in std::mem::take(&mut switch.changed_actions) {
             switch.table.set_action(leaf, self.ingress_action(leaf));
         }
         if switch.capacity.is_short(self.now, |table| switch.tables.count(table)) {
@@ -87,31 +87,31 @@ impl Engine {
         if std::mem::take(&mut switch.stale.labels) {
             let LabelRuleChanges { changes, confirms } =
                 switch.labels.take_changes(|label| cookie(self.options.epoch, Some(LeafId(label))));
-            switch.tables.say_shared(shared_table, version, Source::Labels, changes);
+            switch.tables.record_shared_changes(shared_table, version, Source::Labels, changes);
             if !confirms.is_empty() {
                 switch.tables.wait(Waiter::Labels(confirms));
             }
         }
         let ingress = switch.table.take_changes();
         match three_tables {
-            true => switch.tables.say(INGRESS, ingress),
-            false => switch.tables.say_shared(shared_table, version, Source::Ingress, ingress),
+            true => switch.tables.record_changes(INGRESS, ingress),
+            false => switch.tables.record_shared_changes(shared_table, version, Source::Ingress, ingress),
         }
-        switch.tables.say(ROUTES, switch.route_rules.take_changes());
+        switch.tables.record_changes(ROUTES, switch.route_rules.take_changes());
         let mut own = BTreeMap::new();
         if std::mem::take(&mut switch.stale.classifier) {
             let rules = self.own_rules(switch);
-            own = switch.tables.say_own(rules);
+            own = switch.tables.set_own_rules(rules);
         }
         let capacity = switch.capacity.of_hosts(self.now, |table| switch.tables.count(table));
         own.entry(CLASSIFIER).or_default().extend(switch.host_rules.take_changes(capacity));
         for (table, changes) in own {
             match table == shared_table {
-                true => switch.tables.say_shared(table, version, Source::Own, changes),
-                false => switch.tables.say(table, changes),
+                true => switch.tables.record_shared_changes(table, version, Source::Own, changes),
+                false => switch.tables.record_changes(table, changes),
             }
         }
-        if !switch.tables.is_in_step() {
+        if !switch.tables.is_synchronised() {
             let mut all = BTreeMap::new();
             if three_tables {
                 all.insert(CLASSIFIER, switch.host_rules.rules().collect());
@@ -156,7 +156,7 @@ impl Engine {
 
     fn ingress_action(&self, id: LeafId) -> LeafAction {
         let leaf = self.leaves.get(&id);
-        let leaf = leaf.filter(|leaf| matches!(leaf.state, LeafState::Active | LeafState::Moving(_)));
+        let leaf = leaf.filter(|leaf| matches!(leaf.state, LeafState::Active | LeafState::Rerouting(_)));
         let Some(route) = leaf.and_then(|leaf| self.routes.get(leaf.via?)) else { return LeafAction::Controller };
         route.action()
     }

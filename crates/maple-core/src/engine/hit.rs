@@ -29,10 +29,10 @@ use arrayvec::ArrayVec;
 use maple_wire::msg::{Message, NO_BUFFER, PacketInView, PacketOut};
 use maple_wire::{Dpid, Field, Packet, PortNo, Version};
 
+use super::classifier::is_discovery_frame;
 use super::hosts::{PROBE_MAC, is_announcement};
 use super::leaf::{Leaf, LeafState};
-use super::leaves::Head;
-use super::classifier::is_discoverys;
+use super::leaves::AnswerTemplate;
 use super::routes::SharedRoute;
 use super::{Engine, Time};
 use crate::forwarding;
@@ -71,7 +71,7 @@ pub struct Answered {
 }
 
 /// A packet that may be a hit.
-struct Asking<'a> {
+struct Candidate<'a> {
     /// Its number in the batch.
     number: usize,
     frame: &'a [u8],
@@ -82,17 +82,17 @@ struct Asking<'a> {
 }
 
 /// What is remembered of a host that is believed.
-const BELIEVED: u32 = 1;
+const VERIFIED: u32 = 1;
 
 impl Engine {
     /// Lends itself to packets of this switch, if there is nothing about it to be settled first.
     pub fn hits(&mut self, now: Time, dpid: Dpid) -> Option<Hits<'_>> {
         let switch = self.switches.get_mut(&dpid)?;
-        if !switch.undecided.is_empty() || !switch.tables.is_ready() {
+        if !switch.new_port_packets.is_empty() || !switch.tables.is_ready() {
             return None;
         }
         let state = self.store.snapshot();
-        switch.believed.begin(state.version());
+        switch.verified_hosts.begin(state.version());
         self.leaves.begin(state.version());
         self.now = self.now.max(now);
         Some(Hits { state, engine: self, dpid, port: None })
@@ -102,26 +102,26 @@ impl Engine {
 impl Hits<'_> {
     /// Appends the answers to those packets, of at most [`MOST_HITS`], that are hits. The others are events.
     pub fn answer(&mut self, packets: &[PacketInView<'_>], out: &mut Vec<u8>) -> Answered {
-        let mut asking: ArrayVec<Asking<'_>, MOST_HITS> = ArrayVec::new();
+        let mut candidates: ArrayVec<Candidate<'_>, MOST_HITS> = ArrayVec::new();
         for (number, packet_in) in packets.iter().take(MOST_HITS).enumerate() {
-            asking.extend(self.ask(number, packet_in));
+            candidates.extend(self.candidate(number, packet_in));
         }
         let Some(switch) = self.engine.switches.get(&self.dpid) else { return Answered::default() };
         if self.engine.options.track_hosts {
-            asking.iter().for_each(|asking| switch.believed.prefetch(asking.key()));
-            asking.retain(|asking| self.is_believed(asking));
+            candidates.iter().for_each(|candidate| switch.verified_hosts.prefetch(candidate.key()));
+            candidates.retain(|candidate| self.is_accepted(candidate));
         }
         let Engine { switches, leaves, .. } = &*self.engine;
         let Some(switch) = switches.get(&self.dpid) else { return Answered::default() };
-        let found = switch.table.tree().search_batch(asking.iter().map(|asking| &asking.packet));
-        for (asking, leaf) in asking.iter_mut().zip(found) {
-            asking.leaf = leaf;
+        let found = switch.table.tree().search_batch(candidates.iter().map(|candidate| &candidate.packet));
+        for (candidate, leaf) in candidates.iter_mut().zip(found) {
+            candidate.leaf = leaf;
         }
-        asking.iter().filter_map(|asking| asking.leaf).for_each(|leaf| leaves.prefetch(leaf));
+        candidates.iter().filter_map(|candidate| candidate.leaf).for_each(|leaf| leaves.prefetch(leaf));
         let mut answered = Answered::default();
-        for asking in &asking {
-            if let Some(packet_outs) = self.say(asking, out) {
-                answered.packets |= 1 << asking.number;
+        for candidate in &candidates {
+            if let Some(packet_outs) = self.append_answer(candidate, out) {
+                answered.packets |= 1 << candidate.number;
                 answered.packet_outs += packet_outs;
             }
         }
@@ -129,14 +129,14 @@ impl Hits<'_> {
     }
 
     /// The packet, if it may be a hit as far as it says itself.
-    fn ask<'p>(&mut self, number: usize, packet_in: &PacketInView<'p>) -> Option<Asking<'p>> {
+    fn candidate<'p>(&mut self, number: usize, packet_in: &PacketInView<'p>) -> Option<Candidate<'p>> {
         let (port, frame) = (packet_in.in_port()?, packet_in.data());
         let is_whole = frame.len() >= usize::from(packet_in.total_len());
         if !is_whole || !self.is_edge(port) {
             return None;
         }
         let packet = Packet::with_wire_len(frame, port.0, frame.len());
-        if is_discoverys(&packet) {
+        if is_discovery_frame(&packet) {
             return None;
         }
         let mut host = Mac::default();
@@ -148,7 +148,7 @@ impl Hits<'_> {
                 return None;
             }
         }
-        Some(Asking { number, frame, port, packet, host, leaf: None })
+        Some(Candidate { number, frame, port, packet, host, leaf: None })
     }
 
     /// Whether packets enter the network by this port.
@@ -165,50 +165,50 @@ impl Hits<'_> {
     }
 
     /// Whether the packet's host is known to be where it came from, and nobody waits to hear of it.
-    fn is_believed(&mut self, asking: &Asking<'_>) -> bool {
-        if self.engine.hosts.awaits(asking.host) {
+    fn is_accepted(&mut self, candidate: &Candidate<'_>) -> bool {
+        if self.engine.hosts.awaits(candidate.host) {
             return false;
         }
         let Some(switch) = self.engine.switches.get_mut(&self.dpid) else { return false };
         // What has no key of its own is looked up.
-        let key = Some(asking.key()).filter(|_| asking.port.0 <= u32::from(u16::MAX));
-        if key.is_some_and(|key| switch.believed.get(key).is_some()) {
+        let key = Some(candidate.key()).filter(|_| candidate.port.0 <= u32::from(u16::MAX));
+        if key.is_some_and(|key| switch.verified_hosts.get(key).is_some()) {
             return true;
         }
-        let Some(host) = self.state.host(asking.host) else { return false };
-        let is_here = host.location == Location::new(self.dpid, asking.port);
+        let Some(host) = self.state.host(candidate.host) else { return false };
+        let is_here = host.location == Location::new(self.dpid, candidate.port);
         if let Some(key) = key.filter(|_| is_here) {
-            switch.believed.put(key, BELIEVED);
+            switch.verified_hosts.put(key, VERIFIED);
         }
         is_here
     }
 
     /// Appends the answer to a packet of a leaf, if it is a hit; how many messages that made.
-    fn say(&mut self, asking: &Asking<'_>, out: &mut Vec<u8>) -> Option<usize> {
-        let leaf = asking.leaf?;
-        if self.engine.leaves.said(leaf).is_none() {
+    fn append_answer(&mut self, candidate: &Candidate<'_>, out: &mut Vec<u8>) -> Option<usize> {
+        let leaf = candidate.leaf?;
+        if self.engine.leaves.answer(leaf).is_none() {
             self.engine.learn_answer(leaf, self.dpid)?;
         }
         let Engine { switches, leaves, stats, .. } = &mut *self.engine;
-        let head = leaves.said(leaf)?;
-        let length = u16::try_from(head.bytes.len() + asking.frame.len()).ok()?;
+        let template = leaves.answer(leaf)?;
+        let length = u16::try_from(template.bytes.len() + candidate.frame.len()).ok()?;
         stats.packet_ins += 1;
         stats.hits += 1;
-        stats.sent_by_controller += u64::from(head.direct);
-        if head.bytes.is_empty() {
+        stats.sent_by_controller += u64::from(template.by_controller);
+        if template.bytes.is_empty() {
             return Some(0);
         }
         let switch = switches.get_mut(&self.dpid)?;
         let start = out.len();
-        out.extend_from_slice(&head.bytes);
-        out.extend_from_slice(asking.frame);
+        out.extend_from_slice(&template.bytes);
+        out.extend_from_slice(candidate.frame);
         let message = &mut out[start..];
         message[LENGTH].copy_from_slice(&length.to_be_bytes());
         message[XID].copy_from_slice(&switch.tables.take_xid().to_be_bytes());
         // Packets with another port than there is room for are none of an edge port.
         match switch.version() {
-            Version::Of10 => message[IN_PORT_10].copy_from_slice(&(asking.port.0 as u16).to_be_bytes()),
-            Version::Of13 => message[IN_PORT_13].copy_from_slice(&asking.port.0.to_be_bytes()),
+            Version::Of10 => message[IN_PORT_10].copy_from_slice(&(candidate.port.0 as u16).to_be_bytes()),
+            Version::Of13 => message[IN_PORT_13].copy_from_slice(&candidate.port.0.to_be_bytes()),
         }
         Some(1)
     }
@@ -227,8 +227,8 @@ impl Engine {
         if !self.leaves.renew(id) {
             let version = self.switches.get(&dpid)?.version();
             let leaf = self.leaves.get(&id)?;
-            let head = head(leaf, self.route_of(leaf), dpid, version)?;
-            self.leaves.remember(id, head);
+            let template = answer_template(leaf, self.route_of(leaf), dpid, version)?;
+            self.leaves.remember(id, template);
         }
         Some(())
     }
@@ -241,18 +241,18 @@ impl Engine {
         for (id, leaf) in self.leaves.iter() {
             let Some(said) = self.leaves.remembered(*id) else { continue };
             let switch = self.switches.get(&leaf.ingress()).expect("a leaf is at a switch");
-            let now = head(leaf, self.route_of(leaf), leaf.ingress(), switch.version());
+            let now = answer_template(leaf, self.route_of(leaf), leaf.ingress(), switch.version());
             assert_eq!(Some(said), now.as_ref(), "what is remembered of {id:?}, and what holds");
         }
     }
 }
 
 /// A packet-out without a frame, as the leaf's packets are answered now. `None` if more is to be done.
-fn head(leaf: &Leaf, route: Option<&SharedRoute>, dpid: Dpid, version: Version) -> Option<Head> {
-    let (actions, direct) = match leaf.state {
+fn answer_template(leaf: &Leaf, route: Option<&SharedRoute>, dpid: Dpid, version: Version) -> Option<AnswerTemplate> {
+    let (actions, by_controller) = match leaf.state {
         // Where some packets of a leaf are sent otherwise, each is looked at.
         LeafState::Active => (route.filter(|route| !route.is_for_untagged())?.actions(), false),
-        LeafState::Direct => {
+        LeafState::ByController => {
             // Nobody tells when a plan leads elsewhere that no route follows.
             let Goal::Fixed(route) = &leaf.route else { return None };
             let hops = route.switches.get(&dpid);
@@ -269,10 +269,10 @@ fn head(leaf: &Leaf, route: Option<&SharedRoute>, dpid: Dpid, version: Version) 
         let message = PacketOut { buffer_id: NO_BUFFER, in_port: PortNo(0), actions, data: Vec::new() };
         Message::PacketOut(message).encode(version, 0, &mut bytes).ok()?;
     }
-    Some(Head { bytes, direct })
+    Some(AnswerTemplate { bytes, by_controller })
 }
 
-impl Asking<'_> {
+impl Candidate<'_> {
     /// Host and port as one word, where the port needs no more than 16 bits.
     fn key(&self) -> u64 {
         self.host.bits() as u64 | u64::from(self.port.0 as u16) << 48

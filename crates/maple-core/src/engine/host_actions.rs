@@ -9,8 +9,8 @@ use maple_wire::msg::{Message, NO_BUFFER, PacketOut};
 use maple_wire::{Action, Field, Match, PortNo};
 
 use super::event::{EngineMessage, Refreshed};
-use super::hosts::{Belief, Found, HostAction, Sender, announcement, is_announcement};
-use super::leaf::{Arrived, from_port};
+use super::hosts::{HostAction, SearchResult, Sender, SourceCheck, announcement, is_announcement};
+use super::leaf::{ReceivedPacket, from_port};
 use super::switch::{CLASSIFIER, Stale};
 use super::{Effect, Engine, ShardId};
 use crate::network::{HostInfo, Location, Mac, PortKind};
@@ -22,18 +22,18 @@ const ALL_TABLES: u8 = 0xff;
 
 impl Engine {
     /// Learns from a packet at an edge port. Whether the packet is to be believed.
-    pub(super) fn check_location(&mut self, mac: Mac, arrived: &Arrived) -> bool {
+    pub(super) fn check_location(&mut self, mac: Mac, received: &ReceivedPacket) -> bool {
         let state = self.store.snapshot();
-        let packet = arrived.packet();
+        let packet = received.packet();
         let announces = if is_announcement(&packet) { announcement(&packet) } else { None };
-        let sender = Sender { mac, at: arrived.at, announces };
-        let belief = self.ask_hosts(|hosts, now, actions| hosts.on_packet(now, &state, sender, actions));
-        match belief {
-            Belief::True => {}
-            Belief::Lie => self.stats.spoofed_drops += 1,
-            Belief::Crowded => self.stats.crowd_drops += 1,
+        let sender = Sender { mac, at: received.at, announces };
+        let check = self.ask_hosts(|hosts, now, actions| hosts.on_packet(now, &state, sender, actions));
+        match check {
+            SourceCheck::Accepted => {}
+            SourceCheck::Elsewhere => self.stats.spoofed_drops += 1,
+            SourceCheck::TooManyHosts => self.stats.host_limit_drops += 1,
         }
-        belief == Belief::True
+        check == SourceCheck::Accepted
     }
 
     /// Has the hosts' part do something, and does what it wishes.
@@ -54,10 +54,12 @@ impl Engine {
             HostAction::Unbind { mac, at, ip } => self.unbind_address(mac, at, ip),
             HostAction::Move { mac, from, to, why } => self.move_host(mac, from, to, why),
             HostAction::Forget { mac, at } => self.forget_host(mac, at),
-            HostAction::Look { mac, at } => {
-                self.send_to_shard_of(at.switch, EngineMessage::Look { mac, at, asker: self.shard })
+            HostAction::Find { mac, at } => {
+                self.send_to_shard_of(at.switch, EngineMessage::FindHost { mac, at, asker: self.shard })
             }
-            HostAction::Tell { to, mac, at, found } => self.send_to_shard(to, EngineMessage::Found { mac, at, found }),
+            HostAction::ReportSearch { to, mac, at, found } => {
+                self.send_to_shard(to, EngineMessage::HostSearched { mac, at, found })
+            }
             HostAction::Emit { at, frame } => self.emit_probe(at, frame),
             HostAction::Count { at, mac } => self.count_host_packets(at, mac),
             HostAction::Guard { at, on } => self.guard_port(at, on),
@@ -81,7 +83,7 @@ impl Engine {
     }
 
     /// What another shard found.
-    pub(super) fn host_found(&mut self, mac: Mac, at: Location, found: Found) {
+    pub(super) fn host_found(&mut self, mac: Mac, at: Location, found: SearchResult) {
         self.ask_hosts(|hosts, now, actions| hosts.on_found(now, mac, at, found, actions));
     }
 
@@ -176,7 +178,7 @@ impl Engine {
     }
 
     fn guard_port(&mut self, at: Location, on: bool) {
-        self.stats.floods += u64::from(on);
+        self.stats.port_guards += u64::from(on);
         if let Some(switch) = self.switches.get_mut(&at.switch) {
             switch.host_rules.set_guard(at.port, on);
             self.dirty.insert(at.switch);
@@ -199,7 +201,7 @@ impl Engine {
             self.follow_links(&state, *at);
             self.follow_port_hosts(&state, *at);
             self.follow_flap(&state, *at);
-            self.admit_undecided(at.switch);
+            self.admit_new_port_packets(at.switch);
         }
         for (at, mac) in &refreshed.hosts {
             if is_at(&state, *mac, *at) {

@@ -10,7 +10,7 @@ use maple_wire::msg::{Message, NO_BUFFER, PacketOut};
 use maple_wire::{Action, Dpid};
 
 use super::event::EngineMessage;
-use super::leaf::{Arrived, Held, Leaf, LeafState};
+use super::leaf::{HeldPackets, Leaf, LeafState, ReceivedPacket};
 use super::routes::{RouteId, RouteKey, SharedRoute};
 use super::switch::{RouteTable, Stale};
 use super::tables::Waiter;
@@ -25,14 +25,14 @@ use crate::route::{Goal, Resolved, SwitchHops};
 
 impl Engine {
     /// A leaf that is in its tree wants to get into its switch.
-    pub(super) fn begin(&mut self, id: LeafId) {
+    pub(super) fn try_install(&mut self, id: LeafId) {
         let Some(leaf) = self.leaves.get(&id) else { return };
         if !self.has_capacity(leaf.ingress()) {
             return self.evict_leaf(id);
         }
         let Some(leaf) = self.leaves.get(&id) else { return };
         let (via, route) = (leaf.via, leaf.route.clone());
-        let Some(via) = via.or_else(|| self.join(id, &route)) else { return self.go_direct(id) };
+        let Some(via) = via.or_else(|| self.join(id, &route)) else { return self.forward_by_controller(id) };
         if let (Some(leaf), Some(route)) = (self.leaves.get_mut(&id), self.routes.get(via)) {
             (leaf.via, leaf.route) = (Some(via), route.goal().clone());
         }
@@ -50,7 +50,7 @@ impl Engine {
     }
 
     /// The route to a goal that packets like this one take.
-    fn route_key(&self, goal: &Goal, packet: &Arrived) -> Option<RouteKey> {
+    fn route_key(&self, goal: &Goal, packet: &ReceivedPacket) -> Option<RouteKey> {
         let ingress = packet.at.switch;
         let version = self.switches.get(&ingress)?.version();
         let carriage = match goal {
@@ -65,7 +65,7 @@ impl Engine {
             return Some(via);
         }
         let meter = self.meter_number(key.ingress, key.goal.meter()).ok()?;
-        let (stand_in, resolved) = match &key.goal {
+        let (subscription, resolved) = match &key.goal {
             Goal::Plan(plan) => {
                 let name = self.new_leaf_id();
                 (Some(name), self.subscribe(name, plan)?)
@@ -74,30 +74,30 @@ impl Engine {
         };
         let has_table = self.switches.get(&key.ingress).is_some_and(|switch| switch.route_table == RouteTable::Open);
         let mut effects = Vec::new();
-        let via = self.routes.create(leaf, key, &resolved, stand_in, (has_table, meter), &mut effects);
-        self.carry_out(effects, Timer::Routes);
+        let via = self.routes.create(leaf, key, &resolved, subscription, (has_table, meter), &mut effects);
+        self.apply_label_effects(effects, Timer::Routes);
         Some(via)
     }
 
     /// A leaf that is about to come into its tree joins its route. Returns what is to be done with its packets: where the
     /// route is ready, the switch gets the leaf's rule with the tree's change.
-    pub(super) fn enter(&mut self, id: LeafId, leaf: &mut Leaf) -> LeafAction {
+    pub(super) fn prepare_leaf(&mut self, id: LeafId, leaf: &mut Leaf) -> LeafAction {
         let ingress = leaf.ingress();
         if !self.has_capacity(ingress) {
-            leaf.state = LeafState::Crowded { from: self.now + self.options.room_period };
+            leaf.state = LeafState::NoCapacity { from: self.now + self.options.eviction_period };
             return LeafAction::Controller;
         }
         let key = self.route_key(&leaf.route, &leaf.witness);
         let Some(via) = key.and_then(|key| self.join_as(id, key)) else {
             self.stats.aborts += 1;
-            leaf.state = LeafState::Direct;
+            leaf.state = LeafState::ByController;
             return LeafAction::Controller;
         };
         leaf.via = Some(via);
         let Some(route) = self.routes.get(via) else { return LeafAction::Controller };
         leaf.route = route.goal().clone();
         if !route.is_ready() {
-            leaf.state = LeafState::Waiting { direct: route.is_refused() };
+            leaf.state = LeafState::Waiting { by_controller: route.is_refused() };
             self.routes.wait(via, id);
             return LeafAction::Controller;
         }
@@ -107,28 +107,28 @@ impl Engine {
         leaf.state = LeafState::Active;
         self.stats.leaves_installed += 1;
         if let Some(switch) = self.switches.get_mut(&ingress) {
-            switch.tables.wait(Waiter::Fresh(id));
+            switch.tables.wait(Waiter::RuleAdded(id));
         }
         action
     }
 
     /// A leaf that has entered does not come into its tree after all.
-    pub(super) fn come_back(&mut self, id: LeafId, leaf: &mut Leaf) {
+    pub(super) fn discard_prepared(&mut self, id: LeafId, leaf: &mut Leaf) {
         let Some(via) = leaf.via.take() else { return };
         if leaf.state == LeafState::Active {
             // No rule has been sent.
             self.stats.leaves_installed -= 1;
             self.routes.detach(via, id);
-            return self.used_no_more(via, false, true);
+            return self.finish_route_use(via, false, true);
         }
         self.leave_route(id, via);
     }
 
     /// The leaf waits until its route is ready. Its packets wait too, or go through the controller.
-    pub(super) fn wait(&mut self, id: LeafId, via: RouteId, direct: bool) {
+    pub(super) fn wait(&mut self, id: LeafId, via: RouteId, by_controller: bool) {
         self.routes.wait(via, id);
         if let Some(leaf) = self.leaves.get_mut(&id) {
-            leaf.state = LeafState::Waiting { direct };
+            leaf.state = LeafState::Waiting { by_controller };
         }
     }
 
@@ -141,37 +141,37 @@ impl Engine {
         leaf.state = LeafState::Active;
         let (ingress, held) = (leaf.ingress(), leaf.held.take());
         self.stats.leaves_installed += 1;
-        self.expect_rule(ingress, id);
+        self.request_rule(ingress, id);
         held.iter().flat_map(|held| &held.packets).for_each(|packet| self.forward(id, packet));
     }
 
     /// The switch gets a rule for the leaf, or another one.
-    pub(super) fn expect_rule(&mut self, ingress: Dpid, id: LeafId) {
+    pub(super) fn request_rule(&mut self, ingress: Dpid, id: LeafId) {
         if let Some(switch) = self.switches.get_mut(&ingress) {
-            switch.tables.wait(Waiter::Fresh(id));
-            switch.acting.insert(id);
+            switch.tables.wait(Waiter::RuleAdded(id));
+            switch.changed_actions.insert(id);
         }
         self.mark(ingress, Stale::default());
     }
 
     /// The leaf can't be in its switch: its packets go through the controller from now on.
-    pub(super) fn go_direct(&mut self, id: LeafId) {
-        if self.leaves.get(&id).is_some_and(|leaf| leaf.is_moving()) {
+    pub(super) fn forward_by_controller(&mut self, id: LeafId) {
+        if self.leaves.get(&id).is_some_and(|leaf| leaf.is_rerouting()) {
             // The route that it has is no longer what f says.
             return self.withdraw(id);
         }
         self.stats.aborts += 1;
-        self.take_out(id, LeafState::Direct);
+        self.uninstall(id, LeafState::ByController);
     }
 
     /// Takes the leaf out of its switch, into a state in which its packets go through the controller.
-    pub(super) fn take_out(&mut self, id: LeafId, state: LeafState) {
+    pub(super) fn uninstall(&mut self, id: LeafId, state: LeafState) {
         self.release(id);
         let Some(leaf) = self.leaves.get_mut(&id) else { return };
         leaf.state = state;
         let ingress = leaf.ingress();
         if let Some(switch) = self.switches.get_mut(&ingress) {
-            switch.acting.insert(id);
+            switch.changed_actions.insert(id);
         }
         self.mark(ingress, Stale::default());
         self.send_held(id);
@@ -182,12 +182,12 @@ impl Engine {
         let Some(leaf) = self.leaves.get_mut(&id) else { return };
         match leaf.state {
             LeafState::Active => self.end_use(id, false),
-            LeafState::Moving(ref moving) => {
-                let via = moving.via;
+            LeafState::Rerouting(ref reroute) => {
+                let via = reroute.via;
                 self.leave_route(id, via);
                 self.end_use(id, false);
             }
-            LeafState::Waiting { .. } | LeafState::Crowded { .. } | LeafState::Direct => {
+            LeafState::Waiting { .. } | LeafState::NoCapacity { .. } | LeafState::ByController => {
                 if let Some(via) = leaf.via.take() {
                     self.leave_route(id, via);
                 }
@@ -215,34 +215,34 @@ impl Engine {
     }
 
     /// What to do with a packet that belongs to a leaf.
-    pub(super) fn answer(&mut self, id: LeafId, packet: Arrived) {
-        if let Some(LeafState::Crowded { from }) = self.leaves.get(&id).map(|leaf| &leaf.state)
+    pub(super) fn answer(&mut self, id: LeafId, packet: ReceivedPacket) {
+        if let Some(LeafState::NoCapacity { from }) = self.leaves.get(&id).map(|leaf| &leaf.state)
             && *from <= self.now
         {
-            self.begin(id);
+            self.try_install(id);
         }
         let Some(leaf) = self.leaves.get_mut(&id) else { return };
         match leaf.state {
             LeafState::Active => self.forward(id, &packet),
-            LeafState::Waiting { direct: false } if leaf.count_held() < self.options.held_packets => {
+            LeafState::Waiting { by_controller: false } if leaf.count_held() < self.options.held_packets => {
                 match &mut leaf.held {
                     Some(held) => held.packets.push(packet),
                     None => {
                         let until = self.now + self.options.hold;
-                        leaf.held = Some(Box::new(Held { packets: vec![packet], until }));
+                        leaf.held = Some(Box::new(HeldPackets { packets: vec![packet], until }));
                         self.timers.insert((until, Timer::Leaf(id)));
                     }
                 }
             }
-            _ => self.send_past_rules(id, packet),
+            _ => self.send_without_rule(id, packet),
         }
     }
 
     /// Sends a packet of a leaf that has no rule.
-    fn send_past_rules(&mut self, id: LeafId, packet: Arrived) {
+    fn send_without_rule(&mut self, id: LeafId, packet: ReceivedPacket) {
         let Some(leaf) = self.leaves.get(&id) else { return };
         match self.resolved(leaf) {
-            Some(route) => self.send_direct(&route, &packet),
+            Some(route) => self.send_to_egress_ports(&route, &packet),
             None => {
                 self.withdraw(id);
                 self.waiting.miss([packet]);
@@ -252,12 +252,12 @@ impl Engine {
 
     /// Has the ingress switch do to the packet what the leaf's rule does. Packets that the rule does not take go straight to
     /// the egress ports.
-    fn forward(&mut self, id: LeafId, packet: &Arrived) {
+    fn forward(&mut self, id: LeafId, packet: &ReceivedPacket) {
         let Some(leaf) = self.leaves.get(&id) else { return };
         let Some(via) = leaf.via.and_then(|via| self.routes.get(via)) else { return };
         if via.is_for_untagged() && !packet.is_untagged() {
             let route = Arc::clone(via.resolved());
-            return self.send_direct(&route, packet);
+            return self.send_to_egress_ports(&route, packet);
         }
         let actions = via.actions();
         if let Some(effect) = self.packet_out(packet, actions) {
@@ -267,13 +267,13 @@ impl Engine {
     }
 
     /// A packet-out at the packet's own switch; none where there is nothing to do.
-    pub(super) fn packet_out(&mut self, packet: &Arrived, actions: Vec<Action>) -> Option<Effect> {
+    pub(super) fn packet_out(&mut self, packet: &ReceivedPacket, actions: Vec<Action>) -> Option<Effect> {
         let buffered = packet.buffer_id != NO_BUFFER;
         if actions.is_empty() && !buffered {
             return None;
         }
         if !packet.is_whole() && !buffered {
-            self.stats.cut_drops += 1;
+            self.stats.truncated_drops += 1;
             return None;
         }
         let data = if buffered { Vec::new() } else { packet.frame.to_vec() };
@@ -282,7 +282,7 @@ impl Engine {
     }
 
     /// Sends a packet straight out of the route's egress ports, whatever the tables say.
-    pub(super) fn send_direct(&mut self, route: &Resolved, packet: &Arrived) {
+    pub(super) fn send_to_egress_ports(&mut self, route: &Resolved, packet: &ReceivedPacket) {
         self.stats.sent_by_controller += 1;
         let mut at_ingress = Vec::new();
         for (dpid, hops) in route.switches.iter().filter(|(_, hops)| !hops.edges.is_empty()) {
@@ -293,7 +293,7 @@ impl Engine {
                 let message = EngineMessage::Emit { dpid: *dpid, hops: hops.clone(), frame: packet.frame.clone() };
                 self.send_to_shard_of(*dpid, message);
             } else {
-                self.stats.cut_drops += 1;
+                self.stats.truncated_drops += 1;
             }
         }
         if let Some(effect) = self.packet_out(packet, at_ingress) {
@@ -335,7 +335,7 @@ impl Engine {
     pub(super) fn leaf_timer(&mut self, id: LeafId) {
         let Some(leaf) = self.leaves.get(&id) else { return };
         match leaf.state {
-            LeafState::Moving(ref moving) if moving.until <= self.now => self.withdraw(id),
+            LeafState::Rerouting(ref reroute) if reroute.until <= self.now => self.withdraw(id),
             LeafState::Waiting { .. } if leaf.held.as_ref().is_some_and(|held| held.until <= self.now) => {
                 self.send_held(id);
             }
@@ -348,15 +348,15 @@ impl Engine {
     pub(super) fn send_held(&mut self, id: LeafId) {
         let Some(leaf) = self.leaves.get_mut(&id) else { return };
         let held = leaf.held.take();
-        if let LeafState::Waiting { direct } = &mut leaf.state {
-            *direct = true;
+        if let LeafState::Waiting { by_controller } = &mut leaf.state {
+            *by_controller = true;
         }
         let packets = held.into_iter().flat_map(|held| held.packets);
-        packets.for_each(|packet| self.send_past_rules(id, packet));
+        packets.for_each(|packet| self.send_without_rule(id, packet));
     }
 
     /// Takes over a leaf that has entered and is in its tree.
-    pub(super) fn own(&mut self, id: LeafId, leaf: Leaf) {
+    pub(super) fn register_leaf(&mut self, id: LeafId, leaf: Leaf) {
         let ingress = leaf.ingress();
         self.leaves.insert(id, leaf);
         self.mark(ingress, Stale::default());
@@ -364,7 +364,7 @@ impl Engine {
 
     /// The next leaf's name.
     pub(super) fn new_leaf_id(&mut self) -> LeafId {
-        self.leaves.new_name(self.shard, |name| self.waiting.has(name) || self.routes.of_stand_in(name).is_some())
+        self.leaves.new_id(self.shard, |name| self.waiting.has(name) || self.routes.by_subscription_id(name).is_some())
     }
 
     /// Whether this shard owns the leaf.

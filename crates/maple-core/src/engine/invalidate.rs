@@ -38,8 +38,8 @@ impl Engine {
 
     /// With the leaves of those routes that are found by what stands for them.
     fn with_leaves_of_routes(&self, mut found: BTreeSet<LeafId>) -> BTreeSet<LeafId> {
-        let routes: BTreeSet<RouteId> = found.iter().filter_map(|name| self.routes.of_stand_in(*name)).collect();
-        found.retain(|name| self.routes.of_stand_in(*name).is_none());
+        let routes: BTreeSet<RouteId> = found.iter().filter_map(|name| self.routes.by_subscription_id(*name)).collect();
+        found.retain(|name| self.routes.by_subscription_id(*name).is_none());
         found.extend(self.leaves_of_routes(&routes));
         found
     }

@@ -7,7 +7,7 @@ use maple_wire::{Constraint, Dpid};
 use super::event::EngineMessage;
 use super::leaf::LeafState;
 use super::routes::{RouteId, RouteNews};
-use super::segments::is_made_up;
+use super::segments::is_virtual;
 use super::switch::Stale;
 use super::tables::Waiter;
 use super::timers::Timer;
@@ -42,7 +42,7 @@ impl Engine {
     fn no_label(&mut self, asked: &Acquire) -> Option<Refusal> {
         let dpid = asked.at.switch;
         let state = self.store.snapshot();
-        if is_made_up(asked.at.port) {
+        if is_virtual(asked.at.port) {
             return Some(Refusal::Segment(dpid));
         }
         let is_link = state.port(asked.at).is_some_and(|port| matches!(port.kind, PortKind::Link(_)));
@@ -83,7 +83,7 @@ impl Engine {
                     Some(RouteNews::Refused(route, why)) => self.route_is_refused(route, why),
                     None => {}
                 }
-                self.carry_out(effects, Timer::Routes);
+                self.apply_label_effects(effects, Timer::Routes);
             }
         }
     }
@@ -101,7 +101,7 @@ impl Engine {
     }
 
     /// A switch has no room for a label's rule.
-    pub(super) fn turn_label_away(&mut self, dpid: Dpid, serial: u64, why: Refusal) {
+    pub(super) fn refuse_label_for_capacity(&mut self, dpid: Dpid, serial: u64, why: Refusal) {
         self.with_labels(dpid, |labels, _, out| labels.turn_away(serial, why, out));
     }
 
@@ -127,18 +127,18 @@ impl Engine {
     }
 
     /// A switch is gone, and its labels with it.
-    pub(super) fn shut_labels(&mut self, mut labels: LabelTable, dpid: Dpid) {
+    pub(super) fn close_all_labels(&mut self, mut labels: LabelTable, dpid: Dpid) {
         let (now, mut effects) = (self.now, Vec::new());
         let store = self.store.clone();
         store.with_label_ids(dpid, |ids| labels.shut(now, ids, &mut effects));
-        self.carry_out(effects, Timer::Labels(dpid));
+        self.apply_label_effects(effects, Timer::Labels(dpid));
     }
 
     /// Time has passed for routes whose labels were refused.
     pub(super) fn retry_routes(&mut self) {
         let mut effects = Vec::new();
         self.routes.retry(self.now, &mut effects);
-        self.carry_out(effects, Timer::Routes);
+        self.apply_label_effects(effects, Timer::Routes);
     }
 
     /// Does something with the labels of a switch of ours, and then what that asks for.
@@ -149,11 +149,11 @@ impl Engine {
         if switch.labels.is_touched() {
             self.mark(dpid, Stale { labels: true, ..Stale::default() });
         }
-        self.carry_out(effects, Timer::Labels(dpid));
+        self.apply_label_effects(effects, Timer::Labels(dpid));
     }
 
     /// Does what label tables and routes want done.
-    pub(super) fn carry_out(&mut self, effects: Vec<LabelEffect>, timer: Timer) {
+    pub(super) fn apply_label_effects(&mut self, effects: Vec<LabelEffect>, timer: Timer) {
         // Only labels tell; routes ask.
         let from = if let Timer::Labels(switch) = timer { switch } else { Dpid(0) };
         for effect in effects {
@@ -184,8 +184,8 @@ impl Engine {
 
     pub(super) fn route_is_ready(&mut self, id: LeafId) {
         match self.leaves.get(&id).map(|leaf| &leaf.state) {
-            Some(LeafState::Waiting { .. }) => self.begin(id),
-            Some(LeafState::Moving(_)) => self.end_reroute(id),
+            Some(LeafState::Waiting { .. }) => self.try_install(id),
+            Some(LeafState::Rerouting(_)) => self.end_reroute(id),
             _ => {}
         }
     }
@@ -229,7 +229,7 @@ impl Engine {
         let Some(leaf) = self.leaves.get(&id) else { return };
         match &leaf.state {
             // One that only leaves the route goes on leaving it.
-            LeafState::Moving(moving) if moving.via == route => self.withdraw(id),
+            LeafState::Rerouting(reroute) if reroute.via == route => self.withdraw(id),
             LeafState::Active if leaf.via == Some(route) => {
                 self.end_use(id, true);
                 self.wait(id, route, true);
@@ -251,22 +251,22 @@ impl Engine {
         let ingress = leaf.ingress();
         match self.switches.get_mut(&ingress) {
             Some(switch) => {
-                switch.tables.wait(Waiter::Left { via, stays });
-                switch.acting.insert(id);
+                switch.tables.wait(Waiter::RuleRemoved { via, stays });
+                switch.changed_actions.insert(id);
                 self.mark(ingress, Stale::default());
             }
-            None => self.used_no_more(via, stays, false),
+            None => self.finish_route_use(via, stays, false),
         }
     }
 
     /// The ingress switch has no rule any more that leads a leaf's packets this way.
-    pub(super) fn used_no_more(&mut self, via: RouteId, stays: bool, confirmed: bool) {
+    pub(super) fn finish_route_use(&mut self, via: RouteId, stays: bool, confirmed: bool) {
         let mut effects = Vec::new();
         self.routes.end_use(via, self.now, confirmed, &mut effects);
         if !stays {
             self.routes.leave(via, confirmed, &mut effects);
         }
-        self.carry_out(effects, Timer::Routes);
+        self.apply_label_effects(effects, Timer::Routes);
     }
 
     /// A leaf that does not use a route leaves it.
@@ -275,6 +275,6 @@ impl Engine {
         self.routes.stop_waiting(via, leaf);
         self.routes.detach(via, leaf);
         self.routes.leave(via, true, &mut effects);
-        self.carry_out(effects, Timer::Routes);
+        self.apply_label_effects(effects, Timer::Routes);
     }
 }

@@ -14,7 +14,7 @@ use crate::trace::{Fields, Item, Trace};
 
 /// A packet at hand.
 #[derive(Clone, Debug)]
-pub(super) struct Arrived {
+pub(super) struct ReceivedPacket {
     /// The bytes that were captured.
     pub frame: Arc<[u8]>,
     /// How many there were on the wire.
@@ -37,38 +37,38 @@ pub(super) struct Leaf {
     /// The route that the leaf has joined; `None` before that, and where the ingress switch does all by itself.
     pub via: Option<RouteId>,
     /// The packet that f ran on.
-    pub witness: Arrived,
+    pub witness: ReceivedPacket,
     pub state: LeafState,
     /// Packets that wait for the installation, if there are some.
-    pub held: Option<Box<Held>>,
+    pub held: Option<Box<HeldPackets>>,
 }
 
 /// Packets that wait, and how long they may.
 #[derive(Debug)]
-pub(super) struct Held {
-    pub packets: Vec<Arrived>,
+pub(super) struct HeldPackets {
+    pub packets: Vec<ReceivedPacket>,
     pub until: Time,
 }
 
 /// How far a leaf has come.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum LeafState {
-    /// The route's labels are not ready. Packets wait, or go `direct`ly through the controller.
-    Waiting { direct: bool },
+    /// The route's labels are not ready. Packets wait, or go or go through the controller.
+    Waiting { by_controller: bool },
     /// The ingress switch has the rule, or gets it with the next flush.
     Active,
     /// The ingress switch has the rule of the route as it was. The new one's labels are not ready; they have to be `until`
     /// then.
-    Moving(Box<Move>),
+    Rerouting(Box<Reroute>),
     /// There is no room for its rules; a packet that comes from then on asks again.
-    Crowded { from: Time },
+    NoCapacity { from: Time },
     /// The packets go through the controller.
-    Direct,
+    ByController,
 }
 
 /// A leaf's way to another route.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Move {
+pub(super) struct Reroute {
     pub to: Goal,
     pub via: RouteId,
     pub until: Time,
@@ -130,17 +130,17 @@ impl Leaf {
     }
 
     /// Whether it is on its way to another route.
-    pub fn is_moving(&self) -> bool {
-        matches!(self.state, LeafState::Moving(_))
+    pub fn is_rerouting(&self) -> bool {
+        matches!(self.state, LeafState::Rerouting(_))
     }
 
     /// The route that the leaf has, or is about to have.
     pub fn goal(&self) -> &Goal {
-        if let LeafState::Moving(moving) = &self.state { &moving.to } else { &self.route }
+        if let LeafState::Rerouting(reroute) = &self.state { &reroute.to } else { &self.route }
     }
 }
 
-impl Arrived {
+impl ReceivedPacket {
     /// The packet's fields.
     pub fn packet(&self) -> Packet<'_> {
         Packet::with_wire_len(&self.frame, self.at.port.0, self.total_len)
@@ -160,22 +160,26 @@ impl Arrived {
 }
 
 /// Fields of a packet of which perhaps only the beginning was captured; remembers if anything else was looked at.
-pub(super) struct Watched<'a> {
+pub(super) struct CapturedFields<'a> {
     packet: Packet<'a>,
     whole: bool,
-    pub short: std::cell::Cell<bool>,
+    pub needs_more: std::cell::Cell<bool>,
 }
 
-impl<'a> Watched<'a> {
-    pub fn new(arrived: &'a Arrived) -> Watched<'a> {
-        Watched { packet: arrived.packet(), whole: arrived.is_whole(), short: std::cell::Cell::new(false) }
+impl<'a> CapturedFields<'a> {
+    pub fn new(received: &'a ReceivedPacket) -> CapturedFields<'a> {
+        CapturedFields {
+            packet: received.packet(),
+            whole: received.is_whole(),
+            needs_more: std::cell::Cell::new(false),
+        }
     }
 }
 
-impl Fields for Watched<'_> {
+impl Fields for CapturedFields<'_> {
     fn value(&self, field: Field) -> Option<u128> {
         if !self.whole && !self.packet.is_captured(field) {
-            self.short.set(true);
+            self.needs_more.set(true);
         }
         self.packet.value(field)
     }

@@ -11,13 +11,13 @@ use std::sync::Arc;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::ShardId;
+use super::cache::VersionedCache;
 use super::leaf::Leaf;
-use super::cache::Recent;
 use crate::ids::LeafId;
 use crate::trace::{Source, Trace};
 
 /// Most answers that are kept. Leaves share them: those to one port have one.
-const MOST_HEADS: usize = 1 << 16;
+const MAX_TEMPLATES: usize = 1 << 16;
 
 /// How many numbers are tried one by one before all leaves are looked at for the next one.
 const NEAR: u64 = 64;
@@ -33,42 +33,42 @@ pub(super) struct Leaves {
     /// Those that may no longer be what f would answer.
     stale: BTreeSet<LeafId>,
     /// Under a leaf the number of its answer.
-    said: Recent,
-    heads: Vec<Arc<Head>>,
-    numbers: FxHashMap<Arc<Head>, u32>,
+    answers: VersionedCache,
+    templates: Vec<Arc<AnswerTemplate>>,
+    template_numbers: FxHashMap<Arc<AnswerTemplate>, u32>,
 }
 
 /// How all packets of a leaf are answered.
 #[derive(Debug, PartialEq, Eq, Hash)]
-pub(super) struct Head {
+pub(super) struct AnswerTemplate {
     /// The packet-out, but for the frame, its length, its transaction id and the port where the packet came in; empty where
     /// packets are dropped.
     pub bytes: Vec<u8>,
     /// Whether the packet goes straight out of its egress ports, past the rules.
-    pub direct: bool,
+    pub by_controller: bool,
 }
 
 impl Leaves {
     /// A leaf, to be changed.
     pub fn get_mut(&mut self, id: &LeafId) -> Option<&mut Leaf> {
-        self.said.forget(id.0);
+        self.answers.forget(id.0);
         self.all.get_mut(id).map(|leaf| &mut **leaf)
     }
 
     /// Puts a leaf in.
     pub fn insert(&mut self, id: LeafId, leaf: Leaf) {
-        self.said.forget(id.0);
+        self.answers.forget(id.0);
         self.all.insert(id, Box::new(leaf));
     }
 
     /// Takes a leaf out.
     pub fn remove(&mut self, id: &LeafId) -> Option<Leaf> {
-        self.said.forget(id.0);
+        self.answers.forget(id.0);
         self.all.remove(id).map(|leaf| *leaf)
     }
 
     /// A name that no leaf has, and nothing else that is named as leaves are.
-    pub fn new_name(&mut self, shard: ShardId, is_taken: impl Fn(LeafId) -> bool) -> LeafId {
+    pub fn new_id(&mut self, shard: ShardId, is_taken: impl Fn(LeafId) -> bool) -> LeafId {
         loop {
             self.newest = self.newest.checked_add(1).unwrap_or(1);
             let name = LeafId(u64::from(shard.0) << 32 | u64::from(self.newest));
@@ -80,7 +80,7 @@ impl Leaves {
     }
 
     /// The trace, as small as it can be kept: leaves with equal lists of source lines share one.
-    pub fn keep(&mut self, mut trace: Trace) -> Trace {
+    pub fn intern(&mut self, mut trace: Trace) -> Trace {
         trace.items.shrink_to_fit();
         Trace { sources: self.source_lines.share(trace.sources), ..trace }
     }
@@ -110,51 +110,51 @@ impl Leaves {
 
     /// Forgets all answers: the routes of leaves have changed.
     pub fn forget_answers(&mut self) {
-        self.said.clear();
+        self.answers.clear();
     }
 
     /// Answers are asked for, and remembered, under this version of the state.
     pub fn begin(&mut self, version: u64) {
-        self.said.begin(version);
+        self.answers.begin(version);
     }
 
     /// Has the memory of a leaf's answer on its way.
     pub fn prefetch(&self, id: LeafId) {
-        self.said.prefetch(id.0);
+        self.answers.prefetch(id.0);
     }
 
     /// The answer to a leaf's packets, if it was remembered under this version.
-    pub fn said(&self, id: LeafId) -> Option<&Head> {
-        self.said.get(id.0).map(|number| &*self.heads[number as usize])
+    pub fn answer(&self, id: LeafId) -> Option<&AnswerTemplate> {
+        self.answers.get(id.0).map(|number| &*self.templates[number as usize])
     }
 
     /// A leaf's answer, if it was remembered under any version.
     #[cfg(any(test, feature = "testing"))]
-    pub fn remembered(&self, id: LeafId) -> Option<&Head> {
-        self.said.earlier(id.0).map(|number| &*self.heads[number as usize])
+    pub fn remembered(&self, id: LeafId) -> Option<&AnswerTemplate> {
+        self.answers.earlier(id.0).map(|number| &*self.templates[number as usize])
     }
 
     /// Whether a leaf's answer was remembered under an earlier version: then it still is its answer, if the leaf is current.
     pub fn renew(&mut self, id: LeafId) -> bool {
-        let number = self.said.earlier(id.0);
-        number.into_iter().for_each(|number| self.said.put(id.0, number));
+        let number = self.answers.earlier(id.0);
+        number.into_iter().for_each(|number| self.answers.put(id.0, number));
         number.is_some()
     }
 
     /// Remembers a leaf's answer.
-    pub fn remember(&mut self, id: LeafId, head: Head) {
-        if self.heads.len() >= MOST_HEADS {
-            self.said.clear();
-            self.heads.clear();
-            self.numbers.clear();
+    pub fn remember(&mut self, id: LeafId, template: AnswerTemplate) {
+        if self.templates.len() >= MAX_TEMPLATES {
+            self.answers.clear();
+            self.templates.clear();
+            self.template_numbers.clear();
         }
-        let number = self.numbers.get(&head).copied().unwrap_or_else(|| {
-            let (number, head) = (self.heads.len() as u32, Arc::new(head));
-            self.heads.push(Arc::clone(&head));
-            self.numbers.insert(head, number);
+        let number = self.template_numbers.get(&template).copied().unwrap_or_else(|| {
+            let (number, template) = (self.templates.len() as u32, Arc::new(template));
+            self.templates.push(Arc::clone(&template));
+            self.template_numbers.insert(template, number);
             number
         });
-        self.said.put(id.0, number);
+        self.answers.put(id.0, number);
     }
 }
 
@@ -199,8 +199,8 @@ mod tests {
         let shard = ShardId(3);
         let name = |number: u32| LeafId(3 << 32 | u64::from(number));
         let is_taken = |taken: LeafId| [name(1), name(2)].contains(&taken);
-        assert_eq!(leaves.new_name(shard, is_taken), name(u32::MAX));
-        assert_eq!(leaves.new_name(shard, is_taken), name(3));
+        assert_eq!(leaves.new_id(shard, is_taken), name(u32::MAX));
+        assert_eq!(leaves.new_id(shard, is_taken), name(3));
         assert_eq!(ShardId::of(name(3)), shard);
     }
 

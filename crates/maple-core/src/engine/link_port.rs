@@ -8,23 +8,23 @@
 use maple_wire::{Field, Instruction};
 
 use super::Engine;
-use super::leaf::Arrived;
+use super::leaf::ReceivedPacket;
 use crate::forwarding::TAG_PRESENT;
 
 impl Engine {
     /// A packet came by a link port.
-    pub(super) fn link_packet_in(&mut self, arrived: &Arrived) {
+    pub(super) fn link_packet_in(&mut self, received: &ReceivedPacket) {
         self.stats.link_packet_ins += 1;
-        let vlan = arrived.packet().switch_value(Field::VlanVid).unwrap_or_default() as u16;
-        let switch = self.switches.get(&arrived.at.switch).filter(|_| vlan & TAG_PRESENT != 0);
-        let answer = switch.and_then(|switch| switch.labels.answer(arrived.at.port, vlan & !TAG_PRESENT));
+        let vlan = received.packet().switch_value(Field::VlanVid).unwrap_or_default() as u16;
+        let switch = self.switches.get(&received.at.switch).filter(|_| vlan & TAG_PRESENT != 0);
+        let answer = switch.and_then(|switch| switch.labels.answer(received.at.port, vlan & !TAG_PRESENT));
         let Some([Instruction::ApplyActions(actions)]) = answer else {
             self.stats.link_drops += 1;
-            self.unexpected_host_at_link(arrived.at, &arrived.packet());
+            self.unexpected_host_at_link(received.at, &received.packet());
             return;
         };
         let actions = actions.clone();
-        let effect = self.packet_out(arrived, actions);
+        let effect = self.packet_out(received, actions);
         self.after.extend(effect);
     }
 }

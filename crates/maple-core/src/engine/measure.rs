@@ -11,7 +11,7 @@ use maple_wire::{Dpid, Field, Match, Port, PortNo, Version};
 
 use super::event::EngineMessage;
 use super::leaf::{Subject, subject_of};
-use super::polls::{Round, RuleCount, WholeAnswer};
+use super::polls::{CompleteAnswer, Reading, RuleCount};
 use super::switch::{CLASSIFIER, INGRESS, Switch};
 use super::timers::Timer;
 use super::{Effect, Engine, ShardId, Time};
@@ -211,32 +211,32 @@ impl Engine {
     }
 
     /// Writes what f wants to know of an answer.
-    fn take_rates(&mut self, dpid: Dpid, whole: &WholeAnswer) {
+    fn take_rates(&mut self, dpid: Dpid, whole: &CompleteAnswer) {
         let Some(switch) = self.switches.get(&dpid) else { return };
         let table = ingress_table(switch);
         let epoch = self.options.epoch;
         let by_use = self.store.wants_use_of_links();
         let commit = self.store.update(|state| {
             let mut writes: Vec<Write> = whole.forget.iter().map(|gauge| forgotten(*gauge)).collect();
-            writes.extend(whole.forget.iter().filter_map(|gauge| use_of_link(state, *gauge, None)));
+            writes.extend(whole.forget.iter().filter_map(|gauge| utilisation_cost(state, *gauge, None)));
             let Some(since) = &whole.since else { return writes };
-            let span = whole.round.at.0.saturating_sub(since.at.0);
+            let span = whole.reading.at.0.saturating_sub(since.at.0);
             let traffic = match whole.what {
-                Counted::Rules => traffic(state, epoch, table, &whole.round, Some(since)),
+                Counted::Rules => traffic(state, epoch, table, &whole.reading, Some(since)),
                 Counted::Ports => BTreeMap::new(),
             };
             for gauge in &whole.measure {
                 let bytes = match gauge {
-                    Gauge::Sent(at) => grown(&whole.round, since, at.port, |port| port.tx_bytes),
-                    Gauge::Received(at) => grown(&whole.round, since, at.port, |port| port.rx_bytes),
+                    Gauge::Sent(at) => grown(&whole.reading, since, at.port, |port| port.tx_bytes),
+                    Gauge::Received(at) => grown(&whole.reading, since, at.port, |port| port.rx_bytes),
                     Gauge::Traffic { from, to } => {
                         Some(traffic.get(&(Some(*from), Some(*to))).map_or(0, |sum| sum.grown.bytes))
                     }
                 };
                 let Some(bytes) = bytes else { continue };
-                let rate = a_second(bytes.saturating_mul(8), span);
+                let rate = per_second(bytes.saturating_mul(8), span);
                 writes.push(Write::Rate { gauge: *gauge, rate: Some(rate) });
-                writes.extend(use_of_link(state, *gauge, by_use.then_some(rate)));
+                writes.extend(utilisation_cost(state, *gauge, by_use.then_some(rate)));
             }
             writes
         });
@@ -246,7 +246,7 @@ impl Engine {
     /// What the ports of a switch have counted; empty before it was asked.
     pub fn port_counts(&self, dpid: Dpid) -> Vec<PortCount> {
         let Some(switch) = self.switches.get(&dpid) else { return Vec::new() };
-        let (Some(newest), before) = switch.polls.rounds(Counted::Ports) else { return Vec::new() };
+        let (Some(newest), before) = switch.polls.readings(Counted::Ports) else { return Vec::new() };
         let mut counts: Vec<PortCount> = newest
             .ports
             .values()
@@ -270,7 +270,7 @@ impl Engine {
     /// What the rules of a switch for packets that enter there have counted, by hosts; empty before it was asked.
     pub fn traffic(&self, dpid: Dpid) -> Vec<Traffic> {
         let Some(switch) = self.switches.get(&dpid) else { return Vec::new() };
-        let (Some(newest), before) = switch.polls.rounds(Counted::Rules) else { return Vec::new() };
+        let (Some(newest), before) = switch.polls.readings(Counted::Rules) else { return Vec::new() };
         let span = before.map(|before| newest.at.0.saturating_sub(before.at.0));
         let state = self.store.snapshot();
         let all = traffic(&state, self.options.epoch, ingress_table(switch), newest, before.map(|before| &**before));
@@ -288,7 +288,7 @@ impl Engine {
 
     /// When a switch last said what it has counted.
     pub fn counted_at(&self, dpid: Dpid, what: Counted) -> Option<Time> {
-        self.switches.get(&dpid)?.polls.rounds(what).0.map(|round| round.at)
+        self.switches.get(&dpid)?.polls.readings(what).0.map(|reading| reading.at)
     }
 
     /// The switches that this shard serves, in order.
@@ -300,8 +300,8 @@ impl Engine {
 impl Rate {
     fn of(packets: u64, bytes: u64, span: u64) -> Rate {
         let seconds = span as f64 / 1e9;
-        let a_second = |number: u64| if span == 0 { 0.0 } else { number as f64 / seconds };
-        Rate { packets: a_second(packets), bits: a_second(bytes) * 8.0 }
+        let per_second = |number: u64| if span == 0 { 0.0 } else { number as f64 / seconds };
+        Rate { packets: per_second(packets), bits: per_second(bytes) * 8.0 }
     }
 }
 
@@ -316,7 +316,7 @@ struct CounterSum {
 }
 
 /// What a link costs by how much of it is used, once this rate of the port that it leaves by is measured too, if that is news.
-fn use_of_link(state: &Snapshot, gauge: Gauge, rate: Option<u64>) -> Option<Write> {
+fn utilisation_cost(state: &Snapshot, gauge: Gauge, rate: Option<u64>) -> Option<Write> {
     let Gauge::Sent(at) = gauge else { return None };
     let to = state.peer(at)?.switch;
     let step = rate.zip(state.speed(at)).map_or(0, |(rate, speed)| {
@@ -350,18 +350,24 @@ fn ingress_table(switch: &Switch) -> u8 {
 }
 
 /// How much a port has counted since; `None` where it did not, or began anew.
-fn grown(now: &Round, since: &Round, port: PortNo, count: impl Fn(&PortStats) -> u64) -> Option<u64> {
+fn grown(now: &Reading, since: &Reading, port: PortNo, count: impl Fn(&PortStats) -> u64) -> Option<u64> {
     let (now, since) = (count(now.ports.get(&port)?), count(since.ports.get(&port)?));
     if now == UNCOUNTED { None } else { now.checked_sub(since) }
 }
 
-fn a_second(number: u64, nanoseconds: u64) -> u64 {
-    let a_second = u128::from(number) * 1_000_000_000 / u128::from(nanoseconds.max(1));
-    u64::try_from(a_second).unwrap_or(u64::MAX)
+fn per_second(number: u64, nanoseconds: u64) -> u64 {
+    let per_second = u128::from(number) * 1_000_000_000 / u128::from(nanoseconds.max(1));
+    u64::try_from(per_second).unwrap_or(u64::MAX)
 }
 
 /// What the rules of leaves have counted, by the hosts that they say.
-fn traffic(state: &Snapshot, epoch: u16, table: u8, now: &Round, since: Option<&Round>) -> BTreeMap<Pair, CounterSum> {
+fn traffic(
+    state: &Snapshot,
+    epoch: u16,
+    table: u8,
+    now: &Reading,
+    since: Option<&Reading>,
+) -> BTreeMap<Pair, CounterSum> {
     let mut all: BTreeMap<Pair, CounterSum> = BTreeMap::new();
     for (key @ (of, entry), count) in &now.rules {
         if *of != table || !matches!(subject_of(epoch, count.cookie), Some(Subject::Leaf(_))) {

@@ -49,12 +49,12 @@ mod topology;
 
 mod recheck;
 
+mod cache;
 mod install;
 mod labels;
 mod leaf;
 mod leaves;
 mod meters;
-mod cache;
 mod reports;
 mod reroute;
 mod route_changes;
@@ -63,9 +63,9 @@ mod routes;
 
 mod await_barriers;
 mod capacity;
+mod classifier;
 mod eviction;
 mod flush;
-mod classifier;
 mod measure;
 mod polls;
 mod switch;
@@ -242,8 +242,8 @@ impl Engine {
                 EngineMessage::LabelNews(from, holder, news) => self.label_news(from, holder, &news),
                 EngineMessage::Release { at, holder, confirmed } => self.release_label(at, holder, confirmed),
                 EngineMessage::Emit { dpid, hops, frame } => self.emit(dpid, &hops, &frame),
-                EngineMessage::Look { mac, at, asker } => self.look_for_host(mac, at, asker),
-                EngineMessage::Found { mac, at, found } => self.host_found(mac, at, found),
+                EngineMessage::FindHost { mac, at, asker } => self.look_for_host(mac, at, asker),
+                EngineMessage::HostSearched { mac, at, found } => self.host_found(mac, at, found),
                 EngineMessage::Unplugged(at) => self.seek_unplugged(at),
                 EngineMessage::UnexpectedHost { mac, at, seen } => self.unexpected_host_seen(mac, at, seen),
                 // All that there is to it is done after each batch.

@@ -45,7 +45,7 @@ pub struct Options {
     /// The same where the switch that has the last rule is gone, so that it can't confirm anything.
     pub lost_quarantine: Duration,
     /// Ports with a transparent middlebox behind them: it passes packets on with their sources as they are, so no host is
-    /// learned or checked there, and floods leave them out.
+    /// learned or checked there, and port_guards leave them out.
     pub middleboxes: BTreeSet<Location>,
     /// How long a round takes in which a host is looked for at its old port; there are two at least.
     pub probe_timeout: Duration,
@@ -62,7 +62,7 @@ pub struct Options {
     /// The most leaves that a switch's tree may have.
     pub max_traces: Option<usize>,
     /// How often, at most, a switch is asked which rules are in use, and leaves are evicted.
-    pub room_period: Duration,
+    pub eviction_period: Duration,
     /// How often a switch is asked for the counters that f asks about; zero: never, so that all rates are 0.
     pub poll: Duration,
     /// How often a run whose state changed under it is repeated before its packet is dropped.
@@ -100,7 +100,7 @@ impl Default for Options {
             host_timeout: Duration::from_secs(300),
             max_rules: None,
             max_traces: None,
-            room_period: Duration::from_secs(1),
+            eviction_period: Duration::from_secs(1),
             poll: Duration::from_secs(10),
             max_reruns: 16,
             heard: [].into(),
@@ -140,15 +140,15 @@ pub struct Stats {
     /// Leaves of which f, asked again after a change, said the same as before.
     pub leaves_confirmed: u64,
     /// Leaves that got another route without a miss.
-    pub leaves_moved: u64,
+    pub leaves_rerouted: u64,
     /// Routes that got another course, for all their leaves together.
-    pub routes_turned: u64,
+    pub routes_rerouted: u64,
     /// Leaves that were evicted to make room.
     pub leaves_evicted: u64,
     /// Labels that were evicted to make room.
     pub labels_evicted: u64,
     /// Times a leaf found no room at a switch, or in a tree.
-    pub turned_away: u64,
+    pub capacity_refusals: u64,
     /// Times a switch was asked which rules are in use.
     pub stats_requests: u64,
     /// Times a switch was asked for its counters.
@@ -174,15 +174,15 @@ pub struct Stats {
     /// Packets dropped because their source is a host that is elsewhere.
     pub spoofed_drops: u64,
     /// Packets dropped because their port, or its switch, has as many hosts as it may have.
-    pub crowd_drops: u64,
+    pub host_limit_drops: u64,
     /// Times a switch was told to drop what unknown hosts send at a port.
-    pub floods: u64,
+    pub port_guards: u64,
     /// Hosts forgotten because they were silent, or gave way to others.
     pub hosts_aged: u64,
     /// Copies of what hosts announced.
     pub announcements: u64,
     /// Packets dropped because only their beginning was captured and the switch did not keep the rest.
-    pub cut_drops: u64,
+    pub truncated_drops: u64,
     /// Packet-ins from ports that don't exist or are down, or without a port.
     pub bad_packet_ins: u64,
     /// Flow-mods sent.
@@ -222,11 +222,11 @@ impl Stats {
             ("leaves_installed", self.leaves_installed),
             ("leaves_withdrawn", self.leaves_withdrawn),
             ("leaves_confirmed", self.leaves_confirmed),
-            ("leaves_moved", self.leaves_moved),
-            ("routes_turned", self.routes_turned),
+            ("leaves_rerouted", self.leaves_rerouted),
+            ("routes_rerouted", self.routes_rerouted),
             ("leaves_evicted", self.leaves_evicted),
             ("labels_evicted", self.labels_evicted),
-            ("turned_away", self.turned_away),
+            ("capacity_refusals", self.capacity_refusals),
             ("stats_requests", self.stats_requests),
             ("polls", self.polls),
             ("polls_postponed", self.polls_postponed),
@@ -239,11 +239,11 @@ impl Stats {
             ("new_port_drops", self.new_port_drops),
             ("segment_drops", self.segment_drops),
             ("spoofed_drops", self.spoofed_drops),
-            ("crowd_drops", self.crowd_drops),
-            ("floods", self.floods),
+            ("host_limit_drops", self.host_limit_drops),
+            ("port_guards", self.port_guards),
             ("hosts_aged", self.hosts_aged),
             ("announcements", self.announcements),
-            ("cut_drops", self.cut_drops),
+            ("truncated_drops", self.truncated_drops),
             ("bad_packet_ins", self.bad_packet_ins),
             ("flow_mods", self.flow_mods),
             ("refused_rules", self.refused_rules),
@@ -276,11 +276,11 @@ impl std::ops::AddAssign for Stats {
             leaves_installed,
             leaves_withdrawn,
             leaves_confirmed,
-            leaves_moved,
-            routes_turned,
+            leaves_rerouted,
+            routes_rerouted,
             leaves_evicted,
             labels_evicted,
-            turned_away,
+            capacity_refusals,
             stats_requests,
             polls,
             polls_postponed,
@@ -293,11 +293,11 @@ impl std::ops::AddAssign for Stats {
             new_port_drops,
             segment_drops,
             spoofed_drops,
-            crowd_drops,
-            floods,
+            host_limit_drops,
+            port_guards,
             hosts_aged,
             announcements,
-            cut_drops,
+            truncated_drops,
             bad_packet_ins,
             flow_mods,
             refused_rules,
@@ -322,11 +322,11 @@ impl std::ops::AddAssign for Stats {
         self.leaves_installed += leaves_installed;
         self.leaves_withdrawn += leaves_withdrawn;
         self.leaves_confirmed += leaves_confirmed;
-        self.leaves_moved += leaves_moved;
-        self.routes_turned += routes_turned;
+        self.leaves_rerouted += leaves_rerouted;
+        self.routes_rerouted += routes_rerouted;
         self.leaves_evicted += leaves_evicted;
         self.labels_evicted += labels_evicted;
-        self.turned_away += turned_away;
+        self.capacity_refusals += capacity_refusals;
         self.stats_requests += stats_requests;
         self.polls += polls;
         self.polls_postponed += polls_postponed;
@@ -339,11 +339,11 @@ impl std::ops::AddAssign for Stats {
         self.new_port_drops += new_port_drops;
         self.segment_drops += segment_drops;
         self.spoofed_drops += spoofed_drops;
-        self.crowd_drops += crowd_drops;
-        self.floods += floods;
+        self.host_limit_drops += host_limit_drops;
+        self.port_guards += port_guards;
         self.hosts_aged += hosts_aged;
         self.announcements += announcements;
-        self.cut_drops += cut_drops;
+        self.truncated_drops += truncated_drops;
         self.bad_packet_ins += bad_packet_ins;
         self.flow_mods += flow_mods;
         self.refused_rules += refused_rules;

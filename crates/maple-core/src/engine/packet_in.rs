@@ -4,9 +4,9 @@ use maple_wire::msg::PacketIn;
 use maple_wire::{Dpid, Field};
 
 use super::Engine;
+use super::classifier::is_discovery_frame;
 use super::hosts::PROBE_MAC;
-use super::leaf::{Arrived, copy_cookie};
-use super::classifier::is_discoverys;
+use super::leaf::{ReceivedPacket, copy_cookie};
 use crate::network::{Location, Mac, PortKind};
 
 impl Engine {
@@ -19,58 +19,59 @@ impl Engine {
         };
         let at = Location::new(dpid, in_port);
         let PacketIn { buffer_id, total_len, data, cookie, .. } = packet_in;
-        let arrived = Arrived { total_len: usize::from(total_len).max(data.len()), frame: data.into(), buffer_id, at };
+        let received =
+            ReceivedPacket { total_len: usize::from(total_len).max(data.len()), frame: data.into(), buffer_id, at };
         // Complete bytes are sent as such; the switch's copy, if any, expires there.
-        let buffer_id = if arrived.is_whole() { maple_wire::msg::NO_BUFFER } else { buffer_id };
-        let arrived = Arrived { buffer_id, ..arrived };
+        let buffer_id = if received.is_whole() { maple_wire::msg::NO_BUFFER } else { buffer_id };
+        let received = ReceivedPacket { buffer_id, ..received };
         let kind = self.store.snapshot().port(at).map(|port| port.kind);
         if cookie == copy_cookie(self.options.epoch) {
-            return self.announced(kind, &arrived);
+            return self.learn_announcement(kind, &received);
         }
         match kind {
             None => self.stats.bad_packet_ins += 1,
-            Some(_) if is_discoverys(&arrived.packet()) => {}
-            Some(PortKind::New) => self.new_port_packet_in(arrived),
-            Some(PortKind::Link(_)) => self.link_packet_in(&arrived),
+            Some(_) if is_discovery_frame(&received.packet()) => {}
+            Some(PortKind::New) => self.new_port_packet_in(received),
+            Some(PortKind::Link(_)) => self.link_packet_in(&received),
             // On its way to the controller when the port was shut; the segment's other port got it as well.
             Some(PortKind::Shared { .. }) => self.stats.segment_drops += 1,
             Some(PortKind::Edge | PortKind::Middlebox) => {
-                self.admit_undecided(dpid);
-                self.edge_packet_in(arrived);
+                self.admit_new_port_packets(dpid);
+                self.edge_packet_in(received);
             }
         }
     }
 
     /// A copy of what a host announces: the switch has done with it what is to be done.
-    fn announced(&mut self, kind: Option<PortKind>, arrived: &Arrived) {
+    fn learn_announcement(&mut self, kind: Option<PortKind>, received: &ReceivedPacket) {
         self.stats.announcements += 1;
         if self.options.track_hosts && kind == Some(PortKind::Edge) {
-            let source = arrived.packet().switch_value(Field::EthSrc).unwrap_or_default();
-            self.check_location(Mac::from_bits(source), arrived);
+            let source = received.packet().switch_value(Field::EthSrc).unwrap_or_default();
+            self.check_location(Mac::from_bits(source), received);
         }
     }
 
     /// A packet enters the network.
-    pub(super) fn edge_packet_in(&mut self, arrived: Arrived) {
+    pub(super) fn edge_packet_in(&mut self, received: ReceivedPacket) {
         if self.options.track_hosts {
-            let address = |field| Mac::from_bits(arrived.packet().switch_value(field).unwrap_or_default());
+            let address = |field| Mac::from_bits(received.packet().switch_value(field).unwrap_or_default());
             let is_probe_answer = address(Field::EthDst) == PROBE_MAC;
             // A middlebox passes on what hosts elsewhere have sent.
             let is_anybodys =
-                self.store.snapshot().port(arrived.at).is_some_and(|port| port.kind == PortKind::Middlebox);
-            let is_believed = is_anybodys || self.check_location(address(Field::EthSrc), &arrived);
-            if !is_believed || is_probe_answer {
+                self.store.snapshot().port(received.at).is_some_and(|port| port.kind == PortKind::Middlebox);
+            let is_accepted = is_anybodys || self.check_location(address(Field::EthSrc), &received);
+            if !is_accepted || is_probe_answer {
                 return;
             }
         }
-        match self.current_leaf(&arrived) {
+        match self.current_leaf(&received) {
             Some(leaf) => {
                 self.stats.hits += 1;
-                self.answer(leaf, arrived);
+                self.answer(leaf, received);
             }
             None => {
                 self.stats.misses += 1;
-                self.waiting.miss([arrived]);
+                self.waiting.miss([received]);
             }
         }
     }

@@ -43,7 +43,7 @@ pub struct RuleCount {
 
 /// One answer of a switch.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Round {
+pub(super) struct Reading {
     /// When all of it was there.
     pub at: Time,
     pub ports: FxHashMap<PortNo, PortStats>,
@@ -53,7 +53,7 @@ pub(super) struct Round {
 
 /// The rounds of one kind.
 #[derive(Debug, Default)]
-struct Course {
+struct PollSeries {
     /// What f wanted when it was last looked for.
     wanted: BTreeSet<Gauge>,
     /// What f wanted in the last round that rates were taken from.
@@ -63,10 +63,10 @@ struct Course {
     /// The switch is not asked for f before.
     from: Time,
     /// The round that the next rates begin at.
-    sample: Option<Arc<Round>>,
+    sample: Option<Arc<Reading>>,
     /// The two newest rounds.
-    newest: Option<Arc<Round>>,
-    before: Option<Arc<Round>>,
+    newest: Option<Arc<Reading>>,
+    before: Option<Arc<Reading>>,
     /// When the switch was last asked.
     asked: Option<Time>,
     watched: Option<Time>,
@@ -80,14 +80,14 @@ struct Asked {
     xid: u32,
     what: Counted,
     at: Time,
-    round: Round,
+    reading: Reading,
 }
 
 /// The polls of one switch.
 #[derive(Debug, Default)]
 pub(super) struct Polls {
-    ports: Course,
-    rules: Course,
+    ports: PollSeries,
+    rules: PollSeries,
     asked: Option<Asked>,
     /// The switch is left alone until then.
     rest: Time,
@@ -98,18 +98,18 @@ pub(super) struct Polls {
 }
 
 /// What a whole answer means.
-pub(super) struct WholeAnswer {
+pub(super) struct CompleteAnswer {
     pub what: Counted,
-    pub round: Arc<Round>,
+    pub reading: Arc<Reading>,
     /// The round that rates are to be taken from, if it is time for that.
-    pub since: Option<Arc<Round>>,
+    pub since: Option<Arc<Reading>>,
     /// What to measure.
     pub measure: BTreeSet<Gauge>,
     /// What nobody has wanted for two rounds.
     pub forget: BTreeSet<Gauge>,
 }
 
-impl Course {
+impl PollSeries {
     fn is_wanted(&self) -> bool {
         !self.wanted.is_empty() || !self.measured.is_empty()
     }
@@ -124,7 +124,7 @@ impl Course {
 }
 
 impl Polls {
-    fn course(&mut self, what: Counted) -> &mut Course {
+    fn series(&mut self, what: Counted) -> &mut PollSeries {
         match what {
             Counted::Ports => &mut self.ports,
             Counted::Rules => &mut self.rules,
@@ -132,26 +132,26 @@ impl Polls {
     }
 
     /// The two newest rounds, the newest first.
-    pub fn rounds(&self, what: Counted) -> (Option<&Arc<Round>>, Option<&Arc<Round>>) {
-        let course = match what {
+    pub fn readings(&self, what: Counted) -> (Option<&Arc<Reading>>, Option<&Arc<Reading>>) {
+        let series = match what {
             Counted::Ports => &self.ports,
             Counted::Rules => &self.rules,
         };
-        (course.newest.as_ref(), course.before.as_ref())
+        (series.newest.as_ref(), series.before.as_ref())
     }
 
     /// What f wants now; the switch is not asked before `from` if f wanted nothing so far.
     pub fn want(&mut self, what: Counted, wanted: BTreeSet<Gauge>, from: Time) {
-        let course = self.course(what);
-        if !course.is_wanted() {
-            course.from = from;
+        let series = self.series(what);
+        if !series.is_wanted() {
+            series.from = from;
         }
-        course.wanted = wanted;
+        series.wanted = wanted;
     }
 
     /// Somebody watches.
     pub fn watch(&mut self, now: Time, what: Counted) {
-        self.course(what).watched = Some(now);
+        self.series(what).watched = Some(now);
     }
 
     /// What the switch is to be asked and when, if nothing is under way.
@@ -159,14 +159,14 @@ impl Polls {
         if self.asked.is_some() {
             return None;
         }
-        let due = |what, course: &Course| course.due(now, period).map(|due| (due.max(self.rest), what));
+        let due = |what, series: &PollSeries| series.due(now, period).map(|due| (due.max(self.rest), what));
         due(Counted::Ports, &self.ports).into_iter().chain(due(Counted::Rules, &self.rules)).min()
     }
 
     /// The switch is asked.
     pub fn on_asked(&mut self, now: Time, xid: u32, what: Counted) {
-        self.course(what).asked = Some(now);
-        self.asked = Some(Asked { xid, what, at: now, round: Round::default() });
+        self.series(what).asked = Some(now);
+        self.asked = Some(Asked { xid, what, at: now, reading: Reading::default() });
         self.is_postponed = false;
     }
 
@@ -176,31 +176,31 @@ impl Polls {
     }
 
     /// A part of an answer; the whole, if it is the last one.
-    pub fn on_answer(&mut self, now: Time, period: Duration, reply: &StatsReply) -> Option<WholeAnswer> {
+    pub fn on_answer(&mut self, now: Time, period: Duration, reply: &StatsReply) -> Option<CompleteAnswer> {
         let asked = self.asked.as_mut()?;
-        asked.round.take_in(&reply.body);
+        asked.reading.add_part(&reply.body);
         if reply.more() {
             return None;
         }
-        let Asked { what, at, mut round, .. } = self.asked.take()?;
+        let Asked { what, at, mut reading, .. } = self.asked.take()?;
         let took = now.0.saturating_sub(at.0);
         self.rest = Time(now.0.saturating_add(took.saturating_mul(u64::from(REST))));
-        round.at = now;
-        let round = Arc::new(round);
-        let course = self.course(what);
-        course.is_refused = false;
-        course.before = course.newest.replace(Arc::clone(&round));
-        Some(course.whole(what, round, period))
+        reading.at = now;
+        let reading = Arc::new(reading);
+        let series = self.series(what);
+        series.is_refused = false;
+        series.before = series.newest.replace(Arc::clone(&reading));
+        Some(series.whole(what, reading, period))
     }
 
     /// The switch does not tell. Gives what is not known any more, and what it was asked for if that is news.
     pub fn on_refused(&mut self) -> (BTreeSet<Gauge>, Option<Counted>) {
         let Some(Asked { what, .. }) = self.asked.take() else { return (BTreeSet::new(), None) };
-        let course = self.course(what);
-        let is_news = !std::mem::replace(&mut course.is_refused, true);
-        course.sample = None;
-        course.wanted_before.clear();
-        (std::mem::take(&mut course.measured), is_news.then_some(what))
+        let series = self.series(what);
+        let is_news = !std::mem::replace(&mut series.is_refused, true);
+        series.sample = None;
+        series.wanted_before.clear();
+        (std::mem::take(&mut series.measured), is_news.then_some(what))
     }
 
     /// The switch was not asked: it is when it is time again.
@@ -209,20 +209,22 @@ impl Polls {
     }
 }
 
-impl Course {
-    fn whole(&mut self, what: Counted, round: Arc<Round>, period: Duration) -> WholeAnswer {
-        let mut whole = WholeAnswer { what, round, since: None, measure: BTreeSet::new(), forget: BTreeSet::new() };
+impl PollSeries {
+    fn whole(&mut self, what: Counted, reading: Arc<Reading>, period: Duration) -> CompleteAnswer {
+        let mut whole =
+            CompleteAnswer { what, reading, since: None, measure: BTreeSet::new(), forget: BTreeSet::new() };
         if !self.is_wanted() {
             // The next that is wanted begins anew.
             self.sample = None;
             return whole;
         }
         // A round for those who watch comes between.
-        let age = self.sample.as_ref().map(|sample| Duration::from_nanos(whole.round.at.0.saturating_sub(sample.at.0)));
+        let age =
+            self.sample.as_ref().map(|sample| Duration::from_nanos(whole.reading.at.0.saturating_sub(sample.at.0)));
         if age.is_some_and(|age| age < period * 9 / 10) {
             return whole;
         }
-        let sample = self.sample.replace(Arc::clone(&whole.round));
+        let sample = self.sample.replace(Arc::clone(&whole.reading));
         // After a pause a rate over all of it would say nothing of now.
         whole.since = sample.filter(|_| age.is_some_and(|age| age < period * 3));
         // What nobody wants at this moment may be wanted again at the next: its memory is kept for one more round.
@@ -234,8 +236,8 @@ impl Course {
     }
 }
 
-impl Round {
-    fn take_in(&mut self, body: &ReplyBody) {
+impl Reading {
+    fn add_part(&mut self, body: &ReplyBody) {
         match body {
             ReplyBody::Port(ports) => {
                 let capacity = MOST.saturating_sub(self.ports.len());

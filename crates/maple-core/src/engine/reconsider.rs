@@ -32,7 +32,7 @@ impl Engine {
             if self.store.is_current(*id) {
                 continue;
             }
-            if let Some(route) = self.routes.of_stand_in(*id) {
+            if let Some(route) = self.routes.by_subscription_id(*id) {
                 self.follow_plan(route);
                 continue;
             }
@@ -47,12 +47,12 @@ impl Engine {
                 None => self.withdraw(*id),
             }
         }
-        for (run, id, answer) in self.ask(runs) {
-            self.judge(id, &run, answer);
+        for (run, id, answer) in self.run_policy(runs) {
+            self.apply_rerun(id, &run, answer);
         }
     }
 
-    fn judge(&mut self, id: LeafId, run: &Run, answer: Answer) {
+    fn apply_rerun(&mut self, id: LeafId, run: &Run, answer: Answer) {
         let Outcome::Answer((route, _), finished) = outcome(run, answer) else { return self.withdraw(id) };
         let Finished { trace, txn, .. } = *finished;
         let Some(leaf) = self.leaves.get(&id) else { return };
@@ -61,7 +61,7 @@ impl Engine {
         if !same || !stays && !self.can_reroute(id) || self.store.commit(txn, Some(id)).is_err() {
             return self.withdraw(id);
         }
-        let trace = self.leaves.keep(trace);
+        let trace = self.leaves.intern(trace);
         if let Some(leaf) = self.leaves.get_mut(&id) {
             leaf.trace = trace;
         }

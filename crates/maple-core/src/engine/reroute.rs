@@ -5,7 +5,7 @@
 //! by to their end, so it comes out once, by the old answer or the new one, whatever the two routes have in common.
 
 use super::Engine;
-use super::leaf::{LeafState, Move};
+use super::leaf::{LeafState, Reroute};
 use super::tables::Waiter;
 use super::timers::Timer;
 use crate::ids::LeafId;
@@ -17,7 +17,7 @@ impl Engine {
         let Some(via) = self.join(id, &to) else { return self.withdraw(id) };
         let Some(leaf) = self.leaves.get_mut(&id) else { return };
         let until = self.now + self.options.reroute_timeout;
-        leaf.state = LeafState::Moving(Box::new(Move { to, via, until }));
+        leaf.state = LeafState::Rerouting(Box::new(Reroute { to, via, until }));
         self.barrier_waits.begin_reroute_of(leaf.ingress(), id);
         match self.routes.get(via).map(|route| (route.is_ready(), route.is_refused())) {
             Some((true, _)) => self.end_reroute(id),
@@ -32,18 +32,18 @@ impl Engine {
     /// The new route is ready.
     pub(super) fn end_reroute(&mut self, id: LeafId) {
         let Some(leaf) = self.leaves.get_mut(&id) else { return };
-        let LeafState::Moving(moving) = std::mem::replace(&mut leaf.state, LeafState::Active) else { return };
-        let Move { to, via, .. } = *moving;
+        let LeafState::Rerouting(reroute) = std::mem::replace(&mut leaf.state, LeafState::Active) else { return };
+        let Reroute { to, via, .. } = *reroute;
         leaf.route = to;
         let (ingress, old) = (leaf.ingress(), leaf.via.replace(via));
         self.routes.begin_use(via);
         self.routes.stop_waiting(via, id);
-        self.stats.leaves_moved += 1;
+        self.stats.leaves_rerouted += 1;
         self.reroute_over(ingress, id);
         old.into_iter().filter(|old| *old != via).for_each(|old| self.routes.detach(old, id));
         if let (Some(via), Some(switch)) = (old, self.switches.get_mut(&ingress)) {
-            switch.tables.wait(Waiter::Left { via, stays: false });
+            switch.tables.wait(Waiter::RuleRemoved { via, stays: false });
         }
-        self.expect_rule(ingress, id);
+        self.request_rule(ingress, id);
     }
 }

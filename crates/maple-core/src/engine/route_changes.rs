@@ -1,15 +1,15 @@
 //! Routes that follow a plan: what it comes to has changed, and all leaves of the route turn with it.
 //!
-//! The route asks for the labels of its new course while packets go along the old one. Then one rule changes in the table of
+//! The route asks for the labels of its new path while packets go along the old one. Then one rule changes in the table of
 //! routes, or that of each leaf where the switch has no such table; when the switch has confirmed that, the labels of the old
-//! course go back. f is not asked: it said that packets go wherever the plan leads.
+//! path go back. f is not asked: it said that packets go wherever the plan leads.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::Engine;
 use super::leaf::{Leaf, LeafState, cookie};
-use super::routes::{Changed, RouteChange, RouteId, SharedRoute};
+use super::routes::{PathSwitch, PlanChange, RouteId, SharedRoute};
 use super::switch::Stale;
 use super::tables::Waiter;
 use super::timers::Timer;
@@ -47,20 +47,20 @@ impl Engine {
         };
         let until = self.now + self.options.reroute_timeout;
         let changed = self.routes.change(id, &resolved, until, &mut effects);
-        self.carry_out(effects, Timer::Routes);
+        self.apply_label_effects(effects, Timer::Routes);
         if let Some(ingress) = self.routes.get(id).map(|route| route.ingress())
-            && changed != Changed::Nothing
+            && changed != PlanChange::Nothing
         {
             self.reroute_over(ingress, name);
-            if changed == Changed::Asking {
+            if changed == PlanChange::Asking {
                 self.barrier_waits.begin_reroute_of(ingress, name);
-                self.timers.insert((until, Timer::RouteChange(id)));
+                self.timers.insert((until, Timer::NextPath(id)));
             }
         }
         match changed {
-            Changed::Ready(leaves) => leaves.into_iter().for_each(|leaf| self.route_is_ready(leaf)),
-            Changed::NextReady => self.change_route(id),
-            Changed::Asking | Changed::Nothing => {}
+            PlanChange::Ready(leaves) => leaves.into_iter().for_each(|leaf| self.route_is_ready(leaf)),
+            PlanChange::NextReady => self.change_route(id),
+            PlanChange::Asking | PlanChange::Nothing => {}
         }
     }
 
@@ -69,45 +69,45 @@ impl Engine {
         let mut effects = Vec::new();
         let leaves = self.leaves_of_routes(&BTreeSet::from([id]));
         self.routes.close(id, &mut effects);
-        self.carry_out(effects, Timer::Routes);
+        self.apply_label_effects(effects, Timer::Routes);
         leaves.into_iter().for_each(|leaf| self.withdraw(leaf));
     }
 
-    /// A route's next course is ready.
+    /// A route's next path is ready.
     pub(super) fn change_route(&mut self, id: RouteId) {
         let Some((ingress, name)) = self.routes.get(id).map(|route| (route.ingress(), route.plan().map(|plan| plan.0)))
         else {
             return;
         };
-        let Some(RouteChange { waiting, former, each_leaf }) = self.routes.turn(id) else { return };
-        self.stats.routes_turned += 1;
+        let Some(PathSwitch { waiting, former, each_leaf }) = self.routes.switch_over(id) else { return };
+        self.stats.routes_rerouted += 1;
         self.leaves.forget_answers();
         name.into_iter().for_each(|name| self.reroute_over(ingress, name));
         let leaves = if each_leaf { self.leaves_of_routes(&BTreeSet::from([id])) } else { BTreeSet::new() };
         if let Some(switch) = self.switches.get_mut(&ingress) {
-            switch.acting.extend(leaves);
-            former.into_iter().for_each(|serial| switch.tables.wait(Waiter::Former { via: id, serial }));
+            switch.changed_actions.extend(leaves);
+            former.into_iter().for_each(|serial| switch.tables.wait(Waiter::FormerPath { via: id, serial }));
         }
         self.mark(ingress, Stale::default());
         self.sync_route_rules();
         waiting.into_iter().for_each(|leaf| self.route_is_ready(leaf));
     }
 
-    /// A route's next course should be ready by now.
-    pub(super) fn give_course_up(&mut self, id: RouteId) {
+    /// A route's next path should be ready by now.
+    pub(super) fn abandon_next_path(&mut self, id: RouteId) {
         let mut effects = Vec::new();
-        let is_late = self.routes.give_next_up(id, self.now, &mut effects);
-        self.carry_out(effects, Timer::Routes);
+        let is_late = self.routes.abandon_next(id, self.now, &mut effects);
+        self.apply_label_effects(effects, Timer::Routes);
         if is_late {
             self.route_is_lost(id);
         }
     }
 
-    /// No rule leads along a former course any more, which the switch has `confirmed` or not.
-    pub(super) fn end_former(&mut self, via: RouteId, serial: u64, confirmed: bool) {
+    /// No rule leads along a former path any more, which the switch has `confirmed` or not.
+    pub(super) fn release_former_path(&mut self, via: RouteId, serial: u64, confirmed: bool) {
         let mut effects = Vec::new();
-        self.routes.end_former(via, serial, confirmed, &mut effects);
-        self.carry_out(effects, Timer::Routes);
+        self.routes.release_former(via, serial, confirmed, &mut effects);
+        self.apply_label_effects(effects, Timer::Routes);
     }
 
     /// Brings the rules in tables of routes up to date.
@@ -131,7 +131,7 @@ impl Engine {
 
     /// What a leaf's answer comes to now. `None` if it can't be taken any more.
     pub(super) fn resolved(&self, leaf: &Leaf) -> Option<Arc<Resolved>> {
-        let via = if let LeafState::Moving(moving) = &leaf.state { Some(moving.via) } else { leaf.via };
+        let via = if let LeafState::Rerouting(reroute) = &leaf.state { Some(reroute.via) } else { leaf.via };
         match via.and_then(|via| self.routes.get(via)) {
             Some(route) => Some(Arc::clone(route.resolved())),
             None => leaf.goal().now(&self.store.snapshot()).ok(),

@@ -9,7 +9,7 @@
 //! switch drops what comes in but probes, and nothing is sent out. No packet comes back to the segment that it came from.
 //!
 //! That must not cut the network in two. Each switch with a shut port has a *link through the controller* with the
-//! designated one's: a pair of ports of made-up numbers ([`PortNo`] from [`MADE_UP`] on). Paths and floods take it like any
+//! designated one's: a pair of ports of made-up numbers ([`PortNo`] from [`FIRST_VIRTUAL`] on). Paths and floods take it like any
 //! other link. But no label leads over it (`engine/labels.rs` refuses it), so packets of routes that do go through the
 //! controller, which sends them out of the egress ports: slow, and right.
 //!
@@ -35,16 +35,16 @@ use crate::state::{Snapshot, Write};
 
 /// Ports from this number on are made up: no packet comes in or goes out by them, and none of a switch's own has such a
 /// number.
-pub(crate) const MADE_UP: u32 = 0xf000_0000;
+pub(crate) const FIRST_VIRTUAL: u32 = 0xf000_0000;
 
 /// Whether a port is one end of a link through the controller.
-pub(crate) const fn is_made_up(port: PortNo) -> bool {
-    port.0 >= MADE_UP && port.0 <= PortNo::MAX.0
+pub(crate) const fn is_virtual(port: PortNo) -> bool {
+    port.0 >= FIRST_VIRTUAL && port.0 <= PortNo::MAX.0
 }
 
 /// Whether a switch can have a port of this number.
-pub(super) const fn can_be(port: PortNo) -> bool {
-    port.is_ordinary_or_local() && !is_made_up(port)
+pub(super) const fn is_physical(port: PortNo) -> bool {
+    port.is_ordinary_or_local() && !is_virtual(port)
 }
 
 /// Addresses that bridges keep to themselves (802.1D): what comes to them is from the device at the other end.
@@ -132,7 +132,7 @@ fn is_chatter(packet: &Packet<'_>) -> bool {
 }
 
 /// Whether two ports are on a segment with hosts now, so that a link between them would cut these off.
-pub(super) fn is_lived_in(state: &Snapshot, a: Location, b: Location) -> bool {
+pub(super) fn has_hosts_between(state: &Snapshot, a: Location, b: Location) -> bool {
     Segment::of(state, a)
         .is_some_and(|segment| segment.members().contains(&b) && state.hosts_at(segment.designated).next().is_some())
 }
@@ -148,26 +148,26 @@ pub(super) fn form(state: &Snapshot, ports: &BTreeSet<Location>, gone: &BTreeSet
     {
         return Vec::new();
     }
-    let mut draft = Draft::new(state);
+    let mut edit = TopologyEdit::new(state);
     for segment in &old {
-        segment.end(&mut draft);
+        segment.end(&mut edit);
     }
     let members: BTreeSet<Location> = old.iter().flat_map(Segment::members).chain(ports.iter().copied()).collect();
     for at in ports {
         if let Some(PortInfo { kind: PortKind::Link(peer), .. }) = state.port(*at) {
-            draft.anew(peer);
+            edit.anew(peer);
         }
     }
     let mut reached = BTreeSet::from([designated.switch]);
     for at in ports.iter().filter(|at| **at != designated) {
-        let link = reached.insert(at.switch).then(|| draft.link(at.switch, designated.switch));
-        draft.put(*at, PortKind::Shared { with: designated, link });
+        let link = reached.insert(at.switch).then(|| edit.link(at.switch, designated.switch));
+        edit.put(*at, PortKind::Shared { with: designated, link });
     }
-    draft.put(designated, PortKind::Edge);
+    edit.put(designated, PortKind::Edge);
     for at in members.iter().filter(|at| **at != designated) {
-        draft.move_hosts(*at, designated);
+        edit.move_hosts(*at, designated);
     }
-    draft.writes()
+    edit.writes()
 }
 
 /// What has to be written when these ports are on their segments no more. They are new then.
@@ -178,9 +178,9 @@ pub(super) fn leave(state: &Snapshot, gone: &BTreeSet<Location>) -> Vec<Write> {
         if left.len() > 1 {
             writes.extend(form(state, &left, &(&segment.members() & gone)));
         } else {
-            let mut draft = Draft::new(state);
-            segment.end(&mut draft);
-            writes.extend(draft.writes());
+            let mut edit = TopologyEdit::new(state);
+            segment.end(&mut edit);
+            writes.extend(edit.writes());
         }
     }
     writes
@@ -215,7 +215,7 @@ impl Segment {
         // The other ports are at switches that this one has such a link with.
         let far = |(port, _): (PortNo, PortInfo)| {
             let end = Location::new(designated.switch, port);
-            is_made_up(port).then(|| state.peer(end)).flatten().map(|peer| peer.switch)
+            is_virtual(port).then(|| state.peer(end)).flatten().map(|peer| peer.switch)
         };
         let switches: BTreeSet<Dpid> =
             state.ports_of(designated.switch).filter_map(far).chain([designated.switch, at.switch]).collect();
@@ -237,27 +237,27 @@ impl Segment {
     }
 
     /// Its ports are new, and its links through the controller gone.
-    fn end(&self, draft: &mut Draft<'_>) {
+    fn end(&self, edit: &mut TopologyEdit<'_>) {
         for (at, link) in &self.shut {
-            draft.anew(*at);
+            edit.anew(*at);
             if let Some(port) = link {
-                draft.unlink(Location::new(at.switch, *port));
+                edit.unlink(Location::new(at.switch, *port));
             }
         }
-        draft.anew(self.designated);
+        edit.anew(self.designated);
     }
 }
 
 /// Ports and hosts as they are to be.
-struct Draft<'a> {
+struct TopologyEdit<'a> {
     state: &'a Snapshot,
     ports: BTreeMap<Location, Option<PortInfo>>,
     hosts: BTreeMap<Mac, HostInfo>,
 }
 
-impl<'a> Draft<'a> {
-    fn new(state: &'a Snapshot) -> Draft<'a> {
-        Draft { state, ports: BTreeMap::new(), hosts: BTreeMap::new() }
+impl<'a> TopologyEdit<'a> {
+    fn new(state: &'a Snapshot) -> TopologyEdit<'a> {
+        TopologyEdit { state, ports: BTreeMap::new(), hosts: BTreeMap::new() }
     }
 
     /// A port that is there has this behind it.
@@ -294,8 +294,8 @@ impl<'a> Draft<'a> {
             let at = Location::new(dpid, *port);
             self.ports.get(&at).copied().unwrap_or_else(|| self.state.port(at)).is_some()
         };
-        let mut numbers = (MADE_UP..).map(PortNo);
-        numbers.find(|port| !is_taken(port)).unwrap_or(PortNo(MADE_UP))
+        let mut numbers = (FIRST_VIRTUAL..).map(PortNo);
+        numbers.find(|port| !is_taken(port)).unwrap_or(PortNo(FIRST_VIRTUAL))
     }
 
     fn move_hosts(&mut self, from: Location, to: Location) {

@@ -6,15 +6,15 @@ use std::time::Duration;
 use maple_wire::msg::{ErrorMsg, FlowRemoved};
 use maple_wire::{Dpid, Instruction, Match, PortNo, Version, print};
 
+use super::cache::VersionedCache;
 use super::capacity::Capacity;
+use super::classifier::COMPILED;
 use super::host_rules::HostRules;
 use super::labels::quarantine;
 use super::leaf::{Subject, cookie, copy_cookie, is_ours, subject_of};
-use super::classifier::COMPILED;
 use super::meters::Meters;
-use super::new_port::Undecided;
+use super::new_port::NewPortPackets;
 use super::polls::Polls;
-use super::cache::Recent;
 use super::route_rules::RouteRules;
 use super::tables::{Confirmed, Tables, Waiter};
 use super::timers::Timer;
@@ -52,7 +52,7 @@ pub(super) struct Switch {
     /// The traces of the packets that enter here, and their rules.
     pub table: Table,
     /// The leaves of `table` that may have to be treated otherwise since the last flush.
-    pub acting: BTreeSet<LeafId>,
+    pub changed_actions: BTreeSet<LeafId>,
     /// The labels that packets from other switches arrive under.
     pub labels: LabelTable,
     /// Its tables, as they are and as they are to be.
@@ -61,7 +61,7 @@ pub(super) struct Switch {
     pub host_rules: HostRules,
     pub stale: Stale,
     /// Packets that wait until it is known what is behind their ports.
-    pub undecided: Undecided,
+    pub new_port_packets: NewPortPackets,
     /// The addresses of its own ports.
     pub addresses: BTreeMap<PortNo, Mac>,
     /// Since when which of its ports are edge ports.
@@ -74,7 +74,7 @@ pub(super) struct Switch {
     /// What it has counted.
     pub polls: Polls,
     /// Hosts that are where their packets come from.
-    pub believed: Recent,
+    pub verified_hosts: VersionedCache,
     /// The switch refuses again and again: until then nothing new is put in.
     pub full_until: Option<Time>,
     /// Of how many updates in a row it refused something.
@@ -116,18 +116,18 @@ impl Switch {
             three_tables,
             route_rules: RouteRules::default(),
             route_table: RouteTable::default(),
-            acting: BTreeSet::new(),
+            changed_actions: BTreeSet::new(),
             tables: Tables::new(options.first_xid),
             host_rules: HostRules::new(three_tables, (cookie(options.epoch, None), copy_cookie(options.epoch))),
             stale: Stale::ALL,
-            undecided: Undecided::default(),
+            new_port_packets: NewPortPackets::default(),
             addresses: BTreeMap::new(),
             edges: BTreeMap::new(),
             linked: BTreeMap::new(),
             capacity: Capacity::new(three_tables, options),
             meters: Meters::default(),
             polls: Polls::default(),
-            believed: Recent::default(),
+            verified_hosts: VersionedCache::default(),
             full_until: None,
             full_count: 0,
             refused: Vec::new(),
@@ -160,10 +160,10 @@ impl Engine {
     /// Everything sent to the switch before the barrier `xid` is done.
     pub(super) fn barrier_reply(&mut self, dpid: Dpid, xid: u32) {
         let Some(switch) = self.switches.get_mut(&dpid) else { return };
-        let Some(Confirmed { waiters, is_half_way }) = switch.tables.confirm(xid) else { return };
+        let Some(Confirmed { waiters, has_second_step }) = switch.tables.confirm(xid) else { return };
         switch.open_route_table();
         waiters.into_iter().for_each(|waiter| self.wake(dpid, waiter));
-        if is_half_way {
+        if has_second_step {
             self.mark(dpid, Stale::default());
         }
         self.poll_postponed(dpid);
@@ -172,10 +172,10 @@ impl Engine {
     fn wake(&mut self, dpid: Dpid, waiter: Waiter) {
         match waiter {
             Waiter::Labels(serials) => self.labels_confirmed(dpid, &serials),
-            Waiter::Left { via, stays } => self.used_no_more(via, stays, true),
-            Waiter::Former { via, serial } => self.end_former(via, serial, true),
+            Waiter::RuleRemoved { via, stays } => self.finish_route_use(via, stays, true),
+            Waiter::FormerPath { via, serial } => self.release_former_path(via, serial, true),
             Waiter::Barriers(token) => self.confirmed(dpid, token),
-            Waiter::Fresh(_) => {
+            Waiter::RuleAdded(_) => {
                 if let Some(switch) = self.switches.get_mut(&dpid)
                     && switch.full_until.is_none()
                 {
@@ -232,7 +232,7 @@ impl Engine {
                 }
                 Subject::Leaf(leaf) if hopeless => self.withdraw(leaf),
                 Subject::Leaf(leaf) if full => self.evict_leaf(leaf),
-                Subject::Leaf(leaf) => self.go_direct(leaf),
+                Subject::Leaf(leaf) => self.forward_by_controller(leaf),
             }
         }
         self.reread(dpid);
@@ -276,9 +276,9 @@ impl Engine {
         let mut subjects = BTreeSet::new();
         for waiter in self.switches.get(&dpid).into_iter().flat_map(|switch| switch.tables.waiters()) {
             match waiter {
-                Waiter::Fresh(leaf) => subjects.extend([Subject::Leaf(*leaf)]),
+                Waiter::RuleAdded(leaf) => subjects.extend([Subject::Leaf(*leaf)]),
                 Waiter::Labels(serials) => subjects.extend(serials.iter().copied().map(Subject::Label)),
-                Waiter::Left { .. } | Waiter::Former { .. } | Waiter::Barriers(_) => {}
+                Waiter::RuleRemoved { .. } | Waiter::FormerPath { .. } | Waiter::Barriers(_) => {}
             }
         }
         subjects
@@ -293,7 +293,7 @@ impl Engine {
 
     /// Asks the switch what it has; until it answers, nothing is sent.
     pub(super) fn reread(&mut self, dpid: Dpid) {
-        if self.switches.get_mut(&dpid).is_some_and(|switch| switch.tables.ask_again()) {
+        if self.switches.get_mut(&dpid).is_some_and(|switch| switch.tables.begin_reread()) {
             self.out.push(Effect::ReadFlows { dpid });
         }
     }

@@ -17,7 +17,7 @@ pub(super) enum Timer {
     /// Routes whose labels were refused.
     Routes,
     /// A route's next course.
-    RouteChange(RouteId),
+    NextPath(RouteId),
     /// A host that is looked for.
     Search(Mac),
     /// A port that is guarded because too many hosts are there.
@@ -58,12 +58,12 @@ impl Engine {
                 Timer::Leaf(leaf) => self.leaf_timer(leaf),
                 Timer::Labels(dpid) => self.expire_labels(dpid),
                 Timer::Routes => self.retry_routes(),
-                Timer::RouteChange(route) => self.give_course_up(route),
+                Timer::NextPath(route) => self.abandon_next_path(route),
                 Timer::Search(mac) => self.ask_hosts(|hosts, now, actions| hosts.on_search_timer(now, mac, actions)),
                 Timer::Guard(at) => self.ask_hosts(|hosts, now, actions| hosts.on_guard_timer(now, at, actions)),
                 Timer::Muted(at, mac) => self.ask_hosts(|hosts, _, actions| hosts.on_muted_timer(at, mac, actions)),
                 Timer::Hosts(dpid) => self.ask_hosts(|hosts, now, actions| hosts.on_round_timer(now, dpid, actions)),
-                Timer::NewPorts(dpid) => self.expire_undecided(dpid),
+                Timer::NewPorts(dpid) => self.expire_new_port_packets(dpid),
                 Timer::Full(dpid) => self.full_timer(dpid),
                 Timer::Capacity(dpid) => self.ask_for_statistics(dpid),
                 Timer::Meters(dpid) => self.sweep_meters(dpid),

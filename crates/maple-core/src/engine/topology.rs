@@ -7,7 +7,7 @@ use maple_wire::msg::{PortReason, PortStatus};
 use maple_wire::{Dpid, Port, Version};
 
 use super::measure::speed;
-use super::segments::{can_be, form, is_lived_in, is_made_up, leave};
+use super::segments::{form, has_hosts_between, is_physical, is_virtual, leave};
 use super::switch::{Stale, Switch};
 use super::tables::Waiter;
 use super::{Effect, Engine};
@@ -31,7 +31,7 @@ impl Engine {
         let commit = self.store.update(|state| {
             let mut writes = without_switch(state, dpid);
             writes.push(Write::Switch { dpid, info: Some(SwitchInfo { shard, version }) });
-            writes.extend(ports.iter().filter(|port| can_be(port.number)).map(|port| new_port(dpid, port)));
+            writes.extend(ports.iter().filter(|port| is_physical(port.number)).map(|port| new_port(dpid, port)));
             // Whatever was known of its ports went with them.
             writes.extend(ports.iter().filter_map(|port| new_speed(&Snapshot::default(), dpid, version, port)));
             writes
@@ -45,21 +45,21 @@ impl Engine {
     pub(super) fn switch_down(&mut self, dpid: Dpid) {
         let Some(switch) = self.switches.remove(&dpid) else { return };
         self.dirty.remove(&dpid);
-        self.stats.new_port_drops += switch.undecided.len() as u64;
+        self.stats.new_port_drops += switch.new_port_packets.len() as u64;
         let lost: Vec<LeafId> = switch.table.tree().leaves().collect();
         lost.into_iter().for_each(|leaf| self.withdraw(leaf));
         self.end_waits_for(dpid);
         // Barriers that were to tell when rules had left it will not be answered.
         for waiter in switch.tables.waiters() {
             match waiter {
-                Waiter::Left { via, stays } => self.used_no_more(*via, *stays, false),
-                Waiter::Former { via, serial } => self.end_former(*via, *serial, false),
-                Waiter::Labels(_) | Waiter::Fresh(_) | Waiter::Barriers(_) => {}
+                Waiter::RuleRemoved { via, stays } => self.finish_route_use(*via, *stays, false),
+                Waiter::FormerPath { via, serial } => self.release_former_path(*via, *serial, false),
+                Waiter::Labels(_) | Waiter::RuleAdded(_) | Waiter::Barriers(_) => {}
             }
         }
-        self.shut_labels(switch.labels, dpid);
-        let kept_back = self.waiting.forget_switch(dpid);
-        self.drop_kept_back(kept_back);
+        self.close_all_labels(switch.labels, dpid);
+        let parked = self.waiting.forget_switch(dpid);
+        self.drop_parked(parked);
         self.hosts.forget_switch(dpid);
         // The switch may be at another shard already; what that has written of it stays.
         let (shard, hosts) = (self.shard, self.lost_hosts(self.ports_of(dpid)));
@@ -76,7 +76,7 @@ impl Engine {
     }
 
     pub(super) fn port_status(&mut self, dpid: Dpid, status: &PortStatus) {
-        let Some(switch) = self.switches.get_mut(&dpid).filter(|_| can_be(status.port.number)) else { return };
+        let Some(switch) = self.switches.get_mut(&dpid).filter(|_| is_physical(status.port.number)) else { return };
         switch.addresses.insert(status.port.number, Mac(status.port.hw_addr));
         let version = switch.version();
         let at = Location::new(dpid, status.port.number);
@@ -84,13 +84,13 @@ impl Engine {
         let peer = self.store.snapshot().peer(at);
         let hosts = if deleted { self.lost_hosts([at]) } else { Vec::new() };
         if deleted || self.store.snapshot().port(at).is_some_and(|port| port.up != status.port.is_up()) {
-            self.forget_undecided(at);
+            self.forget_new_port_packets(at);
         }
         let up = status.port.is_up();
         let commit = self.store.update(|state| {
             let old = state.port(at);
             if deleted {
-                return left(state, at).into_iter().chain(without_hosts(state, at)).chain([no_port(at)]).collect();
+                return detached(state, at).into_iter().chain(without_hosts(state, at)).chain([no_port(at)]).collect();
             }
             let speed = new_speed(state, dpid, version, &status.port);
             match old {
@@ -98,7 +98,7 @@ impl Engine {
                 // Whatever was behind the port may be another thing now.
                 _ => {
                     let info = Some(PortInfo { up, kind: PortKind::New });
-                    left(state, at).into_iter().chain([Write::Port { at, info }]).chain(speed).collect()
+                    detached(state, at).into_iter().chain([Write::Port { at, info }]).chain(speed).collect()
                 }
             }
         });
@@ -120,7 +120,7 @@ impl Engine {
             if !is_up(a) || !is_up(b) {
                 return Vec::new();
             }
-            if is_lived_in(state, a, b) {
+            if has_hosts_between(state, a, b) {
                 return form(state, &[a, b].into(), &BTreeSet::new());
             }
             linked = true;
@@ -221,7 +221,7 @@ fn no_port(at: Location) -> Write {
 fn without_switch(state: &Snapshot, dpid: Dpid) -> Vec<Write> {
     let all: BTreeSet<Location> = state.ports_of(dpid).map(|(port, _)| Location::new(dpid, port)).collect();
     let mut writes = leave(state, &all);
-    for (port, _) in state.ports_of(dpid).filter(|(port, _)| !is_made_up(*port)) {
+    for (port, _) in state.ports_of(dpid).filter(|(port, _)| !is_virtual(*port)) {
         let at = Location::new(dpid, port);
         writes.extend(unlink(state, at));
         writes.extend(without_hosts(state, at));
@@ -234,7 +234,7 @@ fn without_switch(state: &Snapshot, dpid: Dpid) -> Vec<Write> {
 }
 
 /// Ends what is at a port: a link, or its part in a segment.
-fn left(state: &Snapshot, at: Location) -> Vec<Write> {
+fn detached(state: &Snapshot, at: Location) -> Vec<Write> {
     unlink(state, at).into_iter().chain(leave(state, &[at].into())).collect()
 }
 

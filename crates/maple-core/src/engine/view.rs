@@ -5,8 +5,8 @@ use std::sync::Arc;
 use maple_wire::Dpid;
 use rustc_hash::FxHashMap;
 
-use super::leaf::{Leaf, Subject, source_lines, subject_of};
 use super::classifier::reason;
+use super::leaf::{Leaf, Subject, source_lines, subject_of};
 use super::polls::RuleCount;
 use super::switch::Switch;
 use super::{Engine, TableRule};
@@ -26,10 +26,10 @@ impl Engine {
             .map(|(table_id, rule)| {
                 let subject = subject_of(self.options.epoch, rule.cookie);
                 let leaf = match subject {
-                    Some(Subject::Leaf(leaf)) if self.routes.of_stand_in(leaf).is_none() => Some(leaf),
+                    Some(Subject::Leaf(leaf)) if self.routes.by_subscription_id(leaf).is_none() => Some(leaf),
                     _ => None,
                 };
-                let (newest, _) = switch.polls.rounds(Counted::Rules);
+                let (newest, _) = switch.polls.readings(Counted::Rules);
                 let of = |rules: &FxHashMap<_, RuleCount>| {
                     rules.get(&(table_id, entry_key(rule.priority, &rule.matching))).copied()
                 };
@@ -43,7 +43,7 @@ impl Engine {
 
     /// Whether an update of a switch's rules is half-way: new ones are on their way, and old ones still there.
     pub fn is_half_way(&self, dpid: Dpid) -> bool {
-        self.switches.get(&dpid).is_some_and(|switch| switch.tables.is_half_way())
+        self.switches.get(&dpid).is_some_and(|switch| switch.tables.has_second_step())
     }
 
     /// The errors of f that were reported, each with the number of packets that were dropped because of it.
@@ -60,7 +60,7 @@ impl Engine {
         match subject {
             None => reason(rule).to_owned(),
             Some(Subject::Label(serial)) => switch.labels.describe(serial).unwrap_or_default(),
-            Some(Subject::Leaf(name)) if let Some(route) = self.routes.of_stand_in(name) => {
+            Some(Subject::Leaf(name)) if let Some(route) = self.routes.by_subscription_id(name) => {
                 self.routes.get(route).map(|route| format!("route {}", outline(route.exits()))).unwrap_or_default()
             }
             Some(Subject::Leaf(leaf)) => self.leaves.get(&leaf).map(|leaf| reasons(leaf)).unwrap_or_default(),

@@ -94,8 +94,8 @@ fn a_switch_that_goes_takes_its_own_leaves_and_those_that_cross_it() {
     let dpid = Dpid(2);
     sim.tell(Event::LinkDown { a: at(1, 1), b: at(2, 1) });
     sim.run();
-    let Stats { leaves, routes_turned, .. } = stats(&sim);
-    assert_eq!((leaves, routes_turned), (29, 1), "9 went over the link by one route, and go nowhere now");
+    let Stats { leaves, routes_rerouted, .. } = stats(&sim);
+    assert_eq!((leaves, routes_rerouted), (29, 1), "9 went over the link by one route, and go nowhere now");
     sim.restart(Dpid(1));
     sim.run();
     assert_eq!(sim.engines().iter().map(Engine::stats).map(|stats| stats.leaves).sum::<u64>(), 0);

@@ -109,8 +109,8 @@ fn a_change_of_the_answer_decides_again_and_a_sample_does_not() {
                 send(&mut sim, 2, frames);
                 assert_eq!((link(&mut sim), runs.load(Ordering::Relaxed)), (taken, decided), "{version} {frames}");
             }
-            let Stats { polls, leaves_moved, .. } = stats(&sim);
-            assert_eq!(leaves_moved, 2);
+            let Stats { polls, leaves_rerouted, .. } = stats(&sim);
+            assert_eq!(leaves_rerouted, 2);
             assert!((12..=14).contains(&polls), "one each 10 s: {polls}");
         }
     }

@@ -79,7 +79,7 @@ fn a_flow_whose_link_fails_takes_another_way_and_no_packet_comes_to_the_controll
         assert_eq!(sim.delivered, want);
         let after = stats(&sim);
         assert_eq!((after.packet_ins, after.misses), (before.packet_ins, before.misses), "{version}");
-        assert_eq!((after.routes_turned, after.leaves_withdrawn), (1, 0));
+        assert_eq!((after.routes_rerouted, after.leaves_withdrawn), (1, 0));
         // The other way, back, and back again: nothing stays behind.
         let rules = after.rules;
         for (up, down) in [(at(1, 3), at(1, 2)), (at(1, 2), at(1, 3))] {
@@ -154,7 +154,7 @@ fn a_policy_is_asked_again_only_where_it_looked_at_what_changed() {
         sim.inject(host_at(1), udp(7));
         sim.run();
         assert_eq!(sim.delivered.last(), Some(&Delivery { at: host_at(3), frame: udp(7) }));
-        (after.runs - before.runs, after.routes_turned, after.leaves_moved)
+        (after.runs - before.runs, after.routes_rerouted, after.leaves_rerouted)
     };
     assert_eq!(ask(|_| true), (0, 1, 0), "the route turns for all");
     assert_eq!(ask(|route| !route.is_unreachable()), (0, 1, 0), "there is a path still");
@@ -172,7 +172,7 @@ fn a_change_after_which_f_says_the_same_leaves_every_rule_where_it_is() {
         net.var("noise");
         cheapest(pkt, net)
     };
-    assert_eq!((before.leaves_confirmed, before.leaves_moved), (0, 0));
+    assert_eq!((before.leaves_confirmed, before.leaves_rerouted), (0, 0));
     sim.tell(cost(2, 4, 9));
     sim.run();
     assert_eq!((sim.flow_mods, stats(&sim).runs), (flow_mods, before.runs), "no path in use has changed");
@@ -257,7 +257,7 @@ fn no_packet_is_lost_or_goes_in_circles_when_a_route_passes_the_same_links_in_an
         });
         check(&mut sim, 150, &format!("seed {seed}: {paths:?}"));
         assert_eq!(stats(&sim).link_drops, 0);
-        moved += stats(&sim).leaves_moved;
+        moved += stats(&sim).leaves_rerouted;
     }
     assert!(moved > 60, "{moved}");
 }

@@ -43,7 +43,7 @@ fn a_link_that_fails_is_routed_round_and_one_that_nobody_uses_re_decides_nothing
     assert_eq!(stats(&sim).leaves_withdrawn, before.leaves_withdrawn, "the path from 1 to 2 is the same without 3-4");
     sim.set_port(at(1, 2), false);
     sim.run();
-    assert_eq!(stats(&sim).routes_turned - before.routes_turned, 2);
+    assert_eq!(stats(&sim).routes_rerouted - before.routes_rerouted, 2);
     assert_eq!(stats(&sim).leaves_withdrawn, before.leaves_withdrawn);
     assert_eq!(send(&mut sim, at(1, 3), udp(A, B, 80)), [], "the ring is cut in two");
     sim.set_port(at(3, 2), true);

@@ -66,8 +66,8 @@ pub(super) fn stats(sim: &Sim) -> Stats {
         all.link_drops += s.link_drops;
         all.leaves += s.leaves;
         all.leaves_withdrawn += s.leaves_withdrawn;
-        all.leaves_moved += s.leaves_moved;
-        all.routes_turned += s.routes_turned;
+        all.leaves_rerouted += s.leaves_rerouted;
+        all.routes_rerouted += s.routes_rerouted;
         all.spoofed_drops += s.spoofed_drops;
         all.refused_rules += s.refused_rules;
         all.writing_runs += s.writing_runs;

@@ -93,12 +93,12 @@ fn more_flows_than_rules_fit_are_answered_right_and_no_bound_is_passed() {
         let most = play(&mut sim, to, Duration::from_millis(5));
         assert!(most.iter().all(|most| *most <= bound), "{most:?}");
         assert!(most[0] > bound * 3 / 4, "the capacity is used: {most:?}");
-        let Stats { leaves_evicted, flow_mods, turned_away, refused_rules, stats_requests, .. } = stats(&sim);
+        let Stats { leaves_evicted, flow_mods, capacity_refusals, refused_rules, stats_requests, .. } = stats(&sim);
         // Ten seconds at two switches, an eighth of the bound each.
         assert!((1..=11 * 2 * bound as u64 / 8).contains(&leaves_evicted), "{leaves_evicted}");
         assert!(stats_requests <= 2 * 11, "{stats_requests}");
         assert!(flow_mods < 4 * (leaves_evicted + bound as u64), "{flow_mods} for {leaves_evicted} evictions");
-        assert!(turned_away > 0 && refused_rules == 0);
+        assert!(capacity_refusals > 0 && refused_rules == 0);
     }
 }
 
@@ -145,8 +145,8 @@ fn a_tree_has_no_more_leaves_than_it_may_have() {
             play(&mut sim, to.into_iter(), Duration::from_millis(5));
             assert!(stats(&sim).leaves <= 20);
         }
-        let Stats { leaves_evicted, turned_away, .. } = stats(&sim);
-        assert!(leaves_evicted > 0 && turned_away > 0);
+        let Stats { leaves_evicted, capacity_refusals, .. } = stats(&sim);
+        assert!(leaves_evicted > 0 && capacity_refusals > 0);
     }
 }
 
@@ -154,8 +154,8 @@ fn a_tree_has_no_more_leaves_than_it_may_have() {
 fn where_there_is_room_nothing_is_asked_and_nobody_goes() {
     let mut sim = network(Options { max_rules: Some(500), ..Options::default() }, 1, Version::Of13);
     play(&mut sim, (0..400).map(|n| n % 100), Duration::from_millis(5));
-    let Stats { leaves_evicted, turned_away, stats_requests, .. } = stats(&sim);
-    assert_eq!((leaves_evicted, turned_away, stats_requests), (0, 0, 0));
+    let Stats { leaves_evicted, capacity_refusals, stats_requests, .. } = stats(&sim);
+    assert_eq!((leaves_evicted, capacity_refusals, stats_requests), (0, 0, 0));
 }
 
 /// A switch without room for the rules that it can't do without is not asked without end to take them.

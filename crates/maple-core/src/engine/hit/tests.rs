@@ -26,7 +26,7 @@ impl Fixture {
     fn new(version: Version) -> Fixture {
         let policy = Arc::new(|_: &PacketHandle, _: &Net| Route::flood());
         let engine = Engine::new(ShardId(0), Store::new(), policy, Options { check_rate: 0, ..Options::default() });
-        let mut bench = Fixture { engine, version, now: 0 };
+        let mut fixture = Fixture { engine, version, now: 0 };
         let features = Features {
             dpid: SWITCH,
             n_buffers: 0,
@@ -37,9 +37,9 @@ impl Fixture {
             ports: vec![],
         };
         let ports = (1..=3).map(port).collect();
-        bench.handle(vec![Event::SwitchUp { dpid: SWITCH, version, features, description: Desc::default(), ports }]);
-        bench.handle((1..=3).map(|n| Event::PortIsEdge { port: Location::new(SWITCH, PortNo(n)) }).collect());
-        bench
+        fixture.handle(vec![Event::SwitchUp { dpid: SWITCH, version, features, description: Desc::default(), ports }]);
+        fixture.handle((1..=3).map(|n| Event::PortIsEdge { port: Location::new(SWITCH, PortNo(n)) }).collect());
+        fixture
     }
 
     /// Handles events, and confirms at once what is to be confirmed.
@@ -121,48 +121,48 @@ fn packet_in(host: u8) -> PacketIn {
 #[test]
 fn a_leaf_that_changes_while_its_answer_is_remembered_is_never_answered_from_memory() {
     for version in [Version::Of10, Version::Of13] {
-        let mut bench = Fixture::new(version);
-        bench.teach(1);
-        assert_eq!(bench.ports_of(1), Some(vec![1, 2, 3]), "{version:?}");
-        assert_eq!(bench.ports_of(1), Some(vec![1, 2, 3]), "the second time from memory");
+        let mut fixture = Fixture::new(version);
+        fixture.teach(1);
+        assert_eq!(fixture.ports_of(1), Some(vec![1, 2, 3]), "{version:?}");
+        assert_eq!(fixture.ports_of(1), Some(vec![1, 2, 3]), "the second time from memory");
         let mut down = port(3);
         down.state = Port::STATE_LINK_DOWN;
         let status = PortStatus { reason: PortReason::Modify, port: down };
-        bench.handle(vec![Event::PortStatus { dpid: SWITCH, status }]);
-        assert_ne!(bench.ports_of(1), Some(vec![1, 2, 3]), "port 3 is down");
-        bench.teach(1);
-        assert_eq!(bench.ports_of(1), Some(vec![1, 2]));
+        fixture.handle(vec![Event::PortStatus { dpid: SWITCH, status }]);
+        assert_ne!(fixture.ports_of(1), Some(vec![1, 2, 3]), "port 3 is down");
+        fixture.teach(1);
+        assert_eq!(fixture.ports_of(1), Some(vec![1, 2]));
     }
 }
 
 #[test]
 fn a_leaf_that_is_no_longer_in_use_is_not_answered_from_memory_though_nothing_was_committed() {
-    let mut bench = Fixture::new(Version::Of13);
-    bench.teach(1);
-    assert_eq!(bench.ports_of(1), Some(vec![1, 2, 3]));
-    let version = bench.engine.store.snapshot().version();
-    let id = *bench.engine.leaves.keys().next().expect("a leaf");
-    bench.engine.leaves.get_mut(&id).expect("it is there").state = LeafState::Waiting { direct: false };
-    assert_eq!((bench.ports_of(1), bench.engine.store.snapshot().version()), (None, version));
+    let mut fixture = Fixture::new(Version::Of13);
+    fixture.teach(1);
+    assert_eq!(fixture.ports_of(1), Some(vec![1, 2, 3]));
+    let version = fixture.engine.store.snapshot().version();
+    let id = *fixture.engine.leaves.keys().next().expect("a leaf");
+    fixture.engine.leaves.get_mut(&id).expect("it is there").state = LeafState::Waiting { by_controller: false };
+    assert_eq!((fixture.ports_of(1), fixture.engine.store.snapshot().version()), (None, version));
 }
 
 #[test]
 fn answers_outlive_events_and_commits_that_they_do_not_rest_on() {
-    let mut bench = Fixture::new(Version::Of13);
-    bench.teach(1);
-    let ports = bench.ports_of(1);
-    let id = *bench.engine.leaves.keys().next().expect("a leaf");
+    let mut fixture = Fixture::new(Version::Of13);
+    fixture.teach(1);
+    let ports = fixture.ports_of(1);
+    let id = *fixture.engine.leaves.keys().next().expect("a leaf");
     let write = Write::Var { name: "unread".into(), value: Some(crate::state::Value::from(1)) };
-    bench.handle(vec![Event::Tick, Event::Write(vec![write])]);
-    assert!(bench.engine.leaves.remembered(id).is_some(), "it was not forgotten");
-    assert_eq!(bench.ports_of(1), ports);
+    fixture.handle(vec![Event::Tick, Event::Write(vec![write])]);
+    assert!(fixture.engine.leaves.remembered(id).is_some(), "it was not forgotten");
+    assert_eq!(fixture.ports_of(1), ports);
 }
 
 #[test]
 fn a_host_is_believed_only_at_the_port_that_it_was_seen_at_and_with_any_address_that_it_does_not_announce() {
-    let mut bench = Fixture::new(Version::Of13);
-    bench.teach(1);
-    assert!(bench.ports_of(1).is_some() && bench.ports_of(2).is_none(), "2 is not known");
+    let mut fixture = Fixture::new(Version::Of13);
+    fixture.teach(1);
+    assert!(fixture.ports_of(1).is_some() && fixture.ports_of(2).is_none(), "2 is not known");
     let mut routed = packet_in(1);
     let at = routed.data.windows(4).position(|bytes| bytes == [10, 0, 0, 1]).expect("its address");
     routed.data[at + 3] = 77;
@@ -176,7 +176,8 @@ fn a_host_is_believed_only_at_the_port_that_it_was_seen_at_and_with_any_address_
         let mut bytes = Vec::new();
         Message::PacketIn(packet).encode(Version::Of13, 9, &mut bytes).expect("a packet-in");
         let view = PacketInView::new_checked(Version::Of13, &bytes).expect("a packet-in");
-        let answered = bench.engine.hits(Time(bench.now), SWITCH).expect("settled").answer(&[view], &mut Vec::new());
+        let answered =
+            fixture.engine.hits(Time(fixture.now), SWITCH).expect("settled").answer(&[view], &mut Vec::new());
         assert_eq!(answered.packets, packets);
     }
 }
@@ -184,10 +185,10 @@ fn a_host_is_believed_only_at_the_port_that_it_was_seen_at_and_with_any_address_
 #[test]
 fn a_batch_is_answered_as_its_packets_one_by_one() {
     for version in [Version::Of10, Version::Of13] {
-        let mut benches = [Fixture::new(version), Fixture::new(version)];
-        benches.iter_mut().for_each(|bench| [1, 2, 5].into_iter().for_each(|host| bench.teach(host)));
+        let mut fixtures = [Fixture::new(version), Fixture::new(version)];
+        fixtures.iter_mut().for_each(|fixture| [1, 2, 5].into_iter().for_each(|host| fixture.teach(host)));
         let hosts = [1, 9, 2, 2, 8, 5, 1];
-        let [together, single] = &mut benches;
+        let [together, single] = &mut fixtures;
         let (answered, bytes) = together.answer(&hosts);
         assert_eq!(answered, Answered { packets: 0b110_1101, packet_outs: 5 });
         let each: Vec<u8> = hosts.iter().flat_map(|host| single.answer(&[*host]).1).collect();
@@ -203,16 +204,16 @@ fn from_port_2(host: u8) -> Event {
 
 #[test]
 fn a_host_that_does_not_say_whether_it_is_there_keeps_nobody_elses_packets_from_being_hits() {
-    let mut bench = Fixture::new(Version::Of13);
-    [1, 2].into_iter().for_each(|host| bench.teach(host));
-    assert!(bench.ports_of(1).is_some() && bench.ports_of(2).is_some());
+    let mut fixture = Fixture::new(Version::Of13);
+    [1, 2].into_iter().for_each(|host| fixture.teach(host));
+    assert!(fixture.ports_of(1).is_some() && fixture.ports_of(2).is_some());
     let asks = from_port_2(1);
-    let (now, mut effects) = (Time(bench.now), Vec::new());
-    bench.engine.handle(now, &mut vec![asks], &mut effects);
-    assert_eq!(bench.ports_of(1), None, "its packet is the answer that is waited for");
-    assert!(bench.ports_of(2).is_some(), "while host 1 is looked for");
+    let (now, mut effects) = (Time(fixture.now), Vec::new());
+    fixture.engine.handle(now, &mut vec![asks], &mut effects);
+    assert_eq!(fixture.ports_of(1), None, "its packet is the answer that is waited for");
+    assert!(fixture.ports_of(2).is_some(), "while host 1 is looked for");
     for _ in 0..60 {
-        bench.handle(vec![Event::Tick]);
+        fixture.handle(vec![Event::Tick]);
     }
-    assert!(bench.ports_of(2).is_some(), "when nobody answered");
+    assert!(fixture.ports_of(2).is_some(), "when nobody answered");
 }

@@ -22,9 +22,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use maple_wire::{Action, Field, Instruction, Match, PortNo};
 
 use super::Time;
+use super::classifier::{ANNOUNCED, COPIES, GUARD, HOSTS, KNOWN, LAST};
 use super::hosts::{ADVERTISEMENT, ARP, ICMPV6, IPV6, SOLICITATION};
 use super::leaf::from_port;
-use super::classifier::{ANNOUNCED, COPIES, GUARD, HOSTS, KNOWN, LAST};
 use super::switch::INGRESS;
 use crate::forwarding::to_controller;
 use crate::network::Mac;
@@ -33,34 +33,35 @@ use crate::state::AddressKinds;
 use crate::update::Change;
 
 /// Rules that a host may have.
-const HOST: Kinds = Kinds(1);
-const COPY_ARP: Kinds = Kinds(2);
-const COPY_SOLICITATION: Kinds = Kinds(4);
-const COPY_ADVERTISEMENT: Kinds = Kinds(8);
-const KNOWN_HERE: Kinds = Kinds(16);
+const HOST: RuleSet = RuleSet(1);
+const COPY_ARP: RuleSet = RuleSet(2);
+const COPY_SOLICITATION: RuleSet = RuleSet(4);
+const COPY_ADVERTISEMENT: RuleSet = RuleSet(8);
+const PASS_KNOWN: RuleSet = RuleSet(16);
 /// Rules that a port may have.
-const GUARDED: Kinds = Kinds(32);
-const ARP_ASKS: Kinds = Kinds(64);
+const GUARDED: RuleSet = RuleSet(32);
+const ARP_TO_CONTROLLER: RuleSet = RuleSet(64);
 
-const ALL: [Kinds; 7] = [HOST, COPY_ARP, COPY_SOLICITATION, COPY_ADVERTISEMENT, KNOWN_HERE, GUARDED, ARP_ASKS];
+const ALL: [RuleSet; 7] =
+    [HOST, COPY_ARP, COPY_SOLICITATION, COPY_ADVERTISEMENT, PASS_KNOWN, GUARDED, ARP_TO_CONTROLLER];
 
 /// How many hosts that found no room are looked at again at once.
 const MOST_RETRIED: usize = 64;
 
 /// A set of rules of a host or port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Kinds(u8);
+struct RuleSet(u8);
 
-impl Kinds {
-    fn with(self, other: Kinds, condition: bool) -> Kinds {
-        if condition { Kinds(self.0 | other.0) } else { self }
+impl RuleSet {
+    fn with(self, other: RuleSet, condition: bool) -> RuleSet {
+        if condition { RuleSet(self.0 | other.0) } else { self }
     }
 
-    fn without(self, other: Kinds) -> Kinds {
-        Kinds(self.0 & !other.0)
+    fn without(self, other: RuleSet) -> RuleSet {
+        RuleSet(self.0 & !other.0)
     }
 
-    fn has(self, one: Kinds) -> bool {
+    fn has(self, one: RuleSet) -> bool {
         self.0 & one.0 != 0
     }
 
@@ -68,7 +69,7 @@ impl Kinds {
         self.0.count_ones() as usize
     }
 
-    fn each(self) -> impl Iterator<Item = Kinds> {
+    fn each(self) -> impl Iterator<Item = RuleSet> {
         ALL.into_iter().filter(move |one| self.has(*one))
     }
 }
@@ -120,7 +121,7 @@ pub(super) struct HostRules {
 struct Host {
     muted: bool,
     /// The rules that it has, or gets with the next flush.
-    has: Kinds,
+    has: RuleSet,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -131,7 +132,7 @@ struct Port {
     waiting: usize,
     muted: usize,
     guarded: bool,
-    has: Kinds,
+    has: RuleSet,
 }
 
 impl HostRules {
@@ -220,7 +221,7 @@ impl HostRules {
         let exact = |field| rule.matching.get(field).filter(|c| c.is_exact()).map(|c| c.value);
         let Some(port) = exact(Field::InPort).map(|port| PortNo(port as u32)) else { return false };
         let mac = exact(Field::EthSrc).map(Mac::from_bits);
-        let is_it = |kind: &Kinds| {
+        let is_it = |kind: &RuleSet| {
             let own = self.rule(*kind, port, mac.unwrap_or_default());
             (own.priority, own.cookie, &own.matching) == (rule.priority, rule.cookie, &rule.matching)
         };
@@ -264,19 +265,19 @@ impl HostRules {
         let mut changes = std::mem::take(&mut self.gone);
         let mut capacity = if self.closed_until.is_some() { HostCapacity { free: 0, ..capacity } } else { capacity };
         let mut keys = std::mem::take(&mut self.dirty);
-        keys.extend(self.may_try_again(&capacity));
+        keys.extend(self.waiting_hosts_with_capacity(&capacity));
         for (port, mac) in keys {
-            self.follow(port, mac, &mut capacity, &mut changes);
+            self.update_host(port, mac, &mut capacity, &mut changes);
         }
         // Whether a port can be guarded depends on its hosts.
         for port in std::mem::take(&mut self.dirty_ports) {
-            self.follow_port(port, &mut changes);
+            self.update_port(port, &mut changes);
         }
         changes
     }
 
     /// Some hosts that found no room, where there may be some now.
-    fn may_try_again(&self, capacity: &HostCapacity) -> Vec<(PortNo, Mac)> {
+    fn waiting_hosts_with_capacity(&self, capacity: &HostCapacity) -> Vec<(PortNo, Mac)> {
         let free = capacity.free.min(capacity.total.saturating_sub(self.count)).min(MOST_RETRIED);
         if free == 0 || self.waiting.is_empty() {
             return Vec::new();
@@ -327,11 +328,11 @@ impl HostRules {
     }
 
     /// Brings a host's rules up to date.
-    fn follow(&mut self, port: PortNo, mac: Mac, capacity: &mut HostCapacity, changes: &mut Vec<Change>) {
+    fn update_host(&mut self, port: PortNo, mac: Mac, capacity: &mut HostCapacity, changes: &mut Vec<Change>) {
         let Some(host) = self.hosts.get(&(port, mac)).copied() else { return };
         let entry = self.ports.get(&port).copied().unwrap_or_default();
         let wanted = self.wanted(&host, &entry);
-        let (mut has, mut waits) = (Kinds(host.has.0 & wanted.0), false);
+        let (mut has, mut waits) = (RuleSet(host.has.0 & wanted.0), false);
         for kind in wanted.without(has).each() {
             let count = has.count();
             let others = |all: usize| all - host.has.count() + count;
@@ -360,12 +361,12 @@ impl HostRules {
     }
 
     /// The rules that a host should have, those first that matter most.
-    fn wanted(&self, host: &Host, port: &Port) -> Kinds {
+    fn wanted(&self, host: &Host, port: &Port) -> RuleSet {
         if !self.three_tables {
-            return Kinds::default().with(KNOWN_HERE, port.guarded);
+            return RuleSet::default().with(PASS_KNOWN, port.guarded);
         }
         let copies = |wanted: bool| self.open && wanted && !host.muted;
-        Kinds::default()
+        RuleSet::default()
             .with(HOST, self.open)
             .with(COPY_ARP, copies(self.kinds.v4))
             .with(COPY_SOLICITATION, copies(self.kinds.v6))
@@ -373,14 +374,14 @@ impl HostRules {
     }
 
     /// Brings a port's rules up to date.
-    fn follow_port(&mut self, port: PortNo, changes: &mut Vec<Change>) {
+    fn update_port(&mut self, port: PortNo, changes: &mut Vec<Change>) {
         let Some(entry) = self.ports.get(&port).copied() else { return };
         // A host without a rule would be dropped with the unknown ones.
         let all_known = entry.waiting == 0 && (self.open || !self.three_tables) && self.closed_until.is_none();
         let asks = !self.three_tables && self.kinds.v4 && entry.hosts > 0 && entry.muted == 0;
-        let wanted = Kinds::default()
+        let wanted = RuleSet::default()
             .with(GUARDED, entry.guarded && all_known)
-            .with(ARP_ASKS, asks && self.closed_until.is_none());
+            .with(ARP_TO_CONTROLLER, asks && self.closed_until.is_none());
         let rule = |kind| self.rule(kind, port, Mac::default());
         changes.extend(entry.has.without(wanted).each().map(|kind| Change::Delete(rule(kind))));
         changes.extend(wanted.without(entry.has).each().map(|kind| Change::Add(rule(kind))));
@@ -391,7 +392,7 @@ impl HostRules {
         }
     }
 
-    fn rule(&self, kind: Kinds, port: PortNo, mac: Mac) -> Rule {
+    fn rule(&self, kind: RuleSet, port: PortNo, mac: Mac) -> Rule {
         let at_port = Match::any().with(from_port(port));
         let of_host = || Match::any().with(from_port(port)).exact(Field::EthSrc, mac.bits());
         let neighbours = |kind| {
@@ -406,8 +407,8 @@ impl HostRules {
             COPY_ARP => (COPIES, of_host().exact(Field::EthType, ARP), copy()),
             COPY_SOLICITATION => (COPIES, neighbours(SOLICITATION), copy()),
             COPY_ADVERTISEMENT => (COPIES, neighbours(ADVERTISEMENT), copy()),
-            KNOWN_HERE => (KNOWN, of_host(), to_controller()),
-            ARP_ASKS => (ANNOUNCED, at_port.exact(Field::EthType, ARP), to_controller()),
+            PASS_KNOWN => (KNOWN, of_host(), to_controller()),
+            ARP_TO_CONTROLLER => (ANNOUNCED, at_port.exact(Field::EthType, ARP), to_controller()),
             _ => (guard, at_port, Vec::new()),
         };
         let is_copy = COPY_ARP.0 | COPY_SOLICITATION.0 | COPY_ADVERTISEMENT.0;

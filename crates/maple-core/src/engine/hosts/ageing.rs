@@ -31,7 +31,7 @@ const ROUNDS: u32 = 4;
 
 /// A switch whose hosts are looked through.
 #[derive(Debug, Default)]
-pub(super) struct Round {
+pub(super) struct AgeingRound {
     due: Time,
     /// Ports that are still to be asked for.
     ports: BTreeSet<PortNo>,
@@ -41,7 +41,7 @@ pub(super) struct Round {
 
 /// Statistics that are under way.
 #[derive(Debug)]
-pub(super) struct Counting {
+pub(super) struct CounterRequest {
     at: Location,
     /// The host that is looked for, if it is about one.
     mac: Option<Mac>,
@@ -59,7 +59,7 @@ impl Hosts {
         let due = now + self.period();
         self.rounds.entry(dpid).or_insert_with(|| {
             out.push(HostAction::Wake(due, Timer::Hosts(dpid)));
-            Round { due, ..Round::default() }
+            AgeingRound { due, ..AgeingRound::default() }
         });
     }
 
@@ -67,7 +67,7 @@ impl Hosts {
     pub fn on_round_timer(&mut self, now: Time, dpid: Dpid, out: &mut Vec<HostAction>) {
         let next = now + self.period();
         let half = self.limits.timeout / 2;
-        let is_due = |known: &super::Known| {
+        let is_due = |known: &super::HostRecord| {
             let is_old = known.announced.first().is_some_and(|(_, since)| *since + self.limits.timeout <= now);
             known.heard + half <= now || is_old
         };
@@ -78,7 +78,7 @@ impl Hosts {
             self.rounds.remove(&dpid);
             return;
         }
-        *round = Round { due: next, ports, asking: None };
+        *round = AgeingRound { due: next, ports, asking: None };
         out.push(HostAction::Wake(next, Timer::Hosts(dpid)));
         // Answers to what was asked before come too late.
         self.counts.retain(|(of, _), counting| *of != dpid || counting.mac.is_some());
@@ -95,7 +95,7 @@ impl Hosts {
 
     /// A wish to count was sent to the switch, with this transaction id.
     pub fn on_counting(&mut self, xid: u32, at: Location, mac: Option<Mac>) {
-        let counting = Counting { at, mac, packets: BTreeMap::new(), sum: 0 };
+        let counting = CounterRequest { at, mac, packets: BTreeMap::new(), sum: 0 };
         self.counts.insert((at.switch, xid), counting);
     }
 
@@ -158,7 +158,7 @@ impl Hosts {
                 continue;
             }
             if known.heard + timeout / 2 <= now {
-                self.fading.insert(mac);
+                self.expiring.insert(mac);
             }
             for (ip, _) in known.announced.extract_if(.., |(_, since)| *since + timeout * 2 <= now) {
                 out.push(HostAction::Unbind { mac, at, ip });

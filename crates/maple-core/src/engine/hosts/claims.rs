@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use maple_wire::Dpid;
 
-use super::{Found, HostAction, Hosts, Limits};
+use super::{HostAction, Hosts, Limits, SearchResult};
 use crate::engine::Time;
 use crate::network::{Location, Mac};
 use crate::report::{MoveReason, Report};
@@ -17,7 +17,7 @@ use crate::report::{MoveReason, Report};
 /// How many hosts may be claimed by one port at once.
 const MOST: usize = 32;
 /// How many lies of a port are told to people.
-const MOST_TOLD: usize = 8;
+const MAX_REPORTED: usize = 8;
 /// How long a claim waits for the verdict, where its shard is gone.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -26,7 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub(super) struct Claims {
     open: BTreeMap<(Location, Mac), Claim>,
     /// What was told to people.
-    told: BTreeSet<(Location, Mac)>,
+    reported: BTreeSet<(Location, Mac)>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -67,7 +67,7 @@ impl Claims {
                 liars.push(*to);
             }
         }
-        liars.retain(|to| self.told.range(of_port(*to)).count() < MOST_TOLD && self.told.insert((*to, mac)));
+        liars.retain(|to| self.reported.range(of_port(*to)).count() < MAX_REPORTED && self.reported.insert((*to, mac)));
         liars
     }
 
@@ -82,17 +82,17 @@ impl Claims {
 
     pub fn forget_port(&mut self, at: Location) {
         self.open.retain(|(to, _), _| *to != at);
-        self.told.retain(|(to, _)| *to != at);
+        self.reported.retain(|(to, _)| *to != at);
     }
 
     pub fn forget_switch(&mut self, dpid: Dpid) {
         self.open.retain(|(to, _), _| to.switch != dpid);
-        self.told.retain(|(to, _)| to.switch != dpid);
+        self.reported.retain(|(to, _)| to.switch != dpid);
     }
 
     #[cfg(test)]
     pub fn size(&self) -> usize {
-        self.open.len() + self.told.len()
+        self.open.len() + self.reported.len()
     }
 }
 
@@ -100,19 +100,19 @@ impl Hosts {
     /// A host that is known elsewhere seems to be at a port of ours.
     pub(super) fn on_claim(&mut self, now: Time, mac: Mac, from: Location, to: Location, out: &mut Vec<HostAction>) {
         if self.claims.begin(now, mac, from, to) {
-            out.push(HostAction::Look { mac, at: from });
+            out.push(HostAction::Find { mac, at: from });
         }
     }
 
     /// The shard of the old place has found out.
-    pub fn on_found(&mut self, now: Time, mac: Mac, at: Location, found: Found, out: &mut Vec<HostAction>) {
+    pub fn on_found(&mut self, now: Time, mac: Mac, at: Location, found: SearchResult, out: &mut Vec<HostAction>) {
         match found {
-            Found::Alive => {
+            SearchResult::Alive => {
                 for seen in self.claims.refute(refuted_until(now, &self.limits), mac, at) {
                     out.push(HostAction::Report(Report::HostSpoofed { mac, at, seen }));
                 }
             }
-            Found::Gone { was_asked } => {
+            SearchResult::Gone { was_asked } => {
                 let why = if was_asked { MoveReason::NoAnswer } else { MoveReason::Silent };
                 if let Some(to) = self.claims.settle(mac, at)
                     && self.admit(now, to, out)

@@ -24,18 +24,18 @@ use crate::state::Snapshot;
 const MOST: usize = 64;
 
 /// For how long a port that came up may be where the hosts of one are that goes down.
-pub(in crate::engine) const LATELY: Duration = Duration::from_secs(10);
+pub(in crate::engine) const RECENTLY_UP: Duration = Duration::from_secs(10);
 
 impl Hosts {
     /// A port of ours has become an edge port.
     pub fn on_edge(&mut self, now: Time, state: &Snapshot, at: Location, out: &mut Vec<HostAction>) {
         let here: Vec<Mac> = state.hosts_at(at).take(MOST).collect();
         for mac in here {
-            self.challenge(now, state, mac, at, out);
+            self.verify_host(now, state, mac, at, out);
         }
         let is_elsewhere = |mac: &Mac| state.host(*mac).is_some_and(|host| host.location != at);
         let few = state.hosts().map(|(mac, _)| *mac).take(MOST + 1).collect::<Vec<Mac>>();
-        let asked: Vec<Mac> = if few.len() <= MOST { few } else { stranded(state) };
+        let asked: Vec<Mac> = if few.len() <= MOST { few } else { hosts_at_down_ports(state) };
         for mac in asked.into_iter().filter(is_elsewhere).take(MOST) {
             ask(state, mac, at, out);
         }
@@ -54,7 +54,7 @@ pub(in crate::engine) fn unplugged(state: &Snapshot, at: Location) -> Vec<Mac> {
 }
 
 /// Hosts of ports that are down.
-fn stranded(state: &Snapshot) -> Vec<Mac> {
+fn hosts_at_down_ports(state: &Snapshot) -> Vec<Mac> {
     let places = state.switches().flat_map(|(dpid, _)| {
         state.ports_of(dpid).filter(|(_, port)| !port.up).map(move |(port, _)| Location::new(dpid, port))
     });

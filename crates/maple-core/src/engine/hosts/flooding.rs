@@ -1,7 +1,7 @@
 //! How many hosts a port and a switch may have, and what becomes of those that are too many.
 //!
 //! A port has at most `max_hosts_per_port` hosts. What others send there is dropped, and the switch is told to drop it by
-//! itself for a while ([`GUARDED_FOR`]), so that a flood of addresses costs the controller a burst now and then. Hosts that
+//! itself for a while ([`GUARD_DURATION`]), so that a flood of addresses costs the controller a burst now and then. Hosts that
 //! are known there stay as they are.
 //!
 //! A switch has at most `max_hosts`. When it has them, a port gets another one only while it has fewer than the port that
@@ -20,7 +20,7 @@ use crate::network::Location;
 use crate::report::Report;
 
 /// How long a switch drops what unknown hosts send at a port where too many are.
-pub(super) const GUARDED_FOR: Duration = Duration::from_secs(10);
+pub(super) const GUARD_DURATION: Duration = Duration::from_secs(10);
 
 /// Ports where too much comes from.
 #[derive(Debug, Default)]
@@ -28,23 +28,23 @@ pub(super) struct Flooding {
     /// Until when switches drop what unknown hosts send there.
     guarded: BTreeMap<Location, Time>,
     /// Those that people were told of.
-    told: BTreeSet<Location>,
+    reported: BTreeSet<Location>,
 }
 
 impl Flooding {
     pub fn forget_port(&mut self, at: Location) {
         self.guarded.remove(&at);
-        self.told.remove(&at);
+        self.reported.remove(&at);
     }
 
     pub fn forget_switch(&mut self, dpid: Dpid) {
         self.guarded.retain(|at, _| at.switch != dpid);
-        self.told.retain(|at| at.switch != dpid);
+        self.reported.retain(|at| at.switch != dpid);
     }
 
     #[cfg(test)]
     pub fn size(&self) -> usize {
-        self.guarded.len() + self.told.len()
+        self.guarded.len() + self.reported.len()
     }
 }
 
@@ -56,20 +56,20 @@ impl Hosts {
         }
         let here = self.per_port.get(&at).copied().unwrap_or_default();
         let on_switch = self.per_switch.get(&at.switch).copied().unwrap_or_default();
-        if here < self.limits.per_port && (on_switch < self.limits.per_switch || self.make_way(at, here, out)) {
+        if here < self.limits.per_port && (on_switch < self.limits.per_switch || self.evict_host_for(at, here, out)) {
             return true;
         }
-        self.flooding.guarded.insert(at, now + GUARDED_FOR);
+        self.flooding.guarded.insert(at, now + GUARD_DURATION);
         out.push(HostAction::Guard { at, on: true });
-        out.push(HostAction::Wake(now + GUARDED_FOR, Timer::Guard(at)));
-        if self.flooding.told.insert(at) {
+        out.push(HostAction::Wake(now + GUARD_DURATION, Timer::Guard(at)));
+        if self.flooding.reported.insert(at) {
             out.push(HostAction::Report(Report::TooManyHosts { at, most: self.limits.per_port.min(here.max(1)) }));
         }
         false
     }
 
     /// Takes a host away from the port of a full switch that has most, for one that has `here`. Whether there is such.
-    fn make_way(&mut self, at: Location, here: usize, out: &mut Vec<HostAction>) -> bool {
+    fn evict_host_for(&mut self, at: Location, here: usize, out: &mut Vec<HostAction>) -> bool {
         let all = Location::new(at.switch, PortNo(0))..=Location::new(at.switch, PortNo(u32::MAX));
         let most = self.per_port.range(all).max_by_key(|(at, count)| (**count, std::cmp::Reverse(**at)));
         let Some(from) = most.filter(|(_, count)| **count > here + 1).map(|(from, _)| *from) else { return false };

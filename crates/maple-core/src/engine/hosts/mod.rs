@@ -7,7 +7,7 @@
 //! when a host was heard, what it announced and when, who is looked for. It asks for nothing and writes nothing by
 //! itself: it says what is to be done ([`HostAction`]), and the engine does it (`engine/host_wishes.rs`).
 //!
-//! A host is watched by the shard of the switch where it is. What changed there, by whoever's write, comes to that shard
+//! A host is fields by the shard of the switch where it is. What changed there, by whoever's write, comes to that shard
 //! ([`Hosts::on_arrival`], [`Hosts::on_departure`]).
 //!
 //! # Rules (design §7)
@@ -46,7 +46,7 @@ use crate::report::{MoveReason, Report};
 use crate::state::Snapshot;
 pub(super) use announced::{ADVERTISEMENT, ARP, ICMPV6, IPV6, SOLICITATION, announcement, is_announcement};
 use claims::Claims;
-pub(super) use flaps::{LATELY, ask, unplugged};
+pub(super) use flaps::{RECENTLY_UP, ask, unplugged};
 use flooding::Flooding;
 pub use probe::PROBE_MAC;
 use search::Search;
@@ -65,9 +65,9 @@ pub(super) enum HostAction {
     /// A host was silent for long.
     Forget { mac: Mac, at: Location },
     /// Have the shard of this place find out whether the host is there.
-    Look { mac: Mac, at: Location },
+    Find { mac: Mac, at: Location },
     /// Tell a shard what was found.
-    Tell { to: ShardId, mac: Mac, at: Location, found: Found },
+    ReportSearch { to: ShardId, mac: Mac, at: Location, found: SearchResult },
     /// Send a frame out of a port.
     Emit { at: Location, frame: Vec<u8> },
     /// Have a switch say how much its rules for hosts of this port took, or for one host.
@@ -84,7 +84,7 @@ pub(super) enum HostAction {
 
 /// What became of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Found {
+pub(super) enum SearchResult {
     /// The host is where it was.
     Alive,
     /// It is not; it had announced addresses that it was asked by, or none.
@@ -93,13 +93,13 @@ pub(super) enum Found {
 
 /// Whether a packet is to be believed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Belief {
+pub(super) enum SourceCheck {
     /// Its host is where the packet came from.
-    True,
+    Accepted,
     /// Its host is elsewhere, as far as we know.
-    Lie,
+    Elsewhere,
     /// Its host is one too many.
-    Crowded,
+    TooManyHosts,
 }
 
 /// What a packet at an edge port says of its sender.
@@ -126,7 +126,7 @@ struct Limits {
 pub(super) struct Hosts {
     limits: Limits,
     /// The hosts that are at our switches.
-    known: BTreeMap<(Location, Mac), Known>,
+    known: BTreeMap<(Location, Mac), HostRecord>,
     /// How many of them are at each switch, and at each port.
     per_switch: BTreeMap<Dpid, usize>,
     per_port: BTreeMap<Location, usize>,
@@ -137,16 +137,16 @@ pub(super) struct Hosts {
     /// Hosts of ours that somebody looks for.
     searches: BTreeMap<Mac, Search>,
     /// Hosts that go if nothing is heard of them soon.
-    fading: BTreeSet<Mac>,
+    expiring: BTreeSet<Mac>,
     /// Switches whose hosts are looked through for silent ones.
-    rounds: BTreeMap<Dpid, ageing::Round>,
+    rounds: BTreeMap<Dpid, ageing::AgeingRound>,
     /// Statistics that are under way, by switch and transaction id.
-    counts: BTreeMap<(Dpid, u32), ageing::Counting>,
+    counts: BTreeMap<(Dpid, u32), ageing::CounterRequest>,
 }
 
 /// What is known of a host besides what policies see.
 #[derive(Debug)]
-struct Known {
+struct HostRecord {
     /// When a packet of it last came to our notice.
     heard: Time,
     /// How many packets of it rules had taken, when that was last asked.
@@ -158,22 +158,22 @@ struct Known {
     /// Its announcements are not copied for a while.
     muted: bool,
     /// That it has too many addresses was told.
-    told: bool,
+    reported: bool,
 }
 
 /// How many addresses of a kind are kept of one host.
 const MAX_ADDRESSES: usize = 16;
 
 /// In what time how many announcements of a host are taken note of. Further ones change nothing.
-const PACE: (Duration, u32) = (Duration::from_secs(1), 20);
+const ANNOUNCEMENT_LIMIT: (Duration, u32) = (Duration::from_secs(1), 20);
 
 /// How long the announcements of a host that made too many are not copied.
-const MUTED_FOR: Duration = Duration::from_secs(10);
+const MUTE_DURATION: Duration = Duration::from_secs(10);
 
-impl Known {
-    fn new(now: Time, addresses: impl IntoIterator<Item = IpAddr>) -> Known {
+impl HostRecord {
+    fn new(now: Time, addresses: impl IntoIterator<Item = IpAddr>) -> HostRecord {
         let announced = addresses.into_iter().map(|ip| (ip, now)).collect();
-        Known { heard: now, counted: None, announced, pace: (now, 0), muted: false, told: false }
+        HostRecord { heard: now, counted: None, announced, pace: (now, 0), muted: false, reported: false }
     }
 
     /// The address that gives way to another one of its kind, where there are too many.
@@ -183,12 +183,12 @@ impl Known {
     }
 
     /// Notes an announcement. Whether it is one of few.
-    fn keeps_pace(&mut self, now: Time) -> bool {
-        if self.pace.0 + PACE.0 <= now {
+    fn is_within_announcement_limit(&mut self, now: Time) -> bool {
+        if self.pace.0 + ANNOUNCEMENT_LIMIT.0 <= now {
             self.pace = (now, 0);
         }
         self.pace.1 = self.pace.1.saturating_add(1);
-        self.pace.1 <= PACE.1
+        self.pace.1 <= ANNOUNCEMENT_LIMIT.1
     }
 }
 
@@ -210,60 +210,60 @@ impl Hosts {
             flooding: Flooding::default(),
             claims: Claims::default(),
             searches: BTreeMap::new(),
-            fading: BTreeSet::new(),
+            expiring: BTreeSet::new(),
             rounds: BTreeMap::new(),
             counts: BTreeMap::new(),
         }
     }
 
     /// A packet came by an edge port.
-    pub fn on_packet(&mut self, now: Time, state: &Snapshot, sender: Sender, out: &mut Vec<HostAction>) -> Belief {
+    pub fn on_packet(&mut self, now: Time, state: &Snapshot, sender: Sender, out: &mut Vec<HostAction>) -> SourceCheck {
         let Sender { mac, at, announces } = sender;
         if !mac.is_host() {
-            return Belief::True;
+            return SourceCheck::Accepted;
         }
         // Nobody but us has this address.
         if mac == PROBE_MAC {
-            return Belief::Lie;
+            return SourceCheck::Elsewhere;
         }
         match state.host(mac).map(|host| host.location) {
-            None if !self.admit(now, at, out) => Belief::Crowded,
+            None if !self.admit(now, at, out) => SourceCheck::TooManyHosts,
             None => {
                 self.insert(now, at, mac, announces, out);
                 out.push(HostAction::Learn { mac, at, ip: announces });
-                Belief::True
+                SourceCheck::Accepted
             }
             Some(place) if place == at => {
-                self.on_life(now, state, sender, out);
-                Belief::True
+                self.on_sign_of_life(now, state, sender, out);
+                SourceCheck::Accepted
             }
             Some(from) if is_usable(state, from) => {
                 self.on_claim(now, mac, from, at, out);
-                Belief::Lie
+                SourceCheck::Elsewhere
             }
-            Some(_) if !self.admit(now, at, out) => Belief::Crowded,
+            Some(_) if !self.admit(now, at, out) => SourceCheck::TooManyHosts,
             Some(from) => {
                 out.push(HostAction::Move { mac, from, to: at, why: MoveReason::PortGone });
-                Belief::True
+                SourceCheck::Accepted
             }
         }
     }
 
     /// A host is where it was.
-    fn on_life(&mut self, now: Time, state: &Snapshot, sender: Sender, out: &mut Vec<HostAction>) {
+    fn on_sign_of_life(&mut self, now: Time, state: &Snapshot, sender: Sender, out: &mut Vec<HostAction>) {
         let Sender { mac, at, announces } = sender;
         if !self.known.contains_key(&(at, mac)) {
             self.insert(now, at, mac, state.host(mac).into_iter().flat_map(HostInfo::addresses), out);
         }
-        self.fading.remove(&mac);
+        self.expiring.remove(&mac);
         self.found_alive(now, mac, at, out);
         let Some(known) = self.known.get_mut(&(at, mac)) else { return };
         known.heard = now;
         let Some(ip) = announces else { return };
-        if !known.keeps_pace(now) {
+        if !known.is_within_announcement_limit(now) {
             if !std::mem::replace(&mut known.muted, true) {
                 out.push(HostAction::Mute { mac, at, on: true });
-                out.push(HostAction::Wake(now + MUTED_FOR, Timer::Muted(at, mac)));
+                out.push(HostAction::Wake(now + MUTE_DURATION, Timer::Muted(at, mac)));
             }
             return;
         }
@@ -271,7 +271,7 @@ impl Hosts {
         let instead = known.oldest_like(ip).filter(|_| is_new);
         known.announced.retain(|(other, _)| Some(*other) != instead);
         known.announced.push((ip, now));
-        if instead.is_some() && !std::mem::replace(&mut known.told, true) {
+        if instead.is_some() && !std::mem::replace(&mut known.reported, true) {
             out.push(HostAction::Report(Report::TooManyAddresses { mac, at, most: MAX_ADDRESSES }));
         }
         if state.host_by_ip(ip) != Some(mac) || instead.is_some() {
@@ -301,7 +301,7 @@ impl Hosts {
             count_down(&mut self.per_switch, at.switch);
             count_down(&mut self.per_port, at);
         }
-        self.fading.remove(&mac);
+        self.expiring.remove(&mac);
         if self.searches.get(&mac).is_some_and(|search| search.at() == at) {
             self.searches.remove(&mac);
         }
@@ -325,8 +325,8 @@ impl Hosts {
 
     /// Whether the next packet of a host matters more than its answer.
     pub fn awaits(&self, mac: Mac) -> bool {
-        let awaited = || self.searches.get(&mac).is_some_and(Search::is_open) || self.fading.contains(&mac);
-        !(self.searches.is_empty() && self.fading.is_empty()) && awaited()
+        let awaited = || self.searches.get(&mac).is_some_and(Search::is_open) || self.expiring.contains(&mac);
+        !(self.searches.is_empty() && self.expiring.is_empty()) && awaited()
     }
 
     fn insert(
@@ -337,7 +337,7 @@ impl Hosts {
         addresses: impl IntoIterator<Item = IpAddr>,
         out: &mut Vec<HostAction>,
     ) {
-        if self.known.insert((at, mac), Known::new(now, addresses)).is_none() {
+        if self.known.insert((at, mac), HostRecord::new(now, addresses)).is_none() {
             *self.per_switch.entry(at.switch).or_default() += 1;
             *self.per_port.entry(at).or_default() += 1;
         }
@@ -345,14 +345,14 @@ impl Hosts {
     }
 
     /// The hosts at the ports of a switch.
-    fn at_ports_of(&self, dpid: Dpid) -> impl Iterator<Item = (&(Location, Mac), &Known)> {
+    fn at_ports_of(&self, dpid: Dpid) -> impl Iterator<Item = (&(Location, Mac), &HostRecord)> {
         let first = (Location::new(dpid, PortNo(0)), Mac([0; 6]));
         let last = (Location::new(dpid, PortNo(u32::MAX)), Mac([0xff; 6]));
         self.known.range(first..=last)
     }
 
     /// The hosts at a port.
-    fn at_port(&self, at: Location) -> impl Iterator<Item = (Mac, &Known)> {
+    fn at_port(&self, at: Location) -> impl Iterator<Item = (Mac, &HostRecord)> {
         self.known.range((at, Mac([0; 6]))..=(at, Mac([0xff; 6]))).map(|((_, mac), known)| (*mac, known))
     }
 
@@ -361,7 +361,7 @@ impl Hosts {
     pub fn size(&self) -> usize {
         let announced: usize = self.known.values().map(|known| known.announced.len()).sum();
         let rest =
-            self.fading.len() + self.rounds.len() + self.counts.len() + self.per_switch.len() + self.per_port.len();
+            self.expiring.len() + self.rounds.len() + self.counts.len() + self.per_switch.len() + self.per_port.len();
         self.known.len() + announced + self.claims.size() + self.flooding.size() + self.searches.len() + rest
     }
 }

@@ -4,7 +4,7 @@
 //!
 //! A host that is looked for is asked by the addresses that it announced, in rounds of half a second, and its switch is
 //! asked in each how many packets of it the rules took. It is *there* as soon as a packet of it comes, an answer or any
-//! other, or when the counters rose in [`SIGNS`] rounds. It is *gone* when it answered nothing and its counters stood still
+//! other, or when the counters rose in [`ROUNDS_WITH_TRAFFIC`] rounds. It is *gone* when it answered nothing and its counters stood still
 //! for two rounds; a host that announced no address, so that it can't be asked, for as long as `silence` says.
 //!
 //! # Why two rounds
@@ -22,25 +22,25 @@ use std::time::Duration;
 
 use super::claims::refuted_until;
 use super::probe::probes;
-use super::{Found, HostAction, Hosts, Limits};
+use super::{HostAction, Hosts, Limits, SearchResult};
 use crate::engine::timers::Timer;
 use crate::engine::{ShardId, Time};
 use crate::network::{Location, Mac};
 use crate::state::Snapshot;
 
 /// In how many rounds the counters of a host rise that sends and does not answer.
-const SIGNS: u32 = 3;
+const ROUNDS_WITH_TRAFFIC: u32 = 3;
 
 /// A host that somebody looks for.
 #[derive(Debug)]
 pub(super) struct Search {
     at: Location,
-    stage: Stage,
+    state: SearchState,
 }
 
 #[derive(Debug)]
-enum Stage {
-    Open(Open),
+enum SearchState {
+    Open(OpenSearch),
     /// It was found; until then nobody looks again.
     Found {
         until: Time,
@@ -48,21 +48,21 @@ enum Stage {
 }
 
 #[derive(Debug)]
-struct Open {
+struct OpenSearch {
     askers: BTreeSet<ShardId>,
     began: Time,
     /// Whether it can be asked.
     was_asked: bool,
     /// Since when nothing has come from it, as far as we know.
-    still_since: Time,
+    silent_since: Time,
     /// What the counters said last.
     count: Option<u64>,
     /// When the reading of them began that is under way.
     reading: Option<Time>,
     /// In how many rounds they rose.
-    signs: u32,
+    rounds_with_traffic: u32,
     /// Its port has been down meanwhile: if it is not found, it is forgotten.
-    stale: bool,
+    forget_if_missing: bool,
 }
 
 impl Search {
@@ -72,18 +72,18 @@ impl Search {
 
     /// Whether it is not known yet.
     pub fn is_open(&self) -> bool {
-        matches!(self.stage, Stage::Open(_))
+        matches!(self.state, SearchState::Open(_))
     }
 
-    fn open(&mut self) -> Option<&mut Open> {
-        match &mut self.stage {
-            Stage::Open(open) => Some(open),
-            Stage::Found { .. } => None,
+    fn open(&mut self) -> Option<&mut OpenSearch> {
+        match &mut self.state {
+            SearchState::Open(open) => Some(open),
+            SearchState::Found { .. } => None,
         }
     }
 }
 
-impl Open {
+impl OpenSearch {
     /// How long nothing must have come from it.
     fn quiet(&self, limits: &Limits) -> Duration {
         if self.was_asked { limits.probe_timeout * 2 } else { limits.silence }
@@ -94,9 +94,9 @@ impl Open {
         if let (Some(new), Some(old)) = (count, self.count) {
             // Counters fall where rules go, and what they had taken since is lost.
             if new != old {
-                self.still_since = now;
+                self.silent_since = now;
             }
-            self.signs += u32::from(new > old);
+            self.rounds_with_traffic += u32::from(new > old);
         }
         self.count = count.or(self.count);
     }
@@ -104,7 +104,14 @@ impl Open {
 
 impl Hosts {
     /// The port of a host has been down. It is looked for, if it can be asked.
-    pub(super) fn challenge(&mut self, now: Time, state: &Snapshot, mac: Mac, at: Location, out: &mut Vec<HostAction>) {
+    pub(super) fn verify_host(
+        &mut self,
+        now: Time,
+        state: &Snapshot,
+        mac: Mac,
+        at: Location,
+        out: &mut Vec<HostAction>,
+    ) {
         self.on_arrival(now, state, mac, at, out);
         let is_open = self.searches.get(&mac).is_some_and(Search::is_open);
         if is_open || self.known.get(&(at, mac)).is_none_or(|known| known.announced.is_empty()) {
@@ -130,15 +137,15 @@ impl Hosts {
             return;
         }
         if let Some(search) = self.searches.get_mut(&mac).filter(|search| search.at == at) {
-            match &mut search.stage {
-                Stage::Open(open) => {
+            match &mut search.state {
+                SearchState::Open(open) => {
                     open.askers.insert(asker);
                     return;
                 }
-                Stage::Found { until } if *until > now => {
-                    return out.push(HostAction::Tell { to: asker, mac, at, found: Found::Alive });
+                SearchState::Found { until } if *until > now => {
+                    return out.push(HostAction::ReportSearch { to: asker, mac, at, found: SearchResult::Alive });
                 }
-                Stage::Found { .. } => {}
+                SearchState::Found { .. } => {}
             }
         }
         self.begin_search(now, mac, at, Some(asker), out);
@@ -147,17 +154,17 @@ impl Hosts {
     /// Begins to look for a host, for another shard or for ourselves.
     fn begin_search(&mut self, now: Time, mac: Mac, at: Location, asker: Option<ShardId>, out: &mut Vec<HostAction>) {
         let Some(known) = self.known.get(&(at, mac)) else { return };
-        let open = Open {
+        let open = OpenSearch {
             askers: asker.into_iter().collect(),
             began: now,
             was_asked: !known.announced.is_empty(),
-            still_since: now,
+            silent_since: now,
             count: None,
             reading: None,
-            signs: 0,
-            stale: asker.is_none(),
+            rounds_with_traffic: 0,
+            forget_if_missing: asker.is_none(),
         };
-        self.searches.insert(mac, Search { at, stage: Stage::Open(open) });
+        self.searches.insert(mac, Search { at, state: SearchState::Open(open) });
         self.ask_again(now, mac, out);
     }
 
@@ -179,19 +186,19 @@ impl Hosts {
     pub fn on_search_timer(&mut self, now: Time, mac: Mac, out: &mut Vec<HostAction>) {
         let limits = self.limits;
         let Some(search) = self.searches.get_mut(&mac) else { return };
-        match &mut search.stage {
-            Stage::Found { until } if *until <= now => drop(self.searches.remove(&mac)),
-            Stage::Found { .. } => {}
+        match &mut search.state {
+            SearchState::Found { until } if *until <= now => drop(self.searches.remove(&mac)),
+            SearchState::Found { .. } => {}
             // Timers of an earlier search.
-            Stage::Open(open) if open.reading.is_some_and(|began| now < began + limits.probe_timeout) => {}
+            SearchState::Open(open) if open.reading.is_some_and(|began| now < began + limits.probe_timeout) => {}
             // The switch does not say what its counters are.
-            Stage::Open(open) if open.reading.is_some() && now >= open.began + limits.silence * 2 => {
+            SearchState::Open(open) if open.reading.is_some() && now >= open.began + limits.silence * 2 => {
                 self.not_found(mac, out);
             }
-            Stage::Open(open) if open.reading.is_some() => {
+            SearchState::Open(open) if open.reading.is_some() => {
                 out.push(HostAction::Wake(now + limits.probe_timeout, Timer::Search(mac)));
             }
-            Stage::Open(_) => self.ask_again(now, mac, out),
+            SearchState::Open(_) => self.ask_again(now, mac, out),
         }
     }
 
@@ -203,9 +210,9 @@ impl Hosts {
         let Some(open) = search.open() else { return };
         let Some(began) = open.reading.take() else { return };
         open.take(now, count);
-        if open.signs >= SIGNS {
+        if open.rounds_with_traffic >= ROUNDS_WITH_TRAFFIC {
             self.found_alive(now, mac, at, out);
-        } else if began >= open.still_since + open.quiet(&limits) {
+        } else if began >= open.silent_since + open.quiet(&limits) {
             self.not_found(mac, out);
         }
     }
@@ -218,20 +225,25 @@ impl Hosts {
         let until = refuted_until(now, &self.limits);
         let is_it = |search: &&mut Search| search.at == at && search.is_open();
         let Some(search) = self.searches.get_mut(&mac).filter(is_it) else { return };
-        if let Stage::Open(open) = std::mem::replace(&mut search.stage, Stage::Found { until }) {
-            out.extend(open.askers.into_iter().map(|to| HostAction::Tell { to, mac, at, found: Found::Alive }));
+        if let SearchState::Open(open) = std::mem::replace(&mut search.state, SearchState::Found { until }) {
+            out.extend(open.askers.into_iter().map(|to| HostAction::ReportSearch {
+                to,
+                mac,
+                at,
+                found: SearchResult::Alive,
+            }));
         }
         out.push(HostAction::Wake(until, Timer::Search(mac)));
     }
 
     fn not_found(&mut self, mac: Mac, out: &mut Vec<HostAction>) {
-        let Some(Search { at, stage: Stage::Open(open) }) = self.searches.remove(&mac) else { return };
-        let found = Found::Gone { was_asked: open.was_asked };
+        let Some(Search { at, state: SearchState::Open(open) }) = self.searches.remove(&mac) else { return };
+        let found = SearchResult::Gone { was_asked: open.was_asked };
         // Who claims it gets it; without a claim nobody knows where it is.
-        if open.stale && open.askers.is_empty() {
+        if open.forget_if_missing && open.askers.is_empty() {
             self.on_departure(mac, at);
             out.push(HostAction::Forget { mac, at });
         }
-        out.extend(open.askers.into_iter().map(|to| HostAction::Tell { to, mac, at, found }));
+        out.extend(open.askers.into_iter().map(|to| HostAction::ReportSearch { to, mac, at, found }));
     }
 }

@@ -70,7 +70,7 @@ impl Fixture {
         (answer, all)
     }
 
-    fn packet(&mut self, mac: Mac, port: u32, announces: Option<&str>) -> (Belief, Vec<HostAction>) {
+    fn packet(&mut self, mac: Mac, port: u32, announces: Option<&str>) -> (SourceCheck, Vec<HostAction>) {
         let sender = Sender { mac, at: at(port), announces: announces.map(ip) };
         self.ask(|hosts, now, state, out| hosts.on_packet(now, state, sender, out))
     }
@@ -99,10 +99,10 @@ impl Fixture {
                 return self.ask(|hosts, now, state, out| hosts.on_arrival(now, state, mac, to, out)).1;
             }
             HostAction::Forget { mac, .. } => drop(self.store.update(|_| vec![Write::Host { mac, info: None }])),
-            HostAction::Look { mac, at } => {
+            HostAction::Find { mac, at } => {
                 return self.ask(|hosts, now, state, out| hosts.on_look(now, state, (mac, at), SHARD, out)).1;
             }
-            HostAction::Tell { mac, at, found, .. } => {
+            HostAction::ReportSearch { mac, at, found, .. } => {
                 return self.ask(|hosts, now, _, out| hosts.on_found(now, mac, at, found, out)).1;
             }
             HostAction::Count { at, mac } => return self.count(at, mac),
@@ -180,12 +180,12 @@ fn moved(actions: &[HostAction]) -> Option<MoveReason> {
 
 #[test]
 fn a_host_that_answers_keeps_its_place_and_is_asked_by_the_addresses_that_it_announced_last() {
-    let mut bench = Fixture::new(&Options::default());
+    let mut fixture = Fixture::new(&Options::default());
     for announced in ["10.0.0.9", "10.0.0.1"] {
-        bench.packet(GATEWAY, 1, Some(announced));
+        fixture.packet(GATEWAY, 1, Some(announced));
     }
-    let (belief, actions) = bench.packet(GATEWAY, 2, None);
-    assert_eq!(belief, Belief::Lie);
+    let (check, actions) = fixture.packet(GATEWAY, 2, None);
+    assert_eq!(check, SourceCheck::Elsewhere);
     let asked: Vec<u128> = actions
         .iter()
         .filter_map(|action| match action {
@@ -194,124 +194,125 @@ fn a_host_that_answers_keeps_its_place_and_is_asked_by_the_addresses_that_it_ann
         })
         .collect();
     assert_eq!(asked, [0x0a00_0001, 0x0a00_0009]);
-    bench.packet(GATEWAY, 1, Some("10.0.0.1"));
-    assert_eq!(moved(&bench.wait(20, |bench| drop(bench.packet(GATEWAY, 2, None)))), Some(MoveReason::NoAnswer));
-    assert_eq!(bench.place(GATEWAY), Some(at(2)), "it answered the first time only");
+    fixture.packet(GATEWAY, 1, Some("10.0.0.1"));
+    assert_eq!(moved(&fixture.wait(20, |fixture| drop(fixture.packet(GATEWAY, 2, None)))), Some(MoveReason::NoAnswer));
+    assert_eq!(fixture.place(GATEWAY), Some(at(2)), "it answered the first time only");
 }
 
 #[test]
 fn a_host_whose_answers_keep_coming_stays_and_the_liar_is_told_of_once() {
-    let mut bench = Fixture::new(&Options::default());
-    bench.packet(GATEWAY, 1, Some("10.0.0.1"));
-    let actions = bench.wait(60, |bench| {
-        let (_, actions) = bench.packet(GATEWAY, 2, None);
+    let mut fixture = Fixture::new(&Options::default());
+    fixture.packet(GATEWAY, 1, Some("10.0.0.1"));
+    let actions = fixture.wait(60, |fixture| {
+        let (_, actions) = fixture.packet(GATEWAY, 2, None);
         if actions.iter().any(|action| matches!(action, HostAction::Emit { .. })) {
-            bench.packet(GATEWAY, 1, Some("10.0.0.1"));
+            fixture.packet(GATEWAY, 1, Some("10.0.0.1"));
         }
     });
-    assert_eq!((moved(&actions), bench.place(GATEWAY)), (None, Some(at(1))));
-    assert!(bench.hosts.size() < 12, "{:?}", bench.hosts);
+    assert_eq!((moved(&actions), fixture.place(GATEWAY)), (None, Some(at(1))));
+    assert!(fixture.hosts.size() < 12, "{:?}", fixture.hosts);
 }
 
 #[test]
 fn a_host_that_answers_nothing_keeps_its_place_while_rules_carry_packets_of_it() {
-    let mut bench = Fixture::new(&Options::default());
-    bench.packet(GATEWAY, 1, Some("10.0.0.1"));
-    let mut told = Vec::new();
-    let actions = bench.wait(30, |bench| {
-        *bench.packets.entry(GATEWAY).or_default() += 1;
-        told.extend(bench.packet(GATEWAY, 2, None).1);
+    let mut fixture = Fixture::new(&Options::default());
+    fixture.packet(GATEWAY, 1, Some("10.0.0.1"));
+    let mut reported = Vec::new();
+    let actions = fixture.wait(30, |fixture| {
+        *fixture.packets.entry(GATEWAY).or_default() += 1;
+        reported.extend(fixture.packet(GATEWAY, 2, None).1);
     });
-    told.extend(actions);
-    assert_eq!((moved(&told), bench.place(GATEWAY)), (None, Some(at(1))));
-    let lies = told.iter().filter(|action| matches!(action, HostAction::Report(Report::HostSpoofed { .. }))).count();
+    reported.extend(actions);
+    assert_eq!((moved(&reported), fixture.place(GATEWAY)), (None, Some(at(1))));
+    let lies =
+        reported.iter().filter(|action| matches!(action, HostAction::Report(Report::HostSpoofed { .. }))).count();
     assert_eq!(lies, 1);
     // It leaves, and two rounds later it is where it says.
-    let gone = bench.wait(5, |bench| drop(bench.packet(GATEWAY, 2, None)));
+    let gone = fixture.wait(5, |fixture| drop(fixture.packet(GATEWAY, 2, None)));
     assert_eq!(moved(&gone), Some(MoveReason::NoAnswer));
 }
 
 #[test]
 fn a_host_that_cannot_be_asked_must_have_been_silent_for_long() {
     for tells in [true, false] {
-        let mut bench = Fixture::new(&Options::default());
-        bench.tells = tells;
-        bench.packet(GATEWAY, 1, None);
-        let claim = |bench: &mut Fixture| drop(bench.packet(GATEWAY, 2, None));
-        assert_eq!(moved(&bench.wait(9, claim)), None);
-        assert_eq!(moved(&bench.wait(3, claim)), Some(MoveReason::Silent), "the switch tells: {tells}");
+        let mut fixture = Fixture::new(&Options::default());
+        fixture.tells = tells;
+        fixture.packet(GATEWAY, 1, None);
+        let claim = |fixture: &mut Fixture| drop(fixture.packet(GATEWAY, 2, None));
+        assert_eq!(moved(&fixture.wait(9, claim)), None);
+        assert_eq!(moved(&fixture.wait(3, claim)), Some(MoveReason::Silent), "the switch tells: {tells}");
     }
 }
 
 #[test]
 fn a_switch_that_never_says_what_its_counters_are_is_not_waited_for_without_end() {
-    let mut bench = Fixture::new(&Options::default());
-    bench.packet(GATEWAY, 1, Some("10.0.0.1"));
+    let mut fixture = Fixture::new(&Options::default());
+    fixture.packet(GATEWAY, 1, Some("10.0.0.1"));
     let sender = Sender { mac: GATEWAY, at: at(2), announces: None };
     let mut actions = Vec::new();
-    bench.hosts.on_packet(bench.now, &bench.store.snapshot(), sender, &mut actions);
-    bench.hosts.on_look(bench.now, &bench.store.snapshot(), (GATEWAY, at(1)), SHARD, &mut actions);
-    bench.timers.extend(actions.iter().filter_map(|action| match action {
+    fixture.hosts.on_packet(fixture.now, &fixture.store.snapshot(), sender, &mut actions);
+    fixture.hosts.on_look(fixture.now, &fixture.store.snapshot(), (GATEWAY, at(1)), SHARD, &mut actions);
+    fixture.timers.extend(actions.iter().filter_map(|action| match action {
         HostAction::Wake(time, timer) => Some((*time, *timer)),
         _ => None,
     }));
-    assert_eq!(moved(&bench.wait(15, |_| ())), None);
-    assert_eq!(moved(&bench.wait(10, |_| ())), Some(MoveReason::NoAnswer));
+    assert_eq!(moved(&fixture.wait(15, |_| ())), None);
+    assert_eq!(moved(&fixture.wait(10, |_| ())), Some(MoveReason::NoAnswer));
 }
 
 #[test]
 fn a_port_that_claims_everybody_is_in_nobody_elses_way() {
-    let mut bench = Fixture::new(&Options::default());
-    (0..200).for_each(|n| drop(bench.packet(mac(n), 1, Some("10.0.0.1"))));
+    let mut fixture = Fixture::new(&Options::default());
+    (0..200).for_each(|n| drop(fixture.packet(mac(n), 1, Some("10.0.0.1"))));
     let looks =
-        |actions: &[HostAction]| actions.iter().filter(|action| matches!(action, HostAction::Look { .. })).count();
-    let by_2: usize = (0..200).map(|n| looks(&bench.packet(mac(n), 2, None).1)).sum();
-    let by_3 = looks(&bench.packet(mac(150), 3, None).1);
+        |actions: &[HostAction]| actions.iter().filter(|action| matches!(action, HostAction::Find { .. })).count();
+    let by_2: usize = (0..200).map(|n| looks(&fixture.packet(mac(n), 2, None).1)).sum();
+    let by_3 = looks(&fixture.packet(mac(150), 3, None).1);
     assert_eq!((by_2, by_3), (32, 1));
 }
 
 #[test]
 fn a_place_that_is_gone_needs_no_asking() {
-    let mut bench = Fixture::new(&Options::default());
-    bench.packet(GATEWAY, 1, Some("10.0.0.1"));
-    bench.store.update(|_| vec![Write::Port { at: at(1), info: None }]);
-    let (belief, actions) = bench.packet(GATEWAY, 2, None);
-    assert_eq!((belief, moved(&actions)), (Belief::True, Some(MoveReason::PortGone)));
+    let mut fixture = Fixture::new(&Options::default());
+    fixture.packet(GATEWAY, 1, Some("10.0.0.1"));
+    fixture.store.update(|_| vec![Write::Port { at: at(1), info: None }]);
+    let (check, actions) = fixture.packet(GATEWAY, 2, None);
+    assert_eq!((check, moved(&actions)), (SourceCheck::Accepted, Some(MoveReason::PortGone)));
 }
 
 #[test]
 fn a_port_has_so_many_hosts_and_what_further_ones_send_is_dropped_for_a_while() {
     let options = Options { max_hosts_per_port: 10, ..Options::default() };
-    let mut bench = Fixture::new(&options);
+    let mut fixture = Fixture::new(&options);
     let mut guards = 0;
     let mut reports = 0;
     for n in 0..100_000 {
-        let (belief, actions) = bench.packet(mac(n), 1, Some("10.0.0.1"));
-        assert_eq!(belief, if n < 10 { Belief::True } else { Belief::Crowded });
+        let (check, actions) = fixture.packet(mac(n), 1, Some("10.0.0.1"));
+        assert_eq!(check, if n < 10 { SourceCheck::Accepted } else { SourceCheck::TooManyHosts });
         guards += actions.iter().filter(|action| matches!(action, HostAction::Guard { on: true, .. })).count();
         reports += actions.iter().filter(|action| matches!(action, HostAction::Report(_))).count();
     }
     assert_eq!((guards, reports), (1, 1));
-    assert!(bench.hosts.size() < 40 && bench.timers.len() < 5, "{:?}", bench.hosts);
-    assert_eq!(bench.packet(mac(3), 1, None).0, Belief::True, "who was known before");
-    assert_eq!(bench.packet(mac(500_000), 2, None).0, Belief::True, "and at other ports");
-    let actions = bench.wait(11, |_| ());
+    assert!(fixture.hosts.size() < 40 && fixture.timers.len() < 5, "{:?}", fixture.hosts);
+    assert_eq!(fixture.packet(mac(3), 1, None).0, SourceCheck::Accepted, "who was known before");
+    assert_eq!(fixture.packet(mac(500_000), 2, None).0, SourceCheck::Accepted, "and at other ports");
+    let actions = fixture.wait(11, |_| ());
     assert!(actions.contains(&HostAction::Guard { at: at(1), on: false }));
-    let (_, actions) = bench.packet(mac(11), 1, None);
+    let (_, actions) = fixture.packet(mac(11), 1, None);
     assert!(actions.contains(&HostAction::Guard { at: at(1), on: true }), "the port is as full as before");
 }
 
 #[test]
 fn ports_that_flood_share_a_switch_and_the_others_get_their_part() {
     let options = Options { max_hosts: 30, max_hosts_per_port: 20, ..Options::default() };
-    let mut bench = Fixture::new(&options);
+    let mut fixture = Fixture::new(&options);
     for port in [1, 2] {
-        (0..100).for_each(|n| drop(bench.packet(mac(1000 * port + n), port, None)));
+        (0..100).for_each(|n| drop(fixture.packet(mac(1000 * port + n), port, None)));
     }
     for n in 0..5 {
-        assert_eq!(bench.packet(mac(9000 + n), 3, None).0, Belief::True);
+        assert_eq!(fixture.packet(mac(9000 + n), 3, None).0, SourceCheck::Accepted);
     }
-    let count = |port| bench.hosts.at_port(at(port)).count();
+    let count = |port| fixture.hosts.at_port(at(port)).count();
     assert_eq!((count(1), count(2), count(3)), (12, 13, 5));
 }
 
@@ -319,42 +320,42 @@ fn ports_that_flood_share_a_switch_and_the_others_get_their_part() {
 fn silent_hosts_go_and_those_that_rules_carry_packets_of_stay() {
     let options = Options { host_timeout: Duration::from_secs(60), ..Options::default() };
     for tells in [true, false] {
-        let mut bench = Fixture::new(&options);
-        bench.tells = tells;
-        [GATEWAY, OTHER].into_iter().for_each(|mac| drop(bench.packet(mac, 1, None)));
-        let actions = bench.wait(200, |bench| *bench.packets.entry(GATEWAY).or_default() += 1);
+        let mut fixture = Fixture::new(&options);
+        fixture.tells = tells;
+        [GATEWAY, OTHER].into_iter().for_each(|mac| drop(fixture.packet(mac, 1, None)));
+        let actions = fixture.wait(200, |fixture| *fixture.packets.entry(GATEWAY).or_default() += 1);
         assert!(actions.contains(&HostAction::Forget { mac: OTHER, at: at(1) }));
-        let is_there = bench.place(GATEWAY).is_some();
-        assert_eq!((is_there, bench.place(OTHER)), (tells, None), "the switch tells: {tells}");
-        bench.wait(300, |_| ());
-        assert_eq!(bench.hosts.size(), 0, "{:?}", bench.hosts);
+        let is_there = fixture.place(GATEWAY).is_some();
+        assert_eq!((is_there, fixture.place(OTHER)), (tells, None), "the switch tells: {tells}");
+        fixture.wait(300, |_| ());
+        assert_eq!(fixture.hosts.size(), 0, "{:?}", fixture.hosts);
     }
 }
 
 #[test]
 fn the_next_packet_of_a_host_that_is_about_to_go_is_waited_for() {
     let options = Options { host_timeout: Duration::from_secs(60), ..Options::default() };
-    let mut bench = Fixture::new(&options);
-    bench.packet(GATEWAY, 1, None);
-    bench.wait(40, |_| ());
-    assert!(bench.hosts.awaits(GATEWAY));
-    bench.packet(GATEWAY, 1, None);
-    assert!(!bench.hosts.awaits(GATEWAY));
-    bench.wait(50, |_| ());
-    assert_eq!(bench.place(GATEWAY), Some(at(1)));
+    let mut fixture = Fixture::new(&options);
+    fixture.packet(GATEWAY, 1, None);
+    fixture.wait(40, |_| ());
+    assert!(fixture.hosts.awaits(GATEWAY));
+    fixture.packet(GATEWAY, 1, None);
+    assert!(!fixture.hosts.awaits(GATEWAY));
+    fixture.wait(50, |_| ());
+    assert_eq!(fixture.place(GATEWAY), Some(at(1)));
 }
 
 #[test]
 fn of_many_addresses_the_oldest_gives_way_and_that_is_told_once() {
-    let mut bench = Fixture::new(&Options::default());
+    let mut fixture = Fixture::new(&Options::default());
     let mut reports = 0;
     for n in 0..40 {
-        bench.now = bench.now + Duration::from_secs(1);
-        let (_, actions) = bench.packet(GATEWAY, 1, Some(&format!("10.0.0.{}", n + 1)));
+        fixture.now = fixture.now + Duration::from_secs(1);
+        let (_, actions) = fixture.packet(GATEWAY, 1, Some(&format!("10.0.0.{}", n + 1)));
         reports += actions.iter().filter(|action| matches!(action, HostAction::Report(_))).count();
     }
-    bench.packet(GATEWAY, 1, Some("fe80::1"));
-    let state = bench.store.snapshot();
+    fixture.packet(GATEWAY, 1, Some("fe80::1"));
+    let state = fixture.store.snapshot();
     let host = state.host(GATEWAY).expect("it is known");
     let last: Vec<String> = host.addresses().map(|ip| ip.to_string()).collect();
     let want: Vec<String> = (25..=40).map(|n| format!("10.0.0.{n}")).chain(["fe80::1".to_owned()]).collect();
@@ -364,31 +365,31 @@ fn of_many_addresses_the_oldest_gives_way_and_that_is_told_once() {
 #[test]
 fn an_address_is_asked_for_before_it_goes() {
     let options = Options { host_timeout: Duration::from_secs(60), ..Options::default() };
-    let mut bench = Fixture::new(&options);
-    bench.packet(GATEWAY, 1, Some("10.0.0.1"));
-    bench.packet(GATEWAY, 1, Some("10.0.0.2"));
+    let mut fixture = Fixture::new(&options);
+    fixture.packet(GATEWAY, 1, Some("10.0.0.1"));
+    fixture.packet(GATEWAY, 1, Some("10.0.0.2"));
     let is_asked = |action: &HostAction| matches!(action, HostAction::Emit { .. });
-    let actions = bench.wait(300, |bench| {
-        *bench.packets.entry(GATEWAY).or_default() += 1;
+    let actions = fixture.wait(300, |fixture| {
+        *fixture.packets.entry(GATEWAY).or_default() += 1;
         // Of the two it has one still.
-        if bench.hosts.rounds[&Dpid(1)].asking.is_none() && bench.xid % 2 == 1 {
-            bench.packet(GATEWAY, 1, Some("10.0.0.2"));
+        if fixture.hosts.rounds[&Dpid(1)].asking.is_none() && fixture.xid % 2 == 1 {
+            fixture.packet(GATEWAY, 1, Some("10.0.0.2"));
         }
     });
     assert!(actions.iter().any(is_asked));
     assert!(actions.contains(&HostAction::Unbind { mac: GATEWAY, at: at(1), ip: ip("10.0.0.1") }));
-    assert_eq!(bench.store.snapshot().host_by_ip(ip("10.0.0.2")), Some(GATEWAY));
+    assert_eq!(fixture.store.snapshot().host_by_ip(ip("10.0.0.2")), Some(GATEWAY));
 }
 
 #[test]
 fn who_announces_without_end_is_not_copied_for_a_while() {
-    let mut bench = Fixture::new(&Options::default());
+    let mut fixture = Fixture::new(&Options::default());
     let mut actions = Vec::new();
-    (0..1000u32).for_each(|n| actions.extend(bench.packet(GATEWAY, 1, Some(&format!("10.0.{}.1", n % 200))).1));
+    (0..1000u32).for_each(|n| actions.extend(fixture.packet(GATEWAY, 1, Some(&format!("10.0.{}.1", n % 200))).1));
     let binds = actions.iter().filter(|action| matches!(action, HostAction::Bind { .. })).count();
     let mutes = actions.iter().filter(|action| matches!(action, HostAction::Mute { on: true, .. })).count();
     assert_eq!((binds, mutes), (20, 1));
-    let again = bench.wait(11, |_| ());
+    let again = fixture.wait(11, |_| ());
     assert!(again.contains(&HostAction::Mute { mac: GATEWAY, at: at(1), on: false }));
 }
 

@@ -6,9 +6,9 @@
 //!
 //! # Routes that follow a plan
 //!
-//! What a plan comes to ([`Goal`]) changes with the topology. Then the route gets another *course*, once for all its leaves:
-//! it holds the labels of both until the new course is ready, rules change over, and when the switch has confirmed that the
-//! old course's labels go back. Where the ingress switch has a table for routes, its leaves' rules lead to the route's *entry*
+//! What a plan comes to ([`Goal`]) changes with the topology. Then the route gets another *path*, once for all its leaves:
+//! it holds the labels of both until the new path is ready, rules change over, and when the switch has confirmed that the
+//! old path's labels go back. Where the ingress switch has a table for routes, its leaves' rules lead to the route's *entry*
 //! there, by a number that packets carry in their metadata, and one rule changes for all of them. An entry's number never
 //! comes to mean another route: rules that lead to one that is gone find nothing, and the packet comes to the controller.
 
@@ -34,7 +34,7 @@ const RETRY: Duration = Duration::from_millis(250);
 const LONGEST_RETRY: Duration = Duration::from_secs(16);
 
 /// The priority of rules in the table of routes, no two of which take the same packet.
-const ENTRY: u16 = 1;
+const PRIORITY: u16 = 1;
 
 /// Names a route of this shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -47,17 +47,17 @@ pub(super) struct Routes {
     /// The run of the controller, which is part of the numbers of entries.
     epoch: u16,
     by_key: FxHashMap<Arc<RouteKey>, RouteId>,
-    by_stand_in: FxHashMap<LeafId, RouteId>,
+    by_subscription: FxHashMap<LeafId, RouteId>,
     all: FxHashMap<RouteId, SharedRoute>,
     /// Requests for labels, by their serial number.
-    asked: FxHashMap<u64, RouteId>,
+    requests: FxHashMap<u64, RouteId>,
     /// Routes whose rule in the table of routes may have changed.
-    touched: BTreeSet<(Dpid, RouteId)>,
+    dirty: BTreeSet<(Dpid, RouteId)>,
     /// What stood in the store for routes that have ended.
-    ended: Vec<LeafId>,
+    ended_subscriptions: Vec<LeafId>,
     next_id: NonZeroU64,
     next_serial: u64,
-    next_entry: u64,
+    next_metadata: u64,
 }
 
 /// What makes two routes the same.
@@ -75,19 +75,19 @@ pub(super) struct RouteKey {
 pub(super) struct SharedRoute {
     key: Arc<RouteKey>,
     /// What stands for it in the store, where it follows a plan.
-    stand_in: Option<LeafId>,
+    subscription: Option<LeafId>,
     /// What f's answer comes to, as far as it is known here.
-    wanted: Arc<Resolved>,
-    course: Course,
-    /// The course that it takes as soon as that is ready, which has to be by then.
-    next: Option<(Course, Time)>,
+    resolved: Arc<Resolved>,
+    path: LabelledPath,
+    /// The path that it takes as soon as that is ready, which has to be by then.
+    next: Option<(LabelledPath, Time)>,
     /// Courses that rules may still lead along.
-    former: Vec<Course>,
+    former: Vec<LabelledPath>,
     /// The number of the meter that its packets pass at the ingress.
     meter: Option<u32>,
     /// Whether its leaves' rules lead to an entry of its own; and the number of that, if there is one.
-    has_table: bool,
-    entry: Option<u64>,
+    uses_route_table: bool,
+    metadata: Option<u64>,
     /// How often in a row labels were refused.
     refusals: u32,
     /// How often leaves have joined it and not left.
@@ -102,16 +102,16 @@ pub(super) struct SharedRoute {
 
 /// What a route comes to, and the labels for that.
 #[derive(Debug)]
-struct Course {
+struct LabelledPath {
     resolved: Arc<Resolved>,
     onward: Onward,
     /// The number of its requests for labels; `None` while it holds none.
     serial: Option<u64>,
-    state: CourseState,
+    state: PathState,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum CourseState {
+enum PathState {
     Asking,
     Ready,
     /// No packets may be sent; at the earliest then it asks again.
@@ -125,7 +125,7 @@ enum CourseState {
 pub(super) enum RouteNews {
     /// These leaves may be installed.
     Ready(BTreeSet<LeafId>),
-    /// The next course is ready.
+    /// The next path is ready.
     NextReady(RouteId),
     /// No leaf may use it any more: those that do have to stop. Those that wait go on waiting.
     Refused(RouteId, Refusal),
@@ -133,33 +133,33 @@ pub(super) enum RouteNews {
 
 /// What comes of a plan that leads elsewhere.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Changed {
+pub(super) enum PlanChange {
     /// It does not, or rules know nothing of it yet.
     Nothing,
     /// Its leaves may be installed.
     Ready(BTreeSet<LeafId>),
-    /// The next course is asked for.
+    /// The next path is asked for.
     Asking,
-    /// The next course is ready.
+    /// The next path is ready.
     NextReady,
 }
 
-/// What has to be done with rules when a route takes its next course.
+/// What has to be done with rules when a route takes its next path.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct RouteChange {
+pub(super) struct PathSwitch {
     /// Leaves that waited.
     pub waiting: BTreeSet<LeafId>,
-    /// The former course, if it has labels to give back when the switch has confirmed.
+    /// The former path, if it has labels to give back when the switch has confirmed.
     pub former: Option<u64>,
     /// Whether each leaf's rule has to change.
     pub each_leaf: bool,
 }
 
-impl Course {
-    fn new(key: &RouteKey, resolved: &Arc<Resolved>) -> Course {
+impl LabelledPath {
+    fn new(key: &RouteKey, resolved: &Arc<Resolved>) -> LabelledPath {
         let onward = Onward::new(key.carriage.suffixes(resolved, key.ingress).into_iter());
-        let state = if onward.is_ready() { CourseState::Ready } else { CourseState::Asking };
-        Course { resolved: Arc::clone(resolved), onward, serial: None, state }
+        let state = if onward.is_ready() { PathState::Ready } else { PathState::Asking };
+        LabelledPath { resolved: Arc::clone(resolved), onward, serial: None, state }
     }
 }
 
@@ -169,14 +169,14 @@ impl Routes {
             shard,
             epoch,
             by_key: FxHashMap::default(),
-            by_stand_in: FxHashMap::default(),
+            by_subscription: FxHashMap::default(),
             all: FxHashMap::default(),
-            asked: FxHashMap::default(),
-            touched: BTreeSet::new(),
-            ended: Vec::new(),
+            requests: FxHashMap::default(),
+            dirty: BTreeSet::new(),
+            ended_subscriptions: Vec::new(),
             next_id: NonZeroU64::MIN,
             next_serial: 0,
-            next_entry: 0,
+            next_metadata: 0,
         }
     }
 
@@ -196,28 +196,28 @@ impl Routes {
         leaf: LeafId,
         key: RouteKey,
         resolved: &Arc<Resolved>,
-        stand_in: Option<LeafId>,
-        (has_table, meter): (bool, Option<u32>),
+        subscription: Option<LeafId>,
+        (uses_route_table, meter): (bool, Option<u32>),
         out: &mut Vec<LabelEffect>,
     ) -> RouteId {
         let (id, key) = (RouteId(self.next_id), Arc::new(key));
         self.next_id = self.next_id.saturating_add(1);
-        let course = Course::new(&key, resolved);
+        let path = LabelledPath::new(&key, resolved);
         let crosses_links = resolved.switches.get(&key.ingress).is_some_and(|hops| !hops.links.is_empty());
         self.by_key.insert(Arc::clone(&key), id);
-        self.by_stand_in.extend(stand_in.map(|name| (name, id)));
+        self.by_subscription.extend(subscription.map(|name| (name, id)));
         self.all.insert(
             id,
             SharedRoute {
                 key,
-                stand_in,
-                wanted: Arc::clone(resolved),
-                course,
+                subscription,
+                resolved: Arc::clone(resolved),
+                path,
                 next: None,
                 former: Vec::new(),
                 meter,
-                has_table: has_table && stand_in.is_some() && crosses_links,
-                entry: None,
+                uses_route_table: uses_route_table && subscription.is_some() && crosses_links,
+                metadata: None,
                 refusals: 0,
                 members: 1,
                 leaves: FxHashSet::from_iter([leaf]),
@@ -229,15 +229,15 @@ impl Routes {
         id
     }
 
-    /// Asks for the labels of the course that the route has, or is to have next.
+    /// Asks for the labels of the path that the route has, or is to have next.
     fn ask(&mut self, id: RouteId, out: &mut Vec<LabelEffect>) {
         let Some(route) = self.all.get_mut(&id) else { return };
-        let course = route.next.as_mut().map_or(&mut route.course, |(next, _)| next);
-        if course.state == CourseState::Asking && course.serial.is_none() {
+        let path = route.next.as_mut().map_or(&mut route.path, |(next, _)| next);
+        if path.state == PathState::Asking && path.serial.is_none() {
             self.next_serial += 1;
-            course.serial = Some(self.next_serial);
-            self.asked.insert(self.next_serial, id);
-            course.onward.ask(holder(self.shard, self.next_serial), out);
+            path.serial = Some(self.next_serial);
+            self.requests.insert(self.next_serial, id);
+            path.onward.ask(holder(self.shard, self.next_serial), out);
         }
     }
 
@@ -257,12 +257,12 @@ impl Routes {
 
     /// Whether a request of this number is known.
     pub fn knows(&self, serial: u64) -> bool {
-        self.asked.contains_key(&serial)
+        self.requests.contains_key(&serial)
     }
 
     /// The route that something stands for in the store.
-    pub fn of_stand_in(&self, name: LeafId) -> Option<RouteId> {
-        self.by_stand_in.get(&name).copied()
+    pub fn by_subscription_id(&self, name: LeafId) -> Option<RouteId> {
+        self.by_subscription.get(&name).copied()
     }
 
     /// Nobody joins the route any more: it does not follow its plan.
@@ -271,9 +271,9 @@ impl Routes {
         if self.by_key.get(&route.key) == Some(&id) {
             self.by_key.remove(&route.key);
         }
-        if let Some(name) = route.stand_in.take() {
-            self.by_stand_in.remove(&name);
-            self.ended.push(name);
+        if let Some(name) = route.subscription.take() {
+            self.by_subscription.remove(&name);
+            self.ended_subscriptions.push(name);
         }
         if let Some((mut next, _)) = route.next.take() {
             self.give_back(&mut next, true, out);
@@ -285,7 +285,7 @@ impl Routes {
             self.close(id, out);
             self.give_all_back(id, confirmed, out);
             if let Some(route) = self.all.remove(&id) {
-                self.touched.insert((route.key.ingress, id));
+                self.dirty.insert((route.key.ingress, id));
             }
         }
     }
@@ -308,11 +308,11 @@ impl Routes {
     pub fn begin_use(&mut self, id: RouteId) {
         let Some(route) = self.all.get_mut(&id) else { return };
         route.users += 1;
-        if route.has_table && route.entry.is_none() {
-            self.next_entry += 1;
+        if route.uses_route_table && route.metadata.is_none() {
+            self.next_metadata += 1;
             let shard = u64::from(self.shard.0) << 40;
-            route.entry = Some(u64::from(self.epoch) << 48 | shard | self.next_entry & 0xff_ffff_ffff);
-            self.touched.insert((route.key.ingress, id));
+            route.metadata = Some(u64::from(self.epoch) << 48 | shard | self.next_metadata & 0xff_ffff_ffff);
+            self.dirty.insert((route.key.ingress, id));
         }
     }
 
@@ -320,7 +320,7 @@ impl Routes {
     pub fn end_use(&mut self, id: RouteId, now: Time, confirmed: bool, out: &mut Vec<LabelEffect>) {
         let Some(route) = self.all.get_mut(&id) else { return };
         route.users -= 1;
-        if let CourseState::Refused { retry } = route.course.state
+        if let PathState::Refused { retry } = route.path.state
             && route.users == 0
         {
             self.give_all_back(id, confirmed, out);
@@ -329,89 +329,88 @@ impl Routes {
         self.end_unused(id, confirmed, out);
     }
 
-    /// No rule leads along the former course any more, which the switch has `confirmed` or not.
-    pub fn end_former(&mut self, id: RouteId, serial: u64, confirmed: bool, out: &mut Vec<LabelEffect>) {
+    /// No rule leads along the former path any more, which the switch has `confirmed` or not.
+    pub fn release_former(&mut self, id: RouteId, serial: u64, confirmed: bool, out: &mut Vec<LabelEffect>) {
         let Some(route) = self.all.get_mut(&id) else { return };
-        let (gone, left) =
-            std::mem::take(&mut route.former).into_iter().partition(|course| course.serial == Some(serial));
+        let (gone, left) = std::mem::take(&mut route.former).into_iter().partition(|path| path.serial == Some(serial));
         route.former = left;
-        let gone: Vec<Course> = gone;
-        gone.into_iter().for_each(|mut course| self.give_back(&mut course, confirmed, out));
+        let gone: Vec<LabelledPath> = gone;
+        gone.into_iter().for_each(|mut path| self.give_back(&mut path, confirmed, out));
     }
 
-    /// Gives the labels of all courses back that rules led along, and the entry.
+    /// Gives the labels of all paths back that rules led along, and the entry.
     fn give_all_back(&mut self, id: RouteId, confirmed: bool, out: &mut Vec<LabelEffect>) {
         let Some(mut route) = self.all.remove(&id) else { return };
         let former = std::mem::take(&mut route.former);
-        former.into_iter().for_each(|mut course| self.give_back(&mut course, confirmed, out));
-        self.give_back(&mut route.course, confirmed, out);
-        if route.entry.take().is_some() {
-            self.touched.insert((route.key.ingress, id));
+        former.into_iter().for_each(|mut path| self.give_back(&mut path, confirmed, out));
+        self.give_back(&mut route.path, confirmed, out);
+        if route.metadata.take().is_some() {
+            self.dirty.insert((route.key.ingress, id));
         }
         self.all.insert(id, route);
     }
 
-    fn give_back(&mut self, course: &mut Course, confirmed: bool, out: &mut Vec<LabelEffect>) {
-        if let Some(serial) = course.serial.take() {
-            self.asked.remove(&serial);
-            course.onward.release(holder(self.shard, serial), confirmed, out);
+    fn give_back(&mut self, path: &mut LabelledPath, confirmed: bool, out: &mut Vec<LabelEffect>) {
+        if let Some(serial) = path.serial.take() {
+            self.requests.remove(&serial);
+            path.onward.release(holder(self.shard, serial), confirmed, out);
         }
     }
 
-    /// The plan leads elsewhere. If rules lead along the old course, the new one has to be ready by `until`.
+    /// The plan leads elsewhere. If rules lead along the old path, the new one has to be ready by `until`.
     pub fn change(
         &mut self,
         id: RouteId,
         resolved: &Arc<Resolved>,
         until: Time,
         out: &mut Vec<LabelEffect>,
-    ) -> Changed {
-        let Some(route) = self.all.get_mut(&id).filter(|route| route.wanted != *resolved) else {
-            return Changed::Nothing;
+    ) -> PlanChange {
+        let Some(route) = self.all.get_mut(&id).filter(|route| route.resolved != *resolved) else {
+            return PlanChange::Nothing;
         };
-        route.wanted = Arc::clone(resolved);
+        route.resolved = Arc::clone(resolved);
         if let Some((mut next, _)) = route.next.take() {
             self.give_back(&mut next, true, out);
         }
-        let Some(route) = self.all.get_mut(&id) else { return Changed::Nothing };
-        if route.course.resolved == *resolved && !route.is_refused() {
+        let Some(route) = self.all.get_mut(&id) else { return PlanChange::Nothing };
+        if route.path.resolved == *resolved && !route.is_refused() {
             return route.take_ready();
         }
-        let course = Course::new(&route.key, resolved);
-        let is_ready = course.state == CourseState::Ready;
+        let path = LabelledPath::new(&route.key, resolved);
+        let is_ready = path.state == PathState::Ready;
         if route.users > 0 {
-            route.next = Some((course, until));
+            route.next = Some((path, until));
             self.ask(id, out);
-            return if is_ready { Changed::NextReady } else { Changed::Asking };
+            return if is_ready { PlanChange::NextReady } else { PlanChange::Asking };
         }
         // No rule leads anywhere.
         self.give_all_back(id, true, out);
-        let Some(route) = self.all.get_mut(&id) else { return Changed::Nothing };
-        (route.course, route.refusals) = (course, 0);
+        let Some(route) = self.all.get_mut(&id) else { return PlanChange::Nothing };
+        (route.path, route.refusals) = (path, 0);
         let changed = route.take_ready();
         self.ask(id, out);
         changed
     }
 
-    /// The route takes its next course, which is ready.
-    pub fn turn(&mut self, id: RouteId) -> Option<RouteChange> {
+    /// The route takes its next path, which is ready.
+    pub fn switch_over(&mut self, id: RouteId) -> Option<PathSwitch> {
         let route = self.all.get_mut(&id)?;
         let (next, _) = route.next.take()?;
-        let former = std::mem::replace(&mut route.course, next);
+        let former = std::mem::replace(&mut route.path, next);
         route.refusals = 0;
         let serial = former.serial;
         if serial.is_some() {
             route.former.push(former);
         }
-        if route.entry.is_some() {
-            self.touched.insert((route.key.ingress, id));
+        if route.metadata.is_some() {
+            self.dirty.insert((route.key.ingress, id));
         }
         let waiting = std::mem::take(&mut route.waiting);
-        Some(RouteChange { waiting, former: serial, each_leaf: route.entry.is_none() })
+        Some(PathSwitch { waiting, former: serial, each_leaf: route.metadata.is_none() })
     }
 
-    /// The next course was not ready in time. Whether there was one: then no leaf may use the route any more.
-    pub fn give_next_up(&mut self, id: RouteId, now: Time, out: &mut Vec<LabelEffect>) -> bool {
+    /// The next path was not ready in time. Whether there was one: then no leaf may use the route any more.
+    pub fn abandon_next(&mut self, id: RouteId, now: Time, out: &mut Vec<LabelEffect>) -> bool {
         let is_late = |route: &&mut SharedRoute| route.next.as_ref().is_some_and(|(_, until)| *until <= now);
         if self.all.get_mut(&id).filter(is_late).is_none() {
             return false;
@@ -420,14 +419,14 @@ impl Routes {
         true
     }
 
-    /// A label of the course or of the next one was refused: rules may not lead along the one, and can't along the other.
+    /// A label of the path or of the next one was refused: rules may not lead along the one, and can't along the other.
     fn refuse(&mut self, id: RouteId, now: Time, out: &mut Vec<LabelEffect>) {
         let Some(route) = self.all.get_mut(&id) else { return };
         let wait = RETRY.saturating_mul(1 << route.refusals.min(6)).min(LONGEST_RETRY);
         let retry = now + wait;
         route.refusals += 1;
         let next = route.next.take();
-        route.course.state = CourseState::Refused { retry };
+        route.path.state = PathState::Refused { retry };
         let is_unused = route.users == 0;
         if let Some((mut next, _)) = next {
             // No rule has led along it.
@@ -448,35 +447,35 @@ impl Routes {
         now: Time,
         out: &mut Vec<LabelEffect>,
     ) -> Option<RouteNews> {
-        let id = *self.asked.get(&serial)?;
+        let id = *self.requests.get(&serial)?;
         let route = self.all.get_mut(&id)?;
         let has_next = route.next.is_some();
         let is_next = route.next.as_ref().is_some_and(|(next, _)| next.serial == Some(serial));
-        let course = match &mut route.next {
+        let path = match &mut route.next {
             Some((next, _)) if is_next => next,
-            _ => &mut route.course,
+            _ => &mut route.path,
         };
-        if course.serial != Some(serial) || matches!(course.state, CourseState::Refused { .. }) {
+        if path.serial != Some(serial) || matches!(path.state, PathState::Refused { .. }) {
             return None;
         }
-        course.onward.learn(port, news);
+        path.onward.learn(port, news);
         match news {
             News::Allocated(_) => None,
             News::Ready => {
-                if !course.onward.is_ready() || course.onward.labels().is_none() {
+                if !path.onward.is_ready() || path.onward.labels().is_none() {
                     return None;
                 }
-                course.state = CourseState::Ready;
+                path.state = PathState::Ready;
                 if is_next {
                     return Some(RouteNews::NextReady(id));
                 }
                 route.refusals = 0;
-                // Where another course is to come, leaves wait for that.
+                // Where another path is to come, leaves wait for that.
                 (!has_next).then(|| RouteNews::Ready(std::mem::take(&mut route.waiting)))
             }
-            // Packets go on into what is gone until the next course is ready. Nothing leads back.
+            // Packets go on into what is gone until the next path is ready. Nothing leads back.
             News::Refused(_) if has_next && !is_next => {
-                course.state = CourseState::Refused { retry: now };
+                path.state = PathState::Refused { retry: now };
                 None
             }
             News::Refused(why) => {
@@ -491,15 +490,15 @@ impl Routes {
         let is_due = |route: &SharedRoute| {
             route.users == 0
                 && route.next.is_none()
-                && route.course.serial.is_none()
-                && matches!(route.course.state, CourseState::Refused { retry } if retry <= now)
+                && route.path.serial.is_none()
+                && matches!(route.path.state, PathState::Refused { retry } if retry <= now)
         };
         let mut due: Vec<RouteId> = self.all.iter().filter(|(_, route)| is_due(route)).map(|(id, _)| *id).collect();
         due.sort_unstable();
         for id in due {
             if let Some(route) = self.all.get_mut(&id) {
-                let course = Course::new(&route.key, &route.wanted);
-                route.course = Course { state: CourseState::Asking, ..course };
+                let path = LabelledPath::new(&route.key, &route.resolved);
+                route.path = LabelledPath { state: PathState::Asking, ..path };
                 self.ask(id, out);
             }
         }
@@ -513,14 +512,14 @@ impl Routes {
     /// The rules of the route's leaves do all themselves from now on.
     pub fn drop_rule(&mut self, id: RouteId) {
         if let Some(route) = self.all.get_mut(&id) {
-            (route.has_table, route.entry) = (false, None);
-            self.touched.insert((route.key.ingress, id));
+            (route.uses_route_table, route.metadata) = (false, None);
+            self.dirty.insert((route.key.ingress, id));
         }
     }
 
     /// Those that have a rule of their own at a switch.
     pub fn with_rules_at(&self, ingress: Dpid) -> Vec<RouteId> {
-        let has_rule = |route: &SharedRoute| route.entry.is_some() && route.key.ingress == ingress;
+        let has_rule = |route: &SharedRoute| route.metadata.is_some() && route.key.ingress == ingress;
         let mut all: Vec<RouteId> = self.all.iter().filter(|(_, route)| has_rule(route)).map(|(id, _)| *id).collect();
         all.sort_unstable();
         all
@@ -533,7 +532,7 @@ impl Routes {
 
     /// The leaves that take routes under limits at a switch.
     pub fn limited_leaves_at(&self, ingress: Dpid) -> BTreeSet<LeafId> {
-        let is_limited = |route: &&SharedRoute| matches!(route.wanted.meter, Some(Meter::Limit(_)));
+        let is_limited = |route: &&SharedRoute| matches!(route.resolved.meter, Some(Meter::Limit(_)));
         let routes = self.all.values().filter(|route| route.key.ingress == ingress).filter(is_limited);
         routes.flat_map(SharedRoute::leaves).collect()
     }
@@ -545,12 +544,12 @@ impl Routes {
 
     /// The routes whose rule in the table of routes may have changed since this was last asked, with their switches.
     pub fn take_dirty(&mut self) -> BTreeSet<(Dpid, RouteId)> {
-        std::mem::take(&mut self.touched)
+        std::mem::take(&mut self.dirty)
     }
 
     /// What stood in the store for routes that have ended since this was last asked.
     pub fn take_ended(&mut self) -> Vec<LeafId> {
-        std::mem::take(&mut self.ended)
+        std::mem::take(&mut self.ended_subscriptions)
     }
 }
 
@@ -562,12 +561,12 @@ fn holder(shard: ShardId, serial: u64) -> impl Fn(PortNo) -> Holder {
 impl SharedRoute {
     /// Whether packets may be sent, and nothing else is about to hold.
     pub fn is_ready(&self) -> bool {
-        self.course.state == CourseState::Ready && self.next.is_none()
+        self.path.state == PathState::Ready && self.next.is_none()
     }
 
     /// Whether a label was refused.
     pub fn is_refused(&self) -> bool {
-        matches!(self.course.state, CourseState::Refused { .. })
+        matches!(self.path.state, PathState::Refused { .. })
     }
 
     /// What f said, once for all its leaves.
@@ -588,24 +587,24 @@ impl SharedRoute {
     /// The plan that it follows, and what stands for it in the store.
     pub fn plan(&self) -> Option<(LeafId, &Plan)> {
         match &self.key.goal {
-            Goal::Plan(plan) => Some((self.stand_in?, plan)),
+            Goal::Plan(plan) => Some((self.subscription?, plan)),
             Goal::Fixed(_) => None,
         }
     }
 
     /// What f's answer comes to, as far as it is known here.
     pub fn resolved(&self) -> &Arc<Resolved> {
-        &self.wanted
+        &self.resolved
     }
 
     /// Those that waited, if the route is ready.
-    fn take_ready(&mut self) -> Changed {
-        if self.is_ready() { Changed::Ready(std::mem::take(&mut self.waiting)) } else { Changed::Nothing }
+    fn take_ready(&mut self) -> PlanChange {
+        if self.is_ready() { PlanChange::Ready(std::mem::take(&mut self.waiting)) } else { PlanChange::Nothing }
     }
 
     /// The edge ports where packets leave.
     pub fn exits(&self) -> Vec<Location> {
-        let switches = self.course.resolved.switches.iter();
+        let switches = self.path.resolved.switches.iter();
         switches.flat_map(|(dpid, hops)| hops.edges.iter().map(|port| Location::new(*dpid, *port))).collect()
     }
 
@@ -618,8 +617,8 @@ impl SharedRoute {
     pub fn actions(&self) -> Vec<Action> {
         let RouteKey { ingress, version, carriage, .. } = &*self.key;
         let none = SwitchHops::default();
-        let hops = self.course.resolved.switches.get(ingress).unwrap_or(&none);
-        let links = self.course.onward.labels().unwrap_or_default();
+        let hops = self.path.resolved.switches.get(ingress).unwrap_or(&none);
+        let links = self.path.onward.labels().unwrap_or_default();
         let treatment = carriage.left(hops);
         let forwarding = Forwarding {
             links: &links,
@@ -637,8 +636,8 @@ impl SharedRoute {
 
     /// What its leaves' rules do with packets.
     pub fn action(&self) -> LeafAction {
-        if let Some(entry) = self.entry {
-            let carry = Instruction::WriteMetadata { metadata: entry, mask: u64::MAX };
+        if let Some(metadata) = self.metadata {
+            let carry = Instruction::WriteMetadata { metadata, mask: u64::MAX };
             return LeafAction::Apply(vec![carry, Instruction::GotoTable(ROUTES)]);
         }
         match self.is_for_untagged() {
@@ -649,9 +648,9 @@ impl SharedRoute {
 
     /// Its rule in the table of routes, if it has one.
     pub fn rule(&self, cookie: impl Fn(LeafId) -> u64) -> Option<Rule> {
-        let matching = Match::any().exact(Field::Metadata, u128::from(self.entry?));
+        let matching = Match::any().exact(Field::Metadata, u128::from(self.metadata?));
         let instructions = self.instructions().into();
-        Some(Rule { priority: ENTRY, matching, instructions, cookie: cookie(self.stand_in?) })
+        Some(Rule { priority: PRIORITY, matching, instructions, cookie: cookie(self.subscription?) })
     }
 }
 

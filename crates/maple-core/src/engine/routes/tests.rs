@@ -81,7 +81,7 @@ fn changing(out: &mut Vec<LabelEffect>) -> (Routes, RouteId, (u64, PortNo)) {
     let first = asked(out);
     be_ready(&mut routes, first, out);
     routes.begin_use(id);
-    assert_eq!(routes.change(id, &route_to(PortNo(4)), Time(5), out), Changed::Asking);
+    assert_eq!(routes.change(id, &route_to(PortNo(4)), Time(5), out), PlanChange::Asking);
     let second = asked(out);
     assert!(out.is_empty() && first != second);
     (routes, id, second)
@@ -91,21 +91,21 @@ fn changing(out: &mut Vec<LabelEffect>) -> (Routes, RouteId, (u64, PortNo)) {
 fn a_route_whose_plan_leads_elsewhere_keeps_the_labels_of_both_courses_until_rules_have_changed() {
     let mut out = Vec::new();
     let (mut routes, id, second) = changing(&mut out);
-    let number = |routes: &Routes| routes.get(id).and_then(|route| route.entry);
-    let entry = number(&routes);
-    assert!(entry.is_some());
+    let number = |routes: &Routes| routes.get(id).and_then(|route| route.metadata);
+    let metadata = number(&routes);
+    assert!(metadata.is_some());
     assert_eq!(routes.join(LeafId(2), &key(&route())), Some(id));
-    assert!(!routes.get(id).is_some_and(SharedRoute::is_ready), "who joins waits for the new course");
+    assert!(!routes.get(id).is_some_and(SharedRoute::is_ready), "who joins waits for the new path");
     routes.wait(id, LeafId(2));
     assert_eq!(be_ready(&mut routes, second, &mut out), Some(RouteNews::NextReady(id)));
     routes.take_dirty();
-    let Some(RouteChange { waiting, former: Some(former), each_leaf: false }) = routes.turn(id) else {
+    let Some(PathSwitch { waiting, former: Some(former), each_leaf: false }) = routes.switch_over(id) else {
         panic!("a turn")
     };
-    assert_eq!((waiting, number(&routes)), ([LeafId(2)].into(), entry), "the rules of leaves lead where they did");
+    assert_eq!((waiting, number(&routes)), ([LeafId(2)].into(), metadata), "the rules of leaves lead where they did");
     assert_eq!(routes.take_dirty(), [(Dpid(1), id)].into());
     assert!(out.is_empty(), "the old rule may still be there");
-    routes.end_former(id, former, true, &mut out);
+    routes.release_former(id, former, true, &mut out);
     assert!(matches!(out[..], [LabelEffect::Release { confirmed: true, .. }]), "{out:?}");
 }
 
@@ -114,10 +114,10 @@ fn a_plan_that_leads_back_ends_the_change() {
     let mut out = Vec::new();
     let (mut routes, id, (serial, port)) = changing(&mut out);
     routes.wait(id, LeafId(2));
-    assert_eq!(routes.change(id, &route(), Time(6), &mut out), Changed::Ready([LeafId(2)].into()));
+    assert_eq!(routes.change(id, &route(), Time(6), &mut out), PlanChange::Ready([LeafId(2)].into()));
     assert!(matches!(out[..], [LabelEffect::Release { confirmed: true, .. }]), "{out:?}");
-    assert!(routes.turn(id).is_none() && !routes.knows(serial), "{port:?}");
-    assert!(!routes.give_next_up(id, Time(9), &mut out));
+    assert!(routes.switch_over(id).is_none() && !routes.knows(serial), "{port:?}");
+    assert!(!routes.abandon_next(id, Time(9), &mut out));
 }
 
 #[test]
@@ -126,13 +126,13 @@ fn a_course_that_is_refused_or_late_ends_the_use_of_the_route() {
         let mut out = Vec::new();
         let (mut routes, id, (serial, port)) = changing(&mut out);
         if is_late {
-            assert!(!routes.give_next_up(id, Time(4), &mut out) && routes.give_next_up(id, Time(5), &mut out));
+            assert!(!routes.abandon_next(id, Time(4), &mut out) && routes.abandon_next(id, Time(5), &mut out));
         } else {
             let why = Refusal::NoLabel(Dpid(2));
             let refused = routes.learn(serial, port, &News::Refused(why), Time(1), &mut out);
             assert_eq!(refused, Some(RouteNews::Refused(id, why)));
         }
-        assert_eq!(out.len(), 1, "the label of the new course goes back: {out:?}");
+        assert_eq!(out.len(), 1, "the label of the new path goes back: {out:?}");
         assert!(routes.get(id).is_some_and(SharedRoute::is_refused));
         routes.end_use(id, Time(6), true, &mut out);
         assert_eq!(out.iter().filter(|effect| is_release(effect)).count(), 2);
@@ -153,7 +153,7 @@ fn a_plan_that_leads_back_to_a_course_that_has_lost_a_label_meanwhile_asks_for_i
     routes.change(id, &route_to(PortNo(4)), Time(5), &mut out);
     out.clear();
     let gone = News::Refused(Refusal::Gone(Dpid(2)));
-    assert_eq!(routes.learn(serial, port, &gone, Time(2), &mut out), None, "another course is to come");
-    assert_eq!(routes.change(id, &route(), Time(6), &mut out), Changed::Asking);
+    assert_eq!(routes.learn(serial, port, &gone, Time(2), &mut out), None, "another path is to come");
+    assert_eq!(routes.change(id, &route(), Time(6), &mut out), PlanChange::Asking);
     assert!(out.iter().any(|effect| matches!(effect, LabelEffect::Ask(_))), "{out:?}");
 }

@@ -41,7 +41,7 @@ mod union;
 
 use removals::Removals;
 pub(super) use union::Source;
-use union::{Pending, Union};
+use union::{Pending, SharedTable};
 
 /// The tables.
 pub(super) struct Tables {
@@ -50,18 +50,18 @@ pub(super) struct Tables {
     /// By table.
     pending: BTreeMap<u8, Pending>,
     /// The table that several share.
-    shared: Union,
+    shared: SharedTable,
     /// The engine's own rules as they were last said, by table.
     own: BTreeMap<u8, Vec<Rule>>,
     /// Whether `pending` has all that may be otherwise than it is.
-    in_step: bool,
-    step: Step,
+    synchronised: bool,
+    phase: Phase,
     /// Whether `installed` is known; nothing is sent before.
     ready: bool,
     first_xid: u32,
     next_xid: u32,
     /// Sent and not yet confirmed, oldest first.
-    unconfirmed: VecDeque<(u32, Sent)>,
+    unconfirmed: VecDeque<(u32, Unconfirmed)>,
     /// Rules that were deleted of late.
     removals: Removals,
     /// Who waits for the barrier of the next update.
@@ -70,7 +70,7 @@ pub(super) struct Tables {
 
 /// How far an update of two steps is.
 #[derive(Default)]
-enum Step {
+enum Phase {
     #[default]
     One,
     /// The additions are on their way; the barrier request with this id tells when they are there. Then the rest follows,
@@ -80,16 +80,16 @@ enum Step {
     Added(Vec<Waiter>),
 }
 
-enum Sent {
+enum Unconfirmed {
     FlowMod { table: u8, rule: Rule },
     Barrier(Vec<Waiter>),
 }
 
-impl Sent {
+impl Unconfirmed {
     fn waiters(&self) -> &[Waiter] {
         match self {
-            Sent::Barrier(waiters) => waiters,
-            Sent::FlowMod { .. } => &[],
+            Unconfirmed::Barrier(waiters) => waiters,
+            Unconfirmed::FlowMod { .. } => &[],
         }
     }
 }
@@ -100,11 +100,11 @@ pub(super) enum Waiter {
     /// Labels, by their serial numbers, whose rules came in or went out.
     Labels(Vec<u64>),
     /// A leaf's ingress rule was taken out, or leads another way than this route, with which the leaf stays or not.
-    Left { via: RouteId, stays: bool },
+    RuleRemoved { via: RouteId, stays: bool },
     /// No rule leads along a former course of a route any more.
-    Former { via: RouteId, serial: u64 },
+    FormerPath { via: RouteId, serial: u64 },
     /// A leaf's ingress rule came in.
-    Fresh(LeafId),
+    RuleAdded(LeafId),
     /// Somebody wants to know that all before is done.
     Barriers(u64),
 }
@@ -117,7 +117,7 @@ pub(super) type Requests = Vec<(u32, Message)>;
 pub(super) struct Confirmed {
     pub waiters: Vec<Waiter>,
     /// Whether the second step of an update may follow.
-    pub is_half_way: bool,
+    pub has_second_step: bool,
 }
 
 impl Tables {
@@ -126,10 +126,10 @@ impl Tables {
         Tables {
             installed: BTreeMap::new(),
             pending: BTreeMap::new(),
-            shared: Union::default(),
+            shared: SharedTable::default(),
             own: BTreeMap::new(),
-            in_step: false,
-            step: Step::One,
+            synchronised: false,
+            phase: Phase::One,
             ready: false,
             first_xid,
             next_xid: first_xid,
@@ -163,18 +163,19 @@ impl Tables {
 
     /// Whether the switch has rules in a table and has confirmed all that was sent for it.
     pub fn is_confirmed(&self, table: u8) -> bool {
-        let is_of_it = |(_, sent): &(u32, Sent)| matches!(sent, Sent::FlowMod { table: of, .. } if *of == table);
+        let is_of_it =
+            |(_, sent): &(u32, Unconfirmed)| matches!(sent, Unconfirmed::FlowMod { table: of, .. } if *of == table);
         self.count(Some(table)) > 0 && !self.unconfirmed.iter().any(is_of_it)
     }
 
     /// Whether the second step of an update is still to come.
-    pub fn is_half_way(&self) -> bool {
-        !matches!(self.step, Step::One)
+    pub fn has_second_step(&self) -> bool {
+        !matches!(self.phase, Phase::One)
     }
 
     /// Whether something was sent, or is to be, that the switch has not confirmed.
     pub fn is_unconfirmed(&self) -> bool {
-        !self.unconfirmed.is_empty() || !self.waiting.is_empty() || !self.ready || self.is_half_way()
+        !self.unconfirmed.is_empty() || !self.waiting.is_empty() || !self.ready || self.has_second_step()
     }
 
     /// The id for the next message.
@@ -195,15 +196,15 @@ impl Tables {
     }
 
     /// Whether somebody is about to come in.
-    pub fn brings_in(&self) -> bool {
-        self.waiting.iter().any(|waiter| matches!(waiter, Waiter::Labels(_) | Waiter::Fresh(_)))
+    pub fn has_waiting_additions(&self) -> bool {
+        self.waiting.iter().any(|waiter| matches!(waiter, Waiter::Labels(_) | Waiter::RuleAdded(_)))
     }
 
     /// All who wait for a barrier's reply.
     pub fn waiters(&self) -> impl Iterator<Item = &Waiter> {
-        let held_back: &[Waiter] = match &self.step {
-            Step::One => &[],
-            Step::Adding(_, waiting) | Step::Added(waiting) => waiting,
+        let held_back: &[Waiter] = match &self.phase {
+            Phase::One => &[],
+            Phase::Adding(_, waiting) | Phase::Added(waiting) => waiting,
         };
         self.unconfirmed.iter().flat_map(|(_, sent)| sent.waiters()).chain(held_back).chain(&self.waiting)
     }
@@ -213,37 +214,37 @@ impl Tables {
         if !self.ready {
             return false;
         }
-        match std::mem::take(&mut self.step) {
-            Step::Adding(xid, waiting) => {
-                self.step = Step::Adding(xid, waiting);
+        match std::mem::take(&mut self.phase) {
+            Phase::Adding(xid, waiting) => {
+                self.phase = Phase::Adding(xid, waiting);
                 return false;
             }
-            Step::Added(waiting) => {
+            Phase::Added(waiting) => {
                 let rest = self.changes();
                 self.send_changes(now, rest, out);
                 self.end_update(waiting, out);
             }
-            Step::One => {}
+            Phase::One => {}
         }
         true
     }
 
     /// What changed in a table that has one source.
-    pub fn say(&mut self, table: u8, changes: Vec<Change>) {
+    pub fn record_changes(&mut self, table: u8, changes: Vec<Change>) {
         if !changes.is_empty() {
             self.pending.entry(table).or_default().take(changes);
         }
     }
 
     /// What changed in a table's rules from one of several sources.
-    pub fn say_shared(&mut self, table: u8, version: Version, source: Source, changes: Vec<Change>) {
+    pub fn record_shared_changes(&mut self, table: u8, version: Version, source: Source, changes: Vec<Change>) {
         if !changes.is_empty() {
             self.shared.take(version, source, changes, self.pending.entry(table).or_default());
         }
     }
 
     /// The engine's own rules from now on, by table: what changed.
-    pub fn say_own(&mut self, new: BTreeMap<u8, Vec<Rule>>) -> BTreeMap<u8, Vec<Change>> {
+    pub fn set_own_rules(&mut self, new: BTreeMap<u8, Vec<Rule>>) -> BTreeMap<u8, Vec<Change>> {
         let before = |table: &u8| self.own.get(table).map_or(&[][..], Vec::as_slice);
         let changed = new.iter().map(|(table, rules)| (*table, changes(before(table), rules))).collect();
         self.own = new;
@@ -251,8 +252,8 @@ impl Tables {
     }
 
     /// Whether what the switch has is as we thought, so that what was said is all that has to be compared.
-    pub fn is_in_step(&self) -> bool {
-        self.in_step
+    pub fn is_synchronised(&self) -> bool {
+        self.synchronised
     }
 
     /// Compares everything with what the switch has: these rules, the engine's own, and in `shared_table` what its sources
@@ -266,17 +267,17 @@ impl Tables {
         let compare =
             |(table, rules): (u8, Vec<Rule>)| (table, Pending::all(rules, self.installed.entry(table).or_default()));
         self.pending = all.into_iter().map(compare).collect();
-        self.in_step = true;
+        self.synchronised = true;
     }
 
     /// Sends what is to be changed, or its first step.
-    pub fn send_update(&mut self, now: Time, door: Option<u8>, out: &mut Requests) {
+    pub fn send_update(&mut self, now: Time, last_table: Option<u8>, out: &mut Requests) {
         let changes = self.changes();
         let waiting = std::mem::take(&mut self.waiting);
         let is_addition = |(_, change): &(u8, Change)| matches!(change, Change::Add(_));
-        let is_door = |(table, _): &(u8, Change)| Some(*table) == door;
+        let is_last = |(table, _): &(u8, Change)| Some(*table) == last_table;
         let (additions, rest): (Vec<_>, Vec<_>) =
-            changes.into_iter().partition(|change| is_addition(change) && !is_door(change));
+            changes.into_iter().partition(|change| is_addition(change) && !is_last(change));
         if additions.is_empty() && rest.is_empty() && waiting.is_empty() {
             return self.pending.clear();
         }
@@ -287,7 +288,7 @@ impl Tables {
             self.end_update(waiting, out);
         } else {
             let xid = self.send_barrier(Vec::new(), out);
-            self.step = Step::Adding(xid, waiting);
+            self.phase = Phase::Adding(xid, waiting);
         }
     }
 
@@ -313,7 +314,7 @@ impl Tables {
                 self.removals.expect(now, (table, rule.cookie, key_of(rule)));
             }
             let (Change::Add(rule) | Change::Modify(rule) | Change::Delete(rule)) = change;
-            self.unconfirmed.push_back((xid, Sent::FlowMod { table, rule }));
+            self.unconfirmed.push_back((xid, Unconfirmed::FlowMod { table, rule }));
             out.push((xid, Message::FlowMod(flow_mod)));
         }
     }
@@ -326,35 +327,36 @@ impl Tables {
 
     fn send_barrier(&mut self, waiting: Vec<Waiter>, out: &mut Requests) -> u32 {
         let xid = self.take_xid();
-        self.unconfirmed.push_back((xid, Sent::Barrier(waiting)));
+        self.unconfirmed.push_back((xid, Unconfirmed::Barrier(waiting)));
         out.push((xid, Message::BarrierRequest));
         xid
     }
 
     /// Everything sent before the barrier request with this id is done. `None` if there was none.
     pub fn confirm(&mut self, xid: u32) -> Option<Confirmed> {
-        let is_it = |(id, sent): &(u32, Sent)| *id == xid && matches!(sent, Sent::Barrier(_));
+        let is_it = |(id, sent): &(u32, Unconfirmed)| *id == xid && matches!(sent, Unconfirmed::Barrier(_));
         let at = self.unconfirmed.iter().position(is_it)?;
         let done = self.unconfirmed.drain(..=at);
-        let waiters = done.flat_map(|(_, sent)| if let Sent::Barrier(waiters) = sent { waiters } else { Vec::new() });
+        let waiters =
+            done.flat_map(|(_, sent)| if let Unconfirmed::Barrier(waiters) = sent { waiters } else { Vec::new() });
         let waiters = waiters.collect();
-        self.step = match std::mem::take(&mut self.step) {
-            Step::Adding(awaited, waiting) if awaited == xid => Step::Added(waiting),
+        self.phase = match std::mem::take(&mut self.phase) {
+            Phase::Adding(awaited, waiting) if awaited == xid => Phase::Added(waiting),
             other => other,
         };
-        Some(Confirmed { waiters, is_half_way: matches!(self.step, Step::Added(_)) })
+        Some(Confirmed { waiters, has_second_step: matches!(self.phase, Phase::Added(_)) })
     }
 
     /// The switch refuses the message with this id. Returns what that was, if it was a change.
     pub fn refuse(&mut self, xid: u32) -> Option<(u8, Rule)> {
-        let is_it = |(id, sent): &(u32, Sent)| *id == xid && matches!(sent, Sent::FlowMod { .. });
+        let is_it = |(id, sent): &(u32, Unconfirmed)| *id == xid && matches!(sent, Unconfirmed::FlowMod { .. });
         // It is out of the list from now on: the switch may refuse it as often as it likes.
         let at = self.unconfirmed.iter().position(is_it)?;
-        let (_, Sent::FlowMod { table, rule }) = self.unconfirmed.remove(at)? else { return None };
+        let (_, Unconfirmed::FlowMod { table, rule }) = self.unconfirmed.remove(at)? else { return None };
         // Barriers that follow confirm nothing of it: who waits for them waits for what is sent when the rules were read.
         let mut waiters = Vec::new();
         for (_, sent) in self.unconfirmed.iter_mut().skip(at) {
-            if let Sent::Barrier(waiting) = sent {
+            if let Unconfirmed::Barrier(waiting) = sent {
                 waiters.append(waiting);
             }
         }
@@ -363,12 +365,12 @@ impl Tables {
     }
 
     /// It is not known any more what the switch has. Whether it has to be asked.
-    pub fn ask_again(&mut self) -> bool {
+    pub fn begin_reread(&mut self) -> bool {
         if !std::mem::take(&mut self.ready) {
             return false;
         }
         // What was to follow on what the switch perhaps has not done starts afresh.
-        if let Step::Adding(_, held_back) | Step::Added(held_back) = std::mem::take(&mut self.step) {
+        if let Phase::Adding(_, held_back) | Phase::Added(held_back) = std::mem::take(&mut self.phase) {
             self.waiting.splice(0..0, held_back);
         }
         true
@@ -378,7 +380,7 @@ impl Tables {
     pub fn read(&mut self, rules: impl Iterator<Item = (u8, Rule)>) {
         self.installed.clear();
         rules.for_each(|(table, rule)| self.installed.entry(table).or_default().insert(rule));
-        (self.ready, self.in_step) = (true, false);
+        (self.ready, self.synchronised) = (true, false);
     }
 
     /// The switch says that a rule is gone. Whether that is news: we neither deleted it nor are about to learn what is there.
@@ -393,7 +395,7 @@ impl Tables {
         let is_there = installed.get(&removal.2).is_some_and(|rule| rule.cookie == cookie);
         if is_there {
             installed.remove(&removal.2);
-            self.in_step = false;
+            self.synchronised = false;
         }
         is_there
     }
@@ -423,7 +425,7 @@ mod tests {
 
     fn update(tables: &mut Tables, waiter: Option<Waiter>, changes: Vec<Change>) -> Requests {
         let mut out = Requests::new();
-        tables.say(1, changes);
+        tables.record_changes(1, changes);
         waiter.into_iter().for_each(|waiter| tables.wait(waiter));
         if tables.begin_update(Time(1), &mut out) {
             tables.send_update(Time(1), Some(0), &mut out);
@@ -448,7 +450,7 @@ mod tests {
         assert_eq!(shown(&first), [Some((1, FlowModCommand::Add)), None]);
         assert!(update(&mut tables, Some(Waiter::Barriers(2)), vec![]).is_empty(), "what is wanted meanwhile waits");
         let confirmed = tables.confirm(first[1].0);
-        assert_eq!(confirmed, Some(Confirmed { waiters: vec![], is_half_way: true }));
+        assert_eq!(confirmed, Some(Confirmed { waiters: vec![], has_second_step: true }));
         let second = update(&mut tables, None, vec![]);
         assert_eq!(shown(&second), [Some((1, FlowModCommand::DeleteStrict)), None, None]);
         let waiters = |tables: &mut Tables, at: usize| tables.confirm(second[at].0).map(|confirmed| confirmed.waiters);
@@ -463,7 +465,7 @@ mod tests {
         let sent = update(&mut tables, Some(Waiter::Barriers(1)), vec![Change::Add(rule(2, 2))]);
         assert_eq!(tables.refuse(sent[0].0), Some((1, rule(2, 2))));
         assert_eq!(tables.refuse(sent[0].0), None, "it may say so as often as it likes");
-        assert!(tables.ask_again() && !tables.ask_again());
+        assert!(tables.begin_reread() && !tables.begin_reread());
         assert_eq!(tables.confirm(sent[1].0).map(|confirmed| confirmed.waiters), Some(vec![]));
         tables.read([(1, rule(1, 1))].into_iter());
         tables.compare_all(2, BTreeMap::from([(1, vec![rule(1, 1)])]));
@@ -476,7 +478,7 @@ mod tests {
         let mut tables = tables();
         let key = key_of(&rule(1, 1));
         assert!(!tables.is_lost(Time(1), 1, 8, key.clone()), "that was another one");
-        assert!(tables.is_lost(Time(1), 1, 7, key.clone()) && !tables.is_in_step());
+        assert!(tables.is_lost(Time(1), 1, 7, key.clone()) && !tables.is_synchronised());
         tables.compare_all(2, BTreeMap::from([(1, vec![rule(1, 1)])]));
         assert_eq!(shown(&update(&mut tables, None, vec![])), [Some((1, FlowModCommand::Add)), None]);
         update(&mut tables, None, vec![Change::Delete(rule(1, 1))]);

@@ -37,7 +37,7 @@ pub(super) struct Pending(BTreeMap<EntryKey, Option<Rule>>);
 
 /// The rules of a table by entry, and who wants them.
 #[derive(Debug, Default)]
-pub(super) struct Union {
+pub(super) struct SharedTable {
     entries: BTreeMap<EntryKey, BTreeMap<Rank, Rule>>,
 }
 
@@ -85,7 +85,7 @@ impl Pending {
     }
 }
 
-impl Union {
+impl SharedTable {
     /// Takes over what a source says; what follows for the table goes into `pending`.
     pub fn take(&mut self, version: Version, source: Source, changes: Vec<Change>, pending: &mut Pending) {
         for change in changes {
@@ -170,7 +170,8 @@ mod tests {
     fn a_union_that_follows_its_sources_is_what_all_their_rules_make() {
         let mut random = Random(1);
         for _ in 0..300 {
-            let (mut union, mut pending, mut installed) = (Union::default(), Pending::default(), Installed::default());
+            let (mut union, mut pending, mut installed) =
+                (SharedTable::default(), Pending::default(), Installed::default());
             let mut sources: BTreeMap<Source, Vec<Rule>> = BTreeMap::new();
             for _ in 0..20 {
                 let source = *random.pick(&[Source::Own, Source::Ingress, Source::Labels]);
