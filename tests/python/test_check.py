@@ -252,7 +252,7 @@ def test_running_twice_finds_what_reading_the_source_does_not(tmp_path: Path) ->
         ("    while True:\n        pass", ["ran longer than", "no more packets were tried"], "fails on 3 of 3 packets"),
     ],
 )
-def test_a_policy_that_fails_is_no_good_policy(body: str, says: list[str], fails_on: str, tmp_path: Path) -> None:
+def test_a_policy_that_fails_does_not_pass(body: str, says: list[str], fails_on: str, tmp_path: Path) -> None:
     policy = tmp_path / "policy.py"
     policy.write_text(f"{HEADER}@policy\ndef f(pkt, net):\n{body}\n")
     done = check(policy, "--policy-time-limit", "20ms")
@@ -263,7 +263,7 @@ def test_a_policy_that_fails_is_no_good_policy(body: str, says: list[str], fails
     assert sum(failure["count"] for failure in told["failures"]) == told["coverage"]["failed"] > 0
 
 
-def test_a_route_that_leads_nowhere_but_back_is_told_of(tmp_path: Path) -> None:
+def test_a_route_that_leads_nowhere_but_back_is_reported(tmp_path: Path) -> None:
     policy = tmp_path / "policy.py"
     policy.write_text(f"{HEADER}@policy\ndef f(pkt, net):\n    return to(int(pkt.in_port))\n")
     done = check(policy)
@@ -295,7 +295,9 @@ def test_what_a_policy_prints_is_not_in_the_report(tmp_path: Path) -> None:
         ("pkt.tcp_src.value == 7 or pkt.eth_dst.is_multicast", 999_000, ["a rule for each connection", "a flood rule"]),
     ],
 )
-def test_what_multiplies_rules_is_told_with_its_lines(first: str, rules: int, warns: list[str], tmp_path: Path) -> None:
+def test_what_multiplies_rules_is_reported_with_its_lines(
+    first: str, rules: int, warns: list[str], tmp_path: Path
+) -> None:
     policy = tmp_path / "policy.py"
     policy.write_text(
         f"{HEADER}@policy\ndef f(pkt, net):\n    if {first}:\n        return flood()\n"

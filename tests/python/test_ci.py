@@ -1,4 +1,4 @@
-"""What runs before anything lands skips nothing silently."""
+"""The CI run skips nothing silently."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def test_the_run_before_a_landing_says_to_all_tests_that_it_is_one(tmp_path: Path) -> None:
+def test_the_ci_run_tells_every_test_that_it_runs_in_ci(tmp_path: Path) -> None:
     make = tmp_path / "make"
     make.write_text('#!/bin/sh\necho "$1 with CI=$CI"\n')
     make.chmod(0o755)

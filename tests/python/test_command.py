@@ -67,7 +67,7 @@ def running(tmp_path: Path) -> Iterator[Running]:
         one.process.wait()
 
 
-def test_emulate_and_run_meet_over_tcp_and_show_tells(running: Running) -> None:
+def test_emulate_and_run_connect_over_tcp_and_show_reports(running: Running) -> None:
     done = maple("emulate", "linear:2", "--controller", running.address, "--traffic", "1s")
     assert done.returncode == 0, done.stdout
     assert running.show("errors") == []
@@ -80,7 +80,7 @@ def test_emulate_and_run_meet_over_tcp_and_show_tells(running: Running) -> None:
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupt_ends_it_well(running: Running, how: signal.Signals) -> None:
+def test_an_interrupt_ends_it_in_order(running: Running, how: signal.Signals) -> None:
     assert running.stop(how) == 0
     assert not Path(running.control).exists()
     assert "Traceback" not in running.log.read_text()
@@ -118,7 +118,7 @@ def test_a_file_that_is_no_policy_is_refused_at_the_start(tmp_path: Path, text: 
     assert "importlib" not in done.stderr
 
 
-def test_a_policy_of_one_argument_is_told_in_its_own_lines(tmp_path: Path) -> None:
+def test_a_policy_of_one_argument_gets_an_error_that_quotes_its_lines(tmp_path: Path) -> None:
     path = tmp_path / "mine.py"
     path.write_text("from maple import *\n\n@policy\ndef f(pkt):\n    return flood()\n")
     done = maple("check", str(path))
@@ -182,7 +182,7 @@ FAULTY = """
     """
 
 
-def test_a_failing_policy_is_told_of_once_and_stops_nothing(tmp_path: Path) -> None:
+def test_a_failing_policy_is_reported_once_and_stops_nothing(tmp_path: Path) -> None:
     path = tmp_path / "faulty.py"
     path.write_text(textwrap.dedent(FAULTY))
     done = maple("run", str(path), "--emulate", "linear:3", "--traffic", "3s", "--policy-time-limit", "50ms")

@@ -22,7 +22,7 @@ def svg(thing):
     return [text.text for text in ET.fromstring(thing._repr_svg_()).iter("{http://www.w3.org/2000/svg}text")]
 
 
-def test_hosts_ping_each_other_and_the_way_is_told():
+def test_hosts_ping_each_other_and_their_path_is_reported():
     net = maple.emulate("ring:4,delay=1ms", shortest)
     ping = net.h1.ping(net.h3)
     assert ping and ping.received == 1 and "answered in" in repr(ping)
@@ -60,7 +60,7 @@ def test_rules_follow_links_switches_and_hosts():
         net.link("s1", "s3")
 
 
-def test_streams_tell_what_a_path_carries():
+def test_streams_measure_what_a_path_carries():
     net = maple.emulate("linear:2", shortest)
     assert net.h1.iperf(net.h2, 1, 2_000_000).rate == 2_000_000
     net.link("s1", "s2").set(rate=1_000_000)
@@ -79,7 +79,7 @@ def test_one_seed_loses_the_same_frames():
     assert times(3) != times(4)
 
 
-def test_what_is_written_to_a_table_is_followed_at_once():
+def test_a_write_to_a_table_takes_effect_at_once():
     blocked = Table("blocked of the laboratory")
     blocked[Mac("00:00:00:00:00:02")] = True
 
@@ -108,7 +108,7 @@ def test_an_hour_passes_in_a_moment():
         net.run(-1)
 
 
-def test_frames_are_followed_and_errors_are_told():
+def test_frames_are_traced_and_errors_are_reported():
     def policy(pkt, net):
         if pkt.tcp_dst == 22:
             raise KeyError("ssh")

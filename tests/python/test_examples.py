@@ -135,7 +135,7 @@ def test_the_blocklist_follows_its_file(bench: Bench, tmp_path: Path, monkeypatc
     assert decide(bench, policy, dst=H2).route == hops([(1, 2)])
 
 
-def test_topology_tells_of_what_comes_and_goes(bench: Bench, capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_topology_example_prints_what_comes_and_goes(bench: Bench, capfd: pytest.CaptureFixture[str]) -> None:
     policy = example("topology")
     told = ""
     end = time.monotonic() + 5

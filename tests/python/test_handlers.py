@@ -1,4 +1,4 @@
-"""Handlers: what they hear, what they may say, and what happens when they fail."""
+"""Handlers: what they receive, what they may send, and what happens when they fail."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_the_learning_switch_floods_then_installs(of: str) -> None:
 
 
 class Everything(Handler):
-    """Says what it hears."""
+    """Prints what it receives."""
 
     def __init__(self) -> None:
         self.heard: list[str] = [f"init {self.switch.dpid} {self.switch.version} {len(self.switch.ports)}"]
@@ -108,7 +108,7 @@ class Everything(Handler):
 
 
 @BOTH
-def test_a_handler_hears_everything_of_its_switch(of: str) -> None:
+def test_a_handler_receives_every_message_of_its_switch(of: str) -> None:
     bench = HandlerBench(Everything, dpid=5, ports=[1, 2, 3], of=of)
     assert bench.started[-1].startswith("OFPT_BARRIER_REQUEST")
     out, delete = bench.packet_in(packet(B, A), port=3)
@@ -209,7 +209,7 @@ def failing(body: str, tmp_path: Path) -> HandlerBench:
         ("while True: pass", ["PolicyTimeout", "ran longer than 200 ms"]),
     ],
 )
-def test_what_goes_wrong_is_told_with_its_place_and_costs_one_call(tmp_path: Path, body: str, says: list[str]) -> None:
+def test_an_error_is_reported_with_its_place_and_costs_one_call(tmp_path: Path, body: str, says: list[str]) -> None:
     bench = failing(body, tmp_path)
     for _ in range(3):
         messages = bench.packet_in(packet(A, B))
@@ -219,7 +219,7 @@ def test_what_goes_wrong_is_told_with_its_place_and_costs_one_call(tmp_path: Pat
         assert text in error
 
 
-def test_a_handler_that_cannot_be_made_is_told_and_its_switch_stays() -> None:
+def test_a_handler_that_cannot_be_made_is_reported_and_its_switch_stays() -> None:
     class Broken(Handler):
         def __init__(self) -> None:
             raise RuntimeError("not today")
@@ -229,7 +229,7 @@ def test_a_handler_that_cannot_be_made_is_told_and_its_switch_stays() -> None:
     assert bench.packet_in(packet(A, B)) == []
 
 
-def test_a_refused_message_is_told_unless_the_handler_hears_of_it() -> None:
+def test_a_refused_message_is_reported_unless_the_handler_receives_the_error() -> None:
     bench = HandlerBench(learning_switch())
     bench.error(5, 1)
     assert "OFPFMFC_TABLE_FULL" in bench.errors()[0]
@@ -280,7 +280,7 @@ def test_a_handler_serves_an_emulated_network(tmp_path: Path, of: str) -> None:
     assert all(count > 0 for count in counts), log
 
 
-def test_a_failing_handler_is_told_once_and_the_network_lives(tmp_path: Path) -> None:
+def test_a_failing_handler_is_reported_once_and_the_network_keeps_running(tmp_path: Path) -> None:
     path = tmp_path / "failing.py"
     path.write_text(
         "from maple import *\nclass Failing(Handler):\n    def packet_in(self, pkt):\n"
@@ -349,7 +349,7 @@ def test_a_handler_asks_for_statistics(of: str) -> None:
         assert later == [] and "which OpenFlow 1.0 can't say" in bench.errors()[0]
 
 
-def test_a_handler_hears_statistics_of_1_0() -> None:
+def test_a_handler_receives_statistics_of_1_0() -> None:
     bench = HandlerBench(Asking, of="1.0")
     port = struct.pack("!H6x12Q", 3, 1, 2, 3, 4, 5, 6, 7, 8, 0, 0, 0, 0)
     assert bench.stats(of10(4, port, flags=1)) == []
@@ -373,7 +373,7 @@ def test_a_handler_hears_statistics_of_1_0() -> None:
     assert bench.errors() == []
 
 
-def test_a_handler_hears_statistics_of_1_3() -> None:
+def test_a_handler_receives_statistics_of_1_3() -> None:
     bench = HandlerBench(Asking)
     match = struct.pack("!HHI", 1, 12, 0x80000004) + struct.pack("!I4x", 1)
     output = struct.pack("!HHIH6x", 0, 16, 2, 0)

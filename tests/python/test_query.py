@@ -103,7 +103,7 @@ def test_a_query_that_fails_writes_waits_or_looks_at_a_packet_says_so(bench: Ben
 
 @pytest.mark.usefixtures("bench")
 def test_transactions_wait_for_answers_while_others_write() -> None:
-    """Commits ask queries, threads hold the interpreter's lock: nobody may wait for each other."""
+    """Commits ask queries, threads hold the interpreter's lock: they must not wait for each other."""
     load, limit = Table("load"), Var("limit", 50)
 
     @query

@@ -57,7 +57,7 @@ def data(mac: object, group: str) -> bytes:
     return frame(eth_src=str(mac), eth_dst=dst, ipv4_src="10.0.0.1", ipv4_dst=group, udp_src=5000, udp_dst=5000)
 
 
-def test_multicast_reaches_members_and_nobody_else() -> None:
+def test_multicast_reaches_members_only() -> None:
     net = emulate("ring:4", lesson("multicast.py"))
     assert net.pingall().failed == []
     stream = data(net.hosts["h1"].mac, GROUP)
@@ -103,7 +103,7 @@ def test_only_packets_of_the_group_that_changed_are_decided_again() -> None:
         assert asked == [], "the rules are there"
 
 
-def test_a_member_whose_port_goes_down_is_none() -> None:
+def test_a_member_whose_port_goes_down_leaves_its_groups() -> None:
     net = emulate("linear:3", lesson("multicast.py"))
     assert net.pingall().failed == []
     for name in ("h2", "h3"):
@@ -233,7 +233,7 @@ def test_what_does_not_fit_together_is_refused_where_it_is_declared(options: dic
         Policy(lambda pkt, net: drop(), **options)  # type: ignore[arg-type]
 
 
-def test_what_is_no_address_is_said_in_words(bench: Bench) -> None:
+def test_text_that_is_no_address_gives_a_clear_error(bench: Bench) -> None:
     @policy(snoop="igmp")
     def wrong(pkt: Packet, net: Net) -> Route:
         with pytest.raises(ValueError, match="'banana' is no IP or MAC address"):

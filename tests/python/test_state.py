@@ -105,7 +105,7 @@ def test_variables_and_counters_have_types() -> None:
         Var("a sum").value = "many"
 
 
-def test_a_policy_that_writes_another_type_is_told_of_the_table(bench: Bench) -> None:
+def test_a_policy_that_writes_another_type_gets_an_error_that_names_the_table(bench: Bench) -> None:
     table = Table("typed in a run", key=Mac, value=int)
 
     def policy(pkt: Any, net: Any) -> Any:

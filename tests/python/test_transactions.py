@@ -100,7 +100,7 @@ def test_threads_lose_no_update() -> None:
     assert (total.value, counted.value) == (800, 1600)
 
 
-def test_a_transaction_that_always_loses_gets_its_turn() -> None:
+def test_a_transaction_that_always_loses_commits_in_the_end() -> None:
     table, runs = Table("t"), []
 
     def disturbed() -> None:

@@ -28,7 +28,7 @@ def sh(*command, check=True):
 
 
 def vsctl(*arguments):
-    """Output of `ovs-vsctl`, which waits for the switch to have done it."""
+    """Output of `ovs-vsctl`, which waits until the switch is done."""
     return sh("ovs-vsctl", "--timeout=20", *arguments)
 
 
@@ -73,7 +73,7 @@ def wait_for(what, condition, timeout=20.0, every=0.05):
 
 
 def free_port():
-    """A TCP port that nobody listens on."""
+    """A free TCP port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]

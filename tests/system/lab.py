@@ -305,7 +305,7 @@ class Ears:
 
 
 class Pinger:
-    """Pings every 10 ms while it is open; tells for how long answers stayed away."""
+    """Pings every 10 ms while it is open; measures for how long answers were missing."""
 
     def __init__(self, lab, a, b):
         command = ["stdbuf", "-oL", "ping", "-n", "-D", "-i", "0.01", lab[b].IP()]

@@ -81,7 +81,7 @@ def test_a_host_that_moves_while_its_old_port_stays_up_is_believed_and_one_that_
     net.wait_agreement(maple)
     assert not [line for line in net.flows("s1") if f"dl_dst={mac}" in line and line.endswith("output:1")]
 
-    # Somebody at the old port says that he is h1, which answers where it is now.
+    # A host at the old port claims to be h1, which answers at its new place.
     at_s3 = maple.hosts()[mac]
     with Ears(net, ["h2"], "who-am-i") as ears:
         net.tool("h1", "frame", old, net["h2"].MAC(), mac, "who-am-i")

@@ -163,7 +163,7 @@ def test_acl_permits_and_denies_line_by_line(everywhere):
 
 
 def test_mt_route_keeps_tenants_apart_and_gives_each_its_own_paths(everywhere):
-    # h1 and h2 are of the red tenant, for whom the link between them is dear; h3 and h4 are of the blue one.
+    # h1 and h2 are of the red tenant, for which the link between them is expensive; h3 and h4 are of the blue one.
     tenants = [("h1", "h2"), ("h3", "h4")]
 
     def check(maple, net, folder):
@@ -247,7 +247,7 @@ def test_blocklist_changes_at_run_time_and_leaves_others_alone(everywhere, figur
     everywhere("blocklist", check, prepare)
 
 
-def test_topology_and_the_live_view_tell_of_links_that_go_and_come_back(everywhere):
+def test_topology_and_the_live_view_report_links_that_go_and_come_back(everywhere):
     def check(maple, net, folder):
         wait_for("the example to tell of the ring", lambda: maple.text().count(" is there") == 8)
         assert net.ping_all()[0] == 0

@@ -15,7 +15,7 @@ VLAN, SERVICE_VLAN, EXPERIMENTAL = 0x8100, 0x88A8, 0x88B5
 
 
 def frame(net, a, b, tags=(), size=64):
-    """An Ethernet frame from a to b with these tags (type and id) and in all so many bytes, without the checksum."""
+    """An Ethernet frame from a to b with these tags (type and id) and this many bytes in all, without the checksum."""
     mac = lambda name: bytes.fromhex(net[name].MAC().replace(":", ""))  # noqa: E731
     head = mac(b) + mac(a) + b"".join(struct.pack("!HH", kind, vid) for kind, vid in tags)
     return (head + struct.pack("!H", EXPERIMENTAL) + MARK).ljust(size, b".")

@@ -13,7 +13,7 @@ SSH, HTTP = 22, 80
 
 @pytest.mark.parametrize("protocols", ["OpenFlow10", "OpenFlow13"])
 def test_ssh_takes_the_secure_path_and_the_rest_the_shortest(controller, lab, protocols):
-    # The policy says that the link s1-s2 is dear by the measure "secure", so ssh from h1 to h2 goes round by s4 and s3.
+    # The policy says that the link s1-s2 is expensive by "secure", so ssh from h1 to h2 goes round by s4 and s3.
     maple = controller(EXAMPLES / "secure_routing.py")
     net = lab(Ring(), maple, protocols)
     assert net.ping_all()[0] == 0

@@ -1,4 +1,4 @@
-"""Everybody reaches everybody, whatever version the switches speak, and the switches have the rules that Maple says."""
+"""Every host reaches every other in either version, and the switches have the rules that Maple reports."""
 
 import re
 

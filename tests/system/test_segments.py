@@ -1,4 +1,4 @@
-"""Plain bridges between the switches, and hosts that say nothing: who is there is found, and each packet comes once."""
+"""Plain bridges between the switches, and silent hosts: all are found, and each packet arrives once."""
 
 import re
 import subprocess
@@ -28,7 +28,15 @@ class Segment(Topo):
             self.addLink(self.addHost(f"x{i}"), plain)
 
 
-DROPS = ("bad_packet_ins", "truncated_drops", "link_drops", "new_port_drops", "segment_drops", "spoofed_drops", "wait_drops")
+DROPS = (
+    "bad_packet_ins",
+    "truncated_drops",
+    "link_drops",
+    "new_port_drops",
+    "segment_drops",
+    "spoofed_drops",
+    "wait_drops",
+)
 
 
 def check_pings(net, maple, a, b, count=8):

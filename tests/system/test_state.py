@@ -68,9 +68,7 @@ def blocklist(controller, language, folder):
 
 
 @LANGUAGES
-def test_a_stream_of_a_host_that_is_blocked_stops_and_nobody_elses_rules_change(
-    controller, lab, figure, tmp_path, language
-):
+def test_a_stream_of_a_host_that_is_blocked_stops_and_other_rules_stay(controller, lab, figure, tmp_path, language):
     maple = blocklist(controller, language, tmp_path)
     net = lab(Ring(), maple)
     assert net.ping_all()[0] == 0
@@ -99,12 +97,12 @@ def test_a_stream_of_a_host_that_is_blocked_stops_and_nobody_elses_rules_change(
         )
         changed = [line for name in before for line in before[name] ^ after[name]]
         assert changed
-        # Routes and labels that nobody uses any more go too.
+        # Routes and labels that are no longer used go too.
         assert all(mac in line or is_route_rule(line) or is_label_rule(line) for line in changed), changed
         assert 0 < flow_mods <= len(changed), "each flow-mod is one of these"
         gaps = [b - a for a, b in itertools.pairwise(other) if b > started]
         assert max(gaps) < 0.3, "nobody else notices"
-        # It may talk again as soon as it is taken off the list: TCP tries for long.
+        # It may talk again as soon as it is taken off the list: TCP keeps trying.
         state(maple, "delete", "blocked", mac)
         wait_for("the stream to go on", lambda: own[-1] > returned + 0.5, timeout=10)
     assert maple.show("errors") == []

@@ -1,4 +1,4 @@
-"""Networks that Mininet has not got itself."""
+"""Networks that Mininet does not have."""
 
 from mininet.topo import Topo
 
