@@ -6,7 +6,7 @@
 use std::net::Ipv4Addr;
 use std::process::ExitCode;
 
-use maple::{Field, Net, PacketHandle, Route};
+use maple::{App, Field, Net, PacketHandle, Route};
 
 const ARP: u128 = 0x0806;
 const TCP: u128 = 6;
@@ -114,8 +114,9 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    maple::run(move |pkt: &PacketHandle, net: &Net| match lines.iter().find(|line| line.fits(pkt)) {
+    let policy = move |pkt: &PacketHandle, net: &Net| match lines.iter().find(|line| line.fits(pkt)) {
         Some(line) if line.permits => deliver(pkt, net),
         _ => Route::drop(),
-    })
+    };
+    maple_cli::run(App::new(policy))
 }

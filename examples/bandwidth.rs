@@ -119,5 +119,5 @@ fn main() -> ExitCode {
     let serve = move |controller: maple::Handle| {
         std::thread::spawn(move || while controller.atomically(None, |tx| broker.step(tx)).is_ok() {});
     };
-    App::new(move |pkt: &PacketHandle, net: &Net| policy.decide(pkt, net)).on_start(serve).run()
+    maple_cli::run(App::new(move |pkt: &PacketHandle, net: &Net| policy.decide(pkt, net)).on_start(serve))
 }

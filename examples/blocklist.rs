@@ -73,5 +73,5 @@ fn main() -> ExitCode {
             }
         });
     };
-    App::new(blocklist).table(&Table::<Mac, bool>::new(TABLE)).write(first).on_start(watch).run()
+    maple_cli::run(App::new(blocklist).table(&Table::<Mac, bool>::new(TABLE)).write(first).on_start(watch))
 }

@@ -4,7 +4,7 @@
 //! writes only when a host is new or has moved, so all other packets are answered by rules. (Maple learns locations by
 //! itself; the other examples use that, by `net.locate`.)
 
-use maple::{Field, Location, Net, PacketHandle, Route, Value};
+use maple::{App, Field, Location, Net, PacketHandle, Route, Value};
 
 const TABLE: &str = "locations";
 /// The group bit of a hardware address.
@@ -23,5 +23,5 @@ fn learning(pkt: &PacketHandle, net: &Net) -> Route {
 }
 
 fn main() -> std::process::ExitCode {
-    maple::run(learning)
+    maple_cli::run(App::new(learning))
 }

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use maple::msg::{FlowMod, FlowModCommand, PacketOut};
 use maple::msg::{NO_BUFFER, PacketInView, PortReason, PortStatus};
 use maple::{
-    Action, Attempt, Dpid, Field, Handler, Instruction, Mac, Match, Message, Packet, PortNo, Replies, Store,
+    Action, App, Attempt, Dpid, Field, Handler, Instruction, Mac, Match, Message, Packet, PortNo, Replies, Store,
     SwitchInfo, Table,
 };
 
@@ -115,5 +115,5 @@ fn main() -> std::process::ExitCode {
         ports: HashMap::new(),
         network: Arc::clone(&network),
     };
-    maple::run_handlers_with(store, handler)
+    maple_cli::run(App::handlers(handler).store(store))
 }

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 
 use maple::msg::{FlowMod, FlowModCommand, PacketOut};
 use maple::msg::{NO_BUFFER, PacketInView, PortReason, PortStatus};
-use maple::{Action, Field, Handler, Instruction, Match, Message, Packet, PortNo, Replies, SwitchInfo};
+use maple::{Action, App, Field, Handler, Instruction, Match, Message, Packet, PortNo, Replies, SwitchInfo};
 
 const IDLE_TIMEOUT: u16 = 5;
 const PRIORITY: u16 = 0x8000;
@@ -66,5 +66,5 @@ impl Handler for LearningSwitch {
 }
 
 fn main() -> std::process::ExitCode {
-    maple::run_handlers(|_: &SwitchInfo| LearningSwitch::default())
+    maple_cli::run(App::handlers(|_: &SwitchInfo| LearningSwitch::default()))
 }

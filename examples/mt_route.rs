@@ -38,5 +38,5 @@ fn mt_route(pkt: &PacketHandle, net: &Net) -> Route {
 }
 
 fn main() -> ExitCode {
-    App::new(mt_route).weight("red", 1, 2, 5).weight("blue", 2, 3, 5).weight("blue", 3, 4, 2).run()
+    maple_cli::run(App::new(mt_route).weight("red", 1, 2, 5).weight("blue", 2, 3, 5).weight("blue", 3, 4, 2))
 }

@@ -6,7 +6,7 @@
 use std::net::Ipv4Addr;
 use std::process::ExitCode;
 
-use maple::{Field, Mac, Net, PacketHandle, Route};
+use maple::{App, Field, Mac, Net, PacketHandle, Route};
 
 /// The members of a group, by the last byte of their hardware addresses.
 fn members(group: Ipv4Addr) -> &'static [u8] {
@@ -35,5 +35,5 @@ fn multicast_group(pkt: &PacketHandle, net: &Net) -> Route {
 }
 
 fn main() -> ExitCode {
-    maple::run(multicast_group)
+    maple_cli::run(App::new(multicast_group))
 }

@@ -8,7 +8,7 @@
 use std::process::ExitCode;
 
 use maple::paths::ParallelPaths;
-use maple::{Net, PacketHandle, Route};
+use maple::{App, Net, PacketHandle, Route};
 
 fn main() -> ExitCode {
     let threads = std::env::var("MAPLE_THREADS").unwrap_or_else(|_| "0".into());
@@ -24,7 +24,7 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    maple::run(move |pkt: &PacketHandle, net: &Net| {
+    let policy = move |pkt: &PacketHandle, net: &Net| {
         if pkt.is_multicast() {
             return Route::flood();
         }
@@ -32,5 +32,6 @@ fn main() -> ExitCode {
             (Some(dst), Some(src)) => paths.shortest_path(net, src, dst),
             _ => Route::flood(),
         }
-    })
+    };
+    maple_cli::run(App::new(policy))
 }

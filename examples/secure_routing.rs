@@ -15,5 +15,5 @@ fn secure_routing(pkt: &PacketHandle, net: &Net) -> Route {
 fn main() -> std::process::ExitCode {
     // What a link costs in terms of security; links that are not named cost 1. The direct link between switches 1 and 2
     // is not to be trusted with ssh.
-    App::new(secure_routing).weight("secure", 1, 2, 10).run()
+    maple_cli::run(App::new(secure_routing).weight("secure", 1, 2, 10))
 }

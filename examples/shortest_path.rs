@@ -1,6 +1,6 @@
 //! Shortest paths between hosts; what is for nobody in particular, or for a host not seen yet, floods.
 
-use maple::{Net, PacketHandle, Route};
+use maple::{App, Net, PacketHandle, Route};
 
 fn shortest_path(pkt: &PacketHandle, net: &Net) -> Route {
     if pkt.is_multicast() {
@@ -11,5 +11,5 @@ fn shortest_path(pkt: &PacketHandle, net: &Net) -> Route {
 }
 
 fn main() -> std::process::ExitCode {
-    maple::run(shortest_path)
+    maple_cli::run(App::new(shortest_path))
 }

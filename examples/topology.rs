@@ -39,5 +39,5 @@ fn follow(controller: Handle) {
 }
 
 fn main() -> ExitCode {
-    App::new(shortest_path).on_start(|controller| drop(std::thread::spawn(|| follow(controller)))).run()
+    maple_cli::run(App::new(shortest_path).on_start(|controller| drop(std::thread::spawn(|| follow(controller)))))
 }

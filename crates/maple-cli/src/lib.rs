@@ -1,26 +1,7 @@
-//! The `maple` command as a library, and what policies in Rust are written with.
+//! The `maple` command as a library: for the Python wheel, and for policies in Rust that want its command line.
 //!
-//! ```no_run
-//! use maple::{Field, Net, PacketHandle, Route};
-//!
-//! fn secure_routing(pkt: &PacketHandle, net: &Net) -> Route {
-//!     if pkt.is_multicast() {
-//!         return Route::flood();
-//!     }
-//!     let (Some(dst), Some(src)) = (net.locate(pkt.eth_dst()), net.locate(pkt.eth_src())) else {
-//!         return Route::flood();
-//!     };
-//!     if pkt.is(Field::TcpDst, 22) { net.path(src, dst, "secure") } else { net.shortest_path(src, dst) }
-//! }
-//!
-//! fn main() -> std::process::ExitCode {
-//!     maple::App::new(secure_routing).weight("secure", 1, 2, 10).run()
-//! }
-//! ```
-//!
-//! The program then takes the options of `maple run`. One that needs nothing around it says `maple::run(policy)`, one that
-//! has handlers instead [`run_handlers`]. The Python wheel calls [`main_with`] with a [`PolicyLoader`]; the Rust-only binary
-//! calls it without one.
+//! [`run`] gives an [`App`](maple::App) the options of `maple run`. The wheel calls [`main_with`] with a [`PolicyLoader`]; the
+//! Rust-only binary calls it without one.
 
 mod args;
 
@@ -39,14 +20,6 @@ mod state;
 mod weights;
 
 pub mod decode;
-pub mod laboratory;
-/// What [`laboratory`] is made of: networks, hosts, links, and commands on them.
-pub mod lab {
-    pub use maple_emulator::lab::{Ground, Lab, LabError};
-    pub use maple_emulator::network::{Hop, Link};
-    pub use maple_emulator::{Host, Topology};
-}
-pub mod paths;
 
 mod app;
 mod signal;
@@ -56,59 +29,21 @@ use std::ffi::OsString;
 use std::io::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Parser;
+use maple_controller::{ControllerOptions, Handle};
 
-pub use app::App;
-pub use maple_bench as benchmarks;
-pub use maple_controller::control::transactions::{ChangeError, Waiting};
-pub use maple_controller::handler::ask_for_packets;
-pub use maple_controller::listen::{self, Listening};
-pub use maple_controller::session::SwitchInfo;
-pub use maple_controller::snoop::{Snooping, SnoopingError};
-pub use maple_controller::{Handle, Handler, HandlerFactory, Replies};
-pub use maple_core::network::{Hop, LinkName, Location, Mac, UTILISATION};
-pub use maple_core::policy::{Load, Net, PacketHandle, Policy, PolicyError};
-pub use maple_core::query::{Query, QueryError};
-pub use maple_core::route::Route;
-pub use maple_core::state::{Access, Attempt, Counter, Read, Stop, Store, Stored, Table, Tx, Value, Var, Write};
-pub use maple_core::trace::{Cond, Range};
-pub use maple_wire::msg;
-pub use maple_wire::msg::PacketInView;
-pub use maple_wire::{Action, Constraint, Dpid, Field, Instruction, Match, Message, Packet, PortNo};
+pub use app::run;
 
 use args::{Command, CommandLine};
 
-/// A policy that is ready to run.
-pub struct LoadedPolicy {
-    /// The policy.
-    pub policy: Arc<dyn Policy>,
-    /// The state that it works on, with what was written to it already.
-    pub store: Arc<Store>,
-    /// Whether it wants to know where hosts are.
-    pub track_hosts: bool,
-    /// Who hears what happens beside it.
-    pub listening: Option<Listening>,
-    /// What it wants snooped on.
-    pub snooping: Snooping,
-}
-
-/// What a file has to run.
+/// What a file has to run: the controller's options, with the policy or the handlers and their state.
 pub enum Loaded {
     /// A policy.
-    Policy(LoadedPolicy),
+    Policy(ControllerOptions),
     /// Handlers: a program for each switch.
-    Handlers(LoadedHandlers),
-}
-
-/// Handlers that are ready to run.
-pub struct LoadedHandlers {
-    /// Makes one for each switch.
-    pub factory: Arc<dyn HandlerFactory>,
-    /// The state that they share, with what was written to it already.
-    pub store: Arc<Store>,
+    Handlers(ControllerOptions),
 }
 
 /// A place in a policy's source that looks like a read of something that Maple can't track.
@@ -161,21 +96,6 @@ pub trait PolicyLoader: Sync {
 
     /// What [`PolicyLoader::starting`] announced has ended, or has not come about.
     fn ended(&self);
-}
-
-/// Runs handlers with the options of `maple run` from the program's command line: `factory` makes one for each switch.
-pub fn run_handlers(factory: impl HandlerFactory + 'static) -> ExitCode {
-    run_handlers_with(Store::new(), factory)
-}
-
-/// The same with state that the handlers share, and that `maple state` shows and changes.
-pub fn run_handlers_with(store: Arc<Store>, factory: impl HandlerFactory + 'static) -> ExitCode {
-    app::run_handlers(LoadedHandlers { factory: Arc::new(factory), store })
-}
-
-/// Runs `policy` with the options of `maple run` from the program's command line.
-pub fn run(policy: impl Policy + 'static) -> ExitCode {
-    App::new(policy).run()
 }
 
 /// The `maple` command. `arguments` begin with the program's name; Python policies need a `loader`. The exit status:

@@ -8,5 +8,5 @@ use maple_heap::Heap;
 static HEAP: Heap = Heap;
 
 fn main() -> ExitCode {
-    maple::main_with(std::env::args_os(), None).into()
+    maple_cli::main_with(std::env::args_os(), None).into()
 }

@@ -1,4 +1,4 @@
-//! Link costs by name, from a JSON file or from an emulated topology.
+//! Link costs by name, from a JSON file.
 //!
 //! ```json
 //! {"secure": [{"a": "1", "b": "2", "cost": 10}, {"switch": "3", "port": 1, "cost": 5}]}
@@ -8,13 +8,12 @@
 //! directions; with `"one_way": true` only from `a` to `b`. `switch` and `port` name the link that leaves by this port,
 //! in that direction. Datapath ids are hex digits. Links that are not named cost 1.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::Context;
 use maple_core::network::{LinkName, Location};
-use maple_core::state::{Snapshot, Write};
-use maple_emulator::Topology;
+use maple_core::state::Write;
 use maple_wire::{Dpid, PortNo};
 use serde::Deserialize;
 
@@ -87,30 +86,9 @@ fn dpid(text: &str) -> anyhow::Result<Dpid> {
     text.parse().ok().with_context(|| format!("{text:?} is no datapath id (hex digits)"))
 }
 
-/// The costs that a topology's link attributes say, rounded up to whole numbers, where the state says none yet.
-pub fn of(topology: &Topology, state: &Snapshot) -> Vec<Write> {
-    let (mut names, mut writes) = (BTreeSet::new(), Vec::new());
-    for link in &topology.links {
-        for (name, value) in &link.attributes {
-            if !state.has_weight(name) {
-                names.insert(name.as_str().into());
-            }
-            let cost = value.ceil().max(1.0) as u64;
-            for ((from, port), (to, _)) in [(link.a, link.b), (link.b, link.a)] {
-                if cost != 1 && state.cost(name, Location::new(from, port), to) == 1 {
-                    let link = LinkName::Switches(from, to);
-                    writes.push(Write::Cost { name: name.as_str().into(), link, cost: Some(cost) });
-                }
-            }
-        }
-    }
-    names.into_iter().map(Write::Weight).chain(writes).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use maple_core::state::Store;
 
     fn shown(writes: &[Write]) -> Vec<String> {
         let show = |write: &Write| match write {
@@ -138,16 +116,5 @@ mod tests {
         assert!(error(r#"{"a": "1", "b": "2", "cost": 0}"#).ends_with("a cost is at least 1"));
         assert!(error(r#"{"switch": "1", "port": 0, "cost": 1}"#).ends_with("there is no port 0"));
         assert!(error(r#"{"a": "1", "cost": 1}"#).starts_with("expected {"));
-    }
-
-    #[test]
-    fn a_topology_gives_costs_that_the_policy_does_not() {
-        let store = Store::new();
-        let ring = Topology::parse("ring:3").unwrap();
-        let costs = of(&ring, &store.snapshot());
-        assert_eq!(shown(&costs[..1]), ["secure"]);
-        assert_eq!(costs.len(), 3);
-        store.update(|_| costs);
-        assert_eq!(of(&ring, &store.snapshot()), []);
     }
 }

@@ -151,6 +151,11 @@ pub enum StartError {
     System(#[from] io::Error),
 }
 
+/// A controller stopped by itself: why.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Stopped(pub String);
+
 /// A running controller. Dropping it stops it.
 pub struct Controller {
     handle: Handle,
@@ -233,19 +238,33 @@ impl Controller {
         self.handle.clone()
     }
 
+    /// Waits until it has stopped: until somebody calls [`Handle::stop`], or it can't go on. Rules stay in the switches.
+    ///
+    /// # Errors
+    /// [`Stopped`] if it stopped by itself.
+    pub fn wait(mut self) -> Result<(), Stopped> {
+        self.join();
+        self.end();
+        self.handle.failure().map_or(Ok(()), |why| Err(Stopped(why.into())))
+    }
+
     /// Closes all connections and waits until every thread has ended. Rules stay in the switches.
     pub fn stop(mut self) {
         self.end();
     }
 
-    fn end(&mut self) {
-        self.handle.stop();
-        self.control.take();
+    fn join(&mut self) {
         for thread in self.threads.drain(..) {
             if thread.join().is_err() {
                 tracing::error!("a shard panicked");
             }
         }
+    }
+
+    fn end(&mut self) {
+        self.handle.stop();
+        self.control.take();
+        self.join();
         // Behind the shards' last commits.
         self.keeper.take();
     }

@@ -41,7 +41,7 @@ mod printable;
 mod random;
 
 pub use control::{Handle, Trouble};
-pub use controller::{Controller, ControllerOptions, StartError};
+pub use controller::{Controller, ControllerOptions, StartError, Stopped};
 pub use counters::Counters;
 pub use handler::{Handler, HandlerFactory, Replies};
 pub use keeper::KeepError;

@@ -7,7 +7,7 @@ use std::error::Error;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use maple::benchmarks::{FilterPolicy, FilterSet, FiveTuple, OtherLanguage, Ranges};
+use maple_bench::{FilterPolicy, FilterSet, FiveTuple, OtherLanguage, Ranges};
 use maple_core::run::Run;
 use maple_core::state::Store;
 use maple_core::{Replay, Trace};
@@ -70,7 +70,7 @@ type PortRead = (&'static str, u16, u16);
 /// A filter as arguments of `pkt.matches`, and the ports to read and compare where these hold.
 fn conditions<'py>(
     py: Python<'py>,
-    filter: &maple::benchmarks::Filter,
+    filter: &maple_bench::Filter,
     ranges: Ranges,
 ) -> PyResult<(Bound<'py, PyDict>, Vec<PortRead>)> {
     let (asked, mut reads) = (PyDict::new(py), Vec::new());

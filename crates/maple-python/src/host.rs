@@ -6,10 +6,11 @@ use std::path::Path;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
-use maple::laboratory::Laboratory;
 use maple::listen::{Listener, listen};
-use maple::{ChangeError, Cond, Handle, Listening, Loaded, LoadedHandlers, LoadedPolicy, PolicyLoader, Suspicion};
+use maple::{ChangeError, Cond, ControllerOptions, Handle, Listening};
+use maple_cli::{Loaded, PolicyLoader, Suspicion};
 use maple_core::state::{Commit, Store, Write};
+use maple_laboratory::Laboratory;
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyType};
@@ -26,7 +27,7 @@ use crate::start::Gate;
 /// Runs the `maple` command; the exit status.
 #[pyfunction]
 pub fn main(py: Python<'_>, arguments: Vec<OsString>) -> u8 {
-    py.detach(|| maple::main_with(arguments, Some(&Loader)))
+    py.detach(|| maple_cli::main_with(arguments, Some(&Loader)))
 }
 
 /// Loads policies and handlers from Python files.
@@ -46,17 +47,22 @@ impl PolicyLoader for Loader {
             })?;
             if loaded.is_instance_of::<PyType>() {
                 let factory = Arc::new(PythonHandlers::new(&loaded, time_limit));
-                return Ok(Loaded::Handlers(LoadedHandlers { factory, store: store() }));
+                return Ok(Loaded::Handlers(ControllerOptions {
+                    store: store(),
+                    ..ControllerOptions::for_handlers(factory)
+                }));
             }
             let track_hosts = loaded.getattr("track_hosts").and_then(|wish| wish.extract()).unwrap_or(true);
-            let policy = Arc::new(PythonPolicy::new(&loaded, time_limit));
-            let listening = listening(py)?;
-            let snooping = snooping_of(&loaded).map_err(|error| anyhow::anyhow!("@policy: {error}"))?;
-            Ok(Loaded::Policy(LoadedPolicy { policy, store: store(), track_hosts, listening, snooping }))
+            let mut options = ControllerOptions::new(Arc::new(PythonPolicy::new(&loaded, time_limit)));
+            options.store = store();
+            options.engine.track_hosts = track_hosts;
+            options.listening.extend(listening(py)?);
+            options.snooping = snooping_of(&loaded).map_err(|error| anyhow::anyhow!("@policy: {error}"))?;
+            Ok(Loaded::Policy(options))
         })
     }
 
-    fn filters(&self) -> Option<&dyn maple::benchmarks::OtherLanguage> {
+    fn filters(&self) -> Option<&dyn maple_bench::OtherLanguage> {
         Some(&PythonFilters)
     }
 

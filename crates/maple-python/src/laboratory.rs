@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
-use maple::lab::{Ground as _, Lab, LabError};
-use maple::laboratory::{Journey, Laboratory, LaboratoryOptions, World, seconds};
 use maple_core::snooped;
 use maple_core::state::Store;
+use maple_emulator::Topology;
+use maple_emulator::lab::{Ground as _, Lab, LabError};
+use maple_laboratory::{Journey, Laboratory, LaboratoryOptions, World, seconds};
 use maple_wire::{Dpid, Version};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
@@ -61,7 +62,7 @@ impl PyLaboratory {
         track_hosts: bool,
         time_limit: f64,
     ) -> PyResult<PyLaboratory> {
-        let topology = maple::lab::Topology::parse(topology).map_err(|e| PyValueError::new_err(e.to_string()))?;
+        let topology = Topology::parse(topology).map_err(|e| PyValueError::new_err(e.to_string()))?;
         let version = match version {
             "1.0" => Version::Of10,
             "1.3" => Version::Of13,
@@ -156,7 +157,7 @@ impl PyLaboratory {
     fn hosts(&self, py: Python<'_>) -> PyResult<Vec<PyHost>> {
         let names = self.names();
         self.call(py, move |_, world| {
-            let one = |host: &maple::lab::Host| {
+            let one = |host: &maple_emulator::Host| {
                 let spec = host.spec();
                 let mac = spec.mac.map(|byte| format!("{byte:02x}")).join(":");
                 let (ipv4, ipv6) = (spec.ipv4.to_string(), spec.ipv6.to_string());
@@ -170,7 +171,7 @@ impl PyLaboratory {
     fn links(&self, py: Python<'_>) -> PyResult<Vec<PyLink>> {
         let names = self.names();
         self.call(py, move |_, world| {
-            let one = |link: &maple::lab::Link| {
+            let one = |link: &maple_emulator::network::Link| {
                 let end = |(dpid, port): (Dpid, maple_wire::PortNo)| (names.of(dpid), port.0);
                 let spec = &link.spec;
                 (end(spec.a), end(spec.b), link.up, spec.delay as f64 / 1e9, spec.loss, spec.rate)
@@ -212,7 +213,8 @@ impl PyLaboratory {
 
 fn of_journey(names: &Names, journey: Journey) -> PyJourney {
     let copies = journey.copies.into_iter().map(|copy| {
-        let hop = |hop: &maple::lab::Hop| (names.of(hop.dpid), hop.in_port.0, hop.out_port.map(|port| port.0));
+        let hop =
+            |hop: &maple_emulator::network::Hop| (names.of(hop.dpid), hop.in_port.0, hop.out_port.map(|port| port.0));
         let (host, why) = match copy.end {
             Ok(host) => (Some(host), None),
             Err(why) => (None, Some(why)),

@@ -11,14 +11,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
+use maple_controller::ControllerOptions;
 use maple_core::check::Check;
 use maple_core::state::Store;
 use maple_emulator::Topology;
+use maple_laboratory::costs_of;
 
 use crate::args::{CheckArgs, CheckOptions, Switch};
 use crate::run::{PolicyName, load};
 use crate::wrong::{OrWrong as _, wrong};
-use crate::{Loaded, LoadedPolicy, PolicyLoader, Suspicion, decode, weights};
+use crate::{Loaded, PolicyLoader, Suspicion, decode, weights};
 
 /// `maple check POLICY`. The status is 1 if something was found.
 pub fn main(args: CheckArgs, loader: Option<&dyn PolicyLoader>) -> anyhow::Result<u8> {
@@ -36,11 +38,11 @@ pub fn main(args: CheckArgs, loader: Option<&dyn PolicyLoader>) -> anyhow::Resul
 }
 
 /// Checks a policy that is loaded.
-pub fn with(options: &CheckOptions, loaded: LoadedPolicy, suspicions: &[Suspicion]) -> anyhow::Result<u8> {
-    let LoadedPolicy { policy, store, track_hosts, snooping, .. } = loaded;
+pub fn with(options: &CheckOptions, loaded: ControllerOptions, suspicions: &[Suspicion]) -> anyhow::Result<u8> {
+    let ControllerOptions { policy, store, snooping, engine, .. } = loaded;
     // Nobody reads yet, so nobody has to be told.
     drop(snooping.declare(&store)?);
-    let track_hosts = options.track_hosts.map_or(track_hosts, |wish| wish == Switch::On);
+    let track_hosts = options.track_hosts.map_or(engine.track_hosts, |wish| wish == Switch::On);
     let frames = captured(&options.pcap)?;
     let topology = Topology::parse(&options.network).or_wrong()?;
     prepare(&store, &topology, options)?;
@@ -60,7 +62,7 @@ pub fn with(options: &CheckOptions, loaded: LoadedPolicy, suspicions: &[Suspicio
 /// Puts switches, links and costs into the store.
 fn prepare(store: &Store, topology: &Topology, options: &CheckOptions) -> anyhow::Result<()> {
     store.update(|_| network::writes(topology));
-    let costs = weights::of(topology, &store.snapshot());
+    let costs = costs_of(topology, &store.snapshot());
     store.update(|_| costs);
     if let Some(path) = &options.weights {
         let costs = weights::read(path)?;

@@ -1,21 +1,22 @@
 //! A policy on an emulated network: traffic or commands, what happens meanwhile, and what came of it.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
 use maple_controller::Handle;
+use maple_core::policy::Policy;
 use maple_emulator::driver::Stats;
 use maple_emulator::lab::{Lab, LabError, Live};
 use maple_emulator::{Emulation, EmulationOptions, Topology};
+use maple_laboratory::is_known;
 
 use super::check::Checker;
 use super::progress::Lines;
 use super::summary::Flows;
 use super::{TURN, rules, summary};
-use crate::LoadedPolicy;
 use crate::args::{EmulationArgs, RunOptions, Switch};
-use crate::laboratory::is_known;
 use crate::{console, emulate, say};
 
 /// How long traffic lasts where nothing else is said.
@@ -33,7 +34,7 @@ const LOG: usize = 200_000;
 pub struct Emulated<'a> {
     pub topology: Topology,
     pub options: &'a RunOptions,
-    pub loaded: &'a LoadedPolicy,
+    pub policy: Arc<dyn Policy>,
     pub track_hosts: bool,
 }
 
@@ -58,7 +59,7 @@ impl Emulated<'_> {
         lines.say(&self.headline(traffic));
         let emulation = Emulation::start(self.emulation_options(controller, traffic))?;
         let checker = (self.options.check != Some(Switch::Off))
-            .then(|| Checker::new(self.loaded.policy.clone(), self.track_hosts, controller))
+            .then(|| Checker::new(Arc::clone(&self.policy), self.track_hosts, controller))
             .transpose()?;
         let mut watch = Watch { lines, controller, began: None, second: Second::default() };
         // Commands need not wait for links that may be dead on purpose.

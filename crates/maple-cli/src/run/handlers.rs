@@ -9,10 +9,10 @@ use super::progress::Lines;
 use super::{Started, TURN, joined, log_to_stderr, placed};
 use crate::args::RunOptions;
 use crate::wrong::wrong;
-use crate::{LoadedHandlers, say, signal};
+use crate::{say, signal};
 
 /// Serves switches until it is told to stop.
-pub fn run(options: &RunOptions, handlers: LoadedHandlers, started: Started<'_>) -> anyhow::Result<u8> {
+pub fn run(options: &RunOptions, chosen: ControllerOptions, started: Started<'_>) -> anyhow::Result<u8> {
     for (given, option) in [
         (options.emulate.is_some(), "--emulate"),
         (options.emulation.traffic.is_some(), "--traffic"),
@@ -40,7 +40,6 @@ pub fn run(options: &RunOptions, handlers: LoadedHandlers, started: Started<'_>)
     }
     log_to_stderr(options.verbose);
     let stop = signal::stop_flag()?;
-    let chosen = ControllerOptions { store: handlers.store, ..ControllerOptions::for_handlers(handlers.factory) };
     let controller = Controller::start(placed(options, chosen))?;
     let handle = controller.handle();
     started(controller.handle());

@@ -17,15 +17,15 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use maple_controller::snoop::Snooping;
 use maple_controller::{Controller, ControllerOptions, Handle};
-use maple_core::state::{Store, Write};
+use maple_core::state::Write;
 use maple_emulator::Topology;
+use maple_laboratory::costs_of;
 
 use crate::args::{RunArgs, RunOptions, Switch, default_control};
 use crate::check::Pause;
 use crate::wrong::{OrWrong as _, wrong};
-use crate::{Loaded, LoadedHandlers, LoadedPolicy, PolicyLoader, builtin, descriptors, signal, weights};
+use crate::{Loaded, PolicyLoader, builtin, descriptors, signal, weights};
 use progress::Lines;
 
 /// Counts packets on which the policy failed: told at the tenth, the hundredth, and so on.
@@ -65,8 +65,7 @@ const TURN: Duration = Duration::from_millis(50);
 /// `maple run POLICY`.
 pub fn main(args: RunArgs, loader: Option<&dyn PolicyLoader>) -> anyhow::Result<u8> {
     if let Some(factory) = args.policy.strip_prefix("builtin:").and_then(builtin::handlers) {
-        let store = Store::new();
-        return handlers::run(&args.options, LoadedHandlers { factory, store }, Box::new(|_| {}));
+        return handlers::run(&args.options, ControllerOptions::for_handlers(factory), Box::new(|_| {}));
     }
     let run = loader.map(Announced::new);
     let started = |controller: Handle| {
@@ -98,26 +97,27 @@ impl Drop for Announced<'_> {
 }
 
 /// Runs a policy until it is told to stop, or until the traffic of the emulated network is over.
-pub fn with(options: RunOptions, loaded: LoadedPolicy, started: Started<'_>) -> anyhow::Result<u8> {
+pub fn with(options: RunOptions, mut loaded: ControllerOptions, started: Started<'_>) -> anyhow::Result<u8> {
     log_to_stderr(options.verbose);
     let stop = signal::stop_flag()?;
     let topology = options.emulate.as_deref().map(Topology::parse).transpose().or_wrong()?;
     if let Some(topology) = &topology {
-        let costs = weights::of(topology, &loaded.store.snapshot());
+        let costs = costs_of(topology, &loaded.store.snapshot());
         loaded.store.update(|_| costs);
     }
     if let Some(path) = &options.weights {
         let costs = weights::read(path)?;
         loaded.store.update(|_| costs);
     }
-    let track_hosts = options.track_hosts.map_or(loaded.track_hosts, |wish| wish == Switch::On);
-    let snooping = loaded.snooping.with(&options.snoop, &options.dhcp_server, options.querier).or_wrong()?;
-    let controller = Controller::start(controller_options(&options, &loaded, track_hosts, snooping))?;
+    loaded.snooping = loaded.snooping.with(&options.snoop, &options.dhcp_server, options.querier).or_wrong()?;
+    let chosen = chosen(&options, loaded);
+    let (policy, track_hosts) = (Arc::clone(&chosen.policy), chosen.engine.track_hosts);
+    let controller = Controller::start(chosen)?;
     let handle = controller.handle();
     started(handle.clone());
     match topology {
         Some(topology) => {
-            let network = emulated::Emulated { topology, options: &options, loaded: &loaded, track_hosts };
+            let network = emulated::Emulated { topology, options: &options, policy, track_hosts };
             network.run(&handle, &stop)?;
         }
         None => {
@@ -167,16 +167,10 @@ impl PolicyName {
 pub fn load(policy: &str, limit: Duration, loader: Option<&dyn PolicyLoader>) -> anyhow::Result<Loaded> {
     let (file, name) = match PolicyName::parse(policy) {
         PolicyName::Builtin(name) => {
-            let store = Store::new();
+            let options = ControllerOptions::new(builtin::named(&name).or_wrong()?);
             // Links that nobody gave costs to cost 1.
-            store.update(|_| vec![Write::Weight(builtin::WEIGHT.into())]);
-            return Ok(Loaded::Policy(LoadedPolicy {
-                policy: builtin::named(&name).or_wrong()?,
-                store,
-                track_hosts: true,
-                listening: None,
-                snooping: Snooping::default(),
-            }));
+            options.store.update(|_| vec![Write::Weight(builtin::WEIGHT.into())]);
+            return Ok(Loaded::Policy(options));
         }
         PolicyName::File { file, name } => (file, name),
     };
@@ -186,31 +180,25 @@ pub fn load(policy: &str, limit: Duration, loader: Option<&dyn PolicyLoader>) ->
     std::fs::metadata(&file).with_context(|| format!("can't read {}", file.display())).or_wrong()?;
     let loader = loader.context(
         "this `maple` was built without Python: run `pip install .` in Maple's source and use the `maple` that it \
-         installs, or write the policy in Rust with maple::run",
+         installs, or write the policy in Rust with maple_cli::run",
     )?;
     loader.load(&file, name.as_deref(), limit)
 }
 
-fn controller_options(
-    options: &RunOptions,
-    loaded: &LoadedPolicy,
-    track_hosts: bool,
-    snooping: Snooping,
-) -> ControllerOptions {
-    let mut chosen = ControllerOptions::new(Arc::clone(&loaded.policy));
-    chosen.store = Arc::clone(&loaded.store);
-    chosen.listening.extend(loaded.listening.clone());
-    chosen.snooping = snooping;
-    chosen.engine.track_hosts = track_hosts;
-    chosen.engine.max_rules = options.max_rules.map(|count| count as usize);
-    chosen.engine.max_traces = options.max_traces.map(|count| count as usize);
+/// What the command line says goes before what the program says.
+fn chosen(options: &RunOptions, mut chosen: ControllerOptions) -> ControllerOptions {
+    if let Some(wish) = options.track_hosts {
+        chosen.engine.track_hosts = wish == Switch::On;
+    }
+    chosen.engine.max_rules = options.max_rules.map(|count| count as usize).or(chosen.engine.max_rules);
+    chosen.engine.max_traces = options.max_traces.map(|count| count as usize).or(chosen.engine.max_traces);
     let or = |chosen: Option<u32>, default: usize| chosen.map_or(default, |count| count as usize);
     chosen.engine.max_hosts_per_port = or(options.max_hosts_per_port, chosen.engine.max_hosts_per_port);
     chosen.engine.max_hosts = or(options.max_hosts, chosen.engine.max_hosts);
     if let Some(seconds) = options.host_timeout {
         chosen.engine.host_timeout = Duration::from_secs(seconds.into());
     }
-    chosen.engine.middleboxes = options.middlebox.iter().copied().collect();
+    chosen.engine.middleboxes.extend(&options.middlebox);
     chosen.engine.poll = options.poll.map_or(chosen.engine.poll, |Pause(poll)| poll);
     if let Some(compiler) = options.compiler {
         chosen.engine.new_table = maple_core::oracles::Strategy::from(compiler).new_table();
@@ -224,8 +212,11 @@ fn controller_options(
 /// descriptors.
 fn placed(options: &RunOptions, mut chosen: ControllerOptions) -> ControllerOptions {
     descriptors::raise();
-    chosen.workers = options.workers.map_or(options.cores.len(), usize::from);
-    chosen.cores = options.cores.clone();
+    if !options.cores.is_empty() {
+        chosen.workers = options.cores.len();
+        chosen.cores.clone_from(&options.cores);
+    }
+    chosen.workers = options.workers.map_or(chosen.workers, usize::from);
     chosen.write_each = options.batch == Some(Switch::Off);
     if !options.listen.is_empty() {
         chosen.listen = options.listen.clone();
@@ -233,11 +224,11 @@ fn placed(options: &RunOptions, mut chosen: ControllerOptions) -> ControllerOpti
         chosen.listen = vec![SocketAddr::from((Ipv4Addr::LOCALHOST, 0))];
         chosen.pin = false;
     }
-    chosen.state_file.clone_from(&options.state);
+    chosen.state_file = options.state.clone().or(chosen.state_file);
     chosen.control = match &options.control {
         Some(path) if path == Path::new("none") => None,
         Some(path) => Some(path.clone()),
-        None => options.emulate.is_none().then(default_control),
+        None => chosen.control.or_else(|| options.emulate.is_none().then(default_control)),
     };
     chosen
 }

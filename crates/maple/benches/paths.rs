@@ -1,6 +1,6 @@
 //! What a link event costs `ParallelPaths` in a network of 1,000 switches, against the number of threads.
 //!
-//! `cargo bench -p maple-cli --bench paths`
+//! `cargo bench -p maple --bench paths`
 
 use maple::paths::ParallelPaths;
 use maple::{Dpid, Location, PortNo};

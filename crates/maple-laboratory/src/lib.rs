@@ -8,6 +8,7 @@
 //!
 //! All of it lives in one thread of its own, which sleeps between calls.
 
+mod costs;
 mod snoop;
 
 use std::collections::BTreeMap;
@@ -28,8 +29,9 @@ use maple_emulator::time::{MILLISECOND, SECOND, Time};
 use maple_emulator::{Network, Topology};
 use maple_wire::{Dpid, Version};
 
-use crate::weights;
 use snoop::Snoop;
+
+pub use costs::costs_of;
 
 /// How many turns may follow each other without time passing.
 const MAX_TURNS: u32 = 100_000;
@@ -94,7 +96,7 @@ impl Laboratory {
         policy: Arc<dyn Policy>,
         store: Arc<Store>,
     ) -> Result<Laboratory, LabError> {
-        let costs = weights::of(&options.topology, &store.snapshot());
+        let costs = costs_of(&options.topology, &store.snapshot());
         store.update(|_| costs);
         let topology = Arc::new(options.topology.clone());
         let (jobs, inbox) = channel();
@@ -383,7 +385,7 @@ impl Ground for World {
 }
 
 /// Whether the state has all links of a network, and its hosts' ports as edge ports.
-pub(crate) fn is_known(state: &Snapshot, topology: &Topology) -> bool {
+pub fn is_known(state: &Snapshot, topology: &Topology) -> bool {
     let kind = |(dpid, port)| state.port(Location::new(dpid, port)).map(|port| port.kind);
     topology.hosts.iter().all(|host| kind((host.switch, host.port)) == Some(PortKind::Edge))
         && topology

@@ -1,0 +1,247 @@
+//! A policy, or handlers, with what they need around them; and the controller that runs them.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use maple_controller::listen::Listening;
+use maple_controller::snoop::Snooping;
+use maple_controller::{Controller, ControllerOptions, Handle, HandlerFactory, StartError, Stopped};
+use maple_core::network::{LinkName, Location};
+use maple_core::policy::Policy;
+use maple_core::state::{Store, Stored, Table, Var, Write};
+use maple_wire::Dpid;
+
+/// What is called when the controller runs.
+pub type Started = Box<dyn FnOnce(Handle)>;
+
+/// A program for the network: a policy or handlers, and around them link costs, first contents of tables, threads.
+pub struct App {
+    options: ControllerOptions,
+    listens: bool,
+    started: Vec<Started>,
+}
+
+/// Why an [`App`] ended other than by [`Handle::stop`].
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// It could not start.
+    #[error(transparent)]
+    Start(#[from] StartError),
+    /// It stopped by itself.
+    #[error(transparent)]
+    Stopped(#[from] Stopped),
+}
+
+impl App {
+    /// A program that runs this policy.
+    pub fn new(policy: impl Policy + 'static) -> App {
+        App::of(ControllerOptions::new(Arc::new(policy)))
+    }
+
+    /// A program that runs handlers: `factory` makes one for each switch.
+    pub fn handlers(factory: impl HandlerFactory + 'static) -> App {
+        App::of(ControllerOptions::for_handlers(Arc::new(factory)))
+    }
+
+    fn of(options: ControllerOptions) -> App {
+        App { options, listens: false, started: Vec::new() }
+    }
+
+    /// Keeps its state in this store, with what was written to it already. Say so before anything that goes into the store.
+    #[must_use]
+    pub fn store(mut self, store: Arc<Store>) -> App {
+        self.options.store = store;
+        self
+    }
+
+    /// Listens on this address for switches; on several, if called more than once. Port 0 is any free port;
+    /// [`Handle::addresses`] tells which. Without a call it is port 6653 of all addresses.
+    #[must_use]
+    pub fn listen(mut self, address: impl Into<SocketAddr>) -> App {
+        if !std::mem::replace(&mut self.listens, true) {
+            self.options.listen.clear();
+        }
+        self.options.listen.push(address.into());
+        self
+    }
+
+    /// Serves switches in this many threads; 0 is one for each core.
+    #[must_use]
+    pub fn workers(mut self, workers: usize) -> App {
+        self.options.workers = workers;
+        self
+    }
+
+    /// Keeps in this file what is to survive restarts: see [`App::keep`].
+    #[must_use]
+    pub fn state_file(mut self, path: impl Into<PathBuf>) -> App {
+        self.options.state_file = Some(path.into());
+        self
+    }
+
+    /// Answers `maple show` and `maple state` on this Unix socket.
+    #[must_use]
+    pub fn control_socket(mut self, path: impl Into<PathBuf>) -> App {
+        self.options.control = Some(path.into());
+        self
+    }
+
+    /// Changes any other option of the controller.
+    #[must_use]
+    pub fn configure(mut self, change: impl FnOnce(&mut ControllerOptions)) -> App {
+        change(&mut self.options);
+        self
+    }
+
+    /// The same without learning where hosts are.
+    #[must_use]
+    pub fn without_hosts(mut self) -> App {
+        self.options.engine.track_hosts = false;
+        self
+    }
+
+    /// Tells a listener what happens beside the policy: [`maple_controller::listen::listen`] makes both ends.
+    #[must_use]
+    pub fn listening(mut self, listening: Listening) -> App {
+        self.options.listening.push(listening);
+        self
+    }
+
+    /// Learns groups, leases or both from what hosts say, for `net.members` and `net.lease`.
+    #[must_use]
+    pub fn snoop(mut self, snooping: Snooping) -> App {
+        self.options.snooping = snooping;
+        self
+    }
+
+    /// Says what the links between two switches cost by `name`, in both directions; other links cost 1.
+    #[must_use]
+    pub fn weight(self, name: &str, a: u64, b: u64, cost: u64) -> App {
+        let write = |from, to| {
+            let link = LinkName::Switches(Dpid(from), Dpid(to));
+            Write::Cost { name: name.into(), link, cost: Some(cost) }
+        };
+        self.write(vec![write(a, b), write(b, a)])
+    }
+
+    /// Says what the link that leaves by a port costs by `name`, in that direction.
+    #[must_use]
+    pub fn port_weight(self, name: &str, at: Location, cost: u64) -> App {
+        self.write(vec![Write::Cost { name: name.into(), link: LinkName::Port(at), cost: Some(cost) }])
+    }
+
+    /// Writes tracked state before the first packet.
+    #[must_use]
+    pub fn write(self, writes: Vec<Write>) -> App {
+        // Nobody reads yet, so nobody has to be told.
+        self.options.store.update(|_| writes);
+        self
+    }
+
+    /// Has the table and the variable of this name survive restarts, in the file that [`App::state_file`] says.
+    #[must_use]
+    pub fn keep(self, name: &str) -> App {
+        self.options.store.keep(name);
+        self
+    }
+
+    /// Says of which types a table's keys and values are: `maple state` shows them, brings what it is given to them, and
+    /// refuses what is of another type.
+    ///
+    /// # Panics
+    /// If the table was declared with other types, or something else was written to it.
+    #[must_use]
+    pub fn table<K: Stored, V: Stored>(self, table: &Table<K, V>) -> App {
+        // Nobody reads yet, so nobody has to be told.
+        if let Err(error) = self.options.store.declare_types(table.name(), Table::<K, V>::types()) {
+            panic!("{error}");
+        }
+        self
+    }
+
+    /// Says what a variable is until it is set, and of which type, for people who look at it from outside.
+    ///
+    /// # Panics
+    /// As [`App::table`].
+    #[must_use]
+    pub fn var<V: Stored + Clone>(self, var: &Var<V>) -> App {
+        self.options.store.declare_var(var.name(), var.initial().to_value());
+        if let Err(error) = self.options.store.declare_kind(var.name(), V::kind()) {
+            panic!("{error}");
+        }
+        self
+    }
+
+    /// Calls `started` when the controller runs, with a handle that can write tracked state.
+    #[must_use]
+    pub fn on_start(mut self, started: impl FnOnce(Handle) + 'static) -> App {
+        self.started.push(Box::new(started));
+        self
+    }
+
+    /// Starts the controller and returns. Dropping what it returns stops it.
+    ///
+    /// # Errors
+    /// [`StartError`] if an address is taken, or the system refuses something else; nothing runs then.
+    pub fn start(self) -> Result<Controller, StartError> {
+        let controller = Controller::start(self.options)?;
+        for started in self.started {
+            started(controller.handle());
+        }
+        Ok(controller)
+    }
+
+    /// Starts the controller and waits until somebody calls [`Handle::stop`]. What it has to tell people goes to `tracing`.
+    ///
+    /// # Errors
+    /// [`Error`] if it can't start, or stops by itself.
+    pub fn run(self) -> Result<(), Error> {
+        Ok(self.start()?.wait()?)
+    }
+
+    /// The controller's options, and what is to be called when it runs: for programs that start it themselves, as the
+    /// `maple` command does.
+    pub fn into_parts(self) -> (ControllerOptions, Vec<Started>) {
+        (self.options, self.started)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use maple_core::policy::{Net, PacketHandle};
+    use maple_core::route::Route;
+
+    use super::*;
+
+    fn flood(_: &PacketHandle, _: &Net) -> Route {
+        Route::flood()
+    }
+
+    fn app() -> App {
+        App::new(flood).listen((Ipv4Addr::LOCALHOST, 0)).workers(1)
+    }
+
+    #[test]
+    fn a_program_runs_until_it_is_told_to_stop() {
+        let stop = |controller: Handle| controller.stop();
+        app().on_start(stop).run().unwrap();
+    }
+
+    #[test]
+    fn an_address_that_is_taken_is_named() {
+        let first = app().start().unwrap();
+        let taken = first.handle().addresses()[0];
+        let error = App::new(flood).listen(taken).run().unwrap_err();
+        assert!(matches!(error, Error::Start(StartError::Listen { address, .. }) if address == taken), "{error}");
+    }
+
+    #[test]
+    fn what_is_written_before_the_start_holds_from_the_start() {
+        let costs = app().weight("secure", 1, 2, 10);
+        let controller = costs.start().unwrap();
+        assert!(controller.handle().snapshot().has_weight("secure"));
+    }
+}
