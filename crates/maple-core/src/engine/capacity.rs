@@ -33,8 +33,8 @@ use std::time::Duration;
 
 use rustc_hash::FxHashMap;
 
+use super::cookies::Subject;
 use super::host_rules::HostCapacity;
-use super::leaf::Subject;
 use super::switch::CLASSIFIER;
 use super::{Options, Time};
 

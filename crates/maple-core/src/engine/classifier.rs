@@ -7,7 +7,7 @@ use maple_wire::{Field, Instruction, Match, Packet, PortNo};
 
 use super::Options;
 use super::hosts::PROBE_MAC;
-use super::leaf::from_port;
+use super::received_packet::from_port;
 use super::segments::is_virtual;
 use super::switch::{INGRESS, LABELS, Switch};
 use crate::forwarding::to_controller;

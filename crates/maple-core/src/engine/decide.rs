@@ -9,9 +9,8 @@ use std::sync::Arc;
 
 use maple_wire::Version;
 
-use super::leaf::{CapturedFields, Leaf, LeafState, ReceivedPacket, source_lines};
+use super::received_packet::{CapturedFields, ReceivedPacket};
 use super::{Effect, Engine, Heard};
-use crate::compile::{LeafAction, Table};
 use crate::ids::LeafId;
 use crate::network::{Mac, PortKind};
 use crate::policy_error::PolicyError;
@@ -19,8 +18,6 @@ use crate::report::Report;
 use crate::route::{Goal, Resolved, Route};
 use crate::run::{Finished, Run};
 use crate::state::{Commit, Conflict, ExclusiveCommit, Snapshot, Txn};
-use crate::trace::Trace;
-use crate::tree::Augmented;
 
 /// What f said.
 pub(super) type Answer = Result<Route, PolicyError>;
@@ -268,68 +265,6 @@ impl Engine {
         }
     }
 
-    /// Puts a leaf into its switch's tree. Returns the leaf that stands there now: this one, or an equal one.
-    fn cache_leaf(&mut self, id: LeafId, mut leaf: Leaf) -> LeafId {
-        let ingress = leaf.ingress();
-        if !self.switches.contains_key(&ingress) {
-            self.store.forget(id);
-            return id;
-        }
-        let action = self.prepare_leaf(id, &mut leaf);
-        let Some(switch) = self.switches.get_mut(&ingress) else { return id };
-        match insert(&mut switch.table, id, &mut leaf, action.clone()) {
-            Augmented::Added => {}
-            Augmented::Existing(old) => {
-                let current = self.store.is_current(old);
-                if current && self.leaves.get(&old).is_some_and(|there| there.route == leaf.route) {
-                    self.store.forget(id);
-                    self.discard_prepared(id, &mut leaf);
-                    return old;
-                }
-                if current {
-                    self.inconsistent(old, &leaf);
-                }
-                self.withdraw(old);
-                if let Some(switch) = self.switches.get_mut(&ingress) {
-                    insert(&mut switch.table, id, &mut leaf, action);
-                }
-            }
-            Augmented::Replaced { removed, .. } => {
-                for old in removed {
-                    if self.store.is_current(old) {
-                        self.inconsistent(old, &leaf);
-                    }
-                    self.withdraw(old);
-                }
-            }
-        }
-        self.register_leaf(id, leaf);
-        id
-    }
-
-    fn new_leaf(&mut self, trace: Trace, route: Goal, witness: ReceivedPacket) -> Leaf {
-        Leaf {
-            trace: self.leaves.intern(trace),
-            specialisation: Box::default(),
-            route,
-            via: None,
-            witness,
-            state: LeafState::Waiting { by_controller: false },
-            held: None,
-        }
-    }
-
-    fn inconsistent(&mut self, old: LeafId, new: &Leaf) {
-        self.stats.inconsistent_runs += 1;
-        let Some(old) = self.leaves.get(&old) else { return };
-        let show = |leaf: &Leaf| {
-            let items: Vec<String> = leaf.trace.items.iter().map(ToString::to_string).collect();
-            format!("[{}] at {}", items.join("; "), source_lines(&leaf.trace))
-        };
-        let what = format!("first {}, now {}", show(old), show(new));
-        self.report_once(Report::PolicyNotAFunction { what: what.into() }, "not a function");
-    }
-
     fn policy_failed(&mut self, error: &PolicyError, received: &ReceivedPacket) {
         self.stats.policy_errors += 1;
         if let Some(error) = self.reports.count_failure(&error.to_string()) {
@@ -352,15 +287,4 @@ pub(super) fn outcome(run: &Run, answer: Answer) -> Outcome {
         (Ok(Err(error)), None) => Outcome::Failed(error, finished.heard),
         (Ok(Ok(route)), None) => Outcome::Answer(route, Box::new(finished)),
     }
-}
-
-/// Adds a leaf's trace to its ingress table, following the tree as far as it asks the same.
-fn insert(table: &mut Table, id: LeafId, leaf: &mut Leaf, action: LeafAction) -> Augmented {
-    let packet = leaf.witness.packet();
-    let mut run = table.begin_replay();
-    run.observe(&packet, &leaf.trace);
-    let run = run.finish(&packet);
-    let outcome = table.insert_replayed(run, id, action, &packet);
-    leaf.specialisation = table.tree().specialisation(id).into();
-    outcome
 }

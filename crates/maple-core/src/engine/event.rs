@@ -7,12 +7,10 @@ use maple_wire::msg::stats::{Desc, StatsReply};
 use maple_wire::msg::{ErrorMsg, Features, FlowRemoved, Message, PacketIn, PortStatus};
 use maple_wire::{Dpid, Instruction, Match, Port, Version};
 
-use super::hosts::SearchResult;
-use crate::ids::{LeafId, ShardId};
-use crate::labels::{Acquire, Holder, News};
-use crate::network::{Location, Mac, OwnFrame};
+use super::messages::Mail;
+use crate::ids::ShardId;
+use crate::network::{Location, OwnFrame};
 use crate::report::{Counted, Report};
-use crate::route::SwitchHops;
 use crate::state::{Commit, Selection, Write};
 
 /// Everything that can wake the engine.
@@ -228,47 +226,4 @@ pub struct Heard {
     pub frame: Arc<[u8]>,
     /// How many there were on the wire.
     pub total_len: usize,
-}
-
-/// A message from one shard to another. Opaque: to be carried, in the order sent between any two shards, as
-/// [`Event::Mail`].
-#[derive(Clone, Debug)]
-pub struct Mail(pub(super) EngineMessage);
-
-/// What a mail says.
-#[derive(Clone, Debug)]
-pub(super) enum EngineMessage {
-    /// Withdraw what this selects of your leaves.
-    Withdraw(Selection),
-    /// What these leaves of yours rest on has changed: perhaps they go, perhaps they stay.
-    Reconsider(BTreeSet<LeafId>),
-    /// Ports or hosts of switches of yours changed.
-    Refresh(Refreshed),
-    /// A label of a switch of yours is asked for.
-    Acquire(Acquire),
-    /// What became of a label of this switch that a route or label of yours asked for.
-    LabelNews(Dpid, Holder, News),
-    /// A label of a switch of yours is given back, and whether it is confirmed that no rule leads to it.
-    Release { at: Dpid, holder: Holder, confirmed: bool },
-    /// Send a frame out of a switch of yours.
-    Emit { dpid: Dpid, hops: SwitchHops, frame: Arc<[u8]> },
-    /// Find out whether a host is still at a port of yours.
-    FindHost { mac: Mac, at: Location, asker: ShardId },
-    /// What came of it.
-    HostSearched { mac: Mac, at: Location, found: SearchResult },
-    /// This port has gone down, with hosts that may be at ports of yours.
-    Unplugged(Location),
-    /// A host's packet came in at `seen`, the other end of the link at your port `at`.
-    UnexpectedHost { mac: Mac, at: Location, seen: Location },
-    /// Somebody depends on addresses of hosts.
-    AddressesAreRead,
-    /// Somebody wants something measured.
-    LoadsAreRead,
-}
-
-/// Ports that changed, and hosts that came to a place or left it.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Refreshed {
-    pub ports: BTreeSet<Location>,
-    pub hosts: BTreeSet<(Location, Mac)>,
 }

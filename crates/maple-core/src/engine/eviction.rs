@@ -6,7 +6,8 @@ use maple_wire::msg::Message;
 use maple_wire::msg::stats::{FlowStatsRequest, ReplyBody, RequestBody, StatsReply, StatsRequest};
 
 use super::capacity::UsageQuery;
-use super::leaf::{LeafState, Subject, subject_of};
+use super::cookies::{Subject, subject_of};
+use super::leaf::LeafState;
 use super::tables::Waiter;
 use super::timers::Timer;
 use super::{Effect, Engine};

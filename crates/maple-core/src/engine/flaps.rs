@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use maple_wire::PortNo;
 
-use super::event::EngineMessage;
 use super::hosts::{HostAction, RECENTLY_UP, ask, unplugged};
+use super::messages::EngineMessage;
 use super::{Engine, ShardId, Time};
 use crate::network::{Location, Mac, PortInfo, PortKind};
 use crate::report::Report;

@@ -7,7 +7,8 @@ use maple_wire::msg::Message;
 use maple_wire::{Dpid, Instruction};
 
 use super::classifier::{classifier, table_miss};
-use super::leaf::{LeafState, cookie};
+use super::cookies::cookie;
+use super::leaf::LeafState;
 use super::switch::{CLASSIFIER, INGRESS, LABELS, ROUTES, Switch};
 use super::tables::{Requests, Source, Waiter};
 use super::{Effect, Engine};

@@ -8,9 +8,9 @@ use maple_wire::msg::stats::{FlowStatsRequest, RequestBody, StatsRequest};
 use maple_wire::msg::{Message, NO_BUFFER, PacketOut};
 use maple_wire::{Action, Field, Match, PortNo};
 
-use super::event::{EngineMessage, Refreshed};
 use super::hosts::{HostAction, SearchResult, Sender, SourceCheck, announcement, is_announcement};
-use super::leaf::{ReceivedPacket, from_port};
+use super::messages::{EngineMessage, Refreshed};
+use super::received_packet::{ReceivedPacket, from_port};
 use super::switch::{CLASSIFIER, Stale};
 use super::{Effect, Engine, ShardId};
 use crate::network::{HostInfo, Location, Mac, PortKind};

@@ -10,7 +10,9 @@ use std::collections::BTreeSet;
 use maple_wire::{Constraint, Field};
 
 use super::Engine;
-use super::leaf::{Leaf, are_disjoint, from_port};
+use super::disjoint::are_disjoint;
+use super::leaf::Leaf;
+use super::received_packet::from_port;
 use super::routes::RouteId;
 use crate::ids::LeafId;
 use crate::network::{Location, Mac};

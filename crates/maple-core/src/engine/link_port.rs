@@ -8,7 +8,7 @@
 use maple_wire::{Field, Instruction};
 
 use super::Engine;
-use super::leaf::ReceivedPacket;
+use super::received_packet::ReceivedPacket;
 use crate::forwarding::TAG_PRESENT;
 
 impl Engine {

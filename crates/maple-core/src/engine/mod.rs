@@ -24,72 +24,92 @@ use maple_wire::Dpid;
 use maple_wire::msg::Message;
 
 use crate::capabilities::Capabilities;
-use crate::ids::LeafId;
-use crate::network::Location;
 use crate::policy::Policy;
 use crate::report::Report;
-use crate::state::{AddressKinds, Commit, Store};
+use crate::state::{AddressKinds, Store};
 
+// In and out.
 mod event;
+mod messages;
 mod options;
+mod stats;
+mod timers;
 
-mod decide;
-mod flaps;
+// Packets: from a packet-in to its answer.
 mod hit;
-mod host_actions;
-mod host_rules;
-mod hosts;
-mod invalidate;
 mod link_port;
 mod new_port;
 mod packet_in;
-mod reconsider;
-mod segments;
-mod topology;
+mod received_packet;
+mod send;
 
-mod recheck;
-
-mod cache;
-mod install;
-mod labels;
+// Decisions: f runs, and its answers become leaves.
+mod add_leaf;
+mod decide;
+mod disjoint;
+mod invalidate;
 mod leaf;
 mod leaves;
+mod recheck;
+mod reconsider;
+mod waiting;
+
+// Routes and labels: how the packets of a leaf cross the network.
+mod install;
+mod labels;
 mod meters;
-mod reports;
 mod reroute;
 mod route_changes;
 mod route_rules;
+mod route_use;
 mod routes;
 
+// Topology and hosts: what events say becomes tracked state.
+mod flaps;
+mod host_actions;
+mod host_rules;
+mod hosts;
+mod segments;
+mod topology;
+
+// Tables: what each switch has and is to have.
 mod await_barriers;
+mod cache;
 mod capacity;
 mod classifier;
+mod cookies;
 mod eviction;
 mod flush;
-mod measure;
-mod polls;
+mod refusals;
 mod switch;
 mod tables;
-mod timers;
+
+// Counters and reports.
+mod measure;
+mod polls;
+mod reports;
+mod traffic;
 mod view;
-mod waiting;
 
 pub use crate::report::Counted;
 pub use crate::state::Selection;
 pub use await_barriers::BARRIER_ROUNDS;
-pub use event::{Effect, Event, Heard, InstalledFlow, Mail};
+pub use cookies::OWN_COOKIES;
+pub use event::{Effect, Event, Heard, InstalledFlow};
 pub use hit::{Answered, Hits, MOST_HITS};
 pub use hosts::PROBE_MAC;
-pub use leaf::OWN_COOKIES;
-pub use measure::{PortCount, Traffic};
-pub use options::{Options, Stats, TableRule};
+pub use messages::Mail;
+pub use options::Options;
 pub use polls::RuleCount;
+pub use stats::Stats;
+pub use traffic::{PortCount, Traffic};
+pub use view::TableRule;
 
 pub use crate::ids::{ShardId, Time};
 pub use crate::labels::{LabelRange, LabelRangeError};
 
-use event::{EngineMessage, Refreshed};
 use leaves::Leaves;
+use messages::EngineMessage;
 use switch::Switch;
 use timers::Timer;
 
@@ -229,84 +249,6 @@ impl Engine {
             Event::Unsent { dpid, xid } => self.poll_unsent(dpid, xid),
             Event::AwaitBarriers(token) => self.await_all_barriers(token),
             Event::Tick => {}
-        }
-    }
-
-    fn read_inbox(&mut self) {
-        while let Some(message) = self.inbox.pop_front() {
-            match message {
-                EngineMessage::Withdraw(selection) => self.withdraw_selected(&selection),
-                EngineMessage::Reconsider(leaves) => self.leaves.mark_stale(leaves),
-                EngineMessage::Refresh(refreshed) => self.refresh(&refreshed),
-                EngineMessage::Acquire(asked) => self.acquire_label(asked),
-                EngineMessage::LabelNews(from, holder, news) => self.label_news(from, holder, &news),
-                EngineMessage::Release { at, holder, confirmed } => self.release_label(at, holder, confirmed),
-                EngineMessage::Emit { dpid, hops, frame } => self.emit(dpid, &hops, &frame),
-                EngineMessage::FindHost { mac, at, asker } => self.look_for_host(mac, at, asker),
-                EngineMessage::HostSearched { mac, at, found } => self.host_found(mac, at, found),
-                EngineMessage::Unplugged(at) => self.seek_unplugged(at),
-                EngineMessage::UnexpectedHost { mac, at, seen } => self.unexpected_host_seen(mac, at, seen),
-                // All that there is to it is done after each batch.
-                EngineMessage::AddressesAreRead | EngineMessage::LoadsAreRead => {}
-            }
-        }
-    }
-
-    /// Does what a commit made necessary, here and at other shards.
-    fn apply(&mut self, commit: Commit) {
-        let mut by_shard: BTreeMap<ShardId, BTreeSet<LeafId>> = BTreeMap::new();
-        for leaf in commit.withdraw {
-            by_shard.entry(ShardId::of(leaf)).or_default().insert(leaf);
-        }
-        for (shard, leaves) in by_shard {
-            if shard == self.shard {
-                self.leaves.mark_stale(leaves);
-            } else {
-                self.send_to_shard(shard, EngineMessage::Reconsider(leaves));
-            }
-        }
-        let mut refreshed: BTreeMap<ShardId, Refreshed> = BTreeMap::new();
-        let state = self.store.snapshot();
-        let shard_of = |at: &Location| state.shard_of(at.switch);
-        for at in commit.ports {
-            if let Some(to) = shard_of(&at) {
-                refreshed.entry(to).or_default().ports.insert(at);
-            }
-        }
-        for (at, mac) in commit.hosts {
-            if let Some(to) = shard_of(&at) {
-                refreshed.entry(to).or_default().hosts.insert((at, mac));
-            }
-        }
-        for (shard, refreshed) in refreshed {
-            self.send_to_shard(shard, EngineMessage::Refresh(refreshed));
-        }
-        commit.invalidate.iter().for_each(|selection| self.invalidate(selection));
-    }
-
-    /// Withdraws what a selection says, at every shard.
-    fn invalidate(&mut self, selection: &Selection) {
-        let state = self.store.snapshot();
-        let shards: BTreeSet<ShardId> = state.switches().map(|(_, info)| info.shard).chain([self.shard]).collect();
-        for shard in shards {
-            self.send_to_shard(shard, EngineMessage::Withdraw(selection.clone()));
-        }
-    }
-
-    /// Sends a message to a shard.
-    fn send_to_shard(&mut self, to: ShardId, message: EngineMessage) {
-        if to == self.shard {
-            self.inbox.push_back(message);
-        } else {
-            self.out.push(Effect::Mail { to, mail: Mail(message) });
-        }
-    }
-
-    /// Sends a message to the shard that serves a switch. A switch that is gone needs none: its links are gone too, and
-    /// with them the leaves that it had a part in.
-    fn send_to_shard_of(&mut self, dpid: Dpid, message: EngineMessage) {
-        if let Some(shard) = self.store.snapshot().shard_of(dpid) {
-            self.send_to_shard(shard, message);
         }
     }
 

@@ -8,7 +8,7 @@
 
 use maple_wire::Dpid;
 
-use super::leaf::ReceivedPacket;
+use super::received_packet::ReceivedPacket;
 use super::timers::Timer;
 use super::{Engine, Time};
 use crate::network::{Location, PortKind};

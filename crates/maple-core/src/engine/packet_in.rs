@@ -5,8 +5,9 @@ use maple_wire::{Dpid, Field};
 
 use super::Engine;
 use super::classifier::is_discovery_frame;
+use super::cookies::copy_cookie;
 use super::hosts::PROBE_MAC;
-use super::leaf::{ReceivedPacket, copy_cookie};
+use super::received_packet::ReceivedPacket;
 use crate::network::{Location, Mac, PortKind};
 
 impl Engine {

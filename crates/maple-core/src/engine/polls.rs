@@ -17,7 +17,7 @@ use maple_wire::msg::stats::{PortStats, ReplyBody, StatsReply};
 use rustc_hash::FxHashMap;
 
 use super::Time;
-use super::leaf::is_ours;
+use super::cookies::is_ours;
 use crate::network::Gauge;
 use crate::update::{EntryKey, entry_key};
 

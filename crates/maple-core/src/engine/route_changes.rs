@@ -8,7 +8,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::Engine;
-use super::leaf::{Leaf, LeafState, cookie};
+use super::cookies::cookie;
+use super::leaf::{Leaf, LeafState};
 use super::routes::{PathSwitch, PlanChange, RouteId, SharedRoute};
 use super::switch::Stale;
 use super::tables::Waiter;

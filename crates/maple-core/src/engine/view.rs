@@ -5,16 +5,33 @@ use std::sync::Arc;
 use maple_wire::Dpid;
 use rustc_hash::FxHashMap;
 
+use super::Engine;
 use super::classifier::reason;
-use super::leaf::{Leaf, Subject, source_lines, subject_of};
+use super::cookies::{Subject, subject_of};
+use super::leaf::{Leaf, source_lines};
 use super::polls::RuleCount;
 use super::switch::Switch;
-use super::{Engine, TableRule};
+use crate::ids::LeafId;
 use crate::labels::outline;
 use crate::report::Counted;
 use crate::rule::Rule;
 use crate::trace::show;
 use crate::update::entry_key;
+
+/// A rule as the engine holds it to be in a switch, with what it is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TableRule {
+    /// The table.
+    pub table_id: u8,
+    /// The rule.
+    pub rule: Rule,
+    /// The leaf it is for; `None` for the engine's own rules (classifier, barriers, table-miss).
+    pub leaf: Option<LeafId>,
+    /// What it took, as the switch said last; `None` if it has not said.
+    pub counted: Option<RuleCount>,
+    /// What it is for, in words: the source lines that decided, or the engine's reason.
+    pub why: String,
+}
 
 impl Engine {
     /// The rules of a switch, by table and falling priority; empty for one that this shard does not serve.

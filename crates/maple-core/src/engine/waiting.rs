@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use maple_wire::Dpid;
 
-use super::leaf::ReceivedPacket;
+use super::received_packet::ReceivedPacket;
 use crate::ids::LeafId;
 
 /// How often f is asked about the misses of one batch before its answers are not kept any more. Where f looks at what is not

@@ -17,6 +17,8 @@
 //! half; further hosts have no rule, and their packets come to the controller: slow, never wrong. They get one when there
 //! is room again. The same goes for hosts whose rule the switch has refused: that is no reason to do without leaves.
 
+mod rule_set;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use maple_wire::{Action, Field, Instruction, Match, PortNo};
@@ -24,55 +26,17 @@ use maple_wire::{Action, Field, Instruction, Match, PortNo};
 use super::Time;
 use super::classifier::{ANNOUNCED, COPIES, GUARD, HOSTS, KNOWN, LAST};
 use super::hosts::{ADVERTISEMENT, ARP, ICMPV6, IPV6, SOLICITATION};
-use super::leaf::from_port;
+use super::received_packet::from_port;
 use super::switch::INGRESS;
 use crate::forwarding::to_controller;
 use crate::network::Mac;
 use crate::rule::Rule;
 use crate::state::AddressKinds;
 use crate::update::Change;
-
-/// Rules that a host may have.
-const HOST: RuleSet = RuleSet(1);
-const COPY_ARP: RuleSet = RuleSet(2);
-const COPY_SOLICITATION: RuleSet = RuleSet(4);
-const COPY_ADVERTISEMENT: RuleSet = RuleSet(8);
-const PASS_KNOWN: RuleSet = RuleSet(16);
-/// Rules that a port may have.
-const GUARDED: RuleSet = RuleSet(32);
-const ARP_TO_CONTROLLER: RuleSet = RuleSet(64);
-
-const ALL: [RuleSet; 7] =
-    [HOST, COPY_ARP, COPY_SOLICITATION, COPY_ADVERTISEMENT, PASS_KNOWN, GUARDED, ARP_TO_CONTROLLER];
+use rule_set::*;
 
 /// How many hosts that found no room are looked at again at once.
-const MOST_RETRIED: usize = 64;
-
-/// A set of rules of a host or port.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct RuleSet(u8);
-
-impl RuleSet {
-    fn with(self, other: RuleSet, condition: bool) -> RuleSet {
-        if condition { RuleSet(self.0 | other.0) } else { self }
-    }
-
-    fn without(self, other: RuleSet) -> RuleSet {
-        RuleSet(self.0 & !other.0)
-    }
-
-    fn has(self, one: RuleSet) -> bool {
-        self.0 & one.0 != 0
-    }
-
-    fn count(self) -> usize {
-        self.0.count_ones() as usize
-    }
-
-    fn each(self) -> impl Iterator<Item = RuleSet> {
-        ALL.into_iter().filter(move |one| self.has(*one))
-    }
-}
+const MAX_RETRIED: usize = 64;
 
 /// How much room there is for rules of hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -278,7 +242,7 @@ impl HostRules {
 
     /// Some hosts that found no room, where there may be some now.
     fn waiting_hosts_with_capacity(&self, capacity: &HostCapacity) -> Vec<(PortNo, Mac)> {
-        let free = capacity.free.min(capacity.total.saturating_sub(self.count)).min(MOST_RETRIED);
+        let free = capacity.free.min(capacity.total.saturating_sub(self.count)).min(MAX_RETRIED);
         if free == 0 || self.waiting.is_empty() {
             return Vec::new();
         }
@@ -332,7 +296,7 @@ impl HostRules {
         let Some(host) = self.hosts.get(&(port, mac)).copied() else { return };
         let entry = self.ports.get(&port).copied().unwrap_or_default();
         let wanted = self.wanted(&host, &entry);
-        let (mut has, mut waits) = (RuleSet(host.has.0 & wanted.0), false);
+        let (mut has, mut waits) = (host.has.within(wanted), false);
         for kind in wanted.without(has).each() {
             let count = has.count();
             let others = |all: usize| all - host.has.count() + count;
@@ -411,8 +375,7 @@ impl HostRules {
             ARP_TO_CONTROLLER => (ANNOUNCED, at_port.exact(Field::EthType, ARP), to_controller()),
             _ => (guard, at_port, Vec::new()),
         };
-        let is_copy = COPY_ARP.0 | COPY_SOLICITATION.0 | COPY_ADVERTISEMENT.0;
-        let cookie = if kind.0 & is_copy == 0 { self.cookie } else { self.copies };
+        let cookie = if COPYING.has(kind) { self.copies } else { self.cookie };
         Rule { priority, matching, instructions: instructions.into(), cookie }
     }
 }

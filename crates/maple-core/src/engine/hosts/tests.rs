@@ -7,7 +7,7 @@ use maple_wire::packet::build::Frame;
 use maple_wire::{Dpid, Field, Match, Packet, Version};
 
 use super::*;
-use crate::engine::leaf::from_port;
+use crate::engine::received_packet::from_port;
 use crate::network::PortInfo;
 use crate::state::{Store, SwitchInfo, Write};
 

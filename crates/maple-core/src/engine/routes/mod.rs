@@ -12,29 +12,26 @@
 //! there, by a number that packets carry in their metadata, and one rule changes for all of them. An entry's number never
 //! comes to mean another route: rules that lead to one that is gone find nothing, and the packet comes to the controller.
 
+mod path;
+mod shared_route;
+
 use std::collections::BTreeSet;
 use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
 
-use maple_wire::{Action, Constraint, Dpid, Field, Instruction, Match, PortNo, Version};
+use maple_wire::{Dpid, PortNo};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::switch::ROUTES;
-use crate::compile::LeafAction;
-use crate::forwarding::{self, Forwarding};
 use crate::ids::{LeafId, ShardId, Time};
-use crate::labels::{Carriage, Holder, LabelEffect, News, Onward, Refusal};
-use crate::network::Location;
-use crate::route::{Goal, Meter, Plan, Resolved, SwitchHops};
-use crate::rule::Rule;
+use crate::labels::{Holder, LabelEffect, News, Refusal};
+use crate::route::{Meter, Resolved};
+use path::{LabelledPath, PathState};
+pub(super) use shared_route::{RouteKey, SharedRoute};
 
 /// How long a route waits before it asks again for labels that were refused, at first and at most.
 const RETRY: Duration = Duration::from_millis(250);
 const LONGEST_RETRY: Duration = Duration::from_secs(16);
-
-/// The priority of rules in the table of routes, no two of which take the same packet.
-const PRIORITY: u16 = 1;
 
 /// Names a route of this shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -58,66 +55,6 @@ pub(super) struct Routes {
     next_id: NonZeroU64,
     next_serial: u64,
     next_metadata: u64,
-}
-
-/// What makes two routes the same.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct RouteKey {
-    pub ingress: Dpid,
-    /// What the ingress speaks.
-    pub version: Version,
-    pub goal: Goal,
-    pub carriage: Carriage,
-}
-
-/// A route, for all leaves that take it.
-#[derive(Debug)]
-pub(super) struct SharedRoute {
-    key: Arc<RouteKey>,
-    /// What stands for it in the store, where it follows a plan.
-    subscription: Option<LeafId>,
-    /// What f's answer comes to, as far as it is known here.
-    resolved: Arc<Resolved>,
-    path: LabelledPath,
-    /// The path that it takes as soon as that is ready, which has to be by then.
-    next: Option<(LabelledPath, Time)>,
-    /// Courses that rules may still lead along.
-    former: Vec<LabelledPath>,
-    /// The number of the meter that its packets pass at the ingress.
-    meter: Option<u32>,
-    /// Whether its leaves' rules lead to an entry of its own; and the number of that, if there is one.
-    uses_route_table: bool,
-    metadata: Option<u64>,
-    /// How often in a row labels were refused.
-    refusals: u32,
-    /// How often leaves have joined it and not left.
-    members: usize,
-    /// The leaves that take it or are about to.
-    leaves: FxHashSet<LeafId>,
-    /// Of how many leaves the ingress switch may have rules.
-    users: usize,
-    /// Leaves that wait for it to be ready.
-    waiting: BTreeSet<LeafId>,
-}
-
-/// What a route comes to, and the labels for that.
-#[derive(Debug)]
-struct LabelledPath {
-    resolved: Arc<Resolved>,
-    onward: Onward,
-    /// The number of its requests for labels; `None` while it holds none.
-    serial: Option<u64>,
-    state: PathState,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum PathState {
-    Asking,
-    Ready,
-    /// No packets may be sent; at the earliest then it asks again.
-    Refused {
-        retry: Time,
-    },
 }
 
 /// What comes of news for a route.
@@ -153,14 +90,6 @@ pub(super) struct PathSwitch {
     pub former: Option<u64>,
     /// Whether each leaf's rule has to change.
     pub each_leaf: bool,
-}
-
-impl LabelledPath {
-    fn new(key: &RouteKey, resolved: &Arc<Resolved>) -> LabelledPath {
-        let onward = Onward::new(key.carriage.suffixes(resolved, key.ingress).into_iter());
-        let state = if onward.is_ready() { PathState::Ready } else { PathState::Asking };
-        LabelledPath { resolved: Arc::clone(resolved), onward, serial: None, state }
-    }
 }
 
 impl Routes {
@@ -556,102 +485,6 @@ impl Routes {
 /// The holders that a request of this number names.
 fn holder(shard: ShardId, serial: u64) -> impl Fn(PortNo) -> Holder {
     move |port| Holder::Route { shard, serial, port }
-}
-
-impl SharedRoute {
-    /// Whether packets may be sent, and nothing else is about to hold.
-    pub fn is_ready(&self) -> bool {
-        self.path.state == PathState::Ready && self.next.is_none()
-    }
-
-    /// Whether a label was refused.
-    pub fn is_refused(&self) -> bool {
-        matches!(self.path.state, PathState::Refused { .. })
-    }
-
-    /// What f said, once for all its leaves.
-    pub fn goal(&self) -> &Goal {
-        &self.key.goal
-    }
-
-    /// The leaves that take it or are about to.
-    pub fn leaves(&self) -> impl Iterator<Item = LeafId> {
-        self.leaves.iter().copied()
-    }
-
-    /// Where its packets enter.
-    pub fn ingress(&self) -> Dpid {
-        self.key.ingress
-    }
-
-    /// The plan that it follows, and what stands for it in the store.
-    pub fn plan(&self) -> Option<(LeafId, &Plan)> {
-        match &self.key.goal {
-            Goal::Plan(plan) => Some((self.subscription?, plan)),
-            Goal::Fixed(_) => None,
-        }
-    }
-
-    /// What f's answer comes to, as far as it is known here.
-    pub fn resolved(&self) -> &Arc<Resolved> {
-        &self.resolved
-    }
-
-    /// Those that waited, if the route is ready.
-    fn take_ready(&mut self) -> PlanChange {
-        if self.is_ready() { PlanChange::Ready(std::mem::take(&mut self.waiting)) } else { PlanChange::Nothing }
-    }
-
-    /// The edge ports where packets leave.
-    pub fn exits(&self) -> Vec<Location> {
-        let switches = self.path.resolved.switches.iter();
-        switches.flat_map(|(dpid, hops)| hops.edges.iter().map(|port| Location::new(*dpid, *port))).collect()
-    }
-
-    /// Whether only packets without a VLAN tag can take it.
-    pub fn is_for_untagged(&self) -> bool {
-        self.key.carriage.untagged_only
-    }
-
-    /// What the ingress does with packets; nothing is to drop.
-    pub fn actions(&self) -> Vec<Action> {
-        let RouteKey { ingress, version, carriage, .. } = &*self.key;
-        let none = SwitchHops::default();
-        let hops = self.path.resolved.switches.get(ingress).unwrap_or(&none);
-        let links = self.path.onward.labels().unwrap_or_default();
-        let treatment = carriage.left(hops);
-        let forwarding = Forwarding {
-            links: &links,
-            edges: &hops.edges,
-            treatment: &treatment,
-            tagged: hops.tagged || carriage.tagged,
-            replaced: carriage.replaced,
-        };
-        forwarding::at_ingress(*version, &carriage.shared, &forwarding)
-    }
-
-    fn instructions(&self) -> Vec<Instruction> {
-        forwarding::instructions(self.key.version, self.actions(), self.meter)
-    }
-
-    /// What its leaves' rules do with packets.
-    pub fn action(&self) -> LeafAction {
-        if let Some(metadata) = self.metadata {
-            let carry = Instruction::WriteMetadata { metadata, mask: u64::MAX };
-            return LeafAction::Apply(vec![carry, Instruction::GotoTable(ROUTES)]);
-        }
-        match self.is_for_untagged() {
-            true => LeafAction::ApplyTo(Constraint::exact(Field::VlanVid, 0), self.instructions()),
-            false => LeafAction::Apply(self.instructions()),
-        }
-    }
-
-    /// Its rule in the table of routes, if it has one.
-    pub fn rule(&self, cookie: impl Fn(LeafId) -> u64) -> Option<Rule> {
-        let matching = Match::any().exact(Field::Metadata, u128::from(self.metadata?));
-        let instructions = self.instructions().into();
-        Some(Rule { priority: PRIORITY, matching, instructions, cookie: cookie(self.subscription?) })
-    }
 }
 
 #[cfg(test)]

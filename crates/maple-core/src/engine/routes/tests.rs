@@ -1,5 +1,9 @@
 use super::*;
-use crate::labels::Acquire;
+use maple_wire::Version;
+
+use crate::labels::{Acquire, Carriage};
+use crate::network::Location;
+use crate::route::{Goal, SwitchHops};
 
 /// A route from switch 1 over a link to a port of switch 2.
 fn route() -> Arc<Resolved> {

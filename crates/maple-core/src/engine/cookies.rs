@@ -1,0 +1,48 @@
+//! The cookies of our rules.
+
+use crate::ids::LeafId;
+use crate::labels::LabelTable;
+
+/// The cookies of all rules of Maple's: the value, and the bits of it that count.
+pub const OWN_COOKIES: (u64, u64) = (TAG << 56, 0xff << 56);
+
+/// The byte that our cookies begin with.
+const TAG: u64 = 0x4d;
+
+/// What stands in place of a leaf in cookies of the engine's own rules.
+const NO_LEAF: u64 = 0xff_ffff_ffff;
+
+/// What stands there in cookies of rules that copy packets to the controller.
+const COPY: u64 = 0xff_ffff_fffe;
+
+/// What a rule is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum Subject {
+    /// A leaf.
+    Leaf(LeafId),
+    /// A label, by its serial number.
+    Label(u64),
+}
+
+/// A cookie: 8 bits tag, 16 bits epoch, 40 bits leaf, or what stands in its place.
+pub(super) fn cookie(epoch: u16, leaf: Option<LeafId>) -> u64 {
+    TAG << 56 | u64::from(epoch) << 40 | leaf.map_or(NO_LEAF, |leaf| leaf.0 & NO_LEAF)
+}
+
+/// The cookie of rules that copy packets to the controller and treat them as others do.
+pub(super) fn copy_cookie(epoch: u16) -> u64 {
+    cookie(epoch, Some(LeafId(COPY)))
+}
+
+/// Whether a rule with this cookie is ours, from this run of the controller or an earlier one.
+pub(super) fn is_ours(cookie: u64) -> bool {
+    cookie & OWN_COOKIES.1 == OWN_COOKIES.0
+}
+
+/// What a cookie of this epoch leads to.
+pub(super) fn subject_of(epoch: u16, cookie: u64) -> Option<Subject> {
+    let leaf = cookie & NO_LEAF;
+    let is_ours = cookie >> 40 == TAG << 16 | u64::from(epoch) && leaf < COPY;
+    let subject = || LabelTable::of_cookie(leaf).map_or(Subject::Leaf(LeafId(leaf)), Subject::Label);
+    is_ours.then(subject)
+}

@@ -1,0 +1,75 @@
+//! A packet that a switch sent to the controller.
+
+use std::sync::Arc;
+
+use maple_wire::{Constraint, Field, Packet, PortNo};
+
+use crate::network::Location;
+use crate::trace::Fields;
+
+/// A packet at hand.
+#[derive(Clone, Debug)]
+pub(super) struct ReceivedPacket {
+    /// The bytes that were captured.
+    pub frame: Arc<[u8]>,
+    /// How many there were on the wire.
+    pub total_len: usize,
+    /// Where the switch keeps it, or [`maple_wire::msg::NO_BUFFER`].
+    pub buffer_id: u32,
+    /// Where it came in.
+    pub at: Location,
+}
+
+impl ReceivedPacket {
+    /// The packet's fields.
+    pub fn packet(&self) -> Packet<'_> {
+        Packet::with_wire_len(&self.frame, self.at.port.0, self.total_len)
+    }
+
+    /// Whether the packet certainly has no VLAN tag.
+    pub fn is_untagged(&self) -> bool {
+        let packet = self.packet();
+        let known = self.is_whole() || packet.is_captured(Field::VlanVid);
+        known && packet.switch_value(Field::VlanVid) == Some(0)
+    }
+
+    /// Whether all bytes are here.
+    pub fn is_whole(&self) -> bool {
+        self.frame.len() >= self.total_len
+    }
+}
+
+/// The constraint that says that a packet comes in by `port`.
+pub(super) fn from_port(port: PortNo) -> Constraint {
+    Constraint::exact(Field::InPort, u128::from(port.0))
+}
+
+/// Fields of a packet of which perhaps only the beginning was captured; remembers if anything else was looked at.
+pub(super) struct CapturedFields<'a> {
+    packet: Packet<'a>,
+    whole: bool,
+    pub needs_more: std::cell::Cell<bool>,
+}
+
+impl<'a> CapturedFields<'a> {
+    pub fn new(received: &'a ReceivedPacket) -> CapturedFields<'a> {
+        CapturedFields {
+            packet: received.packet(),
+            whole: received.is_whole(),
+            needs_more: std::cell::Cell::new(false),
+        }
+    }
+}
+
+impl Fields for CapturedFields<'_> {
+    fn value(&self, field: Field) -> Option<u128> {
+        if !self.whole && !self.packet.is_captured(field) {
+            self.needs_more.set(true);
+        }
+        self.packet.value(field)
+    }
+
+    fn is_captured(&self, field: Field) -> bool {
+        self.packet.is_captured(field)
+    }
+}

@@ -1,0 +1,167 @@
+//! What a switch refuses.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use maple_wire::msg::ErrorMsg;
+use maple_wire::{Dpid, Instruction, Version, print};
+
+use super::Engine;
+use super::cookies::{Subject, subject_of};
+use super::switch::{ROUTES, RouteTable, Stale};
+use super::tables::Waiter;
+use super::timers::Timer;
+use crate::labels::Refusal;
+use crate::report::Report;
+use crate::rule::Rule;
+
+/// How long a switch that refused a host's rule is sent none: longer than it counts as full.
+const HOSTS_CLOSED_FOR: Duration = Duration::from_secs(61);
+
+impl Engine {
+    /// The switch refused something that we sent: what came with it is taken back, so that the rest, which it had
+    /// before, stands for itself.
+    pub(super) fn switch_error(&mut self, dpid: Dpid, xid: u32, error: &ErrorMsg) {
+        if self.meter_refused(dpid, xid, error) {
+            return;
+        }
+        let Some(switch) = self.switches.get_mut(&dpid) else { return };
+        let Some((table, rule)) = switch.tables.refuse(xid) else { return self.statistics_refused(dpid, xid) };
+        let what = refusal(switch.version(), table, &rule, error);
+        let full = is_table_full(error, switch.version());
+        if switch.host_rules.refuse(&rule, self.now + HOSTS_CLOSED_FOR) {
+            return self.host_rule_refused(dpid, table, full, what);
+        }
+        let carries = |instruction: &Instruction| matches!(instruction, Instruction::WriteMetadata { .. });
+        if switch.three_tables && (table == ROUTES || !full && rule.instructions.iter().any(carries)) {
+            return self.route_rule_refused(dpid, (table, &rule), what);
+        }
+        switch.refused.push((table, rule.priority, rule.matching.clone()));
+        switch.stale.classifier = true;
+        // Whoever refuses something of one update after the other gets nothing for a while. Behind the first error of an update
+        // the switch is asked what it has.
+        switch.full_count += u32::from(switch.tables.is_ready());
+        let hopeless = switch.full_count > 3;
+        let until = self.now + backoff(switch.full_count);
+        if full {
+            switch.capacity.on_table_full(table);
+        }
+        if hopeless {
+            switch.full_until = Some(until);
+        }
+        self.timers.insert((until, Timer::Full(dpid)));
+        self.stats.refused_rules += 1;
+        self.report_once(Report::RuleRefused { switch: dpid, what: what.into() }, &format!("refused {dpid}"));
+        let culprit = subject_of(self.options.epoch, rule.cookie);
+        let suspects = if hopeless { self.all_subjects_at(dpid) } else { self.unconfirmed_at(dpid) };
+        let innocent = |subject: &Subject| !full && !hopeless && culprit.is_some_and(|culprit| culprit != *subject);
+        for subject in suspects.into_iter().chain(culprit).filter(|subject| !innocent(subject)) {
+            match subject {
+                Subject::Label(serial) => {
+                    let why = if full { Refusal::Full(dpid) } else { Refusal::RuleRefused(dpid) };
+                    match hopeless && culprit != Some(subject) {
+                        true => self.revoke_label(dpid, serial, why),
+                        false => self.deny_label(dpid, serial, why),
+                    }
+                }
+                Subject::Leaf(leaf) if hopeless => self.withdraw(leaf),
+                Subject::Leaf(leaf) if full => self.evict_leaf(leaf),
+                Subject::Leaf(leaf) => self.forward_by_controller(leaf),
+            }
+        }
+        self.reread(dpid);
+    }
+
+    /// The switch refused a host's rule in the classifier: the host's packets come to the controller, and all else stays.
+    fn host_rule_refused(&mut self, dpid: Dpid, table: u8, full: bool, what: String) {
+        let until = self.now + HOSTS_CLOSED_FOR;
+        self.timers.insert((until, Timer::Full(dpid)));
+        self.stats.refused_rules += 1;
+        self.report_once(Report::RuleRefused { switch: dpid, what: what.into() }, &format!("refused {dpid}"));
+        if let Some(switch) = self.switches.get_mut(&dpid).filter(|_| full) {
+            switch.capacity.on_table_full(table);
+        }
+        self.reread(dpid);
+    }
+
+    /// The switch refused a rule of the table of routes, or one that leads there: from now on the rules of leaves do all
+    /// themselves.
+    fn route_rule_refused(&mut self, dpid: Dpid, (table, rule): (u8, &Rule), what: String) {
+        self.stats.refused_rules += 1;
+        self.report_once(Report::RuleRefused { switch: dpid, what: what.into() }, &format!("refused {dpid}"));
+        if let Some(switch) = self.switches.get_mut(&dpid) {
+            switch.route_table = RouteTable::Refused;
+            if (table, rule.priority) == (ROUTES, 0) {
+                switch.refused.push((ROUTES, 0, rule.matching.clone()));
+                switch.stale.classifier = true;
+                self.timers.insert((self.now + HOSTS_CLOSED_FOR, Timer::Full(dpid)));
+            }
+        }
+        for route in self.routes.with_rules_at(dpid) {
+            self.close_route(route);
+            self.routes.drop_rule(route);
+        }
+        self.sync_route_rules();
+        self.reread(dpid);
+    }
+
+    /// What the switch has not confirmed yet.
+    fn unconfirmed_at(&self, dpid: Dpid) -> BTreeSet<Subject> {
+        let mut subjects = BTreeSet::new();
+        for waiter in self.switches.get(&dpid).into_iter().flat_map(|switch| switch.tables.waiters()) {
+            match waiter {
+                Waiter::RuleAdded(leaf) => subjects.extend([Subject::Leaf(*leaf)]),
+                Waiter::Labels(serials) => subjects.extend(serials.iter().copied().map(Subject::Label)),
+                Waiter::RuleRemoved { .. } | Waiter::FormerPath { .. } | Waiter::Barriers(_) => {}
+            }
+        }
+        subjects
+    }
+
+    /// Everything that has rules at a switch, or is to have some.
+    pub(super) fn all_subjects_at(&self, dpid: Dpid) -> BTreeSet<Subject> {
+        let Some(switch) = self.switches.get(&dpid) else { return BTreeSet::new() };
+        let leaves = switch.table.tree().leaves().map(Subject::Leaf);
+        leaves.chain(switch.labels.installed().map(Subject::Label)).collect()
+    }
+
+    pub(super) fn full_timer(&mut self, dpid: Dpid) {
+        if let Some(switch) = self.switches.get_mut(&dpid)
+            && switch.full_until.is_some_and(|until| until <= self.now)
+        {
+            switch.full_until = None;
+        }
+        if let Some(switch) = self.switches.get_mut(&dpid)
+            && switch.full_until.is_none()
+            && !std::mem::take(&mut switch.refused).is_empty()
+        {
+            self.mark(dpid, Stale { classifier: true, ..Stale::default() });
+        }
+        if self.switches.get_mut(&dpid).is_some_and(|switch| switch.host_rules.reopen(self.now)) {
+            self.mark(dpid, Stale::default());
+        }
+    }
+}
+
+/// How long a switch that is full is spared, in the nth time in a row.
+fn backoff(count: u32) -> std::time::Duration {
+    std::time::Duration::from_secs(1 << count.min(6).saturating_sub(1))
+}
+
+/// What a switch said of which rule, in words for people.
+fn refusal(version: Version, table: u8, rule: &Rule, error: &ErrorMsg) -> String {
+    let Rule { priority, matching, instructions, cookie } = rule;
+    let line = print::flow_line(version, table, *priority, *cookie, matching, instructions);
+    format!("{}, error {}", line.trim_start(), print::error_name(version, error))
+}
+
+/// Whether an error says that there is no room (1.0: `OFPFMFC_ALL_TABLES_FULL`; 1.3: `OFPFMFC_TABLE_FULL`).
+fn is_table_full(error: &ErrorMsg, version: Version) -> bool {
+    match version {
+        Version::Of10 => (error.kind, error.code) == (3, 0),
+        Version::Of13 => (error.kind, error.code) == (5, 1),
+    }
+}
+
+#[cfg(test)]
+mod tests;

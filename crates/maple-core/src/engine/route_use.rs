@@ -1,0 +1,118 @@
+//! Leaves and the routes that they use.
+
+use std::collections::BTreeSet;
+
+use super::Engine;
+use super::leaf::LeafState;
+use super::routes::RouteId;
+use super::switch::Stale;
+use super::tables::Waiter;
+use super::timers::Timer;
+use crate::ids::LeafId;
+use crate::labels::Refusal;
+use crate::report::Report;
+
+impl Engine {
+    pub(super) fn route_is_ready(&mut self, id: LeafId) {
+        match self.leaves.get(&id).map(|leaf| &leaf.state) {
+            Some(LeafState::Waiting { .. }) => self.try_install(id),
+            Some(LeafState::Rerouting(_)) => self.end_reroute(id),
+            _ => {}
+        }
+    }
+
+    /// A route has lost a label, or can't have one: its packets go through the controller.
+    pub(super) fn route_is_refused(&mut self, id: RouteId, why: Refusal) {
+        self.stats.labels_refused += 1;
+        let Some(ingress) = self.routes.get(id).map(|route| route.ingress()) else { return };
+        // Where a switch or link is gone, what depended on it is decided again anyway.
+        if !matches!(why, Refusal::Gone(_)) {
+            let report = Report::NotLabelled { ingress, why: why.to_string().into() };
+            self.report_once(report, &format!("not labelled {why}"));
+        }
+        // What depended on what is gone is reconsidered anyway, and may get another route or course while packets flow.
+        let is_left = |engine: &Engine, name| matches!(why, Refusal::Gone(_)) && !engine.store.is_current(name);
+        let plan = self.routes.get(id).and_then(|route| route.plan());
+        if plan.is_some_and(|(name, _)| is_left(self, name)) {
+            return;
+        }
+        for leaf in self.leaves_of_routes(&BTreeSet::from([id])) {
+            if !is_left(self, leaf) {
+                self.lose_route(leaf, id);
+            }
+        }
+    }
+
+    /// A route's packets go through the controller for a while.
+    pub(super) fn route_is_lost(&mut self, id: RouteId) {
+        if let Some(route) = self.routes.get(id)
+            && let Some((name, _)) = route.plan()
+        {
+            let ingress = route.ingress();
+            self.reroute_over(ingress, name);
+        }
+        for leaf in self.leaves_of_routes(&BTreeSet::from([id])) {
+            self.lose_route(leaf, id);
+        }
+    }
+
+    fn lose_route(&mut self, id: LeafId, route: RouteId) {
+        let Some(leaf) = self.leaves.get(&id) else { return };
+        match &leaf.state {
+            // One that only leaves the route goes on leaving it.
+            LeafState::Rerouting(reroute) if reroute.via == route => self.withdraw(id),
+            LeafState::Active if leaf.via == Some(route) => {
+                self.end_use(id, true);
+                self.wait(id, route, true);
+            }
+            LeafState::Waiting { .. } if leaf.via == Some(route) => self.send_held(id),
+            _ => {}
+        }
+    }
+
+    /// The ingress switch is to lose a leaf's rule, or to have one that leads elsewhere: when it has, the leaf's route is not
+    /// used by it any more. Whether the leaf `stays` with the route all the same.
+    pub(super) fn end_use(&mut self, id: LeafId, stays: bool) {
+        let Some(leaf) = self.leaves.get_mut(&id) else { return };
+        let Some(via) = leaf.via else { return };
+        if !stays {
+            leaf.via = None;
+            self.routes.detach(via, id);
+        }
+        let ingress = leaf.ingress();
+        match self.switches.get_mut(&ingress) {
+            Some(switch) => {
+                switch.tables.wait(Waiter::RuleRemoved { via, stays });
+                switch.changed_actions.insert(id);
+                self.mark(ingress, Stale::default());
+            }
+            None => self.finish_route_use(via, stays, false),
+        }
+    }
+
+    /// The ingress switch has no rule any more that leads a leaf's packets this way.
+    pub(super) fn finish_route_use(&mut self, via: RouteId, stays: bool, confirmed: bool) {
+        let mut effects = Vec::new();
+        self.routes.end_use(via, self.now, confirmed, &mut effects);
+        if !stays {
+            self.routes.leave(via, confirmed, &mut effects);
+        }
+        self.apply_label_effects(effects, Timer::Routes);
+    }
+
+    /// A leaf that does not use a route leaves it.
+    pub(super) fn leave_route(&mut self, leaf: LeafId, via: RouteId) {
+        let mut effects = Vec::new();
+        self.routes.stop_waiting(via, leaf);
+        self.routes.detach(via, leaf);
+        self.routes.leave(via, true, &mut effects);
+        self.apply_label_effects(effects, Timer::Routes);
+    }
+
+    /// Time has passed for routes whose labels were refused.
+    pub(super) fn retry_routes(&mut self) {
+        let mut effects = Vec::new();
+        self.routes.retry(self.now, &mut effects);
+        self.apply_label_effects(effects, Timer::Routes);
+    }
+}

@@ -1,0 +1,189 @@
+//! What has to be written.
+
+use super::{FIRST_VIRTUAL, is_virtual};
+use std::collections::{BTreeMap, BTreeSet};
+
+use maple_wire::{Dpid, PortNo};
+
+use crate::network::{HostInfo, Location, Mac, PortInfo, PortKind};
+use crate::state::{Snapshot, Write};
+
+/// What has to be written so that these ports, which are up, are one segment.
+pub(in crate::engine) fn form(state: &Snapshot, ports: &BTreeSet<Location>, gone: &BTreeSet<Location>) -> Vec<Write> {
+    let old: Vec<Segment> = segments_of(state, ports.iter().chain(gone));
+    let is_designated = |at: &&Location| old.iter().any(|segment| segment.designated == **at);
+    let Some(designated) = ports.iter().find(is_designated).or(ports.first()).copied() else { return Vec::new() };
+    if let [same] = &old[..]
+        && same.designated == designated
+        && same.members() == *ports
+    {
+        return Vec::new();
+    }
+    let mut edit = TopologyEdit::new(state);
+    for segment in &old {
+        segment.end(&mut edit);
+    }
+    let members: BTreeSet<Location> = old.iter().flat_map(Segment::members).chain(ports.iter().copied()).collect();
+    for at in ports {
+        if let Some(PortInfo { kind: PortKind::Link(peer), .. }) = state.port(*at) {
+            edit.anew(peer);
+        }
+    }
+    let mut reached = BTreeSet::from([designated.switch]);
+    for at in ports.iter().filter(|at| **at != designated) {
+        let link = reached.insert(at.switch).then(|| edit.link(at.switch, designated.switch));
+        edit.put(*at, PortKind::Shared { with: designated, link });
+    }
+    edit.put(designated, PortKind::Edge);
+    for at in members.iter().filter(|at| **at != designated) {
+        edit.move_hosts(*at, designated);
+    }
+    edit.writes()
+}
+
+/// What has to be written when these ports are on their segments no more. They are new then.
+pub(in crate::engine) fn leave(state: &Snapshot, gone: &BTreeSet<Location>) -> Vec<Write> {
+    let mut writes = Vec::new();
+    for segment in segments_of(state, gone.iter()) {
+        let left: BTreeSet<Location> = segment.members().difference(gone).copied().collect();
+        if left.len() > 1 {
+            writes.extend(form(state, &left, &(&segment.members() & gone)));
+        } else {
+            let mut edit = TopologyEdit::new(state);
+            segment.end(&mut edit);
+            writes.extend(edit.writes());
+        }
+    }
+    writes
+}
+
+/// The segments that these ports are on, each once.
+pub(super) fn segments_of<'a>(state: &Snapshot, ports: impl Iterator<Item = &'a Location>) -> Vec<Segment> {
+    let mut found: BTreeMap<Location, Segment> = BTreeMap::new();
+    for at in ports {
+        if let Some(segment) = Segment::of(state, *at) {
+            found.insert(segment.designated, segment);
+        }
+    }
+    found.into_values().collect()
+}
+
+/// A segment as the state has it.
+pub(super) struct Segment {
+    pub(super) designated: Location,
+    /// The other ports, each with the end of its link through the controller.
+    pub(super) shut: BTreeMap<Location, Option<PortNo>>,
+}
+
+impl Segment {
+    /// The segment that a port is on.
+    pub(super) fn of(state: &Snapshot, at: Location) -> Option<Segment> {
+        let designated = match state.port(at)?.kind {
+            PortKind::Shared { with, .. } => with,
+            PortKind::Edge => at,
+            _ => return None,
+        };
+        // The other ports are at switches that this one has such a link with.
+        let far = |(port, _): (PortNo, PortInfo)| {
+            let end = Location::new(designated.switch, port);
+            is_virtual(port).then(|| state.peer(end)).flatten().map(|peer| peer.switch)
+        };
+        let switches: BTreeSet<Dpid> =
+            state.ports_of(designated.switch).filter_map(far).chain([designated.switch, at.switch]).collect();
+        let mut shut = BTreeMap::new();
+        for dpid in switches {
+            for (port, info) in state.ports_of(dpid) {
+                if let PortKind::Shared { with, link } = info.kind
+                    && with == designated
+                {
+                    shut.insert(Location::new(dpid, port), link);
+                }
+            }
+        }
+        (!shut.is_empty()).then_some(Segment { designated, shut })
+    }
+
+    pub(super) fn members(&self) -> BTreeSet<Location> {
+        self.shut.keys().copied().chain([self.designated]).collect()
+    }
+
+    /// Its ports are new, and its links through the controller gone.
+    fn end(&self, edit: &mut TopologyEdit<'_>) {
+        for (at, link) in &self.shut {
+            edit.anew(*at);
+            if let Some(port) = link {
+                edit.unlink(Location::new(at.switch, *port));
+            }
+        }
+        edit.anew(self.designated);
+    }
+}
+
+/// Ports and hosts as they are to be.
+pub(super) struct TopologyEdit<'a> {
+    state: &'a Snapshot,
+    ports: BTreeMap<Location, Option<PortInfo>>,
+    hosts: BTreeMap<Mac, HostInfo>,
+}
+
+impl<'a> TopologyEdit<'a> {
+    fn new(state: &'a Snapshot) -> TopologyEdit<'a> {
+        TopologyEdit { state, ports: BTreeMap::new(), hosts: BTreeMap::new() }
+    }
+
+    /// A port that is there has this behind it.
+    fn put(&mut self, at: Location, kind: PortKind) {
+        if let Some(info) = self.state.port(at) {
+            self.ports.insert(at, Some(PortInfo { kind, ..info }));
+        }
+    }
+
+    fn anew(&mut self, at: Location) {
+        self.put(at, PortKind::New);
+    }
+
+    /// A link through the controller goes.
+    fn unlink(&mut self, end: Location) {
+        if let Some(PortInfo { kind: PortKind::Link(far), .. }) = self.state.port(end) {
+            self.ports.insert(far, None);
+        }
+        self.ports.insert(end, None);
+    }
+
+    /// Makes a link through the controller; the end at the first switch.
+    fn link(&mut self, a: Dpid, b: Dpid) -> PortNo {
+        let [near, far] = [a, b].map(|dpid| Location::new(dpid, self.free(dpid)));
+        for (end, other) in [(near, far), (far, near)] {
+            self.ports.insert(end, Some(PortInfo { up: true, kind: PortKind::Link(other) }));
+        }
+        near.port
+    }
+
+    /// A made-up number that the switch has no port of.
+    fn free(&self, dpid: Dpid) -> PortNo {
+        let is_taken = |port: &PortNo| {
+            let at = Location::new(dpid, *port);
+            self.ports.get(&at).copied().unwrap_or_else(|| self.state.port(at)).is_some()
+        };
+        let mut numbers = (FIRST_VIRTUAL..).map(PortNo);
+        numbers.find(|port| !is_taken(port)).unwrap_or(PortNo(FIRST_VIRTUAL))
+    }
+
+    fn move_hosts(&mut self, from: Location, to: Location) {
+        for mac in self.state.hosts_at(from) {
+            if let Some(host) = self.state.host(mac) {
+                self.hosts.insert(mac, HostInfo { location: to, ..host.clone() });
+            }
+        }
+    }
+
+    /// What differs from the state, links last.
+    fn writes(self) -> Vec<Write> {
+        let state = self.state;
+        let mut ports: Vec<(Location, Option<PortInfo>)> =
+            self.ports.into_iter().filter(|(at, info)| state.port(*at) != *info).collect();
+        ports.sort_by_key(|(_, info)| matches!(info, Some(PortInfo { kind: PortKind::Link(_), .. })));
+        let ports = ports.into_iter().map(|(at, info)| Write::Port { at, info });
+        ports.chain(self.hosts.into_iter().map(|(mac, info)| Write::Host { mac, info: Some(info) })).collect()
+    }
+}

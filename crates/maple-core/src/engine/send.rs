@@ -1,0 +1,147 @@
+//! Packets on their way out.
+
+use std::sync::Arc;
+
+use maple_wire::msg::{Message, NO_BUFFER, PacketOut};
+use maple_wire::{Action, Dpid};
+
+use super::leaf::{HeldPackets, LeafState};
+use super::messages::EngineMessage;
+use super::received_packet::ReceivedPacket;
+use super::timers::Timer;
+use super::{Effect, Engine};
+use crate::forwarding;
+use crate::ids::LeafId;
+use crate::network::{OwnFrame, PortKind};
+use crate::route::{Resolved, SwitchHops};
+
+impl Engine {
+    /// What to do with a packet that belongs to a leaf.
+    pub(super) fn answer(&mut self, id: LeafId, packet: ReceivedPacket) {
+        if let Some(LeafState::NoCapacity { from }) = self.leaves.get(&id).map(|leaf| &leaf.state)
+            && *from <= self.now
+        {
+            self.try_install(id);
+        }
+        let Some(leaf) = self.leaves.get_mut(&id) else { return };
+        match leaf.state {
+            LeafState::Active => self.forward(id, &packet),
+            LeafState::Waiting { by_controller: false } if leaf.count_held() < self.options.held_packets => {
+                match &mut leaf.held {
+                    Some(held) => held.packets.push(packet),
+                    None => {
+                        let until = self.now + self.options.hold;
+                        leaf.held = Some(Box::new(HeldPackets { packets: vec![packet], until }));
+                        self.timers.insert((until, Timer::Leaf(id)));
+                    }
+                }
+            }
+            _ => self.send_without_rule(id, packet),
+        }
+    }
+
+    /// Sends a packet of a leaf that has no rule.
+    fn send_without_rule(&mut self, id: LeafId, packet: ReceivedPacket) {
+        let Some(leaf) = self.leaves.get(&id) else { return };
+        match self.resolved(leaf) {
+            Some(route) => self.send_to_egress_ports(&route, &packet),
+            None => {
+                self.withdraw(id);
+                self.waiting.miss([packet]);
+            }
+        }
+    }
+
+    /// Has the ingress switch do to the packet what the leaf's rule does. Packets that the rule does not take go straight to
+    /// the egress ports.
+    pub(super) fn forward(&mut self, id: LeafId, packet: &ReceivedPacket) {
+        let Some(leaf) = self.leaves.get(&id) else { return };
+        let Some(via) = leaf.via.and_then(|via| self.routes.get(via)) else { return };
+        if via.is_for_untagged() && !packet.is_untagged() {
+            let route = Arc::clone(via.resolved());
+            return self.send_to_egress_ports(&route, packet);
+        }
+        let actions = via.actions();
+        if let Some(effect) = self.packet_out(packet, actions) {
+            // Behind the rules, which the flush at the end of the batch sends.
+            self.after.push(effect);
+        }
+    }
+
+    /// Sends the packets that wait for a leaf straight to the egress ports, and from now on others that come before the leaf is
+    /// installed too.
+    pub(super) fn send_held(&mut self, id: LeafId) {
+        let Some(leaf) = self.leaves.get_mut(&id) else { return };
+        let held = leaf.held.take();
+        if let LeafState::Waiting { by_controller } = &mut leaf.state {
+            *by_controller = true;
+        }
+        let packets = held.into_iter().flat_map(|held| held.packets);
+        packets.for_each(|packet| self.send_without_rule(id, packet));
+    }
+
+    /// A packet-out at the packet's own switch; none where there is nothing to do.
+    pub(super) fn packet_out(&mut self, packet: &ReceivedPacket, actions: Vec<Action>) -> Option<Effect> {
+        let buffered = packet.buffer_id != NO_BUFFER;
+        if actions.is_empty() && !buffered {
+            return None;
+        }
+        if !packet.is_whole() && !buffered {
+            self.stats.truncated_drops += 1;
+            return None;
+        }
+        let data = if buffered { Vec::new() } else { packet.frame.to_vec() };
+        let message = PacketOut { buffer_id: packet.buffer_id, in_port: packet.at.port, actions, data };
+        self.effect(packet.at.switch, Message::PacketOut(message))
+    }
+
+    /// Sends a packet straight out of the route's egress ports, whatever the tables say.
+    pub(super) fn send_to_egress_ports(&mut self, route: &Resolved, packet: &ReceivedPacket) {
+        self.stats.sent_by_controller += 1;
+        let mut at_ingress = Vec::new();
+        for (dpid, hops) in route.switches.iter().filter(|(_, hops)| !hops.edges.is_empty()) {
+            if *dpid == packet.at.switch {
+                let version = self.switches.get(dpid).map(|switch| switch.version());
+                at_ingress = version.map(|version| forwarding::egress(version, hops)).unwrap_or_default();
+            } else if packet.is_whole() {
+                let message = EngineMessage::Emit { dpid: *dpid, hops: hops.clone(), frame: packet.frame.clone() };
+                self.send_to_shard_of(*dpid, message);
+            } else {
+                self.stats.truncated_drops += 1;
+            }
+        }
+        if let Some(effect) = self.packet_out(packet, at_ingress) {
+            self.after.push(effect);
+        }
+        route.own.iter().for_each(|own| self.send_own(own));
+    }
+
+    /// Sends a handler's frame, if it can leave the network there.
+    pub(super) fn send_from_outside(&mut self, own: &OwnFrame) {
+        if self.store.snapshot().port(own.at).is_some_and(|port| port.kind == PortKind::Edge) {
+            self.send_own(own);
+        }
+    }
+
+    /// Sends a frame of f's own, or of a handler's.
+    pub(super) fn send_own(&mut self, own: &OwnFrame) {
+        let hops = SwitchHops { edges: [own.at.port].into(), ..SwitchHops::default() };
+        if self.switches.contains_key(&own.at.switch) {
+            self.emit(own.at.switch, &hops, &own.bytes);
+        } else {
+            self.send_to_shard_of(
+                own.at.switch,
+                EngineMessage::Emit { dpid: own.at.switch, hops, frame: Arc::clone(&own.bytes) },
+            );
+        }
+    }
+
+    /// Sends a frame out of a switch of ours.
+    pub(super) fn emit(&mut self, dpid: Dpid, hops: &SwitchHops, frame: &[u8]) {
+        let Some(switch) = self.switches.get(&dpid) else { return };
+        let actions = forwarding::egress(switch.version(), hops);
+        let in_port = maple_wire::PortNo::CONTROLLER;
+        let message = PacketOut { buffer_id: NO_BUFFER, in_port, actions, data: frame.to_vec() };
+        self.send(dpid, Message::PacketOut(message));
+    }
+}

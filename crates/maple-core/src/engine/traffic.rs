@@ -1,0 +1,182 @@
+//! What ports and rules have counted.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use maple_wire::msg::stats::PortStats;
+use maple_wire::{Dpid, Field, Match, PortNo};
+
+use super::cookies::{Subject, subject_of};
+use super::polls::{Reading, RuleCount};
+use super::switch::{CLASSIFIER, INGRESS, Switch};
+use super::{Engine, Time};
+use crate::network::{Location, Mac};
+use crate::report::Counted;
+use crate::state::Snapshot;
+
+/// What went through a port.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PortCount {
+    /// The port.
+    pub at: Location,
+    /// What the switch counted.
+    pub counters: PortStats,
+    /// What it sent and what it received a second, between the two newest answers; `None` before the second.
+    pub rates: Option<(Rate, Rate)>,
+    /// When the switch said so.
+    pub time: Time,
+}
+
+/// What packets from one host to another came to, by the rules of where they entered.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Traffic {
+    /// The switch.
+    pub switch: Dpid,
+    /// Who sent them; `None`: rules that don't say.
+    pub from: Option<Mac>,
+    /// Who they were for; `None`: rules that don't say.
+    pub to: Option<Mac>,
+    /// What the rules have counted that are there now.
+    pub packets: u64,
+    /// The same in bytes.
+    pub bytes: u64,
+    /// What that was a second, between the two newest answers; `None` before the second.
+    pub rate: Option<Rate>,
+    /// When the switch said so.
+    pub time: Time,
+}
+
+/// So much a second.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Rate {
+    /// Packets a second.
+    pub packets: f64,
+    /// Bits a second.
+    pub bits: f64,
+}
+
+impl Engine {
+    /// What the ports of a switch have counted; empty before it was asked.
+    pub fn port_counts(&self, dpid: Dpid) -> Vec<PortCount> {
+        let Some(switch) = self.switches.get(&dpid) else { return Vec::new() };
+        let (Some(newest), before) = switch.polls.readings(Counted::Ports) else { return Vec::new() };
+        let mut counts: Vec<PortCount> = newest
+            .ports
+            .values()
+            .map(|counters| {
+                let rate = |packets: fn(&PortStats) -> u64, bytes: fn(&PortStats) -> u64| {
+                    let before = before?;
+                    let span = newest.at.0.saturating_sub(before.at.0);
+                    let packets = grown(newest, before, counters.port, packets)?;
+                    Some(Rate::of(packets, grown(newest, before, counters.port, bytes)?, span))
+                };
+                let sent = rate(|port| port.tx_packets, |port| port.tx_bytes);
+                let received = rate(|port| port.rx_packets, |port| port.rx_bytes);
+                let at = Location::new(dpid, counters.port);
+                PortCount { at, counters: *counters, rates: sent.zip(received), time: newest.at }
+            })
+            .collect();
+        counts.sort_by_key(|count| count.at);
+        counts
+    }
+
+    /// What the rules of a switch for packets that enter there have counted, by hosts; empty before it was asked.
+    pub fn traffic(&self, dpid: Dpid) -> Vec<Traffic> {
+        let Some(switch) = self.switches.get(&dpid) else { return Vec::new() };
+        let (Some(newest), before) = switch.polls.readings(Counted::Rules) else { return Vec::new() };
+        let span = before.map(|before| newest.at.0.saturating_sub(before.at.0));
+        let state = self.store.snapshot();
+        let all = traffic(&state, self.options.epoch, ingress_table(switch), newest, before.map(|before| &**before));
+        let of = |((from, to), sum): (Pair, CounterSum)| Traffic {
+            switch: dpid,
+            from,
+            to,
+            packets: sum.all.packets,
+            bytes: sum.all.bytes,
+            rate: span.map(|span| Rate::of(sum.grown.packets, sum.grown.bytes, span)),
+            time: newest.at,
+        };
+        all.into_iter().map(of).collect()
+    }
+
+    /// When a switch last said what it has counted.
+    pub fn counted_at(&self, dpid: Dpid, what: Counted) -> Option<Time> {
+        self.switches.get(&dpid)?.polls.readings(what).0.map(|reading| reading.at)
+    }
+}
+
+impl Rate {
+    fn of(packets: u64, bytes: u64, span: u64) -> Rate {
+        let seconds = span as f64 / 1e9;
+        let per_second = |number: u64| if span == 0 { 0.0 } else { number as f64 / seconds };
+        Rate { packets: per_second(packets), bits: per_second(bytes) * 8.0 }
+    }
+}
+
+/// Who sends, and to whom, where rules say so.
+pub(super) type Pair = (Option<Mac>, Option<Mac>);
+
+/// What rules have counted, and how much of it since an earlier answer.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct CounterSum {
+    pub all: RuleCount,
+    pub grown: RuleCount,
+}
+
+/// What the rules of leaves have counted, by the hosts that they say.
+pub(super) fn traffic(
+    state: &Snapshot,
+    epoch: u16,
+    table: u8,
+    now: &Reading,
+    since: Option<&Reading>,
+) -> BTreeMap<Pair, CounterSum> {
+    let mut all: BTreeMap<Pair, CounterSum> = BTreeMap::new();
+    for (key @ (of, entry), count) in &now.rules {
+        if *of != table || !matches!(subject_of(epoch, count.cookie), Some(Subject::Leaf(_))) {
+            continue;
+        }
+        let sum = all.entry(pair(state, &entry.matching())).or_default();
+        // One that is not as it was, or has counted less, is new since.
+        let before = since.and_then(|since| since.rules.get(key)).copied();
+        let before = before.filter(|before| before.cookie == count.cookie && before.bytes <= count.bytes);
+        let before = before.unwrap_or_default();
+        sum.all.packets = sum.all.packets.saturating_add(count.packets);
+        sum.all.bytes = sum.all.bytes.saturating_add(count.bytes);
+        sum.grown.packets = sum.grown.packets.saturating_add(count.packets.saturating_sub(before.packets));
+        sum.grown.bytes = sum.grown.bytes.saturating_add(count.bytes - before.bytes);
+    }
+    all
+}
+
+/// The hosts that a match says: by hardware, or by IP addresses that hosts have announced.
+pub(super) fn pair(state: &Snapshot, matching: &Match) -> Pair {
+    let value = |field: Field| {
+        let mut all = matching.constraints().filter(|constraint| constraint.field == field);
+        all.find(|constraint| constraint.mask == field.full_mask()).map(|constraint| constraint.value)
+    };
+    let host = |eth, v4, arp, v6| {
+        let by_v4 = || [v4, arp].into_iter().find_map(value).map(|bits| IpAddr::V4(Ipv4Addr::from_bits(bits as u32)));
+        let by_v6 = || value(v6).map(|bits| IpAddr::V6(Ipv6Addr::from_bits(bits)));
+        let by_ip = || by_v4().or_else(by_v6).and_then(|ip| state.host_by_ip(ip));
+        value(eth).map(Mac::from_bits).or_else(by_ip)
+    };
+    (
+        host(Field::EthSrc, Field::Ipv4Src, Field::ArpSpa, Field::Ipv6Src),
+        host(Field::EthDst, Field::Ipv4Dst, Field::ArpTpa, Field::Ipv6Dst),
+    )
+}
+
+/// How much a port has counted since; `None` where it did not, or began anew.
+pub(super) fn grown(now: &Reading, since: &Reading, port: PortNo, count: impl Fn(&PortStats) -> u64) -> Option<u64> {
+    let (now, since) = (count(now.ports.get(&port)?), count(since.ports.get(&port)?));
+    if now == UNCOUNTED { None } else { now.checked_sub(since) }
+}
+
+/// What a switch says that does not count something.
+const UNCOUNTED: u64 = u64::MAX;
+
+/// The table that has the leaves' rules.
+pub(super) fn ingress_table(switch: &Switch) -> u8 {
+    if switch.three_tables { INGRESS } else { CLASSIFIER }
+}
