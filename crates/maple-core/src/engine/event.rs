@@ -1,4 +1,4 @@
-//! What goes into the engine and what comes out: events, effects, and mail between shards.
+//! Events, which go into the engine, and effects, which come out.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,49 +14,51 @@ use crate::report::{Counted, Report};
 use crate::state::{Commit, Selection, Write};
 
 /// Everything that can wake the engine.
+///
+/// "To any one shard" means that the caller sends the event to exactly one shard, and it does not matter to which.
 #[derive(Clone, Debug)]
 pub enum Event {
-    /// A switch finished its handshake and is served by this shard from now on. The engine answers with
-    /// [`Effect::ReadFlows`] and sends no rule before [`Event::FlowsRead`].
+    /// A switch has finished its handshake, and this shard serves it from now on. The engine answers with
+    /// [`Effect::ReadFlows`]. It sends no rule before [`Event::FlowsRead`].
     SwitchUp {
         /// The switch.
         dpid: Dpid,
-        /// The version spoken.
+        /// The OpenFlow version of the session.
         version: Version,
-        /// Its features-reply.
+        /// Its features reply.
         features: Features,
-        /// What it says of itself; empty where it does not.
+        /// Its description; empty if it gives none.
         description: Desc,
-        /// Its ports, from the features-reply (1.0) or the port description (1.3).
+        /// Its ports, from the features reply (1.0) or the port description (1.3).
         ports: Vec<Port>,
     },
-    /// The connection to the switch is gone.
+    /// The connection to the switch has ended.
     SwitchDown {
         /// The switch.
         dpid: Dpid,
     },
-    /// A packet, other than the discovery's own (LLDP with our authentication code never comes here).
+    /// A packet. Discovery's own packets (LLDP with our authentication code) are never given to the engine.
     PacketIn {
         /// The switch.
         dpid: Dpid,
         /// The message.
         packet_in: PacketIn,
     },
-    /// A port came, went or changed.
+    /// A port was added, removed or changed.
     PortStatus {
         /// The switch.
         dpid: Dpid,
         /// The message.
         status: PortStatus,
     },
-    /// A rule is gone.
+    /// A switch has removed a rule.
     FlowRemoved {
         /// The switch.
         dpid: Dpid,
         /// The message.
         removed: FlowRemoved,
     },
-    /// A switch could not do what we asked.
+    /// A switch refused a request.
     SwitchError {
         /// The switch.
         dpid: Dpid,
@@ -65,21 +67,21 @@ pub enum Event {
         /// The message.
         error: ErrorMsg,
     },
-    /// Everything sent before the barrier request with this id is done.
+    /// The switch has done everything that was sent before the barrier request with this id.
     BarrierReply {
         /// The switch.
         dpid: Dpid,
         /// The request's transaction id.
         xid: u32,
     },
-    /// The answer to [`Effect::ReadFlows`]: every rule in the switch's tables, foreign ones too.
+    /// The answer to [`Effect::ReadFlows`]: every rule in the switch's tables, including foreign ones.
     FlowsRead {
         /// The switch.
         dpid: Dpid,
         /// Its rules.
         flows: Vec<InstalledFlow>,
     },
-    /// An answer to a statistics request of the engine's, or a part of it.
+    /// An answer, or a part of one, to a statistics request of the engine.
     FlowStats {
         /// The switch.
         dpid: Dpid,
@@ -88,78 +90,82 @@ pub enum Event {
         /// The message.
         reply: StatsReply,
     },
-    /// A poll was not sent, as too much waits for the switch already.
+    /// A poll was not sent, because too much already waits for the switch.
     Unsent {
         /// The switch.
         dpid: Dpid,
         /// The request's transaction id.
         xid: u32,
     },
-    /// Somebody wants to see what a switch has counted: it is asked soon, and for some seconds again each second.
+    /// A person wants to see the counters of a switch. The engine asks for them soon, and then once a second for some
+    /// seconds.
     Watch {
         /// The switch.
         dpid: Dpid,
-        /// What is to be seen.
+        /// What to count.
         what: Counted,
     },
-    /// Discovery saw a link between these ports. One event does for both directions; repetitions are harmless. To any
+    /// Discovery saw a link between these ports. One event covers both directions, and repetitions are harmless. To any
     /// one shard.
     LinkUp {
         /// One end.
         a: Location,
-        /// The other.
+        /// The other end.
         b: Location,
     },
-    /// Discovery sees the link no more (aged). The ports are new again until discovery says what they are. To any
-    /// one shard. Links of ports that go down and of switches that go need no event.
+    /// Discovery no longer sees the link, because it has aged. Its ports become new ports until discovery classifies
+    /// them. No event is needed for links of ports that go down or of switches that disconnect. To any one shard.
     LinkDown {
         /// One end.
         a: Location,
-        /// The other.
+        /// The other end.
         b: Location,
     },
-    /// Discovery sees these ports on one segment: a plain bridge or hub joins them. Ports that are down are left out;
-    /// each port's own shard says so, after it said that the port is up. Repetitions are harmless.
+    /// Discovery sees these ports on one segment: a plain bridge or hub joins them. Ports that are down are left out.
+    /// Each port's own shard gets this event after the event that the port is up. Repetitions are harmless.
     Segment {
-        /// All of them, three at least.
+        /// All of its ports, at least three.
         ports: BTreeSet<Location>,
     },
-    /// Discovery sees a port on no segment any more. It is new again until discovery says what it is. To any one shard.
+    /// Discovery no longer sees the port on any segment. It becomes a new port until discovery classifies it. To any
+    /// one shard.
     SegmentLeft {
         /// The port.
         port: Location,
     },
-    /// Discovery had its chance and found no switch behind this port. To any one shard.
+    /// Discovery has probed this port and found no switch behind it. To any one shard.
     PortIsEdge {
         /// The port.
         port: Location,
     },
-    /// Discovery has signs of a switch behind an edge port, but no link yet: the port is new again. To any one shard.
+    /// Discovery has signs of a switch behind an edge port, but no link yet. The port becomes a new port. To any one
+    /// shard.
     PortIsNew {
         /// The port.
         port: Location,
     },
     /// A message from another shard.
     Mail(Mail),
-    /// Send this frame out of an edge port of a switch of this shard; lost where the port is none, or not there.
+    /// Sends a frame out of an edge port of a switch of this shard. The frame is lost if there is no such edge port.
     Send(OwnFrame),
-    /// Withdraw the leaves of every shard that this selects. To any one shard.
+    /// Withdraws the selected leaves at every shard. To any one shard.
     Invalidate(Selection),
-    /// Tracked state written from outside of f. To any one shard.
+    /// Writes tracked state from outside f. To any one shard.
     Write(Vec<Write>),
-    /// What a commit on the store made necessary, for whoever commits a transaction from outside of f. To any one
+    /// Carries out what a commit on the store requires, after a transaction that was committed outside f. To any one
     /// shard.
     Committed(Commit),
-    /// Say [`Effect::BarriersDone`] with this token when all that is on its way out of the switches of this shard is gone.
+    /// Asks for [`Effect::BarriersDone`] with this token, once all rules that are being removed from switches of this
+    /// shard are gone.
     AwaitBarriers(u64),
-    /// Nothing but time passed.
+    /// Only time has passed.
     Tick,
 }
 
-/// A rule that a switch says it has.
+/// A rule that a switch reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InstalledFlow {
-    /// Its table; 0 in 1.0.
+    /// Its table; 0 in OpenFlow 1.0.
     pub table_id: u8,
     /// Its priority.
     pub priority: u16,
@@ -174,8 +180,8 @@ pub struct InstalledFlow {
 /// What the engine wants done.
 #[derive(Clone, Debug)]
 pub enum Effect {
-    /// Send a message to a switch of this shard. Transaction ids from [`super::Options::first_xid`] up are the
-    /// engine's.
+    /// Send a message to a switch of this shard. The engine owns the transaction ids from [`super::Options::first_xid`]
+    /// up.
     Send {
         /// The switch.
         dpid: Dpid,
@@ -184,8 +190,8 @@ pub enum Effect {
         /// The message.
         message: Message,
     },
-    /// The same for a request that can wait: where much waits for the switch already it is not sent, and [`Event::Unsent`]
-    /// is the answer.
+    /// The same for a request that can wait. If much already waits for the switch, the request is dropped and the
+    /// caller answers with [`Event::Unsent`].
     Poll {
         /// The switch.
         dpid: Dpid,
@@ -194,20 +200,20 @@ pub enum Effect {
         /// The message.
         message: Message,
     },
-    /// Ask the switch for all its rules and answer with [`Event::FlowsRead`]. The request must not overtake messages
-    /// sent before.
+    /// Ask the switch for all its rules, and answer with [`Event::FlowsRead`]. The request must not overtake earlier
+    /// messages.
     ReadFlows {
         /// The switch.
         dpid: Dpid,
     },
-    /// Hand this to another shard.
+    /// Deliver this to another shard.
     Mail {
         /// The shard.
         to: ShardId,
         /// The message.
         mail: Mail,
     },
-    /// Handlers hear of this packet.
+    /// Handlers listen for this packet.
     Heard(Heard),
     /// The answer to [`Event::AwaitBarriers`].
     BarriersDone(u64),
@@ -215,15 +221,15 @@ pub enum Effect {
     Report(Report),
 }
 
-/// A packet that handlers hear of.
+/// A packet that handlers listen for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Heard {
-    /// Which conditions of [`super::Options::heard`] it fits, a bit for each, the first one's the lowest.
+    /// Which conditions of [`super::Options::heard`] it fits: bit i for the i-th condition.
     pub by: u64,
     /// Where it came in.
     pub at: Location,
-    /// The bytes that were captured.
+    /// The captured bytes.
     pub frame: Arc<[u8]>,
-    /// How many there were on the wire.
+    /// Its length on the wire.
     pub total_len: usize,
 }

@@ -1,27 +1,38 @@
-//! Packets that a leaf answers, where they lie: in a shard's read buffer, with the answer appended where it will be written
-//! from. Nothing is copied but the packet into its answer, and nothing is allocated for one.
+//! The fast path: packets that a leaf in use answers.
+//!
+//! A packet is answered where it lies, in a shard's read buffer. The answer is appended where it will be written from.
+//! The frame is copied once, into its answer, and nothing is allocated.
 //!
 //! # What
 //!
-//! [`Engine::hits`] lends the engine to the packets that one read of a switch brought, before the turn's events. A packet
-//! takes this road if it changes nothing and its answer is one packet-out at its own switch: it is whole, untagged and from
-//! an edge port, announces no address, its host is known to be there and nobody waits to hear of it, and its leaf is
-//! current and in use. Every other packet is an event, and [`Engine::handle`] says what becomes of it.
+//! [`Engine::hits`] borrows the engine for the packets of one read from a switch, before the turn's events. A packet
+//! takes this path if it changes nothing, and its answer is at most one packet-out at its own switch:
+//!
+//! * it is whole, untagged, from an edge port, and announces no address;
+//! * its host is known to be at that port, and no search waits for a packet of it;
+//! * its leaf is current and in use.
+//!
+//! Every other packet is an event for [`Engine::handle`].
 //!
 //! # Why the answer is right
 //!
-//! All packets of a loan are looked at in one snapshot, the newest when it began. That a leaf is current is asked of the store,
-//! under its lock, once for a leaf and version of the state: a leaf that is current now and was in the tree before the snapshot
-//! was taken was current in it. The answer to a leaf's packets follows from the leaf and its switch's version of OpenFlow, for
-//! which the leaf was made; whoever changes a leaf has its answer forgotten ([`super::leaves::Leaves`]). That a host is where its packet
-//! came from follows from the snapshot alone, and is remembered for its version. Rules of earlier turns were sent, and this
-//! packet-out is written behind them.
+//! All packets of one borrow see one snapshot, the newest when it began. The store says, under its lock, whether a leaf
+//! is current, once for each leaf and version of the state. A leaf that is current now, and was in the tree before the
+//! snapshot was taken, was current in the snapshot.
+//!
+//! A leaf and its switch's OpenFlow version determine the answer. Every change of a leaf forgets its remembered answer
+//! ([`super::leaves::Leaves`]). The snapshot alone determines where a host is, so that is remembered for one version.
+//! The rules of earlier turns have been sent, and this packet-out is written after them.
 //!
 //! # Cost
 //!
-//! A loan loads the snapshot: two atomic operations for all packets of a read, none for each. A packet costs a search of the
-//! tree and two look-ups of one cache line each. Where there are many hosts and leaves, the time goes into waiting for memory:
-//! so packets come in batches, and the lines that a batch needs next are all on their way before the first is looked at.
+//! A borrow loads the snapshot: two atomic operations for all packets of a read. A packet costs one search of the tree
+//! and two look-ups of one cache line each. With many hosts and leaves the time goes into waiting for memory. So
+//! packets come in batches, and all cache lines that a batch needs next are prefetched before the first is read.
+//!
+//! # Callers
+//!
+//! A shard's connection calls it for each read that brings packet-ins.
 
 use std::sync::Arc;
 
@@ -42,37 +53,37 @@ use crate::route::Goal;
 use crate::state::Snapshot;
 use crate::tree::MAX_BATCH;
 
-/// Most packets that are answered together.
+/// The maximum number of packets that are answered together.
 pub const MOST_HITS: usize = MAX_BATCH;
 
-/// Where the length stands in a message, and the transaction id.
+/// Where a message has its length, and its transaction id.
 const LENGTH: std::ops::Range<usize> = 2..4;
 const XID: std::ops::Range<usize> = 4..8;
 /// Where a packet-out has the port that the packet came in by.
 const IN_PORT_10: std::ops::Range<usize> = 12..14;
 const IN_PORT_13: std::ops::Range<usize> = 12..16;
 
-/// The engine, lent to the packets that one read brought.
+/// The engine, borrowed for the packets of one read.
 pub struct Hits<'a> {
     engine: &'a mut Engine,
     state: Arc<Snapshot>,
     dpid: Dpid,
-    /// The port that was looked at last, and whether it is an edge port.
+    /// The last port that was checked, and whether it is an edge port.
     port: Option<(PortNo, bool)>,
 }
 
 /// Which packets of a batch were answered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Answered {
-    /// A bit for each, the first one's the lowest.
+    /// A bit for each packet; bit 0 for the first.
     pub packets: u64,
-    /// How many packet-outs that made: none for packets that are dropped.
+    /// The number of packet-outs appended. A dropped packet needs none.
     pub packet_outs: usize,
 }
 
 /// A packet that may be a hit.
 struct Candidate<'a> {
-    /// Its number in the batch.
+    /// Its position in the batch.
     number: usize,
     frame: &'a [u8],
     port: PortNo,
@@ -81,11 +92,11 @@ struct Candidate<'a> {
     leaf: Option<LeafId>,
 }
 
-/// What is remembered of a host that is believed.
+/// Remembered for a host whose location was verified.
 const VERIFIED: u32 = 1;
 
 impl Engine {
-    /// Lends itself to packets of this switch, if there is nothing about it to be settled first.
+    /// Borrows the engine for packets of this switch. `None` if something about the switch has to be done first.
     pub fn hits(&mut self, now: Time, dpid: Dpid) -> Option<Hits<'_>> {
         let switch = self.switches.get_mut(&dpid)?;
         if !switch.new_port_packets.is_empty() || !switch.tables.is_ready() {
@@ -100,7 +111,7 @@ impl Engine {
 }
 
 impl Hits<'_> {
-    /// Appends the answers to those packets, of at most [`MOST_HITS`], that are hits. The others are events.
+    /// Appends the answers to those of at most [`MOST_HITS`] packets that are hits. The other packets are events.
     pub fn answer(&mut self, packets: &[PacketInView<'_>], out: &mut Vec<u8>) -> Answered {
         let mut candidates: ArrayVec<Candidate<'_>, MOST_HITS> = ArrayVec::new();
         for (number, packet_in) in packets.iter().take(MOST_HITS).enumerate() {
@@ -128,7 +139,7 @@ impl Hits<'_> {
         answered
     }
 
-    /// The packet, if it may be a hit as far as it says itself.
+    /// The packet as a candidate, if its own bytes do not rule it out.
     fn candidate<'p>(&mut self, number: usize, packet_in: &PacketInView<'p>) -> Option<Candidate<'p>> {
         let (port, frame) = (packet_in.in_port()?, packet_in.data());
         let is_whole = frame.len() >= usize::from(packet_in.total_len());
@@ -164,13 +175,13 @@ impl Hits<'_> {
         }
     }
 
-    /// Whether the packet's host is known to be where it came from, and nobody waits to hear of it.
+    /// Whether the packet's host is known to be at its port, and no search waits for a packet of it.
     fn is_accepted(&mut self, candidate: &Candidate<'_>) -> bool {
         if self.engine.hosts.awaits(candidate.host) {
             return false;
         }
         let Some(switch) = self.engine.switches.get_mut(&self.dpid) else { return false };
-        // What has no key of its own is looked up.
+        // A port number beyond 16 bits has no key, and is looked up every time.
         let key = Some(candidate.key()).filter(|_| candidate.port.0 <= u32::from(u16::MAX));
         if key.is_some_and(|key| switch.verified_hosts.get(key).is_some()) {
             return true;
@@ -183,7 +194,7 @@ impl Hits<'_> {
         is_here
     }
 
-    /// Appends the answer to a packet of a leaf, if it is a hit; how many messages that made.
+    /// Appends the answer to a leaf's packet if it is a hit. Returns the number of messages appended.
     fn append_answer(&mut self, candidate: &Candidate<'_>, out: &mut Vec<u8>) -> Option<usize> {
         let leaf = candidate.leaf?;
         if self.engine.leaves.answer(leaf).is_none() {
@@ -205,7 +216,7 @@ impl Hits<'_> {
         let message = &mut out[start..];
         message[LENGTH].copy_from_slice(&length.to_be_bytes());
         message[XID].copy_from_slice(&switch.tables.take_xid().to_be_bytes());
-        // Packets with another port than there is room for are none of an edge port.
+        // No edge port has a number that exceeds the field.
         match switch.version() {
             Version::Of10 => message[IN_PORT_10].copy_from_slice(&(candidate.port.0 as u16).to_be_bytes()),
             Version::Of13 => message[IN_PORT_13].copy_from_slice(&candidate.port.0.to_be_bytes()),
@@ -219,7 +230,7 @@ impl Engine {
         self.routes.get(leaf.via?)
     }
 
-    /// Remembers how the leaf's packets are answered. `None` if they are no hits.
+    /// Remembers how the leaf's packets are answered. `None` if they are not hits.
     fn learn_answer(&mut self, id: LeafId, dpid: Dpid) -> Option<()> {
         if !self.store.is_current(id) {
             return None;
@@ -236,7 +247,7 @@ impl Engine {
 
 #[cfg(any(test, feature = "testing"))]
 impl Engine {
-    /// Panics if the answer that is remembered of a leaf is not what would be found out now.
+    /// Panics if a remembered answer differs from the one that would be computed now.
     pub(crate) fn check_remembered(&self) {
         for (id, leaf) in self.leaves.iter() {
             let Some(said) = self.leaves.remembered(*id) else { continue };
@@ -247,13 +258,13 @@ impl Engine {
     }
 }
 
-/// A packet-out without a frame, as the leaf's packets are answered now. `None` if more is to be done.
+/// The packet-out, without its frame, that answers the leaf's packets now. `None` if answering takes more than that.
 fn answer_template(leaf: &Leaf, route: Option<&SharedRoute>, dpid: Dpid, version: Version) -> Option<AnswerTemplate> {
     let (actions, by_controller) = match leaf.state {
-        // Where some packets of a leaf are sent otherwise, each is looked at.
+        // If the rule does not take all packets of the leaf, each packet has to be examined.
         LeafState::Active => (route.filter(|route| !route.is_for_untagged())?.actions(), false),
         LeafState::ByController => {
-            // Nobody tells when a plan leads elsewhere that no route follows.
+            // A plan that no route follows can change without notice.
             let Goal::Fixed(route) = &leaf.route else { return None };
             let hops = route.switches.get(&dpid);
             let elsewhere = route.switches.iter().any(|(other, hops)| *other != dpid && !hops.edges.is_empty());
@@ -273,7 +284,7 @@ fn answer_template(leaf: &Leaf, route: Option<&SharedRoute>, dpid: Dpid, version
 }
 
 impl Candidate<'_> {
-    /// Host and port as one word, where the port needs no more than 16 bits.
+    /// Host and port as one word. The port must fit into 16 bits.
     fn key(&self) -> u64 {
         self.host.bits() as u64 | u64::from(self.port.0 as u16) << 48
     }

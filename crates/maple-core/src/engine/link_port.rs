@@ -1,9 +1,9 @@
-//! Packets that a switch got from another switch and sent to the controller.
+//! Packets that arrived at a switch over a link, and that the switch sent to the controller.
 //!
-//! Such a packet is not a new one: f has decided it at its ingress, and its label says what becomes of it. So nothing is
-//! learned from it and f does not run. It comes where a switch's datapath lags behind what the switch has confirmed. If the
-//! label is known, in quarantine or not, the packet gets what the label's rule does. Else it is dropped and counted: it was
-//! in flight for longer than labels are kept, or was never decided.
+//! Such a packet is not new: f has decided it at its ingress, and its label says what to do with it. So nothing is
+//! learned from it, and f does not run. It comes to the controller because a switch's datapath lags behind what the
+//! switch has confirmed. If the label is known, in quarantine or not, the packet gets what the label's rule does.
+//! Otherwise it is dropped and counted: it was in flight for longer than labels are kept, or it was never decided.
 
 use maple_wire::{Field, Instruction};
 
@@ -12,7 +12,7 @@ use super::received_packet::ReceivedPacket;
 use crate::forwarding::TAG_PRESENT;
 
 impl Engine {
-    /// A packet came by a link port.
+    /// Handles a packet from a link port.
     pub(super) fn link_packet_in(&mut self, received: &ReceivedPacket) {
         self.stats.link_packet_ins += 1;
         let vlan = received.packet().switch_value(Field::VlanVid).unwrap_or_default() as u16;

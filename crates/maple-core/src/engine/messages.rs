@@ -1,4 +1,4 @@
-//! Messages between shards.
+//! Messages between shards, and what a commit makes the shards do.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,43 +13,43 @@ use crate::network::{Location, Mac};
 use crate::route::SwitchHops;
 use crate::state::{Commit, Selection};
 
-/// A message from one shard to another. Opaque: to be carried, in the order sent between any two shards, as
-/// [`Event::Mail`].
+/// A message from one shard to another. It is opaque. Deliver it as [`Event::Mail`](super::Event::Mail), and keep the
+/// order between any two shards.
 #[derive(Clone, Debug)]
 pub struct Mail(pub(super) EngineMessage);
 
-/// What a mail says.
+/// The content of a mail. "You" is the shard that receives it.
 #[derive(Clone, Debug)]
 pub(super) enum EngineMessage {
-    /// Withdraw what this selects of your leaves.
+    /// Withdraw those of your leaves that this selects.
     Withdraw(Selection),
-    /// What these leaves of yours rest on has changed: perhaps they go, perhaps they stay.
+    /// State that these leaves of yours depend on has changed. Decide again whether they stay.
     Reconsider(BTreeSet<LeafId>),
-    /// Ports or hosts of switches of yours changed.
+    /// Ports or hosts of your switches have changed.
     Refresh(Refreshed),
-    /// A label of a switch of yours is asked for.
+    /// A route or label asks for a label of your switch.
     Acquire(Acquire),
-    /// What became of a label of this switch that a route or label of yours asked for.
+    /// What became of a label of this switch, which a route or label of yours had asked for.
     LabelNews(Dpid, Holder, News),
-    /// A label of a switch of yours is given back, and whether it is confirmed that no rule leads to it.
+    /// A holder gives back a label of your switch. `confirmed`: a switch has confirmed that no rule leads to it.
     Release { at: Dpid, holder: Holder, confirmed: bool },
-    /// Send a frame out of a switch of yours.
+    /// Send a frame out of your switch.
     Emit { dpid: Dpid, hops: SwitchHops, frame: Arc<[u8]> },
-    /// Find out whether a host is still at a port of yours.
+    /// Find out whether a host is still at your port.
     FindHost { mac: Mac, at: Location, asker: ShardId },
-    /// What came of it.
+    /// The result of that search.
     HostSearched { mac: Mac, at: Location, found: SearchResult },
-    /// This port has gone down, with hosts that may be at ports of yours.
+    /// This port has gone down. Its hosts may now be at ports of yours.
     Unplugged(Location),
     /// A host's packet came in at `seen`, the other end of the link at your port `at`.
     UnexpectedHost { mac: Mac, at: Location, seen: Location },
-    /// Somebody depends on addresses of hosts.
+    /// Something now depends on the addresses of hosts.
     AddressesAreRead,
-    /// Somebody wants something measured.
+    /// Something now depends on measured rates.
     LoadsAreRead,
 }
 
-/// Ports that changed, and hosts that came to a place or left it.
+/// Ports that changed, and hosts that came to a port or left it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Refreshed {
     pub ports: BTreeSet<Location>,
@@ -71,13 +71,13 @@ impl Engine {
                 EngineMessage::HostSearched { mac, at, found } => self.host_found(mac, at, found),
                 EngineMessage::Unplugged(at) => self.seek_unplugged(at),
                 EngineMessage::UnexpectedHost { mac, at, seen } => self.unexpected_host_seen(mac, at, seen),
-                // All that there is to it is done after each batch.
+                // The engine checks for these at the end of each batch.
                 EngineMessage::AddressesAreRead | EngineMessage::LoadsAreRead => {}
             }
         }
     }
 
-    /// Does what a commit made necessary, here and at other shards.
+    /// Does what a commit requires, here and at other shards.
     pub(super) fn apply(&mut self, commit: Commit) {
         let mut by_shard: BTreeMap<ShardId, BTreeSet<LeafId>> = BTreeMap::new();
         for leaf in commit.withdraw {
@@ -109,7 +109,7 @@ impl Engine {
         commit.invalidate.iter().for_each(|selection| self.invalidate(selection));
     }
 
-    /// Withdraws what a selection says, at every shard.
+    /// Withdraws the selected leaves at every shard.
     pub(super) fn invalidate(&mut self, selection: &Selection) {
         let state = self.store.snapshot();
         let shards: BTreeSet<ShardId> = state.switches().map(|(_, info)| info.shard).chain([self.shard]).collect();
@@ -127,8 +127,8 @@ impl Engine {
         }
     }
 
-    /// Sends a message to the shard that serves a switch. A switch that is gone needs none: its links are gone too, and
-    /// with them the leaves that it had a part in.
+    /// Sends a message to the shard that serves a switch. A switch that is gone needs no message: its links are gone
+    /// too, and with them every leaf whose route used them.
     pub(super) fn send_to_shard_of(&mut self, dpid: Dpid, message: EngineMessage) {
         if let Some(shard) = self.store.snapshot().shard_of(dpid) {
             self.send_to_shard(shard, message);

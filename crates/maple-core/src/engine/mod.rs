@@ -1,20 +1,26 @@
 //! The engine: the deterministic state machine of one shard.
 //!
-//! An [`Engine`] takes a batch of [`Event`]s with the time and gives [`Effect`]s. It does no I/O, reads no clock and
-//! starts no thread; N engines over one [`Store`] make a controller, in N threads or in one test loop alike. They
-//! share the store and nothing else: whatever one wants of another's switches goes by [`Mail`].
+//! An [`Engine`] takes a batch of [`Event`]s and the time, and gives [`Effect`]s. It does no I/O, reads no clock and
+//! starts no thread. Several engines over one [`Store`] make a controller, each in a thread of its own or all in one
+//! test loop. They share only the store. An engine that needs something done at another shard's switch sends a
+//! [`Mail`].
 //!
 //! ```text
-//! packet-in ─ hit (a leaf has the answer: nothing else happens), or
-//! packet-in ─ packet_in ─┬─ hosts (learn, move) ─ lookup ── hit ──────────────────┐
-//!                        │                          └ miss ─ decide (f, commit)   │
-//!                        ├─ link_port                          └ leaf ─ install ──┤
-//!                        └─ new_port: wait until it is known which of the two      │
-//! port, link, switch ─ topology ─ store ─ leaves that depended on it ─ reconsider │
-//!                                       (f again: keep, move or withdraw)         │
-//!                                                    mail ⇄ labels                │
-//! end of batch ─ switch (compile, diff, flow-mods, barrier) ─ location            │
-//!              └ packet-outs ◄────────────────────────────────────────────────────┘
+//!  packet-in ── hit: a leaf in use answers, and nothing else changes ──────────────► packet-out
+//!      │
+//!      └─ packet_in ─┬─ edge port ─ hosts (learn, check) ─ lookup ─┬─ leaf ── send ─► packet-out
+//!                    │                                             └─ miss
+//!                    │                                                 │
+//!                    │                       decide (run f, commit) ─ add_leaf ─ install
+//!                    │                                                 │
+//!                    │                            routes ─ labels ⇄ mail to other shards
+//!                    ├─ link port ── link_port (what the label says) ──────────────► packet-out
+//!                    └─ new port ─── new_port (wait until discovery knows the kind)
+//!
+//!  switch, port, link ─ topology ─► store ─► leaves that depend on it ─ reconsider (run f again)
+//!                                      └───► routes that follow a plan ─ route_changes
+//!
+//!  end of batch ─ flush ─ tables (compare, order) ─► flow-mods, barrier ─► held packets
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -28,7 +34,7 @@ use crate::policy::Policy;
 use crate::report::Report;
 use crate::state::{AddressKinds, Store};
 
-// In and out.
+// In and out: events, effects, options, counts, timers.
 mod event;
 mod messages;
 mod options;
@@ -64,7 +70,7 @@ mod route_rules;
 mod route_use;
 mod routes;
 
-// Topology and hosts: what events say becomes tracked state.
+// Topology and hosts: events become tracked state.
 mod flaps;
 mod host_actions;
 mod host_rules;
@@ -72,7 +78,7 @@ mod hosts;
 mod segments;
 mod topology;
 
-// Tables: what each switch has and is to have.
+// Tables: what each switch has, and what it is to have.
 mod await_barriers;
 mod cache;
 mod capacity;
@@ -84,7 +90,7 @@ mod refusals;
 mod switch;
 mod tables;
 
-// Counters and reports.
+// Counters, and views for people.
 mod measure;
 mod polls;
 mod reports;
@@ -121,14 +127,14 @@ pub struct Engine {
     options: Options,
     stats: Stats,
     now: Time,
-    /// Boxed, as each is taken out while its tables are brought up to date.
+    /// Boxed, because each switch is taken out of the map while its tables are updated.
     switches: BTreeMap<Dpid, Box<Switch>>,
     leaves: Leaves,
     routes: routes::Routes,
     timers: BTreeSet<(Time, Timer)>,
     hosts: hosts::Hosts,
     moves: flaps::Moves,
-    /// The kinds of addresses that somebody depends on.
+    /// The kinds of addresses that some leaf or query depends on.
     address_kinds: AddressKinds,
     rechecks: recheck::Rechecks,
     reports: reports::Reports,
@@ -143,12 +149,12 @@ pub struct Engine {
     /// Switches with tables to bring up to date.
     dirty: BTreeSet<Dpid>,
     out: Vec<Effect>,
-    /// What goes out behind the rules.
+    /// Effects to send after the rules.
     after: Vec<Effect>,
 }
 
 impl Engine {
-    /// The engine of `shard`. All shards of a controller share `store`, and have equal `options`.
+    /// Makes the engine of `shard`. All shards of a controller share `store` and have equal `options`.
     pub fn new(shard: ShardId, store: Arc<Store>, policy: Arc<dyn Policy>, options: Options) -> Engine {
         if !options.track_hosts {
             store.know_no_hosts();
@@ -180,9 +186,9 @@ impl Engine {
         }
     }
 
-    /// Handles a batch of events (which it empties) and appends what is to be done to `out`, in order.
+    /// Handles a batch of events, which it empties, and appends to `out` what is to be done, in order.
     ///
-    /// Rules are compiled once for the whole batch, so packets of one batch share the cost.
+    /// The rules of a switch are compiled once for the whole batch, so the packets of a batch share the cost.
     pub fn handle(&mut self, now: Time, events: &mut Vec<Event>, out: &mut Vec<Effect>) {
         self.now = self.now.max(now);
         self.waiting.begin_batch();
@@ -209,7 +215,7 @@ impl Engine {
         out.append(&mut self.after);
     }
 
-    /// What was done so far.
+    /// What this shard has counted so far.
     pub fn stats(&self) -> Stats {
         let rules = self.switches.values().map(|switch| switch.tables.count(None) as u64).sum();
         let labels = self.switches.values().map(|switch| switch.labels.len() as u64).sum();
@@ -257,7 +263,7 @@ impl Engine {
         Some(Effect::Send { dpid, xid, message })
     }
 
-    /// Sends a message behind the rules of this batch.
+    /// Sends a message after the rules of this batch.
     fn send(&mut self, dpid: Dpid, message: Message) {
         if let Some(effect) = self.effect(dpid, message) {
             self.after.push(effect);
@@ -268,7 +274,7 @@ impl Engine {
         self.out.push(Effect::Report(report));
     }
 
-    /// Reports what was not reported under this key before.
+    /// Reports something, unless something was reported under this key before.
     fn report_once(&mut self, report: Report, key: &str) {
         if self.reports.is_new(key) {
             self.report(report);

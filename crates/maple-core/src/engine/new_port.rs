@@ -1,10 +1,12 @@
-//! Packets from ports of which it is not known yet what is behind them.
+//! Packets from ports whose kind is not known yet.
 //!
-//! A port that has come up is neither edge nor link until discovery had its chance (design §5): nothing is learned from
-//! its packets, and f does not run for them. They wait. When the port turns out to be an edge port they enter the
-//! network, in the order in which they came and before any later one of that switch. They are dropped and counted if the
-//! port turns out to be a link port, if it goes or changes, and when they have waited too long. What waits at a switch is
-//! bounded in number, bytes and time ([`super::Options`]); of what comes when it is full nothing is kept.
+//! A port that has come up is neither an edge port nor a link port until discovery has classified it. Until then
+//! nothing is learned from its packets and f does not run for them: they wait. If the port becomes an edge port, they
+//! enter the network in order, before any later packet of that switch. They are dropped and counted if the port becomes
+//! a link port, if it goes away or changes, or if they have waited too long.
+//!
+//! The packets that wait at a switch are bounded in number, bytes and time ([`super::Options`]). When the bound is
+//! reached, further packets are dropped.
 
 use maple_wire::Dpid;
 
@@ -13,7 +15,7 @@ use super::timers::Timer;
 use super::{Engine, Time};
 use crate::network::{Location, PortKind};
 
-/// The packets that wait at one switch, and until when.
+/// The packets that wait at one switch, each with its deadline.
 #[derive(Default)]
 pub(super) struct NewPortPackets {
     packets: Vec<(Time, ReceivedPacket)>,
@@ -37,7 +39,7 @@ impl NewPortPackets {
         self.packets.push((until, received));
     }
 
-    /// Takes out those of which `which` is true, in order.
+    /// Removes and returns, in order, the packets that `which` selects.
     fn take(&mut self, which: impl Fn(Time, &ReceivedPacket) -> bool) -> Vec<ReceivedPacket> {
         let taken: Vec<ReceivedPacket> = self
             .packets
@@ -50,7 +52,7 @@ impl NewPortPackets {
 }
 
 impl Engine {
-    /// A packet came by a port that is neither edge nor link yet.
+    /// Holds a packet from a port whose kind is not known yet.
     pub(super) fn new_port_packet_in(&mut self, received: ReceivedPacket) {
         let dpid = received.at.switch;
         let until = self.now + self.options.new_port_hold;
@@ -66,7 +68,7 @@ impl Engine {
         self.timers.insert((until, Timer::NewPorts(dpid)));
     }
 
-    /// What is behind ports of this switch may be known now: lets in what waited at edge ports.
+    /// Ports of this switch may have been classified: admits the packets that waited at edge ports.
     pub(super) fn admit_new_port_packets(&mut self, dpid: Dpid) {
         let Some(switch) = self.switches.get_mut(&dpid).filter(|switch| !switch.new_port_packets.packets.is_empty())
         else {
@@ -82,12 +84,12 @@ impl Engine {
         }
     }
 
-    /// The port is gone or another one now: what came from it says nothing about what will be behind it.
+    /// A port has gone or changed. Its packets say nothing about what will be behind it.
     pub(super) fn forget_new_port_packets(&mut self, at: Location) {
         self.drop_new_port_packets(at.switch, |_, received| received.at == at);
     }
 
-    /// Drops the packets that have waited long enough.
+    /// Drops the packets whose time is over.
     pub(super) fn expire_new_port_packets(&mut self, dpid: Dpid) {
         let now = self.now;
         self.drop_new_port_packets(dpid, |until, _| until <= now);

@@ -1,4 +1,4 @@
-//! What can be chosen, and what is counted.
+//! The options of an engine.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -9,67 +9,71 @@ use crate::labels::LabelRange;
 use crate::network::Location;
 use crate::trace::Cond;
 
-/// What can be chosen.
+/// The options of an engine. All shards of a controller have equal ones.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Learn where hosts are and check it. Off, `net.locate` is an error.
+    /// Learn and check where hosts are. If `false`, `net.locate` is an error.
     pub track_hosts: bool,
     /// The VLAN ids that labels on links may have.
     pub labels: LabelRange,
-    /// Makes the empty table of a switch: [`Table::new`], unless the rules are to come from another compiler.
+    /// Makes the empty table of a switch: [`Table::new`], or the table of another compiler.
     pub new_table: fn(Target) -> Table,
-    /// Marks the rules of this run of the controller apart from those of an earlier one: 16 bits of the cookie.
+    /// Distinguishes the rules of this run of the controller from those of an earlier one: 16 bits of the cookie.
     pub epoch: u16,
-    /// The lowest transaction id that engines use; they wrap around to it.
+    /// The lowest transaction id that engines use. After the highest one they continue here.
     pub first_xid: u32,
-    /// How many packets wait for one leaf's installation or labels, and at one switch because its ports are
-    /// new; of further ones the first go through the controller at once, the others are dropped.
+    /// The maximum number of packets that wait for one leaf, and of packets that wait at one switch because their ports
+    /// are new. Further packets of a leaf go through the controller; further packets from new ports are dropped.
     pub held_packets: usize,
-    /// How many packets of a shard may wait for a change of what f read (`retry`); the oldest makes room.
+    /// The maximum number of packets of a shard that wait for a change of what f read (`retry`). A further one replaces
+    /// the oldest.
     pub parked_packets: usize,
-    /// How many bytes of packets from new ports wait at one switch; further ones are dropped.
+    /// The maximum number of bytes of packets from new ports that wait at one switch. Further packets are dropped.
     pub held_bytes: usize,
-    /// How long a leaf that gets another route may have rules of the old one; then it is withdrawn.
+    /// How long a leaf that gets another route may keep the rule of the old one. After that it is withdrawn.
     pub reroute_timeout: Duration,
-    /// How long a packet may wait for rules under way; then it goes through the controller.
+    /// How long a packet may wait for its rules. After that it goes through the controller.
     pub hold: Duration,
-    /// How long a packet may wait until it is known what is behind its port. Longer than discovery takes for a port that
-    /// came up.
+    /// How long a packet may wait until discovery knows the kind of its port. This must exceed the time that discovery
+    /// takes for a port that came up.
     pub new_port_hold: Duration,
-    /// How long a label keeps its rule after the last rule that leads to it is gone, and its id is not used again after
-    /// that. Longer than packets take to cross the network, and than switches take to do what they have confirmed.
+    /// How long a label keeps its rule after the last rule that leads to it is gone, and then how long its id is not
+    /// reused. This must exceed the time that packets take to cross the network, and the time that a switch takes to
+    /// carry out what it has confirmed.
     pub quarantine: Duration,
-    /// The same where the switch that has the last rule is gone, so that it can't confirm anything.
+    /// The same if the switch with the last rule has disconnected, so that it cannot confirm anything.
     pub lost_quarantine: Duration,
-    /// Ports with a transparent middlebox behind them: it passes packets on with their sources as they are, so no host is
-    /// learned or checked there, and port_guards leave them out.
+    /// Ports with a transparent middlebox behind them. A middlebox forwards packets without changing their source. So
+    /// no host is learned or checked at these ports, and floods leave them out.
     pub middleboxes: BTreeSet<Location>,
-    /// How long a round takes in which a host is looked for at its old port; there are two at least.
+    /// The length of a round in the search for a host at its old port. A search has at least two rounds.
     pub probe_timeout: Duration,
-    /// How long a host that announced no address must have been silent before a move is believed.
+    /// How long a host that announced no address must have been silent before a move is accepted.
     pub silence: Duration,
-    /// The most hosts that a port may have; what others send there is dropped.
+    /// The maximum number of hosts at a port. Packets of further hosts are dropped.
     pub max_hosts_per_port: usize,
-    /// The most hosts that a switch may have; ports share them.
+    /// The maximum number of hosts at a switch. Its ports share them.
     pub max_hosts: usize,
     /// How long a host may be silent before it is forgotten.
     pub host_timeout: Duration,
-    /// The most rules that a switch may have, in all its tables. The engine's own (some a port and host) come in always.
+    /// The maximum number of rules in all tables of a switch. The engine's own rules, a few for each port and host, are
+    /// always installed.
     pub max_rules: Option<usize>,
-    /// The most leaves that a switch's tree may have.
+    /// The maximum number of leaves in a switch's tree.
     pub max_traces: Option<usize>,
-    /// How often, at most, a switch is asked which rules are in use, and leaves are evicted.
+    /// The minimum time between two requests for the counters of a switch's rules, and between two evictions there.
     pub eviction_period: Duration,
-    /// How often a switch is asked for the counters that f asks about; zero: never, so that all rates are 0.
+    /// How often a switch is asked for the counters that f reads. Zero: never, so that all rates are 0.
     pub poll: Duration,
-    /// How often a run whose state changed under it is repeated before its packet is dropped.
+    /// How many times a run is repeated because the state changed under it. The next run has the store to itself.
     pub max_reruns: u32,
-    /// The packets that handlers hear of: each one that enters the network and fits one of these, as if f asked. At most 64.
+    /// The packets that handlers listen for: each packet that enters the network and fits one of these conditions, as
+    /// if f had tested them. At most 64.
     pub heard: Arc<[Cond]>,
-    /// Of how many leaves whose state changed f is asked again at once; further ones are withdrawn, and f is asked when a
-    /// packet comes.
+    /// The maximum number of leaves that are decided again at once after a change. Further leaves are withdrawn, and f
+    /// runs when a packet comes.
     pub max_reconsidered: usize,
-    /// How many cached leaves a second are checked by another run of f; 0: none.
+    /// The number of cached leaves a second that are checked by another run of f; 0: none.
     pub check_rate: u32,
 }
 

@@ -1,4 +1,4 @@
-//! A packet-in's way to its answer.
+//! The path of a packet-in, from its port to its answer.
 
 use maple_wire::msg::PacketIn;
 use maple_wire::{Dpid, Field};
@@ -11,7 +11,7 @@ use super::received_packet::ReceivedPacket;
 use crate::network::{Location, Mac, PortKind};
 
 impl Engine {
-    /// A packet came.
+    /// Handles a packet-in.
     pub(super) fn packet_in(&mut self, dpid: Dpid, packet_in: PacketIn) {
         self.stats.packet_ins += 1;
         let Some(in_port) = packet_in.in_port().filter(|_| self.switches.contains_key(&dpid)) else {
@@ -22,7 +22,7 @@ impl Engine {
         let PacketIn { buffer_id, total_len, data, cookie, .. } = packet_in;
         let received =
             ReceivedPacket { total_len: usize::from(total_len).max(data.len()), frame: data.into(), buffer_id, at };
-        // Complete bytes are sent as such; the switch's copy, if any, expires there.
+        // A packet whose bytes are all here is sent from them. The switch's buffered copy, if any, expires there.
         let buffer_id = if received.is_whole() { maple_wire::msg::NO_BUFFER } else { buffer_id };
         let received = ReceivedPacket { buffer_id, ..received };
         let kind = self.store.snapshot().port(at).map(|port| port.kind);
@@ -34,7 +34,7 @@ impl Engine {
             Some(_) if is_discovery_frame(&received.packet()) => {}
             Some(PortKind::New) => self.new_port_packet_in(received),
             Some(PortKind::Link(_)) => self.link_packet_in(&received),
-            // On its way to the controller when the port was shut; the segment's other port got it as well.
+            // It was on its way to the controller when the port was shut. The segment's other port got it as well.
             Some(PortKind::Shared { .. }) => self.stats.segment_drops += 1,
             Some(PortKind::Edge | PortKind::Middlebox) => {
                 self.admit_new_port_packets(dpid);
@@ -43,7 +43,8 @@ impl Engine {
         }
     }
 
-    /// A copy of what a host announces: the switch has done with it what is to be done.
+    /// Handles a copy of what a host announces. The switch has forwarded the packet itself, so there is nothing to
+    /// send.
     fn learn_announcement(&mut self, kind: Option<PortKind>, received: &ReceivedPacket) {
         self.stats.announcements += 1;
         if self.options.track_hosts && kind == Some(PortKind::Edge) {
@@ -52,12 +53,12 @@ impl Engine {
         }
     }
 
-    /// A packet enters the network.
+    /// Handles a packet that enters the network.
     pub(super) fn edge_packet_in(&mut self, received: ReceivedPacket) {
         if self.options.track_hosts {
             let address = |field| Mac::from_bits(received.packet().switch_value(field).unwrap_or_default());
             let is_probe_answer = address(Field::EthDst) == PROBE_MAC;
-            // A middlebox passes on what hosts elsewhere have sent.
+            // A middlebox forwards what hosts elsewhere have sent.
             let is_anybodys =
                 self.store.snapshot().port(received.at).is_some_and(|port| port.kind == PortKind::Middlebox);
             let is_accepted = is_anybodys || self.check_location(address(Field::EthSrc), &received);

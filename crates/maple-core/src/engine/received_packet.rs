@@ -1,4 +1,4 @@
-//! A packet that a switch sent to the controller.
+//! A packet that a switch sent to the controller, and how much of it is here.
 
 use std::sync::Arc;
 
@@ -7,14 +7,14 @@ use maple_wire::{Constraint, Field, Packet, PortNo};
 use crate::network::Location;
 use crate::trace::Fields;
 
-/// A packet at hand.
+/// A packet that a switch sent to the controller.
 #[derive(Clone, Debug)]
 pub(super) struct ReceivedPacket {
-    /// The bytes that were captured.
+    /// The captured bytes.
     pub frame: Arc<[u8]>,
-    /// How many there were on the wire.
+    /// Its length on the wire.
     pub total_len: usize,
-    /// Where the switch keeps it, or [`maple_wire::msg::NO_BUFFER`].
+    /// The switch's buffer that holds it, or [`maple_wire::msg::NO_BUFFER`].
     pub buffer_id: u32,
     /// Where it came in.
     pub at: Location,
@@ -33,18 +33,19 @@ impl ReceivedPacket {
         known && packet.switch_value(Field::VlanVid) == Some(0)
     }
 
-    /// Whether all bytes are here.
+    /// Whether all its bytes are here.
     pub fn is_whole(&self) -> bool {
         self.frame.len() >= self.total_len
     }
 }
 
-/// The constraint that says that a packet comes in by `port`.
+/// The constraint that a packet comes in by `port`.
 pub(super) fn from_port(port: PortNo) -> Constraint {
     Constraint::exact(Field::InPort, u128::from(port.0))
 }
 
-/// Fields of a packet of which perhaps only the beginning was captured; remembers if anything else was looked at.
+/// The fields of a packet of which perhaps only the beginning was captured. It remembers whether a field beyond that
+/// was read.
 pub(super) struct CapturedFields<'a> {
     packet: Packet<'a>,
     whole: bool,

@@ -1,4 +1,4 @@
-//! Packets on their way out.
+//! Sending packets: at their ingress as a leaf's rule would, or straight out of the egress ports.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::network::{OwnFrame, PortKind};
 use crate::route::{Resolved, SwitchHops};
 
 impl Engine {
-    /// What to do with a packet that belongs to a leaf.
+    /// Answers a packet that belongs to a leaf.
     pub(super) fn answer(&mut self, id: LeafId, packet: ReceivedPacket) {
         if let Some(LeafState::NoCapacity { from }) = self.leaves.get(&id).map(|leaf| &leaf.state)
             && *from <= self.now
@@ -52,8 +52,8 @@ impl Engine {
         }
     }
 
-    /// Has the ingress switch do to the packet what the leaf's rule does. Packets that the rule does not take go straight to
-    /// the egress ports.
+    /// Has the ingress switch do what the leaf's rule does. A packet that the rule does not take goes straight to the
+    /// egress ports.
     pub(super) fn forward(&mut self, id: LeafId, packet: &ReceivedPacket) {
         let Some(leaf) = self.leaves.get(&id) else { return };
         let Some(via) = leaf.via.and_then(|via| self.routes.get(via)) else { return };
@@ -63,13 +63,13 @@ impl Engine {
         }
         let actions = via.actions();
         if let Some(effect) = self.packet_out(packet, actions) {
-            // Behind the rules, which the flush at the end of the batch sends.
+            // After the rules, which the flush at the end of the batch sends.
             self.after.push(effect);
         }
     }
 
-    /// Sends the packets that wait for a leaf straight to the egress ports, and from now on others that come before the leaf is
-    /// installed too.
+    /// Sends the packets that wait for a leaf straight to the egress ports. Later packets go that way too, until the
+    /// leaf is installed.
     pub(super) fn send_held(&mut self, id: LeafId) {
         let Some(leaf) = self.leaves.get_mut(&id) else { return };
         let held = leaf.held.take();
@@ -80,7 +80,7 @@ impl Engine {
         packets.for_each(|packet| self.send_without_rule(id, packet));
     }
 
-    /// A packet-out at the packet's own switch; none where there is nothing to do.
+    /// A packet-out at the packet's own switch; none if it would do nothing.
     pub(super) fn packet_out(&mut self, packet: &ReceivedPacket, actions: Vec<Action>) -> Option<Effect> {
         let buffered = packet.buffer_id != NO_BUFFER;
         if actions.is_empty() && !buffered {
@@ -95,7 +95,7 @@ impl Engine {
         self.effect(packet.at.switch, Message::PacketOut(message))
     }
 
-    /// Sends a packet straight out of the route's egress ports, whatever the tables say.
+    /// Sends a packet straight out of the route's egress ports, whatever the tables contain.
     pub(super) fn send_to_egress_ports(&mut self, route: &Resolved, packet: &ReceivedPacket) {
         self.stats.sent_by_controller += 1;
         let mut at_ingress = Vec::new();
@@ -116,14 +116,14 @@ impl Engine {
         route.own.iter().for_each(|own| self.send_own(own));
     }
 
-    /// Sends a handler's frame, if it can leave the network there.
+    /// Sends a handler's frame, if its port is an edge port.
     pub(super) fn send_from_outside(&mut self, own: &OwnFrame) {
         if self.store.snapshot().port(own.at).is_some_and(|port| port.kind == PortKind::Edge) {
             self.send_own(own);
         }
     }
 
-    /// Sends a frame of f's own, or of a handler's.
+    /// Sends a frame that f or a handler made.
     pub(super) fn send_own(&mut self, own: &OwnFrame) {
         let hops = SwitchHops { edges: [own.at.port].into(), ..SwitchHops::default() };
         if self.switches.contains_key(&own.at.switch) {
@@ -136,7 +136,7 @@ impl Engine {
         }
     }
 
-    /// Sends a frame out of a switch of ours.
+    /// Sends a frame out of a switch of this shard.
     pub(super) fn emit(&mut self, dpid: Dpid, hops: &SwitchHops, frame: &[u8]) {
         let Some(switch) = self.switches.get(&dpid) else { return };
         let actions = forwarding::egress(switch.version(), hops);

@@ -1,6 +1,6 @@
-//! What a shard counts.
+//! The counts of a shard.
 
-/// Defines [`Stats`] from one list of names, so that the list, the names and the sums cannot differ.
+/// Defines [`Stats`] from one list of names. So the fields, the printed names and the sums cannot differ.
 macro_rules! stats {
     ($($(#[$doc:meta])* $name:ident,)*) => {
         /// What one shard has done so far.
@@ -28,11 +28,11 @@ macro_rules! stats {
 stats! {
     /// Packet-ins handled.
     packet_ins,
-    /// Of these, answered from the tree.
+    /// Packet-ins answered from the tree.
     hits,
-    /// Of these, decided by f.
+    /// Packet-ins decided by f.
     misses,
-    /// Runs of f, repeated and speculative ones included.
+    /// Runs of f, including repeated and speculative ones.
     runs,
     /// Runs repeated because the state changed under them.
     conflicts,
@@ -40,80 +40,80 @@ stats! {
     policy_errors,
     /// Runs after which the packet waits until something that f read has changed.
     waits,
-    /// Packets dropped while they waited so, because too many did or their switch went.
+    /// Waiting packets dropped because too many waited or their switch disconnected.
     wait_drops,
-    /// Decisions not cached because f writes state whenever it sees such a packet.
+    /// Decisions not cached because f writes state for every such packet.
     writing_runs,
-    /// Decisions not cached because f looked at bytes that were not captured.
+    /// Decisions not cached because f read bytes that were not captured.
     short_captures,
     /// Leaves installed.
     leaves_installed,
     /// Leaves withdrawn.
     leaves_withdrawn,
-    /// Leaves of which f, asked again after a change, said the same as before.
+    /// Leaves that stayed as they were when f was run again after a change.
     leaves_confirmed,
     /// Leaves that got another route without a miss.
     leaves_rerouted,
-    /// Routes that got another course, for all their leaves together.
+    /// Times that a route got another path, for all its leaves together.
     routes_rerouted,
-    /// Leaves that were evicted to make room.
+    /// Leaves evicted for lack of capacity.
     leaves_evicted,
-    /// Labels that were evicted to make room.
+    /// Labels evicted for lack of capacity.
     labels_evicted,
-    /// Times a leaf found no room at a switch, or in a tree.
+    /// Times that a switch or a tree had no capacity for a leaf, a label or a host's rule.
     capacity_refusals,
-    /// Times a switch was asked which rules are in use.
+    /// Times that a switch was asked which of its rules are in use.
     stats_requests,
-    /// Times a switch was asked for its counters.
+    /// Times that a switch was asked for its counters.
     polls,
-    /// Times that had to wait, as the switch was busy.
+    /// Polls postponed because the switch was busy.
     polls_postponed,
-    /// Leaves looked at to find those that an invalidation means.
+    /// Leaves examined to find those that an invalidation selects.
     leaves_examined,
-    /// Leaves that can't be installed.
+    /// Leaves that cannot be installed.
     aborts,
-    /// Times a route was refused a label, so that its packets go through the controller.
+    /// Times that a route was refused a label, so that its packets go through the controller.
     labels_refused,
-    /// Packets sent straight out of the egress ports.
+    /// Packets that the controller sent straight out of the egress ports.
     sent_by_controller,
     /// Packet-ins from link ports.
     link_packet_ins,
-    /// Of these, dropped because nothing was known of them.
+    /// Packet-ins from link ports dropped because their label was not known.
     link_drops,
-    /// Packets dropped because it did not turn out, or too late, that their port is an edge port.
+    /// Packets dropped because discovery did not find their port to be an edge port, or not in time.
     new_port_drops,
-    /// Packets that came by a port that is shut because another one is its segment's way in.
+    /// Packets from a port that is shut because its segment uses another port.
     segment_drops,
-    /// Packets dropped because their source is a host that is elsewhere.
+    /// Packets dropped because their source is a host at another port.
     spoofed_drops,
-    /// Packets dropped because their port, or its switch, has as many hosts as it may have.
+    /// Packets dropped because their port or switch has its maximum number of hosts.
     host_limit_drops,
-    /// Times a switch was told to drop what unknown hosts send at a port.
+    /// Times that a switch was told to drop the packets of unknown hosts at a port.
     port_guards,
-    /// Hosts forgotten because they were silent, or gave way to others.
+    /// Hosts forgotten because they were silent or were evicted in favour of others.
     hosts_aged,
-    /// Copies of what hosts announced.
+    /// Copies of the announcements of hosts.
     announcements,
     /// Packets dropped because only their beginning was captured and the switch did not keep the rest.
     truncated_drops,
-    /// Packet-ins from ports that don't exist or are down, or without a port.
+    /// Packet-ins without a port, or from a port that does not exist or is down.
     bad_packet_ins,
     /// Flow-mods sent.
     flow_mods,
-    /// Rules that switches refused.
+    /// Rules refused by switches.
     refused_rules,
-    /// Times the tree disagreed with a new trace though the state was the same.
+    /// Times that a new trace disagreed with the tree although the state was the same.
     inconsistent_runs,
-    /// Cached leaves on which f was run again.
+    /// Cached leaves that were checked by running f again.
     rechecks,
-    /// Of these, leaves on which f did otherwise than before though the state was the same.
+    /// Checked leaves on which f behaved differently although the state was the same.
     rechecks_failed,
-    /// Leaves that live now.
+    /// Leaves that exist now.
     leaves,
-    /// Rules that switches of this shard have now.
+    /// Rules in the switches of this shard now.
     rules,
-    /// Labels that switches of this shard have now.
+    /// Labels of the switches of this shard now.
     labels,
-    /// Routes that leaves take now.
+    /// Routes that leaves use now.
     routes,
 }

@@ -1,4 +1,4 @@
-//! What is to be done at a later time.
+//! What is due at a later time.
 
 use maple_wire::Dpid;
 
@@ -7,48 +7,48 @@ use super::{Engine, Time};
 use crate::ids::LeafId;
 use crate::network::{Location, Mac};
 
-/// What a timer is for. A timer that is no longer of use is left to run out: whoever it wakes looks at the time.
+/// What a timer is for. A timer that is no longer needed is not cancelled: the code that it wakes checks the time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Timer {
-    /// A leaf's held packets, or its reroute.
+    /// A leaf: its held packets, or its reroute.
     Leaf(LeafId),
     /// A switch with labels in quarantine.
     Labels(Dpid),
     /// Routes whose labels were refused.
     Routes,
-    /// A route's next course.
+    /// A route whose next path should be ready.
     NextPath(RouteId),
-    /// A host that is looked for.
+    /// A search for a host.
     Search(Mac),
     /// A port that is guarded because too many hosts are there.
     Guard(Location),
-    /// A host that announced too much.
+    /// A host whose announcements are not copied because it made too many.
     Muted(Location, Mac),
-    /// A switch whose hosts are looked through for silent ones.
+    /// A switch whose hosts are checked for silent ones.
     Hosts(Dpid),
-    /// Packets that wait until it is known what is behind their ports.
+    /// A switch with packets from new ports.
     NewPorts(Dpid),
-    /// A switch that was full.
+    /// A switch that was full or refused a rule.
     Full(Dpid),
-    /// A switch with leaves that found no room.
+    /// A switch that has no capacity for some leaves.
     Capacity(Dpid),
-    /// A switch with meters that perhaps nobody needs.
+    /// A switch with meters that may be unused.
     Meters(Dpid),
-    /// A switch that is asked what it has counted.
+    /// A switch that is to be asked for its counters.
     Poll(Dpid),
     /// What f wants measured.
     Demand,
-    /// The next leaf that is checked.
+    /// The next leaf to check.
     Recheck,
 }
 
 impl Engine {
-    /// When [`Engine::handle`] wants to be called again, if no event comes before.
+    /// The time at which [`Engine::handle`] is to be called again, if no event comes before.
     pub fn next_deadline(&self) -> Option<Time> {
         self.timers.first().map(|(time, _)| *time)
     }
 
-    /// Wakes everybody whose time has come.
+    /// Runs all timers that are due.
     pub(super) fn run_timers(&mut self) {
         while let Some(&(time, timer)) = self.timers.first()
             && time <= self.now
@@ -69,7 +69,7 @@ impl Engine {
                 Timer::Meters(dpid) => self.sweep_meters(dpid),
                 Timer::Poll(dpid) => self.poll(dpid),
                 Timer::Demand => self.look_for_wanted(),
-                // Every batch looks whether it is time; all that was wanted is a batch.
+                // Every batch checks whether a leaf is due; the timer only causes a batch.
                 Timer::Recheck => {}
             }
         }

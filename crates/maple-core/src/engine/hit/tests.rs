@@ -1,5 +1,5 @@
-//! Tests of hits: batches, and answers that are remembered while what they rest on changes. Random networks and changes take
-//! this road in the tests of `sim`, which look after each batch of events whether all that is remembered still holds.
+//! Batches of hits, and remembered answers while the state changes that they depend on. The tests of `sim` take the
+//! same path with random networks and changes, and check all remembered answers after each batch of events.
 
 use maple_wire::Port;
 use maple_wire::msg::stats::Desc;
@@ -15,7 +15,7 @@ use crate::state::{Store, Write};
 
 const SWITCH: Dpid = Dpid(1);
 
-/// One switch with three ports, which behaves as it is asked to, and a policy that floods.
+/// One switch with three ports that obeys, and a policy that floods.
 struct Fixture {
     engine: Engine,
     version: Version,
@@ -42,7 +42,7 @@ impl Fixture {
         fixture
     }
 
-    /// Handles events, and confirms at once what is to be confirmed.
+    /// Handles events, and confirms every barrier at once.
     fn handle(&mut self, mut events: Vec<Event>) {
         let mut effects = Vec::new();
         while !events.is_empty() {
@@ -61,7 +61,7 @@ impl Fixture {
         }
     }
 
-    /// What becomes of packets of these hosts, by port 1, in one batch.
+    /// The answers to packets of these hosts from port 1, in one batch.
     fn answer(&mut self, hosts: &[u8]) -> (Answered, Vec<u8>) {
         let bytes: Vec<Vec<u8>> = hosts
             .iter()
@@ -78,7 +78,7 @@ impl Fixture {
         (answered, out)
     }
 
-    /// The ports that a host's packet goes to, where it is a hit.
+    /// The ports that a host's packet goes to, if it is a hit.
     fn ports_of(&mut self, host: u8) -> Option<Vec<u32>> {
         let (answered, bytes) = self.answer(&[host]);
         if answered.packets == 0 {
@@ -119,7 +119,7 @@ fn packet_in(host: u8) -> PacketIn {
 }
 
 #[test]
-fn a_leaf_that_changes_while_its_answer_is_remembered_is_never_answered_from_memory() {
+fn a_changed_leaf_is_never_answered_from_memory() {
     for version in [Version::Of10, Version::Of13] {
         let mut fixture = Fixture::new(version);
         fixture.teach(1);
@@ -136,7 +136,7 @@ fn a_leaf_that_changes_while_its_answer_is_remembered_is_never_answered_from_mem
 }
 
 #[test]
-fn a_leaf_that_is_no_longer_in_use_is_not_answered_from_memory_though_nothing_was_committed() {
+fn a_leaf_out_of_use_is_not_answered_from_memory_even_without_a_commit() {
     let mut fixture = Fixture::new(Version::Of13);
     fixture.teach(1);
     assert_eq!(fixture.ports_of(1), Some(vec![1, 2, 3]));
@@ -147,7 +147,7 @@ fn a_leaf_that_is_no_longer_in_use_is_not_answered_from_memory_though_nothing_wa
 }
 
 #[test]
-fn answers_outlive_events_and_commits_that_they_do_not_rest_on() {
+fn answers_survive_events_and_commits_that_they_do_not_depend_on() {
     let mut fixture = Fixture::new(Version::Of13);
     fixture.teach(1);
     let ports = fixture.ports_of(1);
@@ -159,7 +159,7 @@ fn answers_outlive_events_and_commits_that_they_do_not_rest_on() {
 }
 
 #[test]
-fn a_host_is_believed_only_at_the_port_that_it_was_seen_at_and_with_any_address_that_it_does_not_announce() {
+fn a_hit_needs_a_host_at_its_known_port_that_announces_nothing() {
     let mut fixture = Fixture::new(Version::Of13);
     fixture.teach(1);
     assert!(fixture.ports_of(1).is_some() && fixture.ports_of(2).is_none(), "2 is not known");
@@ -183,7 +183,7 @@ fn a_host_is_believed_only_at_the_port_that_it_was_seen_at_and_with_any_address_
 }
 
 #[test]
-fn a_batch_is_answered_as_its_packets_one_by_one() {
+fn a_batch_is_answered_like_its_packets_one_by_one() {
     for version in [Version::Of10, Version::Of13] {
         let mut fixtures = [Fixture::new(version), Fixture::new(version)];
         fixtures.iter_mut().for_each(|fixture| [1, 2, 5].into_iter().for_each(|host| fixture.teach(host)));
@@ -203,7 +203,7 @@ fn from_port_2(host: u8) -> Event {
 }
 
 #[test]
-fn a_host_that_does_not_say_whether_it_is_there_keeps_nobody_elses_packets_from_being_hits() {
+fn a_search_for_one_host_does_not_stop_hits_of_other_hosts() {
     let mut fixture = Fixture::new(Version::Of13);
     [1, 2].into_iter().for_each(|host| fixture.teach(host));
     assert!(fixture.ports_of(1).is_some() && fixture.ports_of(2).is_some());
