@@ -1,4 +1,4 @@
-//! A new leaf enters its tree.
+//! Putting a new leaf into its switch's tree.
 
 use super::Engine;
 use super::leaf::{Leaf, LeafState, source_lines};
@@ -11,7 +11,8 @@ use crate::trace::Trace;
 use crate::tree::Augmented;
 
 impl Engine {
-    /// Puts a leaf into its switch's tree. Returns the leaf that stands there now: this one, or an equal one.
+    /// Puts a leaf into its switch's tree. Returns the leaf that is now there for its packets: this one, or an equal
+    /// one.
     pub(super) fn cache_leaf(&mut self, id: LeafId, mut leaf: Leaf) -> LeafId {
         let ingress = leaf.ingress();
         if !self.switches.contains_key(&ingress) {
@@ -74,7 +75,8 @@ impl Engine {
     }
 }
 
-/// Adds a leaf's trace to its ingress table, following the tree as far as it asks the same.
+/// Adds a leaf's trace to its ingress table. The walk follows the tree for as long as the trace asks the same
+/// questions.
 fn insert(table: &mut Table, id: LeafId, leaf: &mut Leaf, action: LeafAction) -> Augmented {
     let packet = leaf.witness.packet();
     let mut run = table.begin_replay();

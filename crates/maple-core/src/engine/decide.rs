@@ -1,8 +1,8 @@
-//! Misses: f runs, its transaction commits, its answer becomes a leaf.
+//! Misses: f runs, its transaction commits, and its answer becomes a leaf.
 //!
-//! The misses of a batch go to the policy together. A run whose reads are out of date at commit is repeated. A run
-//! that wrote answers its own packet and nothing else; f then runs again, speculatively, as for the next packet of the
-//! kind, and if that run writes nothing its trace is cached.
+//! The misses of a batch go to the policy together. A run whose reads are out of date at its commit is repeated. A run
+//! that wrote state answers only its own packet. f then runs again, speculatively, as for the next packet of the same
+//! kind. If that run writes nothing, its trace is cached.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -19,16 +19,16 @@ use crate::route::{Goal, Resolved, Route};
 use crate::run::{Finished, Run};
 use crate::state::{Commit, Conflict, ExclusiveCommit, Snapshot, Txn};
 
-/// What f said.
+/// What f returned.
 pub(super) type Answer = Result<Route, PolicyError>;
 
-/// What a run came to.
+/// The result of a run.
 pub(super) enum Outcome {
-    /// f's answer, and what it observed.
+    /// f's answer, and what f observed.
     Answer((Goal, Arc<Resolved>), Box<Finished>),
-    /// f has no answer before something that it read changes.
+    /// f has no answer until something that it read changes.
     Waits(Box<Finished>),
-    /// Why there is none, and which handlers hear of the packet.
+    /// The error, and the handlers that listen for the packet.
     Failed(PolicyError, u64),
 }
 
@@ -44,7 +44,7 @@ impl Engine {
                 } else if distinct.insert((received.at, received.frame.clone())) {
                     packets.push(received);
                 } else {
-                    // Most likely what its twin is decided to be.
+                    // Most likely an equal packet of this round makes the leaf for it.
                     later.push(received);
                 }
             }
@@ -53,10 +53,10 @@ impl Engine {
         }
     }
 
-    /// The leaf that answers a packet at its ingress, and still is what f would say.
+    /// The leaf that answers a packet at its ingress and is still what f would answer.
     ///
-    /// Another shard may have changed what a leaf rests on, and its message is under way. The leaf then knows nothing of
-    /// what this very packet has just taught us (where its host is, say), so it is reconsidered at once.
+    /// Another shard may have changed what a leaf depends on while its message is on the way here. Such a leaf ignores
+    /// what this very packet has just taught us (where its host is, say). So it is reconsidered at once.
     pub(super) fn current_leaf(&mut self, received: &ReceivedPacket) -> Option<LeafId> {
         let leaf = self.lookup(received)?;
         if self.store.is_current(leaf) {
@@ -82,7 +82,7 @@ impl Engine {
         }
     }
 
-    /// Runs f on a batch: each run with what it came with, and f's answer.
+    /// Runs f on a batch. Gives each run with its tag and f's answer.
     pub(super) fn run_policy<T>(&mut self, runs: Vec<(Run, T)>) -> impl Iterator<Item = (Run, T, Answer)> + use<T> {
         let (runs, tags): (Vec<Run>, Vec<T>) = runs.into_iter().unzip();
         self.stats.runs += runs.len() as u64;
@@ -92,7 +92,7 @@ impl Engine {
         runs.into_iter().zip(tags).zip(answers).map(|((run, tag), answer)| (run, tag, answer))
     }
 
-    /// A run on the newest state; none for a packet that does not belong to the network any more.
+    /// A run on the newest state; none for a packet that no longer belongs to the network.
     fn new_run(&mut self, received: &ReceivedPacket) -> Option<Run> {
         let run = self.admissible_run(received);
         if run.is_none() && self.switches.contains_key(&received.at.switch) {
@@ -109,14 +109,14 @@ impl Engine {
         }
         let run = Run::new(received.frame.clone(), received.total_len, received.at, txn, self.options.track_hosts);
         if !switch.three_tables {
-            // In 1.0 a label takes the place of the packet's VLAN id, and has to mean it.
+            // In OpenFlow 1.0 a label replaces the packet's VLAN id. So the leaf must determine that id.
             run.read_location(switch.version() == Version::Of10);
         }
         run.hear(&self.options.heard);
         Some(run)
     }
 
-    /// Whether the packet still comes from a host that is where it came from.
+    /// Whether the packet's port is still an edge or middlebox port, and its host is still there.
     fn is_admissible(&self, received: &ReceivedPacket, state: &Snapshot) -> bool {
         let kind = state.port(received.at).map(|port| port.kind);
         let source = Mac::from_bits(received.packet().switch_value(maple_wire::Field::EthSrc).unwrap_or_default());
@@ -127,8 +127,8 @@ impl Engine {
         }
     }
 
-    /// A run has ended: commits it, repeating it while the state changes under it, and does what it says. One that loses
-    /// too often is repeated while nobody else commits.
+    /// Commits a run and does what it says. While the state changes under the run, it is repeated. A run that was
+    /// repeated too often runs alone, with no other commits.
     fn commit_run(&mut self, run: Run, answer: Answer, received: ReceivedPacket) {
         let (mut lost, mut ended) = (0, Some((run, answer)));
         let store = Arc::clone(&self.store);
@@ -164,7 +164,7 @@ impl Engine {
         self.policy.decide_batch(std::slice::from_ref(run)).pop().unwrap_or_else(missing)
     }
 
-    /// Commits a run and has its packet answered. `false`: a conflict, nothing happened.
+    /// Commits a run and answers its packet. `false`: the commit conflicted, and nothing happened.
     fn commit(
         &mut self,
         (goal, route): (Goal, Arc<Resolved>),
@@ -209,7 +209,7 @@ impl Engine {
         true
     }
 
-    /// Tells handlers of a packet: those whose bit is set.
+    /// Tells the handlers whose bit is set about a packet.
     fn notify_handlers(&mut self, by: u64, received: &ReceivedPacket) {
         if by != 0 {
             let (at, frame, total_len) = (received.at, Arc::clone(&received.frame), received.total_len);
@@ -217,7 +217,7 @@ impl Engine {
         }
     }
 
-    /// Commits what a run did, and ends its turn.
+    /// Commits a transaction, within its exclusive turn if it has one.
     fn commit_txn(&self, txn: Txn, id: Option<LeafId>, turn: Option<ExclusiveCommit<'_>>) -> Result<Commit, Conflict> {
         match turn {
             Some(turn) => turn.commit(txn, id),
@@ -225,7 +225,7 @@ impl Engine {
         }
     }
 
-    /// Keeps a packet back until something that its run read has changed. `false`: something has changed already.
+    /// Parks a packet until something that its run read has changed. `false`: something has changed already.
     fn park(&mut self, finished: Finished, received: &ReceivedPacket, turn: Option<ExclusiveCommit<'_>>) -> bool {
         let id = self.new_leaf_id();
         if self.commit_txn(finished.txn.without_writes(), Some(id), turn).is_err() {
@@ -237,7 +237,7 @@ impl Engine {
         true
     }
 
-    /// The packets under these names will never be decided.
+    /// Forgets parked packets that will never be decided.
     pub(super) fn drop_parked(&mut self, names: impl IntoIterator<Item = LeafId>) {
         for name in names {
             self.store.forget(name);
@@ -245,7 +245,7 @@ impl Engine {
         }
     }
 
-    /// After a run that wrote: what would f do with the next packet of the kind?
+    /// Runs f again after a run that wrote, to learn what f does with the next such packet.
     fn speculate(&mut self, received: &ReceivedPacket, place: &str) {
         let Some(run) = self.new_run(received) else { return };
         let answer = self.run_once(&run);
@@ -273,7 +273,7 @@ impl Engine {
     }
 }
 
-/// f's answer, checked.
+/// Checks f's answer.
 pub(super) fn outcome(run: &Run, answer: Answer) -> Outcome {
     let resolved = answer.map(|route| run.resolve(&route));
     let Some(finished) = run.finish() else {
@@ -281,7 +281,7 @@ pub(super) fn outcome(run: &Run, answer: Answer) -> Outcome {
     };
     match (resolved, &finished.error) {
         (Err(PolicyError::Retry), _) | (Ok(_), Some(PolicyError::Retry)) => Outcome::Waits(Box::new(finished)),
-        // What f says of its failure knows more of the place than what was noted for it.
+        // The policy's error is more precise about the place than the error that was noted for it.
         (Err(error), _) => Outcome::Failed(error, finished.heard),
         (_, Some(error)) => Outcome::Failed(error.clone(), finished.heard),
         (Ok(Err(error)), None) => Outcome::Failed(error, finished.heard),

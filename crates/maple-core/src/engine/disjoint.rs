@@ -1,13 +1,13 @@
-//! Whether no packet can pass two traces.
+//! A quick test of whether two traces exclude each other.
 
 use maple_wire::Constraint;
 
 use crate::trace::Item;
 
-/// Whether a packet certainly can't pass both traces.
+/// Whether certainly no packet passes both traces.
 ///
-/// Looks at single items: two reads or tests that contradict each other, or a test that one trace's reads answer
-/// otherwise. So `false` may be wrong, `true` is not.
+/// It compares single items: two reads or tests that contradict each other, or a test that the other trace's reads
+/// answer differently. So `true` is certain, and `false` may be wrong.
 pub(super) fn are_disjoint(a: &[Item], b: &[Item]) -> bool {
     let (known_a, known_b) = (known(a), known(b));
     let contradict =
@@ -15,7 +15,7 @@ pub(super) fn are_disjoint(a: &[Item], b: &[Item]) -> bool {
     known_a.iter().any(contradict) || denies(a, b, &known_b) || denies(b, a, &known_a)
 }
 
-/// What a trace says of fields for sure.
+/// The constraints that every packet of a trace fits.
 fn known(items: &[Item]) -> Vec<Constraint> {
     let mut all = Vec::new();
     for item in items {
@@ -28,7 +28,7 @@ fn known(items: &[Item]) -> Vec<Constraint> {
     all
 }
 
-/// Whether an item of `a` is answered otherwise by what `b` knows.
+/// Whether what `b` knows answers an item of `a` differently.
 fn denies(a: &[Item], b: &[Item], known_b: &[Constraint]) -> bool {
     a.iter().any(|item| {
         let Item::Test { cond, outcome } = item else { return false };
@@ -46,7 +46,7 @@ fn denies(a: &[Item], b: &[Item], known_b: &[Constraint]) -> bool {
             let (value, mask) = bits(c.field);
             c.mask & !mask == 0 && value & c.mask == c.value
         });
-        // Whether each range's value is known, and if so whether it lies within.
+        // For each range: whether the value is known to lie within it.
         let mut ranges = cond.ranges.iter().map(|range| {
             let (value, mask) = bits(range.field);
             (mask == range.field.full_mask()).then(|| range.holds(value))

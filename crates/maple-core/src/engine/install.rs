@@ -1,8 +1,8 @@
-//! A leaf's way into its ingress switch and out of it.
+//! The installation of a leaf at its ingress switch, and its removal.
 //!
-//! In: the leaf joins its route; when the route's labels are ready the ingress switch gets the rule; then the packets that
-//! waited go. Out: the rule goes first, and when the switch has confirmed that the leaf leaves the route. So a packet that a
-//! rule sent on always finds rules further on.
+//! Installing: the leaf joins its route. When the route's labels are ready, the ingress switch gets the rule, and then
+//! the packets that waited are sent. Removing: the rule is deleted first. When the switch has confirmed that, the leaf
+//! leaves its route. So a packet that a rule has sent on always finds rules further on.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use crate::labels::Carriage;
 use crate::route::Goal;
 
 impl Engine {
-    /// A leaf that is in its tree wants to get into its switch.
+    /// Installs a leaf that is in its tree, or lets it wait until its route is ready.
     pub(super) fn try_install(&mut self, id: LeafId) {
         let Some(leaf) = self.leaves.get(&id) else { return };
         if !self.has_capacity(leaf.ingress()) {
@@ -40,13 +40,13 @@ impl Engine {
         }
     }
 
-    /// The leaf joins a route; `None` if that can't be carried.
+    /// Makes the leaf join a route. `None` if packets cannot be carried along it.
     pub(super) fn join(&mut self, id: LeafId, goal: &Goal) -> Option<RouteId> {
         let key = self.route_key(goal, &self.leaves.get(&id)?.witness)?;
         self.join_as(id, key)
     }
 
-    /// The route to a goal that packets like this one take.
+    /// The key of the route to a goal for packets like this one.
     fn route_key(&self, goal: &Goal, packet: &ReceivedPacket) -> Option<RouteKey> {
         let ingress = packet.at.switch;
         let version = self.switches.get(&ingress)?.version();
@@ -76,8 +76,8 @@ impl Engine {
         Some(via)
     }
 
-    /// A leaf that is about to come into its tree joins its route. Returns what is to be done with its packets: where the
-    /// route is ready, the switch gets the leaf's rule with the tree's change.
+    /// Makes a leaf join its route before it is put into its tree. Returns the action for the tree: if the route is
+    /// ready, the leaf's rule is part of the tree's change.
     pub(super) fn prepare_leaf(&mut self, id: LeafId, leaf: &mut Leaf) -> LeafAction {
         let ingress = leaf.ingress();
         if !self.has_capacity(ingress) {
@@ -109,11 +109,11 @@ impl Engine {
         action
     }
 
-    /// A leaf that has entered does not come into its tree after all.
+    /// Undoes [`Engine::prepare_leaf`] for a leaf that is not put into its tree after all.
     pub(super) fn discard_prepared(&mut self, id: LeafId, leaf: &mut Leaf) {
         let Some(via) = leaf.via.take() else { return };
         if leaf.state == LeafState::Active {
-            // No rule has been sent.
+            // Its rule has not been sent.
             self.stats.leaves_installed -= 1;
             self.routes.detach(via, id);
             return self.finish_route_use(via, false, true);
@@ -121,7 +121,7 @@ impl Engine {
         self.leave_route(id, via);
     }
 
-    /// The leaf waits until its route is ready. Its packets wait too, or go through the controller.
+    /// Makes the leaf wait until its route is ready. Its packets wait too, or go through the controller.
     pub(super) fn wait(&mut self, id: LeafId, via: RouteId, by_controller: bool) {
         self.routes.wait(via, id);
         if let Some(leaf) = self.leaves.get_mut(&id) {
@@ -129,7 +129,7 @@ impl Engine {
         }
     }
 
-    /// The network is ready for the leaf's packets.
+    /// Installs a leaf whose route is ready.
     fn activate(&mut self, id: LeafId, via: RouteId) {
         self.routes.begin_use(via);
         self.routes.stop_waiting(via, id);
@@ -142,7 +142,7 @@ impl Engine {
         held.iter().flat_map(|held| &held.packets).for_each(|packet| self.forward(id, packet));
     }
 
-    /// The switch gets a rule for the leaf, or another one.
+    /// Asks for a rule for the leaf, or for another rule.
     pub(super) fn request_rule(&mut self, ingress: Dpid, id: LeafId) {
         if let Some(switch) = self.switches.get_mut(&ingress) {
             switch.tables.wait(Waiter::RuleAdded(id));
@@ -151,17 +151,17 @@ impl Engine {
         self.mark(ingress, Stale::default());
     }
 
-    /// The leaf can't be in its switch: its packets go through the controller from now on.
+    /// The leaf cannot have a rule: from now on its packets go through the controller.
     pub(super) fn forward_by_controller(&mut self, id: LeafId) {
         if self.leaves.get(&id).is_some_and(|leaf| leaf.is_rerouting()) {
-            // The route that it has is no longer what f says.
+            // The route that it still has is no longer f's answer.
             return self.withdraw(id);
         }
         self.stats.aborts += 1;
         self.uninstall(id, LeafState::ByController);
     }
 
-    /// Takes the leaf out of its switch, into a state in which its packets go through the controller.
+    /// Removes the leaf's rule. In the new state its packets go through the controller.
     pub(super) fn uninstall(&mut self, id: LeafId, state: LeafState) {
         self.release(id);
         let Some(leaf) = self.leaves.get_mut(&id) else { return };
@@ -174,7 +174,7 @@ impl Engine {
         self.send_held(id);
     }
 
-    /// The leaf has nothing to do with its route any more, as soon as no rule sends packets that way.
+    /// Makes the leaf leave its route once no rule sends packets that way.
     fn release(&mut self, id: LeafId) {
         let Some(leaf) = self.leaves.get_mut(&id) else { return };
         match leaf.state {
@@ -192,7 +192,7 @@ impl Engine {
         }
     }
 
-    /// A leaf is no longer what f would answer. Packets that wait for it are decided again.
+    /// Withdraws a leaf that is no longer f's answer. Packets that wait for it are decided again.
     pub(super) fn withdraw(&mut self, id: LeafId) {
         self.store.forget(id);
         self.waiting.release(id);
@@ -211,7 +211,7 @@ impl Engine {
         self.waiting.miss(leaf.held.into_iter().flat_map(|held| held.packets));
     }
 
-    /// Something about a leaf is due.
+    /// A leaf's deadline has passed.
     pub(super) fn leaf_timer(&mut self, id: LeafId) {
         let Some(leaf) = self.leaves.get(&id) else { return };
         match leaf.state {
@@ -223,14 +223,14 @@ impl Engine {
         }
     }
 
-    /// Takes over a leaf that has entered and is in its tree.
+    /// Takes over a leaf that has been put into its tree.
     pub(super) fn register_leaf(&mut self, id: LeafId, leaf: Leaf) {
         let ingress = leaf.ingress();
         self.leaves.insert(id, leaf);
         self.mark(ingress, Stale::default());
     }
 
-    /// The next leaf's name.
+    /// A new leaf's id.
     pub(super) fn new_leaf_id(&mut self) -> LeafId {
         self.leaves.new_id(self.shard, |name| self.waiting.has(name) || self.routes.by_subscription_id(name).is_some())
     }

@@ -1,9 +1,11 @@
-//! Which leaves a selection means, found without a look at all the others.
+//! Finding the leaves that an invalidation selects, without looking at all the others.
 //!
-//! By fields: the switches' trees know which leaves can have a value ([`crate::Tree::touching`]). By port: a route that
-//! uses a port depends on that port's cell, or on the flood that led there, and so the store knows its leaf; and packets
-//! that can enter by the port are a question of a field again. What is found so is a little too much, so each leaf is
-//! asked itself. The cost is a step a leaf found; [`super::Stats::leaves_examined`] counts them.
+//! * By fields: each switch's tree knows which leaves can have a value ([`crate::Tree::touching`]).
+//! * By port: a route that uses a port depends on that port's cell, or on the flood that led there. So the store knows
+//!   its leaf. The packets that can enter by the port are again found by field.
+//!
+//! The result may contain too many leaves, so each one is checked. The cost is one step for each leaf found.
+//! [`super::Stats::leaves_examined`] counts them.
 
 use std::collections::BTreeSet;
 
@@ -21,7 +23,7 @@ use crate::state::Selection;
 use crate::trace::Item;
 
 impl Engine {
-    /// Withdraws what a selection says of this shard's leaves.
+    /// Withdraws those of this shard's leaves that are selected.
     pub(super) fn withdraw_selected(&mut self, selection: &Selection) {
         let found: BTreeSet<LeafId> = match selection {
             Selection::All => self.leaves.keys().copied().collect(),
@@ -38,7 +40,7 @@ impl Engine {
         chosen.into_iter().for_each(|leaf| self.withdraw(leaf));
     }
 
-    /// With the leaves of those routes that are found by what stands for them.
+    /// Replaces each subscription of a route by the leaves of that route.
     fn with_leaves_of_routes(&self, mut found: BTreeSet<LeafId>) -> BTreeSet<LeafId> {
         let routes: BTreeSet<RouteId> = found.iter().filter_map(|name| self.routes.by_subscription_id(*name)).collect();
         found.retain(|name| self.routes.by_subscription_id(*name).is_none());
@@ -50,12 +52,12 @@ impl Engine {
         self.store.dependents_of(cell).into_iter().filter(|leaf| self.owns(*leaf)).collect()
     }
 
-    /// The leaves that can have a value, at all switches.
+    /// The leaves at all switches that can have a value.
     fn leaves_with(&self, constraint: &Constraint) -> BTreeSet<LeafId> {
         self.switches.values().flat_map(|switch| switch.table.tree().leaves_fitting(constraint)).collect()
     }
 
-    /// Those of the constraint that the fewest leaves can fit.
+    /// The leaves that can fit the most selective of these constraints.
     fn leaves_with_all(&self, constraints: &[Constraint]) -> BTreeSet<LeafId> {
         let each = constraints.iter().map(|constraint| self.leaves_with(constraint));
         each.min_by_key(BTreeSet::len).unwrap_or_else(|| self.leaves.keys().copied().collect())
@@ -78,7 +80,7 @@ impl Engine {
 }
 
 impl Engine {
-    /// Whether a selection means this leaf. One that names leaves or a cell has been asked already.
+    /// Whether a leaf is selected. A selection that names leaves or a cell has been evaluated already.
     fn is_selected(&self, leaf: &Leaf, selection: &Selection) -> bool {
         let can_have = |constraints: &[Constraint]| {
             let items: Vec<Item> = constraints.iter().map(|c| Item::Read(*c)).collect();

@@ -1,4 +1,4 @@
-//! How the labels of our switches, and the routes that hold labels, are wired to the rest.
+//! The labels of this shard's switches: connects their tables with routes, with other shards and with the store.
 
 use maple_wire::{Constraint, Dpid};
 
@@ -18,13 +18,13 @@ pub(super) fn quarantine(options: &Options) -> Quarantine {
 }
 
 impl Engine {
-    /// Somebody asks for a label of a switch of ours.
+    /// A holder asks for a label of a switch of this shard.
     pub(super) fn acquire_label(&mut self, asked: Acquire) {
         if let Some(why) = self.no_label(&asked) {
             return self.tell_holder(asked.at.switch, asked.holder, News::Refused(why));
         }
         let (now, range, Location { switch, port }) = (self.now, self.options.labels, asked.at);
-        // Packets that arrive by the port must not meet rules for hosts that were there before.
+        // Packets that arrive by the port must not match rules for hosts that were there before.
         let is_expected = self.switches.get(&switch).is_some_and(|switch| switch.labels.expects(port));
         self.with_labels(switch, |labels, ids, out| labels.acquire(now, asked, ids, range, out));
         if !is_expected {
@@ -32,7 +32,7 @@ impl Engine {
         }
     }
 
-    /// Why a label can't be had.
+    /// Why a label cannot be given out.
     fn no_label(&mut self, asked: &Acquire) -> Option<Refusal> {
         let dpid = asked.at.switch;
         let state = self.store.snapshot();
@@ -54,14 +54,14 @@ impl Engine {
         (is_full || !self.has_capacity(dpid)).then_some(Refusal::Full(dpid))
     }
 
-    /// What became of a label that a route or label of ours asked for.
+    /// What became of a label that a route or label of this shard asked for.
     pub(super) fn label_news(&mut self, from: Dpid, holder: Holder, news: &News) {
         let is_known = match holder {
             Holder::Label { switch, serial, .. } => self.switches.get(&switch).is_some_and(|s| s.labels.knows(serial)),
             Holder::Route { serial, .. } => self.routes.knows(serial),
         };
         if !is_known {
-            // Who asked is gone, and what it said then may have got lost.
+            // The holder is gone, and its release may have been lost.
             return self.send_to_shard_of(from, EngineMessage::Release { at: from, holder, confirmed: true });
         }
         match holder {
@@ -82,45 +82,45 @@ impl Engine {
         }
     }
 
-    /// A holder gives a label of a switch of ours back.
+    /// A holder gives back a label of a switch of this shard.
     pub(super) fn release_label(&mut self, at: Dpid, holder: Holder, confirmed: bool) {
         let now = self.now;
         self.with_labels(at, |labels, _, out| labels.release(now, holder, confirmed, out));
     }
 
-    /// A switch has done what its labels asked for.
+    /// A switch has carried out what its labels asked for.
     pub(super) fn labels_confirmed(&mut self, dpid: Dpid, serials: &[u64]) {
         let now = self.now;
         self.with_labels(dpid, |labels, ids, out| labels.confirm(now, serials, ids, out));
     }
 
-    /// A switch has no room for a label's rule.
+    /// A switch has no capacity for a label's rule.
     pub(super) fn refuse_label_for_capacity(&mut self, dpid: Dpid, serial: u64, why: Refusal) {
         self.with_labels(dpid, |labels, _, out| labels.turn_away(serial, why, out));
     }
 
-    /// A switch refused a label's rule.
+    /// A switch has refused a label's rule.
     pub(super) fn deny_label(&mut self, dpid: Dpid, serial: u64, why: Refusal) {
         self.with_labels(dpid, |labels, _, out| labels.deny(serial, why, out));
     }
 
-    /// A label of a switch has to go as soon as nobody sends packets under it.
+    /// Removes a label of a switch as soon as nothing sends packets under it.
     pub(super) fn revoke_label(&mut self, dpid: Dpid, serial: u64, why: Refusal) {
         self.with_labels(dpid, |labels, _, out| labels.revoke(serial, why, out));
     }
 
-    /// A port is a link no more.
+    /// Closes the labels for a port that is no longer a link port.
     pub(super) fn close_labels(&mut self, at: Location) {
         self.with_labels(at.switch, |labels, _, out| labels.close_port(at.port, out));
     }
 
-    /// Time has passed for labels in quarantine.
+    /// Advances the quarantine of labels.
     pub(super) fn expire_labels(&mut self, dpid: Dpid) {
         let now = self.now;
         self.with_labels(dpid, |labels, ids, out| labels.expire(now, ids, out));
     }
 
-    /// A switch is gone, and its labels with it.
+    /// Closes the labels of a switch that has disconnected.
     pub(super) fn close_all_labels(&mut self, mut labels: LabelTable, dpid: Dpid) {
         let (now, mut effects) = (self.now, Vec::new());
         let store = self.store.clone();
@@ -128,7 +128,7 @@ impl Engine {
         self.apply_label_effects(effects, Timer::Labels(dpid));
     }
 
-    /// Does something with the labels of a switch of ours, and then what that asks for.
+    /// Changes the labels of a switch of this shard, and then does what they ask for.
     fn with_labels(&mut self, dpid: Dpid, work: impl FnOnce(&mut LabelTable, &mut LabelIds, &mut Vec<LabelEffect>)) {
         let Some(switch) = self.switches.get_mut(&dpid) else { return };
         let mut effects = Vec::new();
@@ -139,9 +139,9 @@ impl Engine {
         self.apply_label_effects(effects, Timer::Labels(dpid));
     }
 
-    /// Does what label tables and routes want done.
+    /// Does what label tables and routes ask for.
     pub(super) fn apply_label_effects(&mut self, effects: Vec<LabelEffect>, timer: Timer) {
-        // Only labels tell; routes ask.
+        // Only label tables tell holders anything, and their timer names the switch.
         let from = if let Timer::Labels(switch) = timer { switch } else { Dpid(0) };
         for effect in effects {
             match effect {

@@ -1,4 +1,4 @@
-//! Leaves: f's answer for one kind of packet, with all that is needed to install, withdraw and explain it.
+//! A leaf: f's answer for one kind of packet, with all that is needed to install, withdraw and explain it.
 
 use maple_wire::{Constraint, Dpid};
 
@@ -8,48 +8,49 @@ use super::routes::RouteId;
 use crate::route::Goal;
 use crate::trace::Trace;
 
-/// f's answer for the packets that pass a trace. Lives at the shard of the ingress switch.
+/// f's answer for the packets that pass a trace. It lives at the shard of the ingress switch.
 #[derive(Debug)]
 pub(super) struct Leaf {
     /// What f observed.
     pub trace: Trace,
-    /// What its packets have in common besides: other packets that f would observe the same of have leaves of their own.
+    /// Constraints that make the leaf narrower than its trace. Other packets that pass the trace have leaves of their
+    /// own.
     pub specialisation: Box<[Constraint]>,
     /// What f answered.
     pub route: Goal,
-    /// The route that the leaf has joined; `None` before that, and where the ingress switch does all by itself.
+    /// The route that the leaf has joined; `None` before that, and if the leaf has no route.
     pub via: Option<RouteId>,
-    /// The packet that f ran on.
+    /// The witness packet: f ran on it.
     pub witness: ReceivedPacket,
     pub state: LeafState,
-    /// Packets that wait for the installation, if there are some.
+    /// The packets that wait for the installation.
     pub held: Option<Box<HeldPackets>>,
 }
 
-/// Packets that wait, and how long they may.
+/// Packets that wait, and until when.
 #[derive(Debug)]
 pub(super) struct HeldPackets {
     pub packets: Vec<ReceivedPacket>,
     pub until: Time,
 }
 
-/// How far a leaf has come.
+/// How far the installation of a leaf is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum LeafState {
-    /// The route's labels are not ready. Packets wait, or go or go through the controller.
+    /// The route's labels are not ready. The packets wait, or go through the controller.
     Waiting { by_controller: bool },
     /// The ingress switch has the rule, or gets it with the next flush.
     Active,
-    /// The ingress switch has the rule of the route as it was. The new one's labels are not ready; they have to be `until`
-    /// then.
+    /// The ingress switch has the rule of the old route. The labels of the new one are not ready; if they are not ready
+    /// in time, the leaf is withdrawn.
     Rerouting(Box<Reroute>),
-    /// There is no room for its rules; a packet that comes from then on asks again.
+    /// There is no capacity for its rules. The first packet after this time tries again.
     NoCapacity { from: Time },
     /// The packets go through the controller.
     ByController,
 }
 
-/// A leaf's way to another route.
+/// A leaf's change to another route.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Reroute {
     pub to: Goal,
@@ -63,23 +64,23 @@ impl Leaf {
         self.witness.at.switch
     }
 
-    /// How many packets wait.
+    /// The number of packets that wait.
     pub fn count_held(&self) -> usize {
         self.held.as_ref().map_or(0, |held| held.packets.len())
     }
 
-    /// Whether it is on its way to another route.
+    /// Whether the leaf is changing to another route.
     pub fn is_rerouting(&self) -> bool {
         matches!(self.state, LeafState::Rerouting(_))
     }
 
-    /// The route that the leaf has, or is about to have.
+    /// The route that the leaf has or is changing to.
     pub fn goal(&self) -> &Goal {
         if let LeafState::Rerouting(reroute) = &self.state { &reroute.to } else { &self.route }
     }
 }
 
-/// A human's view of what decided: the source lines of a trace, each once, in order.
+/// The source lines that decided, each once, in order.
 pub(super) fn source_lines(trace: &Trace) -> String {
     let mut lines: Vec<String> = Vec::new();
     for source in trace.sources.iter().flatten() {

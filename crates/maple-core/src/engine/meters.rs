@@ -1,12 +1,12 @@
-//! The meters of one switch that Maple makes for the limits of routes.
+//! The meters of one switch that implement the limits of routes.
 //!
-//! A limit has a number from [`FIRST`] on as long as a route or a rule needs it. The meter is made just before the first rule that
-//! names it. From time to time ([`SWEEP`]) those that nobody needed twice in a row are taken away: rules that are on their way out
-//! are gone by then. A switch that refuses a meter is asked for none any more; packets under limits come through the controller there,
-//! unlimited, and people are told.
+//! A limit has a meter number, from [`FIRST`] up, for as long as a route or a rule needs it. The meter is added just
+//! before the first rule that names it. A sweep, once every [`SWEEP`], deletes meters that were not needed twice in a
+//! row: by then the rules that are being deleted are gone. After a switch has refused a meter it is asked for no more.
+//! Packets under limits then go through the controller, unlimited, and a report says so.
 //!
-//! A switch that returns may still have meters of the connection before under these numbers: to add such a one fails, which is
-//! no news, and the change behind it makes it right.
+//! A switch that reconnects may still have meters of the earlier connection under these numbers. Adding one of them
+//! fails, which is not reported, and the modification after it sets the right values.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -22,21 +22,21 @@ use super::{Effect, Engine};
 use crate::report::Report;
 use crate::route::{Limit, Meter, Unit};
 
-/// The numbers of Maple's meters; those below are for others.
+/// The numbers of our meters. Lower numbers are left to others.
 const FIRST: u32 = 0x8000;
 const LAST: u32 = 0xffff;
-/// The most limits that a switch may have at a time.
+/// The maximum number of limits at a switch.
 const MOST: usize = 4096;
-/// How often it is looked which meters nobody needs.
+/// The time between two sweeps for unused meters.
 const SWEEP: Duration = Duration::from_secs(10);
-/// How many requests are remembered, to know whose an error is.
+/// The number of requests that are remembered, to know which one an error is about.
 const REMEMBERED: usize = 256;
 
-/// Commands of a meter-mod.
+/// The commands of a meter-mod.
 const ADD: u16 = 0;
 const MODIFY: u16 = 1;
 const DELETE: u16 = 2;
-/// Its flags: what is counted, and that there is a burst.
+/// Its flags: the unit, and whether there is a burst.
 const KILOBITS: u16 = 1;
 const PACKETS: u16 = 2;
 const BURST: u16 = 4;
@@ -48,18 +48,18 @@ const EXISTS: (u16, u16) = (12, 1);
 pub(super) struct Meters {
     numbers: BTreeMap<Arc<Limit>, u32>,
     limits: BTreeMap<u32, Arc<Limit>>,
-    /// The number that was given last.
+    /// The last number that was given out.
     last: Option<u32>,
     made: BTreeSet<u32>,
-    /// Those that nobody needed when it was last looked.
+    /// The meters that were unused at the last sweep.
     idle: BTreeSet<u32>,
-    /// The latest requests, and whether each adds.
+    /// The latest requests, each with whether it adds a meter.
     asked: Vec<(u32, bool)>,
     is_refused: bool,
 }
 
 impl Meters {
-    /// The number of a limit's meter; none if the switch has too many, or takes none.
+    /// The number of a limit's meter; none if the switch has too many meters or has refused one.
     fn number(&mut self, limit: &Arc<Limit>) -> Option<u32> {
         if self.is_refused {
             return None;
@@ -81,7 +81,7 @@ impl Meters {
         Some(number)
     }
 
-    /// What has to be sent before these messages, as their rules name meters that are not made.
+    /// The requests to send before these messages, for the meters that their rules name and that do not exist yet.
     fn make(&mut self, messages: &Requests) -> Vec<MeterMod> {
         let mut first = Vec::new();
         for (_, message) in messages {
@@ -97,7 +97,7 @@ impl Meters {
         first
     }
 
-    /// Takes away what was not `needed` now and when it was last asked.
+    /// Deletes the meters that are not `needed` now and were not at the last sweep.
     fn sweep(&mut self, needed: &BTreeSet<u32>) -> Vec<MeterMod> {
         let free: BTreeSet<u32> = self.limits.keys().filter(|number| !needed.contains(number)).copied().collect();
         let mut gone = Vec::new();
@@ -124,7 +124,7 @@ impl Meters {
         self.asked.push((xid, adds));
     }
 
-    /// Whether an error is about a meter, and if so whether it is news.
+    /// Whether an error is about a meter, and if so whether it is to be reported.
     fn refuse(&mut self, xid: u32, error: &ErrorMsg) -> Option<bool> {
         let at = self.asked.iter().position(|(asked, _)| *asked == xid)?;
         let (_, adds) = self.asked.remove(at);
@@ -154,7 +154,7 @@ fn request(command: u16, meter: u32, limit: &Limit) -> MeterMod {
 }
 
 impl Switch {
-    /// The requests for meters that rules in these messages name and that are not made, to go before them.
+    /// The requests for meters to send before these messages.
     pub(super) fn make_meters(&mut self, messages: &Requests) -> Requests {
         if self.meters.is_empty() {
             return Requests::new();
@@ -175,7 +175,7 @@ impl Switch {
 }
 
 impl Engine {
-    /// The number of a route's meter at its ingress. `Err` if it can't have the meter that it needs.
+    /// The number of a route's meter at its ingress. `Err` if it needs a meter that it cannot have.
     pub(super) fn meter_number(&mut self, ingress: Dpid, meter: Option<&Meter>) -> Result<Option<u32>, ()> {
         let limit = match meter {
             None => return Ok(None),
@@ -202,7 +202,7 @@ impl Engine {
         self.report_once(report, &format!("meter {switch} {why}"));
     }
 
-    /// Looks which meters nobody needs.
+    /// Sweeps the unused meters of a switch.
     pub(super) fn sweep_meters(&mut self, dpid: Dpid) {
         let Some(switch) = self.switches.get_mut(&dpid) else { return };
         let mut needed = self.routes.meters_at(dpid);
@@ -216,7 +216,8 @@ impl Engine {
         self.out.extend(requests.into_iter().map(|(xid, message)| Effect::Send { dpid, xid, message }));
     }
 
-    /// Whether an error of a switch is about a meter: then leaves under limits go, and get none there any more.
+    /// Whether an error is about a meter. If so, the leaves under limits are withdrawn, and get no meter there any
+    /// more.
     pub(super) fn meter_refused(&mut self, dpid: Dpid, xid: u32, error: &ErrorMsg) -> bool {
         let Some(switch) = self.switches.get_mut(&dpid) else { return false };
         let Some(is_news) = switch.meters.refuse(xid, error) else { return false };
@@ -251,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_meter_is_made_before_its_first_rule_and_goes_when_it_was_not_needed_twice() {
+    fn a_meter_is_added_before_its_first_rule_and_deleted_after_two_sweeps_without_need() {
         let mut meters = Meters::default();
         let number = meters.number(&limit("a")).unwrap();
         assert_eq!(meters.number(&limit("a")), Some(number), "equal limits are one");
@@ -268,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_come_round_and_there_is_a_bound() {
+    fn meter_numbers_wrap_around_and_are_bounded() {
         let mut meters = Meters { last: Some(LAST), ..Meters::default() };
         let numbers: BTreeSet<u32> = (0..MOST).filter_map(|n| meters.number(&limit(&n.to_string()))).collect();
         assert_eq!((numbers.len(), numbers.first()), (MOST, Some(&FIRST)));
@@ -276,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_meter_that_is_there_already_is_no_news_and_a_refusal_is_once() {
+    fn an_existing_meter_is_not_reported_and_a_refusal_is_reported_once() {
         let mut meters = Meters::default();
         let number = meters.number(&limit("a"));
         (1..=3).for_each(|xid| meters.note(xid, xid < 3));

@@ -1,12 +1,12 @@
-//! Runs f again on cached leaves, now and then: a check that f looks at nothing but what is tracked (design §10).
+//! Runs f again on cached leaves from time to time, to check that f observes only what is tracked.
 //!
-//! Leaves are taken in turn, one every 1/[`super::Options::check_rate`] s, each with the packet that it was made of. The
-//! run works on the newest snapshot; what it writes is thrown away. A leaf that is current *after* the run was so all
-//! the time, since a leaf that was withdrawn does not come back under its id: all cells that it read have had one value
-//! from its own run up to now, so f should do again what it did then. Where it does not, the leaf is wrong, or will be:
-//! it goes, and people are told once a place.
+//! Leaves are checked in turn, [`super::Options::check_rate`] a second, each on its witness packet. The run uses the
+//! newest snapshot, and its writes are thrown away. If a leaf is current *after* the run, it was current all the time,
+//! because a withdrawn leaf never returns under its id. So all cells that it read have had one value since its own run,
+//! and f must behave as it did then. If f behaves differently, the leaf is wrong or will be. It is withdrawn, and a
+//! report says so once for each place.
 //!
-//! Cost: a run of f and a comparison each time; nothing while there is no leaf.
+//! Cost: a run of f and a comparison for each check; nothing while there is no leaf.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use crate::ids::LeafId;
 use crate::report::Report;
 use crate::trace::Trace;
 
-/// When the next leaf is looked at, and which one that is: the first from this number on.
+/// When the next leaf is checked, and the id from which to look for it.
 #[derive(Debug, Default)]
 pub(super) struct Rechecks {
     due: Time,
@@ -27,7 +27,7 @@ pub(super) struct Rechecks {
 }
 
 impl Rechecks {
-    /// Whether it is time, with so many a second (0: never); if so, when it is the next time.
+    /// Whether a check is due at this rate (0: never). If so, the time of the next one.
     fn take_turn(&mut self, now: Time, rate: u32) -> Option<Time> {
         if rate == 0 || now < self.due {
             return None;
@@ -36,7 +36,7 @@ impl Rechecks {
         Some(self.due)
     }
 
-    /// The leaf whose turn it is.
+    /// The next leaf to check.
     fn take_next<'a>(&mut self, leaves: &'a Leaves) -> Option<(LeafId, &'a Leaf)> {
         let (id, leaf) = leaves.next_from(LeafId(self.next))?;
         self.next = id.0 + 1;
@@ -45,7 +45,7 @@ impl Rechecks {
 }
 
 impl Engine {
-    /// Checks the next leaf, if it is time.
+    /// Checks the next leaf, if that is due.
     pub(super) fn recheck(&mut self) {
         if self.leaves.is_empty() {
             return;
@@ -59,14 +59,14 @@ impl Engine {
         }
     }
 
-    /// What f does with the leaf's packet now; `None` where that packet would not come to f.
+    /// What f does now with the leaf's witness packet. `None` if that packet would not come to f.
     fn run_again(&mut self, id: LeafId) -> Option<Observation> {
         let run = self.admissible_run(&self.leaves.get(&id)?.witness)?;
         self.stats.rechecks += 1;
         Some(Observation::of(&*self.policy, &run))
     }
 
-    /// The run that a leaf was made of, as far as the leaf knows it.
+    /// What f observed when it made the leaf, as far as the leaf keeps it.
     fn as_observed(&self, leaf: &Leaf) -> Observation {
         let (trace, answer) = (leaf.trace.clone(), Ok(self.resolved(leaf).unwrap_or_default()));
         let goal = Some(leaf.goal().clone());
@@ -83,9 +83,9 @@ impl Engine {
     }
 
     fn compare(&mut self, id: LeafId, first: Observation, again: &Observation) {
-        // A leaf does not know the cells that it read by itself; that it is current says what is needed of them.
+        // A leaf does not keep the cells that it read. That it is current says enough about them.
         let first = Observation { reads: again.reads.clone(), ..first };
-        // What a plan comes to is no business of the leaf's.
+        // A leaf does not depend on what its plan resolves to.
         let is_same = first.goal.is_some() && first.goal == again.goal;
         let first = if is_same { Observation { answer: again.answer.clone(), ..first } } else { first };
         let Some(difference) = first.difference(again).filter(|_| self.store.is_current(id)) else { return };

@@ -1,12 +1,14 @@
-//! Leaves whose state has changed: f is asked again, on the packet that made the leaf, as if that packet came now.
+//! Leaves that depend on changed state: f runs again on the witness packet, as if that packet came now.
 //!
-//! The paper's API for updating what is cached (§3), without anybody having to call it. If f asks the same questions and
-//! says the same, the leaf stays as it is: a route may read more of the state than it makes use of. If it says another
-//! route, the leaf gets that one without a miss (`reroute.rs`). Else, and where f fails or writes, the leaf is withdrawn, and
-//! its next packet is decided when it comes.
+//! The paper (§3) has an API for updating cached decisions; here this happens automatically:
 //!
-//! This is as good as a fresh run: the leaf's packets agree with its representative in everything that the run looked at,
-//! and the run's reads are validated and subscribed to like any other's.
+//! * If f asks the same questions and gives the same answer, the leaf stays: f may read more state than its answer
+//!   uses.
+//! * If f gives another route, the leaf gets that route without a miss (`reroute.rs`).
+//! * Otherwise, and if f fails or writes, the leaf is withdrawn. Its next packet is decided when it comes.
+//!
+//! This equals a fresh run: the leaf's packets agree with its witness packet in everything that the run observed. The
+//! reads of the run are validated and subscribed to like those of any run.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +19,7 @@ use crate::ids::LeafId;
 use crate::run::{Finished, Run};
 
 impl Engine {
-    /// Reconsiders all that came up.
+    /// Reconsiders all stale leaves.
     pub(super) fn reconsider_all(&mut self) {
         let stale = self.leaves.take_stale();
         if !stale.is_empty() {
@@ -25,7 +27,7 @@ impl Engine {
         }
     }
 
-    /// Asks f what becomes of these leaves. Those that are certain, or gone, are passed over.
+    /// Decides these leaves again. Leaves that are current or gone are skipped.
     pub(super) fn reconsider(&mut self, stale: &BTreeSet<LeafId>) {
         let mut runs = Vec::new();
         for id in stale {
@@ -37,7 +39,7 @@ impl Engine {
                 continue;
             }
             let Some(leaf) = self.leaves.get(id) else {
-                // Perhaps a packet that waits for a change.
+                // The id may be that of a parked packet.
                 self.withdraw(*id);
                 continue;
             };
@@ -72,7 +74,7 @@ impl Engine {
         }
     }
 
-    /// Whether a leaf can get another route while its packets flow.
+    /// Whether a leaf can change its route while its packets flow.
     fn can_reroute(&self, id: LeafId) -> bool {
         let Some(leaf) = self.leaves.get(&id) else { return false };
         let is_full = self.switches.get(&leaf.ingress()).is_none_or(|switch| switch.full_until.is_some());

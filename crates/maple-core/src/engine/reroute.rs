@@ -1,8 +1,9 @@
-//! A leaf gets another route while its packets flow: re-routing without a miss.
+//! Rerouting: a leaf gets another route while its packets flow, without a miss.
 //!
-//! The leaf joins the new route and keeps its rule until that is ready. Then the one rule at the ingress is modified; when
-//! the switch has confirmed that, the leaf leaves the old route. A packet follows the labels of the route that it entered
-//! by to their end, so it comes out once, by the old answer or the new one, whatever the two routes have in common.
+//! The leaf joins the new route and keeps its rule until that route is ready. Then its rule at the ingress is modified.
+//! When the switch has confirmed that, the leaf leaves the old route. A packet follows the labels of the route by which
+//! it entered to their end. So it is delivered once, by the old answer or the new one, whatever the two routes have in
+//! common.
 
 use super::Engine;
 use super::leaf::{LeafState, Reroute};
@@ -12,7 +13,7 @@ use crate::ids::LeafId;
 use crate::route::Goal;
 
 impl Engine {
-    /// Begins to lead an active leaf's packets along another route.
+    /// Begins to reroute an active leaf.
     pub(super) fn begin_reroute(&mut self, id: LeafId, to: Goal) {
         let Some(via) = self.join(id, &to) else { return self.withdraw(id) };
         let Some(leaf) = self.leaves.get_mut(&id) else { return };
@@ -29,7 +30,7 @@ impl Engine {
         }
     }
 
-    /// The new route is ready.
+    /// The new route is ready: modifies the leaf's rule.
     pub(super) fn end_reroute(&mut self, id: LeafId) {
         let Some(leaf) = self.leaves.get_mut(&id) else { return };
         let LeafState::Rerouting(reroute) = std::mem::replace(&mut leaf.state, LeafState::Active) else { return };

@@ -1,8 +1,8 @@
-//! Routes that follow a plan: what it comes to has changed, and all leaves of the route turn with it.
+//! Routes that follow a plan: when the plan resolves to something else, the route changes its path for all its leaves.
 //!
-//! The route asks for the labels of its new path while packets go along the old one. Then one rule changes in the table of
-//! routes, or that of each leaf where the switch has no such table; when the switch has confirmed that, the labels of the old
-//! path go back. f is not asked: it said that packets go wherever the plan leads.
+//! The route asks for the labels of its new path while packets still follow the old one. Then one rule changes: the
+//! route's rule in the table of routes, or each leaf's rule if the switch has no such table. When the switch has
+//! confirmed that, the labels of the old path are released. f does not run, because its answer was the plan itself.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -19,7 +19,8 @@ use crate::route::{Plan, Resolved};
 use crate::state::{Cell, CellValue};
 
 impl Engine {
-    /// What a plan comes to now; `name` hears when that changes. `None` if it can't be taken.
+    /// What a plan resolves to now. The store will invalidate `name` when that changes. `None` if there is no such
+    /// route.
     pub(super) fn subscribe(&self, name: LeafId, plan: &Plan) -> Option<Arc<Resolved>> {
         loop {
             let mut txn = self.store.begin();
@@ -35,7 +36,7 @@ impl Engine {
         }
     }
 
-    /// What a route's plan comes to may have changed.
+    /// A route's plan may resolve to something else.
     pub(super) fn follow_plan(&mut self, id: RouteId) {
         let Some((name, plan)) = self.routes.get(id).and_then(|route| route.plan()) else { return };
         if self.store.is_current(name) {
@@ -65,7 +66,7 @@ impl Engine {
         }
     }
 
-    /// No leaf may take the route any more, now or later.
+    /// Closes a route: its leaves are withdrawn, and no leaf may join it.
     pub(super) fn close_route(&mut self, id: RouteId) {
         let mut effects = Vec::new();
         let leaves = self.leaves_of_routes(&BTreeSet::from([id]));
@@ -74,7 +75,7 @@ impl Engine {
         leaves.into_iter().for_each(|leaf| self.withdraw(leaf));
     }
 
-    /// A route's next path is ready.
+    /// A route's next path is ready: switches over to it.
     pub(super) fn change_route(&mut self, id: RouteId) {
         let Some((ingress, name)) = self.routes.get(id).map(|route| (route.ingress(), route.plan().map(|plan| plan.0)))
         else {
@@ -94,7 +95,7 @@ impl Engine {
         waiting.into_iter().for_each(|leaf| self.route_is_ready(leaf));
     }
 
-    /// A route's next path should be ready by now.
+    /// A route's next path should be ready by now. If it is not, its packets go through the controller.
     pub(super) fn abandon_next_path(&mut self, id: RouteId) {
         let mut effects = Vec::new();
         let is_late = self.routes.abandon_next(id, self.now, &mut effects);
@@ -104,14 +105,14 @@ impl Engine {
         }
     }
 
-    /// No rule leads along a former path any more, which the switch has `confirmed` or not.
+    /// No rule leads along a former path any more. `confirmed`: the switch has said so.
     pub(super) fn release_former_path(&mut self, via: RouteId, serial: u64, confirmed: bool) {
         let mut effects = Vec::new();
         self.routes.release_former(via, serial, confirmed, &mut effects);
         self.apply_label_effects(effects, Timer::Routes);
     }
 
-    /// Brings the rules in tables of routes up to date.
+    /// Updates the rules in the tables of routes.
     pub(super) fn sync_route_rules(&mut self) {
         for (ingress, id) in self.routes.take_dirty() {
             let Some(switch) = self.switches.get_mut(&ingress) else { continue };
@@ -125,12 +126,12 @@ impl Engine {
         }
     }
 
-    /// The leaves that take these routes, or are about to.
+    /// The leaves that use these routes or wait for them.
     pub(super) fn leaves_of_routes(&self, routes: &BTreeSet<RouteId>) -> BTreeSet<LeafId> {
         routes.iter().filter_map(|id| self.routes.get(*id)).flat_map(SharedRoute::leaves).collect()
     }
 
-    /// What a leaf's answer comes to now. `None` if it can't be taken any more.
+    /// What a leaf's answer resolves to now. `None` if there is no such route any more.
     pub(super) fn resolved(&self, leaf: &Leaf) -> Option<Arc<Resolved>> {
         let via = if let LeafState::Rerouting(reroute) = &leaf.state { Some(reroute.via) } else { leaf.via };
         match via.and_then(|via| self.routes.get(via)) {

@@ -1,4 +1,4 @@
-//! A switch's table of routes: a rule for each route that its leaves' rules lead to.
+//! The rules in a switch's table of routes: one for each route that its leaves' rules lead to.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use super::routes::RouteId;
 use crate::rule::Rule;
 use crate::update::Change;
 
-/// The rules.
+/// The rules of one switch.
 #[derive(Debug, Default)]
 pub(super) struct RouteRules {
     all: BTreeMap<RouteId, Rule>,
@@ -14,7 +14,7 @@ pub(super) struct RouteRules {
 }
 
 impl RouteRules {
-    /// The route has this rule from now on, or none.
+    /// Sets the route's rule, or removes it.
     pub fn set(&mut self, route: RouteId, rule: Option<Rule>) {
         let before = match &rule {
             Some(rule) => self.all.insert(route, rule.clone()),
@@ -31,12 +31,12 @@ impl RouteRules {
         }
     }
 
-    /// What changed since this was last asked.
+    /// Removes and returns the changes so far.
     pub fn take_changes(&mut self) -> Vec<Change> {
         std::mem::take(&mut self.changes)
     }
 
-    /// All of them.
+    /// All rules.
     pub fn all(&self) -> impl Iterator<Item = &Rule> {
         self.all.values()
     }

@@ -1,4 +1,4 @@
-//! Leaves and the routes that they use.
+//! How leaves use routes: a route that becomes ready, is refused or lost, and a leaf that stops using one.
 
 use std::collections::BTreeSet;
 
@@ -21,16 +21,16 @@ impl Engine {
         }
     }
 
-    /// A route has lost a label, or can't have one: its packets go through the controller.
+    /// A label was refused or lost: the route's packets go through the controller.
     pub(super) fn route_is_refused(&mut self, id: RouteId, why: Refusal) {
         self.stats.labels_refused += 1;
         let Some(ingress) = self.routes.get(id).map(|route| route.ingress()) else { return };
-        // Where a switch or link is gone, what depended on it is decided again anyway.
+        // If a switch or link is gone, the leaves that depend on it are decided again anyway.
         if !matches!(why, Refusal::Gone(_)) {
             let report = Report::NotLabelled { ingress, why: why.to_string().into() };
             self.report_once(report, &format!("not labelled {why}"));
         }
-        // What depended on what is gone is reconsidered anyway, and may get another route or course while packets flow.
+        // What depended on the switch or link is being reconsidered, and may be rerouted while packets flow.
         let is_left = |engine: &Engine, name| matches!(why, Refusal::Gone(_)) && !engine.store.is_current(name);
         let plan = self.routes.get(id).and_then(|route| route.plan());
         if plan.is_some_and(|(name, _)| is_left(self, name)) {
@@ -43,7 +43,7 @@ impl Engine {
         }
     }
 
-    /// A route's packets go through the controller for a while.
+    /// The route's packets go through the controller for a while.
     pub(super) fn route_is_lost(&mut self, id: RouteId) {
         if let Some(route) = self.routes.get(id)
             && let Some((name, _)) = route.plan()
@@ -59,7 +59,7 @@ impl Engine {
     fn lose_route(&mut self, id: LeafId, route: RouteId) {
         let Some(leaf) = self.leaves.get(&id) else { return };
         match &leaf.state {
-            // One that only leaves the route goes on leaving it.
+            // A leaf that is leaving this route continues to leave it.
             LeafState::Rerouting(reroute) if reroute.via == route => self.withdraw(id),
             LeafState::Active if leaf.via == Some(route) => {
                 self.end_use(id, true);
@@ -70,8 +70,8 @@ impl Engine {
         }
     }
 
-    /// The ingress switch is to lose a leaf's rule, or to have one that leads elsewhere: when it has, the leaf's route is not
-    /// used by it any more. Whether the leaf `stays` with the route all the same.
+    /// The ingress switch is to lose a leaf's rule, or to get one that leads elsewhere. When it has confirmed that, the
+    /// leaf no longer uses its route. `stays`: the leaf remains a member of the route.
     pub(super) fn end_use(&mut self, id: LeafId, stays: bool) {
         let Some(leaf) = self.leaves.get_mut(&id) else { return };
         let Some(via) = leaf.via else { return };
@@ -90,7 +90,8 @@ impl Engine {
         }
     }
 
-    /// The ingress switch has no rule any more that leads a leaf's packets this way.
+    /// The ingress switch no longer has a rule that leads a leaf's packets along this route. `confirmed`: it has said
+    /// so.
     pub(super) fn finish_route_use(&mut self, via: RouteId, stays: bool, confirmed: bool) {
         let mut effects = Vec::new();
         self.routes.end_use(via, self.now, confirmed, &mut effects);
@@ -100,7 +101,7 @@ impl Engine {
         self.apply_label_effects(effects, Timer::Routes);
     }
 
-    /// A leaf that does not use a route leaves it.
+    /// Removes a leaf from a route that it does not use.
     pub(super) fn leave_route(&mut self, leaf: LeafId, via: RouteId) {
         let mut effects = Vec::new();
         self.routes.stop_waiting(via, leaf);
@@ -109,7 +110,7 @@ impl Engine {
         self.apply_label_effects(effects, Timer::Routes);
     }
 
-    /// Time has passed for routes whose labels were refused.
+    /// Asks again for labels that were refused.
     pub(super) fn retry_routes(&mut self) {
         let mut effects = Vec::new();
         self.routes.retry(self.now, &mut effects);

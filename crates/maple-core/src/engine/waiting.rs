@@ -1,8 +1,8 @@
-//! Packets without an answer: those that f must decide before the batch ends, and those that f kept back until something that
-//! it read has changed (`retry`).
+//! Packets without an answer: the misses that f must decide before the batch ends, and the packets parked until
+//! something that f read has changed (`retry`).
 //!
-//! A packet that is kept back stands under the name of a leaf in the store's lists of who read what: when that name is
-//! withdrawn the packet is decided again. The names run upwards, so the smallest is the packet that waits longest.
+//! A parked packet has an id like a leaf's. The store lists it as a dependent of what its run read. When the store
+//! invalidates that id, the packet is decided again. Ids increase, so the smallest one has waited longest.
 
 use std::collections::BTreeMap;
 
@@ -11,64 +11,65 @@ use maple_wire::Dpid;
 use super::received_packet::ReceivedPacket;
 use crate::ids::LeafId;
 
-/// How often f is asked about the misses of one batch before its answers are not kept any more. Where f looks at what is not
-/// tracked, each leaf may replace one whose packets are decided again, without end.
+/// The number of rounds in one batch after which f's answers are no longer cached. If f observes what is not tracked,
+/// each new leaf may replace another one, whose packets are then decided again, without end.
 const MAX_ROUNDS: u32 = 32;
 
 /// The packets of a shard that wait for an answer.
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
     misses: Vec<ReceivedPacket>,
-    /// How often f was asked about the misses of this batch.
+    /// The number of rounds in this batch.
     rounds: u32,
     parked: BTreeMap<LeafId, ReceivedPacket>,
 }
 
 impl Waiting {
-    /// Another batch begins.
+    /// Begins a batch.
     pub fn begin_batch(&mut self) {
         self.rounds = 0;
     }
 
-    /// f must decide these.
+    /// Adds packets for f to decide.
     pub fn miss(&mut self, packets: impl IntoIterator<Item = ReceivedPacket>) {
         self.misses.extend(packets);
     }
 
-    /// Whether f has nothing to decide.
+    /// Whether there is nothing for f to decide.
     pub fn is_decided(&self) -> bool {
         self.misses.is_empty()
     }
 
-    /// What f is to decide now.
+    /// Begins a round: removes and returns the packets to decide.
     pub fn take_round(&mut self) -> Vec<ReceivedPacket> {
         self.rounds += 1;
         std::mem::take(&mut self.misses)
     }
 
-    /// Whether f was asked so often in this batch that no leaf should be made of what it says.
+    /// Whether this batch has had so many rounds that no more leaves should be made.
     pub fn is_endless(&self) -> bool {
         self.rounds > MAX_ROUNDS
     }
 
-    /// Keeps a packet back under a name. With more than `most` of them the one that waits longest goes: its name.
+    /// Parks a packet under an id. If there are more than `most`, removes the one that has waited longest and returns
+    /// its id.
     pub fn park(&mut self, name: LeafId, packet: ReceivedPacket, most: usize) -> Option<LeafId> {
         let oldest = if self.parked.len() >= most { self.parked.pop_first() } else { None };
         self.parked.insert(name, packet);
         oldest.map(|(name, _)| name)
     }
 
-    /// Whether a packet is kept back under this name.
+    /// Whether a packet is parked under this id.
     pub fn has(&self, name: LeafId) -> bool {
         self.parked.contains_key(&name)
     }
 
-    /// Something that f read has changed: the packet under this name, if there is one, is decided again.
+    /// Something that f read has changed: the packet under this id, if there is one, is decided again.
     pub fn release(&mut self, name: LeafId) {
         self.misses.extend(self.parked.remove(&name));
     }
 
-    /// A switch is gone, and its packets with it: the names of those that were kept back.
+    /// Removes the packets of a switch that has disconnected. Returns the ids of those that were parked.
     pub fn forget_switch(&mut self, dpid: Dpid) -> Vec<LeafId> {
         self.misses.retain(|packet| packet.at.switch != dpid);
         let gone = self.parked.iter().filter(|(_, packet)| packet.at.switch == dpid).map(|(name, _)| *name);
@@ -96,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn of_more_packets_than_may_be_kept_back_the_one_that_waits_longest_goes() {
+    fn when_too_many_packets_are_parked_the_oldest_is_dropped() {
         let mut waiting = Waiting::default();
         assert_eq!(waiting.park(LeafId(3), packet(1), 2), None);
         assert_eq!(waiting.park(LeafId(5), packet(2), 2), None);
@@ -109,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_go_with_their_switch() {
+    fn packets_are_dropped_with_their_switch() {
         let mut waiting = Waiting::default();
         waiting.miss([packet(1), packet(2)]);
         for (name, dpid) in [(1, 2), (2, 1), (3, 1)] {
@@ -121,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn f_is_asked_so_often_in_a_batch_and_anew_in_the_next() {
+    fn the_rounds_of_a_batch_are_bounded_and_the_next_batch_starts_again() {
         let mut waiting = Waiting::default();
         for _ in 0..MAX_ROUNDS {
             waiting.miss([packet(1)]);

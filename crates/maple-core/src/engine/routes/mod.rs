@@ -1,16 +1,34 @@
-//! The routes that leaves of this shard take, each kept once, with the labels that carry its packets.
+//! The routes that leaves of this shard use, each kept once, with the labels that carry its packets.
 //!
-//! A leaf *joins* the route that f answered, *uses* it while the ingress switch may have a rule for it, and leaves it.
-//! While leaves have joined a route it holds its labels, unless one of them was refused: then it gives all of them back
-//! as soon as no leaf uses it, and asks again after a while.
+//! # What
+//!
+//! A leaf *joins* the route that f answered. It *uses* the route while the ingress switch may have a rule for it. Then
+//! it *leaves*. A route holds its labels while leaves are members of it. If one label is refused, the route releases
+//! all of them as soon as no leaf uses it, and asks again after a while.
 //!
 //! # Routes that follow a plan
 //!
-//! What a plan comes to ([`Goal`]) changes with the topology. Then the route gets another *path*, once for all its leaves:
-//! it holds the labels of both until the new path is ready, rules change over, and when the switch has confirmed that the
-//! old path's labels go back. Where the ingress switch has a table for routes, its leaves' rules lead to the route's *entry*
-//! there, by a number that packets carry in their metadata, and one rule changes for all of them. An entry's number never
-//! comes to mean another route: rules that lead to one that is gone find nothing, and the packet comes to the controller.
+//! What a plan ([`Goal`]) resolves to changes with the topology. Then the route changes its [path](LabelledPath) once
+//! for all its leaves:
+//!
+//! * The *next* path asks for its labels. Meanwhile packets follow the current path, and the route holds the labels of
+//!   both.
+//! * When the next path is ready, it becomes the current one and rules change over. The old path is now a *former* one.
+//! * When the switch has confirmed the change, the labels of the former path are released.
+//!
+//! If the ingress switch has a table of routes, the rules of the leaves write a number into the packet's metadata, and
+//! one rule in that table matches it. So one rule changes for all leaves. A number is never reused for another route.
+//! If its route is gone, packets match nothing there and come to the controller.
+//!
+//! # Why no packet is lost or misrouted
+//!
+//! A rule that leads along a path is sent only when all labels of that path are ready, which means that all rules
+//! further on are confirmed. A path's labels are released only when no rule can lead along it any more.
+//!
+//! # Cost and callers
+//!
+//! Each call costs a look-up; [`Routes::retry`] looks at all routes. `install.rs`, `reroute.rs`, `route_use.rs` and
+//! `route_changes.rs` call it, and do what it asks for.
 
 mod path;
 mod shared_route;
@@ -29,7 +47,7 @@ use crate::route::{Meter, Resolved};
 use path::{LabelledPath, PathState};
 pub(super) use shared_route::{RouteKey, SharedRoute};
 
-/// How long a route waits before it asks again for labels that were refused, at first and at most.
+/// How long a route waits, at first and at most, before it asks again for refused labels.
 const RETRY: Duration = Duration::from_millis(250);
 const LONGEST_RETRY: Duration = Duration::from_secs(16);
 
@@ -41,54 +59,54 @@ pub(super) struct RouteId(NonZeroU64);
 #[derive(Debug)]
 pub(super) struct Routes {
     shard: ShardId,
-    /// The run of the controller, which is part of the numbers of entries.
+    /// The run of the controller. It is part of the metadata numbers.
     epoch: u16,
     by_key: FxHashMap<Arc<RouteKey>, RouteId>,
     by_subscription: FxHashMap<LeafId, RouteId>,
     all: FxHashMap<RouteId, SharedRoute>,
-    /// Requests for labels, by their serial number.
+    /// The requests for labels, by their serial number.
     requests: FxHashMap<u64, RouteId>,
     /// Routes whose rule in the table of routes may have changed.
     dirty: BTreeSet<(Dpid, RouteId)>,
-    /// What stood in the store for routes that have ended.
+    /// The subscriptions of routes that have ended.
     ended_subscriptions: Vec<LeafId>,
     next_id: NonZeroU64,
     next_serial: u64,
     next_metadata: u64,
 }
 
-/// What comes of news for a route.
+/// What news of a label means for a route.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum RouteNews {
     /// These leaves may be installed.
     Ready(BTreeSet<LeafId>),
     /// The next path is ready.
     NextReady(RouteId),
-    /// No leaf may use it any more: those that do have to stop. Those that wait go on waiting.
+    /// No leaf may use the route any more, and those that do have to stop. Leaves that wait continue to wait.
     Refused(RouteId, Refusal),
 }
 
-/// What comes of a plan that leads elsewhere.
+/// What it means for a route that its plan resolves to something else.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum PlanChange {
-    /// It does not, or rules know nothing of it yet.
+    /// Nothing: it resolves to the same as before, or no rule depends on it yet.
     Nothing,
-    /// Its leaves may be installed.
+    /// These leaves may be installed.
     Ready(BTreeSet<LeafId>),
-    /// The next path is asked for.
+    /// The labels of the next path have been asked for.
     Asking,
     /// The next path is ready.
     NextReady,
 }
 
-/// What has to be done with rules when a route takes its next path.
+/// The rules that have to change when a route switches over to its next path.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct PathSwitch {
-    /// Leaves that waited.
+    /// The leaves that waited.
     pub waiting: BTreeSet<LeafId>,
-    /// The former path, if it has labels to give back when the switch has confirmed.
+    /// The serial number of the former path, if it has labels to release when the switch has confirmed the change.
     pub former: Option<u64>,
-    /// Whether each leaf's rule has to change.
+    /// Whether the rule of each leaf has to change.
     pub each_leaf: bool,
 }
 
@@ -109,7 +127,7 @@ impl Routes {
         }
     }
 
-    /// A leaf joins the route, if that is there.
+    /// Makes a leaf join the route, if it exists.
     pub fn join(&mut self, leaf: LeafId, key: &RouteKey) -> Option<RouteId> {
         let id = *self.by_key.get(key)?;
         let route = self.all.get_mut(&id)?;
@@ -118,8 +136,9 @@ impl Routes {
         Some(id)
     }
 
-    /// A leaf joins a new route, which comes to this now; asks for its labels. Where it follows a plan something stands for it
-    /// in the store. Whether the ingress has a table for routes, and the number of the route's meter there.
+    /// Makes a leaf join a new route, which resolves to `resolved` now, and asks for its labels. A route that follows a
+    /// plan has a `subscription` in the store. The last pair is whether the ingress has a table of routes, and the
+    /// route's meter there.
     pub fn create(
         &mut self,
         leaf: LeafId,
@@ -158,7 +177,7 @@ impl Routes {
         id
     }
 
-    /// Asks for the labels of the path that the route has, or is to have next.
+    /// Asks for the labels of the next path, if there is one, or else of the current path.
     fn ask(&mut self, id: RouteId, out: &mut Vec<LabelEffect>) {
         let Some(route) = self.all.get_mut(&id) else { return };
         let path = route.next.as_mut().map_or(&mut route.path, |(next, _)| next);
@@ -170,31 +189,31 @@ impl Routes {
         }
     }
 
-    /// A leaf takes the route no more, though the switch may still have a rule that leads there.
+    /// The leaf no longer belongs to the route. The switch may still have a rule of it that leads there.
     pub fn detach(&mut self, id: RouteId, leaf: LeafId) {
         if let Some(route) = self.all.get_mut(&id) {
             route.leaves.remove(&leaf);
         }
     }
 
-    /// A leaf leaves the route. If a rule of its switch may still lead that way, the route ends with that use.
+    /// A leaf leaves the route. If a rule may still lead along it, the route ends when that use ends.
     pub fn leave(&mut self, id: RouteId, confirmed: bool, out: &mut Vec<LabelEffect>) {
         let Some(route) = self.all.get_mut(&id) else { return };
         route.members -= 1;
         self.end_unused(id, confirmed, out);
     }
 
-    /// Whether a request of this number is known.
+    /// Whether a request with this serial number is open.
     pub fn knows(&self, serial: u64) -> bool {
         self.requests.contains_key(&serial)
     }
 
-    /// The route that something stands for in the store.
+    /// The route with this subscription in the store.
     pub fn by_subscription_id(&self, name: LeafId) -> Option<RouteId> {
         self.by_subscription.get(&name).copied()
     }
 
-    /// Nobody joins the route any more: it does not follow its plan.
+    /// Closes the route: no leaf can join it, and it no longer follows its plan.
     pub fn close(&mut self, id: RouteId, out: &mut Vec<LabelEffect>) {
         let Some(route) = self.all.get_mut(&id) else { return };
         if self.by_key.get(&route.key) == Some(&id) {
@@ -219,21 +238,21 @@ impl Routes {
         }
     }
 
-    /// A leaf waits until the route is ready.
+    /// Makes a leaf wait until the route is ready.
     pub fn wait(&mut self, id: RouteId, leaf: LeafId) {
         if let Some(route) = self.all.get_mut(&id) {
             route.waiting.insert(leaf);
         }
     }
 
-    /// A leaf waits no more.
+    /// Ends a leaf's wait.
     pub fn stop_waiting(&mut self, id: RouteId, leaf: LeafId) {
         if let Some(route) = self.all.get_mut(&id) {
             route.waiting.remove(&leaf);
         }
     }
 
-    /// The ingress switch gets a rule for a leaf.
+    /// The ingress switch gets a rule for a leaf of the route.
     pub fn begin_use(&mut self, id: RouteId) {
         let Some(route) = self.all.get_mut(&id) else { return };
         route.users += 1;
@@ -245,7 +264,7 @@ impl Routes {
         }
     }
 
-    /// The ingress switch has no rule for a leaf any more, which it has `confirmed` or not.
+    /// The ingress switch no longer has a rule for a leaf of the route. `confirmed`: the switch has said so.
     pub fn end_use(&mut self, id: RouteId, now: Time, confirmed: bool, out: &mut Vec<LabelEffect>) {
         let Some(route) = self.all.get_mut(&id) else { return };
         route.users -= 1;
@@ -258,7 +277,7 @@ impl Routes {
         self.end_unused(id, confirmed, out);
     }
 
-    /// No rule leads along the former path any more, which the switch has `confirmed` or not.
+    /// No rule leads along a former path any more. `confirmed`: the switch has said so.
     pub fn release_former(&mut self, id: RouteId, serial: u64, confirmed: bool, out: &mut Vec<LabelEffect>) {
         let Some(route) = self.all.get_mut(&id) else { return };
         let (gone, left) = std::mem::take(&mut route.former).into_iter().partition(|path| path.serial == Some(serial));
@@ -267,7 +286,7 @@ impl Routes {
         gone.into_iter().for_each(|mut path| self.give_back(&mut path, confirmed, out));
     }
 
-    /// Gives the labels of all paths back that rules led along, and the entry.
+    /// Releases the labels of the current and former paths, and the metadata number.
     fn give_all_back(&mut self, id: RouteId, confirmed: bool, out: &mut Vec<LabelEffect>) {
         let Some(mut route) = self.all.remove(&id) else { return };
         let former = std::mem::take(&mut route.former);
@@ -286,7 +305,8 @@ impl Routes {
         }
     }
 
-    /// The plan leads elsewhere. If rules lead along the old path, the new one has to be ready by `until`.
+    /// The plan resolves to something else. If rules lead along the current path, the new path has to be ready by
+    /// `until`.
     pub fn change(
         &mut self,
         id: RouteId,
@@ -312,7 +332,7 @@ impl Routes {
             self.ask(id, out);
             return if is_ready { PlanChange::NextReady } else { PlanChange::Asking };
         }
-        // No rule leads anywhere.
+        // No rule leads along any path.
         self.give_all_back(id, true, out);
         let Some(route) = self.all.get_mut(&id) else { return PlanChange::Nothing };
         (route.path, route.refusals) = (path, 0);
@@ -321,7 +341,7 @@ impl Routes {
         changed
     }
 
-    /// The route takes its next path, which is ready.
+    /// Switches over to the next path, which is ready.
     pub fn switch_over(&mut self, id: RouteId) -> Option<PathSwitch> {
         let route = self.all.get_mut(&id)?;
         let (next, _) = route.next.take()?;
@@ -338,7 +358,7 @@ impl Routes {
         Some(PathSwitch { waiting, former: serial, each_leaf: route.metadata.is_none() })
     }
 
-    /// The next path was not ready in time. Whether there was one: then no leaf may use the route any more.
+    /// Gives up the next path if it is late. Returns whether it was: then no leaf may use the route any more.
     pub fn abandon_next(&mut self, id: RouteId, now: Time, out: &mut Vec<LabelEffect>) -> bool {
         let is_late = |route: &&mut SharedRoute| route.next.as_ref().is_some_and(|(_, until)| *until <= now);
         if self.all.get_mut(&id).filter(is_late).is_none() {
@@ -348,7 +368,7 @@ impl Routes {
         true
     }
 
-    /// A label of the path or of the next one was refused: rules may not lead along the one, and can't along the other.
+    /// A label was refused, so rules may not lead along the current path and cannot lead along the next one.
     fn refuse(&mut self, id: RouteId, now: Time, out: &mut Vec<LabelEffect>) {
         let Some(route) = self.all.get_mut(&id) else { return };
         let wait = RETRY.saturating_mul(1 << route.refusals.min(6)).min(LONGEST_RETRY);
@@ -367,7 +387,7 @@ impl Routes {
         }
     }
 
-    /// A later switch says something of a label that was asked for.
+    /// A later switch reports on a label that was asked for.
     pub fn learn(
         &mut self,
         serial: u64,
@@ -399,10 +419,10 @@ impl Routes {
                     return Some(RouteNews::NextReady(id));
                 }
                 route.refusals = 0;
-                // Where another path is to come, leaves wait for that.
+                // If another path is to follow, leaves wait for that one.
                 (!has_next).then(|| RouteNews::Ready(std::mem::take(&mut route.waiting)))
             }
-            // Packets go on into what is gone until the next path is ready. Nothing leads back.
+            // Until the next path is ready, packets run into what is gone. No rule may lead back to this path.
             News::Refused(_) if has_next && !is_next => {
                 path.state = PathState::Refused { retry: now };
                 None
@@ -414,7 +434,7 @@ impl Routes {
         }
     }
 
-    /// Asks again for labels that were refused, where it is time.
+    /// Asks again for refused labels whose time has come.
     pub fn retry(&mut self, now: Time, out: &mut Vec<LabelEffect>) {
         let is_due = |route: &SharedRoute| {
             route.users == 0
@@ -433,12 +453,12 @@ impl Routes {
         }
     }
 
-    /// A route.
+    /// The route with this id.
     pub fn get(&self, id: RouteId) -> Option<&SharedRoute> {
         self.all.get(&id)
     }
 
-    /// The rules of the route's leaves do all themselves from now on.
+    /// Removes the route's rule in the table of routes. From now on the rules of its leaves carry its actions.
     pub fn drop_rule(&mut self, id: RouteId) {
         if let Some(route) = self.all.get_mut(&id) {
             (route.uses_route_table, route.metadata) = (false, None);
@@ -446,7 +466,7 @@ impl Routes {
         }
     }
 
-    /// Those that have a rule of their own at a switch.
+    /// The routes that have a rule of their own at a switch.
     pub fn with_rules_at(&self, ingress: Dpid) -> Vec<RouteId> {
         let has_rule = |route: &SharedRoute| route.metadata.is_some() && route.key.ingress == ingress;
         let mut all: Vec<RouteId> = self.all.iter().filter(|(_, route)| has_rule(route)).map(|(id, _)| *id).collect();
@@ -454,35 +474,35 @@ impl Routes {
         all
     }
 
-    /// The meters that routes pass at a switch.
+    /// The meters that routes use at a switch.
     pub fn meters_at(&self, ingress: Dpid) -> BTreeSet<u32> {
         self.all.values().filter(|route| route.key.ingress == ingress).filter_map(|route| route.meter).collect()
     }
 
-    /// The leaves that take routes under limits at a switch.
+    /// The leaves whose routes have limits at a switch.
     pub fn limited_leaves_at(&self, ingress: Dpid) -> BTreeSet<LeafId> {
         let is_limited = |route: &&SharedRoute| matches!(route.resolved.meter, Some(Meter::Limit(_)));
         let routes = self.all.values().filter(|route| route.key.ingress == ingress).filter(is_limited);
         routes.flat_map(SharedRoute::leaves).collect()
     }
 
-    /// How many there are.
+    /// The number of routes.
     pub fn len(&self) -> usize {
         self.all.len()
     }
 
-    /// The routes whose rule in the table of routes may have changed since this was last asked, with their switches.
+    /// Removes and returns the routes whose rule in the table of routes may have changed, with their switches.
     pub fn take_dirty(&mut self) -> BTreeSet<(Dpid, RouteId)> {
         std::mem::take(&mut self.dirty)
     }
 
-    /// What stood in the store for routes that have ended since this was last asked.
+    /// Removes and returns the subscriptions of routes that have ended.
     pub fn take_ended(&mut self) -> Vec<LeafId> {
         std::mem::take(&mut self.ended_subscriptions)
     }
 }
 
-/// The holders that a request of this number names.
+/// The holders that a request with this serial number names.
 fn holder(shard: ShardId, serial: u64) -> impl Fn(PortNo) -> Holder {
     move |port| Holder::Route { shard, serial, port }
 }

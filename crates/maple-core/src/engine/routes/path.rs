@@ -1,4 +1,4 @@
-//! A labelled path.
+//! A labelled path: what a route resolves to, with a label for each link out of its ingress.
 
 use super::RouteKey;
 use std::sync::Arc;
@@ -7,12 +7,12 @@ use crate::ids::Time;
 use crate::labels::Onward;
 use crate::route::Resolved;
 
-/// What a route comes to, and the labels for that.
+/// What a route resolves to, and the labels for it.
 #[derive(Debug)]
 pub(super) struct LabelledPath {
     pub resolved: Arc<Resolved>,
     pub onward: Onward,
-    /// The number of its requests for labels; `None` while it holds none.
+    /// The serial number of its request for labels; `None` while it holds none.
     pub serial: Option<u64>,
     pub state: PathState,
 }
@@ -21,7 +21,7 @@ pub(super) struct LabelledPath {
 pub(super) enum PathState {
     Asking,
     Ready,
-    /// No packets may be sent; at the earliest then it asks again.
+    /// A label was refused, so no packets may be sent. It asks again at this time at the earliest.
     Refused {
         retry: Time,
     },

@@ -1,4 +1,4 @@
-//! A route that leaves share.
+//! One route, which all leaves with the same answer share: its paths, its members, and the rules that it makes.
 
 use super::PlanChange;
 use super::path::{LabelledPath, PathState};
@@ -17,51 +17,51 @@ use crate::network::Location;
 use crate::route::{Goal, Plan, Resolved, SwitchHops};
 use crate::rule::Rule;
 
-/// The priority of rules in the table of routes, no two of which take the same packet.
+/// The priority of all rules in the table of routes. No two of them match the same packet.
 const PRIORITY: u16 = 1;
 
-/// What makes two routes the same.
+/// Two routes with equal keys are the same route.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(in crate::engine) struct RouteKey {
     pub ingress: Dpid,
-    /// What the ingress speaks.
+    /// The OpenFlow version of the ingress.
     pub version: Version,
     pub goal: Goal,
     pub carriage: Carriage,
 }
 
-/// A route, for all leaves that take it.
+/// A route, for all leaves that use it.
 #[derive(Debug)]
 pub(in crate::engine) struct SharedRoute {
     pub(super) key: Arc<RouteKey>,
-    /// What stands for it in the store, where it follows a plan.
+    /// Its id as a subscriber in the store, if it follows a plan.
     pub(super) subscription: Option<LeafId>,
-    /// What f's answer comes to, as far as it is known here.
+    /// What f's answer resolves to, as far as this shard knows.
     pub(super) resolved: Arc<Resolved>,
     pub(super) path: LabelledPath,
-    /// The path that it takes as soon as that is ready, which has to be by then.
+    /// The path that will replace the current one when it is ready, and the time by which it has to be.
     pub(super) next: Option<(LabelledPath, Time)>,
-    /// Courses that rules may still lead along.
+    /// Earlier paths that rules may still lead along.
     pub(super) former: Vec<LabelledPath>,
-    /// The number of the meter that its packets pass at the ingress.
+    /// The meter of its packets at the ingress.
     pub(super) meter: Option<u32>,
-    /// Whether its leaves' rules lead to an entry of its own; and the number of that, if there is one.
+    /// Whether the rules of its leaves lead to a rule of its own, and the metadata number of that rule.
     pub(super) uses_route_table: bool,
     pub(super) metadata: Option<u64>,
-    /// How often in a row labels were refused.
+    /// The number of refusals of labels in a row.
     pub(super) refusals: u32,
-    /// How often leaves have joined it and not left.
+    /// How many times leaves have joined it and not left.
     pub(super) members: usize,
-    /// The leaves that take it or are about to.
+    /// The leaves that use it or wait for it.
     pub(super) leaves: FxHashSet<LeafId>,
-    /// Of how many leaves the ingress switch may have rules.
+    /// The number of leaves for which the ingress switch may have rules.
     pub(super) users: usize,
-    /// Leaves that wait for it to be ready.
+    /// The leaves that wait for it to be ready.
     pub(super) waiting: BTreeSet<LeafId>,
 }
 
 impl SharedRoute {
-    /// Whether packets may be sent, and nothing else is about to hold.
+    /// Whether packets may be sent along it, and no other path is to follow.
     pub fn is_ready(&self) -> bool {
         self.path.state == PathState::Ready && self.next.is_none()
     }
@@ -71,22 +71,22 @@ impl SharedRoute {
         matches!(self.path.state, PathState::Refused { .. })
     }
 
-    /// What f said, once for all its leaves.
+    /// What f answered, for all its leaves.
     pub fn goal(&self) -> &Goal {
         &self.key.goal
     }
 
-    /// The leaves that take it or are about to.
+    /// The leaves that use it or wait for it.
     pub fn leaves(&self) -> impl Iterator<Item = LeafId> {
         self.leaves.iter().copied()
     }
 
-    /// Where its packets enter.
+    /// The switch where its packets enter.
     pub fn ingress(&self) -> Dpid {
         self.key.ingress
     }
 
-    /// The plan that it follows, and what stands for it in the store.
+    /// The plan that it follows, with its subscription in the store.
     pub fn plan(&self) -> Option<(LeafId, &Plan)> {
         match &self.key.goal {
             Goal::Plan(plan) => Some((self.subscription?, plan)),
@@ -94,17 +94,17 @@ impl SharedRoute {
         }
     }
 
-    /// What f's answer comes to, as far as it is known here.
+    /// What f's answer resolves to, as far as this shard knows.
     pub fn resolved(&self) -> &Arc<Resolved> {
         &self.resolved
     }
 
-    /// Those that waited, if the route is ready.
+    /// The leaves that waited, if the route is ready.
     pub(super) fn take_ready(&mut self) -> PlanChange {
         if self.is_ready() { PlanChange::Ready(std::mem::take(&mut self.waiting)) } else { PlanChange::Nothing }
     }
 
-    /// The edge ports where packets leave.
+    /// The edge ports where its packets leave.
     pub fn exits(&self) -> Vec<Location> {
         let switches = self.path.resolved.switches.iter();
         switches.flat_map(|(dpid, hops)| hops.edges.iter().map(|port| Location::new(*dpid, *port))).collect()
@@ -115,7 +115,7 @@ impl SharedRoute {
         self.key.carriage.untagged_only
     }
 
-    /// What the ingress does with packets; nothing is to drop.
+    /// What the ingress does with its packets; empty if they are dropped.
     pub fn actions(&self) -> Vec<Action> {
         let RouteKey { ingress, version, carriage, .. } = &*self.key;
         let none = SwitchHops::default();
@@ -136,7 +136,7 @@ impl SharedRoute {
         forwarding::instructions(self.key.version, self.actions(), self.meter)
     }
 
-    /// What its leaves' rules do with packets.
+    /// The action of its leaves' rules.
     pub fn action(&self) -> LeafAction {
         if let Some(metadata) = self.metadata {
             let carry = Instruction::WriteMetadata { metadata, mask: u64::MAX };

@@ -22,7 +22,7 @@ fn key(route: &Arc<Resolved>) -> RouteKey {
     RouteKey { ingress: Dpid(1), version: Version::Of13, goal, carriage: Carriage::default() }
 }
 
-/// The port and number of the request that was made last, which is taken out.
+/// Removes the last request and returns its serial number and port.
 fn asked(out: &mut Vec<LabelEffect>) -> (u64, PortNo) {
     match out.pop() {
         Some(LabelEffect::Ask(Acquire { holder: Holder::Route { serial, port, .. }, .. })) => (serial, port),
@@ -40,7 +40,7 @@ fn is_release(effect: &LabelEffect) -> bool {
 }
 
 #[test]
-fn a_route_is_given_back_when_no_rule_leads_that_way_however_its_leaves_left() {
+fn labels_are_released_when_no_rule_leads_along_the_route() {
     let mut routes = Routes::new(ShardId(0), 1);
     let mut out = Vec::new();
     let id = routes.create(LeafId(1), key(&route()), &route(), None, (true, None), &mut out);
@@ -50,7 +50,7 @@ fn a_route_is_given_back_when_no_rule_leads_that_way_however_its_leaves_left() {
     routes.wait(id, LeafId(1));
     assert_eq!(be_ready(&mut routes, asked, &mut out), Some(RouteNews::Ready([LeafId(1)].into())));
     routes.begin_use(id);
-    // Both leave, one of them while its rule is on its way out.
+    // Both leave, one of them while its rule is being deleted.
     [1, 2].into_iter().for_each(|_| routes.leave(id, true, &mut out));
     assert!(!out.iter().any(is_release) && routes.len() == 1);
     routes.end_use(id, Time(2), false, &mut out);
@@ -59,7 +59,7 @@ fn a_route_is_given_back_when_no_rule_leads_that_way_however_its_leaves_left() {
 }
 
 #[test]
-fn a_route_that_was_refused_a_label_asks_again_when_nobody_uses_it_and_time_has_passed() {
+fn a_route_with_a_refused_label_asks_again_when_it_is_unused_and_time_has_passed() {
     let mut routes = Routes::new(ShardId(0), 1);
     let mut out = Vec::new();
     let id = routes.create(LeafId(1), key(&route()), &route(), None, (true, None), &mut out);
@@ -78,7 +78,7 @@ fn a_route_that_was_refused_a_label_asks_again_when_nobody_uses_it_and_time_has_
     routes.retry(later, &mut out);
     assert!(matches!(out[..], [LabelEffect::Ask(_)]));
 }
-/// A route with a leaf's rule, whose plan comes to something else.
+/// A route with a leaf's rule, whose plan has just resolved to something else.
 fn changing(out: &mut Vec<LabelEffect>) -> (Routes, RouteId, (u64, PortNo)) {
     let mut routes = Routes::new(ShardId(0), 1);
     let id = routes.create(LeafId(1), key(&route()), &route(), Some(LeafId(9)), (true, None), out);
@@ -92,7 +92,7 @@ fn changing(out: &mut Vec<LabelEffect>) -> (Routes, RouteId, (u64, PortNo)) {
 }
 
 #[test]
-fn a_route_whose_plan_leads_elsewhere_keeps_the_labels_of_both_courses_until_rules_have_changed() {
+fn a_route_holds_the_labels_of_both_paths_until_rules_have_changed() {
     let mut out = Vec::new();
     let (mut routes, id, second) = changing(&mut out);
     let number = |routes: &Routes| routes.get(id).and_then(|route| route.metadata);
@@ -114,7 +114,7 @@ fn a_route_whose_plan_leads_elsewhere_keeps_the_labels_of_both_courses_until_rul
 }
 
 #[test]
-fn a_plan_that_leads_back_ends_the_change() {
+fn a_plan_that_resolves_to_the_current_path_again_ends_the_change() {
     let mut out = Vec::new();
     let (mut routes, id, (serial, port)) = changing(&mut out);
     routes.wait(id, LeafId(2));
@@ -125,7 +125,7 @@ fn a_plan_that_leads_back_ends_the_change() {
 }
 
 #[test]
-fn a_course_that_is_refused_or_late_ends_the_use_of_the_route() {
+fn a_next_path_that_is_refused_or_late_ends_the_use_of_the_route() {
     for is_late in [false, true] {
         let mut out = Vec::new();
         let (mut routes, id, (serial, port)) = changing(&mut out);
@@ -147,7 +147,7 @@ fn a_course_that_is_refused_or_late_ends_the_use_of_the_route() {
     }
 }
 #[test]
-fn a_plan_that_leads_back_to_a_course_that_has_lost_a_label_meanwhile_asks_for_it_again() {
+fn a_plan_that_resolves_to_a_path_which_lost_a_label_asks_for_it_again() {
     let mut out = Vec::new();
     let mut routes = Routes::new(ShardId(0), 1);
     let id = routes.create(LeafId(1), key(&route()), &route(), Some(LeafId(9)), (true, None), &mut out);
