@@ -1,5 +1,5 @@
-//! Ports that come and go, and what hosts do meanwhile: the wires of `hosts/flaps.rs`, and hosts that are said to move to and
-//! fro.
+//! Ports that come and go: looks for the hosts that may have moved (`hosts/flaps.rs`), and notices hosts that seem to
+//! alternate between two ports.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,17 +14,17 @@ use crate::network::{Location, Mac, PortInfo, PortKind};
 use crate::report::Report;
 use crate::state::Snapshot;
 
-/// A host that moves to the same port twice within this time does not move: its packets come from two places.
+/// A host that repeats a move within this time is not moving: its packets come from two places.
 const TO_AND_FRO: Duration = Duration::from_secs(60);
-/// How many hosts' moves are remembered.
+/// The maximum number of hosts whose moves are remembered.
 const MOST: usize = 1024;
 
-/// The last move of each host to a port of ours.
+/// The last move of each host to a port of this shard.
 #[derive(Debug, Default)]
 pub(super) struct Moves(BTreeMap<Mac, (Location, Location, Time)>);
 
 impl Moves {
-    /// Notes a move. Whether it is the second of its kind in short order.
+    /// Notes a move. Returns whether it repeats the last one within a short time.
     fn is_repeated(&mut self, now: Time, mac: Mac, from: Location, to: Location) -> bool {
         if self.0.len() >= MOST && !self.0.contains_key(&mac) {
             self.0.retain(|_, (.., when)| *when + TO_AND_FRO > now);
@@ -38,7 +38,7 @@ impl Moves {
 }
 
 impl Engine {
-    /// A port of ours may have come or gone.
+    /// A port of this shard may have come or gone.
     pub(super) fn follow_flap(&mut self, state: &Snapshot, at: Location) {
         let now = self.now;
         let Some(switch) = self.switches.get_mut(&at.switch).filter(|_| self.options.track_hosts) else { return };
@@ -59,7 +59,7 @@ impl Engine {
         }
     }
 
-    /// A port with hosts has gone down: they may be at ports of ours that have just come up.
+    /// A port with hosts has gone down. They may be at ports of this shard that have just come up.
     pub(super) fn seek_unplugged(&mut self, from: Location) {
         let state = self.store.snapshot();
         let lately = |(_, since): &(&PortNo, &Time)| **since + RECENTLY_UP > self.now;
@@ -76,7 +76,8 @@ impl Engine {
         });
     }
 
-    /// A host has moved. Says so once if it comes and goes between two ports, as behind a transparent middlebox.
+    /// A host has moved. If it alternates between two ports, as it would across a transparent middlebox, a report says
+    /// so once.
     pub(super) fn follow_move(&mut self, mac: Mac, from: Location, to: Location) {
         if self.moves.is_repeated(self.now, mac, from, to) {
             let (a, b) = (from.min(to), from.max(to));
@@ -92,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_host_that_moves_to_the_same_port_again_soon_comes_and_goes() {
+    fn a_host_that_repeats_a_move_soon_alternates() {
         let (mut moves, mac) = (Moves::default(), Mac([2; 6]));
         let at = |port| Location::new(Dpid(1), PortNo(port));
         let time = |seconds: u64| Time(1 + seconds * 1_000_000_000);
@@ -103,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_remembered_of_moves_is_bounded() {
+    fn the_number_of_remembered_moves_is_bounded() {
         let mut moves = Moves::default();
         let at = |port| Location::new(Dpid(1), PortNo(port));
         let again = (0..3 * MOST as u128).filter(|n| moves.is_repeated(Time(1), Mac::from_bits(*n), at(1), at(2)));

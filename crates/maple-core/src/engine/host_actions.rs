@@ -1,5 +1,5 @@
-//! What [`Hosts`](super::hosts::Hosts) wants done, done: the wires between it and the store, the switches, the classifier
-//! and other shards.
+//! Does what [`Hosts`](super::hosts::Hosts) asks for: connects it with the store, the switches, the classifier and
+//! other shards.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -21,7 +21,7 @@ use crate::state::{Snapshot, Write};
 const ALL_TABLES: u8 = 0xff;
 
 impl Engine {
-    /// Learns from a packet at an edge port. Whether the packet is to be believed.
+    /// Learns from a packet at an edge port. Returns whether the packet is accepted.
     pub(super) fn check_location(&mut self, mac: Mac, received: &ReceivedPacket) -> bool {
         let state = self.store.snapshot();
         let packet = received.packet();
@@ -36,7 +36,7 @@ impl Engine {
         check == SourceCheck::Accepted
     }
 
-    /// Has the hosts' part do something, and does what it wishes.
+    /// Calls the hosts' part, and then does what it asks for.
     pub(super) fn ask_hosts<T>(
         &mut self,
         ask: impl FnOnce(&mut super::hosts::Hosts, super::Time, &mut Vec<HostAction>) -> T,
@@ -74,7 +74,7 @@ impl Engine {
         }
     }
 
-    /// A host of ours is looked for by another shard.
+    /// Another shard looks for a host that is at a switch of this shard.
     pub(super) fn look_for_host(&mut self, mac: Mac, at: Location, asker: ShardId) {
         let state = self.store.snapshot();
         if self.switches.contains_key(&at.switch) {
@@ -82,7 +82,7 @@ impl Engine {
         }
     }
 
-    /// What another shard found.
+    /// Another shard has searched for a host.
     pub(super) fn host_found(&mut self, mac: Mac, at: Location, found: SearchResult) {
         self.ask_hosts(|hosts, now, actions| hosts.on_found(now, mac, at, found, actions));
     }
@@ -162,7 +162,7 @@ impl Engine {
         self.send(at.switch, Message::PacketOut(message));
     }
 
-    /// Asks a switch what its rules took of a port's hosts, or of one.
+    /// Asks a switch for the counters of the rules of a port's hosts, or of one host.
     fn count_host_packets(&mut self, at: Location, mac: Option<Mac>) {
         let Some(switch) = self.switches.get(&at.switch) else { return };
         let table_id = if switch.three_tables { CLASSIFIER } else { ALL_TABLES };
@@ -185,8 +185,8 @@ impl Engine {
         }
     }
 
-    /// Ports or hosts of switches of ours have changed: the classifier may have to change, and packets may be waiting for
-    /// that.
+    /// Ports or hosts of this shard's switches have changed. So the classifier may have to change, and waiting packets
+    /// may be admitted.
     pub(super) fn refresh(&mut self, refreshed: &Refreshed) {
         let state = self.store.snapshot();
         for at in &refreshed.ports {
@@ -234,7 +234,7 @@ impl Engine {
         self.dirty.insert(at.switch);
     }
 
-    /// Has the switches copy what hosts announce, if somebody depends on it by now.
+    /// If something depends on addresses of hosts by now, has the switches copy what hosts announce.
     pub(super) fn follow_address_dependents(&mut self) {
         let kinds = self.store.address_kinds();
         if kinds == self.address_kinds || !self.options.track_hosts {
@@ -257,7 +257,7 @@ impl Engine {
 
 #[cfg(test)]
 impl Engine {
-    /// How much is held for hosts, of all kinds together.
+    /// The number of items kept for hosts, of all kinds together.
     pub(crate) fn size_of_hosts(&self) -> usize {
         self.hosts.size() + self.switches.values().map(|switch| switch.host_rules.size()).sum::<usize>()
     }
@@ -267,7 +267,7 @@ fn is_at(state: &Snapshot, mac: Mac, at: Location) -> bool {
     state.host(mac).is_some_and(|host| host.location == at)
 }
 
-/// A host as `info` says, and with this address, which is nobody else's any more.
+/// The writes that give a host this address and take it from its former owner.
 fn with_address(state: &Snapshot, mac: Mac, mut info: HostInfo, ip: Option<IpAddr>) -> Vec<Write> {
     let mut writes = Vec::new();
     if let Some(ip) = ip {

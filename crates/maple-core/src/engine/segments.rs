@@ -2,24 +2,27 @@
 //!
 //! # What is sound there
 //!
-//! A bridge learns behind which of its ports an address is from the frames that pass. If two of our switches sent frames of
-//! one host into it, it would believe the later one and drop what the other is to get; if two took in what a host on it
-//! sends, f would run twice and the packet be delivered twice. So of a segment's ports exactly one, the *designated* one, is
-//! an edge port: its hosts are there, and enter and leave the network by it. The others are shut ([`PortKind::Shared`]): the
-//! switch drops what comes in but probes, and nothing is sent out. No packet comes back to the segment that it came from.
+//! A bridge learns from the frames that pass at which of its ports an address is. If two of our switches sent frames of
+//! one host into a segment, the bridge would believe the later one, and drop packets for the earlier one. If two of our
+//! switches accepted what a host on the segment sends, f would run twice and the packet would be delivered twice.
 //!
-//! That must not cut the network in two. Each switch with a shut port has a *link through the controller* with the
-//! designated one's: a pair of ports of made-up numbers ([`PortNo`] from [`FIRST_VIRTUAL`] on). Paths and floods take it like any
-//! other link. But no label leads over it (`engine/labels.rs` refuses it), so packets of routes that do go through the
-//! controller, which sends them out of the egress ports: slow, and right.
+//! So exactly one of a segment's ports, the *designated* port, is an edge port. The segment's hosts are there, and
+//! enter and leave the network by it. The other ports are shut ([`PortKind::Shared`]): the switch drops everything that
+//! comes in except probes, and nothing is sent out. No packet returns to the segment that it came from.
 //!
-//! Two ports with no host between them are a link like any other, whatever joins them, until a packet without a label comes
-//! in there ([`Engine::unexpected_host_at_link`]): our switches send none over links, so it is a host's.
+//! That must not cut the network in two. So each switch with a shut port has a *link through the controller* to the
+//! designated port's switch: a pair of virtual ports, with numbers ([`PortNo`]) from [`FIRST_VIRTUAL`] up. Paths and
+//! floods use it like any other link. No label leads over it (`labels.rs` refuses it). So packets of such routes go
+//! through the controller, which sends them out of the egress ports. That is slow but right.
 //!
-//! # Who stays
+//! Two ports with no host between them form an ordinary link, whatever joins them. That ends when a packet without a
+//! label comes in there ([`Engine::unexpected_host_at_link`]): our switches send none over links, so a host has sent
+//! it.
 //!
-//! The designated port is the lowest one at first, and stays it while it is up and on the segment. Where it goes, its hosts
-//! are at the next one: they are on the segment.
+//! # Which port is designated
+//!
+//! At first it is the lowest port. It stays designated while it is up and on the segment. When it goes, the segment's
+//! hosts are at the next designated port, because they are still on the segment.
 
 mod edit;
 
@@ -37,8 +40,8 @@ use crate::state::Snapshot;
 use edit::Segment;
 pub(super) use edit::{form, leave};
 
-/// Ports from this number on are made up: no packet comes in or goes out by them, and none of a switch's own has such a
-/// number.
+/// The first number of virtual ports. No packet enters or leaves by a virtual port, and no switch has a real port with
+/// such a number.
 pub(crate) const FIRST_VIRTUAL: u32 = 0xf000_0000;
 
 /// Whether a port is one end of a link through the controller.
@@ -46,31 +49,31 @@ pub(crate) const fn is_virtual(port: PortNo) -> bool {
     port.0 >= FIRST_VIRTUAL && port.0 <= PortNo::MAX.0
 }
 
-/// Whether a switch can have a port of this number.
+/// Whether a switch can have a port with this number.
 pub(super) const fn is_physical(port: PortNo) -> bool {
     port.is_ordinary_or_local() && !is_virtual(port)
 }
 
-/// Addresses that bridges keep to themselves (802.1D): what comes to them is from the device at the other end.
+/// Addresses that bridges do not forward (802.1D): a packet to them is from the device at the other end.
 const RESERVED: u128 = 0x0180_c200_0000;
 
-/// IPv6's groups of all routers, and of those that follow group memberships, as hardware addresses.
+/// The hardware addresses of IPv6's groups of all routers, and of routers that track group memberships.
 const ROUTERS: [u128; 2] = [0x3333_0000_0002, 0x3333_0000_0016];
 
 impl Engine {
     /// Discovery sees these ports on one segment.
     pub(super) fn segment(&mut self, ports: &BTreeSet<Location>) {
-        self.share(ports, None);
+        self.form_segment(ports, None);
     }
 
-    /// A port has left its segment, or its segment is no more.
+    /// A port has left its segment, or the segment has dissolved.
     pub(super) fn segment_left(&mut self, at: Location) {
         let commit = self.store.update(|state| leave(state, &[at].into()));
         self.apply(commit);
     }
 
-    /// A packet without a label came in by a link port, which our switches send nothing by. Whether it shows a host there is
-    /// for the shard of the other end to say, who knows that switch's own addresses.
+    /// A packet without a label came in by a link port. Our switches send none there. The shard of the other end
+    /// decides whether it shows a host, because it knows that switch's own addresses.
     pub(super) fn unexpected_host_at_link(&mut self, at: Location, packet: &Packet<'_>) {
         let Some(switch) = self.switches.get(&at.switch) else { return };
         let address = |field| packet.switch_value(field).unwrap_or_default();
@@ -78,7 +81,7 @@ impl Engine {
         let is_tagged = address(Field::VlanVid) as u16 & TAG_PRESENT != 0;
         let is_devices = address(Field::EthDst) & !0xf == RESERVED || switch.addresses.values().any(|own| *own == mac);
         let is_chatter = is_chatter(packet);
-        // What was under way when the port became a link port says nothing.
+        // Packets that were in flight when the port became a link port prove nothing.
         let is_settled =
             switch.linked.get(&at.port).is_some_and(|since| *since + self.options.new_port_hold <= self.now);
         let peer = self.store.snapshot().peer(at);
@@ -87,17 +90,17 @@ impl Engine {
         }
     }
 
-    /// The other end of a link of ours got a packet of this host, unless it is our switch's own address.
+    /// The other end of a link of this shard got a packet of this host, unless the address is our switch's own.
     pub(super) fn unexpected_host_seen(&mut self, mac: Mac, at: Location, seen: Location) {
         let Some(switch) = self.switches.get(&at.switch) else { return };
         let is_own = switch.addresses.values().any(|own| *own == mac);
         if !is_own && self.store.snapshot().peer(at) == Some(seen) {
-            self.share(&[at, seen].into(), Some(mac));
+            self.form_segment(&[at, seen].into(), Some(mac));
         }
     }
 
-    /// Has these ports be one segment, with one way in and out.
-    fn share(&mut self, ports: &BTreeSet<Location>, host: Option<Mac>) {
+    /// Forms one segment of these ports, with one designated port.
+    fn form_segment(&mut self, ports: &BTreeSet<Location>, host: Option<Mac>) {
         let mut formed = None;
         let commit = self.store.update(|state| {
             let up: BTreeSet<Location> = ports.iter().copied().filter(|at| is_up(state, *at)).collect();
@@ -116,7 +119,7 @@ impl Engine {
         }
     }
 
-    /// Since when ports of a switch are link ports.
+    /// Notes since when a port is a link port.
     pub(super) fn follow_links(&mut self, state: &Snapshot, at: Location) {
         let now: Time = self.now;
         let Some(switch) = self.switches.get_mut(&at.switch) else { return };
@@ -127,7 +130,7 @@ impl Engine {
     }
 }
 
-/// Whether a packet is what an interface sends because it exists, as those of bridges do: it looks for routers, joins groups,
+/// Whether a packet is one that every interface sends, including those of bridges: it looks for routers, joins groups,
 /// or asks whether its own address is free.
 fn is_chatter(packet: &Packet<'_>) -> bool {
     let is = |field, value| packet.switch_value(field) == Some(value);
@@ -135,7 +138,7 @@ fn is_chatter(packet: &Packet<'_>) -> bool {
     to_routers || is(Field::Icmpv6Type, SOLICITATION) && is(Field::Ipv6Src, 0)
 }
 
-/// Whether two ports are on a segment with hosts now, so that a link between them would cut these off.
+/// Whether two ports are on a segment that has hosts now. A link between them would cut those hosts off.
 pub(super) fn has_hosts_between(state: &Snapshot, a: Location, b: Location) -> bool {
     Segment::of(state, a)
         .is_some_and(|segment| segment.members().contains(&b) && state.hosts_at(segment.designated).next().is_some())

@@ -1,5 +1,5 @@
-//! Switches, ports and links come and go: events become writes of tracked state, and everything else follows from
-//! that by dependency.
+//! Switches, ports and links: events become writes of tracked state. Everything else follows from those writes through
+//! dependencies.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -32,7 +32,7 @@ impl Engine {
             let mut writes = without_switch(state, dpid);
             writes.push(Write::Switch { dpid, info: Some(SwitchInfo { shard, version }) });
             writes.extend(ports.iter().filter(|port| is_physical(port.number)).map(|port| new_port(dpid, port)));
-            // Whatever was known of its ports went with them.
+            // What was known of its ports is removed by the first writes.
             writes.extend(ports.iter().filter_map(|port| new_speed(&Snapshot::default(), dpid, version, port)));
             writes
         });
@@ -49,7 +49,7 @@ impl Engine {
         let lost: Vec<LeafId> = switch.table.tree().leaves().collect();
         lost.into_iter().for_each(|leaf| self.withdraw(leaf));
         self.end_waits_for(dpid);
-        // Barriers that were to tell when rules had left it will not be answered.
+        // These barriers will not be answered.
         for waiter in switch.tables.waiters() {
             match waiter {
                 Waiter::RuleRemoved { via, stays } => self.finish_route_use(*via, *stays, false),
@@ -61,7 +61,7 @@ impl Engine {
         let parked = self.waiting.forget_switch(dpid);
         self.drop_parked(parked);
         self.hosts.forget_switch(dpid);
-        // The switch may be at another shard already; what that has written of it stays.
+        // The switch may already be connected to another shard. What that shard has written stays.
         let (shard, hosts) = (self.shard, self.lost_hosts(self.ports_of(dpid)));
         let mut is_ours = false;
         let commit = self.store.update(|state| {
@@ -95,7 +95,7 @@ impl Engine {
             let speed = new_speed(state, dpid, version, &status.port);
             match old {
                 Some(info) if info.up == up => speed.into_iter().collect(),
-                // Whatever was behind the port may be another thing now.
+                // Something else may be behind the port now.
                 _ => {
                     let info = Some(PortInfo { up, kind: PortKind::New });
                     detached(state, at).into_iter().chain([Write::Port { at, info }]).chain(speed).collect()
@@ -188,7 +188,7 @@ impl Engine {
         }
     }
 
-    /// Reports for the hosts at these ports, by address.
+    /// Reports for the hosts at these ports, in the order of their addresses.
     fn lost_hosts(&self, gone: impl IntoIterator<Item = Location>) -> Vec<Report> {
         let state = self.store.snapshot();
         let at_port = |at: Location| state.hosts_at(at).map(move |mac| (mac, at)).collect::<Vec<_>>();
@@ -206,7 +206,7 @@ fn new_port(dpid: Dpid, port: &Port) -> Write {
     Write::Port { at: Location::new(dpid, port.number), info: Some(info) }
 }
 
-/// What a port can send, if that is news.
+/// The write for a port's speed, if it has changed.
 fn new_speed(state: &Snapshot, dpid: Dpid, version: Version, port: &Port) -> Option<Write> {
     let (at, speed) = (Location::new(dpid, port.number), speed(version, port));
     let is_news = port.number.is_ordinary_or_local() && state.speed(at) != speed;
@@ -217,7 +217,7 @@ fn no_port(at: Location) -> Write {
     Write::Port { at, info: None }
 }
 
-/// Everything that goes with a switch.
+/// The writes that remove a switch and everything at it.
 fn without_switch(state: &Snapshot, dpid: Dpid) -> Vec<Write> {
     let all: BTreeSet<Location> = state.ports_of(dpid).map(|(port, _)| Location::new(dpid, port)).collect();
     let mut writes = leave(state, &all);
@@ -233,12 +233,12 @@ fn without_switch(state: &Snapshot, dpid: Dpid) -> Vec<Write> {
     writes
 }
 
-/// Ends what is at a port: a link, or its part in a segment.
+/// The writes that end what is at a port: its link, or its membership of a segment.
 fn detached(state: &Snapshot, at: Location) -> Vec<Write> {
     unlink(state, at).into_iter().chain(leave(state, &[at].into())).collect()
 }
 
-/// Ends the link at a port: both its ends are new again.
+/// The writes that end the link at a port. Both ends become new ports.
 fn unlink(state: &Snapshot, at: Location) -> Vec<Write> {
     let Some(PortInfo { kind: PortKind::Link(peer), .. }) = state.port(at) else { return Vec::new() };
     let ends = [(at, peer), (peer, at)];

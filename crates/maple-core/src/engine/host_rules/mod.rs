@@ -1,21 +1,29 @@
-//! The classifier's rules for hosts, followed host by host: what one host changes costs a look-up, however many there are.
+//! The classifier's rules for hosts, updated host by host: a change of one host costs a look-up, however many hosts
+//! there are.
 //!
 //! # What
 //!
-//! | rule (three tables) | does |
+//! | rule (three tables) | action |
 //! | --- | --- |
-//! | `in_port, eth_src` of a known host | on to the ingress table |
-//! | the same, and ARP or neighbour discovery | the same, with a copy to the controller, where f depends on addresses |
-//! | `in_port` of a port where too many hosts are | drop, for a while |
+//! | `in_port, eth_src` of a known host | go to the ingress table |
+//! | the same, and ARP or neighbour discovery, if f depends on addresses | the same, with a copy to the controller |
+//! | `in_port` of a port with too many hosts | drop, for a while |
 //!
-//! With one table traces look at `in_port` and `eth_src` themselves. There ARP of ports with hosts goes to the controller
-//! instead of being copied, and at a guarded port a rule for each known host keeps what is not decided from being dropped.
+//! With one table, traces read `in_port` and `eth_src` themselves. There the ARP packets of ports with hosts go to the
+//! controller, not just copies of them. At a guarded port, a rule for each known host keeps its undecided packets from
+//! being dropped.
 //!
-//! # Room
+//! # Capacity
 //!
-//! These rules count like others. Where a switch has little room, a port's hosts may have an eighth of it and all hosts a
-//! half; further hosts have no rule, and their packets come to the controller: slow, never wrong. They get one when there
-//! is room again. The same goes for hosts whose rule the switch has refused: that is no reason to do without leaves.
+//! These rules count like all others. If a switch has little capacity, the hosts of one port get at most an eighth of
+//! it, and all hosts together a half. Further hosts have no rule, and their packets come to the controller, which is
+//! slow but right. They get a rule when there is capacity again. Hosts whose rule the switch has refused are treated
+//! alike, and leaves are not affected.
+//!
+//! # Callers
+//!
+//! `host_actions.rs` says where hosts are. `flush.rs` takes the changes. `refusals.rs` says what the switch has
+//! refused.
 
 mod rule_set;
 
@@ -35,49 +43,49 @@ use crate::state::AddressKinds;
 use crate::update::Change;
 use rule_set::*;
 
-/// How many hosts that found no room are looked at again at once.
+/// The maximum number of hosts without capacity that are tried again at once.
 const MAX_RETRIED: usize = 64;
 
-/// How much room there is for rules of hosts.
+/// The capacity for rules of hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct HostCapacity {
-    /// So many more.
+    /// Further rules that fit.
     pub free: usize,
-    /// So many for the hosts of one port,
+    /// The maximum for the hosts of one port.
     pub per_port: usize,
-    /// and so many for all.
+    /// The maximum for all hosts.
     pub total: usize,
 }
 
 impl HostCapacity {
-    /// Room for all.
+    /// No bound.
     pub const ENDLESS: HostCapacity = HostCapacity { free: usize::MAX, per_port: usize::MAX, total: usize::MAX };
 }
 
-/// The rules of one switch.
+/// The rules for the hosts of one switch.
 #[derive(Debug)]
 pub(super) struct HostRules {
     three_tables: bool,
     cookie: u64,
-    /// That of rules that copy.
+    /// The cookie of rules that copy.
     copies: u64,
     /// Whether packets may go on to the ingress table.
     open: bool,
     kinds: AddressKinds,
     hosts: BTreeMap<(PortNo, Mac), Host>,
     ports: BTreeMap<PortNo, Port>,
-    /// How many rules all hosts have.
+    /// The number of rules of all hosts.
     count: usize,
-    /// Hosts and ports to be looked at.
+    /// Hosts and ports whose rules may have to change.
     dirty: BTreeSet<(PortNo, Mac)>,
     dirty_ports: BTreeSet<PortNo>,
-    /// Hosts that found no room.
+    /// Hosts that have fewer rules than they should, for lack of capacity.
     waiting: BTreeSet<(PortNo, Mac)>,
-    /// Rules of hosts that are gone, and rules that the switch has refused.
+    /// Deletions for hosts that are gone, and for rules that the switch has refused.
     gone: Vec<Change>,
-    /// Until when nothing is added, as something was refused.
+    /// A rule was refused, so nothing is added until then.
     closed_until: Option<Time>,
-    /// Whether somebody found no room since this was last asked.
+    /// Whether a host lacked capacity since this was last taken.
     is_short: bool,
 }
 
@@ -91,7 +99,7 @@ struct Host {
 #[derive(Clone, Copy, Debug, Default)]
 struct Port {
     hosts: usize,
-    /// How many rules its hosts have.
+    /// The number of rules of its hosts.
     count: usize,
     waiting: usize,
     muted: usize,
@@ -100,7 +108,7 @@ struct Port {
 }
 
 impl HostRules {
-    /// No rules, for a switch of this kind. The rules bear the first cookie, those that copy the second.
+    /// No rules. The rules carry the first cookie, and rules that copy carry the second.
     pub fn new(three_tables: bool, cookies: (u64, u64)) -> HostRules {
         HostRules {
             three_tables,
@@ -120,7 +128,7 @@ impl HostRules {
         }
     }
 
-    /// Whether a host is at an edge port now.
+    /// Sets whether a host is at an edge port.
     pub fn set_host(&mut self, port: PortNo, mac: Mac, is_here: bool) {
         let key = (port, mac);
         if is_here && !self.hosts.contains_key(&key) {
@@ -141,18 +149,18 @@ impl HostRules {
         }
     }
 
-    /// The hosts that are at a port as far as this knows.
+    /// The hosts that are known at a port.
     pub fn at_port(&self, port: PortNo) -> Vec<Mac> {
         self.hosts.range(of_port(port)).map(|((_, mac), _)| *mac).collect()
     }
 
-    /// Whether what unknown hosts send at a port is dropped.
+    /// Sets whether the packets of unknown hosts at a port are dropped.
     pub fn set_guard(&mut self, port: PortNo, on: bool) {
         self.ports.entry(port).or_default().guarded = on;
         self.mark_port_dirty(port);
     }
 
-    /// Whether what a host announces is not copied.
+    /// Sets whether a host's announcements are not copied.
     pub fn set_muted(&mut self, port: PortNo, mac: Mac, on: bool) {
         if let Some(host) = self.hosts.get_mut(&(port, mac))
             && host.muted != on
@@ -164,7 +172,7 @@ impl HostRules {
         }
     }
 
-    /// Which kinds of announcements the controller is to hear.
+    /// Sets which kinds of announcements come to the controller.
     pub fn set_kinds(&mut self, kinds: AddressKinds) {
         if self.kinds != kinds {
             self.kinds = kinds;
@@ -172,7 +180,7 @@ impl HostRules {
         }
     }
 
-    /// Whether packets may go on to the ingress table.
+    /// Sets whether packets may go on to the ingress table.
     pub fn set_open(&mut self, open: bool) {
         if self.open != open {
             self.open = open;
@@ -180,7 +188,7 @@ impl HostRules {
         }
     }
 
-    /// The switch has refused one of these rules. `false` if it is none of them.
+    /// The switch has refused a rule. `false` if it is none of these rules.
     pub fn refuse(&mut self, rule: &Rule, until: Time) -> bool {
         let exact = |field| rule.matching.get(field).filter(|c| c.is_exact()).map(|c| c.value);
         let Some(port) = exact(Field::InPort).map(|port| PortNo(port as u32)) else { return false };
@@ -200,7 +208,7 @@ impl HostRules {
             Some(_) => {}
             None => entry.has = entry.has.without(kind),
         }
-        // Without it known hosts would be dropped as well.
+        // Without this rule, known hosts would be dropped as well.
         entry.guarded = false;
         self.gone.push(Change::Delete(rule.clone()));
         self.closed_until = Some(until);
@@ -209,7 +217,7 @@ impl HostRules {
         true
     }
 
-    /// Whether rules that were not added may be now.
+    /// Whether rules that were not added can be tried again now.
     pub fn reopen(&mut self, now: Time) -> bool {
         let is_over = self.closed_until.is_some_and(|until| until <= now);
         if is_over {
@@ -219,12 +227,12 @@ impl HostRules {
         is_over || !self.waiting.is_empty()
     }
 
-    /// Whether somebody found no room since this was last asked.
+    /// Whether a host lacked capacity since this was last called.
     pub fn take_is_short(&mut self) -> bool {
         std::mem::take(&mut self.is_short)
     }
 
-    /// What has changed in the rules.
+    /// Removes and returns the changes of the rules.
     pub fn take_changes(&mut self, capacity: HostCapacity) -> Vec<Change> {
         let mut changes = std::mem::take(&mut self.gone);
         let mut capacity = if self.closed_until.is_some() { HostCapacity { free: 0, ..capacity } } else { capacity };
@@ -233,14 +241,14 @@ impl HostRules {
         for (port, mac) in keys {
             self.update_host(port, mac, &mut capacity, &mut changes);
         }
-        // Whether a port can be guarded depends on its hosts.
+        // The guard of a port depends on the rules of its hosts, so ports come last.
         for port in std::mem::take(&mut self.dirty_ports) {
             self.update_port(port, &mut changes);
         }
         changes
     }
 
-    /// Some hosts that found no room, where there may be some now.
+    /// Some hosts that lack rules and for which there may be capacity now.
     fn waiting_hosts_with_capacity(&self, capacity: &HostCapacity) -> Vec<(PortNo, Mac)> {
         let free = capacity.free.min(capacity.total.saturating_sub(self.count)).min(MAX_RETRIED);
         if free == 0 || self.waiting.is_empty() {
@@ -267,7 +275,7 @@ impl HostRules {
         self.hosts.iter().flat_map(of_host).chain(self.ports.iter().flat_map(of_port))
     }
 
-    /// How much is held, of all kinds together.
+    /// The number of items kept, of all kinds together.
     #[cfg(test)]
     pub fn size(&self) -> usize {
         let dirty = self.dirty.len() + self.dirty_ports.len() + self.gone.len();
@@ -291,7 +299,7 @@ impl HostRules {
         self.dirty_ports.extend(self.ports.keys());
     }
 
-    /// Brings a host's rules up to date.
+    /// Updates a host's rules.
     fn update_host(&mut self, port: PortNo, mac: Mac, capacity: &mut HostCapacity, changes: &mut Vec<Change>) {
         let Some(host) = self.hosts.get(&(port, mac)).copied() else { return };
         let entry = self.ports.get(&port).copied().unwrap_or_default();
@@ -324,7 +332,7 @@ impl HostRules {
         }
     }
 
-    /// The rules that a host should have, those first that matter most.
+    /// The rules that a host should have.
     fn wanted(&self, host: &Host, port: &Port) -> RuleSet {
         if !self.three_tables {
             return RuleSet::default().with(PASS_KNOWN, port.guarded);
@@ -337,10 +345,10 @@ impl HostRules {
             .with(COPY_ADVERTISEMENT, copies(self.kinds.v6))
     }
 
-    /// Brings a port's rules up to date.
+    /// Updates a port's rules.
     fn update_port(&mut self, port: PortNo, changes: &mut Vec<Change>) {
         let Some(entry) = self.ports.get(&port).copied() else { return };
-        // A host without a rule would be dropped with the unknown ones.
+        // The guard would drop a host that lacks its rule.
         let all_known = entry.waiting == 0 && (self.open || !self.three_tables) && self.closed_until.is_none();
         let asks = !self.three_tables && self.kinds.v4 && entry.hosts > 0 && entry.muted == 0;
         let wanted = RuleSet::default()

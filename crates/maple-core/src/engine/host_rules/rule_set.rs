@@ -1,6 +1,6 @@
-//! A set of kinds of rules.
+//! A set of kinds of rules, for a host or a port.
 
-/// A set of rules of a host or port.
+/// A set of kinds of rules. Each constant below is a set of one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct RuleSet(u8);
 
@@ -30,16 +30,16 @@ impl RuleSet {
     }
 }
 
-/// Rules that a host may have.
+/// Kinds that a host may have.
 pub(super) const HOST: RuleSet = RuleSet(1);
 pub(super) const COPY_ARP: RuleSet = RuleSet(2);
 pub(super) const COPY_SOLICITATION: RuleSet = RuleSet(4);
 pub(super) const COPY_ADVERTISEMENT: RuleSet = RuleSet(8);
-/// The rules that copy what a host announces.
+/// The kinds that copy what a host announces.
 pub(super) const COPYING: RuleSet = RuleSet(COPY_ARP.0 | COPY_SOLICITATION.0 | COPY_ADVERTISEMENT.0);
 pub(super) const PASS_KNOWN: RuleSet = RuleSet(16);
 
-/// Rules that a port may have.
+/// Kinds that a port may have.
 pub(super) const GUARDED: RuleSet = RuleSet(32);
 pub(super) const ARP_TO_CONTROLLER: RuleSet = RuleSet(64);
 pub(super) const ALL: [RuleSet; 7] =

@@ -1,4 +1,5 @@
-//! The rules of hosts: what follows a change is what would be made from scratch, and costs what changed.
+//! The rules of hosts: incremental updates give the same rules as a computation from scratch, and cost only what
+//! changed.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +24,7 @@ fn apply(table: &mut BTreeMap<EntryKey, Rule>, changes: Vec<Change>) {
 }
 
 #[test]
-fn what_is_sent_makes_the_rules_that_there_are_however_hosts_come_and_go() {
+fn incremental_changes_add_up_to_the_current_rules() {
     for seed in 0..400 {
         let mut random = Random(seed);
         let mut rules = rules(seed % 2 == 0);
@@ -66,7 +67,7 @@ fn what_is_sent_makes_the_rules_that_there_are_however_hosts_come_and_go() {
     }
 }
 
-/// Where unknown hosts are dropped, known ones are not.
+/// At a guarded port, each known host has a rule above the guard.
 fn check_guards(rules: &HostRules, here: &BTreeSet<(PortNo, Mac)>, all: &BTreeMap<EntryKey, Rule>) {
     for guard in all.values().filter(|rule| rule.instructions.is_empty()) {
         let port = guard.matching.get(Field::InPort).expect("a port").value;
@@ -93,7 +94,7 @@ fn a_new_host_among_many_is_one_change() {
 }
 
 #[test]
-fn where_room_is_scarce_no_port_has_more_than_its_part_and_others_find_some() {
+fn with_little_capacity_no_port_exceeds_its_share_and_others_get_theirs() {
     let mut rules = rules(true);
     let capacity = HostCapacity { free: 100, per_port: 8, total: 32 };
     for port in 1..=3 {

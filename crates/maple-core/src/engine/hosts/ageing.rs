@@ -1,18 +1,19 @@
-//! Silent hosts go, and addresses that nobody announces.
+//! Ageing: silent hosts are forgotten, and so are addresses that are no longer announced.
 //!
 //! # What
 //!
-//! A host is heard when a packet of it comes to the controller, and when the counters of its rules have risen. Four times
-//! in a `timeout` each switch is looked through: of ports with a host that was not heard for half of it the counters are
-//! read, one port after the other. A host that was not heard for the whole of it goes. Where a switch does not tell what
-//! its counters are, only packets that come to the controller count.
+//! A host is active when a packet of it comes to the controller, or when the counters of its rules have risen. Each
+//! switch is checked four times in a `timeout`. If some host of a port was inactive for half a timeout, the counters of
+//! that port's rules are read, one port after the other. A host that was inactive for a whole timeout is forgotten. If
+//! a switch does not tell its counters, only packets that come to the controller count.
 //!
-//! An address that was not announced for a `timeout` is asked for; one that was not for two goes.
+//! A host is asked for an address that it has not announced for a timeout. After two timeouts without an announcement
+//! the address is forgotten.
 //!
 //! # Cost
 //!
-//! Nothing while all hosts are heard. Else a request and its answer for a port in each round; a port has few rules with
-//! its hosts (1.3: up to four for each host in the classifier; 1.0: all that begin with its hosts).
+//! Nothing while all hosts are active. Otherwise one request and its answer for a port in each round. A port has few
+//! rules for its hosts (1.3: up to four for each host in the classifier; 1.0: all rules that begin with its hosts).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -26,24 +27,24 @@ use crate::engine::Time;
 use crate::engine::timers::Timer;
 use crate::network::{Location, Mac};
 
-/// Rounds in the time after which a host goes.
+/// The number of rounds in a timeout.
 const ROUNDS: u32 = 4;
 
-/// A switch whose hosts are looked through.
+/// The current round at a switch.
 #[derive(Debug, Default)]
 pub(super) struct AgeingRound {
     due: Time,
-    /// Ports that are still to be asked for.
+    /// Ports whose counters are still to be read.
     ports: BTreeSet<PortNo>,
-    /// The one that is.
+    /// The port whose counters are being read.
     pub asking: Option<PortNo>,
 }
 
-/// Statistics that are under way.
+/// A request for statistics that is not answered yet.
 #[derive(Debug)]
 pub(super) struct CounterRequest {
     at: Location,
-    /// The host that is looked for, if it is about one.
+    /// The host, if the request is about one that is being searched for.
     mac: Option<Mac>,
     packets: BTreeMap<Mac, u64>,
     sum: u64,
@@ -54,7 +55,7 @@ impl Hosts {
         (self.limits.timeout / ROUNDS).max(Duration::from_secs(1))
     }
 
-    /// There is a host at a switch.
+    /// Begins the rounds at a switch, unless they have begun.
     pub(super) fn begin_rounds(&mut self, now: Time, dpid: Dpid, out: &mut Vec<HostAction>) {
         let due = now + self.period();
         self.rounds.entry(dpid).or_insert_with(|| {
@@ -63,7 +64,7 @@ impl Hosts {
         });
     }
 
-    /// A round begins.
+    /// A round is due.
     pub fn on_round_timer(&mut self, now: Time, dpid: Dpid, out: &mut Vec<HostAction>) {
         let next = now + self.period();
         let half = self.limits.timeout / 2;
@@ -80,7 +81,7 @@ impl Hosts {
         }
         *round = AgeingRound { due: next, ports, asking: None };
         out.push(HostAction::Wake(next, Timer::Hosts(dpid)));
-        // Answers to what was asked before come too late.
+        // Answers to requests of the last round come too late.
         self.counts.retain(|(of, _), counting| *of != dpid || counting.mac.is_some());
         self.ask_next(dpid, out);
     }
@@ -93,13 +94,13 @@ impl Hosts {
         }
     }
 
-    /// A wish to count was sent to the switch, with this transaction id.
+    /// A switch was asked for counters, with this transaction id.
     pub fn on_counting(&mut self, xid: u32, at: Location, mac: Option<Mac>) {
         let counting = CounterRequest { at, mac, packets: BTreeMap::new(), sum: 0 };
         self.counts.insert((at.switch, xid), counting);
     }
 
-    /// A switch answers, or begins to.
+    /// A switch answers, or sends a part of its answer.
     pub fn on_stats(&mut self, now: Time, dpid: Dpid, xid: u32, reply: &StatsReply, out: &mut Vec<HostAction>) {
         let Some(counting) = self.counts.get_mut(&(dpid, xid)) else { return };
         match &reply.body {
@@ -123,7 +124,7 @@ impl Hosts {
         }
     }
 
-    /// A switch does not tell. Whether it was asked for hosts' sake.
+    /// A switch refuses a request. Returns whether it was one of these.
     pub fn on_no_stats(&mut self, now: Time, dpid: Dpid, xid: u32, out: &mut Vec<HostAction>) -> bool {
         let Some(counting) = self.counts.remove(&(dpid, xid)) else { return false };
         match counting.mac {
@@ -133,7 +134,7 @@ impl Hosts {
         true
     }
 
-    /// What the rules of a port's hosts took is known, or can't be.
+    /// The counters of a port's hosts are known, or cannot be known.
     fn on_port_counts(
         &mut self,
         now: Time,
@@ -147,7 +148,7 @@ impl Hosts {
             let Some(known) = self.known.get_mut(&(at, mac)) else { continue };
             if let Some(packets) = &packets {
                 let count = packets.get(&mac).copied().unwrap_or_default();
-                // When it took those that are counted for the first time is not known.
+                // If these packets are counted for the first time, it is not known when they came.
                 if known.counted.replace(count).unwrap_or_default() != count {
                     known.heard = now;
                 }

@@ -1,10 +1,12 @@
-//! What a packet announces: an IP address that its sender says is its own.
+//! Announcements: an IP address that a packet's sender declares to be its own.
 //!
-//! Three protocols announce addresses: ARP by its sender fields, neighbour discovery by the source of a solicitation and
-//! the target of an advertisement, DHCP by a client's request for the address that it has or is about to have. Each counts
-//! only where the hardware address in it is the frame's source, so that nobody speaks for another. For the same reason a
-//! DHCP server's acknowledgement does not count: it says something about somebody else. Duplicate address detection
-//! (a sender without an address) announces nothing: the address may turn out to be another's.
+//! Three protocols announce addresses: ARP in its sender fields; neighbour discovery in the source of a solicitation
+//! and the target of an advertisement; DHCP in a client's request for the address that it has or wants.
+//!
+//! An announcement counts only if the hardware address in it is the frame's source, so that no host can speak for
+//! another. For the same reason a DHCP server's acknowledgement does not count: it is about another host. Duplicate
+//! address detection (a sender without an address) announces nothing, because the address may turn out to belong to
+//! another host.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -13,15 +15,15 @@ use maple_wire::{Field, Packet};
 /// Ethernet types of ARP and IPv6.
 pub(in crate::engine) const ARP: u128 = 0x0806;
 pub(in crate::engine) const IPV6: u128 = 0x86dd;
-/// The protocol number of ICMPv6, and its types of neighbour solicitations and advertisements.
+/// The protocol number of ICMPv6, and its types for neighbour solicitation and advertisement.
 pub(in crate::engine) const ICMPV6: u128 = 58;
 pub(in crate::engine) const SOLICITATION: u128 = 135;
 pub(in crate::engine) const ADVERTISEMENT: u128 = 136;
-/// The UDP ports of DHCP's clients and servers.
+/// The UDP ports of DHCP clients and servers.
 const DHCP_CLIENT: u128 = 68;
 const DHCP_SERVER: u128 = 67;
 
-/// Whether a packet may announce an address.
+/// Whether a packet may announce an address. A quick test.
 #[inline]
 pub(in crate::engine) fn is_announcement(packet: &Packet<'_>) -> bool {
     match packet.get(Field::EthType) {
@@ -63,14 +65,14 @@ fn can_be_owned(ip: IpAddr) -> bool {
     !ip.is_unspecified() && !ip.is_multicast() && !ip.is_loopback() && !is_broadcast
 }
 
-/// What a UDP packet over IPv4 carries.
+/// The payload of a UDP packet over IPv4.
 fn udp_payload<'a>(packet: &Packet<'a>) -> Option<&'a [u8]> {
     let ip = packet.frame().get(14 + 4 * packet.vlans().count()..)?;
     let header = usize::from(ip.first()? & 0xf) * 4;
     ip.get(header + 8..)
 }
 
-/// The address that a DHCP client has (`ciaddr`) or asks to have (RFC 2131).
+/// The address that a DHCP client has (`ciaddr`) or asks for (RFC 2131).
 fn requested(message: &[u8], source: u128) -> Option<Ipv4Addr> {
     const REQUEST: u8 = 3;
     let mac = Field::EthSrc.full_mask() & u128::from_be_bytes(message.get(18..34)?.try_into().ok()?);
@@ -84,7 +86,7 @@ fn requested(message: &[u8], source: u128) -> Option<Ipv4Addr> {
     Some(Ipv4Addr::from(ip))
 }
 
-/// A DHCP option's bytes.
+/// The bytes of a DHCP option.
 fn option(mut options: &[u8], wanted: u8) -> Option<&[u8]> {
     loop {
         match options {

@@ -1,8 +1,12 @@
-//! Hosts of other places that seem to be at ports of ours: packets from there are dropped until the shard of the old
-//! place has found out whether the host is still there.
+//! Claims: packets from a port of this shard whose host is known at another location.
 //!
-//! Claims are bounded for each port that makes them, so that a port which claims everybody's addresses gets in nobody
-//! else's way.
+//! A claim asks the shard of the known location whether the host is still there. Until that shard answers, packets from
+//! the claiming port are dropped. If the host is still there, the claim is *refuted*, and the port's packets are
+//! dropped for some time more. If the host is gone, the claim is *settled*: the host moves to the port that claimed it
+//! first.
+//!
+//! The number of claims of each port is bounded. So a port that claims every address does not stand in the way of the
+//! others.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -14,18 +18,18 @@ use crate::engine::Time;
 use crate::network::{Location, Mac};
 use crate::report::{MoveReason, Report};
 
-/// How many hosts may be claimed by one port at once.
+/// The maximum number of hosts that one port may claim at once.
 const MOST: usize = 32;
-/// How many lies of a port are told to people.
+/// The maximum number of refuted claims of a port that are reported.
 const MAX_REPORTED: usize = 8;
-/// How long a claim waits for the verdict, where its shard is gone.
+/// How long a claim waits for the answer if the other shard is gone.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Who seems to be at which of our ports.
+/// The open claims, by port and host.
 #[derive(Debug, Default)]
 pub(super) struct Claims {
     open: BTreeMap<(Location, Mac), Claim>,
-    /// What was told to people.
+    /// The refuted claims that were reported.
     reported: BTreeSet<(Location, Mac)>,
 }
 
@@ -39,7 +43,7 @@ struct Claim {
 }
 
 impl Claims {
-    /// Notes a claim. Whether it is a new one that there is room for.
+    /// Opens a claim. Returns whether it is a new one and within the bound.
     fn begin(&mut self, now: Time, mac: Mac, from: Location, to: Location) -> bool {
         if self.open.get(&(to, mac)).is_some_and(|claim| claim.from == from && claim.until > now) {
             return false;
@@ -58,7 +62,7 @@ impl Claims {
         self.open.range(of_port(to)).count()
     }
 
-    /// The host is where it was: these ports lie for a while to come. Those that people hear of.
+    /// The host is still at its location: refutes the claims. Returns the ports to report.
     fn refute(&mut self, until: Time, mac: Mac, at: Location) -> Vec<Location> {
         let mut liars = Vec::new();
         for ((to, _), claim) in self.open.iter_mut().filter(|((_, other), _)| *other == mac) {
@@ -71,7 +75,7 @@ impl Claims {
         liars
     }
 
-    /// The host is gone from a place: where it seems to be since the longest time.
+    /// The host is gone from its location. Returns the port that claimed it first, and closes all claims of the host.
     fn settle(&mut self, mac: Mac, at: Location) -> Option<Location> {
         let fits = |((_, other), claim): &(&(Location, Mac), &Claim)| *other == mac && claim.from == at;
         let first = self.open.iter().filter(fits).min_by_key(|(_, claim)| claim.began);
@@ -97,14 +101,14 @@ impl Claims {
 }
 
 impl Hosts {
-    /// A host that is known elsewhere seems to be at a port of ours.
+    /// A host that is known elsewhere seems to be at a port of this shard.
     pub(super) fn on_claim(&mut self, now: Time, mac: Mac, from: Location, to: Location, out: &mut Vec<HostAction>) {
         if self.claims.begin(now, mac, from, to) {
             out.push(HostAction::Find { mac, at: from });
         }
     }
 
-    /// The shard of the old place has found out.
+    /// The shard of the known location has answered.
     pub fn on_found(&mut self, now: Time, mac: Mac, at: Location, found: SearchResult, out: &mut Vec<HostAction>) {
         match found {
             SearchResult::Alive => {
@@ -124,7 +128,7 @@ impl Hosts {
     }
 }
 
-/// Until when a host that was found alive is not looked for again.
+/// Until when a host that was found is not searched for again.
 pub(super) fn refuted_until(now: Time, limits: &Limits) -> Time {
     now + limits.probe_timeout * 4
 }

@@ -1,16 +1,17 @@
-//! Silent hosts that move: what ports that go and come tell of where to look.
+//! Silent hosts that move: ports that come and go tell where to look for them.
 //!
-//! A host that says nothing after it was plugged in elsewhere would be found only when somebody asks for it with a broadcast,
-//! which takes a peer's operating system some twenty seconds. So hosts are asked for where they may be by now, by the
-//! addresses that they announced, and their answers are learned from as ever:
+//! Take a host that is silent after it was plugged in elsewhere. It would be found only when a peer asks for it with a
+//! broadcast, and operating systems wait long before they do that. So hosts are asked for at the ports where they may
+//! be, by the addresses that they announced. Their answers are learned from as usual.
 //!
-//! * A port that becomes an edge port: the hosts of ports that are down are asked for there. Where the network has few hosts,
-//!   all of them, for those whose old port has stayed up: behind a bridge, say.
-//! * The hosts that were at that port before are looked for there, as after a claim (`search.rs`): the plug may be another
-//!   one's by now. Who does not answer is forgotten, so that f treats it as unknown.
-//! * A port that goes down: its hosts are asked for at edge ports that came up a moment ago.
+//! * When a port becomes an edge port, the hosts of ports that are down are asked for there. If the network has few
+//!   hosts, all of them are asked for, because a host's old port may have stayed up (it was connected through a bridge,
+//!   say).
+//! * The hosts that were at that port before are searched for there, as after a claim (`search.rs`), because another
+//!   host may be plugged in now. A host that does not answer is forgotten, so that f treats it as unknown.
+//! * When a port goes down, its hosts are asked for at edge ports that came up a moment ago.
 //!
-//! Each is bounded by [`MOST`] hosts, each asked by one address.
+//! Each of these concerns at most [`MAX_ASKED`] hosts, and each host is asked for by one address.
 
 use std::time::Duration;
 
@@ -20,43 +21,43 @@ use crate::engine::Time;
 use crate::network::{HostInfo, Location, Mac};
 use crate::state::Snapshot;
 
-/// How many hosts are asked for when a port comes or goes.
-const MOST: usize = 64;
+/// The maximum number of hosts to ask for when a port comes or goes.
+const MAX_ASKED: usize = 64;
 
-/// For how long a port that came up may be where the hosts of one are that goes down.
+/// How long after a port came up the hosts of a port that goes down may be there.
 pub(in crate::engine) const RECENTLY_UP: Duration = Duration::from_secs(10);
 
 impl Hosts {
-    /// A port of ours has become an edge port.
+    /// A port of this shard has become an edge port.
     pub fn on_edge(&mut self, now: Time, state: &Snapshot, at: Location, out: &mut Vec<HostAction>) {
-        let here: Vec<Mac> = state.hosts_at(at).take(MOST).collect();
+        let here: Vec<Mac> = state.hosts_at(at).take(MAX_ASKED).collect();
         for mac in here {
             self.verify_host(now, state, mac, at, out);
         }
         let is_elsewhere = |mac: &Mac| state.host(*mac).is_some_and(|host| host.location != at);
-        let few = state.hosts().map(|(mac, _)| *mac).take(MOST + 1).collect::<Vec<Mac>>();
-        let asked: Vec<Mac> = if few.len() <= MOST { few } else { hosts_at_down_ports(state) };
-        for mac in asked.into_iter().filter(is_elsewhere).take(MOST) {
+        let few = state.hosts().map(|(mac, _)| *mac).take(MAX_ASKED + 1).collect::<Vec<Mac>>();
+        let asked: Vec<Mac> = if few.len() <= MAX_ASKED { few } else { hosts_at_down_ports(state) };
+        for mac in asked.into_iter().filter(is_elsewhere).take(MAX_ASKED) {
             ask(state, mac, at, out);
         }
     }
 }
 
-/// A frame that asks for a host at a port, if it has an address.
+/// The frame that asks for a host at a port; none if the host has no address.
 pub(in crate::engine) fn ask(state: &Snapshot, mac: Mac, at: Location, out: &mut Vec<HostAction>) {
     let ip = state.host(mac).and_then(|host| HostInfo::addresses(host).next());
     out.extend(ip.map(|ip| HostAction::Emit { at, frame: probe(mac, ip) }));
 }
 
-/// The hosts at a port that has gone down, as far as they are asked for.
+/// The hosts to ask for when their port has gone down.
 pub(in crate::engine) fn unplugged(state: &Snapshot, at: Location) -> Vec<Mac> {
-    state.hosts_at(at).take(MOST).collect()
+    state.hosts_at(at).take(MAX_ASKED).collect()
 }
 
-/// Hosts of ports that are down.
+/// Hosts at ports that are down.
 fn hosts_at_down_ports(state: &Snapshot) -> Vec<Mac> {
     let places = state.switches().flat_map(|(dpid, _)| {
         state.ports_of(dpid).filter(|(_, port)| !port.up).map(move |(port, _)| Location::new(dpid, port))
     });
-    places.flat_map(|at| state.hosts_at(at)).take(MOST).collect()
+    places.flat_map(|at| state.hosts_at(at)).take(MAX_ASKED).collect()
 }

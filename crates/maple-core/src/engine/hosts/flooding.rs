@@ -1,12 +1,12 @@
-//! How many hosts a port and a switch may have, and what becomes of those that are too many.
+//! The maximum number of hosts at a port and at a switch, and what happens to further ones.
 //!
-//! A port has at most `max_hosts_per_port` hosts. What others send there is dropped, and the switch is told to drop it by
-//! itself for a while ([`GUARD_DURATION`]), so that a flood of addresses costs the controller a burst now and then. Hosts that
-//! are known there stay as they are.
+//! A port has at most `max_hosts_per_port` hosts. The packets of further hosts are dropped. For a while
+//! ([`GUARD_DURATION`]) the switch drops them by itself, so that a flood of addresses costs the controller only an
+//! occasional burst. Hosts that are known at the port are not affected.
 //!
-//! A switch has at most `max_hosts`. When it has them, a port gets another one only while it has fewer than the port that
-//! has most; that one loses the host that was silent for longest. So ports that flood share what is there among them, and
-//! the others get theirs.
+//! A switch has at most `max_hosts`. When it is full, a port gets another host only while it has fewer than the port
+//! with the most hosts. That port then loses its longest silent host. So ports that flood share the capacity among
+//! themselves, and the other ports get theirs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -19,15 +19,15 @@ use crate::engine::timers::Timer;
 use crate::network::Location;
 use crate::report::Report;
 
-/// How long a switch drops what unknown hosts send at a port where too many are.
+/// How long a switch drops the packets of unknown hosts at a port with too many.
 pub(super) const GUARD_DURATION: Duration = Duration::from_secs(10);
 
-/// Ports where too much comes from.
+/// Ports with too many hosts.
 #[derive(Debug, Default)]
 pub(super) struct Flooding {
-    /// Until when switches drop what unknown hosts send there.
+    /// Until when switches drop the packets of unknown hosts there.
     guarded: BTreeMap<Location, Time>,
-    /// Those that people were told of.
+    /// Ports that were reported.
     reported: BTreeSet<Location>,
 }
 
@@ -68,7 +68,8 @@ impl Hosts {
         false
     }
 
-    /// Takes a host away from the port of a full switch that has most, for one that has `here`. Whether there is such.
+    /// Evicts a host from the port of a full switch that has most hosts, for a port that has `here`. Returns whether
+    /// there is such a host.
     fn evict_host_for(&mut self, at: Location, here: usize, out: &mut Vec<HostAction>) -> bool {
         let all = Location::new(at.switch, PortNo(0))..=Location::new(at.switch, PortNo(u32::MAX));
         let most = self.per_port.range(all).max_by_key(|(at, count)| (**count, std::cmp::Reverse(**at)));

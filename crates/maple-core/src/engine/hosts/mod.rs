@@ -1,29 +1,29 @@
-//! Where hosts are and which addresses are theirs: the part of a shard that someone at an edge port can reach.
+//! Where hosts are and which addresses they own: the part of a shard that anyone at an edge port can reach.
 //!
 //! # What
 //!
-//! [`Hosts`] learns from what hosts send at edge ports ([`Hosts::on_packet`]), and answers whether a packet is to be
-//! believed. What is known of hosts is tracked state, which the policy may read; this part holds what only it needs:
-//! when a host was heard, what it announced and when, who is looked for. It asks for nothing and writes nothing by
-//! itself: it says what is to be done ([`HostAction`]), and the engine does it (`engine/host_wishes.rs`).
+//! [`Hosts`] learns from what hosts send at edge ports ([`Hosts::on_packet`]), and says whether a packet is accepted.
+//! What the policy may read about hosts is tracked state in the store. This part keeps only what it needs itself: when
+//! a host was last active, what it announced and when, and which hosts are being searched for. It writes and sends
+//! nothing. It returns what is to be done ([`HostAction`]), and the engine does it (`engine/host_actions.rs`).
 //!
-//! A host is fields by the shard of the switch where it is. What changed there, by whoever's write, comes to that shard
-//! ([`Hosts::on_arrival`], [`Hosts::on_departure`]).
+//! The shard of the switch where a host is watches that host. Any write that changes the hosts there is reported to
+//! that shard ([`Hosts::on_arrival`], [`Hosts::on_departure`]).
 //!
-//! # Rules (design §7)
+//! # Rules
 //!
-//! * *Place.* A known host's address at another port is a move or a lie. It is a move if the old port is gone, or if the
-//!   host neither answers nor sends anything there (`search.rs`). Until that is settled, packets from the new port are
-//!   dropped. One frame never takes a live host's place.
-//! * *Addresses.* A host has the addresses that it announces, and not those that its packets carry (`announced.rs`): what
-//!   a router sends comes from all the world's. Who announced an address last owns it.
-//! * *Bounds.* A port and a switch have so many hosts at most (`crowd.rs`). Whoever sends more addresses than that loses
-//!   service for the new ones, at that port only. Hosts that are silent go (`ageing.rs`).
+//! * *Location.* If a known host's address appears at another port, the host has moved or the packet is forged. It is a
+//!   move if the old port is gone, or if the host neither answers nor sends anything there (`search.rs`). Until that is
+//!   known, packets from the new port are dropped. One frame never takes over a live host's location.
+//! * *Addresses.* A host owns the addresses that it announces, not those that its packets carry (`announced.rs`): the
+//!   packets that a router forwards carry addresses from everywhere. The last host that announced an address owns it.
+//! * *Bounds.* A port and a switch have a maximum number of hosts (`flooding.rs`). A sender of more addresses than that
+//!   gets no service for the new ones, at that port only. Silent hosts are forgotten (`ageing.rs`).
 //!
 //! # Cost
 //!
-//! A packet of a known host costs a look-up in the snapshot and one here. All collections are bounded by the number of
-//! hosts, which is bounded, or by a constant for each port.
+//! A packet of a known host costs one look-up in the snapshot and one here. The size of every collection is bounded by
+//! the number of hosts, which is bounded, or by a constant for each port.
 
 mod ageing;
 mod announced;
@@ -54,55 +54,55 @@ use search::Search;
 /// What is to be done for hosts.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum HostAction {
-    /// A host was heard for the first time.
+    /// Add a host that was seen for the first time.
     Learn { mac: Mac, at: Location, ip: Option<IpAddr> },
-    /// A host announced an address that was not its own, in place of another of its own where it has too many.
+    /// Give a host an address that it announced. If it has too many, take the address `instead` from it.
     Bind { mac: Mac, at: Location, ip: IpAddr, instead: Option<IpAddr> },
-    /// A host has not announced an address for long, and does not answer for it.
+    /// Take an address from a host: the host has not announced it for long, and does not answer for it.
     Unbind { mac: Mac, at: Location, ip: IpAddr },
-    /// A host is elsewhere.
+    /// Move a host.
     Move { mac: Mac, from: Location, to: Location, why: MoveReason },
-    /// A host was silent for long.
+    /// Forget a host that was silent for long, or that has to give way to another.
     Forget { mac: Mac, at: Location },
-    /// Have the shard of this place find out whether the host is there.
+    /// Have the shard of this location find out whether the host is there.
     Find { mac: Mac, at: Location },
-    /// Tell a shard what was found.
+    /// Tell a shard the result of its search.
     ReportSearch { to: ShardId, mac: Mac, at: Location, found: SearchResult },
     /// Send a frame out of a port.
     Emit { at: Location, frame: Vec<u8> },
-    /// Have a switch say how much its rules for hosts of this port took, or for one host.
+    /// Ask a switch for the packet counters of its rules for this port's hosts, or for one host.
     Count { at: Location, mac: Option<Mac> },
-    /// Have a switch drop what unknown hosts send at this port, or no longer.
+    /// Have a switch drop the packets of unknown hosts at this port, or stop doing so.
     Guard { at: Location, on: bool },
-    /// Have a switch send no copies of what a host announces, or send them again.
+    /// Have a switch stop copying what a host announces, or start again.
     Mute { mac: Mac, at: Location, on: bool },
-    /// Come back at this time.
+    /// Call back at this time.
     Wake(Time, Timer),
     /// Tell people.
     Report(Report),
 }
 
-/// What became of a search.
+/// The result of a search for a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SearchResult {
     /// The host is where it was.
     Alive,
-    /// It is not; it had announced addresses that it was asked by, or none.
+    /// The host is not there. `was_asked`: it had announced addresses, so it could be asked.
     Gone { was_asked: bool },
 }
 
-/// Whether a packet is to be believed.
+/// Whether a packet's source is accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SourceCheck {
-    /// Its host is where the packet came from.
+    /// The host is where the packet came from.
     Accepted,
-    /// Its host is elsewhere, as far as we know.
+    /// The host is at another port, as far as is known.
     Elsewhere,
-    /// Its host is one too many.
+    /// The host exceeds the maximum.
     TooManyHosts,
 }
 
-/// What a packet at an edge port says of its sender.
+/// What a packet at an edge port says about its sender.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sender {
     pub mac: Mac,
@@ -111,7 +111,7 @@ pub(super) struct Sender {
     pub announces: Option<IpAddr>,
 }
 
-/// What can be chosen.
+/// The options that matter here.
 #[derive(Clone, Copy, Debug)]
 struct Limits {
     per_port: usize,
@@ -125,46 +125,46 @@ struct Limits {
 #[derive(Debug)]
 pub(super) struct Hosts {
     limits: Limits,
-    /// The hosts that are at our switches.
+    /// The hosts at this shard's switches.
     known: BTreeMap<(Location, Mac), HostRecord>,
-    /// How many of them are at each switch, and at each port.
+    /// The number of hosts at each switch, and at each port.
     per_switch: BTreeMap<Dpid, usize>,
     per_port: BTreeMap<Location, usize>,
-    /// What is noted of ports where too much comes from.
+    /// Ports where too many hosts are.
     flooding: Flooding,
-    /// Hosts of other ports, of any shard, that seem to be at ours.
+    /// Hosts that are known elsewhere, at any shard, and seem to be at ports of this shard.
     claims: Claims,
-    /// Hosts of ours that somebody looks for.
+    /// Hosts of this shard that are being searched for.
     searches: BTreeMap<Mac, Search>,
-    /// Hosts that go if nothing is heard of them soon.
+    /// Hosts that will be forgotten if they stay silent.
     expiring: BTreeSet<Mac>,
-    /// Switches whose hosts are looked through for silent ones.
+    /// Switches whose hosts are checked for silent ones.
     rounds: BTreeMap<Dpid, ageing::AgeingRound>,
-    /// Statistics that are under way, by switch and transaction id.
+    /// Requests for statistics that are not answered yet, by switch and transaction id.
     counts: BTreeMap<(Dpid, u32), ageing::CounterRequest>,
 }
 
-/// What is known of a host besides what policies see.
+/// What is known of a host in addition to the tracked state.
 #[derive(Debug)]
 struct HostRecord {
-    /// When a packet of it last came to our notice.
+    /// When the host was last known to be active.
     heard: Time,
-    /// How many packets of it rules had taken, when that was last asked.
+    /// The packets that its rules had counted at the last reading.
     counted: Option<u64>,
-    /// The addresses that it announced, the latest last, and when that was.
+    /// The addresses that it announced, with the time, the latest last.
     announced: Vec<(IpAddr, Time)>,
-    /// When it began to be counted how many announcements come, and how many came since.
+    /// The start of the current second of counting announcements, and their number since.
     pace: (Time, u32),
     /// Its announcements are not copied for a while.
     muted: bool,
-    /// That it has too many addresses was told.
+    /// Whether a report has said that it has too many addresses.
     reported: bool,
 }
 
-/// How many addresses of a kind are kept of one host.
+/// The maximum number of IPv4 and of IPv6 addresses of a host.
 const MAX_ADDRESSES: usize = 16;
 
-/// In what time how many announcements of a host are taken note of. Further ones change nothing.
+/// The time, and the maximum number of announcements of a host that count in it. Further ones change nothing.
 const ANNOUNCEMENT_LIMIT: (Duration, u32) = (Duration::from_secs(1), 20);
 
 /// How long the announcements of a host that made too many are not copied.
@@ -176,13 +176,13 @@ impl HostRecord {
         HostRecord { heard: now, counted: None, announced, pace: (now, 0), muted: false, reported: false }
     }
 
-    /// The address that gives way to another one of its kind, where there are too many.
+    /// The oldest address of the same kind, if there are too many.
     fn oldest_like(&self, ip: IpAddr) -> Option<IpAddr> {
         let alike = || self.announced.iter().map(|(other, _)| *other).filter(|other| other.is_ipv4() == ip.is_ipv4());
         if alike().count() >= MAX_ADDRESSES { alike().next() } else { None }
     }
 
-    /// Notes an announcement. Whether it is one of few.
+    /// Notes an announcement. Returns whether it is within the limit.
     fn is_within_announcement_limit(&mut self, now: Time) -> bool {
         if self.pace.0 + ANNOUNCEMENT_LIMIT.0 <= now {
             self.pace = (now, 0);
@@ -193,7 +193,7 @@ impl HostRecord {
 }
 
 impl Hosts {
-    /// The part of a shard with these options.
+    /// No hosts yet.
     pub fn new(options: &Options) -> Hosts {
         let limits = Limits {
             per_port: options.max_hosts_per_port,
@@ -216,13 +216,13 @@ impl Hosts {
         }
     }
 
-    /// A packet came by an edge port.
+    /// A packet came in at an edge port.
     pub fn on_packet(&mut self, now: Time, state: &Snapshot, sender: Sender, out: &mut Vec<HostAction>) -> SourceCheck {
         let Sender { mac, at, announces } = sender;
         if !mac.is_host() {
             return SourceCheck::Accepted;
         }
-        // Nobody but us has this address.
+        // Only this controller uses this address.
         if mac == PROBE_MAC {
             return SourceCheck::Elsewhere;
         }
@@ -249,7 +249,7 @@ impl Hosts {
         }
     }
 
-    /// A host is where it was.
+    /// A host is active where it was.
     fn on_sign_of_life(&mut self, now: Time, state: &Snapshot, sender: Sender, out: &mut Vec<HostAction>) {
         let Sender { mac, at, announces } = sender;
         if !self.known.contains_key(&(at, mac)) {
@@ -288,14 +288,14 @@ impl Hosts {
         }
     }
 
-    /// A host is at a switch of ours now, by whoever's write.
+    /// The store says that a host is now at a switch of this shard.
     pub fn on_arrival(&mut self, now: Time, state: &Snapshot, mac: Mac, at: Location, out: &mut Vec<HostAction>) {
         if !self.known.contains_key(&(at, mac)) {
             self.insert(now, at, mac, state.host(mac).into_iter().flat_map(HostInfo::addresses), out);
         }
     }
 
-    /// A host is no longer where it was.
+    /// The store says that a host is no longer at this location.
     pub fn on_departure(&mut self, mac: Mac, at: Location) {
         if self.known.remove(&(at, mac)).is_some() {
             count_down(&mut self.per_switch, at.switch);
@@ -307,7 +307,7 @@ impl Hosts {
         }
     }
 
-    /// A switch is gone, with all that is known of its hosts.
+    /// Forgets a switch and its hosts.
     pub fn forget_switch(&mut self, dpid: Dpid) {
         let gone: Vec<(Location, Mac)> = self.at_ports_of(dpid).map(|(key, _)| *key).collect();
         gone.into_iter().for_each(|(at, mac)| self.on_departure(mac, at));
@@ -317,13 +317,13 @@ impl Hosts {
         self.counts.retain(|(of, _), _| *of != dpid);
     }
 
-    /// A port is another one now.
+    /// Forgets what is known of a port, which is a different one now.
     pub fn forget_port(&mut self, at: Location) {
         self.claims.forget_port(at);
         self.flooding.forget_port(at);
     }
 
-    /// Whether the next packet of a host matters more than its answer.
+    /// Whether a search or the ageing waits for a packet of this host.
     pub fn awaits(&self, mac: Mac) -> bool {
         let awaited = || self.searches.get(&mac).is_some_and(Search::is_open) || self.expiring.contains(&mac);
         !(self.searches.is_empty() && self.expiring.is_empty()) && awaited()
@@ -356,7 +356,7 @@ impl Hosts {
         self.known.range((at, Mac([0; 6]))..=(at, Mac([0xff; 6]))).map(|((_, mac), known)| (*mac, known))
     }
 
-    /// How much is held, of all kinds together.
+    /// The number of items kept, of all kinds together.
     #[cfg(test)]
     pub fn size(&self) -> usize {
         let announced: usize = self.known.values().map(|known| known.announced.len()).sum();
@@ -366,7 +366,7 @@ impl Hosts {
     }
 }
 
-/// One less of a kind; none is no entry.
+/// Subtracts one, and removes a count of zero.
 fn count_down<K: Ord + Copy>(counts: &mut BTreeMap<K, usize>, key: K) {
     if let Some(count) = counts.get_mut(&key) {
         *count -= 1;
@@ -376,7 +376,7 @@ fn count_down<K: Ord + Copy>(counts: &mut BTreeMap<K, usize>, key: K) {
     }
 }
 
-/// Whether hosts can be at a place.
+/// Whether hosts can be at a location.
 fn is_usable(state: &Snapshot, at: Location) -> bool {
     state.shard_of(at.switch).is_some() && state.port(at).is_some_and(|port| port.up && port.kind == PortKind::Edge)
 }

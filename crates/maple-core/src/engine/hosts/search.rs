@@ -1,21 +1,22 @@
-//! Finding out whether a host is still where it was.
+//! The search: is a host still at its location?
 //!
 //! # What
 //!
-//! A host that is looked for is asked by the addresses that it announced, in rounds of half a second, and its switch is
-//! asked in each how many packets of it the rules took. It is *there* as soon as a packet of it comes, an answer or any
-//! other, or when the counters rose in [`ROUNDS_WITH_TRAFFIC`] rounds. It is *gone* when it answered nothing and its counters stood still
-//! for two rounds; a host that announced no address, so that it can't be asked, for as long as `silence` says.
+//! A search proceeds in rounds. In each round the host is asked by the addresses that it announced, and its switch is
+//! asked for the counters of its rules. The host is *there* as soon as any packet of it comes, or when the counters
+//! rose in [`ROUNDS_WITH_TRAFFIC`] rounds. The host is *gone* when it answered nothing and its counters stood still for
+//! two rounds. A host that announced no address cannot be asked, so its counters must stand still for as long as
+//! `silence` says.
 //!
 //! # Why two rounds
 //!
-//! Open vSwitch adds up what its datapath did up to half a second later. So the counters of a host that has left may rise
-//! once more, and those of one that sends may stand still between two readings, but hardly ever over three.
+//! Open vSwitch counts what its datapath did with a delay. So the counters of a host that has left may rise once more.
+//! The counters of a host that sends may stand still between two readings, but hardly ever over three.
 //!
 //! # Cost
 //!
-//! A host is looked for once, however many claim to be it, and for a while after it was found nobody looks again. Whoever
-//! claims pays: claims are bounded for each port.
+//! There is one search for a host, however many ports claim it. After a host was found, there is no new search for a
+//! while. The number of claims of each port is bounded, so the cost falls on the ports that claim.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -28,10 +29,10 @@ use crate::engine::{ShardId, Time};
 use crate::network::{Location, Mac};
 use crate::state::Snapshot;
 
-/// In how many rounds the counters of a host rise that sends and does not answer.
+/// The number of rounds in which the counters of a host that sends but does not answer must rise.
 const ROUNDS_WITH_TRAFFIC: u32 = 3;
 
-/// A host that somebody looks for.
+/// A search for one host.
 #[derive(Debug)]
 pub(super) struct Search {
     at: Location,
@@ -41,7 +42,7 @@ pub(super) struct Search {
 #[derive(Debug)]
 enum SearchState {
     Open(OpenSearch),
-    /// It was found; until then nobody looks again.
+    /// The host was found. There is no new search before this time.
     Found {
         until: Time,
     },
@@ -51,17 +52,17 @@ enum SearchState {
 struct OpenSearch {
     askers: BTreeSet<ShardId>,
     began: Time,
-    /// Whether it can be asked.
+    /// Whether the host can be asked by an address.
     was_asked: bool,
-    /// Since when nothing has come from it, as far as we know.
+    /// Since when the host has sent nothing, as far as is known.
     silent_since: Time,
-    /// What the counters said last.
+    /// The counters at the last reading.
     count: Option<u64>,
-    /// When the reading of them began that is under way.
+    /// When the current reading began, if there is one.
     reading: Option<Time>,
-    /// In how many rounds they rose.
+    /// The number of rounds in which the counters rose.
     rounds_with_traffic: u32,
-    /// Its port has been down meanwhile: if it is not found, it is forgotten.
+    /// The port was down meanwhile: if the host is not found, it is forgotten.
     forget_if_missing: bool,
 }
 
@@ -70,7 +71,7 @@ impl Search {
         self.at
     }
 
-    /// Whether it is not known yet.
+    /// Whether the result is not known yet.
     pub fn is_open(&self) -> bool {
         matches!(self.state, SearchState::Open(_))
     }
@@ -84,15 +85,15 @@ impl Search {
 }
 
 impl OpenSearch {
-    /// How long nothing must have come from it.
+    /// How long the host must be silent to count as gone.
     fn quiet(&self, limits: &Limits) -> Duration {
         if self.was_asked { limits.probe_timeout * 2 } else { limits.silence }
     }
 
-    /// Takes a reading, or learns that there is none.
+    /// Takes a reading; `None` if the switch does not tell.
     fn take(&mut self, now: Time, count: Option<u64>) {
         if let (Some(new), Some(old)) = (count, self.count) {
-            // Counters fall where rules go, and what they had taken since is lost.
+            // Counters fall when a rule is deleted, and its last packets are not counted.
             if new != old {
                 self.silent_since = now;
             }
@@ -103,7 +104,7 @@ impl OpenSearch {
 }
 
 impl Hosts {
-    /// The port of a host has been down. It is looked for, if it can be asked.
+    /// The port of a host has been down: searches for the host, if it can be asked.
     pub(super) fn verify_host(
         &mut self,
         now: Time,
@@ -120,7 +121,7 @@ impl Hosts {
         self.begin_search(now, mac, at, None, out);
     }
 
-    /// Somebody thinks that a host of ours is elsewhere.
+    /// A port elsewhere claims a host of this shard.
     pub fn on_look(
         &mut self,
         now: Time,
@@ -129,7 +130,7 @@ impl Hosts {
         asker: ShardId,
         out: &mut Vec<HostAction>,
     ) {
-        // The message that it came here may be on its way still.
+        // The message that the host came here may still be on the way.
         if state.host(mac).is_some_and(|host| host.location == at) {
             self.on_arrival(now, state, mac, at, out);
         }
@@ -151,7 +152,7 @@ impl Hosts {
         self.begin_search(now, mac, at, Some(asker), out);
     }
 
-    /// Begins to look for a host, for another shard or for ourselves.
+    /// Begins a search, for another shard or for this one.
     fn begin_search(&mut self, now: Time, mac: Mac, at: Location, asker: Option<ShardId>, out: &mut Vec<HostAction>) {
         let Some(known) = self.known.get(&(at, mac)) else { return };
         let open = OpenSearch {
@@ -182,16 +183,16 @@ impl Hosts {
         out.push(HostAction::Wake(now + self.limits.probe_timeout, Timer::Search(mac)));
     }
 
-    /// A round has ended, or what was found is old.
+    /// A round has ended, or the result of a search has become old.
     pub fn on_search_timer(&mut self, now: Time, mac: Mac, out: &mut Vec<HostAction>) {
         let limits = self.limits;
         let Some(search) = self.searches.get_mut(&mac) else { return };
         match &mut search.state {
             SearchState::Found { until } if *until <= now => drop(self.searches.remove(&mac)),
             SearchState::Found { .. } => {}
-            // Timers of an earlier search.
+            // The timer is of an earlier search.
             SearchState::Open(open) if open.reading.is_some_and(|began| now < began + limits.probe_timeout) => {}
-            // The switch does not say what its counters are.
+            // The switch does not answer.
             SearchState::Open(open) if open.reading.is_some() && now >= open.began + limits.silence * 2 => {
                 self.not_found(mac, out);
             }
@@ -202,7 +203,7 @@ impl Hosts {
         }
     }
 
-    /// A host's counters were read; `None` where the switch does not tell.
+    /// The counters of a host were read; `None` if the switch does not tell.
     pub(super) fn on_search_count(&mut self, now: Time, mac: Mac, count: Option<u64>, out: &mut Vec<HostAction>) {
         let limits = self.limits;
         let Some(search) = self.searches.get_mut(&mac) else { return };
@@ -217,7 +218,7 @@ impl Hosts {
         }
     }
 
-    /// A host that may be looked for is there.
+    /// A host is active. If there is a search for it, that ends.
     pub(super) fn found_alive(&mut self, now: Time, mac: Mac, at: Location, out: &mut Vec<HostAction>) {
         if self.searches.is_empty() {
             return;
@@ -239,7 +240,7 @@ impl Hosts {
     fn not_found(&mut self, mac: Mac, out: &mut Vec<HostAction>) {
         let Some(Search { at, state: SearchState::Open(open) }) = self.searches.remove(&mac) else { return };
         let found = SearchResult::Gone { was_asked: open.was_asked };
-        // Who claims it gets it; without a claim nobody knows where it is.
+        // A host that is claimed goes to the port that claims it. Without a claim its location is unknown.
         if open.forget_if_missing && open.askers.is_empty() {
             self.on_departure(mac, at);
             out.push(HostAction::Forget { mac, at });

@@ -1,4 +1,5 @@
-//! The part by itself: packets, messages, timers and statistics in, wishes out. What is wished of the store is done.
+//! The hosts' part by itself: packets, messages, timers and statistics in, actions out. The fixture carries out the
+//! writes.
 
 use std::sync::Arc;
 
@@ -27,7 +28,7 @@ fn mac(number: u32) -> Mac {
     Mac::from_bits(0x0200_0000_0000 + u128::from(number))
 }
 
-/// A switch with edge ports 1 to 4, and the part that follows its hosts.
+/// A switch with edge ports 1 to 4, and the part that watches its hosts.
 struct Fixture {
     hosts: Hosts,
     store: Arc<Store>,
@@ -75,7 +76,7 @@ impl Fixture {
         self.ask(|hosts, now, state, out| hosts.on_packet(now, state, sender, out))
     }
 
-    /// Does what is wished, as the engine does; what that made to be wished.
+    /// Does an action as the engine would. Returns the further actions that follow.
     fn fulfil(&mut self, action: HostAction) -> Vec<HostAction> {
         let place = |mac: Mac, location, change: &dyn Fn(&mut HostInfo)| {
             self.store.update(|state| {
@@ -131,7 +132,7 @@ impl Fixture {
         self.ask(|hosts, now, _, out| hosts.on_stats(now, Dpid(1), xid, &reply, out)).1
     }
 
-    /// Lets time pass, with something to happen in each tenth of a second.
+    /// Lets time pass, and calls `each` every tenth of a second.
     fn wait(&mut self, seconds: u32, mut each: impl FnMut(&mut Fixture)) -> Vec<HostAction> {
         let mut all = Vec::new();
         for _ in 0..seconds * 10 {
@@ -179,7 +180,7 @@ fn moved(actions: &[HostAction]) -> Option<MoveReason> {
 }
 
 #[test]
-fn a_host_that_answers_keeps_its_place_and_is_asked_by_the_addresses_that_it_announced_last() {
+fn a_host_that_answers_stays_and_is_asked_by_its_latest_addresses() {
     let mut fixture = Fixture::new(&Options::default());
     for announced in ["10.0.0.9", "10.0.0.1"] {
         fixture.packet(GATEWAY, 1, Some(announced));
@@ -200,7 +201,7 @@ fn a_host_that_answers_keeps_its_place_and_is_asked_by_the_addresses_that_it_ann
 }
 
 #[test]
-fn a_host_whose_answers_keep_coming_stays_and_the_liar_is_told_of_once() {
+fn a_host_that_keeps_answering_stays_and_the_forger_is_reported_once() {
     let mut fixture = Fixture::new(&Options::default());
     fixture.packet(GATEWAY, 1, Some("10.0.0.1"));
     let actions = fixture.wait(60, |fixture| {
@@ -214,7 +215,7 @@ fn a_host_whose_answers_keep_coming_stays_and_the_liar_is_told_of_once() {
 }
 
 #[test]
-fn a_host_that_answers_nothing_keeps_its_place_while_rules_carry_packets_of_it() {
+fn a_host_that_does_not_answer_stays_while_rules_count_its_packets() {
     let mut fixture = Fixture::new(&Options::default());
     fixture.packet(GATEWAY, 1, Some("10.0.0.1"));
     let mut reported = Vec::new();
@@ -227,13 +228,13 @@ fn a_host_that_answers_nothing_keeps_its_place_while_rules_carry_packets_of_it()
     let lies =
         reported.iter().filter(|action| matches!(action, HostAction::Report(Report::HostSpoofed { .. }))).count();
     assert_eq!(lies, 1);
-    // It leaves, and two rounds later it is where it says.
+    // It leaves, and two rounds later it is at the port that claims it.
     let gone = fixture.wait(5, |fixture| drop(fixture.packet(GATEWAY, 2, None)));
     assert_eq!(moved(&gone), Some(MoveReason::NoAnswer));
 }
 
 #[test]
-fn a_host_that_cannot_be_asked_must_have_been_silent_for_long() {
+fn a_host_without_an_address_moves_after_a_long_silence() {
     for tells in [true, false] {
         let mut fixture = Fixture::new(&Options::default());
         fixture.tells = tells;
@@ -245,7 +246,7 @@ fn a_host_that_cannot_be_asked_must_have_been_silent_for_long() {
 }
 
 #[test]
-fn a_switch_that_never_says_what_its_counters_are_is_not_waited_for_without_end() {
+fn a_search_ends_even_if_the_switch_never_answers() {
     let mut fixture = Fixture::new(&Options::default());
     fixture.packet(GATEWAY, 1, Some("10.0.0.1"));
     let sender = Sender { mac: GATEWAY, at: at(2), announces: None };
@@ -261,7 +262,7 @@ fn a_switch_that_never_says_what_its_counters_are_is_not_waited_for_without_end(
 }
 
 #[test]
-fn a_port_that_claims_everybody_is_in_nobody_elses_way() {
+fn a_port_that_claims_every_host_does_not_hinder_other_ports() {
     let mut fixture = Fixture::new(&Options::default());
     (0..200).for_each(|n| drop(fixture.packet(mac(n), 1, Some("10.0.0.1"))));
     let looks =
@@ -272,7 +273,7 @@ fn a_port_that_claims_everybody_is_in_nobody_elses_way() {
 }
 
 #[test]
-fn a_place_that_is_gone_needs_no_asking() {
+fn a_host_whose_port_is_gone_moves_at_once() {
     let mut fixture = Fixture::new(&Options::default());
     fixture.packet(GATEWAY, 1, Some("10.0.0.1"));
     fixture.store.update(|_| vec![Write::Port { at: at(1), info: None }]);
@@ -281,7 +282,7 @@ fn a_place_that_is_gone_needs_no_asking() {
 }
 
 #[test]
-fn a_port_has_so_many_hosts_and_what_further_ones_send_is_dropped_for_a_while() {
+fn a_port_has_a_maximum_of_hosts_and_drops_further_ones_for_a_while() {
     let options = Options { max_hosts_per_port: 10, ..Options::default() };
     let mut fixture = Fixture::new(&options);
     let mut guards = 0;
@@ -303,7 +304,7 @@ fn a_port_has_so_many_hosts_and_what_further_ones_send_is_dropped_for_a_while() 
 }
 
 #[test]
-fn ports_that_flood_share_a_switch_and_the_others_get_their_part() {
+fn ports_that_flood_share_the_capacity_and_others_get_theirs() {
     let options = Options { max_hosts: 30, max_hosts_per_port: 20, ..Options::default() };
     let mut fixture = Fixture::new(&options);
     for port in [1, 2] {
@@ -317,7 +318,7 @@ fn ports_that_flood_share_a_switch_and_the_others_get_their_part() {
 }
 
 #[test]
-fn silent_hosts_go_and_those_that_rules_carry_packets_of_stay() {
+fn silent_hosts_are_forgotten_and_hosts_with_counted_packets_stay() {
     let options = Options { host_timeout: Duration::from_secs(60), ..Options::default() };
     for tells in [true, false] {
         let mut fixture = Fixture::new(&options);
@@ -333,7 +334,7 @@ fn silent_hosts_go_and_those_that_rules_carry_packets_of_stay() {
 }
 
 #[test]
-fn the_next_packet_of_a_host_that_is_about_to_go_is_waited_for() {
+fn the_next_packet_of_an_expiring_host_is_awaited() {
     let options = Options { host_timeout: Duration::from_secs(60), ..Options::default() };
     let mut fixture = Fixture::new(&options);
     fixture.packet(GATEWAY, 1, None);
@@ -346,7 +347,7 @@ fn the_next_packet_of_a_host_that_is_about_to_go_is_waited_for() {
 }
 
 #[test]
-fn of_many_addresses_the_oldest_gives_way_and_that_is_told_once() {
+fn too_many_addresses_replace_the_oldest_and_are_reported_once() {
     let mut fixture = Fixture::new(&Options::default());
     let mut reports = 0;
     for n in 0..40 {
@@ -363,7 +364,7 @@ fn of_many_addresses_the_oldest_gives_way_and_that_is_told_once() {
 }
 
 #[test]
-fn an_address_is_asked_for_before_it_goes() {
+fn a_host_is_asked_for_an_address_before_it_is_forgotten() {
     let options = Options { host_timeout: Duration::from_secs(60), ..Options::default() };
     let mut fixture = Fixture::new(&options);
     fixture.packet(GATEWAY, 1, Some("10.0.0.1"));
@@ -371,7 +372,7 @@ fn an_address_is_asked_for_before_it_goes() {
     let is_asked = |action: &HostAction| matches!(action, HostAction::Emit { .. });
     let actions = fixture.wait(300, |fixture| {
         *fixture.packets.entry(GATEWAY).or_default() += 1;
-        // Of the two it has one still.
+        // It still has one of its two addresses.
         if fixture.hosts.rounds[&Dpid(1)].asking.is_none() && fixture.xid % 2 == 1 {
             fixture.packet(GATEWAY, 1, Some("10.0.0.2"));
         }
@@ -382,7 +383,7 @@ fn an_address_is_asked_for_before_it_goes() {
 }
 
 #[test]
-fn who_announces_without_end_is_not_copied_for_a_while() {
+fn a_host_that_announces_too_much_is_muted_for_a_while() {
     let mut fixture = Fixture::new(&Options::default());
     let mut actions = Vec::new();
     (0..1000u32).for_each(|n| actions.extend(fixture.packet(GATEWAY, 1, Some(&format!("10.0.{}.1", n % 200))).1));
@@ -394,7 +395,7 @@ fn who_announces_without_end_is_not_copied_for_a_while() {
 }
 
 #[test]
-fn an_address_is_announced_by_its_owner_and_nobody_else() {
+fn only_the_owner_of_an_address_announces_it() {
     let (own, other) = (GATEWAY.0, OTHER.0);
     let frame = || Frame::ethernet([0xff; 6], own);
     let v4 = |last| std::net::Ipv4Addr::new(10, 0, 0, last);
@@ -416,7 +417,7 @@ fn an_address_is_announced_by_its_owner_and_nobody_else() {
 }
 
 #[test]
-fn a_dhcp_client_announces_what_it_has_or_asks_for() {
+fn a_dhcp_client_announces_the_address_that_it_has_or_asks_for() {
     let dhcp = |op: u8, kind: u8, client: [u8; 6], has: [u8; 4], asks: Option<[u8; 4]>| {
         let mut message = vec![0u8; 236];
         (message[0], message[1], message[2]) = (op, 1, 6);

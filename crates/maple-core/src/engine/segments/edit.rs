@@ -1,4 +1,5 @@
-//! What has to be written.
+//! The writes that form and dissolve segments. Pure functions of a snapshot: `topology.rs` and `segments.rs` commit
+//! them.
 
 use super::{FIRST_VIRTUAL, is_virtual};
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,7 +9,7 @@ use maple_wire::{Dpid, PortNo};
 use crate::network::{HostInfo, Location, Mac, PortInfo, PortKind};
 use crate::state::{Snapshot, Write};
 
-/// What has to be written so that these ports, which are up, are one segment.
+/// The writes that make these ports, which are up, one segment. The ports in `gone` leave their segments.
 pub(in crate::engine) fn form(state: &Snapshot, ports: &BTreeSet<Location>, gone: &BTreeSet<Location>) -> Vec<Write> {
     let old: Vec<Segment> = segments_of(state, ports.iter().chain(gone));
     let is_designated = |at: &&Location| old.iter().any(|segment| segment.designated == **at);
@@ -41,7 +42,7 @@ pub(in crate::engine) fn form(state: &Snapshot, ports: &BTreeSet<Location>, gone
     edit.writes()
 }
 
-/// What has to be written when these ports are on their segments no more. They are new then.
+/// The writes that remove these ports from their segments. They become new ports.
 pub(in crate::engine) fn leave(state: &Snapshot, gone: &BTreeSet<Location>) -> Vec<Write> {
     let mut writes = Vec::new();
     for segment in segments_of(state, gone.iter()) {
@@ -57,7 +58,7 @@ pub(in crate::engine) fn leave(state: &Snapshot, gone: &BTreeSet<Location>) -> V
     writes
 }
 
-/// The segments that these ports are on, each once.
+/// The segments of these ports, each once.
 pub(super) fn segments_of<'a>(state: &Snapshot, ports: impl Iterator<Item = &'a Location>) -> Vec<Segment> {
     let mut found: BTreeMap<Location, Segment> = BTreeMap::new();
     for at in ports {
@@ -71,7 +72,7 @@ pub(super) fn segments_of<'a>(state: &Snapshot, ports: impl Iterator<Item = &'a 
 /// A segment as the state has it.
 pub(super) struct Segment {
     pub(super) designated: Location,
-    /// The other ports, each with the end of its link through the controller.
+    /// The other ports, each with its switch's end of a link through the controller, if it is the port that carries it.
     pub(super) shut: BTreeMap<Location, Option<PortNo>>,
 }
 
@@ -83,7 +84,7 @@ impl Segment {
             PortKind::Edge => at,
             _ => return None,
         };
-        // The other ports are at switches that this one has such a link with.
+        // The other ports are at switches with a link through the controller to this one.
         let far = |(port, _): (PortNo, PortInfo)| {
             let end = Location::new(designated.switch, port);
             is_virtual(port).then(|| state.peer(end)).flatten().map(|peer| peer.switch)
@@ -107,7 +108,7 @@ impl Segment {
         self.shut.keys().copied().chain([self.designated]).collect()
     }
 
-    /// Its ports are new, and its links through the controller gone.
+    /// Dissolves the segment: its ports are new, and its links through the controller are gone.
     fn end(&self, edit: &mut TopologyEdit<'_>) {
         for (at, link) in &self.shut {
             edit.anew(*at);
@@ -119,7 +120,7 @@ impl Segment {
     }
 }
 
-/// Ports and hosts as they are to be.
+/// The ports and hosts as they are to be.
 pub(super) struct TopologyEdit<'a> {
     state: &'a Snapshot,
     ports: BTreeMap<Location, Option<PortInfo>>,
@@ -131,7 +132,7 @@ impl<'a> TopologyEdit<'a> {
         TopologyEdit { state, ports: BTreeMap::new(), hosts: BTreeMap::new() }
     }
 
-    /// A port that is there has this behind it.
+    /// Sets the kind of a port that exists.
     fn put(&mut self, at: Location, kind: PortKind) {
         if let Some(info) = self.state.port(at) {
             self.ports.insert(at, Some(PortInfo { kind, ..info }));
@@ -142,7 +143,7 @@ impl<'a> TopologyEdit<'a> {
         self.put(at, PortKind::New);
     }
 
-    /// A link through the controller goes.
+    /// Removes a link through the controller.
     fn unlink(&mut self, end: Location) {
         if let Some(PortInfo { kind: PortKind::Link(far), .. }) = self.state.port(end) {
             self.ports.insert(far, None);
@@ -150,7 +151,7 @@ impl<'a> TopologyEdit<'a> {
         self.ports.insert(end, None);
     }
 
-    /// Makes a link through the controller; the end at the first switch.
+    /// Adds a link through the controller. Returns its end at the first switch.
     fn link(&mut self, a: Dpid, b: Dpid) -> PortNo {
         let [near, far] = [a, b].map(|dpid| Location::new(dpid, self.free(dpid)));
         for (end, other) in [(near, far), (far, near)] {
@@ -159,7 +160,7 @@ impl<'a> TopologyEdit<'a> {
         near.port
     }
 
-    /// A made-up number that the switch has no port of.
+    /// A free number for a virtual port of the switch.
     fn free(&self, dpid: Dpid) -> PortNo {
         let is_taken = |port: &PortNo| {
             let at = Location::new(dpid, *port);
@@ -177,7 +178,7 @@ impl<'a> TopologyEdit<'a> {
         }
     }
 
-    /// What differs from the state, links last.
+    /// The differences from the state, links last.
     fn writes(self) -> Vec<Write> {
         let state = self.state;
         let mut ports: Vec<(Location, Option<PortInfo>)> =

@@ -1,4 +1,4 @@
-//! A switch that is at another shard before this one has heard that it went.
+//! A switch that connects to another shard before this shard has noticed its disconnection.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ fn up() -> Event {
 }
 
 #[test]
-fn a_shard_that_loses_a_switch_deletes_nothing_that_another_shard_has_written_of_it() {
+fn a_shard_that_loses_a_switch_keeps_what_another_shard_has_written_about_it() {
     let store = Store::new();
     let policy = |_: &PacketHandle, _: &Net| Route::drop();
     let [mut old, mut new] =
@@ -45,7 +45,7 @@ fn a_shard_that_loses_a_switch_deletes_nothing_that_another_shard_has_written_of
     assert!(state.port(Location::new(SWITCH, PortNo(1))).is_some());
     let down = |effect: &Effect| matches!(effect, Effect::Report(Report::SwitchDown(_)));
     assert!(!out.iter().any(down), "it is up: {out:?}");
-    // The old shard has nothing of it any more.
+    // The old shard no longer owns anything of it.
     let status = PortStatus { reason: PortReason::Delete, port: Port::new(PortNo(1), [2; 6], "eth1") };
     old.handle(Time(4), &mut vec![Event::PortStatus { dpid: SWITCH, status }], &mut out);
     assert!(store.snapshot().port(Location::new(SWITCH, PortNo(1))).is_some());
