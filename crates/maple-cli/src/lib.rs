@@ -20,6 +20,7 @@ mod state;
 mod weights;
 
 pub mod decode;
+pub mod reference;
 
 mod app;
 mod signal;
