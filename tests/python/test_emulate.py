@@ -98,6 +98,15 @@ def test_a_write_to_a_table_takes_effect_at_once():
     assert net.pingall()
 
 
+def test_declared_types_hold_in_the_network_too():
+    blocked = Table("blocked with types", key=Mac, value=bool)
+    net = maple.emulate("linear:2", lambda pkt, net: drop() if pkt.eth_src in blocked else flood())
+    assert net.h1.ping(net.h2)
+    Table("blocked with types")[str(net.h1.mac).upper()] = True
+    assert list(blocked) == [net.h1.mac]
+    assert not net.h1.ping(net.h2)
+
+
 def test_an_hour_passes_in_a_moment():
     net = maple.emulate("linear:2", shortest)
     began = time.monotonic()

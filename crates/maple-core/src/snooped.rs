@@ -110,10 +110,10 @@ pub fn group_key(group: IpAddr) -> Value {
     }
 }
 
-/// Whether this writes what snooping learns: what belongs to one network, and is not the policy's own.
+/// Whether this writes or declares what snooping learns: what belongs to one network, and is not the policy's own.
 pub fn is_learned(write: &Write) -> bool {
     let tables = [MEMBERS, MEMBERS_BY_MAC, LEASES, LEASES_BY_MAC];
-    matches!(write, Write::Table { table, .. } if tables.contains(&&**table))
+    matches!(write, Write::Table { table, .. } | Write::Types { table, .. } if tables.contains(&&**table))
 }
 
 /// Says in the store that somebody snoops on groups, on leases, or on both, so that f may ask.

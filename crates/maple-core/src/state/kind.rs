@@ -274,6 +274,14 @@ impl Declarations {
         self.vars.insert(name.clone(), Arc::clone(kind));
     }
 
+    /// The writes that declare the same in another store.
+    pub fn writes(&self) -> impl Iterator<Item = Write> + '_ {
+        let table =
+            |(table, types): (&Name, &Arc<Types>)| Write::Types { table: table.clone(), types: Arc::clone(types) };
+        let var = |(name, kind): (&Name, &Arc<Kind>)| Write::Kind { name: name.clone(), kind: Arc::clone(kind) };
+        self.tables.iter().map(table).chain(self.vars.iter().map(var))
+    }
+
     /// The write as its place keeps it; `None` if it is so already.
     pub fn normalise(&self, write: &Write) -> Result<Option<Write>, Mismatch> {
         match write {

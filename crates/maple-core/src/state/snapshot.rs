@@ -224,10 +224,10 @@ impl Snapshot {
         *by_port.or_else(|| costs.get(&LinkName::Switches(from.switch, to))).unwrap_or(&1)
     }
 
-    /// The writes that make the tables, variables and costs of another store what they are here: all that people and
-    /// policies wrote, and nothing of the network.
+    /// The writes that make the tables, variables and costs of another store what they are here, with their declared types:
+    /// all that people and policies wrote, and nothing of the network.
     pub fn of_users(&self) -> Vec<Write> {
-        let mut writes = Vec::new();
+        let mut writes: Vec<Write> = self.declared.writes().collect();
         for (table, rows) in self.tables.iter() {
             let row = |(key, value): (&Value, &Value)| Write::Table {
                 table: table.clone(),
