@@ -11,17 +11,18 @@ PROFILE = release
 export CARGO_TERM_COLOR ?= auto
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: help demo build test test-rust test-python test-system system-packages bench-runtime bench-flows bench-campus bench-http bench-packages lint clean
+.PHONY: help demo build docs test test-rust test-python test-system system-packages bench-runtime bench-flows bench-campus bench-http bench-packages lint clean
 
 help:
 	@echo 'make demo   build into .venv and run a policy on an emulated ring of four switches (no root needed)'
 	@echo 'make build  build into .venv: .venv/bin/maple, and the package maple'
+	@echo 'make docs   the documentation as a site, in target/site; any broken link is an error'
 	@echo 'make test   all tests: Rust, Python, and as root those on Open vSwitch and Mininet'
 	@echo 'make bench-runtime  throughput and latency of the runtime, and the figures of docs/runtime.md (a quarter of an hour)'
 	@echo 'make bench-flows    new flows through whole networks, beside os-ken (docs/benchmarks.md; an hour)'
 	@echo 'make bench-campus   500 flows a second through 200 emulated switches'
 	@echo 'make bench-http  HTTP connection time on Open vSwitch under three controllers (root; docs/benchmarks.md)'
-	@echo 'make lint   rustfmt, clippy, ruff, mypy, stubtest'
+	@echo 'make lint   rustfmt, clippy, ruff, mypy, stubtest, links of the documentation'
 
 demo: build
 	$(BIN)/maple run examples/secure_routing.py --emulate ring:4 --traffic 20s
@@ -34,7 +35,8 @@ build: $(TOOLS)
 $(TOOLS): pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || \
 	    { $(PYTHON) -m venv --without-pip $(VENV) && $(PYTHON) -m pip --python $(BIN)/python install --quiet pip; }
-	$(BIN)/pip install --quiet 'maturin>=1.9.4,<2' 'pytest>=8' 'hypothesis>=6' 'mypy>=1.14' 'ruff>=0.9'
+	$(BIN)/pip install --quiet 'maturin>=1.9.4,<2' 'pytest>=8' 'hypothesis>=6' 'mypy>=1.14' 'ruff>=0.9' \
+	    'mkdocs-material>=9.5,<10' 'mkdocstrings-python>=1.10,<3'
 	touch $(TOOLS)
 
 # As root with Open vSwitch running throughout: some Rust tests want it too.
@@ -116,6 +118,11 @@ lint: $(TOOLS)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	MYPYPATH=python $(BIN)/python -m mypy.stubtest maple._maple
+	$(MAKE) --no-print-directory docs
+
+# The reference of Rust is `cargo doc`'s: too slow to build for each check.
+docs: $(TOOLS)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 clean:
 	cargo clean
