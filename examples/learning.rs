@@ -4,6 +4,7 @@
 //! writes only when a host is new or has moved, so all other packets are answered by rules. (Maple learns locations by
 //! itself; the other examples use that, by `net.locate`.)
 
+use maple::Observe as _;
 use maple::{App, Field, Location, Net, PacketHandle, Route, Value};
 
 const TABLE: &str = "locations";

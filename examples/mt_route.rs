@@ -7,6 +7,7 @@
 use std::net::Ipv4Addr;
 use std::process::ExitCode;
 
+use maple::Observe as _;
 use maple::{App, Field, Net, PacketHandle, Route};
 
 const ARP: u128 = 0x0806;

@@ -6,6 +6,7 @@
 use std::net::Ipv4Addr;
 use std::process::ExitCode;
 
+use maple::Observe as _;
 use maple::{App, Field, Mac, Net, PacketHandle, Route};
 
 /// The members of a group, by the last byte of their hardware addresses.

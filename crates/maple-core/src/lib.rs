@@ -53,7 +53,7 @@ pub use policy_error::PolicyError;
 pub use report::Report;
 pub use route::Route;
 pub use rule::Rule;
-pub use run::{Net, PacketHandle, Run};
+pub use run::{Net, Observe, PacketHandle, Run};
 pub use state::{Snapshot, Store, Txn, Value};
 pub use trace::{Cond, Fields, Item, Range, Recorder, Source, Trace};
 pub use tree::{Augmented, Replay, Replayed, Tree};

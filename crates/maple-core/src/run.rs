@@ -32,6 +32,24 @@ pub struct PacketHandle(Run);
 #[derive(Clone)]
 pub struct Net(Run);
 
+/// Questions to a packet with the source line that each comes from: for bindings, which know lines that Rust does not.
+pub trait Observe {
+    /// The field's value under a mask, or `None` if the packet has no such field.
+    fn read(&self, field: Field, mask: u128, source: Option<Source>) -> Option<u128>;
+
+    /// Whether the packet has the field and it has this value under the mask.
+    fn equals(&self, field: Field, value: u128, mask: u128, source: Option<Source>) -> bool;
+
+    /// Whether the packet has the field and it lies between these values, both included.
+    fn in_range(&self, field: Field, lo: u128, hi: u128, source: Option<Source>) -> bool;
+
+    /// Whether the packet has the field.
+    fn present(&self, field: Field, source: Option<Source>) -> bool;
+
+    /// Whether the packet has all fields of a condition and they are as it says, as one test.
+    fn fits(&self, cond: &Cond, source: Option<Source>) -> bool;
+}
+
 struct RunState {
     subject: Subject,
     ingress: Location,
@@ -337,35 +355,32 @@ impl PacketHandle {
         self.0.state().recorder.last_source()
     }
 
-    /// The field's value under a mask, for bindings that know their own source lines.
-    pub fn read(&self, field: Field, mask: u128, source: Option<Source>) -> Option<u128> {
-        self.ask(|recorder, packet| recorder.read(packet, field, mask, source))
-    }
-
-    /// Whether the packet has the field and it has this value under the mask.
-    pub fn equals(&self, field: Field, value: u128, mask: u128, source: Option<Source>) -> bool {
-        self.ask(|recorder, packet| recorder.equals(packet, field, value, mask, source))
-    }
-
-    /// Whether the packet has the field and it lies between these values, both included.
-    pub fn in_range(&self, field: Field, lo: u128, hi: u128, source: Option<Source>) -> bool {
-        self.ask(|recorder, packet| recorder.in_range(packet, field, lo, hi, source))
-    }
-
-    /// Whether the packet has the field.
-    pub fn present(&self, field: Field, source: Option<Source>) -> bool {
-        self.ask(|recorder, packet| recorder.present(packet, field, source))
-    }
-
-    /// Whether the packet fits a condition, for bindings that know their own source lines.
-    pub fn fits(&self, cond: &Cond, source: Option<Source>) -> bool {
-        self.ask(|recorder, packet| recorder.matches(packet, cond, source))
-    }
-
     fn ask<T>(&self, question: impl FnOnce(&mut Recorder, &View<'_>) -> T) -> T {
         let mut state = self.0.state();
         let RunState { subject, ingress, recorder, .. } = &mut *state;
         question(recorder, &subject.view(*ingress))
+    }
+}
+
+impl Observe for PacketHandle {
+    fn read(&self, field: Field, mask: u128, source: Option<Source>) -> Option<u128> {
+        self.ask(|recorder, packet| recorder.read(packet, field, mask, source))
+    }
+
+    fn equals(&self, field: Field, value: u128, mask: u128, source: Option<Source>) -> bool {
+        self.ask(|recorder, packet| recorder.equals(packet, field, value, mask, source))
+    }
+
+    fn in_range(&self, field: Field, lo: u128, hi: u128, source: Option<Source>) -> bool {
+        self.ask(|recorder, packet| recorder.in_range(packet, field, lo, hi, source))
+    }
+
+    fn present(&self, field: Field, source: Option<Source>) -> bool {
+        self.ask(|recorder, packet| recorder.present(packet, field, source))
+    }
+
+    fn fits(&self, cond: &Cond, source: Option<Source>) -> bool {
+        self.ask(|recorder, packet| recorder.matches(packet, cond, source))
     }
 }
 
@@ -387,7 +402,7 @@ impl Route {
     /// }
     /// ```
     #[track_caller]
-    pub fn one_of(routes: impl IntoIterator<Item = Route>, pkt: &PacketHandle, by: &[Field]) -> Route {
+    pub fn one_of(routes: impl IntoIterator<Item = Route>, pkt: &impl Observe, by: &[Field]) -> Route {
         let at = caller(Caller::caller());
         Route::one_by(routes, |field, mask| pkt.read(field, mask, at.clone()), by).from_line(at.clone())
     }

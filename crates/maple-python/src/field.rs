@@ -8,6 +8,7 @@
 
 use std::sync::OnceLock;
 
+use maple_core::run::Observe as _;
 use maple_wire::Field;
 use pyo3::basic::CompareOp;
 use pyo3::exceptions::{PyTypeError, PyValueError};

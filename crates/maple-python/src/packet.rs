@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use maple_core::policy::PacketHandle;
+use maple_core::run::Observe as _;
 use maple_wire::{Field, Packet};
 use pyo3::exceptions::{PyAttributeError, PyRuntimeError};
 use pyo3::prelude::*;

@@ -4,6 +4,7 @@ use std::ops::RangeInclusive;
 
 use maple_core::network::{Hop, Location};
 use maple_core::route::{FRAME_BYTES, Limit, Route};
+use maple_core::run::Observe as _;
 use maple_wire::{Dpid, Field, PortNo};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;

@@ -36,6 +36,7 @@ pub use maple_core::network::{Hop, LinkName, Location, Mac, UTILISATION};
 pub use maple_core::policy::{Load, Net, PacketHandle, Policy, PolicyError};
 pub use maple_core::query::{Query, QueryError};
 pub use maple_core::route::Route;
+pub use maple_core::run::Observe;
 pub use maple_core::state::{Access, Attempt, Counter, Read, Stop, Store, Stored, Table, Tx, Value, Var, Write};
 pub use maple_core::trace::{Cond, Range};
 pub use maple_wire::msg;

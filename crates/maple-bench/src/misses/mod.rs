@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use maple_core::{Net, PacketHandle, Policy, Route};
+use maple_core::{Net, Observe as _, PacketHandle, Policy, Route};
 use maple_emulator::Random;
 use maple_wire::packet::build::Frame;
 use maple_wire::{Field, Packet, PortNo};

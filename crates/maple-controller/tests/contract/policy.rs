@@ -7,7 +7,7 @@ use maple_core::network::{LinkName, Location};
 use maple_core::policy::{Net, PacketHandle, Policy, PolicyError};
 use maple_core::query::Query;
 use maple_core::state::{Access, Stop};
-use maple_core::{Hop, Mac, Route, Value};
+use maple_core::{Hop, Mac, Observe as _, Route, Value};
 use maple_wire::{Constraint, Dpid, PortNo};
 
 use crate::program::{Answer, Change, Operand, Program, Question, Subject, WEIGHT, Who, int};

@@ -12,6 +12,7 @@ use crate::network::{Hop, LinkName, Location, Mac};
 use crate::policy::{Net, PacketHandle, Policy, PolicyError};
 use crate::query::Query;
 use crate::route::{Limit, Route};
+use crate::run::Observe as _;
 use crate::state::{Access, Stop, Value, Write};
 use crate::trace::Cond;
 

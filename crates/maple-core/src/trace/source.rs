@@ -27,9 +27,31 @@ thread_local! {
     static FILES: RefCell<FxHashMap<*const u8, Arc<str>>> = RefCell::default();
 }
 
+impl Source {
+    /// The line of Rust code that called the function this is called in, if that function tracks its caller.
+    ///
+    /// ```
+    /// use maple_core::Source;
+    ///
+    /// #[track_caller]
+    /// fn question() -> Source {
+    ///     Source::here()
+    /// }
+    /// assert_eq!(question().line, line!());
+    /// ```
+    #[track_caller]
+    pub fn here() -> Source {
+        of(Caller::caller())
+    }
+}
+
 /// The line of Rust code that called a handle.
 pub(crate) fn caller(at: &Caller<'_>) -> Option<Source> {
+    Some(of(at))
+}
+
+fn of(at: &Caller<'_>) -> Source {
     let name = at.file();
     let file = FILES.with_borrow_mut(|files| Arc::clone(files.entry(name.as_ptr()).or_insert_with(|| name.into())));
-    Some(Source { file, line: at.line() })
+    Source { file, line: at.line() }
 }
