@@ -4,27 +4,24 @@
 //! so a packet learns no more than which lines don't fit it and which one does.
 
 use std::net::Ipv4Addr;
+use std::ops::RangeInclusive;
 use std::process::ExitCode;
 
-use maple::Observe as _;
-use maple::{App, Field, Net, PacketHandle, Route};
+use maple::PrefixError;
+use maple::prelude::*;
 
-const ARP: u128 = 0x0806;
-const TCP: u128 = 6;
+const ARP: u16 = 0x0806;
+const TCP: u8 = 6;
 
 /// One line of the file. `None` stands for anything.
 struct Line {
     permits: bool,
     is_arp: bool,
-    protocol: Option<u128>,
-    source: Option<Prefix>,
-    destination: Option<Prefix>,
-    ports: Option<(u128, u128)>,
+    protocol: Option<u8>,
+    source: Option<Prefix<Ipv4Addr>>,
+    destination: Option<Prefix<Ipv4Addr>>,
+    ports: Option<RangeInclusive<u16>>,
 }
-
-/// An IPv4 prefix: value and mask.
-#[derive(Clone, Copy)]
-struct Prefix(u128, u128);
 
 impl Line {
     fn parse(text: &str) -> Result<Line, String> {
@@ -49,42 +46,34 @@ impl Line {
             permits,
             is_arp: words[1] == "arp",
             protocol,
-            source: word(2).map(Prefix::parse).transpose()?,
-            destination: word(3).map(Prefix::parse).transpose()?,
+            source: word(2).map(prefix).transpose()?,
+            destination: word(3).map(prefix).transpose()?,
             ports: word(4).map(ports).transpose()?,
         })
     }
 
     /// Whether the line is about this packet.
-    fn fits(&self, pkt: &PacketHandle) -> bool {
+    fn fits(&self, pkt: &Packet) -> bool {
         if self.is_arp {
-            return pkt.is(Field::EthType, ARP);
+            return pkt.eth_type() == ARP;
         }
-        let port = if self.protocol == Some(TCP) { Field::TcpDst } else { Field::UdpDst };
-        let within = |field, prefix: Option<Prefix>| prefix.is_none_or(|p| pkt.equals(field, p.0, p.1, None));
-        self.protocol.is_none_or(|protocol| pkt.is(Field::IpProto, protocol))
-            && within(Field::Ipv4Src, self.source)
-            && within(Field::Ipv4Dst, self.destination)
-            && self.ports.is_none_or(|(low, high)| pkt.within(port, low, high))
+        let port = if self.protocol == Some(TCP) { pkt.tcp_dst() } else { pkt.udp_dst() };
+        self.protocol.is_none_or(|protocol| pkt.ip_proto() == protocol)
+            && self.source.is_none_or(|prefix| pkt.ipv4_src().within(prefix))
+            && self.destination.is_none_or(|prefix| pkt.ipv4_dst().within(prefix))
+            && self.ports.as_ref().is_none_or(|ports| port.in_range(ports.clone()))
     }
 }
 
-impl Prefix {
-    fn parse(text: &str) -> Result<Prefix, String> {
-        let wrong = || format!("{text:?} is no IPv4 prefix");
-        let (address, length) = text.split_once('/').unwrap_or((text, "32"));
-        let address: Ipv4Addr = address.parse().map_err(|_| wrong())?;
-        let length: u32 = length.parse().ok().filter(|length| *length <= 32).ok_or_else(wrong)?;
-        let mask = u32::MAX.checked_shl(32 - length).unwrap_or(0);
-        Ok(Prefix(u128::from(u32::from(address) & mask), u128::from(mask)))
-    }
+fn prefix(text: &str) -> Result<Prefix<Ipv4Addr>, String> {
+    text.parse().map_err(|error: PrefixError| error.to_string())
 }
 
 /// `22` or `1024-2047`.
-fn ports(text: &str) -> Result<(u128, u128), String> {
+fn ports(text: &str) -> Result<RangeInclusive<u16>, String> {
     let (low, high) = text.split_once('-').unwrap_or((text, text));
-    let port = |text: &str| text.parse::<u16>().map(u128::from).map_err(|_| format!("{text:?} is no port"));
-    Ok((port(low)?, port(high)?))
+    let port = |text: &str| text.parse::<u16>().map_err(|_| format!("{text:?} is no port"));
+    Ok(port(low)?..=port(high)?)
 }
 
 /// The lines of a file; an error names the line.
@@ -97,12 +86,14 @@ fn parse(text: &str, name: &str) -> Result<Vec<Line>, String> {
         .collect()
 }
 
-fn deliver(pkt: &PacketHandle, net: &Net) -> Route {
+fn deliver(pkt: &Packet, net: &Net) -> Route {
     if pkt.is_multicast() {
-        return Route::flood();
+        return net.flood();
     }
-    let Some(dst) = net.locate(pkt.eth_dst()) else { return Route::flood() };
-    net.locate(pkt.eth_src()).map_or_else(Route::flood, |src| net.shortest_path(src, dst))
+    match (net.locate(pkt.eth_dst()), net.locate(pkt.eth_src())) {
+        (Some(dst), Some(src)) => net.shortest_path(src, dst),
+        _ => net.flood(),
+    }
 }
 
 fn main() -> ExitCode {
@@ -115,7 +106,7 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let policy = move |pkt: &PacketHandle, net: &Net| match lines.iter().find(|line| line.fits(pkt)) {
+    let policy = move |pkt: &Packet, net: &Net| match lines.iter().find(|line| line.fits(pkt)) {
         Some(line) if line.permits => deliver(pkt, net),
         _ => Route::drop(),
     };

@@ -11,13 +11,11 @@
 //! software transactional memory (Figure 1). Packets of a flow that asked and was not granted wait; all others are best
 //! effort.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::Ipv4Addr;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use maple::{Access, App, Field, Net, PacketHandle, Query, Route, Stop, Table, Tx};
-
-const IPV4: u128 = 0x0800;
+use maple::prelude::*;
 
 /// Source and destination.
 type Flow = (String, String);
@@ -38,7 +36,7 @@ struct Broker {
 
 /// The links of the shortest way; `None` while a host was not seen.
 fn way(net: &Net, flow: Flow) -> Option<Way> {
-    let locate = |text: &str| net.locate_ip(IpAddr::V4(text.parse().ok()?)).map(|(_, at)| at);
+    let locate = |text: &str| net.locate_ip(text.parse::<Ipv4Addr>().ok()?).map(|(_, at)| at);
     let route = net.shortest_path(locate(&flow.0)?, locate(&flow.1)?);
     let mut hops: Way = route.explicit_hops().map(|hop| (hop.switch.0, hop.port.0)).collect();
     hops.pop(); // out of the network
@@ -51,21 +49,20 @@ impl Broker {
         Broker { capacity, demands, granted, used, way: Query::new("way", way) }
     }
 
-    fn decide(&self, pkt: &PacketHandle, net: &Net) -> Route {
+    fn decide(&self, pkt: &Packet, net: &Net) -> Route {
         if pkt.is_multicast() {
-            return Route::flood();
+            return net.flood();
         }
-        let Some(dst) = net.locate(pkt.eth_dst()) else { return Route::flood() };
-        if pkt.is(Field::EthType, IPV4) {
-            let address = |field| Ipv4Addr::from(pkt.get(field).unwrap_or_default() as u32).to_string();
-            let flow = (address(Field::Ipv4Src), address(Field::Ipv4Dst));
+        let Some(dst) = net.locate(pkt.eth_dst()) else { return net.flood() };
+        if pkt.ipv4_src().is_present() {
+            let flow = (pkt.ipv4_src().get().to_string(), pkt.ipv4_dst().get().to_string());
             if self.demands.contains(net, &flow) && !self.granted.contains(net, &flow) {
                 return net.retry();
             }
         }
         match net.locate(pkt.eth_src()) {
             Some(src) => net.shortest_path(src, dst),
-            None => Route::flood(),
+            None => net.flood(),
         }
     }
 
@@ -119,5 +116,5 @@ fn main() -> ExitCode {
     let serve = move |controller: maple::Handle| {
         std::thread::spawn(move || while controller.atomically(None, |tx| broker.step(tx)).is_ok() {});
     };
-    maple_cli::run(App::new(move |pkt: &PacketHandle, net: &Net| policy.decide(pkt, net)).on_start(serve))
+    maple_cli::run(App::new(move |pkt: &Packet, net: &Net| policy.decide(pkt, net)).on_start(serve))
 }

@@ -8,18 +8,16 @@ use std::collections::BTreeSet;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use maple::{App, Mac, Net, PacketHandle, Route, Table, Value, Write};
+use maple::prelude::*;
 
-const TABLE: &str = "blocked";
-
-fn blocklist(pkt: &PacketHandle, net: &Net) -> Route {
-    let (src, dst) = (pkt.eth_src(), pkt.eth_dst());
-    if net.contains(TABLE, &src.into()) || net.contains(TABLE, &dst.into()) {
+fn blocklist(blocked: &Table<Mac, bool>, pkt: &Packet, net: &Net) -> Route {
+    let (src, dst) = (pkt.eth_src().get(), pkt.eth_dst().get());
+    if blocked.contains(net, &src) || blocked.contains(net, &dst) {
         return Route::drop();
     }
     match (net.locate(dst), net.locate(src)) {
         (Some(dst), Some(src)) => net.shortest_path(src, dst),
-        _ => Route::flood(),
+        _ => net.flood(),
     }
 }
 
@@ -39,11 +37,10 @@ fn read(name: &str) -> std::io::Result<BTreeSet<Mac>> {
     Ok(addresses)
 }
 
-/// What makes the table `new` where it was `old`.
-fn changes(old: &BTreeSet<Mac>, new: &BTreeSet<Mac>) -> Vec<Write> {
-    let write = |mac: &Mac, value| Write::Table { table: TABLE.into(), key: (*mac).into(), value };
-    let added = new.difference(old).map(|mac| write(mac, Some(Value::from(true))));
-    added.chain(old.difference(new).map(|mac| write(mac, None))).collect()
+/// Makes the table `new` where it was `old`.
+fn change(blocked: &Table<Mac, bool>, tx: &Tx, old: &BTreeSet<Mac>, new: &BTreeSet<Mac>) {
+    new.difference(old).for_each(|mac| blocked.set(tx, mac, &true));
+    old.difference(new).for_each(|mac| blocked.delete(tx, mac));
 }
 
 fn main() -> ExitCode {
@@ -55,15 +52,24 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let first = changes(&BTreeSet::new(), &listed);
+    let blocked = Table::new("blocked");
+    let policy = {
+        let blocked = blocked.clone();
+        move |pkt: &Packet, net: &Net| blocklist(&blocked, pkt, net)
+    };
+    let first = |tx: &Tx| change(&blocked, tx, &BTreeSet::new(), &listed);
+    let app = App::new(policy).table(&blocked).with_state(first);
     let watch = move |controller: maple::Handle| {
         std::thread::spawn(move || {
             loop {
                 std::thread::sleep(Duration::from_millis(200));
                 match read(&name) {
                     Ok(new) => {
-                        let changes = changes(&listed, &new);
-                        if !changes.is_empty() && !controller.write(changes) {
+                        let changed = controller.atomically(None, |tx| {
+                            change(&blocked, tx, &listed, &new);
+                            Ok(())
+                        });
+                        if changed.is_err() {
                             return;
                         }
                         listed = new;
@@ -73,5 +79,5 @@ fn main() -> ExitCode {
             }
         });
     };
-    maple_cli::run(App::new(blocklist).table(&Table::<Mac, bool>::new(TABLE)).write(first).on_start(watch))
+    maple_cli::run(app.on_start(watch))
 }

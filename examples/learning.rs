@@ -4,25 +4,25 @@
 //! writes only when a host is new or has moved, so all other packets are answered by rules. (Maple learns locations by
 //! itself; the other examples use that, by `net.locate`.)
 
-use maple::Observe as _;
-use maple::{App, Field, Location, Net, PacketHandle, Route, Value};
+use maple::prelude::*;
 
-const TABLE: &str = "locations";
-/// The group bit of a hardware address.
-const GROUP: u128 = 1 << 40;
-
-fn learning(pkt: &PacketHandle, net: &Net) -> Route {
-    let here = Location::new(pkt.switch(), pkt.in_port());
-    let source = Value::from(pkt.eth_src());
-    if net.get(TABLE, &source) != Some(here.into()) && !pkt.equals(Field::EthSrc, GROUP, GROUP, None) {
-        net.set(TABLE, source, here.into());
+fn learning(locations: &Table<Mac, Location>, pkt: &Packet, net: &Net) -> Route {
+    let here = Location::new(pkt.switch(), pkt.in_port().get());
+    let source = pkt.eth_src().get();
+    if locations.get(net, &source) != Some(here) && !pkt.eth_src().is_multicast() {
+        locations.set(net, &source, &here);
     }
-    match net.get(TABLE, &pkt.eth_dst().into()) {
-        Some(Value::Location(there)) => net.shortest_path(here, there),
-        _ => Route::flood(),
+    match locations.get(net, &pkt.eth_dst().get()) {
+        Some(there) => net.shortest_path(here, there),
+        None => net.flood(),
     }
 }
 
 fn main() -> std::process::ExitCode {
-    maple_cli::run(App::new(learning))
+    let locations = Table::new("locations");
+    let policy = {
+        let locations = locations.clone();
+        move |pkt: &Packet, net: &Net| learning(&locations, pkt, net)
+    };
+    maple_cli::run(App::new(policy).table(&locations))
 }

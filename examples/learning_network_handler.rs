@@ -11,12 +11,11 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use maple::msg::{FlowMod, FlowModCommand, PacketOut};
-use maple::msg::{NO_BUFFER, PacketInView, PortReason, PortStatus};
-use maple::{
-    Action, App, Attempt, Dpid, Field, Handler, Instruction, Mac, Match, Message, Packet, PortNo, Replies, Store,
-    SwitchInfo, Table,
-};
+use maple::handlers::{Handler, Replies, SwitchInfo, ask_for_packets};
+use maple::wire::msg::{FlowMod, FlowModCommand, PacketOut};
+use maple::wire::msg::{NO_BUFFER, PacketInView, PortReason, PortStatus};
+use maple::wire::{Action, Field, Instruction, Match, Message, Packet};
+use maple::{App, Attempt, Dpid, Mac, PortNo, Store, Table, Tx};
 
 const IDLE_TIMEOUT: u16 = 5;
 const PRIORITY: u16 = 0x8000;
@@ -40,7 +39,7 @@ struct LearningNetwork {
 
 impl Network {
     fn register(&self, host: Mac, switch: Dpid, port: PortNo) {
-        let register = |tx: &maple::Tx| {
+        let register = |tx: &Tx| {
             if !self.hosts.contains(tx, &host) {
                 let number = self.hosts.len(tx) as i64 + 1;
                 self.hosts.set(tx, &host, &(number, (switch, port.0)));
@@ -68,7 +67,7 @@ fn rule(matching: Match, actions: Vec<Action>, buffer_id: u32) -> Message {
 
 impl Handler for LearningNetwork {
     fn switch_up(&mut self, _: &SwitchInfo, out: &mut Replies) {
-        maple::ask_for_packets(out);
+        ask_for_packets(out);
     }
 
     fn packet_in(&mut self, packet: &PacketInView<'_>, out: &mut Replies) {

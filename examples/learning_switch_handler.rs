@@ -6,9 +6,11 @@
 
 use std::collections::HashMap;
 
-use maple::msg::{FlowMod, FlowModCommand, PacketOut};
-use maple::msg::{NO_BUFFER, PacketInView, PortReason, PortStatus};
-use maple::{Action, App, Field, Handler, Instruction, Match, Message, Packet, PortNo, Replies, SwitchInfo};
+use maple::App;
+use maple::handlers::{Handler, Replies, SwitchInfo, ask_for_packets};
+use maple::wire::msg::{FlowMod, FlowModCommand, PacketOut};
+use maple::wire::msg::{NO_BUFFER, PacketInView, PortReason, PortStatus};
+use maple::wire::{Action, Field, Instruction, Match, Message, Packet, PortNo};
 
 const IDLE_TIMEOUT: u16 = 5;
 const PRIORITY: u16 = 0x8000;
@@ -29,7 +31,7 @@ fn send(packet: &PacketInView<'_>, in_port: PortNo, to: PortNo, out: &mut Replie
 
 impl Handler for LearningSwitch {
     fn switch_up(&mut self, _: &SwitchInfo, out: &mut Replies) {
-        maple::ask_for_packets(out);
+        ask_for_packets(out);
     }
 
     fn packet_in(&mut self, packet: &PacketInView<'_>, out: &mut Replies) {

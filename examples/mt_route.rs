@@ -7,33 +7,31 @@
 use std::net::Ipv4Addr;
 use std::process::ExitCode;
 
-use maple::Observe as _;
-use maple::{App, Field, Net, PacketHandle, Route};
+use maple::PacketField;
+use maple::prelude::*;
 
-const ARP: u128 = 0x0806;
-const SLASH_24: u128 = 0xffff_ff00;
+const ARP: u16 = 0x0806;
 
 /// The tenant of an address, if the field is there.
-fn tenant(pkt: &PacketHandle, field: Field) -> Option<&'static str> {
-    let subnet = Ipv4Addr::from(pkt.read(field, SLASH_24, None)? as u32);
-    match subnet.octets() {
+fn tenant(address: PacketField<'_, Ipv4Addr>) -> Option<&'static str> {
+    match address.prefix(24)?.address().octets() {
         [10, 0, 0 | 1, _] => Some("red"),
         [10, 0, 2 | 3, _] => Some("blue"),
         _ => None,
     }
 }
 
-fn mt_route(pkt: &PacketHandle, net: &Net) -> Route {
-    let is_arp = pkt.is(Field::EthType, ARP);
-    let (src, dst) = if is_arp { (Field::ArpSpa, Field::ArpTpa) } else { (Field::Ipv4Src, Field::Ipv4Dst) };
-    let tenant = match (tenant(pkt, src), tenant(pkt, dst)) {
+fn mt_route(pkt: &Packet, net: &Net) -> Route {
+    let is_arp = pkt.eth_type() == ARP;
+    let (src, dst) = if is_arp { (pkt.arp_spa(), pkt.arp_tpa()) } else { (pkt.ipv4_src(), pkt.ipv4_dst()) };
+    let tenant = match (tenant(src), tenant(dst)) {
         (Some(src), Some(dst)) if src == dst => src,
         _ => return Route::drop(),
     };
     match (net.locate(pkt.eth_src()), net.locate(pkt.eth_dst())) {
         (Some(src), Some(dst)) => net.path(src, dst, tenant),
         // Who asks for an address hears of hosts of its own tenant only.
-        _ if is_arp => Route::flood(),
+        _ if is_arp => net.flood(),
         _ => Route::drop(),
     }
 }

@@ -6,8 +6,7 @@
 use std::net::Ipv4Addr;
 use std::process::ExitCode;
 
-use maple::Observe as _;
-use maple::{App, Field, Mac, Net, PacketHandle, Route};
+use maple::prelude::*;
 
 /// The members of a group, by the last byte of their hardware addresses.
 fn members(group: Ipv4Addr) -> &'static [u8] {
@@ -18,20 +17,19 @@ fn members(group: Ipv4Addr) -> &'static [u8] {
     }
 }
 
-fn multicast_group(pkt: &PacketHandle, net: &Net) -> Route {
-    // 224.0.0.0/4 are the group addresses.
-    if pkt.equals(Field::Ipv4Dst, 0xe000_0000, 0xf000_0000, None) {
+fn multicast_group(pkt: &Packet, net: &Net) -> Route {
+    if pkt.ipv4_dst().is_multicast() {
         let Some(src) = net.locate(pkt.eth_src()) else { return Route::drop() };
-        let group = Ipv4Addr::from(pkt.get(Field::Ipv4Dst).unwrap_or_default() as u32);
-        let others = members(group).iter().map(|last| Mac([0, 0, 0, 0, 0, *last])).filter(|mac| *mac != pkt.eth_src());
+        let (sender, group) = (pkt.eth_src().get(), pkt.ipv4_dst().get());
+        let others = members(group).iter().map(|last| Mac([0, 0, 0, 0, 0, *last])).filter(|mac| *mac != sender);
         return Route::union(others.filter_map(|mac| net.locate(mac)).map(|at| net.shortest_path(src, at)));
     }
     if pkt.is_multicast() {
-        return Route::flood();
+        return net.flood();
     }
     match (net.locate(pkt.eth_dst()), net.locate(pkt.eth_src())) {
         (Some(dst), Some(src)) => net.shortest_path(src, dst),
-        _ => Route::flood(),
+        _ => net.flood(),
     }
 }
 

@@ -8,7 +8,7 @@
 use std::process::ExitCode;
 
 use maple::paths::ParallelPaths;
-use maple::{App, Net, PacketHandle, Route};
+use maple::prelude::*;
 
 fn main() -> ExitCode {
     let threads = std::env::var("MAPLE_THREADS").unwrap_or_else(|_| "0".into());
@@ -24,13 +24,13 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let policy = move |pkt: &PacketHandle, net: &Net| {
+    let policy = move |pkt: &Packet, net: &Net| {
         if pkt.is_multicast() {
-            return Route::flood();
+            return net.flood();
         }
         match (net.locate(pkt.eth_dst()), net.locate(pkt.eth_src())) {
             (Some(dst), Some(src)) => paths.shortest_path(net, src, dst),
-            _ => Route::flood(),
+            _ => net.flood(),
         }
     };
     maple_cli::run(App::new(policy))

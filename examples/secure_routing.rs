@@ -1,15 +1,15 @@
 //! Secure routing (section 2 of the Maple paper): ssh takes the secure path, everything else the shortest one.
 
-use maple::{App, Field, Net, PacketHandle, Route};
+use maple::prelude::*;
 
-fn secure_routing(pkt: &PacketHandle, net: &Net) -> Route {
+fn secure_routing(pkt: &Packet, net: &Net) -> Route {
     if pkt.is_multicast() {
-        return Route::flood();
+        return net.flood();
     }
     let (Some(dst), Some(src)) = (net.locate(pkt.eth_dst()), net.locate(pkt.eth_src())) else {
-        return Route::flood();
+        return net.flood();
     };
-    if pkt.is(Field::TcpDst, 22) { net.path(src, dst, "secure") } else { net.shortest_path(src, dst) }
+    if pkt.tcp_dst() == 22 { net.path(src, dst, "secure") } else { net.shortest_path(src, dst) }
 }
 
 fn main() -> std::process::ExitCode {

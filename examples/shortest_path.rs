@@ -1,13 +1,15 @@
 //! Shortest paths between hosts; what is for nobody in particular, or for a host not seen yet, floods.
 
-use maple::{App, Net, PacketHandle, Route};
+use maple::prelude::*;
 
-fn shortest_path(pkt: &PacketHandle, net: &Net) -> Route {
+fn shortest_path(pkt: &Packet, net: &Net) -> Route {
     if pkt.is_multicast() {
-        return Route::flood();
+        return net.flood();
     }
-    let Some(dst) = net.locate(pkt.eth_dst()) else { return Route::flood() };
-    net.locate(pkt.eth_src()).map_or_else(Route::flood, |src| net.shortest_path(src, dst))
+    match (net.locate(pkt.eth_dst()), net.locate(pkt.eth_src())) {
+        (Some(dst), Some(src)) => net.shortest_path(src, dst),
+        _ => net.flood(),
+    }
 }
 
 fn main() -> std::process::ExitCode {

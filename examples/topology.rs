@@ -8,21 +8,24 @@ use std::collections::BTreeSet;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use maple::{App, Handle, Net, PacketHandle, Route};
+use maple::Handle;
+use maple::prelude::*;
 
-fn shortest_path(pkt: &PacketHandle, net: &Net) -> Route {
+fn shortest_path(pkt: &Packet, net: &Net) -> Route {
     if pkt.is_multicast() {
-        return Route::flood();
+        return net.flood();
     }
-    let Some(dst) = net.locate(pkt.eth_dst()) else { return Route::flood() };
-    net.locate(pkt.eth_src()).map_or_else(Route::flood, |src| net.shortest_path(src, dst))
+    match (net.locate(pkt.eth_dst()), net.locate(pkt.eth_src())) {
+        (Some(dst), Some(src)) => net.shortest_path(src, dst),
+        _ => net.flood(),
+    }
 }
 
 /// The switches and links, in words.
 fn seen(controller: &Handle) -> BTreeSet<String> {
     let state = controller.snapshot();
     let switches = state.switches().map(|(dpid, _)| format!("switch {:x}", dpid.0));
-    let end = |at: maple::Location| format!("{:x}:{}", at.switch.0, at.port);
+    let end = |at: Location| format!("{:x}:{}", at.switch.0, at.port);
     switches.chain(state.links().map(|(a, b)| format!("link {} - {}", end(a), end(b)))).collect()
 }
 

@@ -29,10 +29,10 @@ enum AloneCommand {
 /// `check` it does what `maple check` does.
 ///
 /// ```no_run
-/// use maple::{App, Net, PacketHandle, Route};
+/// use maple::prelude::*;
 ///
 /// fn main() -> std::process::ExitCode {
-///     maple_cli::run(App::new(|_: &PacketHandle, net: &Net| net.flood()))
+///     maple_cli::run(App::new(|_: &Packet, net: &Net| net.flood()))
 /// }
 /// ```
 pub fn run(app: App) -> ExitCode {

@@ -4,7 +4,7 @@
 //! [`Resolved`]: for each switch which ports the packet leaves by.
 //!
 //! What f says is mostly a [`Plan`]: the path to a host, or everywhere. What a plan comes to changes with the topology, and f
-//! has not looked at that; so a leaf keeps the plan, and those with one plan share what it comes to ([`Goal`]). Only if f
+//! has not looked at that; so a leaf keeps the plan, and those with one plan share what it comes to (`Goal`). Only if f
 //! looks at the hops of a path, or rewrites headers, does the leaf depend on them.
 
 mod copies;

@@ -388,7 +388,7 @@ impl Route {
     /// One of several routes, the same for packets that agree in these fields: to spread flows over several ways. Routes
     /// without a way don't count; give one twice for twice its share.
     ///
-    /// Some of the lower bits of the fields choose, at most [`SPREAD_BITS`] in all, so that a few rules do for all flows. Who gets
+    /// Some of the lower bits of the fields choose, at most [`SPREAD_BITS`](crate::route::SPREAD_BITS) in all, so that a few rules do for all flows. Who gets
     /// which is the same in every process, and when a way fails only its packets change.
     ///
     /// ```

@@ -6,10 +6,12 @@ use std::path::Path;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
-use maple::listen::{Listener, listen};
-use maple::{ChangeError, Cond, ControllerOptions, Handle, Listening};
 use maple_cli::{Loaded, PolicyLoader, Suspicion};
+use maple_controller::control::transactions::ChangeError;
+use maple_controller::listen::{Listener, Listening, listen};
+use maple_controller::{ControllerOptions, Handle};
 use maple_core::state::{Commit, Store, Write};
+use maple_core::trace::Cond;
 use maple_laboratory::Laboratory;
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;

@@ -3,11 +3,11 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use maple::{Field, Packet};
 use maple_controller::listen::{Happening, Listener, Silence};
 use maple_core::engine::{Counted, Heard, PortCount, Time, Traffic};
 use maple_wire::msg::PortReason;
 use maple_wire::print;
+use maple_wire::{Field, Packet};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};

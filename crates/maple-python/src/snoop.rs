@@ -1,6 +1,6 @@
 //! What a policy wants snooped on, as `@policy(snoop=…)` says it.
 
-use maple::Snooping;
+use maple_controller::snoop::Snooping;
 use maple_core::network::Location;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;

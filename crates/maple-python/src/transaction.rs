@@ -7,7 +7,8 @@
 use std::cell::RefCell;
 use std::time::{Duration, Instant};
 
-use maple::{Access, Store, Waiting};
+use maple_controller::control::transactions::Waiting;
+use maple_core::state::{Access, Store};
 use maple_core::state::{Cell, CellValue, Commit, Patience, Txn, Write};
 use pyo3::create_exception;
 use pyo3::exceptions::{PyBaseException, PyRuntimeError, PyTimeoutError};

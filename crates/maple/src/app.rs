@@ -8,9 +8,10 @@ use maple_controller::listen::Listening;
 use maple_controller::snoop::Snooping;
 use maple_controller::{Controller, ControllerOptions, Handle, HandlerFactory, StartError, Stopped};
 use maple_core::network::{LinkName, Location};
-use maple_core::policy::Policy;
-use maple_core::state::{Store, Stored, Table, Var, Write};
+use maple_core::state::{Attempt, Counter, Store, Stored, Table, Tx, Var, Write};
 use maple_wire::Dpid;
+
+use crate::policy::{Engine, Policy};
 
 /// What is called when the controller runs.
 pub type Started = Box<dyn FnOnce(Handle)>;
@@ -20,6 +21,36 @@ pub struct App {
     options: ControllerOptions,
     listens: bool,
     started: Vec<Started>,
+}
+
+/// State that has a name: a [`Table`], a [`Var`] or a [`Counter`].
+///
+/// ```
+/// use maple::{Counter, Tracked as _};
+///
+/// assert_eq!(Counter::new("packets").name(), "packets");
+/// ```
+pub trait Tracked {
+    /// The name, by which people and other programs find it.
+    fn name(&self) -> &str;
+}
+
+impl<K: Stored, V: Stored> Tracked for Table<K, V> {
+    fn name(&self) -> &str {
+        Table::name(self)
+    }
+}
+
+impl<V: Stored + Clone> Tracked for Var<V> {
+    fn name(&self) -> &str {
+        Var::name(self)
+    }
+}
+
+impl Tracked for Counter {
+    fn name(&self) -> &str {
+        Counter::name(self)
+    }
 }
 
 /// Why an [`App`] ended other than by [`Handle::stop`].
@@ -36,7 +67,7 @@ pub enum Error {
 impl App {
     /// A program that runs this policy.
     pub fn new(policy: impl Policy + 'static) -> App {
-        App::of(ControllerOptions::new(Arc::new(policy)))
+        App::of(ControllerOptions::new(Arc::new(Engine(Box::new(policy)))))
     }
 
     /// A program that runs handlers: `factory` makes one for each switch.
@@ -132,17 +163,37 @@ impl App {
     }
 
     /// Writes tracked state before the first packet.
+    ///
+    /// ```
+    /// use maple::prelude::*;
+    ///
+    /// let blocked = Table::<Mac, bool>::new("blocked");
+    /// let policy = |_: &Packet, net: &Net| net.flood();
+    /// let app = App::new(policy).table(&blocked).with_state(|tx| blocked.set(tx, &Mac([2, 0, 0, 0, 0, 1]), &true));
+    /// ```
     #[must_use]
-    pub fn write(self, writes: Vec<Write>) -> App {
+    pub fn with_state(self, write: impl FnMut(&Tx)) -> App {
+        write_now(&self.options.store, write);
+        self
+    }
+
+    fn write(self, writes: Vec<Write>) -> App {
         // Nobody reads yet, so nobody has to be told.
         self.options.store.update(|_| writes);
         self
     }
 
-    /// Has the table and the variable of this name survive restarts, in the file that [`App::state_file`] says.
+    /// Has a table, a variable or a counter survive restarts, in the file that [`App::state_file`] says.
+    ///
+    /// ```
+    /// use maple::prelude::*;
+    ///
+    /// let packets = Counter::new("packets");
+    /// let app = App::new(|_: &Packet, net: &Net| net.flood()).keep(&packets).state_file("state.redb");
+    /// ```
     #[must_use]
-    pub fn keep(self, name: &str) -> App {
-        self.options.store.keep(name);
+    pub fn keep(self, what: &impl Tracked) -> App {
+        self.options.store.keep(what.name());
         self
     }
 
@@ -207,17 +258,29 @@ impl App {
     }
 }
 
+/// Runs a transaction on a store that no controller follows.
+pub(crate) fn write_now(store: &Store, mut write: impl FnMut(&Tx)) {
+    // Another thread may have written what it read; then it runs again.
+    let mut attempt = || {
+        store.attempt(|tx| {
+            write(tx);
+            Ok(())
+        })
+    };
+    while !matches!(attempt(), Attempt::Done((), _)) {}
+}
+
 #[cfg(test)]
 mod tests {
     use std::net::Ipv4Addr;
 
-    use maple_core::policy::{Net, PacketHandle};
     use maple_core::route::Route;
 
     use super::*;
+    use crate::{Net, Packet};
 
-    fn flood(_: &PacketHandle, _: &Net) -> Route {
-        Route::flood()
+    fn flood(_: &Packet, net: &Net) -> Route {
+        net.flood()
     }
 
     fn app() -> App {

@@ -21,10 +21,12 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use maple_core::network::{Hop, Location};
-use maple_core::policy::Net;
 use maple_core::route::Route;
+use maple_core::trace::Source;
 use maple_wire::{Dpid, PortNo};
 use rayon::prelude::*;
+
+use crate::net::Net;
 
 /// A link: both its ends.
 pub type Link = (Location, Location);
@@ -123,9 +125,7 @@ impl AllPaths {
     pub fn route(&self, src: Location, dst: Location) -> Route {
         let end = Hop::new(dst.switch, dst.port);
         let route = self.hops(src.switch, dst.switch).map(|hops| Route::hops(hops.into_iter().chain([end])));
-        let caller = std::panic::Location::caller();
-        let at = maple_core::trace::Source { file: caller.file().into(), line: caller.line() };
-        route.unwrap_or_else(Route::unreachable).from_line(Some(at))
+        route.unwrap_or_else(Route::unreachable).from_line(Some(Source::here()))
     }
 }
 

@@ -19,7 +19,7 @@
 //! then it asks the other end ([`Tell::Unanswered`]), whose shard hands the question on only when it has read all that
 //! the switch had sent. Letters between two shards stay in order, so an answer that was on its way comes first.
 //!
-//! What hosts can do: a probe carries an authentication code and its time of sending ([`frame`]). One that was changed or
+//! What hosts can do: a probe carries an authentication code and its time of sending (`frame.rs`). One that was changed or
 //! made up is counted and ignored, whatever port it comes in by; so is one that was older than [`Timing::flight`] when it
 //! came in, and each form of a probe counts once at each port. A host that is attached twice and passes everything on in both directions at once is a wire, and
 //! looks like one.
@@ -89,7 +89,7 @@ impl Timing {
 /// One thing that the owner of a discovery has to do. In order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Found {
-    /// Send a probe out of this port: [`Discovery::frame`] makes it when it leaves.
+    /// Send a probe out of this port: `Discovery` makes it when it leaves.
     Send {
         /// The port.
         at: Location,

@@ -2,7 +2,7 @@
 //!
 //! # What
 //!
-//! A [`Check`] takes packets (given, or made: see [`vary`]) and runs f on each twice, at once; [`Check::again`] runs it
+//! A [`Check`] takes packets (given, or made: see `vary`) and runs f on each twice, at once; [`Check::again`] runs it
 //! once more on all of them, in another order, which the caller does after some time. All runs on a packet work on the
 //! same snapshot, so whatever f may look at is the same. Where two runs part ([`Observation::difference`]), f looked at
 //! something that is not tracked: a global that changes, a clock, a random number, a file.

@@ -176,6 +176,11 @@ impl Counter {
         Counter { name: name.into() }
     }
 
+    /// The name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
     /// Adds to it, without learning what it is.
     #[track_caller]
     pub fn add(&self, state: &impl Access, amount: i128) {

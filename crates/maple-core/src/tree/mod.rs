@@ -26,12 +26,12 @@
 //! test's condition is shared with the traces that ask it, and in a long chain stands in its index, in what is known
 //! where it fails and among the questions that runs ask. Measured with [`Tree::bytes`]: a million traces take 105 MB if
 //! they read two prefixes and 73,000 of them are in the tree, and 770 to 1,260 MB in trees of filter sets, where a trace
-//! brings one to two tests of five parts. [`Tree::coldest`] chooses which
+//! brings one to two tests of five parts. `Tree::coldest` chooses which
 //! to give up (`cold.rs`).
 //!
 //! # For compilers
 //!
-//! What an edit did to the nodes is in [`Tree::last_edit`]; which of two nodes takes precedence says [`Tree::rank`].
+//! What an edit did to the nodes is in `Tree::last_edit`; which of two nodes takes precedence says `Tree::rank`.
 
 use std::cell::{Cell, RefCell};
 use std::num::NonZeroU32;

@@ -7,7 +7,7 @@
 //! | `ring:N` | a ring of N ≥ 3 switches with one host each; the link that closes it has `secure` = N, the others 1 |
 //! | `tree:DEPTH,FANOUT` | a tree of switches, FANOUT hosts under each lowest one |
 //! | `fattree:K` | K even: (K/2)² core switches, K pods of K/2 aggregation and K/2 edge switches, K³/4 hosts |
-//! | `FILE.json` | what the file says, see [`file`] |
+//! | `FILE.json` | what the file says, see [`file`](mod@file) |
 //!
 //! After the numbers, all links of a shape can be given a delay, a share of frames that they lose, and a rate:
 //! `ring:4,delay=5ms,loss=1%,rate=10mbit`. There are at most 20,000 hosts.

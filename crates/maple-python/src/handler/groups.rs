@@ -1,7 +1,7 @@
 //! Groups and meters (OpenFlow 1.3 §5.6, §5.7), and the messages that change them.
 
-use maple::{Message, PortNo};
 use maple_wire::msg::{Band, BandKind, Bucket, GroupMod, MeterMod};
+use maple_wire::{Message, PortNo};
 use maple_wire::{Version, print};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;

@@ -1,8 +1,8 @@
 //! The messages that handlers return.
 
-use maple::msg::{FlowMod, FlowModCommand, NO_BUFFER, PacketOut};
-use maple::{Instruction, Match, Message, PortNo};
+use maple_wire::msg::{FlowMod, FlowModCommand, NO_BUFFER, PacketOut};
 use maple_wire::{Header, Version, print};
+use maple_wire::{Instruction, Match, Message, PortNo};
 use pyo3::prelude::*;
 
 use super::action;
@@ -93,7 +93,7 @@ impl PyFlowMod {
 }
 
 /// What a rule does with packets.
-fn instructions(actions: Vec<maple::Action>, goto: Option<u8>, meter: Option<u32>) -> Vec<Instruction> {
+fn instructions(actions: Vec<maple_wire::Action>, goto: Option<u8>, meter: Option<u32>) -> Vec<Instruction> {
     let apply = (!actions.is_empty()).then_some(Instruction::ApplyActions(actions));
     [meter.map(Instruction::Meter), apply, goto.map(Instruction::GotoTable)].into_iter().flatten().collect()
 }

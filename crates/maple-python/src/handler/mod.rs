@@ -37,8 +37,12 @@ pub use switch::{PyFlowRemoved, PyPort, PySwitch, SwitchError};
 use std::sync::Arc;
 use std::time::Duration;
 
-use maple::{Handler, HandlerFactory, Message, PacketInView, Replies, SwitchInfo, ask_for_packets};
 use maple_controller::handler::Complaints;
+use maple_controller::handler::ask_for_packets;
+use maple_controller::session::SwitchInfo;
+use maple_controller::{Handler, HandlerFactory, Replies};
+use maple_wire::Message;
+use maple_wire::msg::PacketInView;
 use maple_wire::msg::{ErrorMsg, FlowRemoved, PortStatus};
 use pyo3::call::PyCallArgs;
 use pyo3::exceptions::{PyTypeError, PyValueError};

@@ -1,8 +1,9 @@
 //! A packet that a switch sent: one attribute a field, with its plain value.
 
-use maple::{Field, Packet, PacketInView, PortNo};
+use maple_wire::msg::PacketInView;
 use maple_wire::msg::{NO_BUFFER, PacketIn, PacketInReason, PacketOut};
 use maple_wire::{Action, Constraint, Match, MatchField, Message, Version, print};
+use maple_wire::{Field, Packet, PortNo};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};

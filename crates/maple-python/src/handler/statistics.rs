@@ -1,8 +1,8 @@
 //! Statistics: what handlers ask switches for, and what these answer.
 
-use maple::{Instruction, Match, Message, PortNo};
 use maple_wire::msg::stats::{FlowStatsRequest, QueueStatsRequest, ReplyBody, RequestBody, StatsReply, StatsRequest};
 use maple_wire::msg::stats::{GroupDesc, MeterConfig};
+use maple_wire::{Instruction, Match, Message, PortNo};
 use maple_wire::{Version, msg};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;

@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use maple::SwitchInfo;
+use maple_controller::session::SwitchInfo;
 use maple_controller::session::apply_port_status;
 use maple_wire::msg::{ErrorMsg, FlowRemoved, PortReason, PortStatus};
 use maple_wire::{Message, Port, Version, print};

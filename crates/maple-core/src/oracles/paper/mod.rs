@@ -4,7 +4,7 @@
 //!
 //! [`build_ft`] is Algorithm 2: one priority a rule, a barrier at every test. [`opt_build_ft`] is Algorithm 5: barriers
 //! only where `needsBarrier` says so, and priorities as low as the order graph `G_o` allows, counted from the bottom.
-//! [`PaperCompiler`] keeps the table of Algorithm 5 in step with a growing tree (§4.4): a new trace is built at the
+//! `PaperCompiler` keeps the table of Algorithm 5 in step with a growing tree (§4.4): a new trace is built at the
 //! priority stored where it attaches; where that raises the priority of tests above, their positive branches are
 //! built again, up to the root.
 //!

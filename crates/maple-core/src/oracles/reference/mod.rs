@@ -55,7 +55,7 @@ mod elements;
 mod overlap;
 mod walk;
 
-/// Compiles trees to rules from scratch: the oracle of [`Table`].
+/// Compiles trees to rules from scratch: the oracle of [`Table`](crate::Table).
 #[derive(Debug, Default)]
 pub struct ReferenceCompiler {}
 

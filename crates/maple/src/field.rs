@@ -1,0 +1,474 @@
+//! Fields of the packet that is being decided: what a question to each of them records.
+//!
+//! To name a field learns nothing. What the policy then does with it is recorded. A *test* asks a yes/no question, and all
+//! packets with the same answer can share a rule. A *read* learns the value, and each value gets a rule of its own.
+//!
+//! | question | recorded |
+//! | --- | --- |
+//! | `pkt.tcp_dst() == 22`, `!=` | a test of the value |
+//! | `pkt.tcp_dst() < 1024`, `<=`, `>`, `>=` | a test of a range |
+//! | [`in_range`](PacketField::in_range), [`within`](PacketField::within), [`matches`](PacketField::matches) | a test |
+//! | [`is_one_of`](PacketField::is_one_of) | tests, until one fits |
+//! | [`is_present`](PacketField::is_present), [`is_multicast`](PacketField::is_multicast) | a test |
+//! | [`prefix`](PacketField::prefix) | a read of the leading bits |
+//! | [`value`](PacketField::value), [`get`](PacketField::get) | a read |
+//! | `pkt.eth_src() == pkt.eth_dst()` | two reads |
+//!
+//! A packet that lacks the field fits no comparison: `==`, `<` and the others are false, and `!=` is true.
+
+use std::cmp::Ordering;
+use std::fmt;
+use std::marker::PhantomData;
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::ops::{Bound, RangeBounds};
+
+use maple_core::Source;
+use maple_core::network::Mac;
+use maple_core::run::Observe as _;
+use maple_wire::{Field, PortNo};
+
+use crate::packet::Packet;
+use crate::prefix::Prefix;
+
+/// Set in `vlan_vid` of a packet that has a tag. Policies see the 12 bits below it.
+const TAGGED: u128 = 0x1000;
+
+/// A field of the packet that is being decided, with values of type `T`.
+///
+/// ```
+/// use maple::prelude::*;
+/// use maple::testing::{Bench, tcp};
+///
+/// let bench = Bench::new().switch(1, 1..=2);
+/// let policy = |pkt: &Packet, net: &Net| {
+///     if pkt.tcp_dst() == 22 { Route::drop() } else { net.flood() }
+/// };
+/// let decision = bench.decide(&policy, &tcp(1024, 22), bench.port(1, 1));
+/// assert_eq!(decision.trace(), ["test eth_type=0x800, ip_proto=6, tcp_dst=22: yes"]);
+/// ```
+pub struct PacketField<'p, T> {
+    packet: &'p Packet,
+    field: Field,
+    values: PhantomData<fn() -> T>,
+}
+
+pub(crate) mod sealed {
+    /// How values stand in a packet.
+    pub trait Bits: Copy {
+        fn to_bits(self) -> u128;
+        fn from_bits(bits: u128) -> Self;
+    }
+}
+
+use sealed::Bits;
+
+/// What fields can hold: `u8` to `u64`, [`Mac`], [`PortNo`], [`Ipv4Addr`] and [`Ipv6Addr`].
+///
+/// ```
+/// use maple::field::{FieldValue, PacketField};
+///
+/// /// Whether a field has either value.
+/// fn is_either<T: FieldValue>(field: PacketField<'_, T>, a: T, b: T) -> bool {
+///     field == a || field == b
+/// }
+/// ```
+pub trait FieldValue: Bits + Eq + fmt::Display {}
+
+/// Values with an order, so that they have ranges: numbers and IP addresses.
+///
+/// ```
+/// use maple::field::{Ordered, PacketField};
+///
+/// fn is_outside<T: Ordered>(field: PacketField<'_, T>, low: T, high: T) -> bool {
+///     field < low || field > high
+/// }
+/// ```
+pub trait Ordered: FieldValue + Ord {}
+
+/// Addresses, which have prefixes: [`Mac`], [`Ipv4Addr`], [`Ipv6Addr`].
+///
+/// ```
+/// use maple::field::{Address, PacketField};
+/// use maple::Prefix;
+///
+/// fn is_in_all<T: Address>(field: PacketField<'_, T>, prefixes: &[Prefix<T>]) -> bool {
+///     prefixes.iter().all(|prefix| field.within(*prefix))
+/// }
+/// ```
+pub trait Address: FieldValue {
+    /// How many bits an address has.
+    const BITS: u8;
+    /// The prefix of all group addresses, and its length.
+    #[doc(hidden)]
+    const GROUPS: (u128, u128);
+}
+
+macro_rules! numbers {
+    ($($number:ty),*) => {
+        $(impl Bits for $number {
+            fn to_bits(self) -> u128 {
+                self.into()
+            }
+
+            fn from_bits(bits: u128) -> $number {
+                bits as $number
+            }
+        }
+
+        impl FieldValue for $number {}
+        impl Ordered for $number {})*
+    };
+}
+
+numbers!(u8, u16, u32, u64);
+
+macro_rules! addresses {
+    ($($address:ty: $bits:literal, $groups:expr, $to:expr, $from:expr;)*) => {
+        $(impl Bits for $address {
+            fn to_bits(self) -> u128 {
+                $to(self)
+            }
+
+            fn from_bits(bits: u128) -> $address {
+                $from(bits)
+            }
+        }
+
+        impl FieldValue for $address {}
+
+        impl Address for $address {
+            const BITS: u8 = $bits;
+            const GROUPS: (u128, u128) = $groups;
+        })*
+    };
+}
+
+addresses! {
+    Mac: 48, (1 << 40, 1 << 40), Mac::bits, Mac::from_bits;
+    Ipv4Addr: 32, (0xe << 28, 0xf << 28), |ip| u32::from(ip).into(), |bits| Ipv4Addr::from(bits as u32);
+    Ipv6Addr: 128, (0xff << 120, 0xff << 120), u128::from, Ipv6Addr::from;
+}
+
+impl Ordered for Ipv4Addr {}
+impl Ordered for Ipv6Addr {}
+
+impl Bits for PortNo {
+    fn to_bits(self) -> u128 {
+        self.0.into()
+    }
+
+    fn from_bits(bits: u128) -> PortNo {
+        PortNo(bits as u32)
+    }
+}
+
+impl FieldValue for PortNo {}
+
+impl<T> Clone for PacketField<'_, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for PacketField<'_, T> {}
+
+/// The name. Learns nothing.
+impl<T> fmt::Debug for PacketField<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "pkt.{}", self.field)
+    }
+}
+
+impl<'p, T: FieldValue> PacketField<'p, T> {
+    pub(crate) fn new(packet: &'p Packet, field: Field) -> PacketField<'p, T> {
+        PacketField { packet, field, values: PhantomData }
+    }
+
+    /// Which field it is. Learns nothing.
+    ///
+    /// ```
+    /// # use maple::prelude::*;
+    /// # use maple::testing::{ask, tcp};
+    /// # ask(&tcp(1024, 22), |pkt| {
+    /// assert_eq!(pkt.tcp_dst().field(), Field::TcpDst);
+    /// # });
+    /// ```
+    pub fn field(self) -> Field {
+        self.field
+    }
+
+    /// The value, or `None` if the packet has no such field. A read.
+    ///
+    /// ```
+    /// # use maple::testing::{ask, tcp};
+    /// let trace = ask(&tcp(1024, 22), |pkt| {
+    ///     assert_eq!(pkt.tcp_dst().value(), Some(22));
+    ///     assert_eq!(pkt.udp_dst().value(), None);
+    /// });
+    /// assert_eq!(trace, ["read eth_type=0x800", "read ip_proto=6", "read tcp_dst=22"]);
+    /// ```
+    #[track_caller]
+    pub fn value(self) -> Option<T> {
+        self.read(self.field.full_mask(), Source::here()).map(T::from_bits)
+    }
+
+    /// The value. A read.
+    ///
+    /// ```
+    /// # use maple::prelude::*;
+    /// # use maple::testing::{ask, tcp};
+    /// let trace = ask(&tcp(1024, 22), |pkt| {
+    ///     assert_eq!(pkt.eth_src().get(), "00:00:00:00:00:01".parse::<Mac>().unwrap());
+    /// });
+    /// assert_eq!(trace, ["read eth_src=00:00:00:00:00:01"]);
+    /// ```
+    ///
+    /// # Panics
+    /// If the packet has no such field. In a policy that is an error of this packet. `eth_src`, `eth_dst`, `eth_type` and
+    /// `in_port` are always there.
+    #[track_caller]
+    pub fn get(self) -> T {
+        self.value().unwrap_or_else(|| panic!("this packet has no {}", self.field))
+    }
+
+    /// Whether the packet has the field. A test.
+    ///
+    /// ```
+    /// # use maple::testing::{ask, tcp};
+    /// let trace = ask(&tcp(1024, 22), |pkt| assert!(pkt.ip_proto().is_present()));
+    /// assert_eq!(trace, ["test eth_type=0x800: yes"]);
+    /// ```
+    #[track_caller]
+    pub fn is_present(self) -> bool {
+        self.present(Source::here())
+    }
+
+    /// Whether the field has one of these values: a test of each, until one fits.
+    ///
+    /// ```
+    /// # use maple::testing::{ask, tcp};
+    /// let trace = ask(&tcp(1024, 80), |pkt| assert!(pkt.tcp_dst().is_one_of([22, 80, 443])));
+    /// assert_eq!(trace[0], "test eth_type=0x800, ip_proto=6, tcp_dst=22: no");
+    /// assert_eq!(trace.last().unwrap(), "test eth_type=0x800, ip_proto=6, tcp_dst=80: yes");
+    /// ```
+    ///
+    /// # Panics
+    /// If the field can't have one of these values, such as 4096 for `vlan_vid`.
+    #[track_caller]
+    pub fn is_one_of(self, values: impl IntoIterator<Item = T>) -> bool {
+        let source = Source::here();
+        values.into_iter().any(|value| self.equals(value.to_bits(), largest(self.field), source.clone()))
+    }
+
+    /// Whether the field has `value` in the bits of `mask`. A test.
+    ///
+    /// ```
+    /// # use maple::testing::{ask, tcp};
+    /// let trace = ask(&tcp(1024, 80), |pkt| assert!(pkt.tcp_dst().matches(0, 1)));
+    /// assert_eq!(trace, ["test eth_type=0x800, ip_proto=6, tcp_dst=0/0x1: yes"]);
+    /// ```
+    ///
+    /// # Panics
+    /// If the value has bits outside the mask, or the field lacks bits of the mask.
+    #[track_caller]
+    pub fn matches(self, value: T, mask: T) -> bool {
+        let (value_bits, mask) = (value.to_bits(), mask.to_bits());
+        assert!(value_bits & !mask == 0, "{}: the value has bits set outside the mask", self.field);
+        assert!(mask & !largest(self.field) == 0, "{} has no such bits as the mask", self.field);
+        if mask == 0 { self.present(Source::here()) } else { self.equals(value_bits, mask, Source::here()) }
+    }
+
+    fn read(self, mask: u128, source: Source) -> Option<u128> {
+        let value = self.packet.handle().read(self.field, mask, Some(source))?;
+        match self.field {
+            Field::VlanVid => (value & TAGGED != 0).then_some(value & !TAGGED),
+            _ => Some(value),
+        }
+    }
+
+    fn present(self, source: Source) -> bool {
+        match self.field {
+            Field::VlanVid => self.packet.handle().equals(self.field, TAGGED, TAGGED, Some(source)),
+            field => self.packet.handle().present(field, Some(source)),
+        }
+    }
+
+    #[track_caller]
+    fn equals(self, value: u128, mask: u128, source: Source) -> bool {
+        let (field, most) = (self.field, largest(self.field));
+        assert!(value <= most, "{field} is 0 to {most}; it can't be {value}");
+        self.packet.handle().equals(field, raw(field, value), raw(field, mask), Some(source))
+    }
+}
+
+impl<T: Ordered> PacketField<'_, T> {
+    /// Whether the field lies in a range. A test. An empty range fits no packet and records nothing.
+    ///
+    /// ```
+    /// # use maple::testing::{ask, tcp};
+    /// let trace = ask(&tcp(1024, 80), |pkt| assert!(pkt.tcp_dst().in_range(1..=1023)));
+    /// assert_eq!(trace, ["test eth_type=0x800, ip_proto=6, tcp_dst=1..1023: yes"]);
+    /// ```
+    #[track_caller]
+    pub fn in_range(self, range: impl RangeBounds<T>) -> bool {
+        let lo = match range.start_bound() {
+            Bound::Included(lo) => Some(lo.to_bits()),
+            Bound::Excluded(lo) => lo.to_bits().checked_add(1),
+            Bound::Unbounded => Some(0),
+        };
+        let hi = match range.end_bound() {
+            Bound::Included(hi) => Some(hi.to_bits()),
+            Bound::Excluded(hi) => hi.to_bits().checked_sub(1),
+            Bound::Unbounded => Some(u128::MAX),
+        };
+        self.between(lo, hi, Source::here())
+    }
+
+    /// `None` is beyond what any value can be.
+    fn between(self, lo: Option<u128>, hi: Option<u128>, source: Source) -> bool {
+        let (field, most) = (self.field, largest(self.field));
+        let (Some(lo), Some(hi)) = (lo, hi.map(|hi| hi.min(most))) else { return false };
+        if lo > hi {
+            return false;
+        }
+        if (lo, hi) == (0, most) {
+            return self.present(source);
+        }
+        self.packet.handle().in_range(field, raw(field, lo), raw(field, hi), Some(source))
+    }
+}
+
+impl<T: Address> PacketField<'_, T> {
+    /// Whether the address lies under a prefix: a [`Prefix`], or text such as `"10.0.0.0/8"`. A test.
+    ///
+    /// ```
+    /// # use maple::testing::{ask, tcp};
+    /// let trace = ask(&tcp(1024, 80), |pkt| assert!(pkt.ipv4_src().within("10.0.0.0/8")));
+    /// assert_eq!(trace, ["test eth_type=0x800, ipv4_src=10.0.0.0/8: yes"]);
+    /// ```
+    ///
+    /// # Panics
+    /// If the text is no prefix. In a policy that is an error of this packet.
+    #[track_caller]
+    pub fn within<P: TryInto<Prefix<T>, Error: fmt::Display>>(self, prefix: P) -> bool {
+        let prefix: Prefix<T> = prefix.try_into().unwrap_or_else(|error| panic!("{}: {error}", self.field));
+        match prefix.mask() {
+            0 => self.present(Source::here()),
+            mask => self.equals(prefix.address().to_bits(), mask, Source::here()),
+        }
+    }
+
+    /// The first `length` bits of the address, or `None` if the packet has no such field. A read of these bits.
+    ///
+    /// ```
+    /// # use maple::testing::{ask, tcp};
+    /// let trace = ask(&tcp(1024, 80), |pkt| {
+    ///     assert_eq!(pkt.ipv4_src().prefix(24).unwrap().to_string(), "10.0.0.0/24");
+    /// });
+    /// assert_eq!(trace, ["read eth_type=0x800", "read ipv4_src=10.0.0.0/24"]);
+    /// ```
+    ///
+    /// # Panics
+    /// If addresses of this kind have fewer bits.
+    #[track_caller]
+    pub fn prefix(self, length: u8) -> Option<Prefix<T>> {
+        let whole = Prefix::of_length(length);
+        let bits = match whole.mask() {
+            0 => self.present(Source::here()).then_some(0),
+            mask => self.read(mask, Source::here()),
+        };
+        bits.map(|bits| whole.at(T::from_bits(bits)))
+    }
+
+    /// Whether the address is a group's, such as a broadcast. A test.
+    ///
+    /// ```
+    /// # use maple::testing::{ask, tcp};
+    /// let trace = ask(&tcp(1024, 80), |pkt| assert!(!pkt.eth_dst().is_multicast()));
+    /// assert_eq!(trace, ["test eth_dst=01:00:00:00:00:00/01:00:00:00:00:00: no"]);
+    /// ```
+    #[track_caller]
+    pub fn is_multicast(self) -> bool {
+        let (value, mask) = T::GROUPS;
+        self.equals(value, mask, Source::here())
+    }
+}
+
+#[allow(clippy::partialeq_ne_impl, reason = "the trait's own does not hand on the caller's line")]
+impl<T: FieldValue> PartialEq<T> for PacketField<'_, T> {
+    /// One test.
+    ///
+    /// # Panics
+    /// If the field can't have this value, such as 4096 for `vlan_vid`.
+    #[track_caller]
+    fn eq(&self, value: &T) -> bool {
+        self.equals(value.to_bits(), largest(self.field), Source::here())
+    }
+
+    #[track_caller]
+    fn ne(&self, value: &T) -> bool {
+        !self.equals(value.to_bits(), largest(self.field), Source::here())
+    }
+}
+
+impl<T: Ordered> PartialOrd<T> for PacketField<'_, T> {
+    /// A read.
+    #[track_caller]
+    fn partial_cmp(&self, value: &T) -> Option<Ordering> {
+        self.value().map(|mine| mine.cmp(value))
+    }
+
+    #[track_caller]
+    fn lt(&self, value: &T) -> bool {
+        self.between(Some(0), value.to_bits().checked_sub(1), Source::here())
+    }
+
+    #[track_caller]
+    fn le(&self, value: &T) -> bool {
+        self.between(Some(0), Some(value.to_bits()), Source::here())
+    }
+
+    #[track_caller]
+    fn gt(&self, value: &T) -> bool {
+        self.between(value.to_bits().checked_add(1), Some(u128::MAX), Source::here())
+    }
+
+    #[track_caller]
+    fn ge(&self, value: &T) -> bool {
+        self.between(Some(value.to_bits()), Some(u128::MAX), Source::here())
+    }
+}
+
+#[allow(clippy::partialeq_ne_impl, reason = "the trait's own does not hand on the caller's line")]
+impl<T: FieldValue> PartialEq<PacketField<'_, T>> for PacketField<'_, T> {
+    /// Two reads. False if either field is absent.
+    #[track_caller]
+    fn eq(&self, other: &PacketField<'_, T>) -> bool {
+        let (mine, theirs) = (self.value(), other.value());
+        mine.is_some() && mine == theirs
+    }
+
+    #[track_caller]
+    fn ne(&self, other: &PacketField<'_, T>) -> bool {
+        !self.eq(other)
+    }
+}
+
+/// The largest value that a policy can see in `field`.
+fn largest(field: Field) -> u128 {
+    match field {
+        Field::VlanVid => TAGGED - 1,
+        _ => field.full_mask(),
+    }
+}
+
+/// What the engine calls a value that a policy gives.
+fn raw(field: Field, value: u128) -> u128 {
+    match field {
+        Field::VlanVid => value | TAGGED,
+        _ => value,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,519 @@
+//! The network, as one run of a policy sees it.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use maple_core::Net as CoreNet;
+use maple_core::network::{LinkName, Location, Mac};
+use maple_core::policy::{Load, PolicyError};
+use maple_core::route::Route;
+use maple_core::snooped::{Group, Lease};
+use maple_core::state::{Access, Cell, CellValue, Read, Savepoint, Stop, Write};
+use maple_core::trace::Source;
+use maple_wire::{Dpid, PortNo};
+
+use crate::field::{FieldValue, PacketField};
+
+/// The network, as one run of a policy sees it. Each answer is a dependency: when it changes, the policy decides again the
+/// packets that it concerns, and no others.
+///
+/// Tables, variables and queries read and write through it too: see [`Table`](crate::Table).
+///
+/// ```
+/// use maple::prelude::*;
+/// use maple::testing::{Bench, tcp};
+///
+/// fn shortest(pkt: &Packet, net: &Net) -> Route {
+///     let Some(dst) = net.locate(pkt.eth_dst()) else { return net.flood() };
+///     net.shortest_path(net.locate(pkt.eth_src()), dst)
+/// }
+///
+/// let bench = Bench::new().switch(1, 1..=2).switch(2, 1..=2);
+/// let (a, b) = (bench.port(1, 1), bench.port(2, 1));
+/// let bench = bench.link((1, 2), (2, 2)).host("00:00:00:00:00:01", a).host("00:00:00:00:00:02", b);
+/// assert_eq!(bench.decide(&shortest, &tcp(1024, 80), a).exits(), [b]);
+/// ```
+pub struct Net(CoreNet);
+
+/// What [`Net`] takes where it wants an address: the address itself, or a field of the packet, which it reads then.
+///
+/// ```
+/// use maple::prelude::*;
+/// use maple::net::Operand;
+///
+/// /// Whether two hosts are at one switch.
+/// fn are_near(net: &Net, a: impl Operand<Mac>, b: impl Operand<Mac>) -> bool {
+///     let (a, b) = (net.locate(a), net.locate(b));
+///     a.is_some() && a.map(|at| at.switch) == b.map(|at| at.switch)
+/// }
+/// ```
+pub trait Operand<T> {
+    /// The address; `None` if it is a field that the packet has not.
+    fn operand(self) -> Option<T>;
+}
+
+impl<T: FieldValue> Operand<T> for T {
+    fn operand(self) -> Option<T> {
+        Some(self)
+    }
+}
+
+impl<T: FieldValue> Operand<T> for PacketField<'_, T> {
+    #[track_caller]
+    fn operand(self) -> Option<T> {
+        self.value()
+    }
+}
+
+macro_rules! operands {
+    ($($wanted:ty: $($given:ty),*;)*) => {
+        $($(impl Operand<$wanted> for $given {
+            fn operand(self) -> Option<$wanted> {
+                Some(self.into())
+            }
+        }
+
+        impl Operand<$wanted> for PacketField<'_, $given> {
+            #[track_caller]
+            fn operand(self) -> Option<$wanted> {
+                self.value().map(Into::into)
+            }
+        })*)*
+    };
+}
+
+operands! {
+    IpAddr: Ipv4Addr, Ipv6Addr;
+    Group: Ipv4Addr, Ipv6Addr, Mac;
+}
+
+impl Operand<IpAddr> for IpAddr {
+    fn operand(self) -> Option<IpAddr> {
+        Some(self)
+    }
+}
+
+impl Operand<Group> for IpAddr {
+    fn operand(self) -> Option<Group> {
+        Some(self.into())
+    }
+}
+
+impl Net {
+    pub(crate) fn of(net: &CoreNet) -> Net {
+        Net(net.clone())
+    }
+
+    /// Where a host is, or `None` if it was not seen. Without host tracking this makes the run fail.
+    ///
+    /// ```
+    /// # use maple::prelude::*;
+    /// # use maple::testing::Bench;
+    /// # let bench = Bench::new().switch(1, 1..=2);
+    /// # let at = bench.port(1, 2);
+    /// # let bench = bench.host("00:00:00:00:00:02", at);
+    /// # bench.run(|_, net| {
+    /// assert_eq!(net.locate(Mac([0, 0, 0, 0, 0, 2])), Some(Location::new(Dpid(1), PortNo(2))));
+    /// # });
+    /// ```
+    #[track_caller]
+    pub fn locate(&self, host: impl Operand<Mac>) -> Option<Location> {
+        self.0.locate(host.operand()?)
+    }
+
+    /// The host that uses an IP address, and where it is; `None` if it was not seen.
+    ///
+    /// ```
+    /// # use maple::testing::Bench;
+    /// # let bench = Bench::new().switch(1, 1..=2);
+    /// # bench.run(|pkt, net| {
+    /// assert_eq!(net.locate_ip(pkt.ipv4_dst()), None);
+    /// # });
+    /// ```
+    #[track_caller]
+    pub fn locate_ip(&self, ip: impl Operand<IpAddr>) -> Option<(Mac, Location)> {
+        self.0.locate_ip(ip.operand()?)
+    }
+
+    /// The IP addresses that a host announced, IPv4 before IPv6; `None` for an unknown host.
+    ///
+    /// ```
+    /// # use maple::testing::Bench;
+    /// # let bench = Bench::new().switch(1, 1..=2);
+    /// # bench.run(|pkt, net| {
+    /// assert_eq!(net.addresses(pkt.eth_src()), None);
+    /// # });
+    /// ```
+    #[track_caller]
+    pub fn addresses(&self, host: impl Operand<Mac>) -> Option<Vec<IpAddr>> {
+        let (ipv4, ipv6) = self.0.host_addresses(host.operand()?)?;
+        Some(ipv4.into_iter().map(IpAddr::V4).chain(ipv6.into_iter().map(IpAddr::V6)).collect())
+    }
+
+    /// All hosts and where they are, by address: a dependency on each of them.
+    ///
+    /// ```
+    /// # use maple::testing::Bench;
+    /// # let bench = Bench::new().switch(1, 1..=2);
+    /// # let at = bench.port(1, 2);
+    /// # let bench = bench.host("00:00:00:00:00:02", at);
+    /// # bench.run(|_, net| {
+    /// assert_eq!(net.hosts().len(), 1);
+    /// # });
+    /// ```
+    pub fn hosts(&self) -> Vec<(Mac, Location)> {
+        self.0.hosts()
+    }
+
+    /// All switches, by datapath id.
+    ///
+    /// ```
+    /// # use maple::{Dpid, testing::Bench};
+    /// # let bench = Bench::new().switch(1, 1..=2);
+    /// # bench.run(|_, net| {
+    /// assert_eq!(net.switches(), [Dpid(1)]);
+    /// # });
+    /// ```
+    pub fn switches(&self) -> Vec<Dpid> {
+        self.0.switches()
+    }
+
+    /// All links, each once, lower end first.
+    ///
+    /// ```
+    /// # use maple::testing::Bench;
+    /// # let bench = Bench::new().switch(1, 1..=2).switch(2, 1..=2).link((1, 2), (2, 2));
+    /// # bench.run(|_, net| {
+    /// let [(a, b)] = net.links()[..] else { panic!("there is one link") };
+    /// assert_eq!((a.switch.0, b.switch.0), (1, 2));
+    /// # });
+    /// ```
+    pub fn links(&self) -> Vec<(Location, Location)> {
+        self.0.links()
+    }
+
+    /// The edge ports of a switch that are up, in order.
+    ///
+    /// ```
+    /// # use maple::{PortNo, testing::Bench};
+    /// # let bench = Bench::new().switch(1, 1..=2);
+    /// # bench.run(|pkt, net| {
+    /// assert_eq!(net.edge_ports(pkt.switch()), [PortNo(1), PortNo(2)]);
+    /// # });
+    /// ```
+    pub fn edge_ports(&self, switch: Dpid) -> Vec<PortNo> {
+        self.0.edge_ports(switch)
+    }
+
+    /// Out of every edge port of the network but the one that the packet entered by, along the spanning tree.
+    ///
+    /// ```
+    /// # use maple::testing::Bench;
+    /// # let bench = Bench::new().switch(1, 1..=2);
+    /// # bench.run(|_, net| {
+    /// assert!(net.flood().floods());
+    /// # });
+    /// ```
+    #[track_caller]
+    pub fn flood(&self) -> Route {
+        self.0.flood()
+    }
+
+    /// The path with the fewest hops from `a`'s switch out of `b`. It is unreachable if there is none, or a place is `None`.
+    ///
+    /// ```
+    /// # use maple::testing::Bench;
+    /// # let bench = Bench::new().switch(1, 1..=2);
+    /// # bench.run(|pkt, net| {
+    /// let route = net.shortest_path(net.locate(pkt.eth_src()), net.locate(pkt.eth_dst()));
+    /// assert!(route.is_unreachable());
+    /// # });
+    /// ```
+    #[track_caller]
+    pub fn shortest_path(&self, a: impl Into<Option<Location>>, b: impl Into<Option<Location>>) -> Route {
+        match (a.into(), b.into()) {
+            (Some(a), Some(b)) => self.0.shortest_path(a, b),
+            _ => Route::unreachable().from_line(Some(Source::here())),
+        }
+    }
+
+    /// The path of least cost, otherwise as [`Net::shortest_path`]. `weight` names the link costs, which
+    /// [`App::weight`](crate::App::weight) says; a link without such a cost has 1. By [`UTILISATION`](crate::UTILISATION) a
+    /// link costs 1, and 1 more for each tenth of it that is used. A name that no link has costs by makes the run fail.
+    ///
+    /// ```
+    /// # use maple::testing::Bench;
+    /// # let bench = Bench::new().switch(1, 1..=2);
+    /// # bench.run(|_, net| {
+    /// let (Some((_, a)), Some((_, b))) = (net.hosts().first().copied(), net.hosts().last().copied()) else { return };
+    /// let route = net.path(a, b, maple::UTILISATION);
+    /// # });
+    /// ```
+    #[track_caller]
+    pub fn path(&self, a: impl Into<Option<Location>>, b: impl Into<Option<Location>>, weight: &str) -> Route {
+        match (a.into(), b.into()) {
+            (Some(a), Some(b)) => self.0.path(a, b, weight),
+            _ => Route::unreachable().from_line(Some(Source::here())),
+        }
+    }
+
+    /// As [`Net::path`], for a name that may have no costs.
+    ///
+    /// ```
+    /// # use maple::{PolicyError, testing::Bench};
+    /// # let bench = Bench::new().switch(1, 1..=2);
+    /// # let (a, b) = (bench.port(1, 1), bench.port(1, 2));
+    /// # bench.run(|_, net| {
+    /// assert!(matches!(net.try_path(a, b, "secure"), Err(PolicyError::NoSuchWeight { .. })));
+    /// # });
+    /// ```
+    ///
+    /// # Errors
+    /// [`PolicyError::NoSuchWeight`] if links have no costs by that name. That is a dependency like any answer, and the run
+    /// may go on.
+    #[track_caller]
+    pub fn try_path(&self, a: Location, b: Location, weight: &str) -> Result<Route, PolicyError> {
+        Ok(self.0.try_path(a, b, weight)?.from_line(Some(Source::here())))
+    }
+
+    /// The names that links have costs by, in order.
+    ///
+    /// ```
+    /// # use maple::testing::Bench;
+    /// # let bench = Bench::new().switch(1, 1..=2);
+    /// # bench.run(|_, net| {
+    /// assert!(net.weights().is_empty());
+    /// # });
+    /// ```
+    pub fn weights(&self) -> Vec<String> {
+        self.0.weights().iter().map(ToString::to_string).collect()
+    }
+
+    /// Sets what a link costs by a name.
+    ///
+    /// ```
+    /// # use maple::{Dpid, LinkName, testing::Bench};
+    /// # let bench = Bench::new().switch(1, 1..=2);
+    /// # bench.run(|_, net| {
+    /// net.set_cost("secure", LinkName::Switches(Dpid(1), Dpid(2)), 10);
+    /// assert_eq!(net.weights(), ["secure"]);
+    /// # });
+    /// ```
+    #[track_caller]
+    pub fn set_cost(&self, weight: &str, link: LinkName, cost: u64) {
+        self.0.set_cost(weight, link, cost);
+    }
+
+    /// What a port sends. [`Load::received`] is what it receives.
+    ///
+    /// ```
+    /// # use maple::testing::Bench;
+    /// # let bench = Bench::new().switch(1, 1..=2);
+    /// # let at = bench.port(1, 2);
+    /// # bench.run(|_, net| {
+    /// // From more than 50 Mbit/s on, until it is at most 20 Mbit/s.
+    /// let is_busy = net.port(at).is_above(50_000_000, 20_000_000);
+    /// # assert!(!is_busy);
+    /// # });
+    /// ```
+    pub fn port(&self, at: Location) -> Load {
+        self.0.port(at)
+    }
+
+    /// What one switch sends to another over the link between them; over the busiest, if there are several.
+    ///
+    /// ```
+    /// # use maple::{Dpid, testing::Bench};
+    /// # let bench = Bench::new().switch(1, 1..=2);
+    /// # bench.run(|_, net| {
+    /// assert_eq!(net.link(Dpid(1), Dpid(2)).utilisation(), 0.0);
+    /// # });
+    /// ```
+    pub fn link(&self, from: Dpid, to: Dpid) -> Load {
+        self.0.link(from, to)
+    }
+
+    /// What goes over the link between two ports, from the first to the second.
+    ///
+    /// ```
+    /// # use maple::testing::Bench;
+    /// # let bench = Bench::new().switch(1, 1..=2);
+    /// # bench.run(|_, net| {
+    /// let busy = net.links().into_iter().filter(|(a, b)| net.link_at(*a, *b).utilisation() > 0.8);
+    /// assert_eq!(busy.count(), 0);
+    /// # });
+    /// ```
+    pub fn link_at(&self, from: Location, to: Location) -> Load {
+        self.0.link_at(from, to)
+    }
+
+    /// What one host sends to another, as counted by rules that say both, where the first host is. A policy that looks at
+    /// both addresses of its packets has such rules. Without host tracking this makes the run fail.
+    ///
+    /// ```
+    /// # use maple::testing::Bench;
+    /// # let bench = Bench::new().switch(1, 1..=2);
+    /// # bench.run(|pkt, net| {
+    /// let is_large = net.traffic(pkt.eth_src(), pkt.eth_dst()).is_above(50_000_000, 20_000_000);
+    /// # assert!(!is_large);
+    /// # });
+    /// ```
+    #[track_caller]
+    pub fn traffic(&self, from: impl Operand<Mac>, to: impl Operand<Mac>) -> Load {
+        match (from.operand(), to.operand()) {
+            (Some(from), Some(to)) => self.0.traffic(from, to),
+            _ => self.0.no_load(),
+        }
+    }
+
+    /// The edge ports with members of a multicast group behind them, in order. Without snooping on groups
+    /// ([`App::snoop`](crate::App::snoop)) this makes the run fail.
+    ///
+    /// ```
+    /// use maple::prelude::*;
+    ///
+    /// fn to_members(pkt: &Packet, net: &Net) -> Route {
+    ///     let Some(src) = net.locate(pkt.eth_src()) else { return net.flood() };
+    ///     let members = net.members(pkt.ipv4_dst()).into_iter().filter(|at| *at != src);
+    ///     Route::union(members.map(|at| net.shortest_path(src, at)))
+    /// }
+    /// ```
+    #[track_caller]
+    pub fn members(&self, group: impl Operand<Group>) -> Vec<Location> {
+        group.operand().map(|group| self.0.members(group)).unwrap_or_default()
+    }
+
+    /// The DHCP lease of an IPv4 address, or `None` if nobody has it. Without snooping on DHCP this makes the run fail.
+    ///
+    /// ```
+    /// use maple::prelude::*;
+    ///
+    /// /// Drops what comes from an address that was leased at another port.
+    /// fn guard(pkt: &Packet, net: &Net) -> Route {
+    ///     let here = Location::new(pkt.switch(), pkt.in_port().get());
+    ///     match net.lease(pkt.ipv4_src()) {
+    ///         Some(lease) if lease.location == here => net.flood(),
+    ///         _ => Route::drop(),
+    ///     }
+    /// }
+    /// ```
+    #[track_caller]
+    pub fn lease(&self, ip: impl Operand<Ipv4Addr>) -> Option<Lease> {
+        self.0.lease(ip.operand()?)
+    }
+
+    /// The newest DHCP lease of a host, as [`Net::lease`].
+    ///
+    /// ```
+    /// use maple::prelude::*;
+    ///
+    /// fn only_known(pkt: &Packet, net: &Net) -> Route {
+    ///     if net.lease_of(pkt.eth_src()).is_some() { net.flood() } else { Route::drop() }
+    /// }
+    /// ```
+    #[track_caller]
+    pub fn lease_of(&self, host: impl Operand<Mac>) -> Option<Lease> {
+        self.0.lease_of(host.operand()?)
+    }
+
+    /// All DHCP leases, by IP address: a dependency on each of them.
+    ///
+    /// ```
+    /// use maple::prelude::*;
+    ///
+    /// fn while_there_is_room(_: &Packet, net: &Net) -> Route {
+    ///     if net.leases().len() < 100 { net.flood() } else { Route::drop() }
+    /// }
+    /// ```
+    pub fn leases(&self) -> Vec<Lease> {
+        self.0.leases()
+    }
+
+    /// Sends a frame of the policy's own out of an edge port when the run commits, beside what the route says. Each packet of
+    /// the kind comes to the controller then.
+    ///
+    /// ```
+    /// # use maple::testing::{Bench, tcp};
+    /// # let bench = Bench::new().switch(1, 1..=2);
+    /// # let at = bench.port(1, 2);
+    /// # bench.run(|_, net| {
+    /// net.send(at, tcp(1024, 80));
+    /// # });
+    /// ```
+    pub fn send(&self, at: Location, frame: Vec<u8>) {
+        self.0.send(at, frame);
+    }
+
+    /// Sends a frame of the policy's own to where the packet came from, as [`Net::send`]. [`Route::answer`] is the route that
+    /// does nothing else.
+    ///
+    /// ```
+    /// # use maple::testing::{Bench, tcp};
+    /// # let bench = Bench::new().switch(1, 1..=2);
+    /// # bench.run(|_, net| {
+    /// net.reply(tcp(80, 1024));
+    /// # });
+    /// ```
+    pub fn reply(&self, frame: Vec<u8>) {
+        self.0.reply(frame);
+    }
+
+    /// Does what `f` does, or nothing of it. A run is one transaction anyway; this is for a part of it that may turn out to be
+    /// impossible.
+    ///
+    /// ```
+    /// # use maple::prelude::*;
+    /// # use maple::testing::Bench;
+    /// # let bench = Bench::new().switch(1, 1..=2);
+    /// # bench.run(|_, net| {
+    /// let free = Var::new("free", 1);
+    /// let took = net.atomically(|net| {
+    ///     let left: i64 = free.get(net) - 2;
+    ///     free.set(net, &left);
+    ///     Stop::unless(left >= 0)
+    /// });
+    /// assert_eq!((took, free.get(net)), (Err(Stop::Retry), 1));
+    /// # });
+    /// ```
+    ///
+    /// # Errors
+    /// What `f` says.
+    pub fn atomically<T>(&self, f: impl FnOnce(&Net) -> Result<T, Stop>) -> Result<T, Stop> {
+        self.0.atomically(|_| f(self))
+    }
+
+    /// The answer that there is none now: the packet waits until something that the run read has changed, and the run has no
+    /// effect.
+    ///
+    /// ```
+    /// use maple::prelude::*;
+    ///
+    /// fn when_open(_: &Packet, net: &Net) -> Route {
+    ///     let open = Var::new("open", false);
+    ///     if open.get(net) { net.flood() } else { net.retry() }
+    /// }
+    /// ```
+    pub fn retry(&self) -> Route {
+        self.0.retry()
+    }
+}
+
+impl Read for Net {
+    fn cell(&self, cell: Cell) -> CellValue {
+        self.0.cell(cell)
+    }
+}
+
+impl Access for Net {
+    #[track_caller]
+    fn put(&self, write: Write) {
+        self.0.put(write);
+    }
+
+    fn savepoint(&self) -> Savepoint {
+        self.0.savepoint()
+    }
+
+    fn roll_back(&self, to: Savepoint) {
+        self.0.roll_back(to);
+    }
+}

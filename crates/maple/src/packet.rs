@@ -1,0 +1,211 @@
+//! The packet that a policy decides, with a typed question for each field.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
+
+use maple_core::PacketHandle;
+use maple_core::network::Mac;
+use maple_core::trace::Cond;
+use maple_wire::{Dpid, Field, PortNo};
+
+use crate::field::PacketField;
+
+/// The packet that a policy is asked about: a [`PacketField`] for each OXM field (OpenFlow 1.3, section 7.2.3.7).
+///
+/// A packet has a field if the headers that the field belongs to are there: `tcp_dst` needs IPv4 or IPv6, and TCP.
+///
+/// ```
+/// use maple::prelude::*;
+/// use maple::testing::{Bench, tcp};
+///
+/// fn firewall(pkt: &Packet, net: &Net) -> Route {
+///     if pkt.ipv4_src().within("10.0.0.0/8") && pkt.tcp_dst().in_range(1..=1023) && pkt.tcp_dst() != 80 {
+///         return Route::drop();
+///     }
+///     net.flood()
+/// }
+///
+/// let bench = Bench::new().switch(1, 1..=2);
+/// let decision = bench.decide(&firewall, &tcp(1024, 22), bench.port(1, 1));
+/// assert!(decision.route().unwrap().is_drop());
+/// ```
+pub struct Packet(PacketHandle);
+
+impl Packet {
+    pub(crate) fn of(handle: &PacketHandle) -> Packet {
+        Packet(handle.clone())
+    }
+
+    /// The engine's handle, for what the fields do.
+    pub(crate) fn handle(&self) -> &PacketHandle {
+        &self.0
+    }
+
+    /// The switch where the packet entered the network.
+    ///
+    /// ```
+    /// # use maple::{Dpid, testing::{ask, tcp}};
+    /// # ask(&tcp(1024, 22), |pkt| {
+    /// assert_eq!(pkt.switch(), Dpid(1));
+    /// # });
+    /// ```
+    pub fn switch(&self) -> Dpid {
+        self.0.switch()
+    }
+
+    /// Whether the packet is for several hosts: the group bit of `eth_dst`. A test, so all such packets can have one rule,
+    /// whoever sends them.
+    ///
+    /// ```
+    /// # use maple::testing::{ask, tcp};
+    /// # ask(&tcp(1024, 22), |pkt| {
+    /// assert!(!pkt.is_multicast());
+    /// # });
+    /// ```
+    #[track_caller]
+    pub fn is_multicast(&self) -> bool {
+        self.eth_dst().is_multicast()
+    }
+
+    /// Whether the packet has all fields of a condition and they are as it says: several conditions asked as one test,
+    /// which does not learn which of them failed.
+    ///
+    /// ```
+    /// # use maple::testing::{ask, tcp};
+    /// use maple::{Cond, Constraint, Field, Range};
+    ///
+    /// let low_ports = Cond::default()
+    ///     .and(Constraint::exact(Field::EthType, 0x0800))
+    ///     .within(Range { field: Field::TcpDst, lo: 1, hi: 1023 });
+    /// let trace = ask(&tcp(1024, 22), |pkt| assert!(pkt.matches(&low_ports)));
+    /// assert_eq!(trace, ["test eth_type=0x800, ip_proto=6, tcp_dst=1..1023: yes"]);
+    /// ```
+    #[track_caller]
+    pub fn matches(&self, cond: &Cond) -> bool {
+        self.0.matches(cond)
+    }
+
+    /// The whole frame, from the Ethernet header on, without its check sequence; `None` if the switch sent only its
+    /// beginning. No rule can look at all of it, so each packet of the kind comes to the controller.
+    ///
+    /// ```
+    /// # use maple::testing::{ask, tcp};
+    /// let sent = tcp(1024, 22);
+    /// ask(&sent, |pkt| assert_eq!(&*pkt.frame().unwrap(), &sent[..]));
+    /// ```
+    pub fn frame(&self) -> Option<Arc<[u8]>> {
+        self.0.frame()
+    }
+
+    /// What follows the innermost header, as with [`Packet::frame`].
+    ///
+    /// ```
+    /// # use maple::testing::{ask, tcp};
+    /// ask(&tcp(1024, 22), |pkt| assert_eq!(pkt.payload().unwrap(), b""));
+    /// ```
+    pub fn payload(&self) -> Option<Vec<u8>> {
+        self.frame().map(|frame| maple_wire::Packet::new(&frame, 0).payload().to_vec())
+    }
+}
+
+macro_rules! fields {
+    ($(#[doc = $doc:literal] $name:ident => $field:ident: $values:ty, $example:literal;)*) => {
+        impl Packet {
+            $(#[doc = $doc]
+            ///
+            /// ```
+            /// # use std::net::{Ipv4Addr, Ipv6Addr};
+            /// # use maple::{Mac, PortNo, testing::{ask, tcp}};
+            /// # ask(&tcp(1024, 22), |pkt| {
+            #[doc = concat!("let answer: bool = ", $example, ";")]
+            /// # });
+            /// ```
+            pub fn $name(&self) -> PacketField<'_, $values> {
+                PacketField::new(self, Field::$field)
+            })*
+        }
+    };
+}
+
+fields! {
+    /// The port by which the packet entered.
+    in_port => InPort: PortNo, "pkt.in_port() == PortNo(1)";
+    /// The physical port under a logical one.
+    in_phy_port => InPhyPort: PortNo, "pkt.in_phy_port() == PortNo(1)";
+    /// What one table passes to the next; 0 for packets that enter.
+    metadata => Metadata: u64, "pkt.metadata() == 0";
+    /// The Ethernet destination.
+    eth_dst => EthDst: Mac, "pkt.eth_dst() == Mac([0xff; 6])";
+    /// The Ethernet source.
+    eth_src => EthSrc: Mac, "pkt.eth_src() == Mac([2, 0, 0, 0, 0, 1])";
+    /// The Ethernet type, after VLAN tags.
+    eth_type => EthType: u16, "pkt.eth_type() == 0x0806";
+    /// The VLAN id, 0 to 4095; absent without a tag.
+    vlan_vid => VlanVid: u16, "pkt.vlan_vid() == 10";
+    /// The VLAN priority, 0 to 7.
+    vlan_pcp => VlanPcp: u8, "pkt.vlan_pcp() >= 4";
+    /// The differentiated services code point, 0 to 63.
+    ip_dscp => IpDscp: u8, "pkt.ip_dscp() == 46";
+    /// The congestion notification, 0 to 3.
+    ip_ecn => IpEcn: u8, "pkt.ip_ecn() == 3";
+    /// The IP protocol.
+    ip_proto => IpProto: u8, "pkt.ip_proto() == 17";
+    /// The IPv4 source.
+    ipv4_src => Ipv4Src: Ipv4Addr, r#"pkt.ipv4_src().within("10.0.0.0/8")"#;
+    /// The IPv4 destination.
+    ipv4_dst => Ipv4Dst: Ipv4Addr, "pkt.ipv4_dst() == Ipv4Addr::new(10, 0, 0, 2)";
+    /// The TCP source port.
+    tcp_src => TcpSrc: u16, "pkt.tcp_src().in_range(1024..)";
+    /// The TCP destination port.
+    tcp_dst => TcpDst: u16, "pkt.tcp_dst() == 22";
+    /// The UDP source port.
+    udp_src => UdpSrc: u16, "pkt.udp_src() == 68";
+    /// The UDP destination port.
+    udp_dst => UdpDst: u16, "pkt.udp_dst() == 53";
+    /// The SCTP source port.
+    sctp_src => SctpSrc: u16, "pkt.sctp_src() < 1024";
+    /// The SCTP destination port.
+    sctp_dst => SctpDst: u16, "pkt.sctp_dst() == 5060";
+    /// The ICMP type.
+    icmpv4_type => Icmpv4Type: u8, "pkt.icmpv4_type() == 8";
+    /// The ICMP code.
+    icmpv4_code => Icmpv4Code: u8, "pkt.icmpv4_code() == 0";
+    /// The ARP operation: 1 is a request, 2 a reply.
+    arp_op => ArpOp: u16, "pkt.arp_op() == 1";
+    /// The IPv4 address of an ARP sender.
+    arp_spa => ArpSpa: Ipv4Addr, r#"pkt.arp_spa().within("192.168.0.0/16")"#;
+    /// The IPv4 address of an ARP target.
+    arp_tpa => ArpTpa: Ipv4Addr, "pkt.arp_tpa() == Ipv4Addr::new(10, 0, 0, 1)";
+    /// The hardware address of an ARP sender.
+    arp_sha => ArpSha: Mac, "pkt.arp_sha().is_multicast()";
+    /// The hardware address of an ARP target.
+    arp_tha => ArpTha: Mac, "pkt.arp_tha() == Mac([0; 6])";
+    /// The IPv6 source.
+    ipv6_src => Ipv6Src: Ipv6Addr, r#"pkt.ipv6_src().within("fe80::/10")"#;
+    /// The IPv6 destination.
+    ipv6_dst => Ipv6Dst: Ipv6Addr, "pkt.ipv6_dst().is_multicast()";
+    /// The IPv6 flow label, 20 bits.
+    ipv6_flabel => Ipv6Flabel: u32, "pkt.ipv6_flabel() == 0";
+    /// The ICMPv6 type.
+    icmpv6_type => Icmpv6Type: u8, "pkt.icmpv6_type() == 135";
+    /// The ICMPv6 code.
+    icmpv6_code => Icmpv6Code: u8, "pkt.icmpv6_code() == 0";
+    /// The target of neighbour discovery.
+    ipv6_nd_target => Ipv6NdTarget: Ipv6Addr, "pkt.ipv6_nd_target() == Ipv6Addr::LOCALHOST";
+    /// The link-layer source address of neighbour discovery.
+    ipv6_nd_sll => Ipv6NdSll: Mac, "pkt.ipv6_nd_sll().is_present()";
+    /// The link-layer target address of neighbour discovery.
+    ipv6_nd_tll => Ipv6NdTll: Mac, "pkt.ipv6_nd_tll().is_present()";
+    /// The label of the outermost MPLS entry, 20 bits.
+    mpls_label => MplsLabel: u32, "pkt.mpls_label() == 16";
+    /// The traffic class of the outermost MPLS entry, 0 to 7.
+    mpls_tc => MplsTc: u8, "pkt.mpls_tc() == 0";
+    /// 1 if the outermost MPLS entry is the innermost too, else 0.
+    mpls_bos => MplsBos: u8, "pkt.mpls_bos() == 1";
+    /// The service id of a provider backbone, 24 bits.
+    pbb_isid => PbbIsid: u32, "pkt.pbb_isid() == 1";
+    /// The metadata of a logical port.
+    tunnel_id => TunnelId: u64, "pkt.tunnel_id() == 0";
+    /// A bit for each kind of IPv6 extension header that is there, 9 bits.
+    ipv6_exthdr => Ipv6Exthdr: u16, "pkt.ipv6_exthdr().matches(0, 1)";
+}

@@ -1,0 +1,98 @@
+//! What a policy is: a function of a packet and the network that gives a route.
+
+use std::ops::Deref;
+
+use maple_core::policy::PolicyError;
+use maple_core::route::Route;
+use maple_core::{Net as CoreNet, PacketHandle};
+
+use crate::net::Net;
+use crate::packet::Packet;
+
+/// A function of a packet and the network. Closures and functions are policies; a type that has a state of its own
+/// implements the trait.
+///
+/// A policy runs on several threads at once, and only on packets that no rule covers. It must depend on nothing but what
+/// it asks of its arguments: a clock, a random number or a plain global variable changes without Maple seeing it.
+///
+/// ```
+/// use maple::prelude::*;
+/// use maple::testing::{Bench, tcp};
+///
+/// struct Gateway {
+///     at: Location,
+/// }
+///
+/// impl Policy for Gateway {
+///     fn decide(&self, pkt: &Packet, net: &Net) -> Result<Route, PolicyError> {
+///         Ok(net.shortest_path(Location::new(pkt.switch(), pkt.in_port().get()), self.at))
+///     }
+/// }
+///
+/// let bench = Bench::new().switch(1, 1..=2);
+/// let gateway = Gateway { at: Location::new(Dpid(1), PortNo(2)) };
+/// let decision = bench.decide(&gateway, &tcp(1024, 80), bench.port(1, 1));
+/// assert_eq!(decision.exits(), [bench.port(1, 2)]);
+/// ```
+pub trait Policy: Send + Sync {
+    /// Says where `pkt` goes.
+    ///
+    /// # Errors
+    /// [`PolicyError`] drops the packet; nothing is cached. A panic does the same.
+    fn decide(&self, pkt: &Packet, net: &Net) -> Result<Route, PolicyError>;
+}
+
+/// What a closure may return to be a policy: a [`Route`], or a [`Result`] of one, so that it can use `?`.
+///
+/// ```
+/// use maple::prelude::*;
+/// use maple::testing::{Bench, udp};
+///
+/// let bench = Bench::new().switch(1, 1..=2);
+/// let picky = |pkt: &Packet, _: &Net| {
+///     let Some(port) = pkt.tcp_dst().value() else {
+///         return Err(PolicyError::Exception("only TCP is understood here".into()));
+///     };
+///     Ok(if port == 22 { Route::flood() } else { Route::drop() })
+/// };
+/// let udp = bench.decide(&picky, &udp(1024, 53), bench.port(1, 1));
+/// assert_eq!(udp.error().unwrap().to_string(), "only TCP is understood here");
+/// ```
+pub trait IntoRoute {
+    /// The route.
+    ///
+    /// # Errors
+    /// Why there is none.
+    fn into_route(self) -> Result<Route, PolicyError>;
+}
+
+impl IntoRoute for Route {
+    fn into_route(self) -> Result<Route, PolicyError> {
+        Ok(self)
+    }
+}
+
+impl<E: Into<PolicyError>> IntoRoute for Result<Route, E> {
+    fn into_route(self) -> Result<Route, PolicyError> {
+        self.map_err(Into::into)
+    }
+}
+
+impl<F, R> Policy for F
+where
+    F: Fn(&Packet, &Net) -> R + Send + Sync,
+    R: IntoRoute,
+{
+    fn decide(&self, pkt: &Packet, net: &Net) -> Result<Route, PolicyError> {
+        self(pkt, net).into_route()
+    }
+}
+
+/// A policy as the engine runs it.
+pub(crate) struct Engine<P>(pub P);
+
+impl<P: Deref<Target: Policy> + Send + Sync> maple_core::Policy for Engine<P> {
+    fn decide(&self, pkt: &PacketHandle, net: &CoreNet) -> Result<Route, PolicyError> {
+        self.0.decide(&Packet::of(pkt), &Net::of(net))
+    }
+}

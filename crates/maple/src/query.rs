@@ -1,0 +1,81 @@
+//! Queries: memoised functions of state that people write.
+
+use maple_core::query::{Query as CoreQuery, QueryError};
+use maple_core::state::{Read, Stored};
+
+use crate::net::Net;
+
+/// A memoised function of state, with an argument (`()` if there is none).
+///
+/// Whatever reads its answer depends on the answer, not on what the function read: when a write may change the answer, the
+/// function runs again, once, and only if the answer differs the policy decides again.
+///
+/// ```
+/// use maple::prelude::*;
+/// use maple::testing::Bench;
+///
+/// # let bench = Bench::new().switch(1, 1..=2);
+/// let at_switch = Query::new("at_switch", |net: &Net, switch: Dpid| {
+///     net.hosts().iter().filter(|(_, at)| at.switch == switch).count() as u64
+/// });
+/// # let at = bench.port(1, 1);
+/// # let bench = bench.host("00:00:00:00:00:01", at);
+/// # bench.run(|pkt, net| {
+/// assert_eq!(at_switch.get(net, &pkt.switch()), 1);
+/// # });
+/// ```
+#[derive(Debug)]
+pub struct Query<A, V>(CoreQuery<A, V>);
+
+impl<A: Stored, V: Stored> Query<A, V> {
+    /// The query that `f` answers. It may read all that policies may, and must write nothing. `name` is what errors call it.
+    ///
+    /// ```
+    /// # use maple::prelude::*;
+    /// let hosts = Query::new("hosts", |net: &Net, (): ()| net.hosts().len() as u64);
+    /// ```
+    pub fn new(name: &str, f: impl Fn(&Net, A) -> V + Send + Sync + 'static) -> Query<A, V> {
+        Query(CoreQuery::new(name, move |net, argument| f(&Net::of(net), argument)))
+    }
+
+    /// Its answer in this state: the [`Net`] of a run, or a transaction's [`Tx`](crate::Tx).
+    ///
+    /// ```
+    /// # use maple::prelude::*;
+    /// # use maple::testing::Bench;
+    /// # let bench = Bench::new().switch(1, 1..=2);
+    /// let hosts = Query::new("hosts", |net: &Net, (): ()| net.hosts().len() as u64);
+    /// bench.run(|_, net| assert_eq!(hosts.get(net, &()), 0));
+    /// ```
+    ///
+    /// # Panics
+    /// If there is none; in a policy that is an error of this packet. [`Query::try_get`] does without.
+    pub fn get(&self, state: &impl Read, argument: &A) -> V {
+        self.0.get(state, argument)
+    }
+
+    /// Its answer in this state.
+    ///
+    /// ```
+    /// # use maple::prelude::*;
+    /// # use maple::testing::Bench;
+    /// # let bench = Bench::new().switch(1, 1..=2);
+    /// let half = Query::new("half", |_: &Net, of: u64| of / if of % 2 == 0 { 2 } else { 0 });
+    /// bench.run(|_, net| {
+    ///     assert_eq!(half.try_get(net, &4).unwrap(), 2);
+    ///     assert!(half.try_get(net, &5).is_err());
+    /// });
+    /// ```
+    ///
+    /// # Errors
+    /// [`QueryError`] if its function panics, asks for what is not there, writes, waits, or asks itself.
+    pub fn try_get(&self, state: &impl Read, argument: &A) -> Result<V, QueryError> {
+        self.0.try_get(state, argument)
+    }
+}
+
+impl<A, V> Clone for Query<A, V> {
+    fn clone(&self) -> Query<A, V> {
+        Query(self.0.clone())
+    }
+}

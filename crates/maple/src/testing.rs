@@ -1,0 +1,381 @@
+//! A bench to try policies on: a made-up network, one packet at a time, and what each run observed.
+//!
+//! ```
+//! use maple::prelude::*;
+//! use maple::testing::{Bench, tcp};
+//!
+//! let policy = |pkt: &Packet, net: &Net| if pkt.tcp_dst() == 22 { Route::drop() } else { net.flood() };
+//! let bench = Bench::new().switch(1, 1..=3);
+//!
+//! let decision = bench.decide(&policy, &tcp(1024, 80), bench.port(1, 1));
+//! assert_eq!(decision.exits(), [bench.port(1, 2), bench.port(1, 3)]);
+//! assert_eq!(decision.trace()[0], "test eth_type=0x800, ip_proto=6, tcp_dst=22: no");
+//! ```
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use maple_core::ShardId;
+use maple_core::network::{HostInfo, Location, Mac, PortInfo, PortKind};
+use maple_core::policy::{Policy as _, PolicyError};
+use maple_core::route::Route;
+use maple_core::run::Run;
+use maple_core::state::{Store, SwitchInfo, Tx, Write};
+use maple_core::trace::Source;
+use maple_wire::packet::Frame;
+use maple_wire::{Dpid, PortNo, Version};
+
+use crate::app::write_now;
+use crate::net::Net;
+use crate::packet::Packet;
+use crate::policy::{Engine, Policy};
+
+/// A network that exists only as state.
+///
+/// ```
+/// use maple::testing::Bench;
+///
+/// let bench = Bench::new().switch(1, 1..=2).switch(2, 1..=2).link((1, 2), (2, 2));
+/// bench.run(|_, net| assert_eq!(net.links().len(), 1));
+/// ```
+pub struct Bench {
+    store: Arc<Store>,
+    track_hosts: bool,
+}
+
+/// What one run did.
+///
+/// ```
+/// use maple::prelude::*;
+/// use maple::testing::{Bench, tcp};
+///
+/// let bench = Bench::new().switch(1, 1..=2);
+/// let decision = bench.decide(&|_: &Packet, net: &Net| net.flood(), &tcp(1024, 80), bench.port(1, 1));
+/// assert!(decision.route().is_ok_and(|route| route.floods()));
+/// assert!(decision.trace().is_empty() && !decision.wrote());
+/// ```
+#[derive(Debug)]
+pub struct Decision {
+    route: Result<Route, PolicyError>,
+    copies: Vec<(Location, Vec<u8>)>,
+    trace: Vec<String>,
+    sources: Vec<Option<Source>>,
+    reads: Vec<String>,
+    wrote: bool,
+}
+
+impl Default for Bench {
+    fn default() -> Bench {
+        Bench::new()
+    }
+}
+
+impl Bench {
+    /// A network without switches.
+    ///
+    /// ```
+    /// maple::testing::Bench::new().run(|_, net| assert!(net.switches().is_empty()));
+    /// ```
+    pub fn new() -> Bench {
+        Bench { store: Store::new(), track_hosts: true }
+    }
+
+    /// The same without host tracking.
+    ///
+    /// ```
+    /// use maple::testing::{Bench, tcp};
+    /// use maple::{Net, Packet, PolicyError, Route};
+    ///
+    /// let bench = Bench::new().switch(1, 1..=2).without_hosts();
+    /// let policy = |pkt: &Packet, net: &Net| net.shortest_path(net.locate(pkt.eth_src()), None);
+    /// let decision = bench.decide(&policy, &tcp(1024, 80), bench.port(1, 1));
+    /// assert!(matches!(decision.route(), Err(PolicyError::HostsNotTracked(_))));
+    /// ```
+    #[must_use]
+    pub fn without_hosts(mut self) -> Bench {
+        self.track_hosts = false;
+        self
+    }
+
+    /// Adds a switch with these edge ports.
+    ///
+    /// ```
+    /// let bench = maple::testing::Bench::new().switch(1, [1, 2, 7]);
+    /// bench.run(|pkt, net| assert_eq!(net.edge_ports(pkt.switch()).len(), 3));
+    /// ```
+    #[must_use]
+    pub fn switch(self, dpid: u64, ports: impl IntoIterator<Item = u32>) -> Bench {
+        let dpid = Dpid(dpid);
+        let info = SwitchInfo { shard: ShardId(0), version: Version::Of13 };
+        let ports = ports.into_iter().map(|number| port(Location::new(dpid, PortNo(number)), PortKind::Edge));
+        self.write([Write::Switch { dpid, info: Some(info) }].into_iter().chain(ports).collect())
+    }
+
+    /// Adds a link between two ports, each a switch and a port number.
+    ///
+    /// ```
+    /// let bench = maple::testing::Bench::new().switch(1, 1..=2).switch(2, 1..=2).link((1, 2), (2, 2));
+    /// bench.run(|_, net| assert_eq!(net.links().len(), 1));
+    /// ```
+    #[must_use]
+    pub fn link(self, a: (u64, u32), b: (u64, u32)) -> Bench {
+        let (a, b) = (self.port(a.0, a.1), self.port(b.0, b.1));
+        self.write(vec![port(a, PortKind::Link(b)), port(b, PortKind::Link(a))])
+    }
+
+    /// Adds or moves a host.
+    ///
+    /// ```
+    /// let bench = maple::testing::Bench::new().switch(1, 1..=2);
+    /// let at = bench.port(1, 2);
+    /// let bench = bench.host("00:00:00:00:00:02", at);
+    /// bench.run(|pkt, net| assert_eq!(net.locate(pkt.eth_dst()), Some(at)));
+    /// ```
+    ///
+    /// # Panics
+    /// If the text is no hardware address.
+    #[must_use]
+    pub fn host(self, mac: &str, location: Location) -> Bench {
+        let mac: Mac = mac.parse().unwrap_or_else(|error| panic!("{error}"));
+        let info = HostInfo { location, ipv4: BTreeSet::new(), ipv6: BTreeSet::new() };
+        self.write(vec![Write::Host { mac, info: Some(info) }])
+    }
+
+    /// Writes tracked state.
+    ///
+    /// ```
+    /// use maple::testing::Bench;
+    /// use maple::{Mac, Table};
+    ///
+    /// let blocked = Table::<Mac, bool>::new("blocked");
+    /// let bench = Bench::new().with_state(|tx| blocked.set(tx, &Mac([0, 0, 0, 0, 0, 1]), &true));
+    /// bench.run(|pkt, net| assert!(blocked.contains(net, &pkt.eth_src().get())));
+    /// ```
+    #[must_use]
+    pub fn with_state(self, write: impl FnMut(&Tx)) -> Bench {
+        write_now(&self.store, write);
+        self
+    }
+
+    fn write(self, writes: Vec<Write>) -> Bench {
+        self.store.update(|_| writes);
+        self
+    }
+
+    /// A port of a switch.
+    ///
+    /// ```
+    /// let at = maple::testing::Bench::new().port(1, 2);
+    /// assert_eq!((at.switch.0, at.port.0), (1, 2));
+    /// ```
+    pub fn port(&self, dpid: u64, port: u32) -> Location {
+        Location::new(Dpid(dpid), PortNo(port))
+    }
+
+    /// Runs a policy on a frame that enters by a port, and commits what it wrote. A route that the network would refuse is
+    /// an error of the decision.
+    ///
+    /// ```
+    /// use maple::prelude::*;
+    /// use maple::testing::{Bench, tcp};
+    ///
+    /// let bench = Bench::new().switch(1, 1..=2);
+    /// let decision = bench.decide(&|_: &Packet, _: &Net| Route::to([PortNo(9)]), &tcp(1, 2), bench.port(1, 1));
+    /// assert!(decision.error().is_some());
+    /// ```
+    pub fn decide(&self, policy: &impl Policy, frame: &[u8], ingress: Location) -> Decision {
+        let run = Run::new(frame.into(), frame.len(), ingress, self.store.begin(), self.track_hosts);
+        // Through the batch, which makes a panic an error.
+        let decided = Engine(policy).decide_batch(std::slice::from_ref(&run)).remove(0);
+        let decided = decided.and_then(|route| Ok((run.resolved(&route)?, route)));
+        let finished = run.finish().expect("nothing else ends this run");
+        let decided = finished.error.map_or(decided, Err);
+        let copies = decided.as_ref().map(|(resolved, _)| resolved.copies(frame, ingress)).unwrap_or_default();
+        let decision = Decision {
+            route: decided.map(|(_, route)| route),
+            copies,
+            trace: finished.trace.items.iter().map(ToString::to_string).collect(),
+            sources: finished.trace.sources.to_vec(),
+            reads: finished.txn.reads().map(|(cell, _)| format!("{cell:?}")).collect(),
+            wrote: finished.txn.wrote(),
+        };
+        if decision.route.is_ok() {
+            self.store.commit(finished.txn, None).expect("nobody else writes to this store");
+        }
+        decision
+    }
+
+    /// Runs `f` as a policy would run, on a TCP packet that enters at port 1 of switch 1. What it writes is committed.
+    ///
+    /// ```
+    /// let bench = maple::testing::Bench::new().switch(1, 1..=2);
+    /// bench.run(|pkt, _| assert!(pkt.tcp_dst().is_present()));
+    /// ```
+    ///
+    /// # Panics
+    /// If `f` panics, or asks for what makes a run fail.
+    pub fn run(&self, f: impl FnOnce(&Packet, &Net) + Send) {
+        self.observe(&tcp(1024, 80), f);
+    }
+
+    fn observe(&self, frame: &[u8], f: impl FnOnce(&Packet, &Net)) -> Vec<String> {
+        let run = Run::new(frame.into(), frame.len(), self.port(1, 1), self.store.begin(), self.track_hosts);
+        f(&Packet::of(&run.packet()), &Net::of(&run.net()));
+        let finished = run.finish().expect("nothing else ends this run");
+        if let Some(error) = finished.error {
+            panic!("{error}");
+        }
+        self.store.commit(finished.txn, None).expect("nobody else writes to this store");
+        finished.trace.items.iter().map(ToString::to_string).collect()
+    }
+}
+
+impl Decision {
+    /// The route, or why there is none.
+    ///
+    /// ```
+    /// # use maple::{prelude::*, testing::{Bench, tcp}};
+    /// # let bench = Bench::new().switch(1, 1..=2);
+    /// let decision = bench.decide(&|_: &Packet, _: &Net| Route::drop(), &tcp(1, 2), bench.port(1, 1));
+    /// assert!(decision.route().is_ok_and(|route| route.is_drop()));
+    /// ```
+    pub fn route(&self) -> Result<&Route, &PolicyError> {
+        self.route.as_ref()
+    }
+
+    /// Why there is no route.
+    ///
+    /// ```
+    /// # use maple::{prelude::*, testing::{Bench, tcp}};
+    /// # let bench = Bench::new().switch(1, 1..=2);
+    /// let wrong = |_: &Packet, _: &Net| -> Route { panic!("no idea") };
+    /// let decision = bench.decide(&wrong, &tcp(1, 2), bench.port(1, 1));
+    /// assert_eq!(decision.error().unwrap().to_string(), "the policy panicked: no idea");
+    /// ```
+    pub fn error(&self) -> Option<&PolicyError> {
+        self.route.as_ref().err()
+    }
+
+    /// The ports by which copies of the packet leave the network, in order.
+    ///
+    /// ```
+    /// # use maple::{prelude::*, testing::{Bench, tcp}};
+    /// # let bench = Bench::new().switch(1, 1..=2);
+    /// let decision = bench.decide(&|_: &Packet, net: &Net| net.flood(), &tcp(1, 2), bench.port(1, 1));
+    /// assert_eq!(decision.exits(), [bench.port(1, 2)]);
+    /// ```
+    pub fn exits(&self) -> Vec<Location> {
+        self.copies.iter().map(|(at, _)| *at).collect()
+    }
+
+    /// The copies of the packet that leave the network: by which port, and their bytes.
+    ///
+    /// ```
+    /// # use maple::{prelude::*, testing::{Bench, tcp}};
+    /// # let bench = Bench::new().switch(1, 1..=2);
+    /// let frame = tcp(1, 2);
+    /// let decision = bench.decide(&|_: &Packet, net: &Net| net.flood(), &frame, bench.port(1, 1));
+    /// assert_eq!(decision.copies(), [(bench.port(1, 2), frame)]);
+    /// ```
+    pub fn copies(&self) -> &[(Location, Vec<u8>)] {
+        &self.copies
+    }
+
+    /// What the run observed of its packet, in order.
+    ///
+    /// ```
+    /// # use maple::{prelude::*, testing::{Bench, tcp}};
+    /// # let bench = Bench::new().switch(1, 1..=2);
+    /// let policy = |pkt: &Packet, net: &Net| if pkt.is_multicast() { net.flood() } else { Route::drop() };
+    /// let decision = bench.decide(&policy, &tcp(1, 2), bench.port(1, 1));
+    /// assert_eq!(decision.trace().len(), 1);
+    /// ```
+    pub fn trace(&self) -> &[String] {
+        &self.trace
+    }
+
+    /// The source line of each item of the trace.
+    ///
+    /// ```
+    /// # use maple::{prelude::*, testing::{Bench, tcp}};
+    /// # let bench = Bench::new().switch(1, 1..=2);
+    /// let line = line!() + 1;
+    /// let policy = |pkt: &Packet, net: &Net| if pkt.is_multicast() { net.flood() } else { Route::drop() };
+    /// let decision = bench.decide(&policy, &tcp(1, 2), bench.port(1, 1));
+    /// assert_eq!(decision.sources()[0].as_ref().unwrap().line, line);
+    /// ```
+    pub fn sources(&self) -> &[Option<Source>] {
+        &self.sources
+    }
+
+    /// The state that the run depends on, as text.
+    ///
+    /// ```
+    /// # use maple::{prelude::*, testing::{Bench, tcp}};
+    /// # let bench = Bench::new().switch(1, 1..=2);
+    /// let policy = |pkt: &Packet, net: &Net| match net.locate(pkt.eth_dst()) {
+    ///     Some(_) => Route::drop(),
+    ///     None => net.flood(),
+    /// };
+    /// let decision = bench.decide(&policy, &tcp(1, 2), bench.port(1, 1));
+    /// assert!(decision.reads().iter().any(|cell| cell.contains("00:00:00:00:00:02")));
+    /// ```
+    pub fn reads(&self) -> &[String] {
+        &self.reads
+    }
+
+    /// Whether the run wrote tracked state.
+    ///
+    /// ```
+    /// # use maple::{prelude::*, testing::{Bench, tcp}};
+    /// # let bench = Bench::new().switch(1, 1..=2);
+    /// let counting = |_: &Packet, net: &Net| {
+    ///     Counter::new("packets").add(net, 1);
+    ///     net.flood()
+    /// };
+    /// assert!(bench.decide(&counting, &tcp(1, 2), bench.port(1, 1)).wrote());
+    /// ```
+    pub fn wrote(&self) -> bool {
+        self.wrote
+    }
+}
+
+/// What questions to a packet record, as text: `f` asks a packet with these bytes.
+///
+/// ```
+/// use maple::testing::{ask, tcp};
+///
+/// let trace = ask(&tcp(1024, 22), |pkt| assert!(pkt.tcp_dst() < 1024));
+/// assert_eq!(trace, ["test eth_type=0x800, ip_proto=6, tcp_dst=0/0xfc00: yes"]);
+/// ```
+pub fn ask(frame: &[u8], f: impl FnOnce(&Packet)) -> Vec<String> {
+    Bench::new().observe(frame, |pkt, _| f(pkt))
+}
+
+/// The bytes of a TCP packet with these ports, from 00:00:00:00:00:01 and 10.0.0.1 to 00:00:00:00:00:02 and 10.0.0.2.
+///
+/// ```
+/// # use maple::testing::{ask, tcp};
+/// ask(&tcp(1024, 22), |pkt| assert_eq!(pkt.tcp_dst().value(), Some(22)));
+/// ```
+pub fn tcp(src: u16, dst: u16) -> Vec<u8> {
+    ethernet().ipv4([10, 0, 0, 1], [10, 0, 0, 2]).tcp(src, dst).build()
+}
+
+/// The bytes of a UDP packet, as [`tcp`].
+///
+/// ```
+/// # use maple::testing::{ask, udp};
+/// ask(&udp(1024, 53), |pkt| assert!(pkt.udp_dst() == 53 && !pkt.tcp_dst().is_present()));
+/// ```
+pub fn udp(src: u16, dst: u16) -> Vec<u8> {
+    ethernet().ipv4([10, 0, 0, 1], [10, 0, 0, 2]).udp(src, dst).build()
+}
+
+fn ethernet() -> Frame {
+    Frame::ethernet([0, 0, 0, 0, 0, 2], [0, 0, 0, 0, 0, 1])
+}
+
+fn port(at: Location, kind: PortKind) -> Write {
+    Write::Port { at, info: Some(PortInfo { up: true, kind }) }
+}
