@@ -13,10 +13,26 @@ use maple_wire::Dpid;
 
 use crate::policy::{Engine, Policy};
 
-/// What is called when the controller runs.
+/// What is called when the controller runs: [`App::on_start`].
+///
+/// ```
+/// let tell: maple::Started = Box::new(|controller| println!("listening on {:?}", controller.addresses()));
+/// ```
 pub type Started = Box<dyn FnOnce(Handle)>;
 
 /// A program for the network: a policy or handlers, and around them link costs, first contents of tables, threads.
+///
+/// ```
+/// use std::net::Ipv4Addr;
+///
+/// use maple::prelude::*;
+///
+/// let app = App::new(|_: &Packet, net: &Net| net.flood()).listen((Ipv4Addr::LOCALHOST, 0)).workers(1);
+/// let controller = app.start()?;
+/// assert_ne!(controller.handle().addresses()[0].port(), 0);
+/// controller.stop();
+/// # Ok::<(), maple::StartError>(())
+/// ```
 pub struct App {
     options: ControllerOptions,
     listens: bool,
@@ -32,6 +48,12 @@ pub struct App {
 /// ```
 pub trait Tracked {
     /// The name, by which people and other programs find it.
+    ///
+    /// ```
+    /// use maple::{Tracked, Var};
+    ///
+    /// assert_eq!(Tracked::name(&Var::new("open", false)), "open");
+    /// ```
     fn name(&self) -> &str;
 }
 
@@ -54,6 +76,14 @@ impl Tracked for Counter {
 }
 
 /// Why an [`App`] ended other than by [`Handle::stop`].
+///
+/// ```
+/// use maple::prelude::*;
+/// use maple::{Error, StartError};
+///
+/// let app = App::new(|_: &Packet, net: &Net| net.flood()).workers(1000);
+/// assert!(matches!(app.run(), Err(Error::Start(StartError::TooManyWorkers(1000)))));
+/// ```
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// It could not start.
@@ -66,11 +96,31 @@ pub enum Error {
 
 impl App {
     /// A program that runs this policy.
+    ///
+    /// ```
+    /// # use maple::prelude::*;
+    /// # let policy = |_: &Packet, net: &Net| net.flood();
+    /// let app = App::new(policy);
+    /// ```
     pub fn new(policy: impl Policy + 'static) -> App {
         App::of(ControllerOptions::new(Arc::new(Engine(Box::new(policy)))))
     }
 
-    /// A program that runs handlers: `factory` makes one for each switch.
+    /// A program that runs handlers: `factory` makes one for each switch. [`crate::handlers`] has an example.
+    ///
+    /// ```
+    /// use maple::App;
+    /// use maple::handlers::{Handler, Replies, SwitchInfo};
+    /// use maple::wire::msg::PacketInView;
+    ///
+    /// struct Deaf;
+    ///
+    /// impl Handler for Deaf {
+    ///     fn packet_in(&mut self, _: &PacketInView<'_>, _: &mut Replies) {}
+    /// }
+    ///
+    /// let app = App::handlers(|_: &SwitchInfo| Deaf);
+    /// ```
     pub fn handlers(factory: impl HandlerFactory + 'static) -> App {
         App::of(ControllerOptions::for_handlers(Arc::new(factory)))
     }
@@ -80,6 +130,13 @@ impl App {
     }
 
     /// Keeps its state in this store, with what was written to it already. Say so before anything that goes into the store.
+    ///
+    /// ```
+    /// # use maple::prelude::*;
+    /// # let policy = |_: &Packet, net: &Net| net.flood();
+    /// let store = maple::Store::new();
+    /// let app = App::new(policy).store(store.clone());
+    /// ```
     #[must_use]
     pub fn store(mut self, store: Arc<Store>) -> App {
         self.options.store = store;
@@ -88,6 +145,12 @@ impl App {
 
     /// Listens on this address for switches; on several, if called more than once. Port 0 is any free port;
     /// [`Handle::addresses`] tells which. Without a call it is port 6653 of all addresses.
+    ///
+    /// ```
+    /// # use maple::prelude::*;
+    /// # let policy = |_: &Packet, net: &Net| net.flood();
+    /// let app = App::new(policy).listen(([127, 0, 0, 1], 6653)).listen(([192, 0, 2, 1], 6653));
+    /// ```
     #[must_use]
     pub fn listen(mut self, address: impl Into<SocketAddr>) -> App {
         if !std::mem::replace(&mut self.listens, true) {
@@ -97,7 +160,13 @@ impl App {
         self
     }
 
-    /// Serves switches in this many threads; 0 is one for each core.
+    /// Serves switches in this many threads, at most 255; 0 is one for each core.
+    ///
+    /// ```
+    /// # use maple::prelude::*;
+    /// # let policy = |_: &Packet, net: &Net| net.flood();
+    /// let app = App::new(policy).workers(4);
+    /// ```
     #[must_use]
     pub fn workers(mut self, workers: usize) -> App {
         self.options.workers = workers;
@@ -105,6 +174,12 @@ impl App {
     }
 
     /// Keeps in this file what is to survive restarts: see [`App::keep`].
+    ///
+    /// ```
+    /// # use maple::prelude::*;
+    /// # let policy = |_: &Packet, net: &Net| net.flood();
+    /// let app = App::new(policy).state_file("/var/lib/maple/state");
+    /// ```
     #[must_use]
     pub fn state_file(mut self, path: impl Into<PathBuf>) -> App {
         self.options.state_file = Some(path.into());
@@ -112,6 +187,12 @@ impl App {
     }
 
     /// Answers `maple show` and `maple state` on this Unix socket.
+    ///
+    /// ```
+    /// # use maple::prelude::*;
+    /// # let policy = |_: &Packet, net: &Net| net.flood();
+    /// let app = App::new(policy).control_socket("/run/maple.sock");
+    /// ```
     #[must_use]
     pub fn control_socket(mut self, path: impl Into<PathBuf>) -> App {
         self.options.control = Some(path.into());
@@ -119,20 +200,52 @@ impl App {
     }
 
     /// Changes any other option of the controller.
+    ///
+    /// ```
+    /// # use maple::prelude::*;
+    /// # let policy = |_: &Packet, net: &Net| net.flood();
+    /// let app = App::new(policy).configure(|options| options.engine.max_rules = Some(2000));
+    /// ```
     #[must_use]
     pub fn configure(mut self, change: impl FnOnce(&mut ControllerOptions)) -> App {
         change(&mut self.options);
         self
     }
 
-    /// The same without learning where hosts are.
+    /// The same without learning where hosts are: [`Net::locate`](crate::Net::locate) is an error then.
+    ///
+    /// ```
+    /// # use maple::prelude::*;
+    /// # let policy = |_: &Packet, net: &Net| net.flood();
+    /// let app = App::new(policy).without_hosts();
+    /// ```
     #[must_use]
     pub fn without_hosts(mut self) -> App {
         self.options.engine.track_hosts = false;
         self
     }
 
-    /// Tells a listener what happens beside the policy: [`maple_controller::listen::listen`] makes both ends.
+    /// Tells a listener what happens beside the policy: [`listen`](crate::listen) makes both ends.
+    ///
+    /// ```
+    /// # use maple::prelude::*;
+    /// # let policy = |_: &Packet, net: &Net| net.flood();
+    /// use maple::Happening;
+    /// use std::time::Duration;
+    ///
+    /// let (listening, listener) = maple::listen(Vec::new())?;
+    /// let follow = move |_| {
+    ///     std::thread::spawn(move || {
+    ///         while let Ok(happening) = listener.next(Duration::MAX) {
+    ///             if let Happening::SwitchUp(switch) = happening {
+    ///                 println!("switch {switch} is there");
+    ///             }
+    ///         }
+    ///     });
+    /// };
+    /// let app = App::new(policy).listening(listening).on_start(follow);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn listening(mut self, listening: Listening) -> App {
         self.options.listening.push(listening);
@@ -140,6 +253,13 @@ impl App {
     }
 
     /// Learns groups, leases or both from what hosts say, for `net.members` and `net.lease`.
+    ///
+    /// ```
+    /// # use maple::prelude::*;
+    /// # let policy = |_: &Packet, net: &Net| net.flood();
+    /// let app = App::new(policy).snoop(maple::Snooping::new(["igmp", "mld"], [], true)?);
+    /// # Ok::<(), maple::SnoopingError>(())
+    /// ```
     #[must_use]
     pub fn snoop(mut self, snooping: Snooping) -> App {
         self.options.snooping = snooping;
@@ -147,6 +267,12 @@ impl App {
     }
 
     /// Says what the links between two switches cost by `name`, in both directions; other links cost 1.
+    ///
+    /// ```
+    /// # use maple::prelude::*;
+    /// # let policy = |_: &Packet, net: &Net| net.flood();
+    /// let app = App::new(policy).weight("secure", 1, 2, 10);
+    /// ```
     #[must_use]
     pub fn weight(self, name: &str, a: u64, b: u64, cost: u64) -> App {
         let write = |from, to| {
@@ -157,6 +283,12 @@ impl App {
     }
 
     /// Says what the link that leaves by a port costs by `name`, in that direction.
+    ///
+    /// ```
+    /// # use maple::prelude::*;
+    /// # let policy = |_: &Packet, net: &Net| net.flood();
+    /// let app = App::new(policy).port_weight("secure", Location::new(Dpid(1), PortNo(2)), 10);
+    /// ```
     #[must_use]
     pub fn port_weight(self, name: &str, at: Location, cost: u64) -> App {
         self.write(vec![Write::Cost { name: name.into(), link: LinkName::Port(at), cost: Some(cost) }])
@@ -200,6 +332,12 @@ impl App {
     /// Says of which types a table's keys and values are: `maple state` shows them, brings what it is given to them, and
     /// refuses what is of another type.
     ///
+    /// ```
+    /// # use maple::prelude::*;
+    /// # let policy = |_: &Packet, net: &Net| net.flood();
+    /// let app = App::new(policy).table(&Table::<Mac, bool>::new("blocked"));
+    /// ```
+    ///
     /// # Panics
     /// If the table was declared with other types, or something else was written to it.
     #[must_use]
@@ -213,6 +351,12 @@ impl App {
 
     /// Says what a variable is until it is set, and of which type, for people who look at it from outside.
     ///
+    /// ```
+    /// # use maple::prelude::*;
+    /// # let policy = |_: &Packet, net: &Net| net.flood();
+    /// let app = App::new(policy).var(&Var::new("open", false));
+    /// ```
+    ///
     /// # Panics
     /// As [`App::table`].
     #[must_use]
@@ -225,6 +369,20 @@ impl App {
     }
 
     /// Calls `started` when the controller runs, with a handle that can write tracked state.
+    ///
+    /// ```
+    /// # use maple::prelude::*;
+    /// # let policy = |_: &Packet, net: &Net| net.flood();
+    /// let open = Var::new("open", false);
+    /// let app = App::new(policy).on_start(move |controller| {
+    ///     std::thread::spawn(move || {
+    ///         controller.atomically(None, |tx| {
+    ///             open.set(tx, &true);
+    ///             Ok(())
+    ///         })
+    ///     });
+    /// });
+    /// ```
     #[must_use]
     pub fn on_start(mut self, started: impl FnOnce(Handle) + 'static) -> App {
         self.started.push(Box::new(started));
@@ -232,6 +390,14 @@ impl App {
     }
 
     /// Starts the controller and returns. Dropping what it returns stops it.
+    ///
+    /// ```
+    /// # use maple::prelude::*;
+    /// # let policy = |_: &Packet, net: &Net| net.flood();
+    /// let controller = App::new(policy).listen(([127, 0, 0, 1], 0)).workers(1).start()?;
+    /// assert_eq!(controller.handle().failure(), None);
+    /// # Ok::<(), maple::StartError>(())
+    /// ```
     ///
     /// # Errors
     /// [`StartError`] if an address is taken, or the system refuses something else; nothing runs then.
@@ -245,6 +411,14 @@ impl App {
 
     /// Starts the controller and waits until somebody calls [`Handle::stop`]. What it has to tell people goes to `tracing`.
     ///
+    /// ```
+    /// # use maple::prelude::*;
+    /// # let policy = |_: &Packet, net: &Net| net.flood();
+    /// let stop = |controller: maple::Handle| controller.stop();
+    /// App::new(policy).listen(([127, 0, 0, 1], 0)).workers(1).on_start(stop).run()?;
+    /// # Ok::<(), maple::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// [`Error`] if it can't start, or stops by itself.
     pub fn run(self) -> Result<(), Error> {
@@ -253,6 +427,13 @@ impl App {
 
     /// The controller's options, and what is to be called when it runs: for programs that start it themselves, as the
     /// `maple` command does.
+    ///
+    /// ```
+    /// # use maple::prelude::*;
+    /// # let policy = |_: &Packet, net: &Net| net.flood();
+    /// let (options, started) = App::new(policy).workers(2).into_parts();
+    /// assert_eq!((options.workers, started.len()), (2, 0));
+    /// ```
     pub fn into_parts(self) -> (ControllerOptions, Vec<Started>) {
         (self.options, self.started)
     }

@@ -48,6 +48,18 @@ pub struct Net(CoreNet);
 /// ```
 pub trait Operand<T> {
     /// The address; `None` if it is a field that the packet has not.
+    ///
+    /// ```
+    /// # use maple::{Mac, testing::{ask, tcp}};
+    /// use maple::net::Operand as _;
+    ///
+    /// let mac: Option<Mac> = Mac([2, 0, 0, 0, 0, 1]).operand();
+    /// assert!(mac.is_some());
+    /// # ask(&tcp(1024, 22), |pkt| {
+    /// let mac: Option<Mac> = pkt.arp_sha().operand();
+    /// assert!(mac.is_none());
+    /// # });
+    /// ```
     fn operand(self) -> Option<T>;
 }
 

@@ -29,9 +29,29 @@ use rayon::prelude::*;
 use crate::net::Net;
 
 /// A link: both its ends.
+///
+/// ```
+/// use maple::{Dpid, Location, PortNo};
+///
+/// let link: maple::paths::Link = (Location::new(Dpid(1), PortNo(2)), Location::new(Dpid(2), PortNo(1)));
+/// ```
 pub type Link = (Location, Location);
 
 /// Shortest paths of the network as it is, computed anew in parallel when a link comes or goes.
+///
+/// ```
+/// use maple::paths::ParallelPaths;
+/// use maple::prelude::*;
+///
+/// let paths = ParallelPaths::new(0)?;
+/// let app = App::new(move |pkt: &Packet, net: &Net| {
+///     match (net.locate(pkt.eth_src()), net.locate(pkt.eth_dst())) {
+///         (Some(src), Some(dst)) => paths.shortest_path(net, src, dst),
+///         _ => net.flood(),
+///     }
+/// });
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct ParallelPaths {
     pool: rayon::ThreadPool,
     /// The links that were there last, and the paths over them. A pure function's last value, and so no state.
@@ -39,6 +59,13 @@ pub struct ParallelPaths {
 }
 
 /// The next hops from every switch to every other.
+///
+/// ```
+/// use maple::Dpid;
+/// use maple::paths::AllPaths;
+///
+/// assert_eq!(AllPaths::over(&[]).hops(Dpid(1), Dpid(2)), None);
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AllPaths {
     switches: Vec<Dpid>,
@@ -54,7 +81,11 @@ struct Step {
 }
 
 impl ParallelPaths {
-    /// Paths that are computed by so many threads; 0 is one for each core.
+    /// Paths that are computed by this many threads; 0 is one for each core.
+    ///
+    /// ```
+    /// assert!(maple::paths::ParallelPaths::new(2).is_ok());
+    /// ```
     ///
     /// # Errors
     /// If the system gives no threads.
@@ -67,12 +98,32 @@ impl ParallelPaths {
     }
 
     /// The path with the fewest hops from `src`'s switch out of `dst`, or an unreachable route. Depends on all links.
+    ///
+    /// ```
+    /// # let bench = maple::testing::Bench::new().switch(1, 1..=2);
+    /// # let (a, b) = (bench.port(1, 1), bench.port(1, 2));
+    /// let paths = maple::paths::ParallelPaths::new(2)?;
+    /// # bench.run(|_, net| {
+    /// assert_eq!(paths.shortest_path(net, a, b).explicit_hops().count(), 1);
+    /// # });
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[track_caller]
     pub fn shortest_path(&self, net: &Net, src: Location, dst: Location) -> Route {
         self.of(net.links()).route(src, dst)
     }
 
     /// All paths over these links. Computed only if the links are others than the last time; who comes meanwhile waits.
+    ///
+    /// ```
+    /// use maple::paths::ParallelPaths;
+    /// use maple::{Dpid, Location, PortNo};
+    ///
+    /// let at = |switch, port| Location::new(Dpid(switch), PortNo(port));
+    /// let paths = ParallelPaths::new(2)?.of(vec![(at(1, 2), at(2, 1)), (at(2, 2), at(3, 1))]);
+    /// assert_eq!(paths.hops(Dpid(1), Dpid(3)).unwrap().len(), 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn of(&self, links: Vec<Link>) -> Arc<AllPaths> {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((known, paths)) = &*last
@@ -88,6 +139,12 @@ impl ParallelPaths {
 
 impl AllPaths {
     /// The paths over these links, computed by the threads of the pool that this is called in.
+    ///
+    /// ```
+    /// use maple::{Dpid, paths::AllPaths};
+    ///
+    /// assert_eq!(AllPaths::over(&[]).hops(Dpid(1), Dpid(1)), Some(Vec::new()));
+    /// ```
     pub fn over(links: &[Link]) -> AllPaths {
         let switches: BTreeSet<Dpid> = links.iter().flat_map(|(a, b)| [a.switch, b.switch]).collect();
         let switches: Vec<Dpid> = switches.into_iter().collect();
@@ -105,6 +162,16 @@ impl AllPaths {
     }
 
     /// The hops of the path from one switch to another; `None` if there is no way.
+    ///
+    /// ```
+    /// use maple::paths::ParallelPaths;
+    /// use maple::{Dpid, Location, PortNo};
+    ///
+    /// let at = |switch, port| Location::new(Dpid(switch), PortNo(port));
+    /// let paths = ParallelPaths::new(2)?.of(vec![(at(1, 2), at(2, 1)), (at(2, 2), at(3, 1))]);
+    /// assert_eq!(paths.hops(Dpid(1), Dpid(4)), None);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn hops(&self, from: Dpid, to: Dpid) -> Option<Vec<Hop>> {
         if from == to {
             return Some(Vec::new());
@@ -121,6 +188,16 @@ impl AllPaths {
     }
 
     /// The route from `src`'s switch out of `dst`, or an unreachable one.
+    ///
+    /// ```
+    /// use maple::paths::ParallelPaths;
+    /// use maple::{Dpid, Location, PortNo};
+    ///
+    /// let at = |switch, port| Location::new(Dpid(switch), PortNo(port));
+    /// let paths = ParallelPaths::new(2)?.of(vec![(at(1, 2), at(2, 1)), (at(2, 2), at(3, 1))]);
+    /// assert_eq!(paths.route(at(1, 1), at(3, 2)).explicit_hops().count(), 3);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[track_caller]
     pub fn route(&self, src: Location, dst: Location) -> Route {
         let end = Hop::new(dst.switch, dst.port);

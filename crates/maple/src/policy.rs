@@ -37,6 +37,18 @@ use crate::packet::Packet;
 pub trait Policy: Send + Sync {
     /// Says where `pkt` goes.
     ///
+    /// ```
+    /// use maple::prelude::*;
+    ///
+    /// struct Drop;
+    ///
+    /// impl Policy for Drop {
+    ///     fn decide(&self, _: &Packet, _: &Net) -> Result<Route, PolicyError> {
+    ///         Ok(Route::drop())
+    ///     }
+    /// }
+    /// ```
+    ///
     /// # Errors
     /// [`PolicyError`] drops the packet; nothing is cached. A panic does the same.
     fn decide(&self, pkt: &Packet, net: &Net) -> Result<Route, PolicyError>;
@@ -60,6 +72,12 @@ pub trait Policy: Send + Sync {
 /// ```
 pub trait IntoRoute {
     /// The route.
+    ///
+    /// ```
+    /// use maple::{IntoRoute as _, Route};
+    ///
+    /// assert!(Route::drop().into_route().unwrap().is_drop());
+    /// ```
     ///
     /// # Errors
     /// Why there is none.
