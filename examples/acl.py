@@ -10,7 +10,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from maple import Net, Packet, Prefix, Route, drop, flood, policy, prefix
+from maple import Net, Packet, Prefix, Route, drop, flood, policy
 
 PROTOCOLS = {"icmp": 1, "tcp": 6, "udp": 17, "ip": None}
 
@@ -69,8 +69,8 @@ def parse_line(action: str, protocol: str, source: str = "any", destination: str
         permits=action == "permit",
         is_arp=protocol == "arp",
         protocol=PROTOCOLS.get(protocol),
-        source=None if source == "any" else prefix(source),
-        destination=None if destination == "any" else prefix(destination),
+        source=None if source == "any" else Prefix(source),
+        destination=None if destination == "any" else Prefix(destination),
         ports=(int(low), int(high or low)) if ports else None,
     )
 

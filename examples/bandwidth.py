@@ -13,7 +13,7 @@ effort.
 import os
 import threading
 
-from maple import Net, Packet, Route, Table, atomically, flood, or_else, policy, query, retry
+from maple import Net, Packet, Query, Route, Table, atomically, flood, or_else, policy, retry
 
 CAPACITY = int(os.environ.get("MAPLE_CAPACITY", "100"))  # Mbit/s of each link, in each direction
 IPV4 = 0x0800
@@ -21,12 +21,12 @@ IPV4 = 0x0800
 Flow = tuple[str, str]
 Way = tuple[tuple[int, int], ...]
 
-demands = Table("demands")  # flow: Mbit/s
-granted = Table("granted")  # flow: Mbit/s, and the links that it has them on
-used = Table("used")  # link: Mbit/s that are granted
+demands: Table[Flow, int] = Table("demands")  # flow: Mbit/s
+granted: Table[Flow, tuple[int, Way]] = Table("granted")  # flow: Mbit/s, and the links that it has them on
+used: Table[tuple[int, int], int] = Table("used")  # link: Mbit/s that are granted
 
 
-@query
+@Query
 def way(net: Net, src: str, dst: str) -> Way | None:
     """The links of the shortest way, each as switch and port that it leaves by; None while a host was not seen."""
     here, there = net.locate_ip(src), net.locate_ip(dst)
@@ -62,7 +62,8 @@ def reserve(flow: Flow, amount: int) -> None:
 
 
 def release(flow: Flow) -> None:
-    amount, links = granted.pop(flow)
+    amount, links = granted[flow]
+    del granted[flow]
     for link in links:
         used[link] -= amount
 

@@ -10,7 +10,7 @@ import threading
 import time
 from pathlib import Path
 
-from maple import Mac, Net, Packet, Route, Table, drop, flood, mac, policy
+from maple import Mac, Net, Packet, Route, Table, drop, flood, policy
 
 FILE = Path(os.environ.get("MAPLE_BLOCKLIST", Path(__file__).with_name("blocklist.txt")))
 
@@ -32,7 +32,7 @@ def read() -> dict[Mac, bool]:
         text = line.split("#")[0].strip()
         try:
             if text:
-                addresses[mac(text)] = True
+                addresses[Mac(text)] = True
         except ValueError as error:
             print(f"{FILE}:{number}: {error}")
     return addresses

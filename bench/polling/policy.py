@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import threading
 
-from maple import Net, atomically, drop, policy, query, retry
+from maple import Net, Query, atomically, drop, policy, retry
 
 
-@query
+@Query
 def busy_ports(net: Net) -> int:
     """How many ports send or receive more than 1 Mbit/s."""
     ends = [end for link in net.links() for end in link]

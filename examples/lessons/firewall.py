@@ -7,7 +7,7 @@ The list is tracked state, so other programs may change it while the network run
 Answers of a server that may be asked pass too: the rule is tried in both directions.
 """
 
-from maple import Field, Net, Packet, Route, Var, drop, flood, policy, prefix
+from maple import Field, Net, Packet, Prefix, Route, Var, drop, flood, policy
 
 firewall = Var("firewall", (("10.0.0.0/24", "10.0.0.0/24", 22, "deny"), ("10.0.0.0/24", "10.0.0.0/24", 0, "allow")))
 
@@ -31,4 +31,4 @@ def allows(pkt: Packet) -> bool:
 
 def fits(pkt: Packet, src: str, dst: str, port: int, field: Field) -> bool:
     """Whether the packet is of these networks and TCP port (0: any)."""
-    return pkt.ipv4_src in prefix(src) and pkt.ipv4_dst in prefix(dst) and (port == 0 or field == port)
+    return pkt.ipv4_src in Prefix(src) and pkt.ipv4_dst in Prefix(dst) and (port == 0 or field == port)

@@ -4,10 +4,10 @@ The policy answers for the router's address in each network, asks for hosts that
 it routes: addresses and VLAN id. Within a VLAN packets are switched.
 """
 
-from maple import IN_PORT, Ip, Location, Net, Packet, Route, answer, drop, flood, frame, ip, mac, policy, to
+from maple import IN_PORT, Ip, Location, Mac, Net, Packet, Route, answer, drop, flood, frame, policy, to
 
-ME, EVERYBODY = mac("02:00:00:00:00:fe"), mac("ff:ff:ff:ff:ff:ff")
-ROUTER = {10: ip("10.0.10.254"), 20: ip("10.0.20.254")}
+ME, EVERYBODY = Mac("02:00:00:00:00:fe"), Mac("ff:ff:ff:ff:ff:ff")
+ROUTER = {10: Ip("10.0.10.254"), 20: Ip("10.0.20.254")}
 
 
 @policy

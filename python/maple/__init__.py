@@ -85,11 +85,6 @@ from maple._on import Network, PortEvent, on
 from maple._policy import Policy, policy
 from maple._shapes import Host, Link
 
-mac = Mac
-ip = Ip
-prefix = Prefix
-query = Query
-
 IN_PORT: Final = 0xFFFFFFF8
 """The port that the packet came in by."""
 TABLE: Final = 0xFFFFFFF9
@@ -180,15 +175,11 @@ __all__ = [
     "flood",
     "frame",
     "hops",
-    "ip",
-    "mac",
     "multicast",
     "network",
     "on",
     "or_else",
     "policy",
-    "prefix",
-    "query",
     "retry",
     "settled",
     "to",

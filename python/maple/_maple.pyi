@@ -87,6 +87,8 @@ FIELDS: Final[frozenset[str]]
 """The names of all packet fields: their OXM names (OpenFlow 1.3, section 7.2.3.7)."""
 
 _T = TypeVar("_T")
+_K = TypeVar("_K")
+_V = TypeVar("_V")
 _Arguments = TypeVarTuple("_Arguments")
 _MacLike: TypeAlias = "Mac | str | int | Field"
 _IpLike: TypeAlias = "Ip | str | IPv4Address | IPv6Address | Field"
@@ -94,7 +96,8 @@ _Condition: TypeAlias = "int | str | Mac | Ip | Prefix | range | IPv4Address | I
 _Place: TypeAlias = "Location | tuple[int, int]"
 # A type that tables and variables are declared with: a class, a tuple of types, or what `tuple[…]` and `|` make.
 _Type: TypeAlias = type[Any] | tuple[Any, ...] | GenericAlias | UnionType
-_Value: TypeAlias = "Any"
+# What finds a key besides the key itself: a field of the packet, another spelling of an address, parts that are these.
+_Key: TypeAlias = "Field | str | IPv4Address | IPv6Address | tuple[Any, ...] | None"
 _Actions: TypeAlias = "int | Action | Iterable[int | Action]"
 _Says: TypeAlias = "_Message | Iterable[_Message] | None"
 _Message: TypeAlias = "PacketOut | FlowMod | GroupMod | MeterMod | StatsRequest | Barrier"
@@ -159,9 +162,9 @@ class Ip:
 
 @final
 class Prefix:
-    """The leading bits of IPv4, IPv6 or MAC addresses, such as ``prefix("10.0.0.0/8")``.
+    """The leading bits of IPv4, IPv6 or MAC addresses, such as ``Prefix("10.0.0.0/8")``.
 
-    ``pkt.ipv4_src in prefix("10.0.0.0/8")`` is one test. Equal to its text; hashed as its canonical text. Raises
+    ``pkt.ipv4_src in Prefix("10.0.0.0/8")`` is one test. Equal to its text; hashed as its canonical text. Raises
     ``ValueError`` where bits are set behind the prefix.
     """
 
@@ -182,7 +185,7 @@ class Field:
     """A field of the packet that is being decided.
 
     To look at the attribute learns nothing. ``==``, ``!=``, ``<``, ``<=``, ``>``, ``>=``, ``in (22, 80)``,
-    ``in prefix(…)``, ``bool()`` and :attr:`present` are *tests*: they learn the answer and nothing else. Hashing (sets,
+    ``in Prefix(…)``, ``bool()`` and :attr:`present` are *tests*: they learn the answer and nothing else. Hashing (sets,
     keys of dictionaries), ``int()``, ``str()``, formatting, arithmetic and :attr:`value` are *reads*: they learn the
     value. Everything answers as on the plain value (``int``, :class:`Mac`, :class:`Ip`, or ``None`` where the packet
     has no such field), but that ``<`` and its like are false for an absent field.
@@ -693,7 +696,7 @@ class Load:
         """What can be sent, in Mbit/s: as the policy says, else as the switch says; ``None`` where neither does."""
 
 @final
-class Table:
+class Table(Generic[_K, _V]):
     """A table of tracked state, by name: all tables of one name are one.
 
     In a policy each read is a dependency of the run, and writes belong to the run. Elsewhere (in a background thread,
@@ -708,6 +711,8 @@ class Table:
     ``maple state``. Looking for ``None`` (a field that the packet has not) finds nothing. A table that holds
     something else already, or was declared otherwise, can't be declared so.
 
+    To type checkers it is a ``Table[Mac, bool]``, by ``key`` and ``value`` or by an annotation.
+
     >>> blocked = Table("blocked", key=Mac, value=bool)
     >>> blocked["00-00-0A-00-00-01"] = True
     >>> blocked.keys()
@@ -717,19 +722,28 @@ class Table:
     returns when it is on the disk. What is in the file counts then, not what the policy's file writes as it is loaded.
     """
 
+    @overload
+    def __new__(cls, name: str, *, key: type[_K], value: type[_V], persist: bool = False) -> Table[_K, _V]: ...
+    @overload
     def __new__(
         cls, name: str, *, key: _Type | None = None, value: _Type | None = None, persist: bool = False
-    ) -> Table: ...
+    ) -> Table[Any, Any]: ...
     @property
     def name(self) -> str:
         """The name."""
 
-    def get(self, key: _Value, default: Any = None) -> Any:
+    @overload
+    def get(self, key: _K | _Key, default: None = None) -> _V | None:
         """The value at ``key``, or ``default``."""
 
-    def pop(self, key: _Value, default: Any = None) -> Any:
+    @overload
+    def get(self, key: _K | _Key, default: _T) -> _V | _T: ...
+    @overload
+    def pop(self, key: _K | _Key, default: None = None) -> _V | None:
         """Takes ``key`` away and returns its value, or ``default``."""
 
+    @overload
+    def pop(self, key: _K | _Key, default: _T) -> _V | _T: ...
     def update(self, other: dict[Any, Any]) -> None:
         """Sets the keys and values of ``other``, in one transaction."""
 
@@ -739,40 +753,49 @@ class Table:
     def clear(self) -> None:
         """Takes all keys away, in one transaction."""
 
-    def keys(self) -> list[Any]:
+    def keys(self) -> list[_K]:
         """All keys. In a policy: a dependency on the whole table."""
 
-    def values(self) -> list[Any]:
+    def values(self) -> list[_V]:
         """All values, in the order of their keys."""
 
-    def items(self) -> list[tuple[Any, Any]]:
+    def items(self) -> list[tuple[_K, _V]]:
         """All pairs of key and value."""
 
-    def __getitem__(self, key: _Value, /) -> Any: ...
-    def __setitem__(self, key: _Value, value: _Value, /) -> None: ...
-    def __delitem__(self, key: _Value, /) -> None: ...
-    def __contains__(self, key: _Value, /) -> bool: ...
+    def __getitem__(self, key: _K | _Key, /) -> _V: ...
+    def __setitem__(self, key: _K | _Key, value: _V | Field | tuple[Any, ...], /) -> None: ...
+    def __delitem__(self, key: _K | _Key, /) -> None: ...
+    def __contains__(self, key: _K | _Key, /) -> bool: ...
     def __len__(self) -> int: ...
-    def __iter__(self) -> Iterator[Any]: ...
+    def __iter__(self) -> Iterator[_K]: ...
+    @classmethod
+    def __class_getitem__(cls, key: Any) -> GenericAlias: ...
 
 @final
-class Var:
+class Var(Generic[_V]):
     """A variable of tracked state, by name; ``default`` is its value until it is set.
 
     ``value`` is its type, which the default must have, and ``persist`` whether it is kept over a restart, as in tables.
     """
 
-    def __new__(cls, name: str, default: Any = None, *, value: _Type | None = None, persist: bool = False) -> Var: ...
+    @overload
+    def __new__(cls, name: str, default: _V, *, value: type[_V] | None = None, persist: bool = False) -> Var[_V]: ...
+    @overload
+    def __new__(
+        cls, name: str, default: Any = None, *, value: _Type | None = None, persist: bool = False
+    ) -> Var[Any]: ...
     @property
     def name(self) -> str:
         """The name."""
 
     @property
-    def value(self) -> Any:
+    def value(self) -> _V:
         """The value."""
 
     @value.setter
-    def value(self, value: Any) -> None: ...
+    def value(self, value: _V) -> None: ...
+    @classmethod
+    def __class_getitem__(cls, key: Any) -> GenericAlias: ...
 
 @final
 class Counter:
@@ -806,6 +829,9 @@ class Query(Generic[_T, Unpack[_Arguments]]):
     def __new__(cls, function: Callable[[Net, Unpack[_Arguments]], _T]) -> Query[_T, Unpack[_Arguments]]: ...
     def __call__(self, *arguments: Unpack[_Arguments]) -> _T:
         """The answer: in a policy, a function that ``atomically`` calls, another query, or a thread."""
+
+    @classmethod
+    def __class_getitem__(cls, key: Any) -> GenericAlias: ...
 
 class Retry(BaseException):
     """Raised by ``retry()``. Not to be caught."""

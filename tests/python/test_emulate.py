@@ -31,7 +31,7 @@ def test_hosts_ping_each_other_and_their_path_is_reported():
     assert again.route.hosts == ["h3"] and repr(again.route).startswith("<route h1 s1 s")
     assert net.pingall() and net.pingall().sent == 12
     assert net.hosts[0] is net.h1 and net.switches["s2"] is net.s2
-    assert net.h1.ip == maple.ip("10.0.0.1") and net.h1.at == ("s1", 1)
+    assert net.h1.ip == maple.Ip("10.0.0.1") and net.h1.at == ("s1", 1)
     with pytest.raises(AttributeError, match="no h9; it has h1, h2, h3, h4"):
         _ = net.h9
     with pytest.raises(ValueError, match="there is no host h9"):

@@ -11,7 +11,7 @@ import maple
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from maple import Field, Ip, Mac, Packet, Prefix, drop, ip, mac, prefix
+from maple import Field, Ip, Mac, Packet, Prefix, drop
 from maple._maple import FIELDS
 from maple.testing import Bench, Decision, frame
 
@@ -118,7 +118,7 @@ def test_equal_traces_mean_equal_answers(first: dict[str, Any], second: dict[str
         lambda pkt: getattr(pkt, name) == None,  # noqa: E711
         lambda pkt: bool(getattr(pkt, name)),
         lambda pkt: pkt.ipv4_src.prefix(lo % 33),
-        lambda pkt: pkt.eth_src in prefix("00:00:00:00:00:00/2"),
+        lambda pkt: pkt.eth_src in Prefix("00:00:00:00:00:00/2"),
         lambda pkt: {22: "ssh", None: "none"}.get(getattr(pkt, name)),
     ]
     question = data.draw(st.sampled_from(questions))
@@ -133,7 +133,7 @@ def test_every_field_reads_as_the_value_it_was_given(fields: dict[str, Any]) -> 
         value, _ = ask(lambda pkt, name=name: getattr(pkt, name).value, **fields)  # type: ignore[misc]
         if name in fields:
             assert value == fields[name]
-            canonical = str(ip(fields[name])) if name.startswith("ipv6") else fields[name]
+            canonical = str(Ip(fields[name])) if name.startswith("ipv6") else fields[name]
             assert hash(value) == hash(canonical)
         elif name in NUMBERS or (name.startswith(("arp", "ipv4", "ipv6_s", "ipv6_d")) and name != "arp_sha"):
             assert value is None or name.startswith("arp")
@@ -160,7 +160,7 @@ def test_prefix_membership_is_that_of_ipaddress(fields: dict[str, Any], length: 
     base = fields.get("ipv4_src", address)
     network = ipaddress.ip_network(f"{base}/{length}", strict=False)
     for probe in (network, ipaddress.ip_network(f"{address}/{length}", strict=False)):
-        answer, decision = ask(lambda pkt, probe=probe: pkt.ipv4_src in prefix(probe), **fields)  # type: ignore[misc]
+        answer, decision = ask(lambda pkt, probe=probe: pkt.ipv4_src in Prefix(probe), **fields)  # type: ignore[misc]
         assert answer is ("ipv4_src" in fields and ipaddress.ip_address(base) in probe)
         assert all(item.startswith("test") for item in decision.trace)
     value, _ = ask(lambda pkt: pkt.ipv4_src.prefix(length), **fields)
@@ -172,14 +172,14 @@ def test_prefix_membership_is_that_of_ipaddress(fields: dict[str, Any], length: 
 def test_addresses_equal_their_text_and_objects(fields: dict[str, Any]) -> None:
     source = fields["eth_src"]
     assert ask(lambda pkt: pkt.eth_src == source.upper(), **fields)[0] is True
-    assert ask(lambda pkt: pkt.eth_src == mac(source.replace(":", "-")), **fields)[0] is True
+    assert ask(lambda pkt: pkt.eth_src == Mac(source.replace(":", "-")), **fields)[0] is True
     assert ask(lambda pkt: {source: 1}[pkt.eth_src], **fields)[0] == 1
-    assert ask(lambda pkt: {mac(source): 1}[pkt.eth_src], **fields)[0] == 1
+    assert ask(lambda pkt: {Mac(source): 1}[pkt.eth_src], **fields)[0] == 1
     assert ask(lambda pkt: pkt.eth_src in {source}, **fields)[0] is True
     assert ask(lambda pkt: pkt.eth_src == pkt.eth_dst, **fields)[0] is (source == fields["eth_dst"])
     if "ipv4_dst" in fields:
         address = fields["ipv4_dst"]
-        for other in (address, ip(address), ipaddress.ip_address(address)):
+        for other in (address, Ip(address), ipaddress.ip_address(address)):
             assert ask(lambda pkt, other=other: pkt.ipv4_dst == other, **fields)[0] is True  # type: ignore[misc]
             assert ask(lambda pkt, other=other: other == pkt.ipv4_dst, **fields)[0] is True  # type: ignore[misc]
 
@@ -209,7 +209,7 @@ def test_presence_is_a_test() -> None:
 
 
 def test_a_prefix_of_no_bits_still_asks_for_presence() -> None:
-    assert ask(lambda pkt: pkt.ipv4_src in prefix("0.0.0.0/0"), arp_op=1)[0] is False
+    assert ask(lambda pkt: pkt.ipv4_src in Prefix("0.0.0.0/0"), arp_op=1)[0] is False
     assert ask(lambda pkt: pkt.ipv4_src.prefix(0), arp_op=1)[0] is None
     assert ask(lambda pkt: pkt.ipv4_src.prefix(0), tcp_dst=1)[0] == "0.0.0.0/0"
 
@@ -254,10 +254,10 @@ def test_conditions_on_ports_are_asked_of_ipv4_and_of_ipv6() -> None:
 
 def test_conditions_take_what_comparisons_take() -> None:
     packet: dict[str, Any] = {"eth_src": "00:00:00:00:00:07", "vlan_vid": 5, "ipv4_dst": "10.0.0.9", "udp_dst": 53}
-    assert ask(lambda p: p.matches(eth_src=mac("00-00-00-00-00-07"), vlan_vid=5), **packet)[0] is True
-    assert ask(lambda p: p.matches(vlan_vid=range(4096), ipv4_dst=ip("10.0.0.9")), **packet)[0] is True
+    assert ask(lambda p: p.matches(eth_src=Mac("00-00-00-00-00-07"), vlan_vid=5), **packet)[0] is True
+    assert ask(lambda p: p.matches(vlan_vid=range(4096), ipv4_dst=Ip("10.0.0.9")), **packet)[0] is True
     assert ask(lambda p: p.matches(ipv4_dst=ipaddress.ip_network("10.0.0.8/31")), **packet)[0] is True
-    assert ask(lambda p: p.matches(ipv4_dst=prefix("10.0.0.0/29")), **packet)[0] is False
+    assert ask(lambda p: p.matches(ipv4_dst=Prefix("10.0.0.0/29")), **packet)[0] is False
     assert ask(lambda p: p.matches(udp_dst=range(-5, 100_000)), **packet)[0] is True
     assert ask(lambda p: p.matches(udp_dst=range(53, 53)), **packet)[0] is False
     assert ask(lambda p: p.matches(tcp_dst=53, udp_dst=53), **packet)[0] is False
@@ -305,8 +305,8 @@ def test_each_item_knows_its_line() -> None:
             lambda p: p.ipv4_src == p.eth_src,
             "TypeError: ipv4_src can't be compared with eth_src: they are of different",
         ),
-        (lambda p: p.tcp_dst in prefix("10.0.0.0/8"), "TypeError: tcp_dst is a number and has no prefixes"),
-        (lambda p: p.eth_src in prefix("10.0.0.0/8"), "TypeError: eth_src can't lie in 10.0.0.0/8"),
+        (lambda p: p.tcp_dst in Prefix("10.0.0.0/8"), "TypeError: tcp_dst is a number and has no prefixes"),
+        (lambda p: p.eth_src in Prefix("10.0.0.0/8"), "TypeError: eth_src can't lie in 10.0.0.0/8"),
         (
             lambda p: p.ipv4_src in ipaddress.ip_network("10.0.0.0/8"),
             "TypeError: `pkt.ipv4_src in ip_network(…)` can't",
@@ -355,17 +355,17 @@ def test_fields_of_an_earlier_packet_are_refused_unless_they_were_read() -> None
 
 
 def test_plain_addresses_behave() -> None:
-    assert mac("AA-BB-CC-00-11-22") == "aa:bb:cc:00:11:22" == str(mac(0xAABBCC001122))
-    assert hash(mac("AA-BB-CC-00-11-22")) == hash("aa:bb:cc:00:11:22")
-    assert ip("10.0.0.1") == ipaddress.ip_address("10.0.0.1")
-    assert ip("10.0.0.1") < ip("10.0.0.2") <= ip("10.0.0.2")
-    assert ip("10.1.2.3").prefix(8) == "10.0.0.0/8" == prefix("10.0.0.0/8")
-    assert "10.2.3.4" in prefix("10.0.0.0/8") and "fe80::1" not in prefix("10.0.0.0/8")
-    assert repr([mac("00:00:00:00:00:01"), ip("::1"), prefix("::/0")]) == (
+    assert Mac("AA-BB-CC-00-11-22") == "aa:bb:cc:00:11:22" == str(Mac(0xAABBCC001122))
+    assert hash(Mac("AA-BB-CC-00-11-22")) == hash("aa:bb:cc:00:11:22")
+    assert Ip("10.0.0.1") == ipaddress.ip_address("10.0.0.1")
+    assert Ip("10.0.0.1") < Ip("10.0.0.2") <= Ip("10.0.0.2")
+    assert Ip("10.1.2.3").prefix(8) == "10.0.0.0/8" == Prefix("10.0.0.0/8")
+    assert "10.2.3.4" in Prefix("10.0.0.0/8") and "fe80::1" not in Prefix("10.0.0.0/8")
+    assert repr([Mac("00:00:00:00:00:01"), Ip("::1"), Prefix("::/0")]) == (
         "[Mac('00:00:00:00:00:01'), Ip('::1'), Prefix('::/0')]"
     )
     assert (Mac("00:00:00:00:00:01") == 5, Ip("::1") == object(), Prefix("::/0") == 3) == (False, False, False)
     with pytest.raises(ValueError, match=r"did you mean 10\.0\.0\.0/8"):
-        prefix("10.0.0.1/8")
+        Prefix("10.0.0.1/8")
     with pytest.raises(ValueError, match="is not a MAC address"):
-        mac("00:11:22")
+        Mac("00:11:22")

@@ -9,7 +9,7 @@ import pytest
 from conftest import H1, H2, H3
 from hypothesis import given
 from hypothesis import strategies as st
-from maple import Load, Net, drop, flood, ip, query, to
+from maple import Ip, Load, Net, Query, drop, flood, to
 from maple.testing import Bench, frame
 
 PACKET = frame(eth_src=H1, eth_dst=H3, ipv4_src="10.0.0.1", ipv4_dst="10.0.0.3", tcp_dst=80)
@@ -81,7 +81,7 @@ def test_traffic_is_asked_for_by_any_address_of_hosts(bench: Bench) -> None:
         lambda pkt, net: net.traffic(pkt.eth_src, pkt.eth_dst),
         lambda pkt, net: net.traffic(H1, H3),
         lambda pkt, net: net.traffic(pkt.ipv4_src, pkt.ipv4_dst),
-        lambda pkt, net: net.traffic(ip("10.0.0.1"), "10.0.0.3"),
+        lambda pkt, net: net.traffic(Ip("10.0.0.1"), "10.0.0.3"),
     ]:
         assert asked(bench, lambda pkt, net, ask=question: ask(pkt, net).busier_than(mbps=29)), question
     assert not asked(bench, lambda _, net: net.traffic(H3, H1).busier_than(mbps=0))
@@ -104,7 +104,7 @@ def test_a_run_depends_on_the_answer(bench: Bench) -> None:
 def test_queries_ask_for_loads_and_are_asked_again_when_an_answer_changes(bench: Bench) -> None:
     runs = []
 
-    @query
+    @Query
     def busy(net: Net) -> int:
         runs.append(1)
         return sum(net.link(link.a, link.b).busier_than(mbps=10, until=5) for link in net.links())

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from conftest import H1, H3
-from maple import Location, Net, Table, Var, atomically, drop, flood, mac, query, retry
+from maple import Location, Mac, Net, Query, Table, Var, atomically, drop, flood, retry
 from maple.testing import Bench, frame
 
 PACKET = frame(eth_src=H1, eth_dst=H3, tcp_dst=80)
@@ -17,7 +17,7 @@ PACKET = frame(eth_src=H1, eth_dst=H3, tcp_dst=80)
 def test_an_answer_is_remembered_until_what_it_is_made_of_changes() -> None:
     scores, runs = Table("scores"), []
 
-    @query
+    @Query
     def risky(net: Net, host: str) -> bool:
         runs.append(host)
         return bool(scores.get(host, 0) > 10)
@@ -33,7 +33,7 @@ def test_an_answer_is_remembered_until_what_it_is_made_of_changes() -> None:
 def test_a_run_depends_on_the_answer_only(bench: Bench) -> None:
     scores = Table("scores")
 
-    @query
+    @Query
     def risky(net: Net, host: Any) -> bool:
         return bool(scores.get(host, 0) > 10)
 
@@ -48,39 +48,39 @@ def test_a_run_depends_on_the_answer_only(bench: Bench) -> None:
 
 
 def test_queries_ask_for_the_network_and_for_each_other(bench: Bench) -> None:
-    @query
+    @Query
     def place(net: Net, host: Any) -> Location | None:
         return net.locate(host)
 
-    @query
+    @Query
     def far(net: Net, a: Any, b: Any) -> int:
         here, there = place(a), place(b)
         return -1 if here is None or there is None else len(net.shortest_path(here, there).hops)
 
-    assert far(mac(H1), mac(H3)) == 2
-    assert place(mac(H3)) == Location(2, 1)
+    assert far(Mac(H1), Mac(H3)) == 2
+    assert place(Mac(H3)) == Location(2, 1)
     bench.host(H3, 1, 2)
-    assert far(mac(H1), mac(H3)) == 1
+    assert far(Mac(H1), Mac(H3)) == 1
 
 
 def test_a_query_that_fails_writes_waits_or_looks_at_a_packet_says_so(bench: Bench) -> None:
     table, seen = Table("t"), []
 
-    @query
+    @Query
     def broken(net: Net) -> int:
         return 1 // 0
 
-    @query
+    @Query
     def writes(net: Net) -> int:
         table["x"] = 1
         return 1
 
-    @query
+    @Query
     def waits(net: Net) -> int:
         retry()
         return 1
 
-    @query
+    @Query
     def looks(net: Net) -> bool:
         return bool(seen[0].eth_src == H1)
 
@@ -106,7 +106,7 @@ def test_transactions_wait_for_answers_while_others_write() -> None:
     """Commits ask queries, threads hold the interpreter's lock: they must not wait for each other."""
     load, limit = Table("load"), Var("limit", 50)
 
-    @query
+    @Query
     def full(net: Net) -> bool:
         return sum(load.values()) >= limit.value
 

@@ -6,7 +6,7 @@ Lines are in ClassBench's format; their flags are not looked at. A filter on por
 import os
 from pathlib import Path
 
-from maple import Field, Net, Packet, Prefix, Route, drop, policy, prefix, to
+from maple import Field, Net, Packet, Prefix, Route, drop, policy, to
 
 ANY_PORT = (0, 65535)
 PORTS = (2, 3, 4)
@@ -25,8 +25,8 @@ class Filter:
         self.port = PORTS[number % len(PORTS)]
 
     @staticmethod
-    def prefix(text: str) -> Prefix | None:
-        return None if text.endswith("/0") else prefix(text)
+    def Prefix(text: str) -> Prefix | None:
+        return None if text.endswith("/0") else Prefix(text)
 
     def fits(self, pkt: Packet) -> bool:
         if self.protocol is not None and pkt.ip_proto != self.protocol:

@@ -11,7 +11,7 @@ from mininet.topo import LinearTopo
 BOTH = pytest.mark.parametrize("protocols", ["OpenFlow10", "OpenFlow13"])
 
 GATEWAY = """
-    from maple import Table, answer, drop, frame, on, policy, prefix, flood
+    from maple import Table, answer, drop, frame, on, policy, Prefix, flood
 
     IP, MAC = "10.0.0.254", "02:00:00:00:00:fe"
     asked = Table("asked")

@@ -382,7 +382,7 @@ impl FieldRef {
     #[getter]
     fn version(&self) -> PyResult<u8> {
         Err(PyTypeError::new_err(format!(
-            "`pkt.{0} in ip_network(…)` can't be traced; write `pkt.{0} in prefix(\"10.0.0.0/8\")`",
+            "`pkt.{0} in ip_network(…)` can't be traced; write `pkt.{0} in Prefix(\"10.0.0.0/8\")`",
             self.field
         )))
     }

@@ -145,7 +145,7 @@ pub fn bound(field: Field, other: &Bound<'_, PyAny>) -> PyResult<Bounded> {
         }),
         Kind::Mac => Err(PyTypeError::new_err(format!(
             "{field} is a MAC address, and these have no order; \
-             to test some of its bits write {field} in prefix(\"01:00:5e:00:00:00/25\")"
+             to test some of its bits write {field} in Prefix(\"01:00:5e:00:00:00/25\")"
         ))),
         Kind::Ipv4 | Kind::Ipv6 => operand(field, other).map(Bounded::At),
     }

@@ -29,7 +29,7 @@ pub fn limit(time: Duration) {
 }
 
 /// A function of the state whose answers are remembered.
-#[pyclass(frozen, module = "maple")]
+#[pyclass(frozen, generic, module = "maple")]
 pub struct Query {
     function: Function,
     name: String,

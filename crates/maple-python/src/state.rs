@@ -19,7 +19,7 @@ use crate::types::kind_of;
 use crate::{current, host, source, transaction};
 
 /// A table of tracked state.
-#[pyclass(frozen, module = "maple")]
+#[pyclass(frozen, generic, module = "maple")]
 pub struct Table {
     name: Name,
     /// As it was declared here.
@@ -27,7 +27,7 @@ pub struct Table {
 }
 
 /// A variable of tracked state.
-#[pyclass(frozen, module = "maple")]
+#[pyclass(frozen, generic, module = "maple")]
 pub struct Var {
     name: Name,
     default: Value,
