@@ -114,6 +114,8 @@ bench-packages: system-packages
 lint: $(TOOLS)
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
+	RUSTDOCFLAGS='-D warnings' cargo doc --workspace --exclude maple-python --no-deps --quiet
+	cargo package --workspace --exclude maple-python --no-verify --allow-dirty --quiet
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy

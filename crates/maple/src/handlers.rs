@@ -25,6 +25,71 @@
 //! }
 //! ```
 
-pub use maple_controller::handler::ask_for_packets;
+/// ```
+/// use maple::handlers::{Handler, Replies, SwitchInfo, ask_for_packets};
+/// use maple::wire::msg::PacketInView;
+///
+/// #[derive(Default)]
+/// struct Count(u64);
+///
+/// impl Handler for Count {
+///     fn switch_up(&mut self, _: &SwitchInfo, out: &mut Replies) {
+///         ask_for_packets(out);
+///     }
+///
+///     fn packet_in(&mut self, _: &PacketInView<'_>, _: &mut Replies) {
+///         self.0 += 1;
+///     }
+///
+///     fn switch_down(&mut self) {
+///         println!("{} packets", self.0);
+///     }
+/// }
+/// ```
+#[doc(inline)]
+pub use maple_controller::Handler;
+
+/// ```
+/// use maple::handlers::{Handler, HandlerFactory, Replies, SwitchInfo};
+///
+/// struct Deaf;
+///
+/// impl Handler for Deaf {
+///     fn packet_in(&mut self, _: &maple::wire::msg::PacketInView<'_>, _: &mut Replies) {}
+/// }
+///
+/// fn factory() -> impl HandlerFactory {
+///     |_: &SwitchInfo| Deaf
+/// }
+/// ```
+#[doc(inline)]
+pub use maple_controller::HandlerFactory;
+
+/// ```
+/// use maple::handlers::Replies;
+/// use maple::wire::Message;
+///
+/// let mut out = Replies::default();
+/// let xid = out.request(&Message::BarrierRequest);
+/// assert_eq!(out.tally().messages, 1);
+/// ```
+#[doc(inline)]
+pub use maple_controller::Replies;
+
+/// ```
+/// fn hello(switch: &maple::handlers::SwitchInfo) -> String {
+///     format!("{} has {} ports", switch.features.dpid, switch.ports.len())
+/// }
+/// ```
+#[doc(inline)]
 pub use maple_controller::session::SwitchInfo;
-pub use maple_controller::{Handler, HandlerFactory, Replies};
+
+/// ```
+/// use maple::handlers::{Replies, ask_for_packets};
+///
+/// let mut out = Replies::default();
+/// ask_for_packets(&mut out);
+/// assert_ne!(out.tally().messages, 0);
+/// ```
+#[doc(inline)]
+pub use maple_controller::handler::ask_for_packets;

@@ -30,6 +30,7 @@
 //! The crate `maple-cli` gives such a program the options of `maple run`: `maple_cli::run(app)`.
 
 mod app;
+mod exports;
 
 mod policy;
 
@@ -45,19 +46,18 @@ pub mod paths;
 pub mod prelude;
 pub mod testing;
 
-pub use maple_controller::control::transactions::ChangeError;
-pub use maple_controller::listen::{Happening, Listener, Listening, listen};
-pub use maple_controller::snoop::{Snooping, SnoopingError};
-pub use maple_controller::{Controller, ControllerOptions, Handle, StartError, Stopped};
-pub use maple_core::network::{Hop, LinkName, Location, Mac, UTILISATION};
-pub use maple_core::policy::{Load, PolicyError};
-pub use maple_core::query::QueryError;
-pub use maple_core::route::Route;
-pub use maple_core::snooped::{Group, Lease};
-pub use maple_core::state::{Access, Attempt, Counter, Read, Stop, Store, Stored, Table, Tx, Value, Var};
-pub use maple_core::trace::{Cond, Range, Source};
+/// OpenFlow as it stands on the wire: messages, for handlers, and packet headers.
+///
+/// ```
+/// use maple::wire::packet::Frame;
+/// use maple::wire::{Field, Packet};
+///
+/// let frame = Frame::ethernet([2, 0, 0, 0, 0, 2], [2, 0, 0, 0, 0, 1]).ipv4([10, 0, 0, 1], [10, 0, 0, 2]).tcp(1024, 22).build();
+/// assert_eq!(Packet::new(&frame, 1).get(Field::TcpDst), Some(22));
+/// ```
 pub use maple_wire as wire;
-pub use maple_wire::{Constraint, Dpid, Field, PortNo};
+
+pub use exports::*;
 
 pub use app::{App, Error, Started, Tracked};
 pub use field::PacketField;

@@ -104,6 +104,12 @@ impl Operand<IpAddr> for IpAddr {
     }
 }
 
+impl Operand<Group> for Group {
+    fn operand(self) -> Option<Group> {
+        Some(self)
+    }
+}
+
 impl Operand<Group> for IpAddr {
     fn operand(self) -> Option<Group> {
         Some(self.into())

@@ -1,0 +1,455 @@
+//! What other crates of Maple define and this one shows, with examples of its use here.
+
+// The network.
+
+/// ```
+/// use maple::{Dpid, Hop, Location, PortNo};
+///
+/// let hop = Hop::new(Dpid(1), PortNo(2));
+/// assert_eq!(hop.location(), Location::new(Dpid(1), PortNo(2)));
+/// ```
+#[doc(inline)]
+pub use maple_core::network::Hop;
+
+/// ```
+/// use maple::{Dpid, LinkName, Location, PortNo};
+///
+/// let both = LinkName::Switches(Dpid(1), Dpid(2));
+/// let one = LinkName::Port(Location::new(Dpid(1), PortNo(2)));
+/// assert_ne!(both, one);
+/// ```
+#[doc(inline)]
+pub use maple_core::network::LinkName;
+
+/// ```
+/// use maple::{Dpid, Location, PortNo};
+///
+/// let at = Location::new(Dpid(1), PortNo(3));
+/// assert_eq!(at.to_string(), "0000000000000001:3");
+/// ```
+#[doc(inline)]
+pub use maple_core::network::Location;
+
+/// ```
+/// use maple::Mac;
+///
+/// let mac: Mac = "00-11-22-33-44-55".parse()?;
+/// assert_eq!(mac.to_string(), "00:11:22:33:44:55");
+/// assert!(mac.is_host() && !Mac([0xff; 6]).is_host());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[doc(inline)]
+pub use maple_core::network::Mac;
+
+/// ```
+/// use maple::prelude::*;
+///
+/// /// Around links that are full.
+/// fn policy(pkt: &Packet, net: &Net) -> Route {
+///     net.path(net.locate(pkt.eth_src()), net.locate(pkt.eth_dst()), maple::UTILISATION)
+/// }
+/// ```
+#[doc(inline)]
+pub use maple_core::network::UTILISATION;
+
+/// ```
+/// assert_eq!(maple::Dpid(0xab).to_string(), "00000000000000ab");
+/// ```
+#[doc(inline)]
+pub use maple_wire::Dpid;
+
+/// ```
+/// use maple::PortNo;
+///
+/// assert!(PortNo(1).is_physical() && !PortNo::CONTROLLER.is_physical());
+/// ```
+#[doc(inline)]
+pub use maple_wire::PortNo;
+
+/// ```
+/// use maple::prelude::*;
+///
+/// /// Large flows leave the shortest path: from more than 50 Mbit/s on, until they are at 20 or below.
+/// fn policy(pkt: &Packet, net: &Net) -> Route {
+///     let (src, dst) = (net.locate(pkt.eth_src()), net.locate(pkt.eth_dst()));
+///     let is_large = net.traffic(pkt.eth_src(), pkt.eth_dst()).is_above(50_000_000, 20_000_000);
+///     if is_large { net.path(src, dst, "long") } else { net.shortest_path(src, dst) }
+/// }
+/// ```
+#[doc(inline)]
+pub use maple_core::policy::Load;
+
+/// ```
+/// use maple::prelude::*;
+///
+/// /// The edge ports where members of two groups are.
+/// fn both(net: &Net, one: maple::Group, other: maple::Group) -> Vec<Location> {
+///     let others = net.members(other);
+///     net.members(one).into_iter().filter(|at| others.contains(at)).collect()
+/// }
+/// ```
+#[doc(inline)]
+pub use maple_core::snooped::Group;
+
+/// ```
+/// use maple::prelude::*;
+///
+/// /// Whether a host asked for its address at the port where it is.
+/// fn is_at_home(net: &Net, mac: Mac) -> bool {
+///     net.lease_of(mac).is_some_and(|lease: maple::Lease| net.locate(mac) == Some(lease.location))
+/// }
+/// ```
+#[doc(inline)]
+pub use maple_core::snooped::Lease;
+
+// Answers, and what a question to a packet is made of.
+
+/// ```
+/// use maple::prelude::*;
+/// use maple::testing::{Bench, tcp};
+///
+/// let bench = Bench::new().switch(1, 1..=3);
+/// let policy = |_: &Packet, _: &Net| Route::to([PortNo(2), PortNo(3)]).set(Field::EthDst, Mac([2, 0, 0, 0, 0, 9]).bits());
+/// let decision = bench.decide(&policy, &tcp(1024, 80), bench.port(1, 1));
+/// assert_eq!(decision.exits(), [bench.port(1, 2), bench.port(1, 3)]);
+/// assert!(decision.copies().iter().all(|(_, frame)| frame.starts_with(&[2, 0, 0, 0, 0, 9])));
+/// ```
+#[doc(inline)]
+pub use maple_core::route::Route;
+
+/// ```
+/// use maple::PolicyError;
+///
+/// assert_eq!(PolicyError::from(maple::Stop::Retry), PolicyError::Retry);
+/// ```
+#[doc(inline)]
+pub use maple_core::policy::PolicyError;
+
+/// ```
+/// use maple::{Cond, Constraint, Field, Range};
+///
+/// let low_tcp_ports = Cond::default()
+///     .and(Constraint::exact(Field::IpProto, 6))
+///     .within(Range { field: Field::TcpDst, lo: 1, hi: 1023 });
+/// assert_eq!(low_tcp_ports.to_string(), "ip_proto=6, tcp_dst=1..1023");
+/// ```
+#[doc(inline)]
+pub use maple_core::trace::Cond;
+
+/// ```
+/// use maple::{Field, Range};
+///
+/// let low = Range { field: Field::TcpDst, lo: 1, hi: 1023 };
+/// assert!(low.holds(22) && !low.holds(8080));
+/// ```
+#[doc(inline)]
+pub use maple_core::trace::Range;
+
+/// ```
+/// #[track_caller]
+/// fn question() -> u32 {
+///     maple::Source::here().line
+/// }
+/// assert_eq!(question(), line!());
+/// ```
+#[doc(inline)]
+pub use maple_core::trace::Source;
+
+/// ```
+/// use maple::{Constraint, Field};
+///
+/// let ten = Constraint::masked(Field::Ipv4Src, 0x0a00_0000, 0xff00_0000);
+/// assert!(ten.holds(0x0a01_0203) && !ten.is_exact());
+/// ```
+#[doc(inline)]
+pub use maple_wire::Constraint;
+
+/// ```
+/// use maple::Field;
+///
+/// assert_eq!((Field::TcpDst.name(), Field::TcpDst.full_mask()), ("tcp_dst", 0xffff));
+/// ```
+#[doc(inline)]
+pub use maple_wire::Field;
+
+// State.
+
+/// ```
+/// use maple::prelude::*;
+///
+/// /// Counts, in a policy or in a transaction of a thread.
+/// fn count(packets: &Counter, state: &impl Access) {
+///     packets.add(state, 1);
+/// }
+/// ```
+#[doc(inline)]
+pub use maple_core::state::Access;
+
+/// ```
+/// use maple::{Attempt, Store, Var};
+///
+/// let (store, open) = (Store::new(), Var::new("open", false));
+/// let attempt = store.attempt(|tx| Ok(open.set(tx, &true)));
+/// assert!(matches!(attempt, Attempt::Done((), _)));
+/// ```
+#[doc(inline)]
+pub use maple_core::state::Attempt;
+
+/// ```
+/// use maple::testing::Bench;
+/// use maple::Counter;
+///
+/// let packets = Counter::new("packets");
+/// Bench::new().run(|_, net| {
+///     packets.add(net, 2);
+///     assert_eq!(packets.get(net), 2);
+/// });
+/// ```
+#[doc(inline)]
+pub use maple_core::state::Counter;
+
+/// ```
+/// use maple::{Read, Table};
+///
+/// /// How many hosts are blocked: in a run, in a transaction, or as the store is now.
+/// fn blocked(table: &Table<maple::Mac, bool>, state: &impl Read) -> usize {
+///     table.len(state)
+/// }
+/// assert_eq!(blocked(&Table::new("blocked"), &maple::Store::new().view()), 0);
+/// ```
+#[doc(inline)]
+pub use maple_core::state::Read;
+
+/// ```
+/// use maple::Stop;
+///
+/// let take = |free: i64| {
+///     Stop::unless(free > 0)?;
+///     Ok(free - 1)
+/// };
+/// assert_eq!((take(1), take(0)), (Ok(0), Err(Stop::Retry)));
+/// ```
+#[doc(inline)]
+pub use maple_core::state::Stop;
+
+/// ```
+/// use maple::handlers::SwitchInfo;
+/// use maple::{App, Store, Table};
+/// # use maple::handlers::{Handler, Replies};
+/// # struct Deaf;
+/// # impl Handler for Deaf {
+/// #     fn packet_in(&mut self, _: &maple::wire::msg::PacketInView<'_>, _: &mut Replies) {}
+/// # }
+///
+/// // What all handlers share.
+/// let store = Store::new();
+/// let blocked = Table::<maple::Mac, bool>::new("blocked");
+/// assert!(blocked.is_empty(&store.view()));
+/// let app = App::handlers(|_: &SwitchInfo| Deaf).store(store);
+/// ```
+#[doc(inline)]
+pub use maple_core::state::Store;
+
+/// ```
+/// use maple::{Mac, Stored};
+///
+/// let pair = (Mac([2, 0, 0, 0, 0, 1]), vec![80_u32, 443]);
+/// assert_eq!(<(Mac, Vec<u32>)>::from_value(&pair.to_value()), Some(pair));
+/// ```
+#[doc(inline)]
+pub use maple_core::state::Stored;
+
+/// ```
+/// use maple::testing::Bench;
+/// use maple::{Mac, Table};
+///
+/// let blocked = Table::<Mac, bool>::new("blocked");
+/// Bench::new().run(|pkt, net| {
+///     blocked.set(net, &pkt.eth_src().get(), &true);
+///     assert_eq!(blocked.get(net, &Mac([0, 0, 0, 0, 0, 1])), Some(true));
+///     assert_eq!((blocked.len(net), blocked.entries(net).len()), (1, 1));
+///     blocked.delete(net, &pkt.eth_src().get());
+///     assert!(!blocked.contains(net, &pkt.eth_src().get()));
+/// });
+/// ```
+#[doc(inline)]
+pub use maple_core::state::Table;
+
+/// ```
+/// use std::time::Duration;
+///
+/// use maple::{ChangeError, Handle, Tx, Var};
+///
+/// /// Takes one of what is free, and waits until something is.
+/// fn take(controller: &Handle, free: &Var<i64>) -> Result<(), ChangeError> {
+///     controller.atomically(Some(Duration::from_secs(1)), |tx: &Tx| {
+///         let left = free.get(tx);
+///         maple::Stop::unless(left > 0)?;
+///         Ok(free.set(tx, &(left - 1)))
+///     })
+/// }
+/// ```
+#[doc(inline)]
+pub use maple_core::state::Tx;
+
+/// ```
+/// use maple::{Mac, Table, Value};
+///
+/// // A table whose values are of several types.
+/// let notes = Table::<Mac, Value>::new("notes");
+/// assert_eq!(Value::from("printer"), Value::Str("printer".into()));
+/// ```
+#[doc(inline)]
+pub use maple_core::state::Value;
+
+/// ```
+/// use maple::testing::Bench;
+/// use maple::Var;
+///
+/// let open = Var::new("open", false);
+/// Bench::new().run(|_, net| {
+///     assert!(!open.get(net));
+///     open.set(net, &true);
+///     assert!(open.get(net));
+/// });
+/// ```
+#[doc(inline)]
+pub use maple_core::state::Var;
+
+/// ```
+/// use maple::testing::Bench;
+/// use maple::{Net, Query, QueryError};
+///
+/// let broken = Query::new("broken", |_: &Net, (): ()| -> bool { panic!("no idea") });
+/// Bench::new().run(|_, net| assert!(matches!(broken.try_get(net, &()), Err(QueryError::Failed { .. }))));
+/// ```
+#[doc(inline)]
+pub use maple_core::query::QueryError;
+
+// The running controller.
+
+/// ```
+/// use maple::ChangeError;
+///
+/// /// Whether the change holds, though it may be lost over a restart.
+/// fn holds(done: &Result<(), ChangeError>) -> bool {
+///     matches!(done, Ok(()) | Err(ChangeError::NotKept))
+/// }
+/// ```
+#[doc(inline)]
+pub use maple_controller::control::transactions::ChangeError;
+
+/// ```
+/// use maple::prelude::*;
+///
+/// let app = App::new(|_: &Packet, net: &Net| net.flood()).listen(([127, 0, 0, 1], 0)).workers(1);
+/// let controller: maple::Controller = app.start()?;
+/// controller.handle().stop();
+/// assert_eq!(controller.wait(), Ok(()));
+/// # Ok::<(), maple::StartError>(())
+/// ```
+#[doc(inline)]
+pub use maple_controller::Controller;
+
+/// ```
+/// use maple::prelude::*;
+/// use std::time::Duration;
+///
+/// let app = App::new(|_: &Packet, net: &Net| net.flood()).configure(|options: &mut maple::ControllerOptions| {
+///     options.engine.host_timeout = Duration::from_secs(60);
+/// });
+/// ```
+#[doc(inline)]
+pub use maple_controller::ControllerOptions;
+
+/// ```
+/// use maple::prelude::*;
+/// # let app = App::new(|_: &Packet, net: &Net| net.flood()).listen(([127, 0, 0, 1], 0)).workers(1);
+///
+/// let controller = app.start()?;
+/// let handle: maple::Handle = controller.handle();
+/// assert!(handle.switches().is_empty() && handle.failure().is_none());
+/// # Ok::<(), maple::StartError>(())
+/// ```
+#[doc(inline)]
+pub use maple_controller::Handle;
+
+/// ```
+/// use maple::prelude::*;
+///
+/// let first = App::new(|_: &Packet, net: &Net| net.flood()).listen(([127, 0, 0, 1], 0)).workers(1).start()?;
+/// let taken = first.handle().addresses()[0];
+/// let second = App::new(|_: &Packet, net: &Net| net.flood()).listen(taken).start();
+/// assert!(matches!(second, Err(maple::StartError::Listen { address, .. }) if address == taken));
+/// # Ok::<(), maple::StartError>(())
+/// ```
+#[doc(inline)]
+pub use maple_controller::StartError;
+
+/// ```
+/// let error = maple::Error::from(maple::Stopped("a worker failed".into()));
+/// assert_eq!(error.to_string(), "a worker failed");
+/// ```
+#[doc(inline)]
+pub use maple_controller::Stopped;
+
+/// ```
+/// use maple::Happening;
+///
+/// fn tell(happening: &Happening) {
+///     match happening {
+///         Happening::SwitchUp(switch) => println!("switch {switch} is there"),
+///         Happening::Port { at, is_up: false, .. } => println!("port {at} is down"),
+///         _ => {}
+///     }
+/// }
+/// ```
+#[doc(inline)]
+pub use maple_controller::listen::Happening;
+
+/// ```
+/// use std::time::Duration;
+///
+/// let (listening, listener) = maple::listen(Vec::new())?;
+/// assert!(listener.next(Duration::ZERO).is_err());
+/// assert_eq!(listener.lost(), 0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[doc(inline)]
+pub use maple_controller::listen::Listener;
+
+/// ```
+/// use maple::prelude::*;
+///
+/// let (listening, listener) = maple::listen(Vec::new())?;
+/// let app = App::new(|_: &Packet, net: &Net| net.flood()).listening(listening);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[doc(inline)]
+pub use maple_controller::listen::Listening;
+
+/// ```
+/// use maple::{Cond, Constraint, Field};
+///
+/// // To hear of each ARP packet, and of all ports and switches.
+/// let arp = Cond::default().and(Constraint::exact(Field::EthType, 0x0806));
+/// let (listening, listener) = maple::listen(vec![arp])?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[doc(inline)]
+pub use maple_controller::listen::listen;
+
+/// ```
+/// assert!(maple::Snooping::new(["igmp", "mld"], [], true)?.is_on());
+/// # Ok::<(), maple::SnoopingError>(())
+/// ```
+#[doc(inline)]
+pub use maple_controller::snoop::Snooping;
+
+/// ```
+/// use maple::{Snooping, SnoopingError};
+///
+/// assert_eq!(Snooping::new(["dhcp"], [], false).unwrap_err(), SnoopingError::NoServers);
+/// ```
+#[doc(inline)]
+pub use maple_controller::snoop::SnoopingError;
