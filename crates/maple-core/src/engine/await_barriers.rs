@@ -1,9 +1,10 @@
-//! Telling when rules that are on their way out are gone.
+//! Waiting until rules that are being removed are gone.
 //!
-//! A withdrawn leaf loses its ingress rule with the next flush, and no other rule looks at headers. So who wants to know
-//! that nothing of it is left asks all shards [`BARRIER_ROUNDS`] times: when they have answered once they have told each
-//! other what to withdraw, and when they have answered again all ingress rules are gone. Labels may stay in quarantine: no
-//! packet that enters from then on comes under them. With nothing on its way a round is one message and its answer.
+//! A withdrawn leaf loses its ingress rule with the next flush, and no other rule reads headers. A caller that wants to
+//! know that nothing of it is left asks all shards [`BARRIER_ROUNDS`] times. After the first round of answers, the
+//! shards have told each other what to withdraw. After the second one, all ingress rules are gone. Labels may still be
+//! in quarantine, but no packet that enters from then on gets them. If nothing is being removed, a round is one message
+//! and its answer.
 
 use std::collections::BTreeSet;
 
@@ -14,34 +15,35 @@ use super::tables::Waiter;
 use super::{Effect, Engine};
 use crate::ids::LeafId;
 
-/// How often to ask every shard, each time after all have answered.
+/// The number of rounds. In each, ask every shard, and wait until all have answered.
 pub const BARRIER_ROUNDS: u64 = 2;
 
-/// What is on its way out, and those who wait until it is gone.
+/// What is being removed, and the waits for it.
 #[derive(Debug, Default)]
 pub(super) struct BarrierWaits {
-    /// Leaves, and plans, whose packets still take their old route, and the switches where they enter.
+    /// Leaves, and subscriptions of routes, whose packets still take their old route, with their ingress switches.
     moving: BTreeSet<(Dpid, LeafId)>,
     waiting: Vec<BarrierWait>,
 }
 
-/// Somebody who waits until what was on its way out is gone.
+/// A wait until what was being removed when it began is gone.
 #[derive(Debug)]
 struct BarrierWait {
     token: u64,
-    /// Switches whose barrier was not answered yet.
+    /// The switches with a barrier that is not answered yet.
     switches: BTreeSet<Dpid>,
-    /// Of those that are on their way to another route.
+    /// The reroutes that are not over yet.
     moving: BTreeSet<(Dpid, LeafId)>,
 }
 
 impl BarrierWaits {
-    /// Packets of `leaf`, which enter at `ingress`, are about to take another route.
+    /// The packets of `leaf`, which enter at `ingress`, are about to take another route.
     pub fn begin_reroute_of(&mut self, ingress: Dpid, leaf: LeafId) {
         self.moving.insert((ingress, leaf));
     }
 
-    /// Their rule goes out, or another way, with the next update of the switch: those who wait for that switch now.
+    /// The reroute is over: its rule changes with the next update of the switch. Returns the waits that now wait for
+    /// that switch.
     pub fn end_reroute_of(&mut self, ingress: Dpid, leaf: LeafId) -> Vec<u64> {
         if !self.moving.remove(&(ingress, leaf)) {
             return Vec::new();
@@ -56,19 +58,19 @@ impl BarrierWaits {
         ended.collect()
     }
 
-    /// Somebody waits for all that is on its way out now, these switches' rules among it.
+    /// Begins a wait for all that is being removed now, including rules of these switches.
     pub fn begin(&mut self, token: u64, switches: BTreeSet<Dpid>) {
         self.waiting.push(BarrierWait { token, switches, moving: self.moving.clone() });
     }
 
-    /// A switch has done all that was sent before it was waited for.
+    /// A switch has done all that was sent before the wait's barrier.
     pub fn on_confirmed(&mut self, dpid: Dpid, token: u64) {
         for wait in self.waiting.iter_mut().filter(|wait| wait.token == token) {
             wait.switches.remove(&dpid);
         }
     }
 
-    /// A switch is gone, and whatever it had is of no effect.
+    /// Forgets a switch that has disconnected, and whatever it had.
     pub fn forget_switch(&mut self, dpid: Dpid) {
         for wait in &mut self.waiting {
             wait.switches.remove(&dpid);
@@ -76,7 +78,7 @@ impl BarrierWaits {
         }
     }
 
-    /// Those who need not wait any more.
+    /// Removes and returns the waits that are over.
     pub fn take_finished(&mut self) -> Vec<u64> {
         let mut settled = Vec::new();
         self.waiting.retain(|wait| {
@@ -89,7 +91,7 @@ impl BarrierWaits {
 }
 
 impl Engine {
-    /// Waits for all that is on its way out now.
+    /// Waits for all that is being removed now.
     pub(super) fn await_all_barriers(&mut self, token: u64) {
         let is_awaited = |dpid: Dpid, switch: &Switch| self.dirty.contains(&dpid) || switch.tables.is_unconfirmed();
         let awaited = self.switches.iter().filter(|(dpid, switch)| is_awaited(**dpid, switch)).map(|(dpid, _)| *dpid);
@@ -99,13 +101,13 @@ impl Engine {
         self.report_finished_waits();
     }
 
-    /// A switch has confirmed all that was sent before.
+    /// A switch has confirmed all that was sent before this barrier.
     pub(super) fn confirmed(&mut self, dpid: Dpid, token: u64) {
         self.barrier_waits.on_confirmed(dpid, token);
         self.report_finished_waits();
     }
 
-    /// A reroute is over: the rule goes out, or another way, with the next flush.
+    /// A reroute is over: the rule is deleted or changed with the next flush.
     pub(super) fn reroute_over(&mut self, ingress: Dpid, leaf: LeafId) {
         let tokens = self.barrier_waits.end_reroute_of(ingress, leaf);
         if self.switches.contains_key(&ingress) {
@@ -116,7 +118,7 @@ impl Engine {
         self.report_finished_waits();
     }
 
-    /// A switch is gone, and whatever it had is of no effect.
+    /// A switch has disconnected, so nothing there has to be waited for.
     pub(super) fn end_waits_for(&mut self, dpid: Dpid) {
         self.barrier_waits.forget_switch(dpid);
         self.report_finished_waits();
@@ -142,7 +144,7 @@ mod tests {
     const TWO: Dpid = Dpid(2);
 
     #[test]
-    fn with_nothing_on_its_way_all_is_settled_at_once() {
+    fn a_wait_ends_at_once_if_nothing_is_being_removed() {
         let mut barrier_waits = BarrierWaits::default();
         barrier_waits.begin(7, BTreeSet::new());
         assert_eq!(barrier_waits.take_finished(), [7]);
@@ -150,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_waits_for_all_switches_and_for_nothing_that_came_later() {
+    fn a_wait_covers_all_switches_and_nothing_that_begins_later() {
         let mut barrier_waits = BarrierWaits::default();
         barrier_waits.begin(1, BTreeSet::from([ONE, TWO]));
         barrier_waits.on_confirmed(ONE, 1);
@@ -164,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_move_is_waited_for_and_then_its_switch() {
+    fn a_wait_covers_a_reroute_and_then_its_switch() {
         let mut barrier_waits = BarrierWaits::default();
         barrier_waits.begin_reroute_of(ONE, LeafId(5));
         barrier_waits.begin(3, BTreeSet::new());
@@ -179,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_a_switch_that_is_gone() {
+    fn a_wait_leaves_out_a_switch_that_is_gone() {
         let mut barrier_waits = BarrierWaits::default();
         barrier_waits.begin_reroute_of(ONE, LeafId(5));
         barrier_waits.begin(3, BTreeSet::from([ONE, TWO]));

@@ -1,29 +1,34 @@
-//! What was found out lately: numbers by numbers, one cache line a look-up.
+//! A cache from numbers to numbers for one version of the state. A look-up costs one cache line.
 //!
-//! An entry holds a key, a value and the *stamp* of the version of the state under which it was put in. Four share a line of
-//! 64 bytes, and a key has one line where it may be, so a look-up touches that line and nothing else. A full line gives up
-//! its first entry, and the table doubles before a quarter of it is in use, up to [`MOST_LINES`]. So a key that was put in
-//! may be missing: it is a cache, and costs whoever asks the time to find out again. What it does give was put in for this
-//! key, and not forgotten since.
+//! # What
 //!
-//! The place of a key is known to whoever knows the key. One who crowds a line slows down what is in it, and nothing else.
+//! An entry holds a key, a value, and the *stamp* of the version under which it was put in. Four entries share a line
+//! of 64 bytes. A key can be in one line only, so a look-up reads that line and nothing else. A full line evicts its
+//! first entry. The table doubles before a quarter of it is in use, up to [`MAX_LINES`].
+//!
+//! # What callers may rely on
+//!
+//! A key that was put in may be missing; the caller then computes its value again. A value that is found was put in for
+//! this key, and was not forgotten since.
+//!
+//! Anyone who knows a key knows its line. Whoever crowds a line slows down the keys in it, and nothing else.
 
 use maple_prefetch::prefetch;
 
-/// Entries of a line.
+/// The number of entries in a line.
 const WAYS: usize = 4;
-/// Most lines: 8 MiB.
-const MOST_LINES: usize = 1 << 17;
+/// The maximum number of lines: 8 MiB.
+const MAX_LINES: usize = 1 << 17;
 
-/// The table.
+/// The cache.
 #[derive(Debug, Default)]
 pub(super) struct VersionedCache {
     /// A power of two of them, or none.
     lines: Vec<Line>,
-    /// How many entries came into free places.
+    /// The number of entries that were put into free places.
     used: usize,
     version: u64,
-    /// That of the version.
+    /// The stamp of the current version.
     stamp: u32,
 }
 
@@ -31,7 +36,7 @@ pub(super) struct VersionedCache {
 #[repr(align(64))]
 struct Line([Entry; WAYS]);
 
-/// An entry; with the stamp 0 a free place.
+/// An entry. A free place has the stamp 0.
 #[derive(Clone, Copy, Debug, Default)]
 struct Entry {
     key: u64,
@@ -40,7 +45,7 @@ struct Entry {
 }
 
 impl VersionedCache {
-    /// What is put in and asked for from now on is of this version of the state.
+    /// Sets the version under which entries are put in and read.
     pub fn begin(&mut self, version: u64) {
         if self.version == version && self.stamp != 0 {
             return;
@@ -52,41 +57,42 @@ impl VersionedCache {
         }
     }
 
-    /// Has the key's line on its way. What is asked of this key next finds it near.
+    /// Prefetches the key's line.
     #[inline]
     pub fn prefetch(&self, key: u64) {
         self.lines.get(self.place(key)).into_iter().for_each(prefetch);
     }
 
-    /// What was put in under this version.
+    /// The value that was put in under this version.
     #[inline]
     pub fn get(&self, key: u64) -> Option<u32> {
         let line = self.lines.get(self.place(key))?;
         line.0.iter().find(|entry| entry.key == key && entry.stamp == self.stamp).map(|entry| entry.value)
     }
 
-    /// What was put in under any version.
+    /// The value that was put in under any version.
     pub fn earlier(&self, key: u64) -> Option<u32> {
         let line = self.lines.get(self.place(key))?;
         line.0.iter().find(|entry| entry.key == key && entry.stamp != 0).map(|entry| entry.value)
     }
 
-    /// Puts a value in under this version, in place of what there was. [`VersionedCache::begin`] must have been called.
+    /// Puts a value in under this version, and replaces an earlier one. [`VersionedCache::begin`] must have been
+    /// called.
     pub fn put(&mut self, key: u64, value: u32) {
-        if self.used * 4 >= self.lines.len() * WAYS && self.lines.len() < MOST_LINES {
+        if self.used * 4 >= self.lines.len() * WAYS && self.lines.len() < MAX_LINES {
             self.grow();
         }
         self.insert(Entry { key, value, stamp: self.stamp });
     }
 
-    /// Whatever was put in for a key is gone.
+    /// Removes a key.
     pub fn forget(&mut self, key: u64) {
         let place = self.place(key);
         let Some(line) = self.lines.get_mut(place) else { return };
         line.0.iter_mut().filter(|entry| entry.key == key).for_each(|entry| *entry = Entry::default());
     }
 
-    /// All is gone.
+    /// Removes all keys.
     pub fn clear(&mut self) {
         self.lines.clear();
         self.used = 0;
@@ -148,8 +154,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_found_is_what_a_map_has(steps in steps()) {
-            // An earlier version that comes again is another one to the table.
+        fn a_value_that_is_found_is_the_one_in_a_map(steps in steps()) {
+            // The cache takes an earlier version that returns for a new one.
             let (mut recent, mut map, mut version, mut turn) = (VersionedCache::default(), HashMap::new(), 0, 0);
             recent.begin(0);
             for step in steps {

@@ -1,32 +1,33 @@
-//! Room in a switch and its tree: who may come in, and who has to go. [`super::capacity`] does what it says.
+//! The capacity of a switch and its tree: which leaves fit, and which are evicted. `eviction.rs` carries it out.
 //!
 //! # What
 //!
-//! A switch has so many rules at most as [`Options::max_rules`](super::Options) says, and in each table so many as it had
-//! when it last said that the table was full. A leaf comes in only while there is a reserve; its rules are counted when
-//! they are known, before any of them is sent, and if they don't fit it is turned away again. Its packets go through the
-//! controller, which knows the answer, until it finds room at a later packet.
+//! A switch holds at most [`Options::max_rules`](super::Options) rules. A table that has said that it was full holds at
+//! most as many as it had then. A leaf may try to install only while a reserve is free. Its rules are counted as soon
+//! as they are known, before any of them is sent. If they do not fit, the leaf is refused. Its packets then go through
+//! the controller, which has the leaf and need not run f, until a later packet finds capacity.
 //!
-//! Whoever is turned away makes the controller ask the switch for statistics, once in [`Options::eviction_period`](super::Options)
-//! at most. When they are here some leaves are evicted, as many at most as were turned away: those first whose rules
-//! took the fewest packets since the last time, and of these those that were not used for longest. They are withdrawn like
-//! all that f no longer says: their place in the tree becomes Ω, and the compiler does the rest. Labels are evicted too:
-//! whoever sends packets under one stops first.
+//! A refusal makes the controller ask the switch for statistics, at most once in
+//! [`Options::eviction_period`](super::Options). When they have come, at most as many leaves are evicted as were
+//! refused. Those go first whose rules counted the fewest packets since the last time, and among them the least
+//! recently used. They are withdrawn like leaves that are no longer f's answer, and the compiler does the rest. Labels
+//! are evicted too; the leaves that use an evicted label stop first.
 //!
-//! A switch that has hardly more than the reserve left has rules that are there without need taken out
-//! ([`Table::tidy`](crate::Table::tidy)), which otherwise wait for new traces.
+//! When little more than the reserve is free, the compiler removes redundant barrier rules at once
+//! ([`Table::tidy`](crate::Table::tidy)). Otherwise these wait for new traces.
 //!
-//! A tree has so many leaves at most as [`Options::max_traces`](super::Options) says. When it is full decisions are not
-//! cached, and leaves are evicted in the same way.
+//! A tree holds at most [`Options::max_traces`](super::Options) leaves. When it is full, decisions are not cached, and
+//! leaves are evicted in the same way.
 //!
 //! # Bounds
 //!
-//! In a period at most an eighth of the bound, but at least one leaf, is evicted at a switch; and of leaves whose rules were
-//! in use since the last time an eighth of that, but at least one: where more is in use than there is room for, the
-//! controller does not exchange one half for the other all the time. Only if rules that have to come in for others' sake
-//! (barriers where a leaf goes) find no room in the reserve, all leaves at the switch go at once.
+//! In one period, at most an eighth of the bound is evicted at a switch, and at least one leaf. Of leaves whose rules
+//! were in use, at most an eighth of that number, and at least one. So if more leaves are in use than fit, the
+//! controller does not exchange one half for the other all the time. All leaves at a switch are evicted at once only if
+//! rules that must be installed for other rules' sake (barrier rules where a leaf is removed) do not even fit into the
+//! reserve.
 //!
-//! No rule has a timeout at the switch: a rule may shield others.
+//! No rule has a timeout at the switch, because a rule may shield others.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -38,30 +39,30 @@ use super::host_rules::HostCapacity;
 use super::switch::CLASSIFIER;
 use super::{Options, Time};
 
-/// After what time a table that was full may have more room.
+/// How long a table that was full counts as full.
 const FULL_FOR: Duration = Duration::from_secs(60);
 
-/// What is known of the room in a switch.
+/// What is known of the capacity of a switch.
 #[derive(Debug)]
 pub(super) struct Capacity {
     max_rules: Option<usize>,
     max_traces: Option<usize>,
     period: Duration,
-    /// The table that has rules of hosts and ports alone, if there is one: its bound is nothing to leaves.
+    /// The table that has only rules of hosts and ports, if there is one. Its bound does not concern leaves.
     leafless: Option<u8>,
-    /// How many rules a table had when it was full, and when that was.
+    /// For each table that was full: its number of rules then, and the time.
     full_at: BTreeMap<u8, (usize, Time)>,
     /// Tables that have just said that they are full.
     full: Vec<u8>,
     /// The request for statistics that is not answered yet.
     asked: Option<u32>,
-    /// When the next one may be sent.
+    /// When the next request may be sent.
     next: Time,
-    /// Packets that the rules of leaves and labels took, as the answer under way tells.
+    /// The packets that the rules of leaves and labels counted, in the answer so far.
     reading: FxHashMap<Subject, u64>,
-    /// The same as the last answer told.
+    /// The same in the last complete answer.
     packets: FxHashMap<Subject, u64>,
-    /// How many leaves were turned away since the last answer for want of rules, and of traces.
+    /// The numbers of refusals since the last answer, for lack of rules and for lack of leaves.
     refused_rules: usize,
     refused_traces: usize,
 }
@@ -69,7 +70,7 @@ pub(super) struct Capacity {
 /// Whether the switch is to be asked which rules are in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum UsageQuery {
-    /// No: nobody was turned away, or it has been asked.
+    /// No: nothing was refused, or it has been asked.
     No,
     /// Not before this time.
     At(Time),
@@ -77,7 +78,7 @@ pub(super) enum UsageQuery {
 }
 
 impl Capacity {
-    /// A switch of which nothing is known. Where it has a classifier of its own, no leaf has rules there.
+    /// A switch of which nothing is known. With a separate classifier, no leaf has rules there.
     pub fn new(has_classifier: bool, options: &Options) -> Capacity {
         Capacity {
             max_rules: options.max_rules,
@@ -100,38 +101,39 @@ impl Capacity {
         self.full.push(table);
     }
 
-    /// The switch says what it has, so many rules in each table: tables that were full had room for just so many.
+    /// The rules of the switch were read; `count` says how many each table has. That is the bound of tables that were
+    /// full.
     pub fn on_tables_read(&mut self, now: Time, count: impl Fn(u8) -> usize) {
         for table in std::mem::take(&mut self.full) {
             self.full_at.insert(table, (count(table), now));
         }
     }
 
-    /// All bounds that hold now: a table or all of them, and how many rules.
+    /// All current bounds: a table, or `None` for all tables, and the number of rules.
     fn bounds(&self, now: Time) -> impl Iterator<Item = (Option<u8>, usize)> {
-        // Perhaps there is more by now.
+        // After a while the table may have more capacity.
         let is_fresh = move |at: Time| now < at + FULL_FOR;
         let full = self.full_at.iter().filter(move |(_, (_, at))| is_fresh(*at));
         let all = self.max_rules.map(|bound| (None, bound));
         all.into_iter().chain(full.map(|(table, (count, _))| (Some(*table), *count)))
     }
 
-    /// The bounds that matter to leaves and labels.
+    /// The bounds that concern leaves and labels.
     fn bounds_of_leaves(&self, now: Time) -> impl Iterator<Item = (Option<u8>, usize)> {
         self.bounds(now).filter(|(table, _)| table.is_none() || *table != self.leafless)
     }
 
-    /// Whether a leaf may try to come in, with so many rules in a table or all of them.
+    /// Whether a leaf may try to install, given the number of rules in a table or in all.
     pub fn has_capacity(&self, now: Time, count: impl Fn(Option<u8>) -> usize) -> bool {
         self.bounds_of_leaves(now).all(|(table, bound)| count(table) + reserve(bound) < bound)
     }
 
-    /// Whether a tree of so many leaves may have one more.
+    /// Whether a tree with this number of leaves may have one more.
     pub fn has_capacity_for_trace(&self, leaves: usize) -> bool {
         self.max_traces.is_none_or(|bound| leaves < bound)
     }
 
-    /// Whether so many `added` rules fit beside those that are there, with or without a reserve that stays free.
+    /// Whether the `added` rules fit beside the present ones. With a reserve, that stays free.
     pub fn fits(
         &self,
         now: Time,
@@ -145,12 +147,12 @@ impl Capacity {
         })
     }
 
-    /// Whether there is so little room that no rule may stay without need.
+    /// Whether capacity is so short that redundant rules have to go.
     pub fn is_short(&self, now: Time, count: impl Fn(Option<u8>) -> usize) -> bool {
         self.bounds_of_leaves(now).any(|(table, bound)| count(table) + 2 * reserve(bound) >= bound)
     }
 
-    /// How much room the rules of hosts have.
+    /// The capacity for rules of hosts.
     pub fn of_hosts(&self, now: Time, count: impl Fn(Option<u8>) -> usize) -> HostCapacity {
         let narrowed = |capacity: HostCapacity, (table, bound): (Option<u8>, usize)| HostCapacity {
             free: capacity.free.min(bound.saturating_sub(reserve(bound) + count(table))),
@@ -161,17 +163,17 @@ impl Capacity {
         self.bounds(now).filter(matters).fold(HostCapacity::ENDLESS, narrowed)
     }
 
-    /// Somebody was turned away for want of rules.
+    /// Something was refused for lack of rules.
     pub fn on_rules_refused(&mut self) {
         self.refused_rules += 1;
     }
 
-    /// A leaf was turned away for want of traces.
+    /// A leaf was refused because the tree is full.
     pub fn on_trace_refused(&mut self) {
         self.refused_traces += 1;
     }
 
-    /// Whether to ask which rules are in use; [`UsageQuery::Now`] is said once in a period.
+    /// Whether to ask which rules are in use. Returns [`UsageQuery::Now`] at most once in a period.
     pub fn ask(&mut self, now: Time) -> UsageQuery {
         if self.asked.is_some() || self.refused_rules + self.refused_traces == 0 {
             return UsageQuery::No;
@@ -183,29 +185,29 @@ impl Capacity {
         UsageQuery::Now
     }
 
-    /// The switch has been asked, by the message with this number.
+    /// The switch has been asked, with this transaction id.
     pub fn on_asked(&mut self, xid: u32) {
         self.asked = Some(xid);
     }
 
-    /// Whether this is the answer that is waited for.
+    /// Whether this is the awaited answer.
     pub fn is_answer(&self, xid: u32) -> bool {
         self.asked == Some(xid)
     }
 
-    /// A part of the answer: packets that rules took.
+    /// A part of the answer: the packets that rules counted.
     pub fn on_counters(&mut self, packets: impl IntoIterator<Item = (Subject, u64)>) {
         for (subject, count) in packets {
             *self.reading.entry(subject).or_default() += count;
         }
     }
 
-    /// All of the answer is here, as far as the switch gives one.
+    /// The answer is complete, as far as the switch gives one.
     pub fn end_round(&mut self, now: Time) -> UsageRound {
         self.asked = None;
         let packets = std::mem::take(&mut self.reading);
         let before = std::mem::replace(&mut self.packets, packets.clone());
-        // Counters begin again when a rule is sent anew.
+        // Counters start again when a rule is added again.
         let since = |(subject, now): (Subject, u64)| {
             let then = before.get(&subject).copied().filter(|then| *then <= now);
             (subject, now - then.unwrap_or_default())
@@ -220,10 +222,10 @@ impl Capacity {
     }
 }
 
-/// What is known of the use of a switch's rules since the last time, and how many leaves were turned away.
+/// The use of a switch's rules since the last answer, and the numbers of refusals.
 #[derive(Debug)]
 pub(super) struct UsageRound {
-    /// Packets that were taken; what is not in it took none.
+    /// The packets counted; subjects that are missing counted none.
     used: FxHashMap<Subject, u64>,
     refused_rules: usize,
     refused_traces: usize,
@@ -232,12 +234,13 @@ pub(super) struct UsageRound {
 }
 
 impl UsageRound {
-    /// Packets that the rules of a leaf or label took since the last time.
+    /// The packets that the rules of a leaf or label counted since the last answer.
     pub fn used(&self, subject: &Subject) -> u64 {
         self.used.get(subject).copied().unwrap_or_default()
     }
 
-    /// Who goes, of those with rules and of those with traces, both in the order in which they were last used.
+    /// Chooses what is evicted, among the subjects with rules and among all traces. Both come in the order of their
+    /// last use.
     pub fn choose(&self, mut with_rules: Vec<Subject>, mut traces: Vec<Subject>) -> Vec<Subject> {
         with_rules.sort_by_key(|subject| self.used(subject));
         traces.sort_by_key(|subject| self.used(subject));
@@ -246,7 +249,7 @@ impl UsageRound {
         victims
     }
 
-    /// Who goes of these, in the order of their use, where so many were turned away.
+    /// Chooses among these subjects, in the order of their use, after this number of refusals.
     fn first_of(&self, subjects: &[Subject], refused_rules: usize, bound: Option<usize>) -> Vec<Subject> {
         let Some(bound) = bound else { return Vec::new() };
         let count = refused_rules.min(share(bound));
@@ -256,12 +259,12 @@ impl UsageRound {
     }
 }
 
-/// How many of so many are kept for what has to come in.
+/// The part of a bound that is kept free for rules that must be installed.
 fn reserve(bound: usize) -> usize {
     (bound / 16).max(1)
 }
 
-/// How many of so many may go in a period.
+/// The part of a bound that may be evicted in a period.
 fn share(bound: usize) -> usize {
     (bound / 8).max(1)
 }
@@ -280,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sixteenth_is_kept_for_what_has_to_come_in() {
+    fn a_sixteenth_of_the_bound_is_a_reserve() {
         let capacity = capacity(Some(160), None);
         let now = Time(1);
         assert!(capacity.has_capacity(now, |_| 149) && !capacity.has_capacity(now, |_| 150));
@@ -291,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_that_said_that_it_was_full_is_a_bound_for_a_minute() {
+    fn a_full_table_is_a_bound_for_a_minute() {
         let mut capacity = capacity(None, None);
         let now = Time(1);
         capacity.on_table_full(1);
@@ -302,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_classifier_is_nothing_to_leaves_and_all_to_hosts() {
+    fn a_full_classifier_bounds_hosts_but_not_leaves() {
         let mut capacity = capacity(None, None);
         let now = Time(1);
         capacity.on_table_full(CLASSIFIER);
@@ -316,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn a_switch_is_asked_once_in_a_period_and_only_if_somebody_was_turned_away() {
+    fn a_switch_is_asked_once_in_a_period_and_only_after_a_refusal() {
         let mut capacity = capacity(Some(16), None);
         let now = Time(1);
         assert_eq!(capacity.ask(now), UsageQuery::No);
@@ -331,14 +334,14 @@ mod tests {
     }
 
     #[test]
-    fn those_go_first_that_took_the_fewest_packets_since_the_last_time() {
+    fn leaves_with_the_fewest_packets_are_evicted_first() {
         let mut capacity = capacity(Some(32), Some(80));
         let now = Time(1);
         let use_of = |counts: [u64; 4]| leaves(1..5).into_iter().zip(counts);
         capacity.on_counters(use_of([100, 50, 10, 5]));
         capacity.end_round(now);
         (0..3).for_each(|_| capacity.on_rules_refused());
-        // The third one's rule was sent anew.
+        // The third leaf's rule was added again.
         capacity.on_counters(use_of([100, 52, 9, 0]));
         capacity.on_counters(leaves([2]).into_iter().zip([1]));
         let round = capacity.end_round(now);
@@ -347,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn of_what_is_in_use_an_eighth_goes_and_of_all_an_eighth_of_the_bound() {
+    fn evictions_are_bounded_by_an_eighth_of_the_bound_and_of_the_leaves_in_use() {
         let used = |count: u64, refused_rules: usize| {
             let mut capacity = capacity(Some(320), None);
             (0..refused_rules).for_each(|_| capacity.on_rules_refused());

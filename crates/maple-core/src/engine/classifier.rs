@@ -1,5 +1,4 @@
-//! The classifier: which packets go on to which logical table, so that a host's packets are believed only where the
-//! host is (design §5, the location check).
+//! The classifier: which packets go to which logical table. It lets a host's packets pass only at the host's own port.
 
 use std::ops::RangeInclusive;
 
@@ -15,40 +14,41 @@ use crate::network::PortKind;
 use crate::rule::Rule;
 use crate::state::Snapshot;
 
-/// Discovery's frames.
+/// The priority of rules for discovery's frames.
 const LLDP: u16 = 65535;
-/// Answers to our probes.
+/// The priority of rules for answers to our probes.
 const PROBES: u16 = 65534;
-/// Packets from other switches.
+/// The priority of rules for packets from other switches.
 const LINKS: u16 = 40000;
-/// Packets from hosts that announce addresses.
+/// The priority of rules for packets from hosts that announce addresses.
 pub(super) const COPIES: u16 = 30500;
-/// Packets from hosts.
+/// The priority of rules for packets from hosts.
 pub(super) const HOSTS: u16 = 30000;
-/// Packets of unknown hosts from ports where too many are.
+/// The priority of rules for packets of unknown hosts from ports with too many hosts.
 pub(super) const GUARD: u16 = 29000;
 
-/// In the only table: announced addresses.
+/// With one table: the priority of rules for announced addresses.
 pub(super) const ANNOUNCED: u16 = 65009;
-/// In the only table, below all others: known hosts of ports where too many are, and the other hosts there.
+/// With one table, below all other rules: the priorities for known hosts at ports with too many hosts, and for the
+/// other hosts there.
 pub(super) const KNOWN: u16 = 2;
 pub(super) const LAST: u16 = 1;
-/// There too: packets from a port that is shut, where no compiled rule and none of a host's is.
+/// With one table: the priority for packets from a shut port, which has no compiled rules and no rules of hosts.
 const SHUT: u16 = KNOWN;
 
-/// The Ethernet types of discovery's frames: LLDP, and the broadcasts that ONOS and Floodlight use as well.
+/// The Ethernet types of discovery's frames: LLDP, and the broadcasts that ONOS and Floodlight use too.
 const DISCOVERY_TYPES: [u128; 2] = [0x88cc, 0x8942];
 
-/// Whether a packet is of a kind that is discovery's alone, whoever sent it.
+/// Whether a packet is of a type that only discovery uses, whoever sent it.
 pub(super) fn is_discovery_frame(packet: &Packet<'_>) -> bool {
     packet.switch_value(Field::EthType).is_some_and(|kind| DISCOVERY_TYPES.contains(&kind))
 }
 
-/// The priorities that compiled rules may have: between the engine's own in a table of all.
+/// The priorities of compiled rules: with one table, they are between the engine's own.
 pub(super) const COMPILED: RangeInclusive<u16> = KNOWN + 1..=65000;
 
-/// The classifier's rules but those of hosts, table-miss not included. Without further tables only what must not reach the
-/// policy.
+/// The classifier's rules, except those of hosts and the table-miss rule. With one table, only rules for packets that
+/// must not reach the policy.
 pub(super) fn classifier(switch: &Switch, state: &Snapshot, options: &Options, cookie: u64) -> Vec<Rule> {
     let track_hosts = options.track_hosts;
     let rule = |priority, matching, instructions: Vec<_>| Rule {
@@ -77,19 +77,19 @@ pub(super) fn classifier(switch: &Switch, state: &Snapshot, options: &Options, c
             PortKind::Middlebox => rules.push(rule(HOSTS, from(port), goto(INGRESS))),
             PortKind::Link(_) => rules.push(rule(LINKS, from(port), goto(LABELS))),
             PortKind::Edge if !track_hosts => rules.push(rule(HOSTS, from(port), goto(INGRESS))),
-            // Host by host (`host_rules.rs`).
+            // Each host has its own rules (`host_rules`).
             PortKind::Edge => {}
         }
     }
     rules
 }
 
-/// The rule that sends what no other rule takes to the controller.
+/// The rule that sends everything else to the controller.
 pub(super) fn table_miss(cookie: u64) -> Rule {
     Rule { priority: 0, matching: Match::any(), instructions: to_controller().into(), cookie }
 }
 
-/// What a rule that belongs to no leaf is for, in words for people.
+/// The purpose of a rule that belongs to no leaf, in words for people.
 pub(super) fn reason(rule: &Rule) -> &'static str {
     match (rule.priority, &rule.instructions[..]) {
         (LLDP, _) => "maple: link discovery",
@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rules_of_no_leaf_say_what_they_are_for() {
+    fn rules_without_a_leaf_state_their_purpose() {
         let reason = |priority, does: Vec<_>| reason(&Rule { priority, instructions: does.into(), ..table_miss(0) });
         assert_eq!(reason(LLDP, to_controller()), "maple: link discovery");
         assert!(reason(LINKS, vec![Instruction::GotoTable(LABELS)]).contains("another switch"));

@@ -1,18 +1,18 @@
-//! The cookies of our rules.
+//! The cookies of our rules: which run of the controller made a rule, and for which leaf or label.
 
 use crate::ids::LeafId;
 use crate::labels::LabelTable;
 
-/// The cookies of all rules of Maple's: the value, and the bits of it that count.
+/// What the cookies of all of Maple's rules have in common: the value, and the mask of its bits.
 pub const OWN_COOKIES: (u64, u64) = (TAG << 56, 0xff << 56);
 
-/// The byte that our cookies begin with.
+/// The first byte of our cookies.
 const TAG: u64 = 0x4d;
 
-/// What stands in place of a leaf in cookies of the engine's own rules.
+/// In place of a leaf, in cookies of the engine's own rules.
 const NO_LEAF: u64 = 0xff_ffff_ffff;
 
-/// What stands there in cookies of rules that copy packets to the controller.
+/// In place of a leaf, in cookies of rules that copy packets to the controller.
 const COPY: u64 = 0xff_ffff_fffe;
 
 /// What a rule is for.
@@ -24,12 +24,12 @@ pub(super) enum Subject {
     Label(u64),
 }
 
-/// A cookie: 8 bits tag, 16 bits epoch, 40 bits leaf, or what stands in its place.
+/// A cookie: 8 bits tag, 16 bits epoch, 40 bits leaf or what stands in its place.
 pub(super) fn cookie(epoch: u16, leaf: Option<LeafId>) -> u64 {
     TAG << 56 | u64::from(epoch) << 40 | leaf.map_or(NO_LEAF, |leaf| leaf.0 & NO_LEAF)
 }
 
-/// The cookie of rules that copy packets to the controller and treat them as others do.
+/// The cookie of rules that copy packets to the controller and also forward them.
 pub(super) fn copy_cookie(epoch: u16) -> u64 {
     cookie(epoch, Some(LeafId(COPY)))
 }
@@ -39,7 +39,7 @@ pub(super) fn is_ours(cookie: u64) -> bool {
     cookie & OWN_COOKIES.1 == OWN_COOKIES.0
 }
 
-/// What a cookie of this epoch leads to.
+/// The leaf or label that a cookie of this epoch names.
 pub(super) fn subject_of(epoch: u16, cookie: u64) -> Option<Subject> {
     let leaf = cookie & NO_LEAF;
     let is_ours = cookie >> 40 == TAG << 16 | u64::from(epoch) && leaf < COPY;

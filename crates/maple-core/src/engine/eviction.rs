@@ -1,5 +1,4 @@
-//! What comes of it that switches and trees have room for so much ([`super::room`]): who is turned away, which statistics
-//! are asked for, and who is evicted.
+//! Refusals and evictions for lack of capacity: carries out what [`super::capacity`] decides.
 
 use maple_wire::Dpid;
 use maple_wire::msg::Message;
@@ -15,7 +14,7 @@ use crate::ids::LeafId;
 use crate::labels::Refusal;
 
 impl Engine {
-    /// Whether a leaf may try to come in at a switch. If not, room is made in time.
+    /// Whether a leaf may try to install at a switch. If not, evictions will follow.
     pub(super) fn has_capacity(&mut self, dpid: Dpid) -> bool {
         let Some(switch) = self.switches.get_mut(&dpid) else { return false };
         if switch.capacity.has_capacity(self.now, |table| switch.tables.count(table)) {
@@ -27,7 +26,7 @@ impl Engine {
         false
     }
 
-    /// Whether a tree may have one more trace. If not, room is made in time.
+    /// Whether a tree may have one more leaf. If not, evictions will follow.
     pub(super) fn has_capacity_for_trace(&mut self, dpid: Dpid) -> bool {
         let Some(switch) = self.switches.get_mut(&dpid) else { return false };
         if switch.capacity.has_capacity_for_trace(switch.table.tree().len()) {
@@ -39,7 +38,7 @@ impl Engine {
         false
     }
 
-    /// Makes room if hosts found none for their rules.
+    /// Asks for evictions if hosts lacked capacity for their rules.
     pub(super) fn evict_for_hosts(&mut self, dpid: Dpid) {
         let Some(switch) = self.switches.get_mut(&dpid) else { return };
         if switch.host_rules.take_is_short() {
@@ -49,7 +48,7 @@ impl Engine {
         }
     }
 
-    /// Turns those away who are about to come in.
+    /// Refuses the leaves and labels whose rules were to be added with the next update.
     pub(super) fn refuse_waiting(&mut self, dpid: Dpid) {
         let Some(switch) = self.switches.get_mut(&dpid) else { return };
         let waiting = switch.tables.take_waiting();
@@ -59,7 +58,7 @@ impl Engine {
                 Waiter::Labels(serials) => {
                     let why = Refusal::Full(dpid);
                     serials.iter().for_each(|serial| self.refuse_label_for_capacity(dpid, *serial, why));
-                    // Those that are there, and those on their way out, wait on.
+                    // Labels that are installed already, and labels that are being removed, still wait.
                     if let Some(switch) = self.switches.get_mut(&dpid) {
                         switch.tables.wait(Waiter::Labels(serials));
                     }
@@ -79,14 +78,14 @@ impl Engine {
         self.ask_for_statistics(dpid);
     }
 
-    /// What has to come in finds no room: all leaves and labels go.
+    /// Required rules do not fit: evicts all leaves and labels.
     pub(super) fn evict_all(&mut self, dpid: Dpid) {
         for subject in self.all_subjects_at(dpid) {
             self.evict(dpid, subject);
         }
     }
 
-    /// A leaf's packets go through the controller until there is room.
+    /// The leaf's packets go through the controller until there is capacity.
     pub(super) fn evict_leaf(&mut self, id: LeafId) {
         if self.leaves.get(&id).is_some_and(|leaf| leaf.is_rerouting()) {
             return self.withdraw(id);
@@ -95,7 +94,7 @@ impl Engine {
         self.uninstall(id, LeafState::NoCapacity { from });
     }
 
-    /// Asks which rules are in use, now or when it is time again.
+    /// Asks which rules are in use, now or as soon as that is allowed again.
     pub(super) fn ask_for_statistics(&mut self, dpid: Dpid) {
         let Some(switch) = self.switches.get_mut(&dpid) else { return };
         match switch.capacity.ask(self.now) {
@@ -113,7 +112,7 @@ impl Engine {
         self.after.push(Effect::Send { dpid, xid, message });
     }
 
-    /// Statistics came, or a part of them.
+    /// Handles statistics, or a part of them.
     pub(super) fn flow_stats(&mut self, dpid: Dpid, xid: u32, reply: &StatsReply) {
         if self.is_poll(dpid, xid) {
             return self.polled(dpid, reply);
@@ -132,7 +131,7 @@ impl Engine {
         }
     }
 
-    /// The switch does not tell: those go that were not used for longest as far as we know.
+    /// The switch refuses statistics, so the least recently used leaves are evicted.
     pub(super) fn statistics_refused(&mut self, dpid: Dpid, xid: u32) {
         if self.is_poll(dpid, xid) {
             self.poll_refused(dpid);
@@ -143,7 +142,7 @@ impl Engine {
         }
     }
 
-    /// Makes room by what is known of the rules' use.
+    /// Evicts by what is known of the rules' use.
     fn end_round(&mut self, dpid: Dpid) {
         let Some(switch) = self.switches.get_mut(&dpid) else { return };
         let round = switch.capacity.end_round(self.now);
@@ -158,7 +157,7 @@ impl Engine {
         round.choose(with_rules, traces).into_iter().for_each(|subject| self.evict(dpid, subject));
     }
 
-    /// A leaf or label has to go. Whoever sends packets under a label stops first.
+    /// Evicts a leaf or label. The leaves that use a label stop first.
     fn evict(&mut self, dpid: Dpid, subject: Subject) {
         match subject {
             Subject::Label(serial) => {
@@ -167,7 +166,7 @@ impl Engine {
             }
             Subject::Leaf(leaf) => {
                 self.stats.leaves_evicted += 1;
-                // Were the packets that wait decided again, they would make the same leaf again.
+                // If the waiting packets were decided again, they would make the same leaf again.
                 self.send_held(leaf);
                 self.withdraw(leaf);
             }

@@ -1,5 +1,5 @@
-//! How a switch's tables come to follow what is wanted: everybody who has an interest in them says what changed, and
-//! [`super::tables`] sends it. The ingress tree, the labels, the routes, the hosts and the engine's own rules have.
+//! The flush at the end of a batch: each source of rules says what changed, and [`super::tables`] sends it. The sources
+//! are the ingress tree, the labels, the routes, the hosts, and the engine's own rules.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ use crate::labels::LabelRuleChanges;
 use crate::rule::Rule;
 
 impl Engine {
-    /// Brings the switches that changed in this batch up to date.
+    /// Updates the switches that changed in this batch.
     pub(super) fn flush_all(&mut self) {
         let dirty: Vec<Dpid> = std::mem::take(&mut self.dirty).into_iter().collect();
         for dpid in dirty {
@@ -47,7 +47,7 @@ impl Engine {
         self.evict_for_hosts(dpid);
     }
 
-    /// Does something with a switch that is taken out for so long. `false` if it is not there.
+    /// Does something with a switch, which is taken out of the map meanwhile. `false` if it is not there.
     fn with(&mut self, dpid: Dpid, work: impl FnOnce(&mut Engine, &mut Switch) -> bool) -> bool {
         let Some(mut switch) = self.switches.remove(&dpid) else { return false };
         let outcome = work(self, &mut switch);
@@ -64,7 +64,7 @@ impl Engine {
         }
     }
 
-    /// Finds out what is to be changed, unless that has to wait; what an update has still to do is done first.
+    /// Finds the changes for an update, unless that has to wait. First finishes an earlier update.
     fn prepare(&mut self, switch: &mut Switch) -> bool {
         let mut requests = Requests::new();
         let may_go_on = switch.tables.begin_update(self.now, &mut requests);
@@ -75,7 +75,7 @@ impl Engine {
         may_go_on
     }
 
-    /// Asks everybody what changed.
+    /// Takes the changes of all sources.
     fn collect(&mut self, switch: &mut Switch) {
         for leaf in std::mem::take(&mut switch.changed_actions) {
             switch.table.set_action(leaf, self.ingress_action(leaf));
@@ -123,19 +123,19 @@ impl Engine {
         }
     }
 
-    /// The engine's own rules, by table: the classifier, and what becomes of packets that no other rule takes.
+    /// The engine's own rules, by table: the classifier and the table-miss rules.
     fn own_rules(&self, switch: &mut Switch) -> BTreeMap<u8, Vec<Rule>> {
         let own = cookie(self.options.epoch, None);
         let state = self.store.snapshot();
         let mut first = classifier(switch, &state, &self.options, own);
-        // What the switch has just refused is tried again when there may be room (`full_timer`), not at once.
+        // A rule that was just refused is tried again later (`full_timer`), not at once.
         let is_refused = |table: u8, rule: &Rule| {
             switch.refused.iter().any(|(t, p, m)| (*t, *p, m) == (table, rule.priority, &rule.matching))
         };
         let miss = |table: u8| Some(table_miss(own)).filter(|rule| !is_refused(table, rule));
-        // Packets without a classifier rule come to the controller: slow, never wrong.
+        // Packets without a classifier rule come to the controller, which is slow but right.
         first.retain(|rule| !is_refused(CLASSIFIER, rule));
-        // Nor may a packet come into a table that drops what it does not know.
+        // A table without its table-miss rule drops unknown packets, so no packet may be sent there.
         for table in [INGRESS, LABELS] {
             if miss(table).is_none() {
                 first.retain(|rule| rule.instructions[..] != [Instruction::GotoTable(table)]);

@@ -1,5 +1,5 @@
-//! Counters of switches become rates in the tracked state, where f asks for them, and tables for people who watch
-//! ([`super::polls`] has when switches are asked).
+//! Measuring: asks switches for counters that f or people want, and writes them as rates into the tracked state.
+//! [`super::polls`] decides when a switch is asked.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -18,13 +18,13 @@ use crate::report::Counted;
 use crate::report::Report;
 use crate::state::{Snapshot, Write};
 
-/// How soon it is looked for whose counters f wants, after it began to want any.
+/// How soon after f begins to want counters the engine looks which ones.
 const LOOK: Duration = Duration::from_millis(100);
-/// It is looked for no more often than this: what somebody wants may come and go all the time.
+/// The minimum time between two such looks, because what f wants may change all the time.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
-/// First polls of a shard's switches are so far apart.
+/// The distance between the first polls of a shard's switches.
 const SPREAD: Duration = Duration::from_millis(10);
-/// When a switch that was busy is looked at again, if its barrier did not come before.
+/// When a poll of a busy switch is tried again, if its barrier reply does not come before.
 const BUSY_RETRY: Duration = Duration::from_millis(100);
 
 /// How far this shard has followed what f wants measured.
@@ -32,12 +32,12 @@ const BUSY_RETRY: Duration = Duration::from_millis(100);
 pub(super) struct Demand {
     seen: u64,
     is_armed: bool,
-    /// When it was looked for last.
+    /// The time of the last look.
     looked: Option<Time>,
 }
 
 impl Engine {
-    /// Sees in time that somebody wants something measured.
+    /// Sets a timer if f wants something that this shard has not looked at.
     pub(super) fn follow_demand(&mut self) {
         if self.is_behind_demand() {
             let soon = self.now + LOOK;
@@ -47,13 +47,13 @@ impl Engine {
         }
     }
 
-    /// Whether somebody wants something measured and the engine has not noticed, as nothing happens at its switches: then it
-    /// wants an [`super::Event::Tick`].
+    /// Whether f wants something measured and the engine has not noticed, because nothing happens at its switches. It
+    /// then needs an [`super::Event::Tick`].
     pub fn is_behind_demand(&self) -> bool {
         !self.demand.is_armed && self.demand.seen != self.store.measurings()
     }
 
-    /// Looks whose counters f wants, and has other shards look: theirs may be the switches.
+    /// Looks which counters f wants, and has other shards look, which may serve the switches.
     pub(super) fn look_for_wanted(&mut self) {
         self.demand = Demand { seen: self.store.measurings(), is_armed: false, looked: Some(self.now) };
         let dpids: Vec<Dpid> = self.switches.keys().copied().collect();
@@ -73,7 +73,7 @@ impl Engine {
         switch.polls.want(Counted::Rules, self.store.wanted_of_rules(dpid), from);
     }
 
-    /// Somebody watches.
+    /// A person watches the counters of a switch.
     pub(super) fn watch(&mut self, dpid: Dpid, what: Counted) {
         let now = self.now;
         if let Some(switch) = self.switches.get_mut(&dpid) {
@@ -82,7 +82,7 @@ impl Engine {
         }
     }
 
-    /// Asks the switch, or sees to it that it is asked in time.
+    /// Polls the switch if that is due, or sets a timer.
     fn plan_poll(&mut self, dpid: Dpid) {
         let (now, period) = (self.now, self.options.poll);
         let Some(switch) = self.switches.get_mut(&dpid) else { return };
@@ -96,7 +96,7 @@ impl Engine {
         }
     }
 
-    /// Asks the switch if it is time and the switch is not busy.
+    /// Polls the switch if that is due and the switch is not busy.
     pub(super) fn poll(&mut self, dpid: Dpid) {
         let (now, period) = (self.now, self.options.poll);
         let Some(switch) = self.switches.get_mut(&dpid) else { return };
@@ -118,7 +118,7 @@ impl Engine {
         self.after.push(Effect::Poll { dpid, xid, message });
     }
 
-    /// The switch has confirmed what it was busy with.
+    /// The switch has confirmed the changes that kept it busy.
     pub(super) fn poll_postponed(&mut self, dpid: Dpid) {
         if self.switches.get(&dpid).is_some_and(|switch| switch.polls.is_postponed) {
             self.poll(dpid);
@@ -130,7 +130,7 @@ impl Engine {
         self.switches.get(&dpid).is_some_and(|switch| switch.polls.is_answer(xid))
     }
 
-    /// An answer, or a part of it.
+    /// Handles an answer, or a part of it.
     pub(super) fn polled(&mut self, dpid: Dpid, reply: &StatsReply) {
         if !reply.more() {
             self.want(dpid, self.now);
@@ -143,7 +143,7 @@ impl Engine {
         }
     }
 
-    /// The switch refuses to tell.
+    /// The switch refuses to tell its counters.
     pub(super) fn poll_refused(&mut self, dpid: Dpid) {
         self.want(dpid, self.now);
         let Some(switch) = self.switches.get_mut(&dpid) else { return };
@@ -156,7 +156,7 @@ impl Engine {
         self.plan_poll(dpid);
     }
 
-    /// Too much waits for the switch already.
+    /// A poll was not sent, because too much already waits for the switch.
     pub(super) fn poll_unsent(&mut self, dpid: Dpid, xid: u32) {
         if self.is_poll(dpid, xid) {
             self.stats.polls_postponed += 1;
@@ -165,7 +165,7 @@ impl Engine {
         }
     }
 
-    /// Writes what f wants to know of an answer.
+    /// Writes the rates that f wants from an answer.
     fn take_rates(&mut self, dpid: Dpid, whole: &CompleteAnswer) {
         let Some(switch) = self.switches.get(&dpid) else { return };
         let table = ingress_table(switch);
@@ -204,7 +204,8 @@ impl Engine {
     }
 }
 
-/// What a link costs by how much of it is used, once this rate of the port that it leaves by is measured too, if that is news.
+/// The cost of a link by its utilisation, if the rate at the port that it leaves by changes that cost. `None` for a
+/// rate that is no longer measured gives the lowest cost.
 fn utilisation_cost(state: &Snapshot, gauge: Gauge, rate: Option<u64>) -> Option<Write> {
     let Gauge::Sent(at) = gauge else { return None };
     let to = state.peer(at)?.switch;
@@ -238,9 +239,10 @@ fn per_second(number: u64, nanoseconds: u64) -> u64 {
     u64::try_from(per_second).unwrap_or(u64::MAX)
 }
 
-/// What a port can send, in bit/s, if the switch says so.
+/// The speed of a port in bit/s, if the switch tells.
 pub(super) fn speed(version: Version, port: &Port) -> Option<u64> {
-    /// `OFPPF_*`, the same bits in both versions up to 10 Gbit/s: 10 and 100 Mbit/s, 1 and 10 Gbit/s, half and full duplex.
+    /// `OFPPF_*`, the same bits in both versions up to 10 Gbit/s: 10 and 100 Mbit/s, 1 and 10 Gbit/s, half and full
+    /// duplex.
     const RATES: [(u32, u64); 4] =
         [(0b11, 10_000_000), (0b1100, 100_000_000), (0b11_0000, 1_000_000_000), (0b100_0000, 10_000_000_000)];
     if version == Version::Of13 && port.curr_speed > 0 {

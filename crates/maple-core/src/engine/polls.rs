@@ -1,11 +1,11 @@
-//! When a switch is asked what its ports and rules have counted, and what it said.
+//! Polls: when a switch is asked for the counters of its ports and rules, and what it answered.
 //!
-//! A switch is asked while somebody wants to know: f, by a cell ([`crate::network::Gauge`]), each [`super::Options::poll`]; people who
-//! watch, once a second. What f is told depends on the former alone, whoever watches: rates are taken between rounds that are
-//! a whole period apart.
+//! A switch is polled while something wants its counters: f, through a cell ([`crate::network::Gauge`]), once every
+//! [`super::Options::poll`]; people who watch, once a second. The rates for f depend only on the polls for f: they are
+//! computed between readings that are a whole period apart.
 //!
-//! The share of the switch and of its channel that this takes is bounded: one request is under way at a time, none while the
-//! switch has rules to confirm, and after an answer that took some time the switch is left alone for [`REST`] times as long.
+//! The load on the switch and its connection is bounded. At most one request is open. None is sent while the switch has
+//! rules to confirm. After an answer, the switch is left alone for [`REST`] times as long as the answer took.
 
 use crate::report::Counted;
 use std::collections::BTreeSet;
@@ -21,16 +21,16 @@ use super::cookies::is_ours;
 use crate::network::Gauge;
 use crate::update::{EntryKey, entry_key};
 
-/// After an answer the switch is left alone for so many times as long as it took.
+/// How many times as long as an answer took the switch is left alone after it.
 const REST: u32 = 19;
-/// How often, at most, a switch is asked for people who watch.
+/// The minimum time between two polls for people who watch.
 const WATCH: Duration = Duration::from_secs(1);
-/// How long a watcher counts as one after asking.
+/// How long a person counts as watching after asking.
 const WATCHED: Duration = Duration::from_secs(5);
-/// Most rules, and most ports, of which counts are kept; what a switch says beyond is not looked at.
+/// The maximum number of rules, and of ports, whose counters are kept. Further ones in an answer are ignored.
 const MOST: usize = 1 << 18;
 
-/// What a rule took.
+/// The counters of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct RuleCount {
     /// Its cookie.
@@ -41,40 +41,40 @@ pub struct RuleCount {
     pub bytes: u64,
 }
 
-/// One answer of a switch.
+/// One complete answer of a switch.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Reading {
-    /// When all of it was there.
+    /// When it was complete.
     pub at: Time,
     pub ports: FxHashMap<PortNo, PortStats>,
-    /// By table and entry, as switches tell the fields of a match in an order of their own; Maple's own.
+    /// The counters of Maple's own rules, by table and entry, because switches order the fields of a match differently.
     pub rules: FxHashMap<(u8, EntryKey), RuleCount>,
 }
 
-/// The rounds of one kind.
+/// The polls of one kind: of ports, or of rules.
 #[derive(Debug, Default)]
 struct PollSeries {
-    /// What f wanted when it was last looked for.
+    /// The gauges that f wants now.
     wanted: BTreeSet<Gauge>,
-    /// What f wanted in the last round that rates were taken from.
+    /// The gauges that f wanted at the last reading from which rates were computed.
     wanted_before: BTreeSet<Gauge>,
-    /// What was measured in that round.
+    /// The gauges measured at that reading.
     measured: BTreeSet<Gauge>,
-    /// The switch is not asked for f before.
+    /// The switch is not polled for f before this time.
     from: Time,
-    /// The round that the next rates begin at.
+    /// The reading from which the next rates begin.
     sample: Option<Arc<Reading>>,
-    /// The two newest rounds.
+    /// The two newest readings.
     newest: Option<Arc<Reading>>,
     before: Option<Arc<Reading>>,
     /// When the switch was last asked.
     asked: Option<Time>,
     watched: Option<Time>,
-    /// The switch does not tell.
+    /// The switch refuses to tell.
     is_refused: bool,
 }
 
-/// A request that waits for its answer.
+/// A request that is not answered yet.
 #[derive(Debug)]
 struct Asked {
     xid: u32,
@@ -91,21 +91,21 @@ pub(super) struct Polls {
     asked: Option<Asked>,
     /// The switch is left alone until then.
     rest: Time,
-    /// When this is looked at next.
+    /// When the timer for the next poll fires.
     pub timer: Option<Time>,
-    /// The time has come, but the switch was busy.
+    /// A poll was due, but the switch was busy.
     pub is_postponed: bool,
 }
 
-/// What a whole answer means.
+/// What a complete answer means.
 pub(super) struct CompleteAnswer {
     pub what: Counted,
     pub reading: Arc<Reading>,
-    /// The round that rates are to be taken from, if it is time for that.
+    /// The earlier reading for computing rates, if that is due.
     pub since: Option<Arc<Reading>>,
-    /// What to measure.
+    /// The gauges to measure.
     pub measure: BTreeSet<Gauge>,
-    /// What nobody has wanted for two rounds.
+    /// The gauges that nothing has wanted for two readings.
     pub forget: BTreeSet<Gauge>,
 }
 
@@ -114,7 +114,7 @@ impl PollSeries {
         !self.wanted.is_empty() || !self.measured.is_empty()
     }
 
-    /// When the switch is to be asked, if it is.
+    /// When the switch is to be asked, if it is to be asked at all.
     fn due(&self, now: Time, period: Duration) -> Option<Time> {
         let since = |span: Duration| self.asked.map_or(Time(0), |asked| asked + span);
         let is_watched = self.watched.is_some_and(|watched| now < watched + WATCHED);
@@ -131,7 +131,7 @@ impl Polls {
         }
     }
 
-    /// The two newest rounds, the newest first.
+    /// The two newest readings, the newest first.
     pub fn readings(&self, what: Counted) -> (Option<&Arc<Reading>>, Option<&Arc<Reading>>) {
         let series = match what {
             Counted::Ports => &self.ports,
@@ -140,7 +140,7 @@ impl Polls {
         (series.newest.as_ref(), series.before.as_ref())
     }
 
-    /// What f wants now; the switch is not asked before `from` if f wanted nothing so far.
+    /// Sets the gauges that f wants. If f wanted none so far, the switch is not asked before `from`.
     pub fn want(&mut self, what: Counted, wanted: BTreeSet<Gauge>, from: Time) {
         let series = self.series(what);
         if !series.is_wanted() {
@@ -149,12 +149,12 @@ impl Polls {
         series.wanted = wanted;
     }
 
-    /// Somebody watches.
+    /// A person watches.
     pub fn watch(&mut self, now: Time, what: Counted) {
         self.series(what).watched = Some(now);
     }
 
-    /// What the switch is to be asked and when, if nothing is under way.
+    /// What the switch is to be asked next, and when; `None` while a request is open.
     pub fn next(&self, now: Time, period: Duration) -> Option<(Time, Counted)> {
         if self.asked.is_some() {
             return None;
@@ -163,19 +163,19 @@ impl Polls {
         due(Counted::Ports, &self.ports).into_iter().chain(due(Counted::Rules, &self.rules)).min()
     }
 
-    /// The switch is asked.
+    /// The switch was asked.
     pub fn on_asked(&mut self, now: Time, xid: u32, what: Counted) {
         self.series(what).asked = Some(now);
         self.asked = Some(Asked { xid, what, at: now, reading: Reading::default() });
         self.is_postponed = false;
     }
 
-    /// Whether this is an answer to a poll.
+    /// Whether this answers a poll.
     pub fn is_answer(&self, xid: u32) -> bool {
         self.asked.as_ref().is_some_and(|asked| asked.xid == xid)
     }
 
-    /// A part of an answer; the whole, if it is the last one.
+    /// A part of an answer. Returns the complete answer with its last part.
     pub fn on_answer(&mut self, now: Time, period: Duration, reply: &StatsReply) -> Option<CompleteAnswer> {
         let asked = self.asked.as_mut()?;
         asked.reading.add_part(&reply.body);
@@ -193,7 +193,8 @@ impl Polls {
         Some(series.whole(what, reading, period))
     }
 
-    /// The switch does not tell. Gives what is not known any more, and what it was asked for if that is news.
+    /// The switch refuses to tell. Returns the gauges that are no longer known, and what it was asked for unless that
+    /// was reported before.
     pub fn on_refused(&mut self) -> (BTreeSet<Gauge>, Option<Counted>) {
         let Some(Asked { what, .. }) = self.asked.take() else { return (BTreeSet::new(), None) };
         let series = self.series(what);
@@ -203,7 +204,7 @@ impl Polls {
         (std::mem::take(&mut series.measured), is_news.then_some(what))
     }
 
-    /// The switch was not asked: it is when it is time again.
+    /// The request was not sent. The switch is asked when it is due again.
     pub fn on_unsent(&mut self) {
         self.asked = None;
     }
@@ -214,20 +215,20 @@ impl PollSeries {
         let mut whole =
             CompleteAnswer { what, reading, since: None, measure: BTreeSet::new(), forget: BTreeSet::new() };
         if !self.is_wanted() {
-            // The next that is wanted begins anew.
+            // The next wanted series starts anew.
             self.sample = None;
             return whole;
         }
-        // A round for those who watch comes between.
+        // A reading for people who watch came in between.
         let age =
             self.sample.as_ref().map(|sample| Duration::from_nanos(whole.reading.at.0.saturating_sub(sample.at.0)));
         if age.is_some_and(|age| age < period * 9 / 10) {
             return whole;
         }
         let sample = self.sample.replace(Arc::clone(&whole.reading));
-        // After a pause a rate over all of it would say nothing of now.
+        // After a pause, a rate over all of it would not describe the present.
         whole.since = sample.filter(|_| age.is_some_and(|age| age < period * 3));
-        // What nobody wants at this moment may be wanted again at the next: its memory is kept for one more round.
+        // A gauge that is unwanted now may be wanted again soon, so its history is kept for one more reading.
         whole.measure = self.wanted.union(&self.wanted_before).copied().collect();
         whole.forget = self.measured.difference(&whole.measure).copied().collect();
         self.wanted_before.clone_from(&self.wanted);

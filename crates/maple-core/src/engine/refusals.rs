@@ -1,4 +1,8 @@
-//! What a switch refuses.
+//! Rules that a switch refuses: what is withdrawn, what is tried again, and when.
+//!
+//! A refused rule of a leaf or label takes that leaf or label out. A refused rule of a host or a route leaves the
+//! others alone. A switch that refuses something in one update after the other gets no new rules for a while. After any
+//! refusal the switch is asked which rules it has ([`Engine::reread`]).
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -15,12 +19,13 @@ use crate::labels::Refusal;
 use crate::report::Report;
 use crate::rule::Rule;
 
-/// How long a switch that refused a host's rule is sent none: longer than it counts as full.
+/// How long a switch that refused a host's rule gets no rules of hosts. This exceeds the time for which its table
+/// counts as full.
 const HOSTS_CLOSED_FOR: Duration = Duration::from_secs(61);
 
 impl Engine {
-    /// The switch refused something that we sent: what came with it is taken back, so that the rest, which it had
-    /// before, stands for itself.
+    /// The switch refused a request. What was sent with it is taken back, so that the earlier rules, which the switch
+    /// had before, stay right by themselves.
     pub(super) fn switch_error(&mut self, dpid: Dpid, xid: u32, error: &ErrorMsg) {
         if self.meter_refused(dpid, xid, error) {
             return;
@@ -38,8 +43,7 @@ impl Engine {
         }
         switch.refused.push((table, rule.priority, rule.matching.clone()));
         switch.stale.classifier = true;
-        // Whoever refuses something of one update after the other gets nothing for a while. Behind the first error of an update
-        // the switch is asked what it has.
+        // Only the first refusal of an update counts: after it the switch is being read and is not ready.
         switch.full_count += u32::from(switch.tables.is_ready());
         let hopeless = switch.full_count > 3;
         let until = self.now + backoff(switch.full_count);
@@ -72,7 +76,8 @@ impl Engine {
         self.reread(dpid);
     }
 
-    /// The switch refused a host's rule in the classifier: the host's packets come to the controller, and all else stays.
+    /// The switch refused a host's rule in the classifier. That host's packets come to the controller; everything else
+    /// stays.
     fn host_rule_refused(&mut self, dpid: Dpid, table: u8, full: bool, what: String) {
         let until = self.now + HOSTS_CLOSED_FOR;
         self.timers.insert((until, Timer::Full(dpid)));
@@ -84,8 +89,8 @@ impl Engine {
         self.reread(dpid);
     }
 
-    /// The switch refused a rule of the table of routes, or one that leads there: from now on the rules of leaves do all
-    /// themselves.
+    /// The switch refused a rule of the table of routes, or one that leads there. From now on the rules of leaves carry
+    /// their routes' actions.
     fn route_rule_refused(&mut self, dpid: Dpid, (table, rule): (u8, &Rule), what: String) {
         self.stats.refused_rules += 1;
         self.report_once(Report::RuleRefused { switch: dpid, what: what.into() }, &format!("refused {dpid}"));
@@ -105,7 +110,7 @@ impl Engine {
         self.reread(dpid);
     }
 
-    /// What the switch has not confirmed yet.
+    /// The leaves and labels with rules that the switch has not confirmed.
     fn unconfirmed_at(&self, dpid: Dpid) -> BTreeSet<Subject> {
         let mut subjects = BTreeSet::new();
         for waiter in self.switches.get(&dpid).into_iter().flat_map(|switch| switch.tables.waiters()) {
@@ -118,7 +123,7 @@ impl Engine {
         subjects
     }
 
-    /// Everything that has rules at a switch, or is to have some.
+    /// All leaves and labels with rules at a switch, or with rules to be added there.
     pub(super) fn all_subjects_at(&self, dpid: Dpid) -> BTreeSet<Subject> {
         let Some(switch) = self.switches.get(&dpid) else { return BTreeSet::new() };
         let leaves = switch.table.tree().leaves().map(Subject::Leaf);
@@ -143,19 +148,19 @@ impl Engine {
     }
 }
 
-/// How long a switch that is full is spared, in the nth time in a row.
+/// How long a switch that refuses gets no new rules, after the n-th update in a row.
 fn backoff(count: u32) -> std::time::Duration {
     std::time::Duration::from_secs(1 << count.min(6).saturating_sub(1))
 }
 
-/// What a switch said of which rule, in words for people.
+/// The refused rule and the error, in words for people.
 fn refusal(version: Version, table: u8, rule: &Rule, error: &ErrorMsg) -> String {
     let Rule { priority, matching, instructions, cookie } = rule;
     let line = print::flow_line(version, table, *priority, *cookie, matching, instructions);
     format!("{}, error {}", line.trim_start(), print::error_name(version, error))
 }
 
-/// Whether an error says that there is no room (1.0: `OFPFMFC_ALL_TABLES_FULL`; 1.3: `OFPFMFC_TABLE_FULL`).
+/// Whether an error says that a table is full (1.0: `OFPFMFC_ALL_TABLES_FULL`; 1.3: `OFPFMFC_TABLE_FULL`).
 fn is_table_full(error: &ErrorMsg, version: Version) -> bool {
     match version {
         Version::Of10 => (error.kind, error.code) == (3, 0),

@@ -1,27 +1,27 @@
-//! What has been said already: what recurs is reported once, and failures of f are counted by their text. Both are bounded, as
-//! hosts can bring them about.
+//! What has been reported: repeated reports are suppressed, and failures of f are counted by their text. Both are
+//! bounded, because hosts can cause them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// How many distinct things are reported once and then only counted.
+/// The maximum number of distinct reports, and of distinct failures.
 const MOST: usize = 10_000;
 
 /// What a shard has reported.
 #[derive(Debug, Default)]
 pub(super) struct Reports {
     keys: BTreeSet<String>,
-    /// How often f failed, by error, as far as errors were reported.
+    /// The number of failures of f, by the text of the error.
     failures: BTreeMap<Arc<str>, u64>,
 }
 
 impl Reports {
-    /// Whether nothing was reported under this key before; then it is to be.
+    /// Whether nothing was reported under this key before. The caller then reports it.
     pub fn is_new(&mut self, key: &str) -> bool {
         self.keys.len() < MOST && self.keys.insert(key.to_owned())
     }
 
-    /// Counts a failure of f. Its text, if that is to be reported.
+    /// Counts a failure of f. Returns its text if it is to be reported.
     pub fn count_failure(&mut self, text: &str) -> Option<Arc<str>> {
         if let Some(count) = self.failures.get_mut(text) {
             *count += 1;
@@ -35,7 +35,7 @@ impl Reports {
         Some(error)
     }
 
-    /// The failures that were reported, and how often each came.
+    /// The failures that were reported, with their counts.
     pub fn failures(&self) -> impl Iterator<Item = (&Arc<str>, u64)> {
         self.failures.iter().map(|(error, count)| (error, *count))
     }
@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_recurs_is_said_once_and_failures_are_counted() {
+    fn repeated_reports_are_suppressed_and_failures_are_counted() {
         let mut reports = Reports::default();
         assert_eq!([reports.is_new("a"), reports.is_new("b"), reports.is_new("a")], [true, true, false]);
         assert_eq!(reports.count_failure("division by zero").as_deref(), Some("division by zero"));
@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_a_bound_to_what_is_remembered() {
+    fn the_number_of_remembered_reports_is_bounded() {
         let mut reports = Reports::default();
         let new = (0..2 * MOST).filter(|number| reports.is_new(&number.to_string())).count();
         assert_eq!(new, MOST);

@@ -1,4 +1,4 @@
-//! One switch as its shard knows it, and what the shard does with what the switch says.
+//! One switch as its shard knows it, and its barrier replies, rules read back, and rules removed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,13 +26,13 @@ use crate::report::Report;
 use crate::rule::Rule;
 use crate::update::entry_key;
 
-/// The table of the classifier, and the only one of switches without three.
+/// The classifier, or the only table of a switch without three tables.
 pub(super) const CLASSIFIER: u8 = 0;
-/// The table of packets that enter here.
+/// The table for packets that enter here.
 pub(super) const INGRESS: u8 = 1;
-/// The table of labelled packets.
+/// The table for labelled packets.
 pub(super) const LABELS: u8 = 2;
-/// The table of routes, which rules for packets that enter here lead to, where the switch has so many.
+/// The table of routes, to which rules of the ingress table lead, if the switch has a fourth table.
 pub(super) const ROUTES: u8 = 3;
 
 /// One switch.
@@ -40,56 +40,56 @@ pub(super) struct Switch {
     pub dpid: Dpid,
     pub capabilities: Capabilities,
     pub three_tables: bool,
-    /// The rules of routes.
+    /// The rules in the table of routes.
     pub route_rules: RouteRules,
-    /// Whether it has a table for these, which sends what it does not know to the controller.
+    /// Whether rules may lead to the table of routes.
     pub route_table: RouteTable,
-    /// The traces of the packets that enter here, and their rules.
+    /// The trace tree of the packets that enter here, and its rules.
     pub table: Table,
-    /// The leaves of `table` that may have to be treated otherwise since the last flush.
+    /// Leaves of `table` whose action may have changed since the last flush.
     pub changed_actions: BTreeSet<LeafId>,
-    /// The labels that packets from other switches arrive under.
+    /// The labels of packets that arrive from other switches.
     pub labels: LabelTable,
-    /// Its tables, as they are and as they are to be.
+    /// The rules that the switch has, and the rules that it is to have.
     pub tables: Tables,
-    /// The rules that hosts have in the classifier.
+    /// The rules for hosts in the classifier.
     pub host_rules: HostRules,
     pub stale: Stale,
-    /// Packets that wait until it is known what is behind their ports.
+    /// Packets from ports whose kind is not known yet.
     pub new_port_packets: NewPortPackets,
-    /// The addresses of its own ports.
+    /// The hardware addresses of its ports.
     pub addresses: BTreeMap<PortNo, Mac>,
-    /// Since when which of its ports are edge ports.
+    /// Its edge ports, with the time since when.
     pub edges: BTreeMap<PortNo, Time>,
-    /// Since when which of its ports are link ports.
+    /// Its link ports, with the time since when.
     pub linked: BTreeMap<PortNo, Time>,
     pub capacity: Capacity,
-    /// What Maple made for the limits of routes.
+    /// The meters for the limits of routes.
     pub meters: Meters,
-    /// What it has counted.
+    /// Its counters, and when to ask for them.
     pub polls: Polls,
-    /// Hosts that are where their packets come from.
+    /// Hosts whose location was verified for hits.
     pub verified_hosts: VersionedCache,
-    /// The switch refuses again and again: until then nothing new is put in.
+    /// The switch refuses again and again: until then it gets no new rules.
     pub full_until: Option<Time>,
-    /// Of how many updates in a row it refused something.
+    /// The number of updates in a row of which it refused something.
     pub full_count: u32,
-    /// Tables, priorities and matches of rules that it refused of late.
+    /// Table, priority and match of rules of the engine's own that it refused lately.
     pub refused: Vec<(u8, u16, Match)>,
 }
 
-/// How far a switch's table of routes is.
+/// Whether the table of routes may be used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum RouteTable {
-    /// It is not confirmed that packets which no route takes come to the controller, or there is none.
+    /// There is none, or the switch has not confirmed the rule that sends everything else there to the controller.
     #[default]
     Closed,
     Open,
-    /// The switch refused a rule.
+    /// The switch refused a rule of it.
     Refused,
 }
 
-/// Which tables no longer show what is wanted.
+/// Which rules of a switch have to be computed again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Stale {
     pub classifier: bool,
@@ -133,17 +133,17 @@ impl Switch {
         self.capabilities.version
     }
 
-    /// Whether it has so many tables that routes could have one.
+    /// Whether it has enough tables for a table of routes.
     pub fn has_four_tables(&self) -> bool {
         self.three_tables && self.capabilities.tables > ROUTES
     }
 
-    /// Whether what is pending fits, with or without a reserve that stays free.
+    /// Whether the pending rules fit, with or without the reserve.
     pub fn fits(&self, now: Time, with_reserve: bool) -> bool {
         self.capacity.fits(now, with_reserve, |table| self.tables.count(table), |table| self.tables.additions(table))
     }
 
-    /// The switch has confirmed something: perhaps that the table of routes drops nothing.
+    /// After a confirmation: opens the table of routes if its table-miss rule is there.
     fn open_route_table(&mut self) {
         if self.route_table == RouteTable::Closed && self.has_four_tables() && self.tables.is_confirmed(ROUTES) {
             self.route_table = RouteTable::Open;
@@ -180,14 +180,14 @@ impl Engine {
         }
     }
 
-    /// Asks the switch what it has; until it answers, nothing is sent.
+    /// Asks the switch which rules it has. Until it answers, nothing is sent.
     pub(super) fn reread(&mut self, dpid: Dpid) {
         if self.switches.get_mut(&dpid).is_some_and(|switch| switch.tables.begin_reread()) {
             self.out.push(Effect::ReadFlows { dpid });
         }
     }
 
-    /// The switch says what it has.
+    /// The switch reports which rules it has.
     pub(super) fn flows_read(&mut self, dpid: Dpid, flows: Vec<InstalledFlow>) {
         let Some(switch) = self.switches.get_mut(&dpid) else { return };
         let ours = flows.into_iter().filter(|flow| is_ours(flow.cookie));
@@ -200,7 +200,7 @@ impl Engine {
         self.mark(dpid, Stale::default());
     }
 
-    /// A rule is gone. If we did not delete it, it is sent again with the next flush.
+    /// A switch has removed a rule. If we did not delete it, the next flush adds it again.
     pub(super) fn flow_removed(&mut self, dpid: Dpid, removed: &FlowRemoved) {
         let Some(switch) = self.switches.get_mut(&dpid).filter(|_| is_ours(removed.cookie)) else { return };
         let key = entry_key(removed.priority, &removed.matching);
@@ -210,7 +210,7 @@ impl Engine {
         }
     }
 
-    /// The switch has something to be sent.
+    /// Marks a switch whose tables have to be updated.
     pub(super) fn mark(&mut self, dpid: Dpid, stale: Stale) {
         if let Some(switch) = self.switches.get_mut(&dpid) {
             switch.stale.classifier |= stale.classifier;
@@ -220,7 +220,7 @@ impl Engine {
     }
 }
 
-/// An empty table for packets that enter.
+/// An empty tree with its rules.
 fn table(capabilities: &Capabilities, options: &Options) -> Table {
     let epoch = options.epoch;
     let cookie = Box::new(move |leaf| cookie(epoch, leaf));
@@ -228,7 +228,7 @@ fn table(capabilities: &Capabilities, options: &Options) -> Table {
     (options.new_table)(target)
 }
 
-/// Whether a version has the three tables.
+/// Whether a switch has the three logical tables.
 fn has_three_tables(version: Version, tables: u8) -> bool {
     version == Version::Of13 && tables >= 3
 }

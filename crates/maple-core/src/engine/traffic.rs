@@ -1,4 +1,4 @@
-//! What ports and rules have counted.
+//! Traffic: the counters of ports and rules as rates, by port and by pair of hosts.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -14,39 +14,39 @@ use crate::network::{Location, Mac};
 use crate::report::Counted;
 use crate::state::Snapshot;
 
-/// What went through a port.
+/// The counters of a port.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PortCount {
     /// The port.
     pub at: Location,
-    /// What the switch counted.
+    /// The counters of the switch.
     pub counters: PortStats,
-    /// What it sent and what it received a second, between the two newest answers; `None` before the second.
+    /// What it sent and what it received per second, between the two newest answers; `None` before the second.
     pub rates: Option<(Rate, Rate)>,
-    /// When the switch said so.
+    /// When the switch answered.
     pub time: Time,
 }
 
-/// What packets from one host to another came to, by the rules of where they entered.
+/// The packets from one host to another, counted by rules at the switch where they entered.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Traffic {
     /// The switch.
     pub switch: Dpid,
-    /// Who sent them; `None`: rules that don't say.
+    /// The sender; `None` for rules that do not determine it.
     pub from: Option<Mac>,
-    /// Who they were for; `None`: rules that don't say.
+    /// The receiver; `None` for rules that do not determine it.
     pub to: Option<Mac>,
-    /// What the rules have counted that are there now.
+    /// The packets counted by the present rules.
     pub packets: u64,
-    /// The same in bytes.
+    /// The bytes counted by the present rules.
     pub bytes: u64,
-    /// What that was a second, between the two newest answers; `None` before the second.
+    /// The rate between the two newest answers; `None` before the second.
     pub rate: Option<Rate>,
-    /// When the switch said so.
+    /// When the switch answered.
     pub time: Time,
 }
 
-/// So much a second.
+/// A rate.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Rate {
     /// Packets a second.
@@ -56,7 +56,7 @@ pub struct Rate {
 }
 
 impl Engine {
-    /// What the ports of a switch have counted; empty before it was asked.
+    /// The counters of a switch's ports; empty before it was asked.
     pub fn port_counts(&self, dpid: Dpid) -> Vec<PortCount> {
         let Some(switch) = self.switches.get(&dpid) else { return Vec::new() };
         let (Some(newest), before) = switch.polls.readings(Counted::Ports) else { return Vec::new() };
@@ -80,7 +80,7 @@ impl Engine {
         counts
     }
 
-    /// What the rules of a switch for packets that enter there have counted, by hosts; empty before it was asked.
+    /// The counters of a switch's ingress rules, by pair of hosts; empty before it was asked.
     pub fn traffic(&self, dpid: Dpid) -> Vec<Traffic> {
         let Some(switch) = self.switches.get(&dpid) else { return Vec::new() };
         let (Some(newest), before) = switch.polls.readings(Counted::Rules) else { return Vec::new() };
@@ -99,7 +99,7 @@ impl Engine {
         all.into_iter().map(of).collect()
     }
 
-    /// When a switch last said what it has counted.
+    /// When a switch last answered with these counters.
     pub fn counted_at(&self, dpid: Dpid, what: Counted) -> Option<Time> {
         self.switches.get(&dpid)?.polls.readings(what).0.map(|reading| reading.at)
     }
@@ -113,7 +113,7 @@ impl Rate {
     }
 }
 
-/// Who sends, and to whom, where rules say so.
+/// The sender and the receiver, if rules determine them.
 pub(super) type Pair = (Option<Mac>, Option<Mac>);
 
 /// What rules have counted, and how much of it since an earlier answer.
@@ -123,7 +123,7 @@ pub(super) struct CounterSum {
     pub grown: RuleCount,
 }
 
-/// What the rules of leaves have counted, by the hosts that they say.
+/// Sums the counters of the leaves' rules by pair of hosts.
 pub(super) fn traffic(
     state: &Snapshot,
     epoch: u16,
@@ -137,7 +137,7 @@ pub(super) fn traffic(
             continue;
         }
         let sum = all.entry(pair(state, &entry.matching())).or_default();
-        // One that is not as it was, or has counted less, is new since.
+        // A rule with another cookie, or with lower counters, is a new one.
         let before = since.and_then(|since| since.rules.get(key)).copied();
         let before = before.filter(|before| before.cookie == count.cookie && before.bytes <= count.bytes);
         let before = before.unwrap_or_default();
@@ -149,7 +149,7 @@ pub(super) fn traffic(
     all
 }
 
-/// The hosts that a match says: by hardware, or by IP addresses that hosts have announced.
+/// The hosts that a match determines: by hardware address, or by an IP address that a host has announced.
 pub(super) fn pair(state: &Snapshot, matching: &Match) -> Pair {
     let value = |field: Field| {
         let mut all = matching.constraints().filter(|constraint| constraint.field == field);
@@ -167,13 +167,13 @@ pub(super) fn pair(state: &Snapshot, matching: &Match) -> Pair {
     )
 }
 
-/// How much a port has counted since; `None` where it did not, or began anew.
+/// How much a port has counted since; `None` if it does not count, or has started again.
 pub(super) fn grown(now: &Reading, since: &Reading, port: PortNo, count: impl Fn(&PortStats) -> u64) -> Option<u64> {
     let (now, since) = (count(now.ports.get(&port)?), count(since.ports.get(&port)?));
     if now == UNCOUNTED { None } else { now.checked_sub(since) }
 }
 
-/// What a switch says that does not count something.
+/// The value of a counter that the switch does not have.
 const UNCOUNTED: u64 = u64::MAX;
 
 /// The table that has the leaves' rules.

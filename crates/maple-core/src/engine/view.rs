@@ -1,4 +1,4 @@
-//! Views for people: what is in the switches and why.
+//! Views for people: the rules of the switches, the trees, and the reasons for both.
 
 use std::sync::Arc;
 
@@ -18,23 +18,23 @@ use crate::rule::Rule;
 use crate::trace::show;
 use crate::update::entry_key;
 
-/// A rule as the engine holds it to be in a switch, with what it is for.
+/// A rule that the engine has installed in a switch, with its purpose.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableRule {
     /// The table.
     pub table_id: u8,
     /// The rule.
     pub rule: Rule,
-    /// The leaf it is for; `None` for the engine's own rules (classifier, barriers, table-miss).
+    /// Its leaf; `None` for the engine's own rules (classifier, table-miss) and barrier rules.
     pub leaf: Option<LeafId>,
-    /// What it took, as the switch said last; `None` if it has not said.
+    /// Its counters in the last answer of the switch; `None` if there is none.
     pub counted: Option<RuleCount>,
-    /// What it is for, in words: the source lines that decided, or the engine's reason.
+    /// Its purpose in words: the source lines that decided, or the engine's reason.
     pub why: String,
 }
 
 impl Engine {
-    /// The rules of a switch, by table and falling priority; empty for one that this shard does not serve.
+    /// The rules of a switch, by table and descending priority; empty if this shard does not serve it.
     pub fn rules(&self, dpid: Dpid) -> Vec<TableRule> {
         let Some(switch) = self.switches.get(&dpid) else { return Vec::new() };
         let mut rules: Vec<TableRule> = switch
@@ -58,17 +58,18 @@ impl Engine {
         rules
     }
 
-    /// Whether an update of a switch's rules is half-way: new ones are on their way, and old ones still there.
+    /// Whether an update of a switch's rules is between its two steps: additions have been sent, and old rules are
+    /// still there.
     pub fn is_half_way(&self, dpid: Dpid) -> bool {
         self.switches.get(&dpid).is_some_and(|switch| switch.tables.has_second_step())
     }
 
-    /// The errors of f that were reported, each with the number of packets that were dropped because of it.
+    /// The reported errors of f, each with the number of packets that were dropped because of it.
     pub fn failures(&self) -> Vec<(Arc<str>, u64)> {
         self.reports.failures().map(|(error, count)| (Arc::clone(error), count)).collect()
     }
 
-    /// The trace tree of a switch as text; empty for one that this shard does not serve.
+    /// The trace tree of a switch as text; empty if this shard does not serve the switch.
     pub fn tree(&self, dpid: Dpid) -> String {
         self.switches.get(&dpid).map(|switch| switch.table.tree().render()).unwrap_or_default()
     }
@@ -85,7 +86,7 @@ impl Engine {
     }
 }
 
-/// What decided about a leaf's packets, and how they are told from others.
+/// What decided about a leaf's packets, and which further constraints they fit.
 fn reasons(leaf: &Leaf) -> String {
     let lines = Some(source_lines(&leaf.trace)).filter(|lines| !lines.is_empty());
     let specialisation = leaf.specialisation.iter().map(|read| format!("narrowed to {}", show(read)));

@@ -332,7 +332,7 @@ impl HostRules {
         }
     }
 
-    /// The rules that a host should have.
+    /// The rules that a host should have. [`RuleSet::each`] gives the most important ones first.
     fn wanted(&self, host: &Host, port: &Port) -> RuleSet {
         if !self.three_tables {
             return RuleSet::default().with(PASS_KNOWN, port.guarded);

@@ -1,4 +1,4 @@
-//! Switches that refuse.
+//! Switches that refuse rules.
 
 use std::sync::Arc;
 
@@ -38,7 +38,7 @@ fn with_flow_mod() -> (Engine, u32) {
 }
 
 #[test]
-fn a_rule_that_is_refused_again_and_again_counts_once() {
+fn repeated_refusals_of_one_rule_count_once() {
     let (mut engine, xid) = with_flow_mod();
     let refusal = || Event::SwitchError { dpid: SWITCH, xid, error: ErrorMsg { kind: 5, code: 0, data: vec![] } };
     let mut out = Vec::new();

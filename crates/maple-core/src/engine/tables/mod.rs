@@ -1,29 +1,34 @@
-//! The tables of one switch: what they have, what they are to have, and the ordered update between the two.
+//! The tables of one switch: the rules that it has, the rules that it is to have, and the ordered update from one to
+//! the other.
 //!
 //! # In and out
 //!
-//! Everybody who has an interest in a table says what changed ([`Tables::say`]; where several share a table, [`Union`] decides
-//! between them). What may be otherwise than the switch has it is *pending*. An update ([`Tables::send_update`]) sends the
-//! difference, with a barrier request behind it; whoever waits for rules to come in or go ([`Waiter`]) waits for the reply
-//! ([`Tables::confirm`]). Of a switch of which we only just learned what it has, all entries are compared
-//! ([`Tables::compare_all`]).
+//! Each source of rules records what changed ([`Tables::record_changes`]). If several sources share a table,
+//! [`SharedTable`] decides between them. Everything that may differ from the switch is *pending*. An update
+//! ([`Tables::send_update`]) sends the differences and a barrier request. A [`Waiter`] waits for that barrier's reply
+//! ([`Tables::confirm`]). After the rules of a switch were read, everything is compared ([`Tables::compare_all`]).
 //!
 //! # What the switch has
 //!
-//! `installed` is what the switch has when it has done all that was sent. When it refuses something ([`Tables::refuse`]) we no
-//! longer know, so its rules are read ([`Tables::ask_again`], [`Tables::read`]). Nothing is sent meanwhile.
+//! `installed` is what the switch has once it has done all that was sent. After a refusal ([`Tables::refuse`]) that is
+//! no longer known. So the rules are read ([`Tables::begin_reread`], [`Tables::read`]), and nothing is sent meanwhile.
 //!
 //! # Two steps
 //!
-//! The order of changes (`update.rs`) is safe after each prefix. It is not where a switch refuses one of them in the
-//! middle, and goes on: a barrier rule that found no room does not shield what is changed or deleted after it. So where an
-//! update has both, its additions go first, with a barrier request of their own, and the rest follows when they are
-//! confirmed. What is wanted meanwhile waits until then. If an addition was refused, the rest is not sent; the rules are
-//! read, and compared anew. Additions themselves may be refused from any point on: each of them only follows such as
-//! lie above it.
+//! The order of changes (`update.rs`) is safe after every prefix. It is not safe if a switch refuses one change and
+//! does the later ones: a barrier rule that was refused does not shield what is modified or deleted after it. So if an
+//! update has additions and other changes, the additions go first, with a barrier request of their own. The rest
+//! follows when they are confirmed. Changes that are recorded meanwhile wait. If an addition was refused, the rest is
+//! not sent; the rules are read and compared again. Additions alone are safe: each one depends only on those above it,
+//! which were sent before.
 //!
-//! What the *door* sends on (the classifier, where there are other tables) comes last, after the rest: a host that was just
-//! found must not meet rules that knew nothing of it. Until then its packets come to the controller, which is always right.
+//! The additions to the *last table* (the classifier, if there are other tables) come after everything else. A host
+//! that was just found must not match rules that were made without it. Until then its packets come to the controller,
+//! which is always right.
+//!
+//! # Cost
+//!
+//! An update costs what changed; only a comparison after reading costs the whole table.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -43,28 +48,28 @@ use removals::Removals;
 pub(super) use union::Source;
 use union::{Pending, SharedTable};
 
-/// The tables.
+/// The tables of one switch.
 pub(super) struct Tables {
-    /// By table.
+    /// The rules that the switch has, by table.
     installed: BTreeMap<u8, Installed>,
-    /// By table.
+    /// The entries that may differ from the switch, by table.
     pending: BTreeMap<u8, Pending>,
-    /// The table that several share.
+    /// The table that several sources share.
     shared: SharedTable,
-    /// The engine's own rules as they were last said, by table.
+    /// The engine's own rules as they were last set, by table.
     own: BTreeMap<u8, Vec<Rule>>,
-    /// Whether `pending` has all that may be otherwise than it is.
+    /// Whether `pending` has all that may differ.
     synchronised: bool,
     phase: Phase,
-    /// Whether `installed` is known; nothing is sent before.
+    /// Whether `installed` is known. Nothing is sent before.
     ready: bool,
     first_xid: u32,
     next_xid: u32,
     /// Sent and not yet confirmed, oldest first.
     unconfirmed: VecDeque<(u32, Unconfirmed)>,
-    /// Rules that were deleted of late.
+    /// Rules that were deleted lately.
     removals: Removals,
-    /// Who waits for the barrier of the next update.
+    /// The waiters for the barrier of the next update.
     waiting: Vec<Waiter>,
 }
 
@@ -73,10 +78,10 @@ pub(super) struct Tables {
 enum Phase {
     #[default]
     One,
-    /// The additions are on their way; the barrier request with this id tells when they are there. Then the rest follows,
-    /// and these wait for it.
+    /// The additions have been sent. The reply to the barrier request with this id confirms them. Then the rest
+    /// follows, and these waiters wait for it.
     Adding(u32, Vec<Waiter>),
-    /// The additions are there.
+    /// The additions are confirmed.
     Added(Vec<Waiter>),
 }
 
@@ -94,18 +99,19 @@ impl Unconfirmed {
     }
 }
 
-/// Who waits for a barrier, and why.
+/// What waits for a barrier, and for which purpose.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Waiter {
-    /// Labels, by their serial numbers, whose rules came in or went out.
+    /// Labels, by serial number, whose rules were added or removed.
     Labels(Vec<u64>),
-    /// A leaf's ingress rule was taken out, or leads another way than this route, with which the leaf stays or not.
+    /// A leaf's ingress rule was removed, or leads along another route. `stays`: the leaf remains a member of this
+    /// route.
     RuleRemoved { via: RouteId, stays: bool },
-    /// No rule leads along a former course of a route any more.
+    /// No rule leads along a former path of a route any more.
     FormerPath { via: RouteId, serial: u64 },
-    /// A leaf's ingress rule came in.
+    /// A leaf's ingress rule was added.
     RuleAdded(LeafId),
-    /// Somebody wants to know that all before is done.
+    /// A wait for everything sent before.
     Barriers(u64),
 }
 
@@ -121,7 +127,7 @@ pub(super) struct Confirmed {
 }
 
 impl Tables {
-    /// Tables of which nothing is known. Transaction ids begin with this one.
+    /// Tables of which nothing is known. The first transaction id is `first_xid`.
     pub fn new(first_xid: u32) -> Tables {
         Tables {
             installed: BTreeMap::new(),
@@ -139,24 +145,24 @@ impl Tables {
         }
     }
 
-    /// Whether it is known what the switch has.
+    /// Whether it is known which rules the switch has.
     pub fn is_ready(&self) -> bool {
         self.ready
     }
 
-    /// How many rules it has in a table, or in all.
+    /// The number of rules in a table, or in all.
     pub fn count(&self, table: Option<u8>) -> usize {
         let counted = self.installed.iter().filter(|(id, _)| table.is_none_or(|table| table == **id));
         counted.map(|(_, installed)| installed.len()).sum()
     }
 
-    /// How many rules come in, of one table or all.
+    /// The number of pending additions in a table, or in all.
     pub fn additions(&self, table: Option<u8>) -> usize {
         let chosen = self.pending.iter().filter(|(id, _)| table.is_none_or(|table| table == **id));
         chosen.map(|(table, pending)| pending.additions(self.installed.get(table))).sum()
     }
 
-    /// Its rules, by table and falling priority.
+    /// The rules of the switch, by table and descending priority.
     pub fn installed(&self) -> impl Iterator<Item = (u8, Rule)> {
         self.installed.iter().flat_map(|(table, installed)| installed.rules().into_iter().map(|rule| (*table, rule)))
     }
@@ -173,34 +179,34 @@ impl Tables {
         !matches!(self.phase, Phase::One)
     }
 
-    /// Whether something was sent, or is to be, that the switch has not confirmed.
+    /// Whether something was sent, or is to be sent, that the switch has not confirmed.
     pub fn is_unconfirmed(&self) -> bool {
         !self.unconfirmed.is_empty() || !self.waiting.is_empty() || !self.ready || self.has_second_step()
     }
 
-    /// The id for the next message.
+    /// The transaction id for the next message.
     pub fn take_xid(&mut self) -> u32 {
         let xid = self.next_xid;
         self.next_xid = xid.checked_add(1).unwrap_or(self.first_xid);
         xid
     }
 
-    /// Somebody waits for the barrier of the next update.
+    /// Adds a waiter for the barrier of the next update.
     pub fn wait(&mut self, waiter: Waiter) {
         self.waiting.push(waiter);
     }
 
-    /// Those who wait for the next update wait no more.
+    /// Removes and returns the waiters for the next update.
     pub fn take_waiting(&mut self) -> Vec<Waiter> {
         std::mem::take(&mut self.waiting)
     }
 
-    /// Whether somebody is about to come in.
+    /// Whether the next update is to add rules of leaves or labels.
     pub fn has_waiting_additions(&self) -> bool {
         self.waiting.iter().any(|waiter| matches!(waiter, Waiter::Labels(_) | Waiter::RuleAdded(_)))
     }
 
-    /// All who wait for a barrier's reply.
+    /// All waiters for a barrier reply.
     pub fn waiters(&self) -> impl Iterator<Item = &Waiter> {
         let held_back: &[Waiter] = match &self.phase {
             Phase::One => &[],
@@ -209,7 +215,7 @@ impl Tables {
         self.unconfirmed.iter().flat_map(|(_, sent)| sent.waiters()).chain(held_back).chain(&self.waiting)
     }
 
-    /// Begins an update: what an earlier one has still to do is done first. `false` if nothing may be sent now.
+    /// Begins an update. First finishes an earlier one. `false` if nothing may be sent now.
     pub fn begin_update(&mut self, now: Time, out: &mut Requests) -> bool {
         if !self.ready {
             return false;
@@ -229,21 +235,21 @@ impl Tables {
         true
     }
 
-    /// What changed in a table that has one source.
+    /// Records changes of a table that has one source.
     pub fn record_changes(&mut self, table: u8, changes: Vec<Change>) {
         if !changes.is_empty() {
             self.pending.entry(table).or_default().take(changes);
         }
     }
 
-    /// What changed in a table's rules from one of several sources.
+    /// Records changes of one source of the shared table.
     pub fn record_shared_changes(&mut self, table: u8, version: Version, source: Source, changes: Vec<Change>) {
         if !changes.is_empty() {
             self.shared.take(version, source, changes, self.pending.entry(table).or_default());
         }
     }
 
-    /// The engine's own rules from now on, by table: what changed.
+    /// Sets the engine's own rules, by table. Returns what changed.
     pub fn set_own_rules(&mut self, new: BTreeMap<u8, Vec<Rule>>) -> BTreeMap<u8, Vec<Change>> {
         let before = |table: &u8| self.own.get(table).map_or(&[][..], Vec::as_slice);
         let changed = new.iter().map(|(table, rules)| (*table, changes(before(table), rules))).collect();
@@ -251,13 +257,13 @@ impl Tables {
         changed
     }
 
-    /// Whether what the switch has is as we thought, so that what was said is all that has to be compared.
+    /// Whether the switch has what was thought, so that only recorded changes have to be compared.
     pub fn is_synchronised(&self) -> bool {
         self.synchronised
     }
 
-    /// Compares everything with what the switch has: these rules, the engine's own, and in `shared_table` what its sources
-    /// have said.
+    /// Compares the rules of the switch with these rules, the engine's own, and in `shared_table` the rules of its
+    /// sources.
     pub fn compare_all(&mut self, shared_table: u8, rules: BTreeMap<u8, Vec<Rule>>) {
         let mut all: BTreeMap<u8, Vec<Rule>> = self.installed.keys().map(|table| (*table, Vec::new())).collect();
         for (table, rules) in self.own.iter().map(|(table, rules)| (*table, rules.clone())).chain(rules) {
@@ -270,7 +276,7 @@ impl Tables {
         self.synchronised = true;
     }
 
-    /// Sends what is to be changed, or its first step.
+    /// Sends the changes of an update, or its first step.
     pub fn send_update(&mut self, now: Time, last_table: Option<u8>, out: &mut Requests) {
         let changes = self.changes();
         let waiting = std::mem::take(&mut self.waiting);
@@ -292,7 +298,7 @@ impl Tables {
         }
     }
 
-    /// All that is to be changed, later tables first, so that nothing is sent on before its rules are there.
+    /// All pending changes. Later tables come first, so that no rule leads to a table before its rules are there.
     fn changes(&mut self) -> Vec<(u8, Change)> {
         let Tables { pending, installed, .. } = self;
         let of_table = |(table, pending): (&u8, &Pending)| {
@@ -319,7 +325,7 @@ impl Tables {
         }
     }
 
-    /// All changes are sent: what is wanted is what the switch will have.
+    /// Ends an update whose changes have all been sent.
     fn end_update(&mut self, waiting: Vec<Waiter>, out: &mut Requests) {
         self.pending.clear();
         self.send_barrier(waiting, out);
@@ -332,7 +338,7 @@ impl Tables {
         xid
     }
 
-    /// Everything sent before the barrier request with this id is done. `None` if there was none.
+    /// Everything sent before the barrier request with this id is done. `None` if there was no such request.
     pub fn confirm(&mut self, xid: u32) -> Option<Confirmed> {
         let is_it = |(id, sent): &(u32, Unconfirmed)| *id == xid && matches!(sent, Unconfirmed::Barrier(_));
         let at = self.unconfirmed.iter().position(is_it)?;
@@ -347,13 +353,13 @@ impl Tables {
         Some(Confirmed { waiters, has_second_step: matches!(self.phase, Phase::Added(_)) })
     }
 
-    /// The switch refuses the message with this id. Returns what that was, if it was a change.
+    /// The switch refused the message with this id. Returns the rule, if it was a change of one.
     pub fn refuse(&mut self, xid: u32) -> Option<(u8, Rule)> {
         let is_it = |(id, sent): &(u32, Unconfirmed)| *id == xid && matches!(sent, Unconfirmed::FlowMod { .. });
-        // It is out of the list from now on: the switch may refuse it as often as it likes.
+        // The list no longer has it, so further refusals of the same message have no effect.
         let at = self.unconfirmed.iter().position(is_it)?;
         let (_, Unconfirmed::FlowMod { table, rule }) = self.unconfirmed.remove(at)? else { return None };
-        // Barriers that follow confirm nothing of it: who waits for them waits for what is sent when the rules were read.
+        // The barriers after it confirm nothing of it. Their waiters wait for the update after the rules were read.
         let mut waiters = Vec::new();
         for (_, sent) in self.unconfirmed.iter_mut().skip(at) {
             if let Unconfirmed::Barrier(waiting) = sent {
@@ -364,30 +370,30 @@ impl Tables {
         Some((table, rule))
     }
 
-    /// It is not known any more what the switch has. Whether it has to be asked.
+    /// The rules of the switch are no longer known. Returns whether the switch has to be asked.
     pub fn begin_reread(&mut self) -> bool {
         if !std::mem::take(&mut self.ready) {
             return false;
         }
-        // What was to follow on what the switch perhaps has not done starts afresh.
+        // The second step depends on additions that the switch may have refused, so the update starts again.
         if let Phase::Adding(_, held_back) | Phase::Added(held_back) = std::mem::take(&mut self.phase) {
             self.waiting.splice(0..0, held_back);
         }
         true
     }
 
-    /// The switch says what it has, by table.
+    /// The switch has reported its rules, by table.
     pub fn read(&mut self, rules: impl Iterator<Item = (u8, Rule)>) {
         self.installed.clear();
         rules.for_each(|(table, rule)| self.installed.entry(table).or_default().insert(rule));
         (self.ready, self.synchronised) = (true, false);
     }
 
-    /// The switch says that a rule is gone. Whether that is news: we neither deleted it nor are about to learn what is there.
+    /// The switch reports that it has removed a rule. Returns whether that rule is missing: we did not delete it, and
+    /// its rules are not being read.
     pub fn is_lost(&mut self, now: Time, table: u8, cookie: u64, key: EntryKey) -> bool {
         let removal = (table, cookie, key);
-        // A rule that we deleted, and may have sent again since. A switch that was not asked to is not there yet, or its
-        // rules are being read anyway.
+        // We deleted this rule, and may have added it again since. Or the rules are not known, and will be read anyway.
         if self.removals.excuse(now, &removal) || !self.ready {
             return false;
         }

@@ -1,7 +1,8 @@
-//! Rules that we deleted, as far as the switch may still tell that they are gone.
+//! Rules that we have deleted, for as long as the switch may report their removal.
 //!
-//! A switch that tells of a rule's removal tells of those too that we asked for, and Open vSwitch does so after the barrier's
-//! reply. By then we may have sent the same rule again. So each deletion excuses one such message, for a while.
+//! A switch that reports removals also reports the deletions that we asked for, and Open vSwitch does so after the
+//! barrier reply. By then we may have added the same rule again. So each deletion explains one such report, for a
+//! while.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -11,26 +12,26 @@ use rustc_hash::FxHashMap;
 use crate::engine::Time;
 use crate::update::EntryKey;
 
-/// How long after a rule was deleted the switch may tell so.
+/// How long after a deletion the switch may report it.
 const NEWS: Duration = Duration::from_secs(5);
 
-/// Most deletions that are remembered of a switch; the oldest give way.
+/// The maximum number of deletions that are remembered for a switch. A further one replaces the oldest.
 const MOST: usize = 1 << 16;
 
-/// A rule as a removal message names it: table, cookie, priority and match.
+/// A rule as a flow-removed message names it: table, cookie, priority and match.
 pub(super) type Removal = (u8, u64, EntryKey);
 
-/// The deletions.
+/// The deletions of one switch.
 #[derive(Debug, Default)]
 pub(super) struct Removals {
-    /// In the order in which they were made, and until when they count.
+    /// In the order in which they were made, each with its expiry.
     queue: VecDeque<(Time, Removal)>,
-    /// How many of each are in the queue, and how many of these are not told yet.
+    /// For each: how many times it is in the queue, and how many of these have not been reported.
     open: FxHashMap<Removal, (u32, u32)>,
 }
 
 impl Removals {
-    /// We delete a rule.
+    /// Notes that we delete a rule.
     pub fn expect(&mut self, now: Time, removal: Removal) {
         self.forget_old(now);
         if self.queue.len() >= MOST {
@@ -41,7 +42,7 @@ impl Removals {
         self.queue.push_back((now + NEWS, removal));
     }
 
-    /// The switch tells that a rule is gone. Whether we deleted it.
+    /// The switch reports a removal. Returns whether we deleted the rule.
     pub fn excuse(&mut self, now: Time, removal: &Removal) -> bool {
         self.forget_old(now);
         let Some((_, open)) = self.open.get_mut(removal).filter(|(_, open)| *open > 0) else { return false };
@@ -55,7 +56,7 @@ impl Removals {
         }
     }
 
-    /// The oldest deletion counts no more.
+    /// Forgets the oldest deletion.
     fn forget_first(&mut self) {
         let Some((_, removal)) = self.queue.pop_front() else { return };
         let Some((queued, open)) = self.open.get_mut(&removal) else { return };
@@ -79,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn each_deletion_excuses_one_message_for_a_while() {
+    fn each_deletion_explains_one_report_for_a_while() {
         let mut removals = Removals::default();
         let second = |n: u64| Time(n * 1_000_000_000);
         [1, 2].into_iter().for_each(|n| removals.expect(second(n), removal(1)));
@@ -91,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn a_switch_that_never_tells_costs_no_more_than_so_many() {
+    fn the_number_of_remembered_deletions_is_bounded() {
         let mut removals = Removals::default();
         (0..3 * MOST as u64).for_each(|cookie| removals.expect(Time(1), removal(cookie)));
         assert_eq!((removals.queue.len(), removals.open.len()), (MOST, MOST));

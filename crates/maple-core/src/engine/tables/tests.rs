@@ -1,4 +1,4 @@
-//! What is sent, in which order, and what a refusal or a lost rule leads to.
+//! What is sent and in which order, and what a refusal or a lost rule leads to.
 
 use maple_wire::msg::FlowModCommand;
 use maple_wire::{Field, Match};
@@ -11,7 +11,7 @@ fn rule(priority: u16, dst: u128) -> Rule {
     Rule { priority, matching, instructions: to_controller().into(), cookie: 7 }
 }
 
-/// What is sent in order: flow-mods as table and command, barrier requests as nothing.
+/// The messages in order: a flow-mod as its table and command, a barrier request as `None`.
 fn shown(requests: &Requests) -> Vec<Option<(u8, FlowModCommand)>> {
     let shown = |(_, message): &(u32, Message)| match message {
         Message::FlowMod(flow_mod) => Some((flow_mod.table_id, flow_mod.command)),
@@ -30,7 +30,7 @@ fn update(tables: &mut Tables, waiter: Option<Waiter>, changes: Vec<Change>) -> 
     out
 }
 
-/// Tables with one rule in table 1.
+/// Tables with one rule, in table 1.
 fn tables() -> Tables {
     let mut tables = Tables::new(100);
     assert!(!tables.begin_update(Time(1), &mut Requests::new()), "it is not known what the switch has");
@@ -40,7 +40,7 @@ fn tables() -> Tables {
 }
 
 #[test]
-fn additions_are_confirmed_before_anything_else_of_an_update_is_sent() {
+fn additions_are_confirmed_before_the_rest_of_an_update_is_sent() {
     let mut tables = tables();
     let (add, delete) = (Change::Add(rule(2, 2)), Change::Delete(rule(1, 1)));
     let first = update(&mut tables, Some(Waiter::Barriers(1)), vec![add, delete]);
@@ -57,7 +57,7 @@ fn additions_are_confirmed_before_anything_else_of_an_update_is_sent() {
 }
 
 #[test]
-fn what_a_switch_refuses_is_not_confirmed_by_the_barrier_after_it() {
+fn a_barrier_reply_does_not_confirm_a_refused_rule() {
     let mut tables = tables();
     let sent = update(&mut tables, Some(Waiter::Barriers(1)), vec![Change::Add(rule(2, 2))]);
     assert_eq!(tables.refuse(sent[0].0), Some((1, rule(2, 2))));
@@ -71,7 +71,7 @@ fn what_a_switch_refuses_is_not_confirmed_by_the_barrier_after_it() {
 }
 
 #[test]
-fn a_rule_that_goes_without_our_doing_is_sent_again() {
+fn a_rule_that_the_switch_lost_is_sent_again() {
     let mut tables = tables();
     let key = key_of(&rule(1, 1));
     assert!(!tables.is_lost(Time(1), 1, 8, key.clone()), "that was another one");

@@ -1,18 +1,18 @@
-//! One table of rules from several sources: the labels and the engine's own rules; where a switch has one table, the
-//! ingress tree as well.
+//! A table with several sources of rules: the labels and the engine's own rules, and on a switch with one table also
+//! the ingress tree.
 //!
 //! # What
 //!
-//! A source says what changed in its rules ([`Union::take`]). Where sources want the same entry (priority and match), one
-//! stands for all: the first that says something, else one that asks the controller. What the switch shall have at an
-//! entry is written into [`Pending`] whenever that may have changed, so that an update costs what changes and not what is
-//! there.
+//! A source says what changed in its rules ([`SharedTable::take`]). If several sources want the same entry (priority
+//! and match), one rule wins: the first that forwards or drops, or else one that asks the controller. Whenever the
+//! winner of an entry may have changed, it is written into [`Pending`]. So an update costs what changed, not the size
+//! of the table.
 //!
 //! # OpenFlow 1.0
 //!
-//! Rules without any wildcard have the highest priority there, whatever was asked for (1.0 §3.4), and switches keep them
-//! so. They are entries of that priority from the start. Such a rule takes one kind of packet only, so the one that would
-//! have been above the others decides about it, and no other rule above it took its packets from it.
+//! A rule without wildcards has the highest priority there, whatever priority was asked for (1.0 §3.4), and switches
+//! store it so. So it gets that priority here from the start. Such a rule matches one kind of packet only. Therefore it
+//! is enough that, among the rules for this entry, the one with the highest requested priority wins.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -23,7 +23,7 @@ use crate::forwarding::is_to_controller;
 use crate::rule::Rule;
 use crate::update::{Change, EntryKey, Installed, key_of};
 
-/// Who wants a rule, in the order in which they are heard.
+/// The sources of rules. For equal ranks, the first one wins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(in crate::engine) enum Source {
     Labels,
@@ -31,22 +31,22 @@ pub(in crate::engine) enum Source {
     Own,
 }
 
-/// What a table shall have where it may have something else: the rule, or none.
+/// What a table is to have at the entries where it may have something else: a rule, or none.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Pending(BTreeMap<EntryKey, Option<Rule>>);
 
-/// The rules of a table by entry, and who wants them.
+/// The rules of a table, by entry and rank.
 #[derive(Debug, Default)]
 pub(super) struct SharedTable {
     entries: BTreeMap<EntryKey, BTreeMap<Rank, Rule>>,
 }
 
-/// Of several rules of an entry the first counts: by the priority that was asked for, then those that say something,
-/// then by source.
+/// The lowest rank of an entry wins: highest requested priority first, then rules that do not ask the controller, then
+/// by source.
 type Rank = (Reverse<u16>, bool, Source);
 
 impl Pending {
-    /// Takes over what a source says that has the table for itself, or entries that no other source has.
+    /// Records changes of a source that has the table, or these entries, for itself.
     pub fn take(&mut self, changes: impl IntoIterator<Item = Change>) {
         for change in changes {
             let key = key_of(change.rule());
@@ -54,20 +54,20 @@ impl Pending {
         }
     }
 
-    /// How many rules come in.
+    /// The number of rules to be added.
     pub fn additions(&self, installed: Option<&Installed>) -> usize {
         let is_new = |key: &EntryKey| installed.is_none_or(|installed| installed.get(key).is_none());
         self.0.iter().filter(|(key, wanted)| wanted.is_some() && is_new(key)).count()
     }
 
-    /// Everything is to be as `wanted`, and nothing else is to be there.
+    /// The table is to have exactly the `wanted` rules.
     pub fn all(wanted: impl IntoIterator<Item = Rule>, installed: &Installed) -> Pending {
         let mut all: BTreeMap<EntryKey, Option<Rule>> = installed.keys().map(|key| (key.clone(), None)).collect();
         all.extend(wanted.into_iter().map(|rule| (key_of(&rule), Some(rule))));
         Pending(all)
     }
 
-    /// The changes that bring the table there, in an order whose every prefix is safe (`update.rs`).
+    /// The changes that lead there, in an order in which every prefix is safe (`update.rs`).
     pub fn changes(&self, installed: &Installed) -> Vec<Change> {
         let (mut changes, mut modifications, mut deletes) = (Vec::new(), Vec::new(), Vec::new());
         for (key, wanted) in &self.0 {
@@ -78,7 +78,7 @@ impl Pending {
                 _ => {}
             }
         }
-        // Keys begin with the highest priority.
+        // The order of keys begins with the highest priority.
         changes.extend(modifications);
         changes.extend(deletes.into_iter().rev());
         changes
@@ -86,7 +86,7 @@ impl Pending {
 }
 
 impl SharedTable {
-    /// Takes over what a source says; what follows for the table goes into `pending`.
+    /// Takes the changes of a source, and records the new winners in `pending`.
     pub fn take(&mut self, version: Version, source: Source, changes: Vec<Change>, pending: &mut Pending) {
         for change in changes {
             let asked = change.rule().priority;
@@ -108,7 +108,7 @@ impl SharedTable {
         }
     }
 
-    /// All rules, by falling priority.
+    /// The winning rules, by descending priority.
     pub fn rules(&self) -> impl Iterator<Item = Rule> {
         self.entries.values().filter_map(|at| at.first_key_value()).map(|(_, rule)| rule.clone())
     }
@@ -118,8 +118,8 @@ fn raise_exact(version: Version, rule: Rule) -> Rule {
     if version == Version::Of10 && is_exact(&rule.matching) { Rule { priority: u16::MAX, ..rule } } else { rule }
 }
 
-/// Whether a match of OpenFlow 1.0 looks at all twelve fields; those are Ethernet's, IPv4's and its transport's. Without
-/// a VLAN tag there is no VLAN priority to look at.
+/// Whether a match of OpenFlow 1.0 has all twelve fields without wildcards: those of Ethernet, IPv4 and its transport.
+/// Without a VLAN tag there is no VLAN priority to match.
 fn is_exact(matching: &Match) -> bool {
     let is_tagged = matching.get(Field::VlanVid).is_some_and(|vid| vid.value != 0);
     let all = if is_tagged { 12 } else { 11 };
@@ -135,7 +135,7 @@ mod tests {
     use crate::sim::Random;
     use crate::update::changes;
 
-    /// A rule of few priorities and matches, so that sources often want the same entry.
+    /// A rule out of few priorities and matches, so that sources often want the same entry.
     fn rule(random: &mut Random) -> Rule {
         let instructions = match random.below(3) {
             0 => to_controller(),
@@ -150,7 +150,8 @@ mod tests {
         }
     }
 
-    /// What the naive way makes of all sources' rules: by priority and match, the first that says something, else the first.
+    /// The specification: by priority and match, the first rule that does not ask the controller, or else the first
+    /// one.
     fn naive(sources: &BTreeMap<Source, Vec<Rule>>) -> Vec<Rule> {
         let all = || sources.values().flatten().cloned();
         let asks = |rule: &Rule| is_to_controller(&rule.instructions);
@@ -167,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_union_that_follows_its_sources_is_what_all_their_rules_make() {
+    fn a_shared_table_equals_one_computed_from_all_its_sources() {
         let mut random = Random(1);
         for _ in 0..300 {
             let (mut union, mut pending, mut installed) =
