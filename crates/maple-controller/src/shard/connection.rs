@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use arrayvec::ArrayVec;
-use maple_core::engine::{Engine, Hits, MOST_HITS, Time};
+use maple_core::engine::{Engine, Hits, MAX_HITS, Time};
 use maple_wire::msg::PacketInView;
 use maple_wire::{Dpid, Header, Port, Version};
 
@@ -122,9 +122,9 @@ struct Desk<'a, 'b> {
     outbox: &'a mut Vec<u8>,
     out: &'a mut Vec<Output>,
     /// Packet-ins on end, of which the hits are not told from the others yet.
-    batch: ArrayVec<PacketInView<'b>, MOST_HITS>,
+    batch: ArrayVec<PacketInView<'b>, MAX_HITS>,
     /// The same, as they came.
-    waiting: ArrayVec<(Header, &'b [u8]), MOST_HITS>,
+    waiting: ArrayVec<(Header, &'b [u8]), MAX_HITS>,
     messages: usize,
     answered: Answered,
 }

@@ -108,7 +108,7 @@ impl Engine {
     }
 
     /// A reroute is over: the rule is deleted or changed with the next flush.
-    pub(super) fn reroute_over(&mut self, ingress: Dpid, leaf: LeafId) {
+    pub(super) fn end_reroute_wait(&mut self, ingress: Dpid, leaf: LeafId) {
         let tokens = self.barrier_waits.end_reroute_of(ingress, leaf);
         if self.switches.contains_key(&ingress) {
             tokens.into_iter().for_each(|token| self.await_barrier(ingress, token));
@@ -128,7 +128,7 @@ impl Engine {
         if let Some(switch) = self.switches.get_mut(&dpid) {
             switch.tables.wait(Waiter::Barriers(token));
         }
-        self.mark(dpid, Stale::default());
+        self.mark_dirty(dpid, Stale::default());
     }
 
     fn report_finished_waits(&mut self) {

@@ -60,19 +60,19 @@ impl VersionedCache {
     /// Prefetches the key's line.
     #[inline]
     pub fn prefetch(&self, key: u64) {
-        self.lines.get(self.place(key)).into_iter().for_each(prefetch);
+        self.lines.get(self.line_of(key)).into_iter().for_each(prefetch);
     }
 
     /// The value that was put in under this version.
     #[inline]
     pub fn get(&self, key: u64) -> Option<u32> {
-        let line = self.lines.get(self.place(key))?;
+        let line = self.lines.get(self.line_of(key))?;
         line.0.iter().find(|entry| entry.key == key && entry.stamp == self.stamp).map(|entry| entry.value)
     }
 
     /// The value that was put in under any version.
-    pub fn earlier(&self, key: u64) -> Option<u32> {
-        let line = self.lines.get(self.place(key))?;
+    pub fn get_any_version(&self, key: u64) -> Option<u32> {
+        let line = self.lines.get(self.line_of(key))?;
         line.0.iter().find(|entry| entry.key == key && entry.stamp != 0).map(|entry| entry.value)
     }
 
@@ -87,7 +87,7 @@ impl VersionedCache {
 
     /// Removes a key.
     pub fn forget(&mut self, key: u64) {
-        let place = self.place(key);
+        let place = self.line_of(key);
         let Some(line) = self.lines.get_mut(place) else { return };
         line.0.iter_mut().filter(|entry| entry.key == key).for_each(|entry| *entry = Entry::default());
     }
@@ -98,13 +98,13 @@ impl VersionedCache {
         self.used = 0;
     }
 
-    fn place(&self, key: u64) -> usize {
+    fn line_of(&self, key: u64) -> usize {
         let mixed = (key ^ key >> 32).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         (mixed >> 40) as usize & self.lines.len().wrapping_sub(1)
     }
 
     fn insert(&mut self, new: Entry) {
-        let place = self.place(new.key);
+        let place = self.line_of(new.key);
         let line = &mut self.lines[place].0;
         let there = line.iter_mut().position(|entry| entry.key == new.key && entry.stamp != 0);
         let at = there.or_else(|| line.iter().position(|entry| entry.stamp == 0));
@@ -181,7 +181,7 @@ mod tests {
                 }
                 for key in (0..40).map(|key| key * 0x1_0000_0001) {
                     let there = map.get(&key);
-                    prop_assert!(recent.earlier(key).is_none_or(|value| there.is_some_and(|(v, _)| *v == value)));
+                    prop_assert!(recent.get_any_version(key).is_none_or(|value| there.is_some_and(|(v, _)| *v == value)));
                     prop_assert!(recent.get(key).is_none_or(|value| there == Some(&(value, turn))));
                 }
             }

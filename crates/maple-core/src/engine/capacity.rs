@@ -174,7 +174,7 @@ impl Capacity {
     }
 
     /// Whether to ask which rules are in use. Returns [`UsageQuery::Now`] at most once in a period.
-    pub fn ask(&mut self, now: Time) -> UsageQuery {
+    pub fn next_query(&mut self, now: Time) -> UsageQuery {
         if self.asked.is_some() || self.refused_rules + self.refused_traces == 0 {
             return UsageQuery::No;
         }
@@ -244,13 +244,13 @@ impl UsageRound {
     pub fn choose(&self, mut with_rules: Vec<Subject>, mut traces: Vec<Subject>) -> Vec<Subject> {
         with_rules.sort_by_key(|subject| self.used(subject));
         traces.sort_by_key(|subject| self.used(subject));
-        let mut victims = self.first_of(&with_rules, self.refused_rules, self.bound);
-        victims.extend(self.first_of(&traces, self.refused_traces, self.max_traces));
+        let mut victims = self.choose_from(&with_rules, self.refused_rules, self.bound);
+        victims.extend(self.choose_from(&traces, self.refused_traces, self.max_traces));
         victims
     }
 
     /// Chooses among these subjects, in the order of their use, after this number of refusals.
-    fn first_of(&self, subjects: &[Subject], refused_rules: usize, bound: Option<usize>) -> Vec<Subject> {
+    fn choose_from(&self, subjects: &[Subject], refused_rules: usize, bound: Option<usize>) -> Vec<Subject> {
         let Some(bound) = bound else { return Vec::new() };
         let count = refused_rules.min(share(bound));
         let cold = subjects.iter().take_while(|subject| self.used(subject) == 0).count();
@@ -322,15 +322,18 @@ mod tests {
     fn a_switch_is_asked_once_in_a_period_and_only_after_a_refusal() {
         let mut capacity = capacity(Some(16), None);
         let now = Time(1);
-        assert_eq!(capacity.ask(now), UsageQuery::No);
+        assert_eq!(capacity.next_query(now), UsageQuery::No);
         capacity.on_rules_refused();
-        assert_eq!(capacity.ask(now), UsageQuery::Now);
+        assert_eq!(capacity.next_query(now), UsageQuery::Now);
         capacity.on_asked(7);
-        assert_eq!((capacity.ask(now), capacity.is_answer(7), capacity.is_answer(8)), (UsageQuery::No, true, false));
+        assert_eq!(
+            (capacity.next_query(now), capacity.is_answer(7), capacity.is_answer(8)),
+            (UsageQuery::No, true, false)
+        );
         capacity.end_round(now);
         capacity.on_trace_refused();
         let next = now + Options::default().eviction_period;
-        assert_eq!((capacity.ask(now), capacity.ask(next)), (UsageQuery::At(next), UsageQuery::Now));
+        assert_eq!((capacity.next_query(now), capacity.next_query(next)), (UsageQuery::At(next), UsageQuery::Now));
     }
 
     #[test]
@@ -346,7 +349,7 @@ mod tests {
         capacity.on_counters(leaves([2]).into_iter().zip([1]));
         let round = capacity.end_round(now);
         assert_eq!(leaves(1..5).iter().map(|leaf| round.used(leaf)).collect::<Vec<_>>(), [0, 3, 9, 0]);
-        assert_eq!(round.choose(leaves([4, 3, 2, 1]), leaves(1..5)), leaves([4, 1, 2]), "nobody refused_rules a trace");
+        assert_eq!(round.choose(leaves([4, 3, 2, 1]), leaves(1..5)), leaves([4, 1, 2]), "no trace was refused");
     }
 
     #[test]

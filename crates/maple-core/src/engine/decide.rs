@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use maple_wire::Version;
+use maple_wire::{Dpid, Version};
 
 use super::received_packet::{CapturedFields, ReceivedPacket};
 use super::{Effect, Engine, Heard};
@@ -18,6 +18,7 @@ use crate::report::Report;
 use crate::route::{Goal, Resolved, Route};
 use crate::run::{Finished, Run};
 use crate::state::{Commit, Conflict, ExclusiveCommit, Snapshot, Txn};
+use crate::trace::Trace;
 
 /// What f returned.
 pub(super) type Answer = Result<Route, PolicyError>;
@@ -35,7 +36,7 @@ pub(super) enum Outcome {
 impl Engine {
     /// Decides every packet that no leaf answers.
     pub(super) fn decide_misses(&mut self) {
-        while !self.waiting.is_decided() {
+        while !self.waiting.has_no_misses() {
             let mut distinct = BTreeSet::new();
             let (mut packets, mut later) = (Vec::new(), Vec::new());
             for received in self.waiting.take_round() {
@@ -49,7 +50,7 @@ impl Engine {
                 }
             }
             self.decide(packets);
-            self.waiting.miss(later);
+            self.waiting.add_misses(later);
         }
     }
 
@@ -133,7 +134,7 @@ impl Engine {
         let (mut lost, mut ended) = (0, Some((run, answer)));
         let store = Arc::clone(&self.store);
         loop {
-            let turn = (lost >= self.options.max_reruns).then(|| store.turn());
+            let exclusive = (lost >= self.options.max_reruns).then(|| store.turn());
             let (run, answer) = match ended.take() {
                 Some(ended) => ended,
                 None => {
@@ -143,8 +144,8 @@ impl Engine {
                 }
             };
             let done = match outcome(&run, answer) {
-                Outcome::Answer(route, finished) => self.commit(route, *finished, &received, turn),
-                Outcome::Waits(finished) => self.park(*finished, &received, turn),
+                Outcome::Answer(route, finished) => self.commit(route, *finished, &received, exclusive),
+                Outcome::Waits(finished) => self.park(*finished, &received, exclusive),
                 Outcome::Failed(error, heard) => {
                     self.notify_handlers(heard, &received);
                     return self.policy_failed(&error, &received);
@@ -170,20 +171,14 @@ impl Engine {
         (goal, route): (Goal, Arc<Resolved>),
         finished: Finished,
         received: &ReceivedPacket,
-        turn: Option<ExclusiveCommit<'_>>,
+        exclusive: Option<ExclusiveCommit<'_>>,
     ) -> bool {
         let Finished { trace, txn, wrote_at, goes_back, heard, .. } = finished;
-        let wrote = txn.wrote();
-        let full = self.switches.get(&received.at.switch).is_none_or(|switch| switch.full_until.is_some());
-        let cacheable = !wrote
-            && trace.lasts()
-            && !full
-            && !self.waiting.is_endless()
-            && self.has_capacity_for_trace(received.at.switch);
-        let id = cacheable.then(|| self.new_leaf_id());
-        let writes = if wrote { format!("{:?}", txn.writes()) } else { String::new() };
-        let Ok(commit) = self.commit_txn(txn, id, turn) else { return false };
-        self.apply(commit);
+        let id = self.is_cacheable(&trace, &txn, received.at.switch).then(|| self.new_leaf_id());
+        let place = || wrote_at.as_ref().map_or_else(|| format!("{:?}", txn.writes()), ToString::to_string);
+        let wrote_where = txn.wrote().then(place);
+        let Ok(commit) = self.commit_txn(txn, id, exclusive) else { return false };
+        self.apply_commit(commit);
         self.notify_handlers(heard, received);
         if let Some(place) = goes_back {
             let key = format!("back {place}");
@@ -200,13 +195,22 @@ impl Engine {
             }
             None => {
                 self.send_to_egress_ports(&route, received);
-                if wrote {
-                    let place = wrote_at.map_or(writes, |source| source.to_string());
+                if let Some(place) = wrote_where {
                     self.speculate(received, &place);
                 }
             }
         }
         true
+    }
+
+    /// Whether a leaf may be made of a run at this switch.
+    fn is_cacheable(&mut self, trace: &Trace, txn: &Txn, ingress: Dpid) -> bool {
+        let is_full = self.switches.get(&ingress).is_none_or(|switch| switch.full_until.is_some());
+        !txn.wrote()
+            && trace.lasts()
+            && !is_full
+            && !self.waiting.has_too_many_rounds()
+            && self.has_capacity_for_trace(ingress)
     }
 
     /// Tells the handlers whose bit is set about a packet.
@@ -218,17 +222,22 @@ impl Engine {
     }
 
     /// Commits a transaction, within its exclusive turn if it has one.
-    fn commit_txn(&self, txn: Txn, id: Option<LeafId>, turn: Option<ExclusiveCommit<'_>>) -> Result<Commit, Conflict> {
-        match turn {
-            Some(turn) => turn.commit(txn, id),
+    fn commit_txn(
+        &self,
+        txn: Txn,
+        id: Option<LeafId>,
+        exclusive: Option<ExclusiveCommit<'_>>,
+    ) -> Result<Commit, Conflict> {
+        match exclusive {
+            Some(exclusive) => exclusive.commit(txn, id),
             None => self.store.commit(txn, id),
         }
     }
 
     /// Parks a packet until something that its run read has changed. `false`: something has changed already.
-    fn park(&mut self, finished: Finished, received: &ReceivedPacket, turn: Option<ExclusiveCommit<'_>>) -> bool {
+    fn park(&mut self, finished: Finished, received: &ReceivedPacket, exclusive: Option<ExclusiveCommit<'_>>) -> bool {
         let id = self.new_leaf_id();
-        if self.commit_txn(finished.txn.without_writes(), Some(id), turn).is_err() {
+        if self.commit_txn(finished.txn.without_writes(), Some(id), exclusive).is_err() {
             return false;
         }
         self.stats.waits += 1;

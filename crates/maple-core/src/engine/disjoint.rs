@@ -9,14 +9,14 @@ use crate::trace::Item;
 /// It compares single items: two reads or tests that contradict each other, or a test that the other trace's reads
 /// answer differently. So `true` is certain, and `false` may be wrong.
 pub(super) fn are_disjoint(a: &[Item], b: &[Item]) -> bool {
-    let (known_a, known_b) = (known(a), known(b));
+    let (known_a, known_b) = (known_constraints(a), known_constraints(b));
     let contradict =
         |x: &Constraint| known_b.iter().any(|y| x.field == y.field && (x.value ^ y.value) & x.mask & y.mask != 0);
-    known_a.iter().any(contradict) || denies(a, b, &known_b) || denies(b, a, &known_a)
+    known_a.iter().any(contradict) || contradicts_test(a, b, &known_b) || contradicts_test(b, a, &known_a)
 }
 
 /// The constraints that every packet of a trace fits.
-fn known(items: &[Item]) -> Vec<Constraint> {
+fn known_constraints(items: &[Item]) -> Vec<Constraint> {
     let mut all = Vec::new();
     for item in items {
         match item {
@@ -29,7 +29,7 @@ fn known(items: &[Item]) -> Vec<Constraint> {
 }
 
 /// Whether what `b` knows answers an item of `a` differently.
-fn denies(a: &[Item], b: &[Item], known_b: &[Constraint]) -> bool {
+fn contradicts_test(a: &[Item], b: &[Item], known_b: &[Constraint]) -> bool {
     a.iter().any(|item| {
         let Item::Test { cond, outcome } = item else { return false };
         let opposite = |other: &Item| matches!(other, Item::Test { cond: c, outcome: o } if c == cond && o != outcome);

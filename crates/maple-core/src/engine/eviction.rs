@@ -97,7 +97,7 @@ impl Engine {
     /// Asks which rules are in use, now or as soon as that is allowed again.
     pub(super) fn ask_for_statistics(&mut self, dpid: Dpid) {
         let Some(switch) = self.switches.get_mut(&dpid) else { return };
-        match switch.capacity.ask(self.now) {
+        match switch.capacity.next_query(self.now) {
             UsageQuery::No => return,
             UsageQuery::At(time) => {
                 self.timers.insert((time, Timer::Capacity(dpid)));
@@ -115,11 +115,11 @@ impl Engine {
     /// Handles statistics, or a part of them.
     pub(super) fn flow_stats(&mut self, dpid: Dpid, xid: u32, reply: &StatsReply) {
         if self.is_poll(dpid, xid) {
-            return self.polled(dpid, reply);
+            return self.poll_answered(dpid, reply);
         }
         let epoch = self.options.epoch;
         let Some(switch) = self.switches.get_mut(&dpid).filter(|switch| switch.capacity.is_answer(xid)) else {
-            return self.ask_hosts(|hosts, now, actions| hosts.on_stats(now, dpid, xid, reply, actions));
+            return self.with_hosts(|hosts, now, actions| hosts.on_stats(now, dpid, xid, reply, actions));
         };
         if let ReplyBody::Flow(flows) = &reply.body {
             let of_rule = |(subject, packets)| Some((subject?, packets));
@@ -138,7 +138,7 @@ impl Engine {
         } else if self.switches.get(&dpid).is_some_and(|switch| switch.capacity.is_answer(xid)) {
             self.end_round(dpid);
         } else {
-            self.ask_hosts(|hosts, now, actions| hosts.on_no_stats(now, dpid, xid, actions));
+            self.with_hosts(|hosts, now, actions| hosts.on_stats_refused(now, dpid, xid, actions));
         }
     }
 

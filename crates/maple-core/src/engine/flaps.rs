@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use maple_wire::PortNo;
 
-use super::hosts::{HostAction, RECENTLY_UP, ask, unplugged};
+use super::hosts::{HostAction, RECENTLY_UP, ask, hosts_to_ask_for};
 use super::messages::EngineMessage;
 use super::{Engine, ShardId, Time};
 use crate::network::{Location, Mac, PortInfo, PortKind};
@@ -15,9 +15,9 @@ use crate::report::Report;
 use crate::state::Snapshot;
 
 /// A host that repeats a move within this time is not moving: its packets come from two places.
-const TO_AND_FRO: Duration = Duration::from_secs(60);
+const ALTERNATION: Duration = Duration::from_secs(60);
 /// The maximum number of hosts whose moves are remembered.
-const MOST: usize = 1024;
+const MAX_MOVES: usize = 1024;
 
 /// The last move of each host to a port of this shard.
 #[derive(Debug, Default)]
@@ -26,14 +26,14 @@ pub(super) struct Moves(BTreeMap<Mac, (Location, Location, Time)>);
 impl Moves {
     /// Notes a move. Returns whether it repeats the last one within a short time.
     fn is_repeated(&mut self, now: Time, mac: Mac, from: Location, to: Location) -> bool {
-        if self.0.len() >= MOST && !self.0.contains_key(&mac) {
-            self.0.retain(|_, (.., when)| *when + TO_AND_FRO > now);
+        if self.0.len() >= MAX_MOVES && !self.0.contains_key(&mac) {
+            self.0.retain(|_, (.., when)| *when + ALTERNATION > now);
         }
-        if self.0.len() >= MOST && !self.0.contains_key(&mac) {
+        if self.0.len() >= MAX_MOVES && !self.0.contains_key(&mac) {
             return false;
         }
         let before = self.0.insert(mac, (from, to, now));
-        before.is_some_and(|(old_from, old_to, when)| (old_from, old_to) == (from, to) && when + TO_AND_FRO > now)
+        before.is_some_and(|(old_from, old_to, when)| (old_from, old_to) == (from, to) && when + ALTERNATION > now)
     }
 }
 
@@ -46,7 +46,7 @@ impl Engine {
             Some(PortInfo { up: true, kind: PortKind::Edge }) => {
                 if let Entry::Vacant(new) = switch.edges.entry(at.port) {
                     new.insert(now);
-                    self.ask_hosts(|hosts, now, actions| hosts.on_edge(now, state, at, actions));
+                    self.with_hosts(|hosts, now, actions| hosts.on_edge(now, state, at, actions));
                 }
             }
             info => {
@@ -60,7 +60,7 @@ impl Engine {
     }
 
     /// A port with hosts has gone down. They may be at ports of this shard that have just come up.
-    pub(super) fn seek_unplugged(&mut self, from: Location) {
+    pub(super) fn look_for_unplugged_hosts(&mut self, from: Location) {
         let state = self.store.snapshot();
         let lately = |(_, since): &(&PortNo, &Time)| **since + RECENTLY_UP > self.now;
         let places: Vec<Location> = self
@@ -68,8 +68,8 @@ impl Engine {
             .iter()
             .flat_map(|(dpid, switch)| switch.edges.iter().filter(lately).map(|(port, _)| Location::new(*dpid, *port)))
             .collect();
-        let hosts = unplugged(&state, from);
-        self.ask_hosts(|_, _, actions: &mut Vec<HostAction>| {
+        let hosts = hosts_to_ask_for(&state, from);
+        self.with_hosts(|_, _, actions: &mut Vec<HostAction>| {
             for at in places {
                 hosts.iter().for_each(|mac| ask(&state, *mac, at, actions));
             }
@@ -107,8 +107,8 @@ mod tests {
     fn the_number_of_remembered_moves_is_bounded() {
         let mut moves = Moves::default();
         let at = |port| Location::new(Dpid(1), PortNo(port));
-        let again = (0..3 * MOST as u128).filter(|n| moves.is_repeated(Time(1), Mac::from_bits(*n), at(1), at(2)));
+        let again = (0..3 * MAX_MOVES as u128).filter(|n| moves.is_repeated(Time(1), Mac::from_bits(*n), at(1), at(2)));
         assert_eq!(again.count(), 0);
-        assert_eq!(moves.0.len(), MOST);
+        assert_eq!(moves.0.len(), MAX_MOVES);
     }
 }

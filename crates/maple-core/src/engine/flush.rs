@@ -27,35 +27,35 @@ impl Engine {
     }
 
     fn flush(&mut self, dpid: Dpid) {
-        if !self.with(dpid, Engine::prepare) {
+        if !self.with_switch(dpid, Engine::prepare) {
             return;
         }
-        if !self.with(dpid, |engine, switch| switch.fits(engine.now, switch.tables.has_waiting_additions())) {
+        if !self.with_switch(dpid, |engine, switch| switch.fits(engine.now, switch.tables.has_waiting_additions())) {
             self.refuse_waiting(dpid);
-            self.with(dpid, Engine::prepare);
-            if !self.with(dpid, |engine, switch| switch.fits(engine.now, false)) {
+            self.with_switch(dpid, Engine::prepare);
+            if !self.with_switch(dpid, |engine, switch| switch.fits(engine.now, false)) {
                 self.evict_all(dpid);
-                self.with(dpid, Engine::prepare);
+                self.with_switch(dpid, Engine::prepare);
             }
         }
-        self.with(dpid, |engine, switch| {
+        self.with_switch(dpid, |engine, switch| {
             let mut requests = Requests::new();
             switch.tables.send_update(engine.now, switch.three_tables.then_some(CLASSIFIER), &mut requests);
-            engine.request(switch, requests);
+            engine.send_requests(switch, requests);
             true
         });
         self.evict_for_hosts(dpid);
     }
 
     /// Does something with a switch, which is taken out of the map meanwhile. `false` if it is not there.
-    fn with(&mut self, dpid: Dpid, work: impl FnOnce(&mut Engine, &mut Switch) -> bool) -> bool {
+    fn with_switch(&mut self, dpid: Dpid, work: impl FnOnce(&mut Engine, &mut Switch) -> bool) -> bool {
         let Some(mut switch) = self.switches.remove(&dpid) else { return false };
         let outcome = work(self, &mut switch);
         self.switches.insert(dpid, switch);
         outcome
     }
 
-    fn request(&mut self, switch: &mut Switch, requests: Requests) {
+    fn send_requests(&mut self, switch: &mut Switch, requests: Requests) {
         let dpid = switch.dpid;
         let meters = switch.make_meters(&requests);
         for (xid, message) in meters.into_iter().chain(requests) {
@@ -68,7 +68,7 @@ impl Engine {
     fn prepare(&mut self, switch: &mut Switch) -> bool {
         let mut requests = Requests::new();
         let may_go_on = switch.tables.begin_update(self.now, &mut requests);
-        self.request(switch, requests);
+        self.send_requests(switch, requests);
         if may_go_on {
             self.collect(switch);
         }
@@ -77,28 +77,51 @@ impl Engine {
 
     /// Takes the changes of all sources.
     fn collect(&mut self, switch: &mut Switch) {
+        self.collect_labels(switch);
+        self.collect_ingress(switch);
+        switch.tables.record_changes(ROUTES, switch.route_rules.take_changes());
+        self.collect_own(switch);
+        if !switch.tables.is_synchronised() {
+            let mut all = BTreeMap::new();
+            if switch.three_tables {
+                all.insert(CLASSIFIER, switch.host_rules.rules().collect());
+                all.insert(INGRESS, switch.table.rules());
+                all.insert(ROUTES, switch.route_rules.all().cloned().collect());
+            }
+            switch.tables.compare_all(switch.shared_table(), all);
+        }
+    }
+
+    fn collect_labels(&self, switch: &mut Switch) {
+        if !std::mem::take(&mut switch.stale.labels) {
+            return;
+        }
+        let cookie = |label| cookie(self.options.epoch, Some(LeafId(label)));
+        let LabelRuleChanges { changes, confirms } = switch.labels.take_changes(cookie);
+        switch.tables.record_shared_changes(switch.shared_table(), switch.version(), Source::Labels, changes);
+        if !confirms.is_empty() {
+            switch.tables.wait(Waiter::Labels(confirms));
+        }
+    }
+
+    fn collect_ingress(&self, switch: &mut Switch) {
         for leaf in std::mem::take(&mut switch.changed_actions) {
             switch.table.set_action(leaf, self.ingress_action(leaf));
         }
         if switch.capacity.is_short(self.now, |table| switch.tables.count(table)) {
             switch.table.remove_redundant();
         }
-        let (version, three_tables) = (switch.version(), switch.three_tables);
-        let shared_table = if three_tables { LABELS } else { CLASSIFIER };
-        if std::mem::take(&mut switch.stale.labels) {
-            let LabelRuleChanges { changes, confirms } =
-                switch.labels.take_changes(|label| cookie(self.options.epoch, Some(LeafId(label))));
-            switch.tables.record_shared_changes(shared_table, version, Source::Labels, changes);
-            if !confirms.is_empty() {
-                switch.tables.wait(Waiter::Labels(confirms));
+        let changes = switch.table.take_changes();
+        match switch.three_tables {
+            true => switch.tables.record_changes(INGRESS, changes),
+            false => {
+                switch.tables.record_shared_changes(switch.shared_table(), switch.version(), Source::Ingress, changes);
             }
         }
-        let ingress = switch.table.take_changes();
-        match three_tables {
-            true => switch.tables.record_changes(INGRESS, ingress),
-            false => switch.tables.record_shared_changes(shared_table, version, Source::Ingress, ingress),
-        }
-        switch.tables.record_changes(ROUTES, switch.route_rules.take_changes());
+    }
+
+    /// Takes the changes of the engine's own rules and of the hosts' rules.
+    fn collect_own(&self, switch: &mut Switch) {
         let mut own = BTreeMap::new();
         if std::mem::take(&mut switch.stale.classifier) {
             let rules = self.own_rules(switch);
@@ -106,20 +129,12 @@ impl Engine {
         }
         let capacity = switch.capacity.of_hosts(self.now, |table| switch.tables.count(table));
         own.entry(CLASSIFIER).or_default().extend(switch.host_rules.take_changes(capacity));
+        let (shared_table, version) = (switch.shared_table(), switch.version());
         for (table, changes) in own {
             match table == shared_table {
                 true => switch.tables.record_shared_changes(table, version, Source::Own, changes),
                 false => switch.tables.record_changes(table, changes),
             }
-        }
-        if !switch.tables.is_synchronised() {
-            let mut all = BTreeMap::new();
-            if three_tables {
-                all.insert(CLASSIFIER, switch.host_rules.rules().collect());
-                all.insert(INGRESS, switch.table.rules());
-                all.insert(ROUTES, switch.route_rules.all().cloned().collect());
-            }
-            switch.tables.compare_all(shared_table, all);
         }
     }
 

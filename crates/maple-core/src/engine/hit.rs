@@ -54,7 +54,7 @@ use crate::state::Snapshot;
 use crate::tree::MAX_BATCH;
 
 /// The maximum number of packets that are answered together.
-pub const MOST_HITS: usize = MAX_BATCH;
+pub const MAX_HITS: usize = MAX_BATCH;
 
 /// Where a message has its length, and its transaction id.
 const LENGTH: std::ops::Range<usize> = 2..4;
@@ -111,10 +111,10 @@ impl Engine {
 }
 
 impl Hits<'_> {
-    /// Appends the answers to those of at most [`MOST_HITS`] packets that are hits. The other packets are events.
+    /// Appends the answers to those of at most [`MAX_HITS`] packets that are hits. The other packets are events.
     pub fn answer(&mut self, packets: &[PacketInView<'_>], out: &mut Vec<u8>) -> Answered {
-        let mut candidates: ArrayVec<Candidate<'_>, MOST_HITS> = ArrayVec::new();
-        for (number, packet_in) in packets.iter().take(MOST_HITS).enumerate() {
+        let mut candidates: ArrayVec<Candidate<'_>, MAX_HITS> = ArrayVec::new();
+        for (number, packet_in) in packets.iter().take(MAX_HITS).enumerate() {
             candidates.extend(self.candidate(number, packet_in));
         }
         let Some(switch) = self.engine.switches.get(&self.dpid) else { return Answered::default() };
@@ -250,10 +250,10 @@ impl Engine {
     /// Panics if a remembered answer differs from the one that would be computed now.
     pub(crate) fn check_remembered(&self) {
         for (id, leaf) in self.leaves.iter() {
-            let Some(said) = self.leaves.remembered(*id) else { continue };
+            let Some(remembered) = self.leaves.remembered(*id) else { continue };
             let switch = self.switches.get(&leaf.ingress()).expect("a leaf is at a switch");
             let now = answer_template(leaf, self.route_of(leaf), leaf.ingress(), switch.version());
-            assert_eq!(Some(said), now.as_ref(), "what is remembered of {id:?}, and what holds");
+            assert_eq!(Some(remembered), now.as_ref(), "what is remembered of {id:?}, and what holds");
         }
     }
 }

@@ -27,7 +27,7 @@ impl Engine {
         let packet = received.packet();
         let announces = if is_announcement(&packet) { announcement(&packet) } else { None };
         let sender = Sender { mac, at: received.at, announces };
-        let check = self.ask_hosts(|hosts, now, actions| hosts.on_packet(now, &state, sender, actions));
+        let check = self.with_hosts(|hosts, now, actions| hosts.on_packet(now, &state, sender, actions));
         match check {
             SourceCheck::Accepted => {}
             SourceCheck::Elsewhere => self.stats.spoofed_drops += 1,
@@ -37,17 +37,17 @@ impl Engine {
     }
 
     /// Calls the hosts' part, and then does what it asks for.
-    pub(super) fn ask_hosts<T>(
+    pub(super) fn with_hosts<T>(
         &mut self,
         ask: impl FnOnce(&mut super::hosts::Hosts, super::Time, &mut Vec<HostAction>) -> T,
     ) -> T {
         let mut actions = Vec::new();
         let answer = ask(&mut self.hosts, self.now, &mut actions);
-        actions.into_iter().for_each(|action| self.fulfil(action));
+        actions.into_iter().for_each(|action| self.perform(action));
         answer
     }
 
-    fn fulfil(&mut self, action: HostAction) {
+    fn perform(&mut self, action: HostAction) {
         match action {
             HostAction::Learn { mac, at, ip } => self.learn_host(mac, at, ip),
             HostAction::Bind { mac, at, ip, instead } => self.bind_address(mac, at, ip, instead),
@@ -78,13 +78,13 @@ impl Engine {
     pub(super) fn look_for_host(&mut self, mac: Mac, at: Location, asker: ShardId) {
         let state = self.store.snapshot();
         if self.switches.contains_key(&at.switch) {
-            self.ask_hosts(|hosts, now, actions| hosts.on_look(now, &state, (mac, at), asker, actions));
+            self.with_hosts(|hosts, now, actions| hosts.on_find(now, &state, (mac, at), asker, actions));
         }
     }
 
     /// Another shard has searched for a host.
     pub(super) fn host_found(&mut self, mac: Mac, at: Location, found: SearchResult) {
-        self.ask_hosts(|hosts, now, actions| hosts.on_found(now, mac, at, found, actions));
+        self.with_hosts(|hosts, now, actions| hosts.on_found(now, mac, at, found, actions));
     }
 
     fn learn_host(&mut self, mac: Mac, at: Location, ip: Option<IpAddr>) {
@@ -95,7 +95,7 @@ impl Engine {
             let info = HostInfo { location: at, ipv4: BTreeSet::new(), ipv6: BTreeSet::new() };
             if new { with_address(state, mac, info, ip) } else { Vec::new() }
         });
-        self.apply(commit);
+        self.apply_commit(commit);
         if new {
             self.report(Report::HostFound { mac, at });
         } else {
@@ -110,7 +110,7 @@ impl Engine {
             instead.iter().for_each(|old| info.remove(*old));
             with_address(state, mac, info, Some(ip))
         });
-        self.apply(commit);
+        self.apply_commit(commit);
     }
 
     fn unbind_address(&mut self, mac: Mac, at: Location, ip: IpAddr) {
@@ -121,7 +121,7 @@ impl Engine {
             info.remove(ip);
             vec![Write::Host { mac, info: Some(info) }]
         });
-        self.apply(commit);
+        self.apply_commit(commit);
     }
 
     fn move_host(&mut self, mac: Mac, from: Location, to: Location, why: MoveReason) {
@@ -136,7 +136,7 @@ impl Engine {
                 None => Vec::new(),
             }
         });
-        self.apply(commit);
+        self.apply_commit(commit);
         if moved {
             self.report(Report::HostMoved { mac, from, to, why });
             self.follow_move(mac, from, to);
@@ -149,7 +149,7 @@ impl Engine {
             gone = state.host(mac).is_some_and(|host| host.location == at);
             if gone { vec![Write::Host { mac, info: None }] } else { Vec::new() }
         });
-        self.apply(commit);
+        self.apply_commit(commit);
         if gone {
             self.stats.hosts_aged += 1;
             self.report(Report::HostLost { mac, at });
@@ -190,7 +190,7 @@ impl Engine {
     pub(super) fn refresh(&mut self, refreshed: &Refreshed) {
         let state = self.store.snapshot();
         for at in &refreshed.ports {
-            self.mark(at.switch, Stale { classifier: true, ..Stale::default() });
+            self.mark_dirty(at.switch, Stale { classifier: true, ..Stale::default() });
             self.switches.get_mut(&at.switch).into_iter().for_each(|switch| switch.labels.forget_arrivals());
             if state.port(*at).is_none_or(|port| !matches!(port.kind, PortKind::Link(_))) {
                 self.close_labels(*at);
@@ -207,7 +207,7 @@ impl Engine {
             if is_at(&state, *mac, *at) {
                 let (mac, at) = (*mac, *at);
                 if self.switches.contains_key(&at.switch) {
-                    self.ask_hosts(|hosts, now, actions| hosts.on_arrival(now, &state, mac, at, actions));
+                    self.with_hosts(|hosts, now, actions| hosts.on_arrival(now, &state, mac, at, actions));
                 }
             } else {
                 self.hosts.on_departure(*mac, *at);

@@ -29,7 +29,7 @@ impl Engine {
         }
         let Some(leaf) = self.leaves.get(&id) else { return };
         let (via, route) = (leaf.via, leaf.route.clone());
-        let Some(via) = via.or_else(|| self.join(id, &route)) else { return self.forward_by_controller(id) };
+        let Some(via) = via.or_else(|| self.join_goal(id, &route)) else { return self.forward_by_controller(id) };
         if let (Some(leaf), Some(route)) = (self.leaves.get_mut(&id), self.routes.get(via)) {
             (leaf.via, leaf.route) = (Some(via), route.goal().clone());
         }
@@ -41,9 +41,9 @@ impl Engine {
     }
 
     /// Makes the leaf join a route. `None` if packets cannot be carried along it.
-    pub(super) fn join(&mut self, id: LeafId, goal: &Goal) -> Option<RouteId> {
+    pub(super) fn join_goal(&mut self, id: LeafId, goal: &Goal) -> Option<RouteId> {
         let key = self.route_key(goal, &self.leaves.get(&id)?.witness)?;
-        self.join_as(id, key)
+        self.join_route(id, key)
     }
 
     /// The key of the route to a goal for packets like this one.
@@ -57,7 +57,7 @@ impl Engine {
         Some(RouteKey { ingress, version, goal: goal.clone(), carriage })
     }
 
-    fn join_as(&mut self, leaf: LeafId, key: RouteKey) -> Option<RouteId> {
+    fn join_route(&mut self, leaf: LeafId, key: RouteKey) -> Option<RouteId> {
         if let Some(via) = self.routes.join(leaf, &key) {
             return Some(via);
         }
@@ -85,7 +85,7 @@ impl Engine {
             return LeafAction::Controller;
         }
         let key = self.route_key(&leaf.route, &leaf.witness);
-        let Some(via) = key.and_then(|key| self.join_as(id, key)) else {
+        let Some(via) = key.and_then(|key| self.join_route(id, key)) else {
             self.stats.aborts += 1;
             leaf.state = LeafState::ByController;
             return LeafAction::Controller;
@@ -148,7 +148,7 @@ impl Engine {
             switch.tables.wait(Waiter::RuleAdded(id));
             switch.changed_actions.insert(id);
         }
-        self.mark(ingress, Stale::default());
+        self.mark_dirty(ingress, Stale::default());
     }
 
     /// The leaf cannot have a rule: from now on its packets go through the controller.
@@ -170,7 +170,7 @@ impl Engine {
         if let Some(switch) = self.switches.get_mut(&ingress) {
             switch.changed_actions.insert(id);
         }
-        self.mark(ingress, Stale::default());
+        self.mark_dirty(ingress, Stale::default());
         self.send_held(id);
     }
 
@@ -178,11 +178,11 @@ impl Engine {
     fn release(&mut self, id: LeafId) {
         let Some(leaf) = self.leaves.get_mut(&id) else { return };
         match leaf.state {
-            LeafState::Active => self.end_use(id, false),
+            LeafState::Active => self.stop_using_route(id, false),
             LeafState::Rerouting(ref reroute) => {
                 let via = reroute.via;
                 self.leave_route(id, via);
-                self.end_use(id, false);
+                self.stop_using_route(id, false);
             }
             LeafState::Waiting { .. } | LeafState::NoCapacity { .. } | LeafState::ByController => {
                 if let Some(via) = leaf.via.take() {
@@ -203,12 +203,12 @@ impl Engine {
         let Some(leaf) = self.leaves.remove(&id) else { return };
         self.stats.leaves_withdrawn += 1;
         let ingress = leaf.ingress();
-        self.reroute_over(ingress, id);
+        self.end_reroute_wait(ingress, id);
         if let Some(switch) = self.switches.get_mut(&ingress) {
             switch.table.remove(id);
-            self.mark(ingress, Stale::default());
+            self.mark_dirty(ingress, Stale::default());
         }
-        self.waiting.miss(leaf.held.into_iter().flat_map(|held| held.packets));
+        self.waiting.add_misses(leaf.held.into_iter().flat_map(|held| held.packets));
     }
 
     /// A leaf's deadline has passed.
@@ -227,12 +227,12 @@ impl Engine {
     pub(super) fn register_leaf(&mut self, id: LeafId, leaf: Leaf) {
         let ingress = leaf.ingress();
         self.leaves.insert(id, leaf);
-        self.mark(ingress, Stale::default());
+        self.mark_dirty(ingress, Stale::default());
     }
 
     /// A new leaf's id.
     pub(super) fn new_leaf_id(&mut self) -> LeafId {
-        self.leaves.new_id(self.shard, |name| self.waiting.has(name) || self.routes.by_subscription_id(name).is_some())
+        self.leaves.new_id(self.shard, |name| self.waiting.has(name) || self.routes.of_subscription(name).is_some())
     }
 
     /// Whether this shard owns the leaf.

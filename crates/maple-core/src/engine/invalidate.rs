@@ -42,8 +42,8 @@ impl Engine {
 
     /// Replaces each subscription of a route by the leaves of that route.
     fn with_leaves_of_routes(&self, mut found: BTreeSet<LeafId>) -> BTreeSet<LeafId> {
-        let routes: BTreeSet<RouteId> = found.iter().filter_map(|name| self.routes.by_subscription_id(*name)).collect();
-        found.retain(|name| self.routes.by_subscription_id(*name).is_none());
+        let routes: BTreeSet<RouteId> = found.iter().filter_map(|name| self.routes.of_subscription(*name)).collect();
+        found.retain(|name| self.routes.of_subscription(*name).is_none());
         found.extend(self.leaves_of_routes(&routes));
         found
     }

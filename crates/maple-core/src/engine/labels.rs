@@ -20,7 +20,7 @@ pub(super) fn quarantine(options: &Options) -> Quarantine {
 impl Engine {
     /// A holder asks for a label of a switch of this shard.
     pub(super) fn acquire_label(&mut self, asked: Acquire) {
-        if let Some(why) = self.no_label(&asked) {
+        if let Some(why) = self.label_refusal(&asked) {
             return self.tell_holder(asked.at.switch, asked.holder, News::Refused(why));
         }
         let (now, range, Location { switch, port }) = (self.now, self.options.labels, asked.at);
@@ -28,12 +28,12 @@ impl Engine {
         let is_expected = self.switches.get(&switch).is_some_and(|switch| switch.labels.expects(port));
         self.with_labels(switch, |labels, ids, out| labels.acquire(now, asked, ids, range, out));
         if !is_expected {
-            self.mark(switch, Stale { classifier: true, ..Stale::default() });
+            self.mark_dirty(switch, Stale { classifier: true, ..Stale::default() });
         }
     }
 
     /// Why a label cannot be given out.
-    fn no_label(&mut self, asked: &Acquire) -> Option<Refusal> {
+    fn label_refusal(&mut self, asked: &Acquire) -> Option<Refusal> {
         let dpid = asked.at.switch;
         let state = self.store.snapshot();
         if is_virtual(asked.at.port) {
@@ -73,7 +73,7 @@ impl Engine {
                 let came = self.routes.learn(serial, port, news, self.now, &mut effects);
                 match came {
                     Some(RouteNews::Ready(leaves)) => leaves.into_iter().for_each(|leaf| self.route_is_ready(leaf)),
-                    Some(RouteNews::NextReady(route)) => self.change_route(route),
+                    Some(RouteNews::NextReady(route)) => self.switch_to_next_path(route),
                     Some(RouteNews::Refused(route, why)) => self.route_is_refused(route, why),
                     None => {}
                 }
@@ -134,7 +134,7 @@ impl Engine {
         let mut effects = Vec::new();
         self.store.with_label_ids(dpid, |ids| work(&mut switch.labels, ids, &mut effects));
         if switch.labels.is_touched() {
-            self.mark(dpid, Stale { labels: true, ..Stale::default() });
+            self.mark_dirty(dpid, Stale { labels: true, ..Stale::default() });
         }
         self.apply_label_effects(effects, Timer::Labels(dpid));
     }

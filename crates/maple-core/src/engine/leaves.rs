@@ -20,7 +20,7 @@ use crate::trace::{Source, Trace};
 const MAX_TEMPLATES: usize = 1 << 16;
 
 /// The number of ids to try one by one before searching all leaves for the next one.
-const NEAR: u64 = 64;
+const NEAR_IDS: u64 = 64;
 
 /// The leaves. The map has no order: callers that visit all leaves sort them.
 #[derive(Debug, Default)]
@@ -103,7 +103,7 @@ impl Leaves {
     /// The first leaf with at least this id, or else the first of all.
     pub fn next_from(&self, from: LeafId) -> Option<(LeafId, &Leaf)> {
         // Ids are given out in order, so the next one is usually near.
-        let near = (from.0..from.0.saturating_add(NEAR)).map(LeafId).find(|id| self.all.contains_key(id));
+        let near = (from.0..from.0.saturating_add(NEAR_IDS)).map(LeafId).find(|id| self.all.contains_key(id));
         let id = near.or_else(|| self.all.keys().copied().min_by_key(|id| (*id < from, *id)))?;
         Some((id, self.all.get(&id)?))
     }
@@ -131,13 +131,13 @@ impl Leaves {
     /// A leaf's answer, remembered under any version.
     #[cfg(any(test, feature = "testing"))]
     pub fn remembered(&self, id: LeafId) -> Option<&AnswerTemplate> {
-        self.answers.earlier(id.0).map(|number| &*self.templates[number as usize])
+        self.answers.get_any_version(id.0).map(|number| &*self.templates[number as usize])
     }
 
     /// Whether an answer was remembered under an earlier version. It is then remembered under this one too. The caller
     /// has checked that the leaf is current.
     pub fn renew(&mut self, id: LeafId) -> bool {
-        let number = self.answers.earlier(id.0);
+        let number = self.answers.get_any_version(id.0);
         number.into_iter().for_each(|number| self.answers.put(id.0, number));
         number.is_some()
     }
@@ -174,14 +174,14 @@ struct SourceLines(FxHashSet<Arc<Vec<Option<Source>>>>);
 
 impl SourceLines {
     /// The maximum number of lists kept.
-    const MOST: usize = 1 << 12;
+    const MAX_LISTS: usize = 1 << 12;
 
     /// The list that represents all equal ones.
     fn share(&mut self, lines: Arc<Vec<Option<Source>>>) -> Arc<Vec<Option<Source>>> {
         if let Some(known) = self.0.get(&lines) {
             return Arc::clone(known);
         }
-        if self.0.len() >= SourceLines::MOST {
+        if self.0.len() >= SourceLines::MAX_LISTS {
             self.0.clear();
         }
         let lines = Arc::new(lines.to_vec());
@@ -212,7 +212,7 @@ mod tests {
         let first = lines.share(list(1));
         assert!(Arc::ptr_eq(&first, &lines.share(list(1))));
         assert!(!Arc::ptr_eq(&first, &lines.share(list(2))));
-        (0..2 * SourceLines::MOST as u32).for_each(|line| drop(lines.share(list(line))));
-        assert!(lines.0.len() <= SourceLines::MOST);
+        (0..2 * SourceLines::MAX_LISTS as u32).for_each(|line| drop(lines.share(list(line))));
+        assert!(lines.0.len() <= SourceLines::MAX_LISTS);
     }
 }

@@ -11,7 +11,7 @@ use maple_wire::{Dpid, Port, PortNo, Version};
 use super::messages::EngineMessage;
 use super::polls::CompleteAnswer;
 use super::timers::Timer;
-use super::traffic::{grown, ingress_table, traffic};
+use super::traffic::{growth, ingress_table, traffic};
 use super::{Effect, Engine, ShardId, Time};
 use crate::network::{Gauge, LinkName, Scale, UTILISATION};
 use crate::report::Counted;
@@ -19,11 +19,11 @@ use crate::report::Report;
 use crate::state::{Snapshot, Write};
 
 /// How soon after f begins to want counters the engine looks which ones.
-const LOOK: Duration = Duration::from_millis(100);
+const LOOK_DELAY: Duration = Duration::from_millis(100);
 /// The minimum time between two such looks, because what f wants may change all the time.
-const LOOK_AGAIN: Duration = Duration::from_secs(1);
+const MIN_LOOK_DISTANCE: Duration = Duration::from_secs(1);
 /// The distance between the first polls of a shard's switches.
-const SPREAD: Duration = Duration::from_millis(10);
+const POLL_DISTANCE: Duration = Duration::from_millis(10);
 /// When a poll of a busy switch is tried again, if its barrier reply does not come before.
 const BUSY_RETRY: Duration = Duration::from_millis(100);
 
@@ -40,9 +40,9 @@ impl Engine {
     /// Sets a timer if f wants something that this shard has not looked at.
     pub(super) fn follow_demand(&mut self) {
         if self.is_behind_demand() {
-            let soon = self.now + LOOK;
+            let soon = self.now + LOOK_DELAY;
             self.demand.is_armed = true;
-            let at = self.demand.looked.map_or(soon, |looked| soon.max(looked + LOOK_AGAIN));
+            let at = self.demand.looked.map_or(soon, |looked| soon.max(looked + MIN_LOOK_DISTANCE));
             self.timers.insert((at, Timer::Demand));
         }
     }
@@ -54,12 +54,12 @@ impl Engine {
     }
 
     /// Looks which counters f wants, and has other shards look, which may serve the switches.
-    pub(super) fn look_for_wanted(&mut self) {
+    pub(super) fn update_demand(&mut self) {
         self.demand = Demand { seen: self.store.measurings(), is_armed: false, looked: Some(self.now) };
         let dpids: Vec<Dpid> = self.switches.keys().copied().collect();
         for (position, dpid) in (0u32..).zip(dpids) {
-            let spread = (SPREAD * position).min(self.options.poll);
-            self.want(dpid, self.now + spread);
+            let spread = (POLL_DISTANCE * position).min(self.options.poll);
+            self.update_gauges(dpid, self.now + spread);
             self.plan_poll(dpid);
         }
         let (state, me) = (self.store.snapshot(), self.shard);
@@ -67,10 +67,10 @@ impl Engine {
         shards.into_iter().filter(|to| *to != me).for_each(|to| self.send_to_shard(to, EngineMessage::LoadsAreRead));
     }
 
-    fn want(&mut self, dpid: Dpid, from: Time) {
+    fn update_gauges(&mut self, dpid: Dpid, from: Time) {
         let Some(switch) = self.switches.get_mut(&dpid) else { return };
-        switch.polls.want(Counted::Ports, self.store.wanted_of_ports(dpid), from);
-        switch.polls.want(Counted::Rules, self.store.wanted_of_rules(dpid), from);
+        switch.polls.set_wanted(Counted::Ports, self.store.wanted_of_ports(dpid), from);
+        switch.polls.set_wanted(Counted::Rules, self.store.wanted_of_rules(dpid), from);
     }
 
     /// A person watches the counters of a switch.
@@ -131,25 +131,25 @@ impl Engine {
     }
 
     /// Handles an answer, or a part of it.
-    pub(super) fn polled(&mut self, dpid: Dpid, reply: &StatsReply) {
+    pub(super) fn poll_answered(&mut self, dpid: Dpid, reply: &StatsReply) {
         if !reply.more() {
-            self.want(dpid, self.now);
+            self.update_gauges(dpid, self.now);
         }
         let (now, period) = (self.now, self.options.poll);
         let Some(switch) = self.switches.get_mut(&dpid) else { return };
-        if let Some(whole) = switch.polls.on_answer(now, period, reply) {
-            self.take_rates(dpid, &whole);
+        if let Some(answer) = switch.polls.on_answer(now, period, reply) {
+            self.take_rates(dpid, &answer);
             self.plan_poll(dpid);
         }
     }
 
     /// The switch refuses to tell its counters.
     pub(super) fn poll_refused(&mut self, dpid: Dpid) {
-        self.want(dpid, self.now);
+        self.update_gauges(dpid, self.now);
         let Some(switch) = self.switches.get_mut(&dpid) else { return };
         let (forget, news) = switch.polls.on_refused();
-        let commit = self.store.update(|_| forget.iter().map(|gauge| forgotten(*gauge)).collect());
-        self.apply(commit);
+        let commit = self.store.update(|_| forget.iter().map(|gauge| forget_rate(*gauge)).collect());
+        self.apply_commit(commit);
         if let Some(what) = news {
             self.report(Report::CountersRefused { switch: dpid, what });
         }
@@ -166,24 +166,24 @@ impl Engine {
     }
 
     /// Writes the rates that f wants from an answer.
-    fn take_rates(&mut self, dpid: Dpid, whole: &CompleteAnswer) {
+    fn take_rates(&mut self, dpid: Dpid, answer: &CompleteAnswer) {
         let Some(switch) = self.switches.get(&dpid) else { return };
         let table = ingress_table(switch);
         let epoch = self.options.epoch;
         let by_use = self.store.wants_use_of_links();
         let commit = self.store.update(|state| {
-            let mut writes: Vec<Write> = whole.forget.iter().map(|gauge| forgotten(*gauge)).collect();
-            writes.extend(whole.forget.iter().filter_map(|gauge| utilisation_cost(state, *gauge, None)));
-            let Some(since) = &whole.since else { return writes };
-            let span = whole.reading.at.0.saturating_sub(since.at.0);
-            let traffic = match whole.what {
-                Counted::Rules => traffic(state, epoch, table, &whole.reading, Some(since)),
+            let mut writes: Vec<Write> = answer.forget.iter().map(|gauge| forget_rate(*gauge)).collect();
+            writes.extend(answer.forget.iter().filter_map(|gauge| utilisation_cost(state, *gauge, None)));
+            let Some(since) = &answer.since else { return writes };
+            let span = answer.reading.at.0.saturating_sub(since.at.0);
+            let traffic = match answer.what {
+                Counted::Rules => traffic(state, epoch, table, &answer.reading, Some(since)),
                 Counted::Ports => BTreeMap::new(),
             };
-            for gauge in &whole.measure {
+            for gauge in &answer.measure {
                 let bytes = match gauge {
-                    Gauge::Sent(at) => grown(&whole.reading, since, at.port, |port| port.tx_bytes),
-                    Gauge::Received(at) => grown(&whole.reading, since, at.port, |port| port.rx_bytes),
+                    Gauge::Sent(at) => growth(&answer.reading, since, at.port, |port| port.tx_bytes),
+                    Gauge::Received(at) => growth(&answer.reading, since, at.port, |port| port.rx_bytes),
                     Gauge::Traffic { from, to } => {
                         Some(traffic.get(&(Some(*from), Some(*to))).map_or(0, |sum| sum.grown.bytes))
                     }
@@ -195,7 +195,7 @@ impl Engine {
             }
             writes
         });
-        self.apply(commit);
+        self.apply_commit(commit);
     }
 
     /// The switches that this shard serves, in order.
@@ -223,7 +223,7 @@ fn utilisation_cost(state: &Snapshot, gauge: Gauge, rate: Option<u64>) -> Option
     (state.cost(UTILISATION, at, to) != cost).then(write)
 }
 
-fn forgotten(gauge: Gauge) -> Write {
+fn forget_rate(gauge: Gauge) -> Write {
     Write::Rate { gauge, rate: None }
 }
 

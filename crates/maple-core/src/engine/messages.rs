@@ -69,7 +69,7 @@ impl Engine {
                 EngineMessage::Emit { dpid, hops, frame } => self.emit(dpid, &hops, &frame),
                 EngineMessage::FindHost { mac, at, asker } => self.look_for_host(mac, at, asker),
                 EngineMessage::HostSearched { mac, at, found } => self.host_found(mac, at, found),
-                EngineMessage::Unplugged(at) => self.seek_unplugged(at),
+                EngineMessage::Unplugged(at) => self.look_for_unplugged_hosts(at),
                 EngineMessage::UnexpectedHost { mac, at, seen } => self.unexpected_host_seen(mac, at, seen),
                 // The engine checks for these at the end of each batch.
                 EngineMessage::AddressesAreRead | EngineMessage::LoadsAreRead => {}
@@ -78,7 +78,7 @@ impl Engine {
     }
 
     /// Does what a commit requires, here and at other shards.
-    pub(super) fn apply(&mut self, commit: Commit) {
+    pub(super) fn apply_commit(&mut self, commit: Commit) {
         let mut by_shard: BTreeMap<ShardId, BTreeSet<LeafId>> = BTreeMap::new();
         for leaf in commit.withdraw {
             by_shard.entry(ShardId::of(leaf)).or_default().insert(leaf);

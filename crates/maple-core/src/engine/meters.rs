@@ -26,11 +26,11 @@ use crate::route::{Limit, Meter, Unit};
 const FIRST: u32 = 0x8000;
 const LAST: u32 = 0xffff;
 /// The maximum number of limits at a switch.
-const MOST: usize = 4096;
+const MAX_LIMITS: usize = 4096;
 /// The time between two sweeps for unused meters.
 const SWEEP: Duration = Duration::from_secs(10);
 /// The number of requests that are remembered, to know which one an error is about.
-const REMEMBERED: usize = 256;
+const MAX_REQUESTS: usize = 256;
 
 /// The commands of a meter-mod.
 const ADD: u16 = 0;
@@ -67,7 +67,7 @@ impl Meters {
         if let Some(number) = self.numbers.get(limit) {
             return Some(*number);
         }
-        if self.numbers.len() >= MOST {
+        if self.numbers.len() >= MAX_LIMITS {
             return None;
         }
         let after = |number: u32| if number == LAST { FIRST } else { number + 1 };
@@ -82,7 +82,7 @@ impl Meters {
     }
 
     /// The requests to send before these messages, for the meters that their rules name and that do not exist yet.
-    fn make(&mut self, messages: &Requests) -> Vec<MeterMod> {
+    fn missing_for(&mut self, messages: &Requests) -> Vec<MeterMod> {
         let mut first = Vec::new();
         for (_, message) in messages {
             let Message::FlowMod(flow_mod) = message else { continue };
@@ -118,7 +118,7 @@ impl Meters {
     }
 
     fn note(&mut self, xid: u32, adds: bool) {
-        if self.asked.len() >= REMEMBERED {
+        if self.asked.len() >= MAX_REQUESTS {
             self.asked.remove(0);
         }
         self.asked.push((xid, adds));
@@ -159,7 +159,7 @@ impl Switch {
         if self.meters.is_empty() {
             return Requests::new();
         }
-        let requests = self.meters.make(messages);
+        let requests = self.meters.missing_for(messages);
         self.ask_for_meters(requests)
     }
 
@@ -184,20 +184,20 @@ impl Engine {
         };
         let Some(switch) = self.switches.get_mut(&ingress) else { return Err(()) };
         if switch.version() == Version::Of10 {
-            self.no_meter(ingress, "OpenFlow 1.0 has none");
+            self.report_no_meter(ingress, "OpenFlow 1.0 has none");
             return Ok(None);
         }
         let (was_empty, was_refused) = (switch.meters.is_empty(), switch.meters.is_refused);
         let number = switch.meters.number(limit);
         if number.is_none() && !was_refused {
-            self.no_meter(ingress, &format!("it has {MOST} already"));
+            self.report_no_meter(ingress, &format!("it has {MAX_LIMITS} already"));
         } else if was_empty && number.is_some() {
             self.timers.insert((self.now + SWEEP, Timer::Meters(ingress)));
         }
         number.map(Some).ok_or(())
     }
 
-    fn no_meter(&mut self, switch: Dpid, why: &str) {
+    fn report_no_meter(&mut self, switch: Dpid, why: &str) {
         let report = Report::NotMetered { switch, why: why.into() };
         self.report_once(report, &format!("meter {switch} {why}"));
     }
@@ -222,7 +222,10 @@ impl Engine {
         let Some(switch) = self.switches.get_mut(&dpid) else { return false };
         let Some(is_news) = switch.meters.refuse(xid, error) else { return false };
         if is_news {
-            self.no_meter(dpid, &format!("it refused one: {}", maple_wire::print::error_name(Version::Of13, error)));
+            self.report_no_meter(
+                dpid,
+                &format!("it refused one: {}", maple_wire::print::error_name(Version::Of13, error)),
+            );
             for leaf in self.routes.limited_leaves_at(dpid) {
                 self.withdraw(leaf);
             }
@@ -256,9 +259,9 @@ mod tests {
         let mut meters = Meters::default();
         let number = meters.number(&limit("a")).unwrap();
         assert_eq!(meters.number(&limit("a")), Some(number), "equal limits are one");
-        assert_eq!(commands(&meters.make(&rule(number))), [(ADD, number), (MODIFY, number)]);
-        assert_eq!(meters.make(&rule(number)), []);
-        assert_eq!(meters.make(&rule(7)), [], "that is somebody else's");
+        assert_eq!(commands(&meters.missing_for(&rule(number))), [(ADD, number), (MODIFY, number)]);
+        assert_eq!(meters.missing_for(&rule(number)), []);
+        assert_eq!(meters.missing_for(&rule(7)), [], "that is somebody else's");
         let (needed, nobody) = (BTreeSet::from([number]), BTreeSet::new());
         assert_eq!(meters.sweep(&nobody), []);
         assert_eq!(meters.sweep(&needed), []);
@@ -271,8 +274,8 @@ mod tests {
     #[test]
     fn meter_numbers_wrap_around_and_are_bounded() {
         let mut meters = Meters { last: Some(LAST), ..Meters::default() };
-        let numbers: BTreeSet<u32> = (0..MOST).filter_map(|n| meters.number(&limit(&n.to_string()))).collect();
-        assert_eq!((numbers.len(), numbers.first()), (MOST, Some(&FIRST)));
+        let numbers: BTreeSet<u32> = (0..MAX_LIMITS).filter_map(|n| meters.number(&limit(&n.to_string()))).collect();
+        assert_eq!((numbers.len(), numbers.first()), (MAX_LIMITS, Some(&FIRST)));
         assert_eq!(meters.number(&limit("one more")), None);
     }
 

@@ -102,7 +102,7 @@ pub use crate::state::Selection;
 pub use await_barriers::BARRIER_ROUNDS;
 pub use cookies::OWN_COOKIES;
 pub use event::{Effect, Event, Heard, InstalledFlow};
-pub use hit::{Answered, Hits, MOST_HITS};
+pub use hit::{Answered, Hits, MAX_HITS};
 pub use hosts::PROBE_MAC;
 pub use messages::Mail;
 pub use options::Options;
@@ -203,10 +203,10 @@ impl Engine {
             self.decide_misses();
             self.read_inbox();
             self.follow_address_dependents();
-            if self.waiting.is_decided() && self.leaves.has_no_stale() && self.dirty.is_empty() {
+            if self.waiting.has_no_misses() && self.leaves.has_no_stale() && self.dirty.is_empty() {
                 break;
             }
-            if self.waiting.is_decided() && self.leaves.has_no_stale() {
+            if self.waiting.has_no_misses() && self.leaves.has_no_stale() {
                 self.flush_all();
             }
         }
@@ -244,13 +244,13 @@ impl Engine {
             Event::PortIsEdge { port } => self.port_is_edge(port),
             Event::PortIsNew { port } => self.port_is_new(port),
             Event::Mail(Mail(message)) => self.inbox.push_back(message),
-            Event::Send(own) => self.send_from_outside(&own),
+            Event::Send(own) => self.send_handler_frame(&own),
             Event::Invalidate(selection) => self.invalidate(&selection),
             Event::Write(writes) => {
                 let commit = self.store.update(|_| writes);
-                self.apply(commit);
+                self.apply_commit(commit);
             }
-            Event::Committed(commit) => self.apply(commit),
+            Event::Committed(commit) => self.apply_commit(commit),
             Event::Watch { dpid, what } => self.watch(dpid, what),
             Event::Unsent { dpid, xid } => self.poll_unsent(dpid, xid),
             Event::AwaitBarriers(token) => self.await_all_barriers(token),

@@ -73,7 +73,7 @@ impl Engine {
             }
             None => {
                 self.stats.misses += 1;
-                self.waiting.miss([received]);
+                self.waiting.add_misses([received]);
             }
         }
     }

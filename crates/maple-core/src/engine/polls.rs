@@ -5,7 +5,7 @@
 //! computed between readings that are a whole period apart.
 //!
 //! The load on the switch and its connection is bounded. At most one request is open. None is sent while the switch has
-//! rules to confirm. After an answer, the switch is left alone for [`REST`] times as long as the answer took.
+//! rules to confirm. After an answer, the switch is left alone for [`REST_FACTOR`] times as long as the answer took.
 
 use crate::report::Counted;
 use std::collections::BTreeSet;
@@ -22,13 +22,13 @@ use crate::network::Gauge;
 use crate::update::{EntryKey, entry_key};
 
 /// How many times as long as an answer took the switch is left alone after it.
-const REST: u32 = 19;
+const REST_FACTOR: u32 = 19;
 /// The minimum time between two polls for people who watch.
-const WATCH: Duration = Duration::from_secs(1);
+const WATCH_PERIOD: Duration = Duration::from_secs(1);
 /// How long a person counts as watching after asking.
-const WATCHED: Duration = Duration::from_secs(5);
+const WATCH_DURATION: Duration = Duration::from_secs(5);
 /// The maximum number of rules, and of ports, whose counters are kept. Further ones in an answer are ignored.
-const MOST: usize = 1 << 18;
+const MAX_KEPT: usize = 1 << 18;
 
 /// The counters of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -117,9 +117,9 @@ impl PollSeries {
     /// When the switch is to be asked, if it is to be asked at all.
     fn due(&self, now: Time, period: Duration) -> Option<Time> {
         let since = |span: Duration| self.asked.map_or(Time(0), |asked| asked + span);
-        let is_watched = self.watched.is_some_and(|watched| now < watched + WATCHED);
+        let is_watched = self.watched.is_some_and(|watched| now < watched + WATCH_DURATION);
         let wanted = (self.is_wanted() && !period.is_zero()).then(|| since(period).max(self.from));
-        wanted.into_iter().chain(is_watched.then(|| since(WATCH))).min()
+        wanted.into_iter().chain(is_watched.then(|| since(WATCH_PERIOD))).min()
     }
 }
 
@@ -141,7 +141,7 @@ impl Polls {
     }
 
     /// Sets the gauges that f wants. If f wanted none so far, the switch is not asked before `from`.
-    pub fn want(&mut self, what: Counted, wanted: BTreeSet<Gauge>, from: Time) {
+    pub fn set_wanted(&mut self, what: Counted, wanted: BTreeSet<Gauge>, from: Time) {
         let series = self.series(what);
         if !series.is_wanted() {
             series.from = from;
@@ -184,13 +184,13 @@ impl Polls {
         }
         let Asked { what, at, mut reading, .. } = self.asked.take()?;
         let took = now.0.saturating_sub(at.0);
-        self.rest = Time(now.0.saturating_add(took.saturating_mul(u64::from(REST))));
+        self.rest = Time(now.0.saturating_add(took.saturating_mul(u64::from(REST_FACTOR))));
         reading.at = now;
         let reading = Arc::new(reading);
         let series = self.series(what);
         series.is_refused = false;
         series.before = series.newest.replace(Arc::clone(&reading));
-        Some(series.whole(what, reading, period))
+        Some(series.complete(what, reading, period))
     }
 
     /// The switch refuses to tell. Returns the gauges that are no longer known, and what it was asked for unless that
@@ -211,29 +211,29 @@ impl Polls {
 }
 
 impl PollSeries {
-    fn whole(&mut self, what: Counted, reading: Arc<Reading>, period: Duration) -> CompleteAnswer {
-        let mut whole =
+    fn complete(&mut self, what: Counted, reading: Arc<Reading>, period: Duration) -> CompleteAnswer {
+        let mut complete =
             CompleteAnswer { what, reading, since: None, measure: BTreeSet::new(), forget: BTreeSet::new() };
         if !self.is_wanted() {
             // The next wanted series starts anew.
             self.sample = None;
-            return whole;
+            return complete;
         }
         // A reading for people who watch came in between.
         let age =
-            self.sample.as_ref().map(|sample| Duration::from_nanos(whole.reading.at.0.saturating_sub(sample.at.0)));
+            self.sample.as_ref().map(|sample| Duration::from_nanos(complete.reading.at.0.saturating_sub(sample.at.0)));
         if age.is_some_and(|age| age < period * 9 / 10) {
-            return whole;
+            return complete;
         }
-        let sample = self.sample.replace(Arc::clone(&whole.reading));
+        let sample = self.sample.replace(Arc::clone(&complete.reading));
         // After a pause, a rate over all of it would not describe the present.
-        whole.since = sample.filter(|_| age.is_some_and(|age| age < period * 3));
+        complete.since = sample.filter(|_| age.is_some_and(|age| age < period * 3));
         // A gauge that is unwanted now may be wanted again soon, so its history is kept for one more reading.
-        whole.measure = self.wanted.union(&self.wanted_before).copied().collect();
-        whole.forget = self.measured.difference(&whole.measure).copied().collect();
+        complete.measure = self.wanted.union(&self.wanted_before).copied().collect();
+        complete.forget = self.measured.difference(&complete.measure).copied().collect();
         self.wanted_before.clone_from(&self.wanted);
-        self.measured.clone_from(&whole.measure);
-        whole
+        self.measured.clone_from(&complete.measure);
+        complete
     }
 }
 
@@ -241,11 +241,11 @@ impl Reading {
     fn add_part(&mut self, body: &ReplyBody) {
         match body {
             ReplyBody::Port(ports) => {
-                let capacity = MOST.saturating_sub(self.ports.len());
+                let capacity = MAX_KEPT.saturating_sub(self.ports.len());
                 self.ports.extend(ports.iter().take(capacity).map(|port| (port.port, *port)));
             }
             ReplyBody::Flow(flows) => {
-                let capacity = MOST.saturating_sub(self.rules.len());
+                let capacity = MAX_KEPT.saturating_sub(self.rules.len());
                 let own = flows.iter().filter(|flow| is_ours(flow.cookie)).take(capacity);
                 self.rules.extend(own.map(|flow| {
                     let count = RuleCount { cookie: flow.cookie, packets: flow.packet_count, bytes: flow.byte_count };

@@ -28,7 +28,7 @@ pub(super) struct Rechecks {
 
 impl Rechecks {
     /// Whether a check is due at this rate (0: never). If so, the time of the next one.
-    fn take_turn(&mut self, now: Time, rate: u32) -> Option<Time> {
+    fn take_due(&mut self, now: Time, rate: u32) -> Option<Time> {
         if rate == 0 || now < self.due {
             return None;
         }
@@ -50,10 +50,10 @@ impl Engine {
         if self.leaves.is_empty() {
             return;
         }
-        let Some(due) = self.rechecks.take_turn(self.now, self.options.check_rate) else { return };
+        let Some(due) = self.rechecks.take_due(self.now, self.options.check_rate) else { return };
         self.timers.insert((due, Timer::Recheck));
         let Some((id, leaf)) = self.rechecks.take_next(&self.leaves) else { return };
-        let first = self.as_observed(leaf);
+        let first = self.observation_of(leaf);
         if let Some(again) = self.run_again(id) {
             self.compare(id, first, &again);
         }
@@ -67,7 +67,7 @@ impl Engine {
     }
 
     /// What f observed when it made the leaf, as far as the leaf keeps it.
-    fn as_observed(&self, leaf: &Leaf) -> Observation {
+    fn observation_of(&self, leaf: &Leaf) -> Observation {
         let (trace, answer) = (leaf.trace.clone(), Ok(self.resolved(leaf).unwrap_or_default()));
         let goal = Some(leaf.goal().clone());
         Observation {

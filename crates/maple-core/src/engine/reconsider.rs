@@ -34,7 +34,7 @@ impl Engine {
             if self.store.is_current(*id) {
                 continue;
             }
-            if let Some(route) = self.routes.by_subscription_id(*id) {
+            if let Some(route) = self.routes.of_subscription(*id) {
                 self.follow_plan(route);
                 continue;
             }

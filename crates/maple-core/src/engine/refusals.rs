@@ -41,39 +41,57 @@ impl Engine {
         if switch.three_tables && (table == ROUTES || !full && rule.instructions.iter().any(carries)) {
             return self.route_rule_refused(dpid, (table, &rule), what);
         }
+        let is_hopeless = self.count_refusal(dpid, (table, &rule), full);
+        self.report_refusal(dpid, what);
+        self.remove_suspects(dpid, rule.cookie, full, is_hopeless);
+        self.reread(dpid);
+    }
+
+    /// Notes a refused rule. Returns whether the switch refuses so often that it gets no new rules for a while.
+    fn count_refusal(&mut self, dpid: Dpid, (table, rule): (u8, &Rule), full: bool) -> bool {
+        let Some(switch) = self.switches.get_mut(&dpid) else { return false };
         switch.refused.push((table, rule.priority, rule.matching.clone()));
         switch.stale.classifier = true;
         // Only the first refusal of an update counts: after it the switch is being read and is not ready.
         switch.full_count += u32::from(switch.tables.is_ready());
-        let hopeless = switch.full_count > 3;
+        let is_hopeless = switch.full_count > 3;
         let until = self.now + backoff(switch.full_count);
         if full {
             switch.capacity.on_table_full(table);
         }
-        if hopeless {
+        if is_hopeless {
             switch.full_until = Some(until);
         }
         self.timers.insert((until, Timer::Full(dpid)));
+        is_hopeless
+    }
+
+    fn report_refusal(&mut self, dpid: Dpid, what: String) {
         self.stats.refused_rules += 1;
         self.report_once(Report::RuleRefused { switch: dpid, what: what.into() }, &format!("refused {dpid}"));
-        let culprit = subject_of(self.options.epoch, rule.cookie);
-        let suspects = if hopeless { self.all_subjects_at(dpid) } else { self.unconfirmed_at(dpid) };
-        let innocent = |subject: &Subject| !full && !hopeless && culprit.is_some_and(|culprit| culprit != *subject);
+    }
+
+    /// Removes the leaves and labels that the refusal concerns. If the switch is full, these are all that it has not
+    /// confirmed. If it refuses again and again, these are all. Otherwise only the refused rule's leaf or label, if it
+    /// is known, goes.
+    fn remove_suspects(&mut self, dpid: Dpid, cookie: u64, full: bool, is_hopeless: bool) {
+        let culprit = subject_of(self.options.epoch, cookie);
+        let suspects = if is_hopeless { self.all_subjects_at(dpid) } else { self.unconfirmed_at(dpid) };
+        let innocent = |subject: &Subject| !full && !is_hopeless && culprit.is_some_and(|culprit| culprit != *subject);
         for subject in suspects.into_iter().chain(culprit).filter(|subject| !innocent(subject)) {
             match subject {
                 Subject::Label(serial) => {
                     let why = if full { Refusal::Full(dpid) } else { Refusal::RuleRefused(dpid) };
-                    match hopeless && culprit != Some(subject) {
+                    match is_hopeless && culprit != Some(subject) {
                         true => self.revoke_label(dpid, serial, why),
                         false => self.deny_label(dpid, serial, why),
                     }
                 }
-                Subject::Leaf(leaf) if hopeless => self.withdraw(leaf),
+                Subject::Leaf(leaf) if is_hopeless => self.withdraw(leaf),
                 Subject::Leaf(leaf) if full => self.evict_leaf(leaf),
                 Subject::Leaf(leaf) => self.forward_by_controller(leaf),
             }
         }
-        self.reread(dpid);
     }
 
     /// The switch refused a host's rule in the classifier. That host's packets come to the controller; everything else
@@ -81,8 +99,7 @@ impl Engine {
     fn host_rule_refused(&mut self, dpid: Dpid, table: u8, full: bool, what: String) {
         let until = self.now + HOSTS_CLOSED_FOR;
         self.timers.insert((until, Timer::Full(dpid)));
-        self.stats.refused_rules += 1;
-        self.report_once(Report::RuleRefused { switch: dpid, what: what.into() }, &format!("refused {dpid}"));
+        self.report_refusal(dpid, what);
         if let Some(switch) = self.switches.get_mut(&dpid).filter(|_| full) {
             switch.capacity.on_table_full(table);
         }
@@ -92,8 +109,7 @@ impl Engine {
     /// The switch refused a rule of the table of routes, or one that leads there. From now on the rules of leaves carry
     /// their routes' actions.
     fn route_rule_refused(&mut self, dpid: Dpid, (table, rule): (u8, &Rule), what: String) {
-        self.stats.refused_rules += 1;
-        self.report_once(Report::RuleRefused { switch: dpid, what: what.into() }, &format!("refused {dpid}"));
+        self.report_refusal(dpid, what);
         if let Some(switch) = self.switches.get_mut(&dpid) {
             switch.route_table = RouteTable::Refused;
             if (table, rule.priority) == (ROUTES, 0) {
@@ -140,10 +156,10 @@ impl Engine {
             && switch.full_until.is_none()
             && !std::mem::take(&mut switch.refused).is_empty()
         {
-            self.mark(dpid, Stale { classifier: true, ..Stale::default() });
+            self.mark_dirty(dpid, Stale { classifier: true, ..Stale::default() });
         }
         if self.switches.get_mut(&dpid).is_some_and(|switch| switch.host_rules.reopen(self.now)) {
-            self.mark(dpid, Stale::default());
+            self.mark_dirty(dpid, Stale::default());
         }
     }
 }

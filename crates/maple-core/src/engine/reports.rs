@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// The maximum number of distinct reports, and of distinct failures.
-const MOST: usize = 10_000;
+const MAX_REPORTS: usize = 10_000;
 
 /// What a shard has reported.
 #[derive(Debug, Default)]
@@ -18,7 +18,7 @@ pub(super) struct Reports {
 impl Reports {
     /// Whether nothing was reported under this key before. The caller then reports it.
     pub fn is_new(&mut self, key: &str) -> bool {
-        self.keys.len() < MOST && self.keys.insert(key.to_owned())
+        self.keys.len() < MAX_REPORTS && self.keys.insert(key.to_owned())
     }
 
     /// Counts a failure of f. Returns its text if it is to be reported.
@@ -27,7 +27,7 @@ impl Reports {
             *count += 1;
             return None;
         }
-        if self.failures.len() >= MOST {
+        if self.failures.len() >= MAX_REPORTS {
             return None;
         }
         let error: Arc<str> = text.into();
@@ -60,9 +60,9 @@ mod tests {
     #[test]
     fn the_number_of_remembered_reports_is_bounded() {
         let mut reports = Reports::default();
-        let new = (0..2 * MOST).filter(|number| reports.is_new(&number.to_string())).count();
-        assert_eq!(new, MOST);
-        let new = (0..2 * MOST).filter_map(|number| reports.count_failure(&number.to_string())).count();
-        assert_eq!((new, reports.failures().count()), (MOST, MOST));
+        let new = (0..2 * MAX_REPORTS).filter(|number| reports.is_new(&number.to_string())).count();
+        assert_eq!(new, MAX_REPORTS);
+        let new = (0..2 * MAX_REPORTS).filter_map(|number| reports.count_failure(&number.to_string())).count();
+        assert_eq!((new, reports.failures().count()), (MAX_REPORTS, MAX_REPORTS));
     }
 }

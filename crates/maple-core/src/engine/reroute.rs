@@ -15,7 +15,7 @@ use crate::route::Goal;
 impl Engine {
     /// Begins to reroute an active leaf.
     pub(super) fn begin_reroute(&mut self, id: LeafId, to: Goal) {
-        let Some(via) = self.join(id, &to) else { return self.withdraw(id) };
+        let Some(via) = self.join_goal(id, &to) else { return self.withdraw(id) };
         let Some(leaf) = self.leaves.get_mut(&id) else { return };
         let until = self.now + self.options.reroute_timeout;
         leaf.state = LeafState::Rerouting(Box::new(Reroute { to, via, until }));
@@ -40,7 +40,7 @@ impl Engine {
         self.routes.begin_use(via);
         self.routes.stop_waiting(via, id);
         self.stats.leaves_rerouted += 1;
-        self.reroute_over(ingress, id);
+        self.end_reroute_wait(ingress, id);
         old.into_iter().filter(|old| *old != via).for_each(|old| self.routes.detach(old, id));
         if let (Some(via), Some(switch)) = (old, self.switches.get_mut(&ingress)) {
             switch.tables.wait(Waiter::RuleRemoved { via, stays: false });

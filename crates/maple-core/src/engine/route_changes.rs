@@ -48,12 +48,12 @@ impl Engine {
             return self.close_route(id);
         };
         let until = self.now + self.options.reroute_timeout;
-        let changed = self.routes.change(id, &resolved, until, &mut effects);
+        let changed = self.routes.on_plan_resolved(id, &resolved, until, &mut effects);
         self.apply_label_effects(effects, Timer::Routes);
         if let Some(ingress) = self.routes.get(id).map(|route| route.ingress())
             && changed != PlanChange::Nothing
         {
-            self.reroute_over(ingress, name);
+            self.end_reroute_wait(ingress, name);
             if changed == PlanChange::Asking {
                 self.barrier_waits.begin_reroute_of(ingress, name);
                 self.timers.insert((until, Timer::NextPath(id)));
@@ -61,7 +61,7 @@ impl Engine {
         }
         match changed {
             PlanChange::Ready(leaves) => leaves.into_iter().for_each(|leaf| self.route_is_ready(leaf)),
-            PlanChange::NextReady => self.change_route(id),
+            PlanChange::NextReady => self.switch_to_next_path(id),
             PlanChange::Asking | PlanChange::Nothing => {}
         }
     }
@@ -76,7 +76,7 @@ impl Engine {
     }
 
     /// A route's next path is ready: switches over to it.
-    pub(super) fn change_route(&mut self, id: RouteId) {
+    pub(super) fn switch_to_next_path(&mut self, id: RouteId) {
         let Some((ingress, name)) = self.routes.get(id).map(|route| (route.ingress(), route.plan().map(|plan| plan.0)))
         else {
             return;
@@ -84,13 +84,13 @@ impl Engine {
         let Some(PathSwitch { waiting, former, each_leaf }) = self.routes.switch_over(id) else { return };
         self.stats.routes_rerouted += 1;
         self.leaves.forget_answers();
-        name.into_iter().for_each(|name| self.reroute_over(ingress, name));
+        name.into_iter().for_each(|name| self.end_reroute_wait(ingress, name));
         let leaves = if each_leaf { self.leaves_of_routes(&BTreeSet::from([id])) } else { BTreeSet::new() };
         if let Some(switch) = self.switches.get_mut(&ingress) {
             switch.changed_actions.extend(leaves);
             former.into_iter().for_each(|serial| switch.tables.wait(Waiter::FormerPath { via: id, serial }));
         }
-        self.mark(ingress, Stale::default());
+        self.mark_dirty(ingress, Stale::default());
         self.sync_route_rules();
         waiting.into_iter().for_each(|leaf| self.route_is_ready(leaf));
     }
@@ -119,7 +119,7 @@ impl Engine {
             let epoch = self.options.epoch;
             let rule = self.routes.get(id).and_then(|route| route.rule(|name| cookie(epoch, Some(name))));
             switch.route_rules.set(id, rule);
-            self.mark(ingress, Stale::default());
+            self.mark_dirty(ingress, Stale::default());
         }
         for name in self.routes.take_ended() {
             self.store.forget(name);

@@ -38,7 +38,7 @@ impl Engine {
         }
         for leaf in self.leaves_of_routes(&BTreeSet::from([id])) {
             if !is_left(self, leaf) {
-                self.lose_route(leaf, id);
+                self.stop_using_lost_route(leaf, id);
             }
         }
     }
@@ -49,20 +49,20 @@ impl Engine {
             && let Some((name, _)) = route.plan()
         {
             let ingress = route.ingress();
-            self.reroute_over(ingress, name);
+            self.end_reroute_wait(ingress, name);
         }
         for leaf in self.leaves_of_routes(&BTreeSet::from([id])) {
-            self.lose_route(leaf, id);
+            self.stop_using_lost_route(leaf, id);
         }
     }
 
-    fn lose_route(&mut self, id: LeafId, route: RouteId) {
+    fn stop_using_lost_route(&mut self, id: LeafId, route: RouteId) {
         let Some(leaf) = self.leaves.get(&id) else { return };
         match &leaf.state {
             // A leaf that is leaving this route continues to leave it.
             LeafState::Rerouting(reroute) if reroute.via == route => self.withdraw(id),
             LeafState::Active if leaf.via == Some(route) => {
-                self.end_use(id, true);
+                self.stop_using_route(id, true);
                 self.wait(id, route, true);
             }
             LeafState::Waiting { .. } if leaf.via == Some(route) => self.send_held(id),
@@ -72,7 +72,7 @@ impl Engine {
 
     /// The ingress switch is to lose a leaf's rule, or to get one that leads elsewhere. When it has confirmed that, the
     /// leaf no longer uses its route. `stays`: the leaf remains a member of the route.
-    pub(super) fn end_use(&mut self, id: LeafId, stays: bool) {
+    pub(super) fn stop_using_route(&mut self, id: LeafId, stays: bool) {
         let Some(leaf) = self.leaves.get_mut(&id) else { return };
         let Some(via) = leaf.via else { return };
         if !stays {
@@ -84,7 +84,7 @@ impl Engine {
             Some(switch) => {
                 switch.tables.wait(Waiter::RuleRemoved { via, stays });
                 switch.changed_actions.insert(id);
-                self.mark(ingress, Stale::default());
+                self.mark_dirty(ingress, Stale::default());
             }
             None => self.finish_route_use(via, stays, false),
         }

@@ -69,7 +69,7 @@ impl Engine {
     /// A port has left its segment, or the segment has dissolved.
     pub(super) fn segment_left(&mut self, at: Location) {
         let commit = self.store.update(|state| leave(state, &[at].into()));
-        self.apply(commit);
+        self.apply_commit(commit);
     }
 
     /// A packet without a label came in by a link port. Our switches send none there. The shard of the other end
@@ -110,7 +110,7 @@ impl Engine {
             writes
         });
         let state = self.store.snapshot();
-        self.apply(commit);
+        self.apply_commit(commit);
         let Some((up, before)) = formed else { return };
         let Some(segment) = up.first().and_then(|at| Segment::of(&state, *at)) else { return };
         if before.is_none_or(|before| before.members() != segment.members()) {

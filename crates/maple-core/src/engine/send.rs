@@ -47,7 +47,7 @@ impl Engine {
             Some(route) => self.send_to_egress_ports(&route, &packet),
             None => {
                 self.withdraw(id);
-                self.waiting.miss([packet]);
+                self.waiting.add_misses([packet]);
             }
         }
     }
@@ -117,7 +117,7 @@ impl Engine {
     }
 
     /// Sends a handler's frame, if its port is an edge port.
-    pub(super) fn send_from_outside(&mut self, own: &OwnFrame) {
+    pub(super) fn send_handler_frame(&mut self, own: &OwnFrame) {
         if self.store.snapshot().port(own.at).is_some_and(|port| port.kind == PortKind::Edge) {
             self.send_own(own);
         }

@@ -133,6 +133,11 @@ impl Switch {
         self.capabilities.version
     }
 
+    /// The table whose rules come from several sources.
+    pub fn shared_table(&self) -> u8 {
+        if self.three_tables { LABELS } else { CLASSIFIER }
+    }
+
     /// Whether it has enough tables for a table of routes.
     pub fn has_four_tables(&self) -> bool {
         self.three_tables && self.capabilities.tables > ROUTES
@@ -157,14 +162,14 @@ impl Engine {
         let Some(switch) = self.switches.get_mut(&dpid) else { return };
         let Some(Confirmed { waiters, has_second_step }) = switch.tables.confirm(xid) else { return };
         switch.open_route_table();
-        waiters.into_iter().for_each(|waiter| self.wake(dpid, waiter));
+        waiters.into_iter().for_each(|waiter| self.wake_waiter(dpid, waiter));
         if has_second_step {
-            self.mark(dpid, Stale::default());
+            self.mark_dirty(dpid, Stale::default());
         }
         self.poll_postponed(dpid);
     }
 
-    fn wake(&mut self, dpid: Dpid, waiter: Waiter) {
+    fn wake_waiter(&mut self, dpid: Dpid, waiter: Waiter) {
         match waiter {
             Waiter::Labels(serials) => self.labels_confirmed(dpid, &serials),
             Waiter::RuleRemoved { via, stays } => self.finish_route_use(via, stays, true),
@@ -197,7 +202,7 @@ impl Engine {
         }));
         let Switch { capacity, tables, .. } = &mut **switch;
         capacity.on_tables_read(self.now, |table| tables.count(Some(table)));
-        self.mark(dpid, Stale::default());
+        self.mark_dirty(dpid, Stale::default());
     }
 
     /// A switch has removed a rule. If we did not delete it, the next flush adds it again.
@@ -206,12 +211,12 @@ impl Engine {
         let key = entry_key(removed.priority, &removed.matching);
         if switch.tables.is_lost(self.now, removed.table_id, removed.cookie, key) {
             self.report_once(Report::RulesLost { switch: dpid, count: 1 }, &format!("lost {dpid}"));
-            self.mark(dpid, Stale::default());
+            self.mark_dirty(dpid, Stale::default());
         }
     }
 
     /// Marks a switch whose tables have to be updated.
-    pub(super) fn mark(&mut self, dpid: Dpid, stale: Stale) {
+    pub(super) fn mark_dirty(&mut self, dpid: Dpid, stale: Stale) {
         if let Some(switch) = self.switches.get_mut(&dpid) {
             switch.stale.classifier |= stale.classifier;
             switch.stale.labels |= stale.labels;

@@ -59,16 +59,16 @@ impl Engine {
                 Timer::Labels(dpid) => self.expire_labels(dpid),
                 Timer::Routes => self.retry_routes(),
                 Timer::NextPath(route) => self.abandon_next_path(route),
-                Timer::Search(mac) => self.ask_hosts(|hosts, now, actions| hosts.on_search_timer(now, mac, actions)),
-                Timer::Guard(at) => self.ask_hosts(|hosts, now, actions| hosts.on_guard_timer(now, at, actions)),
-                Timer::Muted(at, mac) => self.ask_hosts(|hosts, _, actions| hosts.on_muted_timer(at, mac, actions)),
-                Timer::Hosts(dpid) => self.ask_hosts(|hosts, now, actions| hosts.on_round_timer(now, dpid, actions)),
+                Timer::Search(mac) => self.with_hosts(|hosts, now, actions| hosts.on_search_timer(now, mac, actions)),
+                Timer::Guard(at) => self.with_hosts(|hosts, now, actions| hosts.on_guard_timer(now, at, actions)),
+                Timer::Muted(at, mac) => self.with_hosts(|hosts, _, actions| hosts.on_muted_timer(at, mac, actions)),
+                Timer::Hosts(dpid) => self.with_hosts(|hosts, now, actions| hosts.on_round_timer(now, dpid, actions)),
                 Timer::NewPorts(dpid) => self.expire_new_port_packets(dpid),
                 Timer::Full(dpid) => self.full_timer(dpid),
                 Timer::Capacity(dpid) => self.ask_for_statistics(dpid),
                 Timer::Meters(dpid) => self.sweep_meters(dpid),
                 Timer::Poll(dpid) => self.poll(dpid),
-                Timer::Demand => self.look_for_wanted(),
+                Timer::Demand => self.update_demand(),
                 // Every batch checks whether a leaf is due; the timer only causes a batch.
                 Timer::Recheck => {}
             }

@@ -36,9 +36,9 @@ impl Engine {
             writes.extend(ports.iter().filter_map(|port| new_speed(&Snapshot::default(), dpid, version, port)));
             writes
         });
-        self.apply(commit);
+        self.apply_commit(commit);
         self.report(Report::SwitchUp(dpid));
-        self.mark(dpid, Stale::ALL);
+        self.mark_dirty(dpid, Stale::ALL);
         self.out.push(Effect::ReadFlows { dpid });
     }
 
@@ -68,7 +68,7 @@ impl Engine {
             is_ours = state.shard_of(dpid) == Some(shard);
             if is_ours { without_switch(state, dpid) } else { Vec::new() }
         });
-        self.apply(commit);
+        self.apply_commit(commit);
         if is_ours {
             self.report(Report::SwitchDown(dpid));
             hosts.into_iter().for_each(|host| self.report(host));
@@ -102,7 +102,7 @@ impl Engine {
                 }
             }
         });
-        self.apply(commit);
+        self.apply_commit(commit);
         hosts.into_iter().for_each(|host| self.report(host));
         if let Some(peer) = peer.filter(|_| self.store.snapshot().peer(at).is_none()) {
             self.report(Report::LinkDown(at.min(peer), at.max(peer)));
@@ -135,7 +135,7 @@ impl Engine {
             );
             writes
         });
-        self.apply(commit);
+        self.apply_commit(commit);
         if linked {
             self.report(Report::LinkUp(a.min(b), a.max(b)));
             hosts.into_iter().for_each(|host| self.report(host));
@@ -153,7 +153,7 @@ impl Engine {
             }
             unlink(state, a).into_iter().chain(unlink(state, b)).collect()
         });
-        self.apply(commit);
+        self.apply_commit(commit);
         if unlinked {
             self.report(Report::LinkDown(a.min(b), a.max(b)));
         }
@@ -168,7 +168,7 @@ impl Engine {
             }
             _ => Vec::new(),
         });
-        self.apply(commit);
+        self.apply_commit(commit);
     }
 
     pub(super) fn port_is_new(&mut self, at: Location) {
@@ -177,12 +177,12 @@ impl Engine {
         let commit = self.store.update(|state| match state.port(at) {
             Some(PortInfo { up, kind: PortKind::Edge }) => {
                 changed = true;
-                let anew = Write::Port { at, info: Some(PortInfo { up, kind: PortKind::New }) };
-                without_hosts(state, at).into_iter().chain([anew]).collect()
+                let make_new = Write::Port { at, info: Some(PortInfo { up, kind: PortKind::New }) };
+                without_hosts(state, at).into_iter().chain([make_new]).collect()
             }
             _ => Vec::new(),
         });
-        self.apply(commit);
+        self.apply_commit(commit);
         if changed {
             hosts.into_iter().for_each(|host| self.report(host));
         }
@@ -244,11 +244,11 @@ fn unlink(state: &Snapshot, at: Location) -> Vec<Write> {
     let ends = [(at, peer), (peer, at)];
     let still =
         |(end, other): &(Location, Location)| state.port(*end).is_some_and(|port| port.kind == PortKind::Link(*other));
-    let anew = |(end, _): (Location, Location)| {
+    let make_new = |(end, _): (Location, Location)| {
         let up = state.port(end).is_some_and(|port| port.up);
         Write::Port { at: end, info: Some(PortInfo { up, kind: PortKind::New }) }
     };
-    ends.into_iter().filter(still).map(anew).collect()
+    ends.into_iter().filter(still).map(make_new).collect()
 }
 
 fn without_hosts(state: &Snapshot, at: Location) -> Vec<Write> {

@@ -67,8 +67,8 @@ impl Engine {
                 let rate = |packets: fn(&PortStats) -> u64, bytes: fn(&PortStats) -> u64| {
                     let before = before?;
                     let span = newest.at.0.saturating_sub(before.at.0);
-                    let packets = grown(newest, before, counters.port, packets)?;
-                    Some(Rate::of(packets, grown(newest, before, counters.port, bytes)?, span))
+                    let packets = growth(newest, before, counters.port, packets)?;
+                    Some(Rate::of(packets, growth(newest, before, counters.port, bytes)?, span))
                 };
                 let sent = rate(|port| port.tx_packets, |port| port.tx_bytes);
                 let received = rate(|port| port.rx_packets, |port| port.rx_bytes);
@@ -168,7 +168,7 @@ pub(super) fn pair(state: &Snapshot, matching: &Match) -> Pair {
 }
 
 /// How much a port has counted since; `None` if it does not count, or has started again.
-pub(super) fn grown(now: &Reading, since: &Reading, port: PortNo, count: impl Fn(&PortStats) -> u64) -> Option<u64> {
+pub(super) fn growth(now: &Reading, since: &Reading, port: PortNo, count: impl Fn(&PortStats) -> u64) -> Option<u64> {
     let (now, since) = (count(now.ports.get(&port)?), count(since.ports.get(&port)?));
     if now == UNCOUNTED { None } else { now.checked_sub(since) }
 }

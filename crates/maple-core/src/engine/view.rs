@@ -43,7 +43,7 @@ impl Engine {
             .map(|(table_id, rule)| {
                 let subject = subject_of(self.options.epoch, rule.cookie);
                 let leaf = match subject {
-                    Some(Subject::Leaf(leaf)) if self.routes.by_subscription_id(leaf).is_none() => Some(leaf),
+                    Some(Subject::Leaf(leaf)) if self.routes.of_subscription(leaf).is_none() => Some(leaf),
                     _ => None,
                 };
                 let (newest, _) = switch.polls.readings(Counted::Rules);
@@ -78,7 +78,7 @@ impl Engine {
         match subject {
             None => reason(rule).to_owned(),
             Some(Subject::Label(serial)) => switch.labels.describe(serial).unwrap_or_default(),
-            Some(Subject::Leaf(name)) if let Some(route) = self.routes.by_subscription_id(name) => {
+            Some(Subject::Leaf(name)) if let Some(route) = self.routes.of_subscription(name) => {
                 self.routes.get(route).map(|route| format!("route {}", outline(route.exits()))).unwrap_or_default()
             }
             Some(Subject::Leaf(leaf)) => self.leaves.get(&leaf).map(|leaf| reasons(leaf)).unwrap_or_default(),

@@ -31,12 +31,12 @@ impl Waiting {
     }
 
     /// Adds packets for f to decide.
-    pub fn miss(&mut self, packets: impl IntoIterator<Item = ReceivedPacket>) {
+    pub fn add_misses(&mut self, packets: impl IntoIterator<Item = ReceivedPacket>) {
         self.misses.extend(packets);
     }
 
     /// Whether there is nothing for f to decide.
-    pub fn is_decided(&self) -> bool {
+    pub fn has_no_misses(&self) -> bool {
         self.misses.is_empty()
     }
 
@@ -47,7 +47,7 @@ impl Waiting {
     }
 
     /// Whether this batch has had so many rounds that no more leaves should be made.
-    pub fn is_endless(&self) -> bool {
+    pub fn has_too_many_rounds(&self) -> bool {
         self.rounds > MAX_ROUNDS
     }
 
@@ -103,16 +103,16 @@ mod tests {
         assert_eq!(waiting.park(LeafId(5), packet(2), 2), None);
         assert_eq!(waiting.park(LeafId(8), packet(3), 2), Some(LeafId(3)));
         waiting.release(LeafId(3));
-        assert!(waiting.is_decided() && !waiting.has(LeafId(3)), "it is gone");
+        assert!(waiting.has_no_misses() && !waiting.has(LeafId(3)), "it is gone");
         waiting.release(LeafId(8));
         assert_eq!(switches(&waiting.take_round()), [3]);
-        assert!(waiting.is_decided() && waiting.has(LeafId(5)));
+        assert!(waiting.has_no_misses() && waiting.has(LeafId(5)));
     }
 
     #[test]
     fn packets_are_dropped_with_their_switch() {
         let mut waiting = Waiting::default();
-        waiting.miss([packet(1), packet(2)]);
+        waiting.add_misses([packet(1), packet(2)]);
         for (name, dpid) in [(1, 2), (2, 1), (3, 1)] {
             waiting.park(LeafId(name), packet(dpid), 10);
         }
@@ -125,13 +125,13 @@ mod tests {
     fn the_rounds_of_a_batch_are_bounded_and_the_next_batch_starts_again() {
         let mut waiting = Waiting::default();
         for _ in 0..MAX_ROUNDS {
-            waiting.miss([packet(1)]);
+            waiting.add_misses([packet(1)]);
             assert_eq!(waiting.take_round().len(), 1);
-            assert!(!waiting.is_endless());
+            assert!(!waiting.has_too_many_rounds());
         }
         waiting.take_round();
-        assert!(waiting.is_endless());
+        assert!(waiting.has_too_many_rounds());
         waiting.begin_batch();
-        assert!(!waiting.is_endless());
+        assert!(!waiting.has_too_many_rounds());
     }
 }

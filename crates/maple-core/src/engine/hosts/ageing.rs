@@ -83,10 +83,10 @@ impl Hosts {
         out.push(HostAction::Wake(next, Timer::Hosts(dpid)));
         // Answers to requests of the last round come too late.
         self.counts.retain(|(of, _), counting| *of != dpid || counting.mac.is_some());
-        self.ask_next(dpid, out);
+        self.read_next_port(dpid, out);
     }
 
-    fn ask_next(&mut self, dpid: Dpid, out: &mut Vec<HostAction>) {
+    fn read_next_port(&mut self, dpid: Dpid, out: &mut Vec<HostAction>) {
         let Some(round) = self.rounds.get_mut(&dpid) else { return };
         round.asking = round.ports.pop_first();
         if let Some(port) = round.asking {
@@ -125,7 +125,7 @@ impl Hosts {
     }
 
     /// A switch refuses a request. Returns whether it was one of these.
-    pub fn on_no_stats(&mut self, now: Time, dpid: Dpid, xid: u32, out: &mut Vec<HostAction>) -> bool {
+    pub fn on_stats_refused(&mut self, now: Time, dpid: Dpid, xid: u32, out: &mut Vec<HostAction>) -> bool {
         let Some(counting) = self.counts.remove(&(dpid, xid)) else { return false };
         match counting.mac {
             Some(mac) => self.on_search_count(now, mac, None, out),
@@ -168,7 +168,7 @@ impl Hosts {
             out.extend(old.map(|(ip, _)| HostAction::Emit { at, frame: probe(mac, *ip) }));
         }
         if self.rounds.get(&at.switch).is_some_and(|round| round.asking == Some(at.port)) {
-            self.ask_next(at.switch, out);
+            self.read_next_port(at.switch, out);
         }
     }
 }

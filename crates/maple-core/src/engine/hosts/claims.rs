@@ -2,7 +2,7 @@
 //!
 //! A claim asks the shard of the known location whether the host is still there. Until that shard answers, packets from
 //! the claiming port are dropped. If the host is still there, the claim is *refuted*, and the port's packets are
-//! dropped for some time more. If the host is gone, the claim is *settled*: the host moves to the port that claimed it
+//! dropped for some time more. If the host is gone, the claim is *resolved*: the host moves to the port that claimed it
 //! first.
 //!
 //! The number of claims of each port is bounded. So a port that claims every address does not stand in the way of the
@@ -19,11 +19,11 @@ use crate::network::{Location, Mac};
 use crate::report::{MoveReason, Report};
 
 /// The maximum number of hosts that one port may claim at once.
-const MOST: usize = 32;
+const MAX_CLAIMS: usize = 32;
 /// The maximum number of refuted claims of a port that are reported.
 const MAX_REPORTED: usize = 8;
 /// How long a claim waits for the answer if the other shard is gone.
-const PATIENCE: Duration = Duration::from_secs(60);
+const CLAIM_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The open claims, by port and host.
 #[derive(Debug, Default)]
@@ -48,12 +48,12 @@ impl Claims {
         if self.open.get(&(to, mac)).is_some_and(|claim| claim.from == from && claim.until > now) {
             return false;
         }
-        if self.count(to) >= MOST {
+        if self.count(to) >= MAX_CLAIMS {
             self.open.retain(|(at, _), claim| *at != to || claim.until > now);
         }
-        let has_capacity = self.count(to) < MOST;
+        let has_capacity = self.count(to) < MAX_CLAIMS;
         if has_capacity {
-            self.open.insert((to, mac), Claim { from, began: now, until: now + PATIENCE, refuted: false });
+            self.open.insert((to, mac), Claim { from, began: now, until: now + CLAIM_TIMEOUT, refuted: false });
         }
         has_capacity
     }
@@ -64,19 +64,20 @@ impl Claims {
 
     /// The host is still at its location: refutes the claims. Returns the ports to report.
     fn refute(&mut self, until: Time, mac: Mac, at: Location) -> Vec<Location> {
-        let mut liars = Vec::new();
+        let mut forgers = Vec::new();
         for ((to, _), claim) in self.open.iter_mut().filter(|((_, other), _)| *other == mac) {
             if claim.from == at && !claim.refuted {
                 (claim.refuted, claim.until) = (true, until);
-                liars.push(*to);
+                forgers.push(*to);
             }
         }
-        liars.retain(|to| self.reported.range(of_port(*to)).count() < MAX_REPORTED && self.reported.insert((*to, mac)));
-        liars
+        forgers
+            .retain(|to| self.reported.range(of_port(*to)).count() < MAX_REPORTED && self.reported.insert((*to, mac)));
+        forgers
     }
 
     /// The host is gone from its location. Returns the port that claimed it first, and closes all claims of the host.
-    fn settle(&mut self, mac: Mac, at: Location) -> Option<Location> {
+    fn resolve(&mut self, mac: Mac, at: Location) -> Option<Location> {
         let fits = |((_, other), claim): &(&(Location, Mac), &Claim)| *other == mac && claim.from == at;
         let first = self.open.iter().filter(fits).min_by_key(|(_, claim)| claim.began);
         let to = first.map(|((to, _), _)| *to)?;
@@ -118,7 +119,7 @@ impl Hosts {
             }
             SearchResult::Gone { was_asked } => {
                 let why = if was_asked { MoveReason::NoAnswer } else { MoveReason::Silent };
-                if let Some(to) = self.claims.settle(mac, at)
+                if let Some(to) = self.claims.resolve(mac, at)
                     && self.admit(now, to, out)
                 {
                     out.push(HostAction::Move { mac, from: at, to, why });

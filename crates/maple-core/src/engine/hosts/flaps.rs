@@ -50,7 +50,7 @@ pub(in crate::engine) fn ask(state: &Snapshot, mac: Mac, at: Location, out: &mut
 }
 
 /// The hosts to ask for when their port has gone down.
-pub(in crate::engine) fn unplugged(state: &Snapshot, at: Location) -> Vec<Mac> {
+pub(in crate::engine) fn hosts_to_ask_for(state: &Snapshot, at: Location) -> Vec<Mac> {
     state.hosts_at(at).take(MAX_ASKED).collect()
 }
 

@@ -10,11 +10,11 @@ use crate::network::Mac;
 pub const PROBE_MAC: Mac = Mac([0x02, b'm', b'a', b'p', b'l', b'e']);
 
 /// The maximum number of addresses by which a host is asked at once.
-const MOST: usize = 4;
+const MAX_PROBES: usize = 4;
 
 /// Probes for the addresses that a host announced, the latest first.
 pub(super) fn probes(mac: Mac, announced: impl DoubleEndedIterator<Item = IpAddr>) -> Vec<Vec<u8>> {
-    announced.rev().take(MOST).map(|ip| probe(mac, ip)).collect()
+    announced.rev().take(MAX_PROBES).map(|ip| probe(mac, ip)).collect()
 }
 
 /// The probe for one address of a host.

@@ -86,7 +86,7 @@ impl Search {
 
 impl OpenSearch {
     /// How long the host must be silent to count as gone.
-    fn quiet(&self, limits: &Limits) -> Duration {
+    fn required_silence(&self, limits: &Limits) -> Duration {
         if self.was_asked { limits.probe_timeout * 2 } else { limits.silence }
     }
 
@@ -122,7 +122,7 @@ impl Hosts {
     }
 
     /// A port elsewhere claims a host of this shard.
-    pub fn on_look(
+    pub fn on_find(
         &mut self,
         now: Time,
         state: &Snapshot,
@@ -166,11 +166,11 @@ impl Hosts {
             forget_if_missing: asker.is_none(),
         };
         self.searches.insert(mac, Search { at, state: SearchState::Open(open) });
-        self.ask_again(now, mac, out);
+        self.begin_round(now, mac, out);
     }
 
     /// Begins a round.
-    fn ask_again(&mut self, now: Time, mac: Mac, out: &mut Vec<HostAction>) {
+    fn begin_round(&mut self, now: Time, mac: Mac, out: &mut Vec<HostAction>) {
         let Some(search) = self.searches.get_mut(&mac) else { return };
         let at = search.at;
         let Some(open) = search.open() else { return };
@@ -199,7 +199,7 @@ impl Hosts {
             SearchState::Open(open) if open.reading.is_some() => {
                 out.push(HostAction::Wake(now + limits.probe_timeout, Timer::Search(mac)));
             }
-            SearchState::Open(_) => self.ask_again(now, mac, out),
+            SearchState::Open(_) => self.begin_round(now, mac, out),
         }
     }
 
@@ -213,7 +213,7 @@ impl Hosts {
         open.take(now, count);
         if open.rounds_with_traffic >= ROUNDS_WITH_TRAFFIC {
             self.found_alive(now, mac, at, out);
-        } else if began >= open.silent_since + open.quiet(&limits) {
+        } else if began >= open.silent_since + open.required_silence(&limits) {
             self.not_found(mac, out);
         }
     }

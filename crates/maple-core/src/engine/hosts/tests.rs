@@ -66,7 +66,7 @@ impl Fixture {
         let mut all = Vec::new();
         for action in actions {
             all.push(action.clone());
-            all.extend(self.fulfil(action));
+            all.extend(self.perform(action));
         }
         (answer, all)
     }
@@ -77,7 +77,7 @@ impl Fixture {
     }
 
     /// Does an action as the engine would. Returns the further actions that follow.
-    fn fulfil(&mut self, action: HostAction) -> Vec<HostAction> {
+    fn perform(&mut self, action: HostAction) -> Vec<HostAction> {
         let place = |mac: Mac, location, change: &dyn Fn(&mut HostInfo)| {
             self.store.update(|state| {
                 let none = HostInfo { location, ipv4: BTreeSet::new(), ipv6: BTreeSet::new() };
@@ -101,7 +101,7 @@ impl Fixture {
             }
             HostAction::Forget { mac, .. } => drop(self.store.update(|_| vec![Write::Host { mac, info: None }])),
             HostAction::Find { mac, at } => {
-                return self.ask(|hosts, now, state, out| hosts.on_look(now, state, (mac, at), SHARD, out)).1;
+                return self.ask(|hosts, now, state, out| hosts.on_find(now, state, (mac, at), SHARD, out)).1;
             }
             HostAction::ReportSearch { mac, at, found, .. } => {
                 return self.ask(|hosts, now, _, out| hosts.on_found(now, mac, at, found, out)).1;
@@ -118,7 +118,7 @@ impl Fixture {
         let xid = self.xid;
         self.hosts.on_counting(xid, at, mac);
         if !self.tells {
-            return self.ask(|hosts, now, _, out| hosts.on_no_stats(now, Dpid(1), xid, out)).1;
+            return self.ask(|hosts, now, _, out| hosts.on_stats_refused(now, Dpid(1), xid, out)).1;
         }
         let body = match mac {
             Some(mac) => ReplyBody::Aggregate(AggregateStats {
@@ -252,7 +252,7 @@ fn a_search_ends_even_if_the_switch_never_answers() {
     let sender = Sender { mac: GATEWAY, at: at(2), announces: None };
     let mut actions = Vec::new();
     fixture.hosts.on_packet(fixture.now, &fixture.store.snapshot(), sender, &mut actions);
-    fixture.hosts.on_look(fixture.now, &fixture.store.snapshot(), (GATEWAY, at(1)), SHARD, &mut actions);
+    fixture.hosts.on_find(fixture.now, &fixture.store.snapshot(), (GATEWAY, at(1)), SHARD, &mut actions);
     fixture.timers.extend(actions.iter().filter_map(|action| match action {
         HostAction::Wake(time, timer) => Some((*time, *timer)),
         _ => None,

@@ -173,12 +173,12 @@ impl Routes {
                 waiting: BTreeSet::new(),
             },
         );
-        self.ask(id, out);
+        self.request_labels(id, out);
         id
     }
 
     /// Asks for the labels of the next path, if there is one, or else of the current path.
-    fn ask(&mut self, id: RouteId, out: &mut Vec<LabelEffect>) {
+    fn request_labels(&mut self, id: RouteId, out: &mut Vec<LabelEffect>) {
         let Some(route) = self.all.get_mut(&id) else { return };
         let path = route.next.as_mut().map_or(&mut route.path, |(next, _)| next);
         if path.state == PathState::Asking && path.serial.is_none() {
@@ -209,7 +209,7 @@ impl Routes {
     }
 
     /// The route with this subscription in the store.
-    pub fn by_subscription_id(&self, name: LeafId) -> Option<RouteId> {
+    pub fn of_subscription(&self, name: LeafId) -> Option<RouteId> {
         self.by_subscription.get(&name).copied()
     }
 
@@ -224,14 +224,14 @@ impl Routes {
             self.ended_subscriptions.push(name);
         }
         if let Some((mut next, _)) = route.next.take() {
-            self.give_back(&mut next, true, out);
+            self.release_path(&mut next, true, out);
         }
     }
 
     fn end_unused(&mut self, id: RouteId, confirmed: bool, out: &mut Vec<LabelEffect>) {
         if self.all.get(&id).is_some_and(|route| route.members == 0 && route.users == 0) {
             self.close(id, out);
-            self.give_all_back(id, confirmed, out);
+            self.release_all(id, confirmed, out);
             if let Some(route) = self.all.remove(&id) {
                 self.dirty.insert((route.key.ingress, id));
             }
@@ -271,7 +271,7 @@ impl Routes {
         if let PathState::Refused { retry } = route.path.state
             && route.users == 0
         {
-            self.give_all_back(id, confirmed, out);
+            self.release_all(id, confirmed, out);
             out.push(LabelEffect::Wake(retry.max(now)));
         }
         self.end_unused(id, confirmed, out);
@@ -283,22 +283,22 @@ impl Routes {
         let (gone, left) = std::mem::take(&mut route.former).into_iter().partition(|path| path.serial == Some(serial));
         route.former = left;
         let gone: Vec<LabelledPath> = gone;
-        gone.into_iter().for_each(|mut path| self.give_back(&mut path, confirmed, out));
+        gone.into_iter().for_each(|mut path| self.release_path(&mut path, confirmed, out));
     }
 
     /// Releases the labels of the current and former paths, and the metadata number.
-    fn give_all_back(&mut self, id: RouteId, confirmed: bool, out: &mut Vec<LabelEffect>) {
+    fn release_all(&mut self, id: RouteId, confirmed: bool, out: &mut Vec<LabelEffect>) {
         let Some(mut route) = self.all.remove(&id) else { return };
         let former = std::mem::take(&mut route.former);
-        former.into_iter().for_each(|mut path| self.give_back(&mut path, confirmed, out));
-        self.give_back(&mut route.path, confirmed, out);
+        former.into_iter().for_each(|mut path| self.release_path(&mut path, confirmed, out));
+        self.release_path(&mut route.path, confirmed, out);
         if route.metadata.take().is_some() {
             self.dirty.insert((route.key.ingress, id));
         }
         self.all.insert(id, route);
     }
 
-    fn give_back(&mut self, path: &mut LabelledPath, confirmed: bool, out: &mut Vec<LabelEffect>) {
+    fn release_path(&mut self, path: &mut LabelledPath, confirmed: bool, out: &mut Vec<LabelEffect>) {
         if let Some(serial) = path.serial.take() {
             self.requests.remove(&serial);
             path.onward.release(holder(self.shard, serial), confirmed, out);
@@ -307,7 +307,7 @@ impl Routes {
 
     /// The plan resolves to something else. If rules lead along the current path, the new path has to be ready by
     /// `until`.
-    pub fn change(
+    pub fn on_plan_resolved(
         &mut self,
         id: RouteId,
         resolved: &Arc<Resolved>,
@@ -319,7 +319,7 @@ impl Routes {
         };
         route.resolved = Arc::clone(resolved);
         if let Some((mut next, _)) = route.next.take() {
-            self.give_back(&mut next, true, out);
+            self.release_path(&mut next, true, out);
         }
         let Some(route) = self.all.get_mut(&id) else { return PlanChange::Nothing };
         if route.path.resolved == *resolved && !route.is_refused() {
@@ -329,15 +329,15 @@ impl Routes {
         let is_ready = path.state == PathState::Ready;
         if route.users > 0 {
             route.next = Some((path, until));
-            self.ask(id, out);
+            self.request_labels(id, out);
             return if is_ready { PlanChange::NextReady } else { PlanChange::Asking };
         }
         // No rule leads along any path.
-        self.give_all_back(id, true, out);
+        self.release_all(id, true, out);
         let Some(route) = self.all.get_mut(&id) else { return PlanChange::Nothing };
         (route.path, route.refusals) = (path, 0);
         let changed = route.take_ready();
-        self.ask(id, out);
+        self.request_labels(id, out);
         changed
     }
 
@@ -379,10 +379,10 @@ impl Routes {
         let is_unused = route.users == 0;
         if let Some((mut next, _)) = next {
             // No rule has led along it.
-            self.give_back(&mut next, true, out);
+            self.release_path(&mut next, true, out);
         }
         if is_unused {
-            self.give_all_back(id, true, out);
+            self.release_all(id, true, out);
             out.push(LabelEffect::Wake(retry));
         }
     }
@@ -399,14 +399,7 @@ impl Routes {
         let id = *self.requests.get(&serial)?;
         let route = self.all.get_mut(&id)?;
         let has_next = route.next.is_some();
-        let is_next = route.next.as_ref().is_some_and(|(next, _)| next.serial == Some(serial));
-        let path = match &mut route.next {
-            Some((next, _)) if is_next => next,
-            _ => &mut route.path,
-        };
-        if path.serial != Some(serial) || matches!(path.state, PathState::Refused { .. }) {
-            return None;
-        }
+        let (path, is_next) = route.path_of_request(serial)?;
         path.onward.learn(port, news);
         match news {
             News::Allocated(_) => None,
@@ -448,7 +441,7 @@ impl Routes {
             if let Some(route) = self.all.get_mut(&id) {
                 let path = LabelledPath::new(&route.key, &route.resolved);
                 route.path = LabelledPath { state: PathState::Asking, ..path };
-                self.ask(id, out);
+                self.request_labels(id, out);
             }
         }
     }

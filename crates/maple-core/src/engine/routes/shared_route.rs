@@ -104,6 +104,17 @@ impl SharedRoute {
         if self.is_ready() { PlanChange::Ready(std::mem::take(&mut self.waiting)) } else { PlanChange::Nothing }
     }
 
+    /// The path whose labels an open request asked for, and whether it is the next one.
+    pub(super) fn path_of_request(&mut self, serial: u64) -> Option<(&mut LabelledPath, bool)> {
+        let is_next = self.next.as_ref().is_some_and(|(next, _)| next.serial == Some(serial));
+        let path = match &mut self.next {
+            Some((next, _)) if is_next => next,
+            _ => &mut self.path,
+        };
+        let is_open = path.serial == Some(serial) && !matches!(path.state, PathState::Refused { .. });
+        is_open.then_some((path, is_next))
+    }
+
     /// The edge ports where its packets leave.
     pub fn exits(&self) -> Vec<Location> {
         let switches = self.path.resolved.switches.iter();

@@ -30,7 +30,7 @@ fn asked(out: &mut Vec<LabelEffect>) -> (u64, PortNo) {
     }
 }
 
-fn be_ready(routes: &mut Routes, (serial, port): (u64, PortNo), out: &mut Vec<LabelEffect>) -> Option<RouteNews> {
+fn make_ready(routes: &mut Routes, (serial, port): (u64, PortNo), out: &mut Vec<LabelEffect>) -> Option<RouteNews> {
     routes.learn(serial, port, &News::Allocated(7), Time(1), out);
     routes.learn(serial, port, &News::Ready, Time(1), out)
 }
@@ -48,7 +48,7 @@ fn labels_are_released_when_no_rule_leads_along_the_route() {
     let asked = asked(&mut out);
     assert!(out.is_empty());
     routes.wait(id, LeafId(1));
-    assert_eq!(be_ready(&mut routes, asked, &mut out), Some(RouteNews::Ready([LeafId(1)].into())));
+    assert_eq!(make_ready(&mut routes, asked, &mut out), Some(RouteNews::Ready([LeafId(1)].into())));
     routes.begin_use(id);
     // Both leave, one of them while its rule is being deleted.
     [1, 2].into_iter().for_each(|_| routes.leave(id, true, &mut out));
@@ -83,9 +83,9 @@ fn changing(out: &mut Vec<LabelEffect>) -> (Routes, RouteId, (u64, PortNo)) {
     let mut routes = Routes::new(ShardId(0), 1);
     let id = routes.create(LeafId(1), key(&route()), &route(), Some(LeafId(9)), (true, None), out);
     let first = asked(out);
-    be_ready(&mut routes, first, out);
+    make_ready(&mut routes, first, out);
     routes.begin_use(id);
-    assert_eq!(routes.change(id, &route_to(PortNo(4)), Time(5), out), PlanChange::Asking);
+    assert_eq!(routes.on_plan_resolved(id, &route_to(PortNo(4)), Time(5), out), PlanChange::Asking);
     let second = asked(out);
     assert!(out.is_empty() && first != second);
     (routes, id, second)
@@ -101,7 +101,7 @@ fn a_route_holds_the_labels_of_both_paths_until_rules_have_changed() {
     assert_eq!(routes.join(LeafId(2), &key(&route())), Some(id));
     assert!(!routes.get(id).is_some_and(SharedRoute::is_ready), "who joins waits for the new path");
     routes.wait(id, LeafId(2));
-    assert_eq!(be_ready(&mut routes, second, &mut out), Some(RouteNews::NextReady(id)));
+    assert_eq!(make_ready(&mut routes, second, &mut out), Some(RouteNews::NextReady(id)));
     routes.take_dirty();
     let Some(PathSwitch { waiting, former: Some(former), each_leaf: false }) = routes.switch_over(id) else {
         panic!("a turn")
@@ -118,7 +118,7 @@ fn a_plan_that_resolves_to_the_current_path_again_ends_the_change() {
     let mut out = Vec::new();
     let (mut routes, id, (serial, port)) = changing(&mut out);
     routes.wait(id, LeafId(2));
-    assert_eq!(routes.change(id, &route(), Time(6), &mut out), PlanChange::Ready([LeafId(2)].into()));
+    assert_eq!(routes.on_plan_resolved(id, &route(), Time(6), &mut out), PlanChange::Ready([LeafId(2)].into()));
     assert!(matches!(out[..], [LabelEffect::Release { confirmed: true, .. }]), "{out:?}");
     assert!(routes.switch_over(id).is_none() && !routes.knows(serial), "{port:?}");
     assert!(!routes.abandon_next(id, Time(9), &mut out));
@@ -152,12 +152,12 @@ fn a_plan_that_resolves_to_a_path_which_lost_a_label_asks_for_it_again() {
     let mut routes = Routes::new(ShardId(0), 1);
     let id = routes.create(LeafId(1), key(&route()), &route(), Some(LeafId(9)), (true, None), &mut out);
     let (serial, port) = asked(&mut out);
-    be_ready(&mut routes, (serial, port), &mut out);
+    make_ready(&mut routes, (serial, port), &mut out);
     routes.begin_use(id);
-    routes.change(id, &route_to(PortNo(4)), Time(5), &mut out);
+    routes.on_plan_resolved(id, &route_to(PortNo(4)), Time(5), &mut out);
     out.clear();
     let gone = News::Refused(Refusal::Gone(Dpid(2)));
     assert_eq!(routes.learn(serial, port, &gone, Time(2), &mut out), None, "another path is to come");
-    assert_eq!(routes.change(id, &route(), Time(6), &mut out), PlanChange::Asking);
+    assert_eq!(routes.on_plan_resolved(id, &route(), Time(6), &mut out), PlanChange::Asking);
     assert!(out.iter().any(|effect| matches!(effect, LabelEffect::Ask(_))), "{out:?}");
 }

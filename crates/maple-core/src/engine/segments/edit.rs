@@ -27,7 +27,7 @@ pub(in crate::engine) fn form(state: &Snapshot, ports: &BTreeSet<Location>, gone
     let members: BTreeSet<Location> = old.iter().flat_map(Segment::members).chain(ports.iter().copied()).collect();
     for at in ports {
         if let Some(PortInfo { kind: PortKind::Link(peer), .. }) = state.port(*at) {
-            edit.anew(peer);
+            edit.make_new(peer);
         }
     }
     let mut reached = BTreeSet::from([designated.switch]);
@@ -111,12 +111,12 @@ impl Segment {
     /// Dissolves the segment: its ports are new, and its links through the controller are gone.
     fn end(&self, edit: &mut TopologyEdit<'_>) {
         for (at, link) in &self.shut {
-            edit.anew(*at);
+            edit.make_new(*at);
             if let Some(port) = link {
                 edit.unlink(Location::new(at.switch, *port));
             }
         }
-        edit.anew(self.designated);
+        edit.make_new(self.designated);
     }
 }
 
@@ -139,7 +139,7 @@ impl<'a> TopologyEdit<'a> {
         }
     }
 
-    fn anew(&mut self, at: Location) {
+    fn make_new(&mut self, at: Location) {
         self.put(at, PortKind::New);
     }
 

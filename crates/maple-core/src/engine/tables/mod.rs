@@ -394,7 +394,7 @@ impl Tables {
     pub fn is_lost(&mut self, now: Time, table: u8, cookie: u64, key: EntryKey) -> bool {
         let removal = (table, cookie, key);
         // We deleted this rule, and may have added it again since. Or the rules are not known, and will be read anyway.
-        if self.removals.excuse(now, &removal) || !self.ready {
+        if self.removals.take_expected(now, &removal) || !self.ready {
             return false;
         }
         let Some(installed) = self.installed.get_mut(&table) else { return false };

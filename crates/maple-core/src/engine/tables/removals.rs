@@ -13,10 +13,10 @@ use crate::engine::Time;
 use crate::update::EntryKey;
 
 /// How long after a deletion the switch may report it.
-const NEWS: Duration = Duration::from_secs(5);
+const REPORT_WINDOW: Duration = Duration::from_secs(5);
 
 /// The maximum number of deletions that are remembered for a switch. A further one replaces the oldest.
-const MOST: usize = 1 << 16;
+const MAX_REMEMBERED: usize = 1 << 16;
 
 /// A rule as a flow-removed message names it: table, cookie, priority and match.
 pub(super) type Removal = (u8, u64, EntryKey);
@@ -34,16 +34,16 @@ impl Removals {
     /// Notes that we delete a rule.
     pub fn expect(&mut self, now: Time, removal: Removal) {
         self.forget_old(now);
-        if self.queue.len() >= MOST {
+        if self.queue.len() >= MAX_REMEMBERED {
             self.forget_first();
         }
         let (queued, open) = self.open.entry(removal.clone()).or_default();
         (*queued, *open) = (*queued + 1, *open + 1);
-        self.queue.push_back((now + NEWS, removal));
+        self.queue.push_back((now + REPORT_WINDOW, removal));
     }
 
     /// The switch reports a removal. Returns whether we deleted the rule.
-    pub fn excuse(&mut self, now: Time, removal: &Removal) -> bool {
+    pub fn take_expected(&mut self, now: Time, removal: &Removal) -> bool {
         self.forget_old(now);
         let Some((_, open)) = self.open.get_mut(removal).filter(|(_, open)| *open > 0) else { return false };
         *open -= 1;
@@ -84,17 +84,17 @@ mod tests {
         let mut removals = Removals::default();
         let second = |n: u64| Time(n * 1_000_000_000);
         [1, 2].into_iter().for_each(|n| removals.expect(second(n), removal(1)));
-        let excused = |removals: &mut Removals, now, cookie| removals.excuse(second(now), &removal(cookie));
-        assert_eq!([1, 1, 1, 2].map(|cookie| excused(&mut removals, 3, cookie)), [true, true, false, false]);
+        let expected = |removals: &mut Removals, now, cookie| removals.take_expected(second(now), &removal(cookie));
+        assert_eq!([1, 1, 1, 2].map(|cookie| expected(&mut removals, 3, cookie)), [true, true, false, false]);
         [3, 4].into_iter().for_each(|n| removals.expect(second(n), removal(1)));
-        assert_eq!([8, 8, 9].map(|now| excused(&mut removals, now, 1)), [true, false, false]);
+        assert_eq!([8, 8, 9].map(|now| expected(&mut removals, now, 1)), [true, false, false]);
         assert!(removals.queue.is_empty() && removals.open.is_empty());
     }
 
     #[test]
     fn the_number_of_remembered_deletions_is_bounded() {
         let mut removals = Removals::default();
-        (0..3 * MOST as u64).for_each(|cookie| removals.expect(Time(1), removal(cookie)));
-        assert_eq!((removals.queue.len(), removals.open.len()), (MOST, MOST));
+        (0..3 * MAX_REMEMBERED as u64).for_each(|cookie| removals.expect(Time(1), removal(cookie)));
+        assert_eq!((removals.queue.len(), removals.open.len()), (MAX_REMEMBERED, MAX_REMEMBERED));
     }
 }
