@@ -174,7 +174,7 @@ impl Controller {
         let snoops = options.snooping.is_on() && options.handlers.is_none();
         let listener = if snoops { Some(listen_to_snoop(&mut options)?) } else { None };
         let audience = Audience::new(std::mem::take(&mut options.listening))?;
-        options.engine.heard = Arc::clone(audience.heard());
+        options.engine.listener_filters = Arc::clone(audience.heard());
         let workers = if options.workers == 0 { cores().len().clamp(1, MAX_WORKERS) } else { options.workers };
         if workers > MAX_WORKERS {
             return Err(StartError::TooManyWorkers(workers));

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TrySendError, bounded};
 use maple_core::Location;
-use maple_core::engine::{Event, Heard};
+use maple_core::engine::{Event, ListenerPacket};
 use maple_core::trace::Cond;
 use maple_wire::msg::PortReason;
 use maple_wire::{Dpid, PortNo};
@@ -35,7 +35,7 @@ pub const MOST_CONDITIONS: usize = 64;
 #[non_exhaustive]
 pub enum Happening {
     /// A packet entered the network that fits one of the listener's conditions.
-    Packet(Heard),
+    Packet(ListenerPacket),
     /// A port came, went or changed.
     Port {
         /// The port.
@@ -88,7 +88,7 @@ pub fn listen(heard: Vec<Cond>) -> Result<(Listening, Listener), TooManyConditio
 
 impl Listening {
     /// Tells the listener of a packet. `Some` if it is lost: how many are by now.
-    fn packet(&self, heard: Heard) -> Option<u64> {
+    fn packet(&self, heard: ListenerPacket) -> Option<u64> {
         if self.sender.len() >= MOST_WAITING / 2 {
             return Some(self.lose());
         }
@@ -153,11 +153,11 @@ impl Audience {
     }
 
     /// Tells those who want to hear of a packet, and `lost` for each to whom it is lost how many are by now.
-    pub fn packet(&self, heard: &Heard, lost: impl Fn(u64)) {
+    pub fn packet(&self, heard: &ListenerPacket, lost: impl Fn(u64)) {
         for (first, listening) in &*self.all {
             let by = heard.by.checked_shr(*first).unwrap_or(0) & mask(listening.heard.len());
             if by != 0 {
-                listening.packet(Heard { by, ..heard.clone() }).into_iter().for_each(&lost);
+                listening.packet(ListenerPacket { by, ..heard.clone() }).into_iter().for_each(&lost);
             }
         }
     }
@@ -223,8 +223,8 @@ pub enum SendError {
 mod tests {
     use super::*;
 
-    fn heard(n: u64) -> Heard {
-        Heard { by: n, at: Location::new(Dpid(1), PortNo(1)), frame: [].into(), total_len: 0 }
+    fn heard(n: u64) -> ListenerPacket {
+        ListenerPacket { by: n, at: Location::new(Dpid(1), PortNo(1)), frame: [].into(), total_len: 0 }
     }
 
     #[test]

@@ -88,7 +88,7 @@ fn up(happening: &Happening) -> Option<Dpid> {
     }
 }
 
-fn packet(happening: &Happening) -> Option<&maple_core::engine::Heard> {
+fn packet(happening: &Happening) -> Option<&maple_core::engine::ListenerPacket> {
     match happening {
         Happening::Packet(heard) => Some(heard),
         _ => None,

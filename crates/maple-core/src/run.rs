@@ -100,7 +100,7 @@ pub struct Finished {
     pub wrote_at: Option<Source>,
     /// The place that made the route, if its only port is the one where the packet came in: a switch sends nothing there.
     pub goes_back: Option<Arc<str>>,
-    /// Which handlers hear of the packet, a bit for each of [`crate::engine::Options::heard`].
+    /// Which handlers hear of the packet, a bit for each of [`crate::engine::Options::listener_filters`].
     pub heard: u64,
 }
 

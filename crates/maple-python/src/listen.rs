@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use maple_controller::listen::{Happening, Listener, Silence};
-use maple_core::engine::{Counted, Heard, PortCount, Time, Traffic};
+use maple_core::engine::{Counted, ListenerPacket, PortCount, Time, Traffic};
 use maple_wire::msg::PortReason;
 use maple_wire::print;
 use maple_wire::{Field, Packet};
@@ -20,7 +20,7 @@ use crate::route::{PyLocation, frame_bytes};
 
 /// A packet that entered the network and that somebody asked to hear of.
 #[pyclass(frozen, name = "PacketEvent", module = "maple")]
-pub struct PyHeard(Heard);
+pub struct PyHeard(ListenerPacket);
 
 /// Where events come from.
 #[pyclass(frozen, name = "Listener", module = "maple")]

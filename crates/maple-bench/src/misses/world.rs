@@ -131,7 +131,7 @@ impl World {
                 Effect::Mail { .. }
                 | Effect::Report(_)
                 | Effect::BarriersDone(_)
-                | Effect::Heard(_)
+                | Effect::ListenerPacket(_)
                 | Effect::Poll { .. } => {}
             }
         }

@@ -158,7 +158,7 @@ impl Shard {
             }
             Effect::Mail { to, mail } => self.post.send(to, Letter::Mail(mail)),
             Effect::BarriersDone(token) => self.fences.extend(self.settling.remove(&token)),
-            Effect::Heard(heard) => self.listening.packet(&heard, |events| self.lost(events)),
+            Effect::ListenerPacket(heard) => self.listening.packet(&heard, |events| self.lost(events)),
             Effect::Report(report) => self.notices.tell(Notice::Engine(report)),
         }
     }

@@ -303,7 +303,7 @@ impl Driven {
         let (mailbox, inbox) = Mailbox::new(Arc::clone(&waker));
         let (boxes, outgoing) = (0..setting.shards).map(|_| Mailbox::new(Arc::clone(&waker))).unzip();
         let listening = Audience::new(setting.listening.clone()).map_err(io::Error::other)?;
-        let options = Options { heard: Arc::clone(listening.heard()), ..setting.options.clone() };
+        let options = Options { listener_filters: Arc::clone(listening.heard()), ..setting.options.clone() };
         let parts = Parts {
             id,
             poll,

@@ -24,7 +24,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
-use maple_core::engine::{Heard, Time};
+use maple_core::engine::{ListenerPacket, Time};
 use maple_core::network::{OwnFrame, PortKind};
 use maple_core::snooped::{self, Lease};
 use maple_core::state::{Commit, DeclareError, Snapshot, Store, Stored, Write};
@@ -282,7 +282,7 @@ impl Snooper {
         due.into_iter().flatten().chain([self.look]).min().unwrap_or(self.look)
     }
 
-    fn packet(&mut self, now: Time, heard: &Heard, out: &mut Vec<Effect>) {
+    fn packet(&mut self, now: Time, heard: &ListenerPacket, out: &mut Vec<Effect>) {
         let packet = Packet::new(&heard.frame, heard.at.port.0);
         let groups = match packet.get(Field::EthType) {
             Some(0x0800) if self.snooping.igmp => igmp::read(&packet),

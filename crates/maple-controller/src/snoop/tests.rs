@@ -50,7 +50,7 @@ impl World {
     }
 
     fn hear(&mut self, n: u32, frame: Vec<u8>) -> Commit {
-        let heard = Heard { by: 1, at: port(n), total_len: frame.len(), frame: frame.into() };
+        let heard = ListenerPacket { by: 1, at: port(n), total_len: frame.len(), frame: frame.into() };
         self.happen(&Happening::Packet(heard))
     }
 

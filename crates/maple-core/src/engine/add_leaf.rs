@@ -25,7 +25,7 @@ impl Engine {
             Augmented::Added => {}
             Augmented::Existing(old) => {
                 let current = self.store.is_current(old);
-                if current && self.leaves.get(&old).is_some_and(|there| there.route == leaf.route) {
+                if current && self.leaves.get(&old).is_some_and(|there| there.answer == leaf.answer) {
                     self.store.forget(id);
                     self.discard_prepared(id, &mut leaf);
                     return old;
@@ -51,12 +51,12 @@ impl Engine {
         id
     }
 
-    pub(super) fn new_leaf(&mut self, trace: Trace, route: Goal, witness: ReceivedPacket) -> Leaf {
+    pub(super) fn new_leaf(&mut self, trace: Trace, answer: Goal, witness: ReceivedPacket) -> Leaf {
         Leaf {
             trace: self.leaves.intern(trace),
             specialisation: Box::default(),
-            route,
-            via: None,
+            answer,
+            route_id: None,
             witness,
             state: LeafState::Waiting { by_controller: false },
             held: None,

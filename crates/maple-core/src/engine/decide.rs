@@ -10,7 +10,7 @@ use std::sync::Arc;
 use maple_wire::{Dpid, Version};
 
 use super::received_packet::{CapturedFields, ReceivedPacket};
-use super::{Effect, Engine, Heard};
+use super::{Effect, Engine, ListenerPacket};
 use crate::ids::LeafId;
 use crate::network::{Mac, PortKind};
 use crate::policy_error::PolicyError;
@@ -29,7 +29,7 @@ pub(super) enum Outcome {
     Answer((Goal, Arc<Resolved>), Box<Finished>),
     /// f has no answer until something that it read changes.
     Waits(Box<Finished>),
-    /// The error, and the handlers that listen for the packet.
+    /// The error, and the listeners that want the packet, as bits.
     Failed(PolicyError, u64),
 }
 
@@ -72,7 +72,7 @@ impl Engine {
         let switch = self.switches.get(&received.at.switch)?;
         let fields = CapturedFields::new(received);
         let leaf = switch.table.tree().search(&fields);
-        leaf.filter(|_| !fields.needs_more.get())
+        leaf.filter(|_| !fields.read_uncaptured.get())
     }
 
     fn decide(&mut self, packets: Vec<ReceivedPacket>) {
@@ -113,7 +113,7 @@ impl Engine {
             // In OpenFlow 1.0 a label replaces the packet's VLAN id. So the leaf must determine that id.
             run.read_location(switch.version() == Version::Of10);
         }
-        run.hear(&self.options.heard);
+        run.hear(&self.options.listener_filters);
         Some(run)
     }
 
@@ -147,7 +147,7 @@ impl Engine {
                 Outcome::Answer(route, finished) => self.commit(route, *finished, &received, exclusive),
                 Outcome::Waits(finished) => self.park(*finished, &received, exclusive),
                 Outcome::Failed(error, heard) => {
-                    self.notify_handlers(heard, &received);
+                    self.notify_listeners(heard, &received);
                     return self.policy_failed(&error, &received);
                 }
             };
@@ -179,7 +179,7 @@ impl Engine {
         let wrote_where = txn.wrote().then(place);
         let Ok(commit) = self.commit_txn(txn, id, exclusive) else { return false };
         self.apply_commit(commit);
-        self.notify_handlers(heard, received);
+        self.notify_listeners(heard, received);
         if let Some(place) = goes_back {
             let key = format!("back {place}");
             self.report_once(Report::RouteGoesBack { at: received.at, place }, &key);
@@ -210,14 +210,14 @@ impl Engine {
             && trace.lasts()
             && !is_full
             && !self.waiting.has_too_many_rounds()
-            && self.has_capacity_for_trace(ingress)
+            && self.check_capacity_for_trace(ingress)
     }
 
-    /// Tells the handlers whose bit is set about a packet.
-    fn notify_handlers(&mut self, by: u64, received: &ReceivedPacket) {
+    /// Gives a packet to the listeners whose bit is set.
+    fn notify_listeners(&mut self, by: u64, received: &ReceivedPacket) {
         if by != 0 {
             let (at, frame, total_len) = (received.at, Arc::clone(&received.frame), received.total_len);
-            self.after.push(Effect::Heard(Heard { by, at, frame, total_len }));
+            self.after.push(Effect::ListenerPacket(ListenerPacket { by, at, frame, total_len }));
         }
     }
 
@@ -264,7 +264,7 @@ impl Engine {
             self.report_once(Report::PolicyWrites { what: place.into() }, &format!("writes {place}"));
         } else {
             let (witness, lookup) = (received.clone(), self.lookup(received));
-            if lookup.is_none() && finished.trace.lasts() && self.has_capacity_for_trace(received.at.switch) {
+            if lookup.is_none() && finished.trace.lasts() && self.check_capacity_for_trace(received.at.switch) {
                 let id = self.new_leaf_id();
                 if self.store.commit(finished.txn, Some(id)).is_ok() {
                     let leaf = self.new_leaf(finished.trace, goal, witness);

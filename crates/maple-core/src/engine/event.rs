@@ -213,18 +213,18 @@ pub enum Effect {
         /// The message.
         mail: Mail,
     },
-    /// Handlers listen for this packet.
-    Heard(Heard),
+    /// Listeners want this packet.
+    ListenerPacket(ListenerPacket),
     /// The answer to [`Event::AwaitBarriers`].
     BarriersDone(u64),
     /// Tell people.
     Report(Report),
 }
 
-/// A packet that handlers listen for.
+/// A packet for listeners, which run beside the policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Heard {
-    /// Which conditions of [`super::Options::heard`] it fits: bit i for the i-th condition.
+pub struct ListenerPacket {
+    /// Which conditions of [`super::Options::listener_filters`] it fits: bit i for the i-th condition.
     pub by: u64,
     /// Where it came in.
     pub at: Location,

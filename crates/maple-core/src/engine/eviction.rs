@@ -15,7 +15,7 @@ use crate::labels::Refusal;
 
 impl Engine {
     /// Whether a leaf may try to install at a switch. If not, evictions will follow.
-    pub(super) fn has_capacity(&mut self, dpid: Dpid) -> bool {
+    pub(super) fn check_capacity(&mut self, dpid: Dpid) -> bool {
         let Some(switch) = self.switches.get_mut(&dpid) else { return false };
         if switch.capacity.has_capacity(self.now, |table| switch.tables.count(table)) {
             return true;
@@ -27,7 +27,7 @@ impl Engine {
     }
 
     /// Whether a tree may have one more leaf. If not, evictions will follow.
-    pub(super) fn has_capacity_for_trace(&mut self, dpid: Dpid) -> bool {
+    pub(super) fn check_capacity_for_trace(&mut self, dpid: Dpid) -> bool {
         let Some(switch) = self.switches.get_mut(&dpid) else { return false };
         if switch.capacity.has_capacity_for_trace(switch.table.tree().len()) {
             return true;

@@ -173,7 +173,7 @@ impl Engine {
     fn ingress_action(&self, id: LeafId) -> LeafAction {
         let leaf = self.leaves.get(&id);
         let leaf = leaf.filter(|leaf| matches!(leaf.state, LeafState::Active | LeafState::Rerouting(_)));
-        let Some(route) = leaf.and_then(|leaf| self.routes.get(leaf.via?)) else { return LeafAction::Controller };
+        let Some(route) = leaf.and_then(|leaf| self.routes.get(leaf.route_id?)) else { return LeafAction::Controller };
         route.action()
     }
 }

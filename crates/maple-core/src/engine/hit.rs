@@ -227,7 +227,7 @@ impl Hits<'_> {
 
 impl Engine {
     fn route_of(&self, leaf: &Leaf) -> Option<&SharedRoute> {
-        self.routes.get(leaf.via?)
+        self.routes.get(leaf.route_id?)
     }
 
     /// Remembers how the leaf's packets are answered. `None` if they are not hits.
@@ -265,7 +265,7 @@ fn answer_template(leaf: &Leaf, route: Option<&SharedRoute>, dpid: Dpid, version
         LeafState::Active => (route.filter(|route| !route.is_for_untagged())?.actions(), false),
         LeafState::ByController => {
             // A plan that no route follows can change without notice.
-            let Goal::Fixed(route) = &leaf.route else { return None };
+            let Goal::Fixed(route) = &leaf.answer else { return None };
             let hops = route.switches.get(&dpid);
             let elsewhere = route.switches.iter().any(|(other, hops)| *other != dpid && !hops.edges.is_empty());
             if elsewhere {

@@ -24,18 +24,20 @@ impl Engine {
     /// Installs a leaf that is in its tree, or lets it wait until its route is ready.
     pub(super) fn try_install(&mut self, id: LeafId) {
         let Some(leaf) = self.leaves.get(&id) else { return };
-        if !self.has_capacity(leaf.ingress()) {
+        if !self.check_capacity(leaf.ingress()) {
             return self.evict_leaf(id);
         }
         let Some(leaf) = self.leaves.get(&id) else { return };
-        let (via, route) = (leaf.via, leaf.route.clone());
-        let Some(via) = via.or_else(|| self.join_goal(id, &route)) else { return self.forward_by_controller(id) };
-        if let (Some(leaf), Some(route)) = (self.leaves.get_mut(&id), self.routes.get(via)) {
-            (leaf.via, leaf.route) = (Some(via), route.goal().clone());
+        let (route_id, answer) = (leaf.route_id, leaf.answer.clone());
+        let Some(route_id) = route_id.or_else(|| self.join_goal(id, &answer)) else {
+            return self.forward_by_controller(id);
+        };
+        if let (Some(leaf), Some(route)) = (self.leaves.get_mut(&id), self.routes.get(route_id)) {
+            (leaf.route_id, leaf.answer) = (Some(route_id), route.goal().clone());
         }
-        match self.routes.get(via).map(|route| (route.is_ready(), route.is_refused())) {
-            Some((true, _)) => self.activate(id, via),
-            Some((false, refused)) => self.wait(id, via, refused),
+        match self.routes.get(route_id).map(|route| (route.is_ready(), route.is_refused())) {
+            Some((true, _)) => self.activate(id, route_id),
+            Some((false, refused)) => self.wait(id, route_id, refused),
             None => {}
         }
     }
@@ -58,8 +60,8 @@ impl Engine {
     }
 
     fn join_route(&mut self, leaf: LeafId, key: RouteKey) -> Option<RouteId> {
-        if let Some(via) = self.routes.join(leaf, &key) {
-            return Some(via);
+        if let Some(route_id) = self.routes.join(leaf, &key) {
+            return Some(route_id);
         }
         let meter = self.meter_number(key.ingress, key.goal.meter()).ok()?;
         let (subscription, resolved) = match &key.goal {
@@ -71,36 +73,36 @@ impl Engine {
         };
         let has_table = self.switches.get(&key.ingress).is_some_and(|switch| switch.route_table == RouteTable::Open);
         let mut effects = Vec::new();
-        let via = self.routes.create(leaf, key, &resolved, subscription, (has_table, meter), &mut effects);
+        let route_id = self.routes.create(leaf, key, &resolved, subscription, (has_table, meter), &mut effects);
         self.apply_label_effects(effects, Timer::Routes);
-        Some(via)
+        Some(route_id)
     }
 
     /// Makes a leaf join its route before it is put into its tree. Returns the action for the tree: if the route is
     /// ready, the leaf's rule is part of the tree's change.
     pub(super) fn prepare_leaf(&mut self, id: LeafId, leaf: &mut Leaf) -> LeafAction {
         let ingress = leaf.ingress();
-        if !self.has_capacity(ingress) {
+        if !self.check_capacity(ingress) {
             leaf.state = LeafState::NoCapacity { from: self.now + self.options.eviction_period };
             return LeafAction::Controller;
         }
-        let key = self.route_key(&leaf.route, &leaf.witness);
-        let Some(via) = key.and_then(|key| self.join_route(id, key)) else {
+        let key = self.route_key(&leaf.answer, &leaf.witness);
+        let Some(route_id) = key.and_then(|key| self.join_route(id, key)) else {
             self.stats.aborts += 1;
             leaf.state = LeafState::ByController;
             return LeafAction::Controller;
         };
-        leaf.via = Some(via);
-        let Some(route) = self.routes.get(via) else { return LeafAction::Controller };
-        leaf.route = route.goal().clone();
+        leaf.route_id = Some(route_id);
+        let Some(route) = self.routes.get(route_id) else { return LeafAction::Controller };
+        leaf.answer = route.goal().clone();
         if !route.is_ready() {
             leaf.state = LeafState::Waiting { by_controller: route.is_refused() };
-            self.routes.wait(via, id);
+            self.routes.wait(route_id, id);
             return LeafAction::Controller;
         }
-        self.routes.begin_use(via);
+        self.routes.begin_use(route_id);
         self.sync_route_rules();
-        let action = self.routes.get(via).map_or(LeafAction::Controller, SharedRoute::action);
+        let action = self.routes.get(route_id).map_or(LeafAction::Controller, SharedRoute::action);
         leaf.state = LeafState::Active;
         self.stats.leaves_installed += 1;
         if let Some(switch) = self.switches.get_mut(&ingress) {
@@ -111,28 +113,28 @@ impl Engine {
 
     /// Undoes [`Engine::prepare_leaf`] for a leaf that is not put into its tree after all.
     pub(super) fn discard_prepared(&mut self, id: LeafId, leaf: &mut Leaf) {
-        let Some(via) = leaf.via.take() else { return };
+        let Some(route_id) = leaf.route_id.take() else { return };
         if leaf.state == LeafState::Active {
             // Its rule has not been sent.
             self.stats.leaves_installed -= 1;
-            self.routes.detach(via, id);
-            return self.finish_route_use(via, false, true);
+            self.routes.detach(route_id, id);
+            return self.finish_route_use(route_id, false, true);
         }
-        self.leave_route(id, via);
+        self.leave_route(id, route_id);
     }
 
     /// Makes the leaf wait until its route is ready. Its packets wait too, or go through the controller.
-    pub(super) fn wait(&mut self, id: LeafId, via: RouteId, by_controller: bool) {
-        self.routes.wait(via, id);
+    pub(super) fn wait(&mut self, id: LeafId, route_id: RouteId, by_controller: bool) {
+        self.routes.wait(route_id, id);
         if let Some(leaf) = self.leaves.get_mut(&id) {
             leaf.state = LeafState::Waiting { by_controller };
         }
     }
 
     /// Installs a leaf whose route is ready.
-    fn activate(&mut self, id: LeafId, via: RouteId) {
-        self.routes.begin_use(via);
-        self.routes.stop_waiting(via, id);
+    fn activate(&mut self, id: LeafId, route_id: RouteId) {
+        self.routes.begin_use(route_id);
+        self.routes.stop_waiting(route_id, id);
         self.sync_route_rules();
         let Some(leaf) = self.leaves.get_mut(&id) else { return };
         leaf.state = LeafState::Active;
@@ -180,13 +182,13 @@ impl Engine {
         match leaf.state {
             LeafState::Active => self.stop_using_route(id, false),
             LeafState::Rerouting(ref reroute) => {
-                let via = reroute.via;
-                self.leave_route(id, via);
+                let route_id = reroute.route_id;
+                self.leave_route(id, route_id);
                 self.stop_using_route(id, false);
             }
             LeafState::Waiting { .. } | LeafState::NoCapacity { .. } | LeafState::ByController => {
-                if let Some(via) = leaf.via.take() {
-                    self.leave_route(id, via);
+                if let Some(route_id) = leaf.route_id.take() {
+                    self.leave_route(id, route_id);
                 }
             }
         }

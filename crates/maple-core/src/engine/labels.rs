@@ -51,7 +51,7 @@ impl Engine {
             return Some(Refusal::Unmatchable(dpid));
         }
         let is_full = switch.full_until.is_some_and(|until| until > self.now);
-        (is_full || !self.has_capacity(dpid)).then_some(Refusal::Full(dpid))
+        (is_full || !self.check_capacity(dpid)).then_some(Refusal::Full(dpid))
     }
 
     /// What became of a label that a route or label of this shard asked for.

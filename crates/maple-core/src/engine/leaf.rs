@@ -17,9 +17,9 @@ pub(super) struct Leaf {
     /// own.
     pub specialisation: Box<[Constraint]>,
     /// What f answered.
-    pub route: Goal,
+    pub answer: Goal,
     /// The route that the leaf has joined; `None` before that, and if the leaf has no route.
-    pub via: Option<RouteId>,
+    pub route_id: Option<RouteId>,
     /// The witness packet: f ran on it.
     pub witness: ReceivedPacket,
     pub state: LeafState,
@@ -54,7 +54,7 @@ pub(super) enum LeafState {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Reroute {
     pub to: Goal,
-    pub via: RouteId,
+    pub route_id: RouteId,
     pub until: Time,
 }
 
@@ -76,7 +76,7 @@ impl Leaf {
 
     /// The route that the leaf has or is changing to.
     pub fn goal(&self) -> &Goal {
-        if let LeafState::Rerouting(reroute) = &self.state { &reroute.to } else { &self.route }
+        if let LeafState::Rerouting(reroute) = &self.state { &reroute.to } else { &self.answer }
     }
 }
 

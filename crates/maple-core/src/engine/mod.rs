@@ -101,7 +101,7 @@ pub use crate::report::Counted;
 pub use crate::state::Selection;
 pub use await_barriers::BARRIER_ROUNDS;
 pub use cookies::OWN_COOKIES;
-pub use event::{Effect, Event, Heard, InstalledFlow};
+pub use event::{Effect, Event, InstalledFlow, ListenerPacket};
 pub use hit::{Answered, Hits, MAX_HITS};
 pub use hosts::PROBE_MAC;
 pub use messages::Mail;
@@ -244,7 +244,7 @@ impl Engine {
             Event::PortIsEdge { port } => self.port_is_edge(port),
             Event::PortIsNew { port } => self.port_is_new(port),
             Event::Mail(Mail(message)) => self.inbox.push_back(message),
-            Event::Send(own) => self.send_handler_frame(&own),
+            Event::Send(own) => self.send_listener_frame(&own),
             Event::Invalidate(selection) => self.invalidate(&selection),
             Event::Write(writes) => {
                 let commit = self.store.update(|_| writes);

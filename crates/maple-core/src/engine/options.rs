@@ -67,9 +67,9 @@ pub struct Options {
     pub poll: Duration,
     /// How many times a run is repeated because the state changed under it. The next run has the store to itself.
     pub max_reruns: u32,
-    /// The packets that handlers listen for: each packet that enters the network and fits one of these conditions, as
+    /// The packets that listeners want: each packet that enters the network and fits one of these conditions, as
     /// if f had tested them. At most 64.
-    pub heard: Arc<[Cond]>,
+    pub listener_filters: Arc<[Cond]>,
     /// The maximum number of leaves that are decided again at once after a change. Further leaves are withdrawn, and f
     /// runs when a packet comes.
     pub max_reconsidered: usize,
@@ -104,7 +104,7 @@ impl Default for Options {
             eviction_period: Duration::from_secs(1),
             poll: Duration::from_secs(10),
             max_reruns: 16,
-            heard: [].into(),
+            listener_filters: [].into(),
             max_reconsidered: 1024,
             check_rate: 0,
         }

@@ -49,7 +49,7 @@ pub(super) fn from_port(port: PortNo) -> Constraint {
 pub(super) struct CapturedFields<'a> {
     packet: Packet<'a>,
     whole: bool,
-    pub needs_more: std::cell::Cell<bool>,
+    pub read_uncaptured: std::cell::Cell<bool>,
 }
 
 impl<'a> CapturedFields<'a> {
@@ -57,7 +57,7 @@ impl<'a> CapturedFields<'a> {
         CapturedFields {
             packet: received.packet(),
             whole: received.is_whole(),
-            needs_more: std::cell::Cell::new(false),
+            read_uncaptured: std::cell::Cell::new(false),
         }
     }
 }
@@ -65,7 +65,7 @@ impl<'a> CapturedFields<'a> {
 impl Fields for CapturedFields<'_> {
     fn value(&self, field: Field) -> Option<u128> {
         if !self.whole && !self.packet.is_captured(field) {
-            self.needs_more.set(true);
+            self.read_uncaptured.set(true);
         }
         self.packet.value(field)
     }

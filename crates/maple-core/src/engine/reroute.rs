@@ -15,15 +15,15 @@ use crate::route::Goal;
 impl Engine {
     /// Begins to reroute an active leaf.
     pub(super) fn begin_reroute(&mut self, id: LeafId, to: Goal) {
-        let Some(via) = self.join_goal(id, &to) else { return self.withdraw(id) };
+        let Some(route_id) = self.join_goal(id, &to) else { return self.withdraw(id) };
         let Some(leaf) = self.leaves.get_mut(&id) else { return };
         let until = self.now + self.options.reroute_timeout;
-        leaf.state = LeafState::Rerouting(Box::new(Reroute { to, via, until }));
+        leaf.state = LeafState::Rerouting(Box::new(Reroute { to, route_id, until }));
         self.barrier_waits.begin_reroute_of(leaf.ingress(), id);
-        match self.routes.get(via).map(|route| (route.is_ready(), route.is_refused())) {
+        match self.routes.get(route_id).map(|route| (route.is_ready(), route.is_refused())) {
             Some((true, _)) => self.end_reroute(id),
             Some((false, false)) => {
-                self.routes.wait(via, id);
+                self.routes.wait(route_id, id);
                 self.timers.insert((until, Timer::Leaf(id)));
             }
             Some((_, true)) | None => self.withdraw(id),
@@ -34,16 +34,16 @@ impl Engine {
     pub(super) fn end_reroute(&mut self, id: LeafId) {
         let Some(leaf) = self.leaves.get_mut(&id) else { return };
         let LeafState::Rerouting(reroute) = std::mem::replace(&mut leaf.state, LeafState::Active) else { return };
-        let Reroute { to, via, .. } = *reroute;
-        leaf.route = to;
-        let (ingress, old) = (leaf.ingress(), leaf.via.replace(via));
-        self.routes.begin_use(via);
-        self.routes.stop_waiting(via, id);
+        let Reroute { to, route_id, .. } = *reroute;
+        leaf.answer = to;
+        let (ingress, old) = (leaf.ingress(), leaf.route_id.replace(route_id));
+        self.routes.begin_use(route_id);
+        self.routes.stop_waiting(route_id, id);
         self.stats.leaves_rerouted += 1;
         self.end_reroute_wait(ingress, id);
-        old.into_iter().filter(|old| *old != via).for_each(|old| self.routes.detach(old, id));
-        if let (Some(via), Some(switch)) = (old, self.switches.get_mut(&ingress)) {
-            switch.tables.wait(Waiter::RuleRemoved { via, stays: false });
+        old.into_iter().filter(|old| *old != route_id).for_each(|old| self.routes.detach(old, id));
+        if let (Some(route_id), Some(switch)) = (old, self.switches.get_mut(&ingress)) {
+            switch.tables.wait(Waiter::RuleRemoved { route_id, stays: false });
         }
         self.request_rule(ingress, id);
     }

@@ -88,7 +88,7 @@ impl Engine {
         let leaves = if each_leaf { self.leaves_of_routes(&BTreeSet::from([id])) } else { BTreeSet::new() };
         if let Some(switch) = self.switches.get_mut(&ingress) {
             switch.changed_actions.extend(leaves);
-            former.into_iter().for_each(|serial| switch.tables.wait(Waiter::FormerPath { via: id, serial }));
+            former.into_iter().for_each(|serial| switch.tables.wait(Waiter::FormerPath { route_id: id, serial }));
         }
         self.mark_dirty(ingress, Stale::default());
         self.sync_route_rules();
@@ -106,9 +106,9 @@ impl Engine {
     }
 
     /// No rule leads along a former path any more. `confirmed`: the switch has said so.
-    pub(super) fn release_former_path(&mut self, via: RouteId, serial: u64, confirmed: bool) {
+    pub(super) fn release_former_path(&mut self, route_id: RouteId, serial: u64, confirmed: bool) {
         let mut effects = Vec::new();
-        self.routes.release_former(via, serial, confirmed, &mut effects);
+        self.routes.release_former(route_id, serial, confirmed, &mut effects);
         self.apply_label_effects(effects, Timer::Routes);
     }
 
@@ -133,8 +133,9 @@ impl Engine {
 
     /// What a leaf's answer resolves to now. `None` if there is no such route any more.
     pub(super) fn resolved(&self, leaf: &Leaf) -> Option<Arc<Resolved>> {
-        let via = if let LeafState::Rerouting(reroute) = &leaf.state { Some(reroute.via) } else { leaf.via };
-        match via.and_then(|via| self.routes.get(via)) {
+        let route_id =
+            if let LeafState::Rerouting(reroute) = &leaf.state { Some(reroute.route_id) } else { leaf.route_id };
+        match route_id.and_then(|route_id| self.routes.get(route_id)) {
             Some(route) => Some(Arc::clone(route.resolved())),
             None => leaf.goal().now(&self.store.snapshot()).ok(),
         }

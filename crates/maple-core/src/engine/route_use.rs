@@ -60,12 +60,12 @@ impl Engine {
         let Some(leaf) = self.leaves.get(&id) else { return };
         match &leaf.state {
             // A leaf that is leaving this route continues to leave it.
-            LeafState::Rerouting(reroute) if reroute.via == route => self.withdraw(id),
-            LeafState::Active if leaf.via == Some(route) => {
+            LeafState::Rerouting(reroute) if reroute.route_id == route => self.withdraw(id),
+            LeafState::Active if leaf.route_id == Some(route) => {
                 self.stop_using_route(id, true);
                 self.wait(id, route, true);
             }
-            LeafState::Waiting { .. } if leaf.via == Some(route) => self.send_held(id),
+            LeafState::Waiting { .. } if leaf.route_id == Some(route) => self.send_held(id),
             _ => {}
         }
     }
@@ -74,39 +74,39 @@ impl Engine {
     /// leaf no longer uses its route. `stays`: the leaf remains a member of the route.
     pub(super) fn stop_using_route(&mut self, id: LeafId, stays: bool) {
         let Some(leaf) = self.leaves.get_mut(&id) else { return };
-        let Some(via) = leaf.via else { return };
+        let Some(route_id) = leaf.route_id else { return };
         if !stays {
-            leaf.via = None;
-            self.routes.detach(via, id);
+            leaf.route_id = None;
+            self.routes.detach(route_id, id);
         }
         let ingress = leaf.ingress();
         match self.switches.get_mut(&ingress) {
             Some(switch) => {
-                switch.tables.wait(Waiter::RuleRemoved { via, stays });
+                switch.tables.wait(Waiter::RuleRemoved { route_id, stays });
                 switch.changed_actions.insert(id);
                 self.mark_dirty(ingress, Stale::default());
             }
-            None => self.finish_route_use(via, stays, false),
+            None => self.finish_route_use(route_id, stays, false),
         }
     }
 
     /// The ingress switch no longer has a rule that leads a leaf's packets along this route. `confirmed`: it has said
     /// so.
-    pub(super) fn finish_route_use(&mut self, via: RouteId, stays: bool, confirmed: bool) {
+    pub(super) fn finish_route_use(&mut self, route_id: RouteId, stays: bool, confirmed: bool) {
         let mut effects = Vec::new();
-        self.routes.end_use(via, self.now, confirmed, &mut effects);
+        self.routes.end_use(route_id, self.now, confirmed, &mut effects);
         if !stays {
-            self.routes.leave(via, confirmed, &mut effects);
+            self.routes.leave(route_id, confirmed, &mut effects);
         }
         self.apply_label_effects(effects, Timer::Routes);
     }
 
     /// Removes a leaf from a route that it does not use.
-    pub(super) fn leave_route(&mut self, leaf: LeafId, via: RouteId) {
+    pub(super) fn leave_route(&mut self, leaf: LeafId, route_id: RouteId) {
         let mut effects = Vec::new();
-        self.routes.stop_waiting(via, leaf);
-        self.routes.detach(via, leaf);
-        self.routes.leave(via, true, &mut effects);
+        self.routes.stop_waiting(route_id, leaf);
+        self.routes.detach(route_id, leaf);
+        self.routes.leave(route_id, true, &mut effects);
         self.apply_label_effects(effects, Timer::Routes);
     }
 

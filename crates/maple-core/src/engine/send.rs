@@ -56,12 +56,12 @@ impl Engine {
     /// egress ports.
     pub(super) fn forward(&mut self, id: LeafId, packet: &ReceivedPacket) {
         let Some(leaf) = self.leaves.get(&id) else { return };
-        let Some(via) = leaf.via.and_then(|via| self.routes.get(via)) else { return };
-        if via.is_for_untagged() && !packet.is_untagged() {
-            let route = Arc::clone(via.resolved());
+        let Some(route) = leaf.route_id.and_then(|route_id| self.routes.get(route_id)) else { return };
+        if route.is_for_untagged() && !packet.is_untagged() {
+            let route = Arc::clone(route.resolved());
             return self.send_to_egress_ports(&route, packet);
         }
-        let actions = via.actions();
+        let actions = route.actions();
         if let Some(effect) = self.packet_out(packet, actions) {
             // After the rules, which the flush at the end of the batch sends.
             self.after.push(effect);
@@ -116,14 +116,14 @@ impl Engine {
         route.own.iter().for_each(|own| self.send_own(own));
     }
 
-    /// Sends a handler's frame, if its port is an edge port.
-    pub(super) fn send_handler_frame(&mut self, own: &OwnFrame) {
+    /// Sends a listener's frame, if its port is an edge port.
+    pub(super) fn send_listener_frame(&mut self, own: &OwnFrame) {
         if self.store.snapshot().port(own.at).is_some_and(|port| port.kind == PortKind::Edge) {
             self.send_own(own);
         }
     }
 
-    /// Sends a frame that f or a handler made.
+    /// Sends a frame that f or a listener made.
     pub(super) fn send_own(&mut self, own: &OwnFrame) {
         let hops = SwitchHops { edges: [own.at.port].into(), ..SwitchHops::default() };
         if self.switches.contains_key(&own.at.switch) {

@@ -172,8 +172,8 @@ impl Engine {
     fn wake_waiter(&mut self, dpid: Dpid, waiter: Waiter) {
         match waiter {
             Waiter::Labels(serials) => self.labels_confirmed(dpid, &serials),
-            Waiter::RuleRemoved { via, stays } => self.finish_route_use(via, stays, true),
-            Waiter::FormerPath { via, serial } => self.release_former_path(via, serial, true),
+            Waiter::RuleRemoved { route_id, stays } => self.finish_route_use(route_id, stays, true),
+            Waiter::FormerPath { route_id, serial } => self.release_former_path(route_id, serial, true),
             Waiter::Barriers(token) => self.confirmed(dpid, token),
             Waiter::RuleAdded(_) => {
                 if let Some(switch) = self.switches.get_mut(&dpid)

@@ -52,8 +52,8 @@ impl Engine {
         // These barriers will not be answered.
         for waiter in switch.tables.waiters() {
             match waiter {
-                Waiter::RuleRemoved { via, stays } => self.finish_route_use(*via, *stays, false),
-                Waiter::FormerPath { via, serial } => self.release_former_path(*via, *serial, false),
+                Waiter::RuleRemoved { route_id, stays } => self.finish_route_use(*route_id, *stays, false),
+                Waiter::FormerPath { route_id, serial } => self.release_former_path(*route_id, *serial, false),
                 Waiter::Labels(_) | Waiter::RuleAdded(_) | Waiter::Barriers(_) => {}
             }
         }

@@ -19,7 +19,7 @@ use super::generate::{
 };
 use super::{Delivery, Random, Sim, SimSwitch};
 use crate::check::Observation;
-use crate::engine::{Engine, Event, Heard, LabelRange, Options, Selection};
+use crate::engine::{Engine, Event, LabelRange, ListenerPacket, Options, Selection};
 use crate::network::{Location, Mac, PortKind};
 use crate::oracles::Strategy;
 use crate::run::Run;
@@ -202,7 +202,7 @@ impl<'a> Play<'a> {
             max_rules,
             max_traces,
             host_timeout,
-            heard,
+            listener_filters: heard,
             ..Options::default()
         };
         let mut sim = Sim::new(policy, case.shape.shards, &options, case.seed);
@@ -372,7 +372,7 @@ impl<'a> Play<'a> {
     }
 
     /// Handlers heard of a packet once if they wanted to; one that nobody saw come out may not have got so far.
-    fn check_heard(&self, packet: &Sent, heard: &[Heard], came_out: bool) -> Result<(), String> {
+    fn check_heard(&self, packet: &Sent, heard: &[ListenerPacket], came_out: bool) -> Result<(), String> {
         let view = maple_wire::Packet::new(&packet.frame, packet.at.port.0);
         let wanted = self.case.shape.heard.iter().any(|cond| cond.holds(&view));
         let times = heard.iter().filter(|heard| heard.frame[..] == packet.frame[..]).count();

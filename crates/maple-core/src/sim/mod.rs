@@ -13,7 +13,9 @@ use maple_wire::msg::{Features, FlowRemoved, Message, PacketIn, PacketInView, Po
 use maple_wire::packet::build::Frame;
 use maple_wire::{Dpid, Field, Match, Packet, Port, PortNo, Version};
 
-use crate::engine::{BARRIER_ROUNDS, Effect, Engine, Event, Heard, InstalledFlow, Options, PROBE_MAC, ShardId, Time};
+use crate::engine::{
+    BARRIER_ROUNDS, Effect, Engine, Event, InstalledFlow, ListenerPacket, Options, PROBE_MAC, ShardId, Time,
+};
 use crate::network::{Location, Mac};
 use crate::policy::Policy;
 use crate::report::Report;
@@ -149,7 +151,7 @@ pub struct Sim {
     pub flow_mods: u64,
     settled: Vec<(ShardId, u64)>,
     /// What handlers would hear of.
-    pub heard: Vec<Heard>,
+    pub heard: Vec<ListenerPacket>,
     engines: Vec<Engine>,
     shards: BTreeMap<Dpid, ShardId>,
     switches: BTreeMap<Dpid, SimSwitch>,
@@ -477,7 +479,7 @@ impl Sim {
                 }
                 Effect::Report(report) => self.reports.push(report),
                 Effect::BarriersDone(token) => self.settled.push((shard, token)),
-                Effect::Heard(heard) => self.heard.push(heard),
+                Effect::ListenerPacket(heard) => self.heard.push(heard),
             }
         }
     }

@@ -1,8 +1,8 @@
 //! A labelled path: what a route resolves to, with a label for each link out of its ingress.
 
-use super::RouteKey;
 use std::sync::Arc;
 
+use super::RouteKey;
 use crate::ids::Time;
 use crate::labels::Onward;
 use crate::route::Resolved;

@@ -1,13 +1,13 @@
 //! One route, which all leaves with the same answer share: its paths, its members, and the rules that it makes.
 
-use super::PlanChange;
-use super::path::{LabelledPath, PathState};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use maple_wire::{Action, Constraint, Dpid, Field, Instruction, Match, Version};
 use rustc_hash::FxHashSet;
 
+use super::PlanChange;
+use super::path::{LabelledPath, PathState};
 use crate::compile::LeafAction;
 use crate::engine::switch::ROUTES;
 use crate::forwarding::{self, Forwarding};

@@ -1,6 +1,6 @@
-use super::*;
 use maple_wire::Version;
 
+use super::*;
 use crate::labels::{Acquire, Carriage};
 use crate::network::Location;
 use crate::route::{Goal, SwitchHops};

@@ -1,11 +1,11 @@
 //! The writes that form and dissolve segments. Pure functions of a snapshot: `topology.rs` and `segments.rs` commit
 //! them.
 
-use super::{FIRST_VIRTUAL, is_virtual};
 use std::collections::{BTreeMap, BTreeSet};
 
 use maple_wire::{Dpid, PortNo};
 
+use super::{FIRST_VIRTUAL, is_virtual};
 use crate::network::{HostInfo, Location, Mac, PortInfo, PortKind};
 use crate::state::{Snapshot, Write};
 

@@ -106,9 +106,9 @@ pub(super) enum Waiter {
     Labels(Vec<u64>),
     /// A leaf's ingress rule was removed, or leads along another route. `stays`: the leaf remains a member of this
     /// route.
-    RuleRemoved { via: RouteId, stays: bool },
+    RuleRemoved { route_id: RouteId, stays: bool },
     /// No rule leads along a former path of a route any more.
-    FormerPath { via: RouteId, serial: u64 },
+    FormerPath { route_id: RouteId, serial: u64 },
     /// A leaf's ingress rule was added.
     RuleAdded(LeafId),
     /// A wait for everything sent before.
