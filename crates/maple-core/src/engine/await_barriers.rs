@@ -148,7 +148,7 @@ mod tests {
         let mut barrier_waits = BarrierWaits::default();
         barrier_waits.begin(7, BTreeSet::new());
         assert_eq!(barrier_waits.take_finished(), [7]);
-        assert_eq!(barrier_waits.take_finished(), [0; 0], "and told once");
+        assert_eq!(barrier_waits.take_finished(), [0; 0], "and reported once");
     }
 
     #[test]
@@ -177,7 +177,7 @@ mod tests {
         barrier_waits.on_confirmed(ONE, 3);
         assert_eq!(barrier_waits.take_finished(), [3]);
         barrier_waits.begin(4, BTreeSet::new());
-        assert_eq!(barrier_waits.take_finished(), [4], "the move is over");
+        assert_eq!(barrier_waits.take_finished(), [4], "the reroute is over");
     }
 
     #[test]

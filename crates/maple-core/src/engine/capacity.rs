@@ -14,7 +14,7 @@
 //! are evicted too; the leaves that use an evicted label stop first.
 //!
 //! When little more than the reserve is free, the compiler removes redundant barrier rules at once
-//! ([`Table::tidy`](crate::Table::tidy)). Otherwise these wait for new traces.
+//! ([`Table::remove_redundant`](crate::Table::remove_redundant)). Otherwise these wait for new traces.
 //!
 //! A tree holds at most [`Options::max_traces`](super::Options) leaves. When it is full, decisions are not cached, and
 //! leaves are evicted in the same way.
@@ -23,9 +23,8 @@
 //!
 //! In one period, at most an eighth of the bound is evicted at a switch, and at least one leaf. Of leaves whose rules
 //! were in use, at most an eighth of that number, and at least one. So if more leaves are in use than fit, the
-//! controller does not exchange one half for the other all the time. All leaves at a switch are evicted at once only if
-//! rules that must be installed for other rules' sake (barrier rules where a leaf is removed) do not even fit into the
-//! reserve.
+//! controller does not exchange one half for the other all the time. Removing a leaf may require barrier rules. Only if
+//! these do not even fit into the reserve, all leaves at the switch are evicted at once.
 //!
 //! No rule has a timeout at the switch, because a rule may shield others.
 
@@ -362,6 +361,6 @@ mod tests {
         };
         assert_eq!((used(0, 7), used(0, 1000)), (7, 40));
         assert_eq!((used(300, 1000), used(300, 4)), (5, 1));
-        assert_eq!(used(290, 1000), 10 + 5, "those that are not used, and an eighth of the rest that would");
+        assert_eq!(used(290, 1000), 10 + 5, "all unused leaves, and an eighth of the remaining victims");
     }
 }

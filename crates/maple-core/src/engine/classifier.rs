@@ -118,7 +118,7 @@ mod tests {
         assert_eq!(reason(LLDP, to_controller()), "maple: link discovery");
         assert!(reason(LINKS, vec![Instruction::GotoTable(LABELS)]).contains("another switch"));
         assert!(reason(HOSTS, vec![Instruction::GotoTable(INGRESS)]).contains("from a host"));
-        assert!(reason(HOSTS, to_controller()).contains("not decided yet"), "a barrier may have any priority");
+        assert!(reason(HOSTS, to_controller()).contains("not decided yet"), "a barrier rule may have any priority");
         assert!(reason(0, to_controller()).contains("everything else"));
     }
 }

@@ -39,7 +39,7 @@ impl Moves {
 
 impl Engine {
     /// A port of this shard may have come or gone.
-    pub(super) fn follow_flap(&mut self, state: &Snapshot, at: Location) {
+    pub(super) fn on_port_change(&mut self, state: &Snapshot, at: Location) {
         let now = self.now;
         let Some(switch) = self.switches.get_mut(&at.switch).filter(|_| self.options.track_hosts) else { return };
         match state.port(at) {
@@ -78,7 +78,7 @@ impl Engine {
 
     /// A host has moved. If it alternates between two ports, as it would across a transparent middlebox, a report says
     /// so once.
-    pub(super) fn follow_move(&mut self, mac: Mac, from: Location, to: Location) {
+    pub(super) fn note_host_move(&mut self, mac: Mac, from: Location, to: Location) {
         if self.moves.is_repeated(self.now, mac, from, to) {
             let (a, b) = (from.min(to), from.max(to));
             self.report_once(Report::HostFlips { mac, a, b }, &format!("flips {a} {b} {mac}"));

@@ -143,7 +143,7 @@ impl Engine {
         let own = cookie(self.options.epoch, None);
         let state = self.store.snapshot();
         let mut first = classifier(switch, &state, &self.options, own);
-        // A rule that was just refused is tried again later (`full_timer`), not at once.
+        // A rule that was just refused is tried again later (`retry_refused_rules`), not at once.
         let is_refused = |table: u8, rule: &Rule| {
             switch.refused.iter().any(|(t, p, m)| (*t, *p, m) == (table, rule.priority, &rule.matching))
         };

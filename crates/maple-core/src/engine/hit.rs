@@ -253,7 +253,7 @@ impl Engine {
             let Some(remembered) = self.leaves.remembered(*id) else { continue };
             let switch = self.switches.get(&leaf.ingress()).expect("a leaf is at a switch");
             let now = answer_template(leaf, self.route_of(leaf), leaf.ingress(), switch.version());
-            assert_eq!(Some(remembered), now.as_ref(), "what is remembered of {id:?}, and what holds");
+            assert_eq!(Some(remembered), now.as_ref(), "the remembered and the current answer of {id:?}");
         }
     }
 }

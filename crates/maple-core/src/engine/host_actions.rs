@@ -75,7 +75,7 @@ impl Engine {
     }
 
     /// Another shard looks for a host that is at a switch of this shard.
-    pub(super) fn look_for_host(&mut self, mac: Mac, at: Location, asker: ShardId) {
+    pub(super) fn find_host(&mut self, mac: Mac, at: Location, asker: ShardId) {
         let state = self.store.snapshot();
         if self.switches.contains_key(&at.switch) {
             self.with_hosts(|hosts, now, actions| hosts.on_find(now, &state, (mac, at), asker, actions));
@@ -83,7 +83,7 @@ impl Engine {
     }
 
     /// Another shard has searched for a host.
-    pub(super) fn host_found(&mut self, mac: Mac, at: Location, found: SearchResult) {
+    pub(super) fn host_searched(&mut self, mac: Mac, at: Location, found: SearchResult) {
         self.with_hosts(|hosts, now, actions| hosts.on_found(now, mac, at, found, actions));
     }
 
@@ -139,7 +139,7 @@ impl Engine {
         self.apply_commit(commit);
         if moved {
             self.report(Report::HostMoved { mac, from, to, why });
-            self.follow_move(mac, from, to);
+            self.note_host_move(mac, from, to);
         }
     }
 
@@ -198,9 +198,9 @@ impl Engine {
             if state.port(*at).is_none_or(|port| port.kind != PortKind::Edge) {
                 self.hosts.forget_port(*at);
             }
-            self.follow_links(&state, *at);
-            self.follow_port_hosts(&state, *at);
-            self.follow_flap(&state, *at);
+            self.note_link_port(&state, *at);
+            self.update_port_host_rules(&state, *at);
+            self.on_port_change(&state, *at);
             self.admit_new_port_packets(at.switch);
         }
         for (at, mac) in &refreshed.hosts {
@@ -212,21 +212,21 @@ impl Engine {
             } else {
                 self.hosts.on_departure(*mac, *at);
             }
-            self.follow_host(&state, *mac, *at);
+            self.update_host_rules(&state, *mac, *at);
         }
     }
 
     /// The hosts of a port have rules exactly if it is an edge port.
-    fn follow_port_hosts(&mut self, state: &Snapshot, at: Location) {
+    fn update_port_host_rules(&mut self, state: &Snapshot, at: Location) {
         let Some(switch) = self.switches.get_mut(&at.switch) else { return };
         if state.port(at).is_none_or(|port| port.kind != PortKind::Edge) {
             switch.host_rules.set_guard(at.port, false);
         }
         let hosts: BTreeSet<Mac> = switch.host_rules.at_port(at.port).into_iter().chain(state.hosts_at(at)).collect();
-        hosts.into_iter().for_each(|mac| self.follow_host(state, mac, at));
+        hosts.into_iter().for_each(|mac| self.update_host_rules(state, mac, at));
     }
 
-    fn follow_host(&mut self, state: &Snapshot, mac: Mac, at: Location) {
+    fn update_host_rules(&mut self, state: &Snapshot, mac: Mac, at: Location) {
         let tracked = self.options.track_hosts;
         let Some(switch) = self.switches.get_mut(&at.switch).filter(|_| tracked) else { return };
         let is_edge = state.port(at).is_some_and(|port| port.kind == PortKind::Edge);
@@ -235,7 +235,7 @@ impl Engine {
     }
 
     /// If something depends on addresses of hosts by now, has the switches copy what hosts announce.
-    pub(super) fn follow_address_dependents(&mut self) {
+    pub(super) fn update_copied_announcements(&mut self) {
         let kinds = self.store.address_kinds();
         if kinds == self.address_kinds || !self.options.track_hosts {
             return;

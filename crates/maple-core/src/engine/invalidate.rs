@@ -1,6 +1,6 @@
 //! Finding the leaves that an invalidation selects, without looking at all the others.
 //!
-//! * By fields: each switch's tree knows which leaves can have a value ([`crate::Tree::touching`]).
+//! * By fields: each switch's tree knows which leaves can have a value ([`crate::Tree::leaves_fitting`]).
 //! * By port: a route that uses a port depends on that port's cell, or on the flood that led there. So the store knows
 //!   its leaf. The packets that can enter by the port are again found by field.
 //!

@@ -38,7 +38,7 @@ pub(super) struct Demand {
 
 impl Engine {
     /// Sets a timer if f wants something that this shard has not looked at.
-    pub(super) fn follow_demand(&mut self) {
+    pub(super) fn check_demand(&mut self) {
         if self.is_behind_demand() {
             let soon = self.now + LOOK_DELAY;
             self.demand.is_armed = true;

@@ -67,8 +67,8 @@ impl Engine {
                 EngineMessage::LabelNews(from, holder, news) => self.label_news(from, holder, &news),
                 EngineMessage::Release { at, holder, confirmed } => self.release_label(at, holder, confirmed),
                 EngineMessage::Emit { dpid, hops, frame } => self.emit(dpid, &hops, &frame),
-                EngineMessage::FindHost { mac, at, asker } => self.look_for_host(mac, at, asker),
-                EngineMessage::HostSearched { mac, at, found } => self.host_found(mac, at, found),
+                EngineMessage::FindHost { mac, at, asker } => self.find_host(mac, at, asker),
+                EngineMessage::HostSearched { mac, at, found } => self.host_searched(mac, at, found),
                 EngineMessage::Unplugged(at) => self.look_for_unplugged_hosts(at),
                 EngineMessage::UnexpectedHost { mac, at, seen } => self.unexpected_host_seen(mac, at, seen),
                 // The engine checks for these at the end of each batch.

@@ -261,14 +261,14 @@ mod tests {
         assert_eq!(meters.number(&limit("a")), Some(number), "equal limits are one");
         assert_eq!(commands(&meters.missing_for(&rule(number))), [(ADD, number), (MODIFY, number)]);
         assert_eq!(meters.missing_for(&rule(number)), []);
-        assert_eq!(meters.missing_for(&rule(7)), [], "that is somebody else's");
+        assert_eq!(meters.missing_for(&rule(7)), [], "a number outside our range");
         let (needed, nobody) = (BTreeSet::from([number]), BTreeSet::new());
         assert_eq!(meters.sweep(&nobody), []);
         assert_eq!(meters.sweep(&needed), []);
         assert_eq!(meters.sweep(&nobody), []);
         assert_eq!(commands(&meters.sweep(&nobody)), [(DELETE, number)]);
         assert!(meters.is_empty());
-        assert_ne!(meters.number(&limit("a")), Some(number), "numbers rest");
+        assert_ne!(meters.number(&limit("a")), Some(number), "a number is not reused at once");
     }
 
     #[test]

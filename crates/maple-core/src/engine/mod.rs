@@ -22,6 +22,21 @@
 //!
 //!  end of batch ─ flush ─ tables (compare, order) ─► flow-mods, barrier ─► held packets
 //! ```
+//!
+//! # Where to find what
+//!
+//! Most files are one concern of [`Engine`], as methods. The others are parts that own their state and do not know the
+//! engine. ARCHITECTURE.md has a table of the parts. In reading order:
+//!
+//! | concern | files |
+//! | --- | --- |
+//! | in and out | `event`, `messages` between shards, `options`, `stats`, `timers` |
+//! | packets | `packet_in`, `received_packet`, `hit` (the fast path), `new_port`, `link_port`, `send` |
+//! | decisions | `decide`, `waiting`, `leaf`, `leaves`, `add_leaf`, `reconsider`, `invalidate`, `recheck` |
+//! | routes and labels | `install`, `routes/`, `route_use`, `labels`, `reroute`, `route_changes`, `meters` |
+//! | topology and hosts | `topology`, `segments`, `hosts/`, `host_actions`, `flaps`, `host_rules/` |
+//! | tables | `switch`, `tables/`, `flush`, `classifier`, `refusals`, `capacity`, `eviction`, `await_barriers` |
+//! | counters and views | `polls`, `measure`, `traffic`, `view`, `reports` |
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -42,6 +57,7 @@ mod stats;
 mod timers;
 
 // Packets: from a packet-in to its answer.
+mod cache;
 mod hit;
 mod link_port;
 mod new_port;
@@ -80,7 +96,6 @@ mod topology;
 
 // Tables: what each switch has, and what it is to have.
 mod await_barriers;
-mod cache;
 mod capacity;
 mod classifier;
 mod cookies;
@@ -120,6 +135,19 @@ use switch::Switch;
 use timers::Timer;
 
 /// One shard of the controller.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use maple_core::engine::{Engine, Event, Options, ShardId, Time};
+/// use maple_core::{Net, PacketHandle, Route, Store};
+///
+/// let policy = |_: &PacketHandle, _: &Net| Route::flood();
+/// let mut engine = Engine::new(ShardId(0), Store::new(), Arc::new(policy), Options::default());
+/// let (mut events, mut effects) = (vec![Event::Tick], Vec::new());
+/// engine.handle(Time(1), &mut events, &mut effects);
+/// assert!(events.is_empty() && effects.is_empty());
+/// ```
 pub struct Engine {
     shard: ShardId,
     store: Arc<Store>,
@@ -146,7 +174,7 @@ pub struct Engine {
     // What a batch leaves for its end.
     /// Messages of this shard to itself.
     inbox: VecDeque<EngineMessage>,
-    /// Switches with tables to bring up to date.
+    /// Switches whose tables have to be updated.
     dirty: BTreeSet<Dpid>,
     out: Vec<Effect>,
     /// Effects to send after the rules.
@@ -202,15 +230,15 @@ impl Engine {
             self.reconsider_all();
             self.decide_misses();
             self.read_inbox();
-            self.follow_address_dependents();
-            if self.waiting.has_no_misses() && self.leaves.has_no_stale() && self.dirty.is_empty() {
-                break;
-            }
+            self.update_copied_announcements();
             if self.waiting.has_no_misses() && self.leaves.has_no_stale() {
+                if self.dirty.is_empty() {
+                    break;
+                }
                 self.flush_all();
             }
         }
-        self.follow_demand();
+        self.check_demand();
         out.append(&mut self.out);
         out.append(&mut self.after);
     }

@@ -62,7 +62,7 @@ impl Engine {
         if is_hopeless {
             switch.full_until = Some(until);
         }
-        self.timers.insert((until, Timer::Full(dpid)));
+        self.timers.insert((until, Timer::Refused(dpid)));
         is_hopeless
     }
 
@@ -98,7 +98,7 @@ impl Engine {
     /// stays.
     fn host_rule_refused(&mut self, dpid: Dpid, table: u8, full: bool, what: String) {
         let until = self.now + HOSTS_CLOSED_FOR;
-        self.timers.insert((until, Timer::Full(dpid)));
+        self.timers.insert((until, Timer::Refused(dpid)));
         self.report_refusal(dpid, what);
         if let Some(switch) = self.switches.get_mut(&dpid).filter(|_| full) {
             switch.capacity.on_table_full(table);
@@ -115,7 +115,7 @@ impl Engine {
             if (table, rule.priority) == (ROUTES, 0) {
                 switch.refused.push((ROUTES, 0, rule.matching.clone()));
                 switch.stale.classifier = true;
-                self.timers.insert((self.now + HOSTS_CLOSED_FOR, Timer::Full(dpid)));
+                self.timers.insert((self.now + HOSTS_CLOSED_FOR, Timer::Refused(dpid)));
             }
         }
         for route in self.routes.with_rules_at(dpid) {
@@ -146,7 +146,7 @@ impl Engine {
         leaves.chain(switch.labels.installed().map(Subject::Label)).collect()
     }
 
-    pub(super) fn full_timer(&mut self, dpid: Dpid) {
+    pub(super) fn retry_refused_rules(&mut self, dpid: Dpid) {
         if let Some(switch) = self.switches.get_mut(&dpid)
             && switch.full_until.is_some_and(|until| until <= self.now)
         {

@@ -31,13 +31,13 @@ impl Engine {
             self.report_once(report, &format!("not labelled {why}"));
         }
         // What depended on the switch or link is being reconsidered, and may be rerouted while packets flow.
-        let is_left = |engine: &Engine, name| matches!(why, Refusal::Gone(_)) && !engine.store.is_current(name);
+        let is_reconsidered = |engine: &Engine, name| matches!(why, Refusal::Gone(_)) && !engine.store.is_current(name);
         let plan = self.routes.get(id).and_then(|route| route.plan());
-        if plan.is_some_and(|(name, _)| is_left(self, name)) {
+        if plan.is_some_and(|(name, _)| is_reconsidered(self, name)) {
             return;
         }
         for leaf in self.leaves_of_routes(&BTreeSet::from([id])) {
-            if !is_left(self, leaf) {
+            if !is_reconsidered(self, leaf) {
                 self.stop_using_lost_route(leaf, id);
             }
         }

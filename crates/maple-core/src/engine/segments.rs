@@ -120,7 +120,7 @@ impl Engine {
     }
 
     /// Notes since when a port is a link port.
-    pub(super) fn follow_links(&mut self, state: &Snapshot, at: Location) {
+    pub(super) fn note_link_port(&mut self, state: &Snapshot, at: Location) {
         let now: Time = self.now;
         let Some(switch) = self.switches.get_mut(&at.switch) else { return };
         match state.port(at).map(|port| port.kind) {

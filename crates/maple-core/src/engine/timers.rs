@@ -29,7 +29,7 @@ pub(super) enum Timer {
     /// A switch with packets from new ports.
     NewPorts(Dpid),
     /// A switch that was full or refused a rule.
-    Full(Dpid),
+    Refused(Dpid),
     /// A switch that has no capacity for some leaves.
     Capacity(Dpid),
     /// A switch with meters that may be unused.
@@ -64,7 +64,7 @@ impl Engine {
                 Timer::Muted(at, mac) => self.with_hosts(|hosts, _, actions| hosts.on_muted_timer(at, mac, actions)),
                 Timer::Hosts(dpid) => self.with_hosts(|hosts, now, actions| hosts.on_round_timer(now, dpid, actions)),
                 Timer::NewPorts(dpid) => self.expire_new_port_packets(dpid),
-                Timer::Full(dpid) => self.full_timer(dpid),
+                Timer::Refused(dpid) => self.retry_refused_rules(dpid),
                 Timer::Capacity(dpid) => self.ask_for_statistics(dpid),
                 Timer::Meters(dpid) => self.sweep_meters(dpid),
                 Timer::Poll(dpid) => self.poll(dpid),

@@ -89,6 +89,6 @@ impl Engine {
 /// What decided about a leaf's packets, and which further constraints they fit.
 fn reasons(leaf: &Leaf) -> String {
     let lines = Some(source_lines(&leaf.trace)).filter(|lines| !lines.is_empty());
-    let specialisation = leaf.specialisation.iter().map(|read| format!("narrowed to {}", show(read)));
+    let specialisation = leaf.specialisation.iter().map(|read| format!("specialised to {}", show(read)));
     lines.into_iter().chain(specialisation).collect::<Vec<_>>().join(", ")
 }

@@ -53,7 +53,7 @@ fn each_part_of_what_f_says_has_its_own_rule_where_packets_enter() {
         assert!(flows.iter().any(is_narrowed), "{flows:?}");
         let why: Vec<String> =
             sim.engines().iter().flat_map(|engine| engine.rules(Dpid(1))).map(|rule| rule.why).collect();
-        assert!(why.iter().any(|why| why.ends_with("narrowed to ipv4_src=224.0.0.0/3")), "{why:?}");
+        assert!(why.iter().any(|why| why.ends_with("specialised to ipv4_src=224.0.0.0/3")), "{why:?}");
         for network in 1..=6 {
             assert_eq!(send(&mut sim, at(1, 3), udp(network, 80)), []);
         }
@@ -95,5 +95,5 @@ fn leaves_that_are_narrowed_in_several_fields_stand_beside_others() {
         assert_eq!(after.link_packet_ins, before.link_packet_ins, "from {src} to {dst}");
     }
     let why: Vec<String> = sim.engines()[0].rules(Dpid(1)).into_iter().map(|rule| rule.why).collect();
-    assert!(why.iter().any(|why| why.matches("narrowed to").count() == 2), "{why:?}");
+    assert!(why.iter().any(|why| why.matches("specialised to").count() == 2), "{why:?}");
 }

@@ -210,10 +210,10 @@ fn a_search_for_one_host_does_not_stop_hits_of_other_hosts() {
     let asks = from_port_2(1);
     let (now, mut effects) = (Time(fixture.now), Vec::new());
     fixture.engine.handle(now, &mut vec![asks], &mut effects);
-    assert_eq!(fixture.ports_of(1), None, "its packet is the answer that is waited for");
-    assert!(fixture.ports_of(2).is_some(), "while host 1 is looked for");
+    assert_eq!(fixture.ports_of(1), None, "the search waits for its packet");
+    assert!(fixture.ports_of(2).is_some(), "during the search for host 1");
     for _ in 0..60 {
         fixture.handle(vec![Event::Tick]);
     }
-    assert!(fixture.ports_of(2).is_some(), "when nobody answered");
+    assert!(fixture.ports_of(2).is_some(), "after the search has ended");
 }

@@ -101,9 +101,9 @@ fn with_little_capacity_no_port_exceeds_its_share_and_others_get_theirs() {
         (0..50).for_each(|n| rules.set_host(PortNo(port), Mac([2, 0, 0, 0, port as u8, n]), true));
     }
     assert_eq!(rules.take_changes(capacity).len(), 24);
-    assert!(!rules.take_is_short(), "there is capacity, and they may not have it");
+    assert!(!rules.take_is_short(), "there is capacity, but not for these ports");
     rules.set_host(PortNo(9), Mac([2, 0, 0, 0, 9, 9]), true);
     assert_eq!(rules.take_changes(HostCapacity { free: 0, ..capacity }).len(), 0);
     assert!(rules.take_is_short());
-    assert_eq!(rules.take_changes(HostCapacity { free: 5, ..capacity }).len(), 1, "once there is capacity");
+    assert_eq!(rules.take_changes(HostCapacity { free: 5, ..capacity }).len(), 1, "when there is capacity again");
 }

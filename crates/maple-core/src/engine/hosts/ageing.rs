@@ -70,7 +70,7 @@ impl Hosts {
         let half = self.limits.timeout / 2;
         let is_due = |known: &super::HostRecord| {
             let is_old = known.announced.first().is_some_and(|(_, since)| *since + self.limits.timeout <= now);
-            known.heard + half <= now || is_old
+            known.last_active + half <= now || is_old
         };
         let ports: BTreeSet<PortNo> =
             self.at_ports_of(dpid).filter(|(_, known)| is_due(known)).map(|((at, _), _)| at.port).collect();
@@ -150,15 +150,15 @@ impl Hosts {
                 let count = packets.get(&mac).copied().unwrap_or_default();
                 // If these packets are counted for the first time, it is not known when they came.
                 if known.counted.replace(count).unwrap_or_default() != count {
-                    known.heard = now;
+                    known.last_active = now;
                 }
             }
-            if known.heard + timeout <= now {
+            if known.last_active + timeout <= now {
                 self.on_departure(mac, at);
                 out.push(HostAction::Forget { mac, at });
                 continue;
             }
-            if known.heard + timeout / 2 <= now {
+            if known.last_active + timeout / 2 <= now {
                 self.expiring.insert(mac);
             }
             for (ip, _) in known.announced.extract_if(.., |(_, since)| *since + timeout * 2 <= now) {

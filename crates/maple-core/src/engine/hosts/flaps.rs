@@ -5,8 +5,7 @@
 //! be, by the addresses that they announced. Their answers are learned from as usual.
 //!
 //! * When a port becomes an edge port, the hosts of ports that are down are asked for there. If the network has few
-//!   hosts, all of them are asked for, because a host's old port may have stayed up (it was connected through a bridge,
-//!   say).
+//!   hosts, all of them are asked for: a host's old port may have stayed up, as behind a bridge.
 //! * The hosts that were at that port before are searched for there, as after a claim (`search.rs`), because another
 //!   host may be plugged in now. A host that does not answer is forgotten, so that f treats it as unknown.
 //! * When a port goes down, its hosts are asked for at edge ports that came up a moment ago.

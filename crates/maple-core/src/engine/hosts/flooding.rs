@@ -74,7 +74,7 @@ impl Hosts {
         let all = Location::new(at.switch, PortNo(0))..=Location::new(at.switch, PortNo(u32::MAX));
         let most = self.per_port.range(all).max_by_key(|(at, count)| (**count, std::cmp::Reverse(**at)));
         let Some(from) = most.filter(|(_, count)| **count > here + 1).map(|(from, _)| *from) else { return false };
-        let silent = self.at_port(from).min_by_key(|(_, known)| known.heard).map(|(mac, _)| mac);
+        let silent = self.at_port(from).min_by_key(|(_, known)| known.last_active).map(|(mac, _)| mac);
         let Some(mac) = silent else { return false };
         self.on_departure(mac, from);
         out.push(HostAction::Forget { mac, at: from });

@@ -148,7 +148,7 @@ pub(super) struct Hosts {
 #[derive(Debug)]
 struct HostRecord {
     /// When the host was last known to be active.
-    heard: Time,
+    last_active: Time,
     /// The packets that its rules had counted at the last reading.
     counted: Option<u64>,
     /// The addresses that it announced, with the time, the latest last.
@@ -173,7 +173,7 @@ const MUTE_DURATION: Duration = Duration::from_secs(10);
 impl HostRecord {
     fn new(now: Time, addresses: impl IntoIterator<Item = IpAddr>) -> HostRecord {
         let announced = addresses.into_iter().map(|ip| (ip, now)).collect();
-        HostRecord { heard: now, counted: None, announced, pace: (now, 0), muted: false, reported: false }
+        HostRecord { last_active: now, counted: None, announced, pace: (now, 0), muted: false, reported: false }
     }
 
     /// The oldest address of the same kind, if there are too many.
@@ -258,7 +258,7 @@ impl Hosts {
         self.expiring.remove(&mac);
         self.found_alive(now, mac, at, out);
         let Some(known) = self.known.get_mut(&(at, mac)) else { return };
-        known.heard = now;
+        known.last_active = now;
         let Some(ip) = announces else { return };
         if !known.is_within_announcement_limit(now) {
             if !std::mem::replace(&mut known.muted, true) {

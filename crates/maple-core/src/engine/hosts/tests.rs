@@ -145,7 +145,7 @@ impl Fixture {
                     Timer::Guard(at) => hosts.on_guard_timer(now, at, out),
                     Timer::Muted(at, mac) => hosts.on_muted_timer(at, mac, out),
                     Timer::Hosts(dpid) => hosts.on_round_timer(now, dpid, out),
-                    other => panic!("{other:?} is nothing of hosts"),
+                    other => panic!("{other:?} is no timer of hosts"),
                 });
                 all.extend(actions);
             }
@@ -197,7 +197,7 @@ fn a_host_that_answers_stays_and_is_asked_by_its_latest_addresses() {
     assert_eq!(asked, [0x0a00_0001, 0x0a00_0009]);
     fixture.packet(GATEWAY, 1, Some("10.0.0.1"));
     assert_eq!(moved(&fixture.wait(20, |fixture| drop(fixture.packet(GATEWAY, 2, None)))), Some(MoveReason::NoAnswer));
-    assert_eq!(fixture.place(GATEWAY), Some(at(2)), "it answered the first time only");
+    assert_eq!(fixture.place(GATEWAY), Some(at(2)), "it answered only the first time");
 }
 
 #[test]
@@ -241,7 +241,7 @@ fn a_host_without_an_address_moves_after_a_long_silence() {
         fixture.packet(GATEWAY, 1, None);
         let claim = |fixture: &mut Fixture| drop(fixture.packet(GATEWAY, 2, None));
         assert_eq!(moved(&fixture.wait(9, claim)), None);
-        assert_eq!(moved(&fixture.wait(3, claim)), Some(MoveReason::Silent), "the switch tells: {tells}");
+        assert_eq!(moved(&fixture.wait(3, claim)), Some(MoveReason::Silent), "the switch tells its counters: {tells}");
     }
 }
 
@@ -295,7 +295,7 @@ fn a_port_has_a_maximum_of_hosts_and_drops_further_ones_for_a_while() {
     }
     assert_eq!((guards, reports), (1, 1));
     assert!(fixture.hosts.size() < 40 && fixture.timers.len() < 5, "{:?}", fixture.hosts);
-    assert_eq!(fixture.packet(mac(3), 1, None).0, SourceCheck::Accepted, "who was known before");
+    assert_eq!(fixture.packet(mac(3), 1, None).0, SourceCheck::Accepted, "a host that was known before");
     assert_eq!(fixture.packet(mac(500_000), 2, None).0, SourceCheck::Accepted, "and at other ports");
     let actions = fixture.wait(11, |_| ());
     assert!(actions.contains(&HostAction::Guard { at: at(1), on: false }));
@@ -327,7 +327,7 @@ fn silent_hosts_are_forgotten_and_hosts_with_counted_packets_stay() {
         let actions = fixture.wait(200, |fixture| *fixture.packets.entry(GATEWAY).or_default() += 1);
         assert!(actions.contains(&HostAction::Forget { mac: OTHER, at: at(1) }));
         let is_there = fixture.place(GATEWAY).is_some();
-        assert_eq!((is_there, fixture.place(OTHER)), (tells, None), "the switch tells: {tells}");
+        assert_eq!((is_there, fixture.place(OTHER)), (tells, None), "the switch tells its counters: {tells}");
         fixture.wait(300, |_| ());
         assert_eq!(fixture.hosts.size(), 0, "{:?}", fixture.hosts);
     }
@@ -408,7 +408,7 @@ fn only_the_owner_of_an_address_announces_it() {
     assert_eq!(said(&frame().arp_request(v4(1), v4(2))), some("10.0.0.1"));
     assert_eq!(said(&frame().vlan(5).arp_reply(v4(1), v4(2))), some("10.0.0.1"));
     assert_eq!(said(&frame().arp(1, other, v4(1), [0; 6], v4(2))), None, "for another");
-    assert_eq!(said(&frame().arp_request([0, 0, 0, 0], v4(2))), None, "a question whether it is free");
+    assert_eq!(said(&frame().arp_request([0, 0, 0, 0], v4(2))), None, "duplicate address detection");
     assert_eq!(said(&frame().ipv4([1, 1, 1, 1], [10, 0, 0, 1]).udp(1, 2).build()), None, "routed");
     let ip6 = |text: &str| text.parse::<std::net::Ipv6Addr>().expect("an address");
     assert_eq!(said(&frame().neighbor_solicit(ip6("fe80::1"), ip6("fe80::2"))), some("fe80::1"));
@@ -438,7 +438,7 @@ fn a_dhcp_client_announces_the_address_that_it_has_or_asks_for() {
     assert_eq!(dhcp(1, 3, own, [0; 4], Some([10, 0, 0, 7])), some);
     assert_eq!(dhcp(1, 3, own, [10, 0, 0, 7], None), some);
     assert_eq!(dhcp(1, 3, OTHER.0, [10, 0, 0, 7], None), None, "for another");
-    assert_eq!(dhcp(1, 1, own, [0; 4], Some([10, 0, 0, 7])), None, "it looks for a server");
-    assert_eq!(dhcp(2, 5, own, [10, 0, 0, 7], None), None, "a server's word");
+    assert_eq!(dhcp(1, 1, own, [0; 4], Some([10, 0, 0, 7])), None, "a client that looks for a server");
+    assert_eq!(dhcp(2, 5, own, [10, 0, 0, 7], None), None, "a server's acknowledgement");
     assert_eq!(dhcp(1, 3, own, [0; 4], None), None);
 }

@@ -8,7 +8,7 @@
 //!
 //! # Routes that follow a plan
 //!
-//! What a plan ([`Goal`]) resolves to changes with the topology. Then the route changes its [path](LabelledPath) once
+//! What a plan ([`Goal`](crate::route::Goal)) resolves to changes with the topology. Then the route changes its [path](LabelledPath) once
 //! for all its leaves:
 //!
 //! * The *next* path asks for its labels. Meanwhile packets follow the current path, and the route holds the labels of
@@ -16,9 +16,9 @@
 //! * When the next path is ready, it becomes the current one and rules change over. The old path is now a *former* one.
 //! * When the switch has confirmed the change, the labels of the former path are released.
 //!
-//! If the ingress switch has a table of routes, the rules of the leaves write a number into the packet's metadata, and
-//! one rule in that table matches it. So one rule changes for all leaves. A number is never reused for another route.
-//! If its route is gone, packets match nothing there and come to the controller.
+//! Some ingress switches have a table of routes. There the rules of the leaves write a number into the packet's
+//! metadata, and one rule in that table matches it. So one rule changes for all leaves. A number is never reused for
+//! another route. If its route is gone, packets match nothing there and come to the controller.
 //!
 //! # Why no packet is lost or misrouted
 //!

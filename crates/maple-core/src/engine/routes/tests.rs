@@ -26,7 +26,7 @@ fn key(route: &Arc<Resolved>) -> RouteKey {
 fn asked(out: &mut Vec<LabelEffect>) -> (u64, PortNo) {
     match out.pop() {
         Some(LabelEffect::Ask(Acquire { holder: Holder::Route { serial, port, .. }, .. })) => (serial, port),
-        other => panic!("a label is asked for: {other:?}"),
+        other => panic!("expected a request for a label: {other:?}"),
     }
 }
 
@@ -69,7 +69,7 @@ fn a_route_with_a_refused_label_asks_again_when_it_is_unused_and_time_has_passed
     assert_eq!(refused, Some(RouteNews::Refused(id, Refusal::NoLabel(Dpid(2)))));
     let later = Time(1) + LONGEST_RETRY;
     routes.retry(later, &mut out);
-    assert!(out.is_empty(), "a rule may still lead that way");
+    assert!(out.is_empty(), "a rule may still lead along the route");
     routes.end_use(id, Time(2), true, &mut out);
     assert!(out.iter().any(is_release));
     out.clear();
@@ -99,14 +99,14 @@ fn a_route_holds_the_labels_of_both_paths_until_rules_have_changed() {
     let metadata = number(&routes);
     assert!(metadata.is_some());
     assert_eq!(routes.join(LeafId(2), &key(&route())), Some(id));
-    assert!(!routes.get(id).is_some_and(SharedRoute::is_ready), "who joins waits for the new path");
+    assert!(!routes.get(id).is_some_and(SharedRoute::is_ready), "a leaf that joins waits for the new path");
     routes.wait(id, LeafId(2));
     assert_eq!(make_ready(&mut routes, second, &mut out), Some(RouteNews::NextReady(id)));
     routes.take_dirty();
     let Some(PathSwitch { waiting, former: Some(former), each_leaf: false }) = routes.switch_over(id) else {
-        panic!("a turn")
+        panic!("the route switches over")
     };
-    assert_eq!((waiting, number(&routes)), ([LeafId(2)].into(), metadata), "the rules of leaves lead where they did");
+    assert_eq!((waiting, number(&routes)), ([LeafId(2)].into(), metadata), "the rules of leaves are unchanged");
     assert_eq!(routes.take_dirty(), [(Dpid(1), id)].into());
     assert!(out.is_empty(), "the old rule may still be there");
     routes.release_former(id, former, true, &mut out);
@@ -136,14 +136,14 @@ fn a_next_path_that_is_refused_or_late_ends_the_use_of_the_route() {
             let refused = routes.learn(serial, port, &News::Refused(why), Time(1), &mut out);
             assert_eq!(refused, Some(RouteNews::Refused(id, why)));
         }
-        assert_eq!(out.len(), 1, "the label of the new path goes back: {out:?}");
+        assert_eq!(out.len(), 1, "the label of the new path is released: {out:?}");
         assert!(routes.get(id).is_some_and(SharedRoute::is_refused));
         routes.end_use(id, Time(6), true, &mut out);
         assert_eq!(out.iter().filter(|effect| is_release(effect)).count(), 2);
         out.clear();
         routes.retry(Time(1) + LONGEST_RETRY, &mut out);
         let Some(LabelEffect::Ask(again)) = out.pop() else { panic!("{out:?}") };
-        assert_eq!(again.suffix.exits(), [Location::new(Dpid(2), PortNo(4))], "what the plan comes to now");
+        assert_eq!(again.suffix.exits(), [Location::new(Dpid(2), PortNo(4))], "what the plan resolves to now");
     }
 }
 #[test]
@@ -157,7 +157,7 @@ fn a_plan_that_resolves_to_a_path_which_lost_a_label_asks_for_it_again() {
     routes.on_plan_resolved(id, &route_to(PortNo(4)), Time(5), &mut out);
     out.clear();
     let gone = News::Refused(Refusal::Gone(Dpid(2)));
-    assert_eq!(routes.learn(serial, port, &gone, Time(2), &mut out), None, "another path is to come");
+    assert_eq!(routes.learn(serial, port, &gone, Time(2), &mut out), None, "another path is to follow");
     assert_eq!(routes.on_plan_resolved(id, &route(), Time(6), &mut out), PlanChange::Asking);
     assert!(out.iter().any(|effect| matches!(effect, LabelEffect::Ask(_))), "{out:?}");
 }

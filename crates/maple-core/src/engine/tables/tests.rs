@@ -33,7 +33,7 @@ fn update(tables: &mut Tables, waiter: Option<Waiter>, changes: Vec<Change>) -> 
 /// Tables with one rule, in table 1.
 fn tables() -> Tables {
     let mut tables = Tables::new(100);
-    assert!(!tables.begin_update(Time(1), &mut Requests::new()), "it is not known what the switch has");
+    assert!(!tables.begin_update(Time(1), &mut Requests::new()), "the rules of the switch are not known");
     tables.read([(1, rule(1, 1))].into_iter());
     tables.compare_all(2, BTreeMap::from([(1, vec![rule(1, 1)])]));
     tables
@@ -45,7 +45,7 @@ fn additions_are_confirmed_before_the_rest_of_an_update_is_sent() {
     let (add, delete) = (Change::Add(rule(2, 2)), Change::Delete(rule(1, 1)));
     let first = update(&mut tables, Some(Waiter::Barriers(1)), vec![add, delete]);
     assert_eq!(shown(&first), [Some((1, FlowModCommand::Add)), None]);
-    assert!(update(&mut tables, Some(Waiter::Barriers(2)), vec![]).is_empty(), "what is wanted meanwhile waits");
+    assert!(update(&mut tables, Some(Waiter::Barriers(2)), vec![]).is_empty(), "changes recorded meanwhile wait");
     let confirmed = tables.confirm(first[1].0);
     assert_eq!(confirmed, Some(Confirmed { waiters: vec![], has_second_step: true }));
     let second = update(&mut tables, None, vec![]);
@@ -61,7 +61,7 @@ fn a_barrier_reply_does_not_confirm_a_refused_rule() {
     let mut tables = tables();
     let sent = update(&mut tables, Some(Waiter::Barriers(1)), vec![Change::Add(rule(2, 2))]);
     assert_eq!(tables.refuse(sent[0].0), Some((1, rule(2, 2))));
-    assert_eq!(tables.refuse(sent[0].0), None, "it may say so as often as it likes");
+    assert_eq!(tables.refuse(sent[0].0), None, "repeated refusals have no effect");
     assert!(tables.begin_reread() && !tables.begin_reread());
     assert_eq!(tables.confirm(sent[1].0).map(|confirmed| confirmed.waiters), Some(vec![]));
     tables.read([(1, rule(1, 1))].into_iter());
@@ -74,7 +74,7 @@ fn a_barrier_reply_does_not_confirm_a_refused_rule() {
 fn a_rule_that_the_switch_lost_is_sent_again() {
     let mut tables = tables();
     let key = key_of(&rule(1, 1));
-    assert!(!tables.is_lost(Time(1), 1, 8, key.clone()), "that was another one");
+    assert!(!tables.is_lost(Time(1), 1, 8, key.clone()), "another cookie");
     assert!(tables.is_lost(Time(1), 1, 7, key.clone()) && !tables.is_synchronised());
     tables.compare_all(2, BTreeMap::from([(1, vec![rule(1, 1)])]));
     assert_eq!(shown(&update(&mut tables, None, vec![])), [Some((1, FlowModCommand::Add)), None]);
