@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use maple_wire::PortNo;
 
-use super::hosts::{HostAction, RECENTLY_UP, ask, hosts_to_ask_for};
+use super::hosts::{HostAction, RECENTLY_UP, hosts_to_ask_for, probe_host};
 use super::messages::EngineMessage;
 use super::{Engine, ShardId, Time};
 use crate::network::{Location, Mac, PortInfo, PortKind};
@@ -71,7 +71,7 @@ impl Engine {
         let hosts = hosts_to_ask_for(&state, from);
         self.with_hosts(|_, _, actions: &mut Vec<HostAction>| {
             for at in places {
-                hosts.iter().for_each(|mac| ask(&state, *mac, at, actions));
+                hosts.iter().for_each(|mac| probe_host(&state, *mac, at, actions));
             }
         });
     }

@@ -29,7 +29,7 @@ impl Engine {
         self.switches.insert(dpid, Box::new(switch));
         let shard = self.shard;
         let commit = self.store.update(|state| {
-            let mut writes = without_switch(state, dpid);
+            let mut writes = switch_removal(state, dpid);
             writes.push(Write::Switch { dpid, info: Some(SwitchInfo { shard, version }) });
             writes.extend(ports.iter().filter(|port| is_physical(port.number)).map(|port| new_port(dpid, port)));
             // What was known of its ports is removed by the first writes.
@@ -66,7 +66,7 @@ impl Engine {
         let mut is_ours = false;
         let commit = self.store.update(|state| {
             is_ours = state.shard_of(dpid) == Some(shard);
-            if is_ours { without_switch(state, dpid) } else { Vec::new() }
+            if is_ours { switch_removal(state, dpid) } else { Vec::new() }
         });
         self.apply_commit(commit);
         if is_ours {
@@ -90,7 +90,11 @@ impl Engine {
         let commit = self.store.update(|state| {
             let old = state.port(at);
             if deleted {
-                return detached(state, at).into_iter().chain(without_hosts(state, at)).chain([no_port(at)]).collect();
+                return port_detachment(state, at)
+                    .into_iter()
+                    .chain(host_removals(state, at))
+                    .chain([port_removal(at)])
+                    .collect();
             }
             let speed = new_speed(state, dpid, version, &status.port);
             match old {
@@ -98,7 +102,7 @@ impl Engine {
                 // Something else may be behind the port now.
                 _ => {
                     let info = Some(PortInfo { up, kind: PortKind::New });
-                    detached(state, at).into_iter().chain([Write::Port { at, info }]).chain(speed).collect()
+                    port_detachment(state, at).into_iter().chain([Write::Port { at, info }]).chain(speed).collect()
                 }
             }
         });
@@ -126,8 +130,8 @@ impl Engine {
             linked = true;
             let mut writes = leave(state, &[a, b].into());
             for (at, peer) in [(a, b), (b, a)] {
-                writes.extend(unlink(state, at));
-                writes.extend(without_hosts(state, at));
+                writes.extend(link_removal(state, at));
+                writes.extend(host_removals(state, at));
                 writes.push(Write::Port { at, info: Some(PortInfo { up: true, kind: PortKind::Link(peer) }) });
             }
             writes.sort_by_key(
@@ -151,7 +155,7 @@ impl Engine {
             if !unlinked {
                 return leave(state, &[a].into());
             }
-            unlink(state, a).into_iter().chain(unlink(state, b)).collect()
+            link_removal(state, a).into_iter().chain(link_removal(state, b)).collect()
         });
         self.apply_commit(commit);
         if unlinked {
@@ -178,7 +182,7 @@ impl Engine {
             Some(PortInfo { up, kind: PortKind::Edge }) => {
                 changed = true;
                 let make_new = Write::Port { at, info: Some(PortInfo { up, kind: PortKind::New }) };
-                without_hosts(state, at).into_iter().chain([make_new]).collect()
+                host_removals(state, at).into_iter().chain([make_new]).collect()
             }
             _ => Vec::new(),
         });
@@ -213,19 +217,19 @@ fn new_speed(state: &Snapshot, dpid: Dpid, version: Version, port: &Port) -> Opt
     is_news.then_some(Write::Speed { at, speed })
 }
 
-fn no_port(at: Location) -> Write {
+fn port_removal(at: Location) -> Write {
     Write::Port { at, info: None }
 }
 
 /// The writes that remove a switch and everything at it.
-fn without_switch(state: &Snapshot, dpid: Dpid) -> Vec<Write> {
+fn switch_removal(state: &Snapshot, dpid: Dpid) -> Vec<Write> {
     let all: BTreeSet<Location> = state.ports_of(dpid).map(|(port, _)| Location::new(dpid, port)).collect();
     let mut writes = leave(state, &all);
     for (port, _) in state.ports_of(dpid).filter(|(port, _)| !is_virtual(*port)) {
         let at = Location::new(dpid, port);
-        writes.extend(unlink(state, at));
-        writes.extend(without_hosts(state, at));
-        writes.push(no_port(at));
+        writes.extend(link_removal(state, at));
+        writes.extend(host_removals(state, at));
+        writes.push(port_removal(at));
     }
     if state.switch(dpid).is_some() {
         writes.push(Write::Switch { dpid, info: None });
@@ -234,12 +238,12 @@ fn without_switch(state: &Snapshot, dpid: Dpid) -> Vec<Write> {
 }
 
 /// The writes that end what is at a port: its link, or its membership of a segment.
-fn detached(state: &Snapshot, at: Location) -> Vec<Write> {
-    unlink(state, at).into_iter().chain(leave(state, &[at].into())).collect()
+fn port_detachment(state: &Snapshot, at: Location) -> Vec<Write> {
+    link_removal(state, at).into_iter().chain(leave(state, &[at].into())).collect()
 }
 
 /// The writes that end the link at a port. Both ends become new ports.
-fn unlink(state: &Snapshot, at: Location) -> Vec<Write> {
+fn link_removal(state: &Snapshot, at: Location) -> Vec<Write> {
     let Some(PortInfo { kind: PortKind::Link(peer), .. }) = state.port(at) else { return Vec::new() };
     let ends = [(at, peer), (peer, at)];
     let still =
@@ -251,7 +255,7 @@ fn unlink(state: &Snapshot, at: Location) -> Vec<Write> {
     ends.into_iter().filter(still).map(make_new).collect()
 }
 
-fn without_hosts(state: &Snapshot, at: Location) -> Vec<Write> {
+fn host_removals(state: &Snapshot, at: Location) -> Vec<Write> {
     let gone = |mac: Mac| Write::Host { mac, info: None };
     state.hosts_at(at).map(gone).collect()
 }

@@ -37,13 +37,13 @@ impl Hosts {
         let few = state.hosts().map(|(mac, _)| *mac).take(MAX_ASKED + 1).collect::<Vec<Mac>>();
         let asked: Vec<Mac> = if few.len() <= MAX_ASKED { few } else { hosts_at_down_ports(state) };
         for mac in asked.into_iter().filter(is_elsewhere).take(MAX_ASKED) {
-            ask(state, mac, at, out);
+            probe_host(state, mac, at, out);
         }
     }
 }
 
-/// The frame that asks for a host at a port; none if the host has no address.
-pub(in crate::engine) fn ask(state: &Snapshot, mac: Mac, at: Location, out: &mut Vec<HostAction>) {
+/// Asks for a host at a port, unless the host has no address.
+pub(in crate::engine) fn probe_host(state: &Snapshot, mac: Mac, at: Location, out: &mut Vec<HostAction>) {
     let ip = state.host(mac).and_then(|host| HostInfo::addresses(host).next());
     out.extend(ip.map(|ip| HostAction::Emit { at, frame: probe(mac, ip) }));
 }

@@ -46,7 +46,7 @@ use crate::report::{MoveReason, Report};
 use crate::state::Snapshot;
 pub(super) use announced::{ADVERTISEMENT, ARP, ICMPV6, IPV6, SOLICITATION, announcement, is_announcement};
 use claims::Claims;
-pub(super) use flaps::{RECENTLY_UP, ask, hosts_to_ask_for};
+pub(super) use flaps::{RECENTLY_UP, hosts_to_ask_for, probe_host};
 use flooding::Flooding;
 pub use probe::PROBE_MAC;
 use search::Search;

@@ -42,11 +42,11 @@ use crate::rule::Rule;
 use crate::update::{Change, EntryKey, Installed, changes, key_of};
 
 mod removals;
-mod union;
+mod shared_table;
 
 use removals::Removals;
-pub(super) use union::Source;
-use union::{Pending, SharedTable};
+pub(super) use shared_table::Source;
+use shared_table::{Pending, SharedTable};
 
 /// The tables of one switch.
 pub(super) struct Tables {
@@ -76,8 +76,9 @@ pub(super) struct Tables {
 /// How far an update of two steps is.
 #[derive(Default)]
 enum Phase {
+    /// No update has a second step.
     #[default]
-    One,
+    Idle,
     /// The additions have been sent. The reply to the barrier request with this id confirms them. Then the rest
     /// follows, and these waiters wait for it.
     Adding(u32, Vec<Waiter>),
@@ -135,7 +136,7 @@ impl Tables {
             shared: SharedTable::default(),
             own: BTreeMap::new(),
             synchronised: false,
-            phase: Phase::One,
+            phase: Phase::Idle,
             ready: false,
             first_xid,
             next_xid: first_xid,
@@ -176,7 +177,7 @@ impl Tables {
 
     /// Whether the second step of an update is still to come.
     pub fn has_second_step(&self) -> bool {
-        !matches!(self.phase, Phase::One)
+        !matches!(self.phase, Phase::Idle)
     }
 
     /// Whether something was sent, or is to be sent, that the switch has not confirmed.
@@ -209,7 +210,7 @@ impl Tables {
     /// All waiters for a barrier reply.
     pub fn waiters(&self) -> impl Iterator<Item = &Waiter> {
         let held_back: &[Waiter] = match &self.phase {
-            Phase::One => &[],
+            Phase::Idle => &[],
             Phase::Adding(_, waiting) | Phase::Added(waiting) => waiting,
         };
         self.unconfirmed.iter().flat_map(|(_, sent)| sent.waiters()).chain(held_back).chain(&self.waiting)
@@ -230,7 +231,7 @@ impl Tables {
                 self.send_changes(now, rest, out);
                 self.end_update(waiting, out);
             }
-            Phase::One => {}
+            Phase::Idle => {}
         }
         true
     }

@@ -171,7 +171,7 @@ mod tests {
     fn a_shared_table_equals_one_computed_from_all_its_sources() {
         let mut random = Random(1);
         for _ in 0..300 {
-            let (mut union, mut pending, mut installed) =
+            let (mut shared, mut pending, mut installed) =
                 (SharedTable::default(), Pending::default(), Installed::default());
             let mut sources: BTreeMap<Source, Vec<Rule>> = BTreeMap::new();
             for _ in 0..20 {
@@ -179,9 +179,9 @@ mod tests {
                 let count = random.below(6);
                 let new = distinct((0..count).map(|_| rule(&mut random)).collect());
                 let old = sources.insert(source, new.clone()).unwrap_or_default();
-                union.take(Version::Of13, source, changes(&old, &new), &mut pending);
+                shared.take(Version::Of13, source, changes(&old, &new), &mut pending);
                 let want = naive(&sources);
-                assert_eq!(union.rules().collect::<Vec<_>>(), want);
+                assert_eq!(shared.rules().collect::<Vec<_>>(), want);
                 if random.chance(50) {
                     let steps = std::mem::take(&mut pending).changes(&installed);
                     steps.iter().for_each(|change| installed.apply(change));
