@@ -44,7 +44,7 @@ pub mod report;
 pub mod sim;
 
 pub use capabilities::Capabilities;
-pub use compile::{LeafAction, Table, TableBackend, Target};
+pub use compile::{LeafAction, Table, TableBackend, Target, Tuning};
 pub use engine::{Effect, Engine, Event, Mail, Options};
 pub use ids::{LeafId, ShardId, Time};
 pub use network::{Hop, Location, Mac};

@@ -6,11 +6,15 @@
 
 use maple_wire::{Constraint, Instruction};
 
-mod entries;
-mod incremental;
 mod table;
 
+mod incremental;
+
+mod entries;
+mod tuning;
+
 pub use table::{Table, TableBackend, Target};
+pub use tuning::Tuning;
 
 /// What the switch shall do with a leaf's packets.
 #[derive(Clone, Debug, PartialEq, Eq)]

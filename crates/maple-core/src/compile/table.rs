@@ -14,6 +14,7 @@ use maple_wire::Constraint;
 
 use super::LeafAction;
 use super::incremental::IncrementalCompiler;
+use super::tuning::Tuning;
 use crate::capabilities::Capabilities;
 use crate::rule::Rule;
 use crate::trace::{Fields, Item};
@@ -74,7 +75,12 @@ pub trait TableBackend: fmt::Debug + Send {
 impl Table {
     /// A table that knows nothing and has no rules.
     pub fn new(target: Target) -> Table {
-        Table::with_backend(Box::new(IncrementalCompiler::new(target)))
+        Table::tuned(target, Tuning::default())
+    }
+
+    /// A table with other thresholds than the product's.
+    pub fn tuned(target: Target, tuning: Tuning) -> Table {
+        Table::with_backend(Box::new(IncrementalCompiler::new(target, tuning)))
     }
 
     /// A table whose rules come from another compiler.

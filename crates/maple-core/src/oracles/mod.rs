@@ -6,7 +6,7 @@
 //! Tests and `maple bench` build this folder (feature `oracles`). It stands here because both compilers read what other
 //! crates cannot see: the tree's nodes and the regions of packets.
 
-use crate::compile::{Table, Target};
+use crate::compile::{Table, Target, Tuning};
 
 pub mod paper;
 mod reference;
@@ -19,6 +19,8 @@ pub enum Strategy {
     /// Maple's own ([`Table::new`]).
     #[default]
     Maple,
+    /// The same, with thresholds at which small tables reach all that large ones do ([`Tuning::for_small_tables`]).
+    MapleForSmallTables,
     /// The paper's ([`paper::table`]).
     Paper,
 }
@@ -28,6 +30,7 @@ impl Strategy {
     pub fn new_table(self) -> fn(Target) -> Table {
         match self {
             Strategy::Maple => Table::new,
+            Strategy::MapleForSmallTables => |target| Table::tuned(target, Tuning::for_small_tables()),
             Strategy::Paper => paper::table,
         }
     }

@@ -128,7 +128,7 @@ impl Case {
 
 /// Mostly ours.
 fn compiler(random: &mut Random) -> Strategy {
-    if random.chance(20) { Strategy::Paper } else { Strategy::Maple }
+    if random.chance(20) { Strategy::Paper } else { Strategy::MapleForSmallTables }
 }
 
 /// Mostly as much as is wanted.

@@ -1,7 +1,8 @@
 //! Changing a tree: a trace comes in (Algorithm 3), a leaf goes out.
 
 use std::cell::Cell;
-use std::hint::black_box;
+
+use maple_prefetch::prefetch;
 
 use super::order::At;
 use super::{Branch, LeafId, Node, NodeId, Slot, Tree, Values};
@@ -121,15 +122,16 @@ impl Tree {
         }
     }
 
-    /// The nodes of those leaves that are there, whose removal is about to be asked for. Reads what that will read of them,
-    /// the same of one after the other, so that memory is waited for once for several leaves.
+    /// The nodes of those of these leaves that are there. Has what [`Tree::remove`] reads of them on its way, so that memory
+    /// is waited for once for several leaves.
     pub(crate) fn prefetch_removal(&self, leaves: &[LeafId], nodes: &mut Vec<NodeId>) {
         nodes.clear();
         nodes.extend(leaves.iter().filter_map(|leaf| self.leaves.get(leaf)));
-        let near = |node: &NodeId| self.order.around(*node)[0].index() as u64 ^ self.slot(*node).value;
-        black_box(nodes.iter().map(near).fold(0, |all, word| all ^ word));
-        let around = |node: &NodeId| self.order.around(*node).map(|other| self.order.label(other));
-        black_box(nodes.iter().flat_map(around).fold(0, |all, word| all ^ word));
+        for node in &*nodes {
+            prefetch(self.slot(*node));
+            self.order.prefetch(*node);
+        }
+        nodes.iter().for_each(|node| self.order.prefetch_around(*node));
         for (above, branch) in nodes.iter().filter_map(|node| self.parent(*node)) {
             if let (Node::Value(values), Branch::Value(value)) = (self.node(above), branch) {
                 values.prefetch_child(|| value);

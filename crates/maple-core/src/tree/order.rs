@@ -17,6 +17,8 @@
 //! Comparing is two loads. An insertion costs the logarithm of the number of nodes, averaged over many, and O(1) at the
 //! end of the list, where chains of tests grow. 16 bytes a node.
 
+use maple_prefetch::prefetch;
+
 use super::NodeId;
 
 /// The nodes in walk order.
@@ -87,10 +89,15 @@ impl Order {
         }
     }
 
-    /// The node before and the node behind, in place of which the node itself stands where there is none.
-    pub(super) fn around(&self, node: NodeId) -> [NodeId; 2] {
+    /// Has a node's place in the list on its way.
+    pub(super) fn prefetch(&self, node: NodeId) {
+        prefetch(self.place(node));
+    }
+
+    /// Has its neighbours' places on their way.
+    pub(super) fn prefetch_around(&self, node: NodeId) {
         let Place { before, after, .. } = self.place(node);
-        [before.unwrap_or(node), after.unwrap_or(node)]
+        before.iter().chain(after).for_each(|other| prefetch(self.place(*other)));
     }
 
     /// Takes a node out.

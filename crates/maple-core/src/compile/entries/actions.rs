@@ -1,4 +1,4 @@
-//! The instructions of a table's answers, each kept once and named by a number.
+//! The instructions of a table's leaves, each kept once and named by a number.
 
 use std::collections::hash_map::Entry;
 use std::hash::BuildHasher;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use maple_wire::Instruction;
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
-use super::Verdict;
+use super::store::Verdict;
 use crate::rule::to_controller;
 
 /// Names instructions while somebody holds them. Equal instructions have one name.
@@ -20,11 +20,11 @@ pub(super) struct Actions {
     /// For each hash of instructions that are held the one that came last.
     by_hash: FxHashMap<u64, ActionId>,
     free: Vec<ActionId>,
-    /// What barriers do.
+    /// What barrier rules do.
     to_controller: Arc<[Instruction]>,
 }
 
-/// Instructions, with how often they are held, and how many of the holders are entries that say them.
+/// Instructions, with how many hold them, and how many of the holders are entries.
 #[derive(Debug)]
 struct Held {
     instructions: Arc<[Instruction]>,
@@ -32,7 +32,7 @@ struct Held {
     /// Others with the same hash, which came before.
     other: Option<ActionId>,
     held: u32,
-    said: u32,
+    entries: u32,
 }
 
 impl Default for Actions {
@@ -44,54 +44,54 @@ impl Default for Actions {
 
 impl Actions {
     /// The name of instructions, which are held once more.
-    pub(super) fn name(&mut self, instructions: Vec<Instruction>) -> ActionId {
+    pub(super) fn intern(&mut self, instructions: Vec<Instruction>) -> ActionId {
         let hash = FxBuildHasher.hash_one(&instructions);
-        self.name_by(hash, instructions)
+        self.intern_by(hash, instructions)
     }
 
-    fn name_by(&mut self, hash: u64, instructions: Vec<Instruction>) -> ActionId {
-        let id = self.named(hash, |held| *held.instructions == *instructions);
+    fn intern_by(&mut self, hash: u64, instructions: Vec<Instruction>) -> ActionId {
+        let id = self.find(hash, |held| *held.instructions == *instructions);
         let id = id.unwrap_or_else(|| self.add(instructions.into(), hash));
         self.hold(Verdict::Forward(id));
         id
     }
 
-    /// The instructions of a name, or of barriers.
+    /// The instructions of a name, or of barrier rules.
     pub(super) fn get(&self, id: Option<ActionId>) -> &Arc<[Instruction]> {
         id.map_or(&self.to_controller, |id| &self.all[id as usize].instructions)
     }
 
-    /// Holds an answer once more.
-    pub(super) fn hold(&mut self, says: Verdict) {
-        if let Verdict::Forward(id) = says {
+    /// Holds the instructions of a verdict once more.
+    pub(super) fn hold(&mut self, verdict: Verdict) {
+        if let Verdict::Forward(id) = verdict {
             self.all[id as usize].held += 1;
         }
     }
 
-    /// Holds what a entry says from now on.
-    pub(super) fn say(&mut self, says: Verdict) {
-        self.hold(says);
-        if let Verdict::Forward(id) = says {
-            self.all[id as usize].said += 1;
+    /// Holds the verdict of an entry.
+    pub(super) fn hold_for_entry(&mut self, verdict: Verdict) {
+        self.hold(verdict);
+        if let Verdict::Forward(id) = verdict {
+            self.all[id as usize].entries += 1;
         }
     }
 
-    /// Releases what a entry says no more.
-    pub(super) fn unsay(&mut self, says: Verdict) {
-        if let Verdict::Forward(id) = says {
-            self.all[id as usize].said -= 1;
+    /// Releases the former verdict of an entry.
+    pub(super) fn release_from_entry(&mut self, verdict: Verdict) {
+        if let Verdict::Forward(id) = verdict {
+            self.all[id as usize].entries -= 1;
         }
-        self.release(says);
+        self.release(verdict);
     }
 
-    /// Whether several entries give this answer.
-    pub(super) fn is_said_by_several(&self, id: ActionId) -> bool {
-        self.all[id as usize].said > 1
+    /// Whether several entries have these instructions.
+    pub(super) fn is_of_several_entries(&self, id: ActionId) -> bool {
+        self.all[id as usize].entries > 1
     }
 
-    /// Holds an answer once less.
-    pub(super) fn release(&mut self, says: Verdict) {
-        let Verdict::Forward(id) = says else { return };
+    /// Holds the instructions of a verdict once less.
+    pub(super) fn release(&mut self, verdict: Verdict) {
+        let Verdict::Forward(id) = verdict else { return };
         let there = &mut self.all[id as usize];
         there.held -= 1;
         if there.held == 0 {
@@ -102,14 +102,14 @@ impl Actions {
         }
     }
 
-    /// The instructions of this hash of which `is` says so.
-    fn named(&self, hash: u64, is: impl Fn(&Held) -> bool) -> Option<ActionId> {
+    /// The instructions with this hash of which `is` verdict so.
+    fn find(&self, hash: u64, is: impl Fn(&Held) -> bool) -> Option<ActionId> {
         let first = self.by_hash.get(&hash).copied();
         std::iter::successors(first, |id| self.all[*id as usize].other).find(|id| is(&self.all[*id as usize]))
     }
 
     fn add(&mut self, instructions: Arc<[Instruction]>, hash: u64) -> ActionId {
-        let entry = Held { instructions, hash, other: None, held: 0, said: 0 };
+        let entry = Held { instructions, hash, other: None, held: 0, entries: 0 };
         let id = match self.free.pop() {
             Some(id) => {
                 self.all[id as usize] = entry;
@@ -131,8 +131,8 @@ impl Actions {
             None if *newest.get() == id => _ = newest.remove(),
             Some(other) if *newest.get() == id => _ = newest.insert(other),
             other => {
-                let behind = self.named(hash, |held| held.other == Some(id));
-                behind.into_iter().for_each(|behind| self.all[behind as usize].other = other);
+                let after = self.find(hash, |held| held.other == Some(id));
+                after.into_iter().for_each(|after| self.all[after as usize].other = other);
             }
         }
     }
@@ -158,7 +158,7 @@ mod tests {
             for (port, comes) in steps {
                 if comes {
                     // Of three hashes for all.
-                    let id = actions.name_by(u64::from(port % 3), to_port(port));
+                    let id = actions.intern_by(u64::from(port % 3), to_port(port));
                     let (there, times) = held.entry(port).or_insert((id, 0));
                     prop_assert_eq!(*there, id);
                     *times += 1;

@@ -1,193 +1,261 @@
-//! From entries to rules, and what has changed in them since that was last asked.
+//! What has changed in the rules since changes were last taken.
+//!
+//! The log knows for each entry which rule of it was sent last. Entries whose rules may have changed are marked. When
+//! changes are taken, the rules that marked entries should have now are compared with those.
 
 use std::cmp::Ordering;
 
-use maple_wire::{Constraint, Match, MatchField};
+use maple_wire::{Match, MatchField};
 
-use super::actions::ActionId;
-use super::packed::Row;
-use super::{EntryId, EntryTable, Verdict};
+use super::actions::{ActionId, Actions};
+use super::levels::Levels;
+use super::packed::PackedRow;
+use super::redundancy::Necessities;
+use super::store::{EntryId, EntryStore, Verdict};
 use crate::rule::Rule;
 use crate::tree::LeafId;
 use crate::update::Change;
 
-/// What distinguishes the rules that a entry may have.
+/// A rule, but for the match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Taken {
+pub(super) struct Installed {
     priority: u16,
-    /// `None` is to the controller.
+    /// `None` sends to the controller.
     action: Option<ActionId>,
     leaf: Option<LeafId>,
 }
 
-impl EntryTable {
-    /// The rules as they are, by falling priority.
-    pub(in crate::compile) fn rules(&self, cookie: &dyn Fn(Option<LeafId>) -> u64) -> Vec<Rule> {
-        let ids = (0..self.entries.len() as EntryId).filter(|id| self.entries[*id as usize].is_some());
-        let rule = |id| Some(self.rule(self.store.get(id), self.wanted(id)?, cookie));
-        let mut rules: Vec<Rule> = ids.filter_map(rule).collect();
-        let key = |rule: &Rule| (std::cmp::Reverse(rule.priority), rule.matching.constraints().copied().collect());
-        rules.sort_by_cached_key(|rule| -> (_, Vec<Constraint>) { key(rule) });
+/// Which rules were sent, and where that may have changed.
+#[derive(Debug, Default)]
+pub(super) struct ChangeLog {
+    /// By entry: the rule that was sent last, if any. Its instructions are held.
+    installed: Vec<Option<Installed>>,
+    /// By entry: it is in `changed`.
+    is_marked: Vec<bool>,
+    /// Entries whose rules may have changed, and some that are gone.
+    changed: Vec<EntryId>,
+    /// Rules of entries that are gone.
+    gone: PackedRow<Installed>,
+    /// Kept for their memory.
+    came: PackedRow<Installed>,
+    modified: PackedRow<Installed>,
+    keys: (Vec<RuleKey>, Vec<RuleKey>),
+}
+
+/// Which cookie a leaf's rule gets, or (for `None`) a barrier rule that belongs to no leaf.
+type Cookie<'a> = &'a dyn Fn(Option<LeafId>) -> u64;
+
+impl ChangeLog {
+    /// A new entry, which has no rule.
+    pub(super) fn add(&mut self, id: EntryId) {
+        if self.installed.len() <= id as usize {
+            self.installed.resize(id as usize + 1, None);
+            self.is_marked.resize(id as usize + 1, false);
+        }
+    }
+
+    /// The rule of an entry may have changed.
+    pub(super) fn mark(&mut self, id: EntryId) {
+        if !std::mem::replace(&mut self.is_marked[id as usize], true) {
+            self.changed.push(id);
+        }
+    }
+
+    /// An entry with this match was removed.
+    pub(super) fn remove(&mut self, id: EntryId, set: &[u64]) {
+        self.is_marked[id as usize] = false;
+        if let Some(installed) = self.installed[id as usize].take() {
+            self.gone.push(set, installed);
+        }
+    }
+
+    /// Whether an entry had a rule when changes were last taken.
+    pub(super) fn is_installed(&self, id: EntryId) -> bool {
+        self.installed[id as usize].is_some()
+    }
+
+    /// Makes matches `stride` words long.
+    pub(super) fn widen(&mut self, stride: usize) {
+        self.gone.widen(stride);
+    }
+}
+
+/// The rules that entries should have.
+pub(super) struct Rules<'a> {
+    pub(super) store: &'a EntryStore,
+    pub(super) levels: &'a Levels,
+    pub(super) necessities: &'a Necessities,
+}
+
+impl Rules<'_> {
+    /// The rule that an entry should have.
+    fn of(&self, id: EntryId) -> Option<Installed> {
+        if !self.necessities.is_rule(self.store, id) {
+            return None;
+        }
+        let action = match self.store.verdict(id) {
+            Verdict::Forward(action) => Some(action),
+            Verdict::Unexplored | Verdict::PartiallyExplored => None,
+        };
+        Some(Installed { priority: self.levels.priority(id)?, action, leaf: self.store.leaf(id) })
+    }
+
+    /// All of them, by falling priority.
+    pub(super) fn all(&self, actions: &Actions, cookie: Cookie) -> Vec<Rule> {
+        let rule = |id| Some(self.rule(self.store.matching(id), self.of(id)?, actions, cookie));
+        let mut rules: Vec<Rule> = self.store.ids().filter_map(rule).collect();
+        rules.sort_by_cached_key(|rule| {
+            (std::cmp::Reverse(rule.priority), rule.matching.constraints().copied().collect::<Vec<_>>())
+        });
         rules
     }
 
+    fn rule(&self, set: &[u64], installed: Installed, actions: &Actions, cookie: Cookie) -> Rule {
+        let Installed { priority, action, leaf } = installed;
+        let mut fields = Vec::with_capacity(self.store.fields().len());
+        fields.extend(self.store.unpack(set).map(MatchField::Known));
+        Rule { priority, matching: Match { fields }, instructions: actions.get(action).clone(), cookie: cookie(leaf) }
+    }
+}
+
+impl ChangeLog {
     /// What has changed since this was last asked, in an order whose every prefix is safe.
-    pub(in crate::compile) fn take_changes(&mut self, cookie: &dyn Fn(Option<LeafId>) -> u64) -> Vec<Change> {
+    pub(super) fn take(&mut self, rules: &Rules, actions: &mut Actions, cookie: Cookie) -> Vec<Change> {
         if self.changed.is_empty() && self.gone.items().is_empty() {
             return Vec::new();
         }
-        if let Some((id, wanted)) = self.take_only_addition() {
-            self.levels.send(1);
-            return vec![Change::Add(self.rule(self.store.get(id), wanted, cookie))];
+        if let Some((id, wanted)) = self.take_only_addition(rules) {
+            actions.hold(wanted.verdict());
+            return vec![Change::Add(rules.rule(rules.store.matching(id), wanted, actions, cookie))];
         }
         let (mut old, mut new) = (std::mem::take(&mut self.gone), std::mem::take(&mut self.came));
         let mut modified = std::mem::take(&mut self.modified);
         let mut changed = std::mem::take(&mut self.changed);
         for id in changed.drain(..) {
-            // A entry that has gone may have left its number to another.
-            let Some(entry) = self.entries[id as usize].as_mut().filter(|entry| entry.changed) else { continue };
-            entry.changed = false;
-            let wanted = self.wanted(id);
-            let taken = std::mem::replace(&mut self.piece_mut(id).taken, wanted);
-            if taken == wanted {
+            // An entry that has gone is not marked, but its number may be another's.
+            if !std::mem::take(&mut self.is_marked[id as usize]) {
                 continue;
             }
-            let set = self.store.get(id);
-            wanted.into_iter().for_each(|wanted| self.actions.hold(wanted.says()));
-            match (taken, wanted) {
-                // No other entry has or had this entry.
-                (Some(taken), Some(wanted)) if taken.priority == wanted.priority => {
-                    if self.differs(taken, wanted, cookie) {
+            let wanted = rules.of(id);
+            let installed = std::mem::replace(&mut self.installed[id as usize], wanted);
+            if installed == wanted {
+                continue;
+            }
+            let set = rules.store.matching(id);
+            wanted.into_iter().for_each(|wanted| actions.hold(wanted.verdict()));
+            match (installed, wanted) {
+                // No other entry has or had this priority and match.
+                (Some(installed), Some(wanted)) if installed.priority == wanted.priority => {
+                    if differs(installed, wanted, actions, cookie) {
                         modified.push(set, wanted);
                     }
-                    self.actions.release(taken.says());
+                    actions.release(installed.verdict());
                 }
                 _ => {
                     wanted.into_iter().for_each(|wanted| new.push(set, wanted));
-                    taken.into_iter().for_each(|taken| old.push(set, taken));
+                    installed.into_iter().for_each(|installed| old.push(set, installed));
                 }
             }
         }
         self.changed = changed;
-        let (mut was, mut is) = std::mem::take(&mut self.places);
-        let changes = self.changes_between((&old, &mut was), (&new, &mut is), &mut modified, cookie);
-        self.places = (was, is);
-        old.items().iter().for_each(|taken| self.actions.release(taken.says()));
+        let mut keys = std::mem::take(&mut self.keys);
+        let changes = rules.changes((&old, &mut keys.0), (&new, &mut keys.1), &mut modified, actions, cookie);
+        self.keys = keys;
+        old.items().iter().for_each(|installed| actions.release(installed.verdict()));
         old.clear();
         new.clear();
         modified.clear();
         (self.gone, self.came, self.modified) = (old, new, modified);
-        self.levels.send(changes.len());
         changes
     }
 
-    /// What has changed, if that is one entry alone, which had no rule and has one now.
-    fn take_only_addition(&mut self) -> Option<(EntryId, Taken)> {
+    /// What has changed, if that is one entry alone which had no rule and has one now.
+    fn take_only_addition(&mut self, rules: &Rules) -> Option<(EntryId, Installed)> {
         let [id] = self.changed[..] else { return None };
-        if !self.gone.items().is_empty() {
-            return None;
-        }
-        self.entries[id as usize].as_ref().filter(|entry| entry.changed && entry.taken.is_none())?;
-        let wanted = self.wanted(id)?;
-        let entry = self.piece_mut(id);
-        (entry.changed, entry.taken) = (false, Some(wanted));
-        self.actions.hold(wanted.says());
+        let is_addition = self.gone.items().is_empty() && self.is_marked[id as usize] && !self.is_installed(id);
+        let wanted = rules.of(id).filter(|_| is_addition)?;
+        (self.is_marked[id as usize], self.installed[id as usize]) = (false, Some(wanted));
         self.changed.clear();
         Some((id, wanted))
     }
+}
 
-    /// What [`crate::update::changes`] says of two rows of rules, each made into a [`Rule`] once and only if it is sent.
-    /// Those that are `modified` besides are in neither. Rules of one priority come in an order that only their matches decide. The
-    /// places are kept for their memory.
-    fn changes_between(
+impl Rules<'_> {
+    /// What [`crate::update::changes`] says of two lists of rules, but each [`Rule`] is made once, and only if it is sent.
+    /// Rules that are `modified` besides are in neither list. Rules of one priority come in an order that only their matches
+    /// decide. The keys are kept for their memory.
+    fn changes(
         &self,
-        (old, was): (&Row<Taken>, &mut Vec<EntryPlace>),
-        (new, is): (&Row<Taken>, &mut Vec<EntryPlace>),
-        modified: &mut Row<Taken>,
-        cookie: &dyn Fn(Option<LeafId>) -> u64,
+        (old, old_keys): (&PackedRow<Installed>, &mut Vec<RuleKey>),
+        (new, new_keys): (&PackedRow<Installed>, &mut Vec<RuleKey>),
+        modified: &mut PackedRow<Installed>,
+        actions: &Actions,
+        cookie: Cookie,
     ) -> Vec<Change> {
-        let taken = |row: &Row<Taken>, place: EntryPlace| row.items()[place.at()];
-        let rule = |row: &Row<Taken>, place: EntryPlace| self.rule(row.get(place.at()), taken(row, place), cookie);
-        by_entry(old, was);
-        by_entry(new, is);
-        let mut changes = Vec::with_capacity(was.len() + is.len() + modified.items().len());
-        // From the last entries on; those of `was` that stay are struck out.
-        let (mut olds, mut news) = (was.len(), is.len());
+        let installed = |row: &PackedRow<Installed>, key: RuleKey| row.items()[key.at()];
+        let rule = |row: &PackedRow<Installed>, key: RuleKey| {
+            self.rule(row.get(key.at()), installed(row, key), actions, cookie)
+        };
+        sort_by_identity(old, old_keys);
+        sort_by_identity(new, new_keys);
+        let mut changes = Vec::with_capacity(old_keys.len() + new_keys.len() + modified.items().len());
+        // From the last rules on. Old ones that stay are struck out.
+        let (mut olds, mut news) = (old_keys.len(), new_keys.len());
         while news > 0 {
-            let after = is[news - 1];
-            let before = olds.checked_sub(1).map(|last| was[last]);
-            let order = before.map_or(Ordering::Less, |before| before.entry(old).cmp(&after.entry(new)));
+            let after = new_keys[news - 1];
+            let before = olds.checked_sub(1).map(|last| old_keys[last]);
+            let order = before.map_or(Ordering::Less, |before| before.identity(old).cmp(&after.identity(new)));
             if order == Ordering::Less {
                 changes.push(Change::Add(rule(new, after)));
             }
             if let (Ordering::Equal, Some(before)) = (order, before) {
-                was[olds - 1] = EntryPlace::NONE;
-                if self.differs(taken(old, before), taken(new, after), cookie) {
-                    modified.push(new.get(after.at()), taken(new, after));
+                old_keys[olds - 1] = RuleKey::NONE;
+                if differs(installed(old, before), installed(new, after), actions, cookie) {
+                    modified.push(new.get(after.at()), installed(new, after));
                 }
             }
             olds -= usize::from(order != Ordering::Less);
             news -= usize::from(order != Ordering::Greater);
         }
-        by_entry(modified, is);
-        changes.extend(is.iter().map(|place| Change::Modify(rule(modified, *place))));
-        let gone = was.iter().filter(|place| **place != EntryPlace::NONE);
-        changes.extend(gone.map(|place| Change::Delete(rule(old, *place))));
+        sort_by_identity(modified, new_keys);
+        changes.extend(new_keys.iter().map(|key| Change::Modify(rule(modified, *key))));
+        let gone = old_keys.iter().filter(|key| **key != RuleKey::NONE);
+        changes.extend(gone.map(|key| Change::Delete(rule(old, *key))));
         changes
-    }
-
-    /// Whether two rules of one entry are not the same.
-    fn differs(&self, old: Taken, new: Taken, cookie: &dyn Fn(Option<LeafId>) -> u64) -> bool {
-        let does = |taken: Taken| self.actions.get(taken.action);
-        old.action != new.action && does(old) != does(new) || cookie(old.leaf) != cookie(new.leaf)
-    }
-
-    /// The rule that a entry should have.
-    fn wanted(&self, id: EntryId) -> Option<Taken> {
-        let entry = self.entry(id);
-        let spot = self.spot(id);
-        let action = match spot.says {
-            Verdict::Forward(action) => Some(action),
-            Verdict::Unexplored | Verdict::PartiallyExplored => None,
-        };
-        let is_rule = self.is_rule(id) && spot.is_placed() && self.levels.has(spot.level);
-        is_rule.then(|| Taken { priority: self.levels.priority(spot.level), action, leaf: entry.leaf })
-    }
-
-    fn rule(&self, set: &[u64], taken: Taken, cookie: &dyn Fn(Option<LeafId>) -> u64) -> Rule {
-        let Taken { priority, action, leaf } = taken;
-        let instructions = self.actions.get(action).clone();
-        let mut fields = Vec::with_capacity(self.layout.fields());
-        fields.extend(self.layout.unpack(set).map(MatchField::Known));
-        Rule { priority, matching: Match { fields }, instructions, cookie: cookie(leaf) }
     }
 }
 
-/// Where a rule stands in a row, behind what comes first in the order of entries: the priority, and some bits that the set is
-/// mixed to. One number, since those are sorted fast.
+/// Whether two rules with the same priority and match are not the same.
+fn differs(old: Installed, new: Installed, actions: &Actions, cookie: Cookie) -> bool {
+    let instructions = |installed: Installed| actions.get(installed.action);
+    old.action != new.action && instructions(old) != instructions(new) || cookie(old.leaf) != cookie(new.leaf)
+}
+
+/// Where a rule stands in a list of rules, after what decides the order first: the priority, and a hash of the match. One
+/// number, since numbers sort fast.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct EntryPlace(u64);
+pub(super) struct RuleKey(u64);
 
-impl EntryPlace {
-    /// In place of the place of a rule that is not deleted.
-    const NONE: EntryPlace = EntryPlace(u64::MAX);
+impl RuleKey {
+    /// In place of the key of a rule that is not deleted.
+    const NONE: RuleKey = RuleKey(u64::MAX);
 
-    fn new(at: usize, row: &Row<Taken>) -> EntryPlace {
+    fn new(at: usize, row: &PackedRow<Installed>) -> RuleKey {
         let mixed = row.get(at).iter().fold(0, |mixed: u64, word| (mixed.rotate_left(5) ^ word).wrapping_mul(MIX));
-        EntryPlace(u64::from(row.items()[at].priority) << 48 | mixed >> 48 << 32 | at as u64)
+        RuleKey(u64::from(row.items()[at].priority) << 48 | mixed >> 48 << 32 | at as u64)
     }
 
     fn at(self) -> usize {
         self.0 as u32 as usize
     }
 
-    /// What comes first in the order of entries, as far as it is in the number.
+    /// What comes first in the order, as far as it is in the number.
     fn begin(self) -> u32 {
         (self.0 >> 32) as u32
     }
 
-    /// What makes two rules the same entry, to be compared.
-    fn entry(self, row: &Row<Taken>) -> (u32, &[u64]) {
+    /// What identifies a rule in a switch, to be compared.
+    fn identity(self, row: &PackedRow<Installed>) -> (u32, &[u64]) {
         (self.begin(), row.get(self.at()))
     }
 }
@@ -195,19 +263,19 @@ impl EntryPlace {
 /// Odd, with bits all over it.
 const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// The places of rules in a row, in ascending order of their entries.
-fn by_entry(row: &Row<Taken>, places: &mut Vec<EntryPlace>) {
-    places.clear();
-    places.extend((0..row.items().len()).map(|at| EntryPlace::new(at, row)));
-    places.sort_unstable();
-    for alike in places.chunk_by_mut(|a, b| a.begin() == b.begin()).filter(|alike| alike.len() > 1) {
-        alike.sort_by_key(|place| place.entry(row));
+/// The keys of the rules of a list, in ascending order of what identifies them.
+fn sort_by_identity(row: &PackedRow<Installed>, keys: &mut Vec<RuleKey>) {
+    keys.clear();
+    keys.extend((0..row.items().len()).map(|at| RuleKey::new(at, row)));
+    keys.sort_unstable();
+    for alike in keys.chunk_by_mut(|a, b| a.begin() == b.begin()).filter(|alike| alike.len() > 1) {
+        alike.sort_by_key(|key| key.identity(row));
     }
 }
 
-impl Taken {
-    /// Its answer, as far as that is held.
-    pub(super) fn says(self) -> Verdict {
+impl Installed {
+    /// The verdict of its entry, as far as that holds instructions.
+    fn verdict(self) -> Verdict {
         self.action.map_or(Verdict::Unexplored, Verdict::Forward)
     }
 }

@@ -1,65 +1,71 @@
-//! Saving levels: rules that make way for others, and levels that are given up.
+//! Priority compaction: fewer levels, at a bounded price in rules that are sent again.
 //!
 //! # What
 //!
-//! A *shift* has a entry take another level. What stands in its way goes on in the same direction, to the next level in
-//! use, and so on. So each shift keeps the order of levels, or it is not made. It costs the rules that are sent again at
-//! another priority; barriers that are no rules move at no cost.
+//! A pass beside the core: without it the table is right, but has more levels. On the filter set `fw1a` there would be
+//! 41 instead of 35 (`docs/algorithm.md` has the figures). It does two things:
 //!
-//! * A entry that would make a new level between two others is shifted to the one above or below it, whichever costs less
-//!   ([`EntryTable::make_way`]).
-//! * Once in [`EVERY`] changes it is seen which of [`LOOKED_AT`] levels costs least to give up: each entry of it is shifted
-//!   up or down ([`EntryTable::give_up_a_level`]). As long as there are more levels than the longest chain of entries that must
-//!   yield to each other has entries, each entry has room above it or below it, or the chain through it would be longer. So
-//!   what keeps a level is its price.
+//! * [`Compaction::make_way`]: an entry would need a new level between two others. It is moved to the level above or
+//!   below, whichever costs less, and what is in its way moves on.
+//! * [`Compaction::give_up_a_level`]: now and then, the level that costs least is given up. Each of its entries moves up
+//!   or down.
+//!
+//! A *shift* moves an entry to another level. What stands in its way moves on in the same direction to the next level in
+//! use, and so on. So a shift keeps the order of levels, or it is not made.
+//!
+//! # Why it ends well
+//!
+//! While there are more levels than the longest chain of entries that must yield to each other, each entry has room above
+//! or below, or the chain through it would be longer. So only its price keeps a level.
 //!
 //! # Cost
 //!
-//! A entry that a plan passes is asked for its level, in little memory (`plan.rs`).
-//! Of all changes that are sent, one in [`SHARE`] at most is the addition of such a rule; a plan ends where it would cost
-//! more than is left of that, or move more than [`WAY`] entries. So the work for a change does not grow with the table.
+//! Rules that move are sent again. Barrier entries that are no rules move at no cost. Of all flow-mods, a fixed share at
+//! most ([`Tuning`]) is spent so. A plan ends when it would cost more than is left, or move too many entries. So the
+//! work for a change does not grow with the table.
 
-use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::levels::{Direction, Levels, UNPLACED};
+use super::overlap_lists::OverlapLists;
 use super::priority_plan::{PriorityPlan, Steps};
-use super::{EntryId, EntryTable};
+use super::store::{EntryId, EntryStore};
+use super::{ChangeLog, Effort};
+use crate::compile::tuning::Tuning;
 use crate::tree::Tree;
 
-/// For how many changes one rule may be sent again to save levels.
-const SHARE: u64 = 50;
+/// How many rules may be sent again so that one entry needs no level of its own.
+const MAX_RESENT_TO_MAKE_WAY: u64 = 1;
 
-/// How many rules may be sent again so that a new one needs no level of its own.
-const MOVES: u64 = 1;
+/// How many entries a plan may move.
+const MAX_MOVED: usize = 100;
 
-/// How many entries may move at a time.
-const WAY: usize = 100;
+/// How many levels are looked at to give one of them up, and how many entries these may have.
+const LEVELS_LOOKED_AT: usize = 64;
+const MAX_ENTRIES_OF_LEVEL: usize = 30;
 
-/// After how many changes it is seen whether a level can be given up.
-const EVERY: u64 = 200;
-
-/// How many levels are looked at then, and how many entries these may have.
-const LOOKED_AT: usize = 64;
-const FEW: usize = 30;
-
-/// How much was and may be done to save levels.
-#[derive(Debug, Default)]
-pub(super) struct Savings {
-    /// Changes sent, and rules among them that were sent again to save levels.
+/// How many rules may be sent again.
+#[derive(Debug)]
+pub(super) struct ResendBudget {
+    changes_per_resend: u64,
+    changes_between_looks: u64,
+    /// How many changes were sent, and how many rules were sent again to save levels.
     sent: u64,
-    moved: u64,
-    /// How many changes were sent when it was last seen whether a level can be given up, and which was looked at last.
-    looked: u64,
-    last: u32,
-    /// How many entries were looked at.
-    pub(super) visited: Cell<u64>,
+    resent: u64,
+    /// `sent` when levels were last looked at, and the last of those levels.
+    looked_at: u64,
+    last_level: u32,
 }
 
-/// Where a shift goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
-    Up,
-    Down,
+/// Moves entries to other levels.
+pub(super) struct Compaction<'a> {
+    pub(super) tree: &'a Tree,
+    pub(super) store: &'a EntryStore,
+    pub(super) overlaps: &'a OverlapLists,
+    pub(super) levels: &'a mut Levels,
+    pub(super) budget: &'a mut ResendBudget,
+    pub(super) changes: &'a mut ChangeLog,
+    pub(super) effort: &'a Effort,
 }
 
 /// What a plan must keep to.
@@ -71,30 +77,44 @@ struct Terms {
     allowance: u64,
 }
 
-impl Savings {
-    /// Takes note of changes that are sent.
-    pub(super) fn send(&mut self, changes: usize) {
+impl ResendBudget {
+    pub(super) fn new(tuning: &Tuning) -> ResendBudget {
+        ResendBudget {
+            changes_per_resend: tuning.changes_per_resend,
+            changes_between_looks: tuning.changes_between_level_checks,
+            sent: 0,
+            resent: 0,
+            looked_at: 0,
+            last_level: 0,
+        }
+    }
+
+    /// So many changes are sent.
+    pub(super) fn sent(&mut self, changes: usize) {
         self.sent += changes as u64;
     }
 
     /// How many rules may be sent again now.
     fn allowance(&self) -> u64 {
-        (self.sent / SHARE).saturating_sub(self.moved)
+        (self.sent / self.changes_per_resend).saturating_sub(self.resent)
+    }
+
+    /// Whether it is time to look for a level to give up, and something may be spent.
+    fn is_time_to_look(&self) -> bool {
+        self.sent >= self.looked_at + self.changes_between_looks && self.allowance() > 0
     }
 }
 
-impl EntryTable {
-    /// A level in use for a entry that belongs between `from` and `until`, where none is: others make way. `None` if that
-    /// would take too much.
-    pub(super) fn make_way(&mut self, tree: &Tree, id: EntryId, from: u32, until: u32) -> Option<u32> {
-        let terms = Terms { closed: None, allowance: self.levels.savings.allowance().min(MOVES) };
-        let ways = [(Way::Up, until.checked_sub(1)), (Way::Down, Some(from))];
-        let mut plan = self.begin_draft();
-        let begin = plan.mark();
-        let is_found = self.cheapest(tree, &mut plan, id, ways, terms);
-        let level = plan.level(id);
-        let steps = plan.take_back(begin);
-        self.levels.plan = plan;
+impl Compaction<'_> {
+    /// A level in use for an entry that belongs between `from` and `until`, where none is: others make way. `None` if
+    /// that would cost too much.
+    pub(super) fn make_way(&mut self, id: EntryId, from: u32, until: u32) -> Option<u32> {
+        let allowance = self.budget.allowance().min(MAX_RESENT_TO_MAKE_WAY);
+        let ways = [(Direction::Up, until.checked_sub(1)), (Direction::Down, Some(from))];
+        let mut plan = self.levels.begin_plan(self.store.numbers());
+        let is_found = self.cheapest(&mut plan, id, ways, Terms { closed: None, allowance });
+        let (level, steps) = (plan.level(id), plan.take_back_all());
+        self.levels.end_plan(plan);
         is_found.then(|| {
             self.carry_out(steps);
             level
@@ -102,141 +122,132 @@ impl EntryTable {
     }
 
     /// Gives up a level if it is time for that, and it costs little.
-    pub(super) fn give_up_a_level(&mut self, tree: &Tree) {
-        let savings = &mut self.levels.savings;
-        if savings.sent < savings.looked + EVERY || savings.allowance() == 0 {
+    pub(super) fn give_up_a_level(&mut self) {
+        if !self.budget.is_time_to_look() {
             return;
         }
-        savings.looked = savings.sent;
-        let last = savings.last;
-        let used = &self.levels.used;
-        let around = used.range(last + 1..).chain(used.range(..=last)).take(LOOKED_AT);
-        let levels: Vec<u32> = around.filter(|(_, entries)| entries.len() <= FEW).map(|(level, _)| *level).collect();
-        let mut plan = self.begin_draft();
-        let begin = plan.mark();
+        self.budget.looked_at = self.budget.sent;
+        let around = self.levels.around(self.budget.last_level, LEVELS_LOOKED_AT);
+        let few = around.filter(|(_, entries)| entries.len() <= MAX_ENTRIES_OF_LEVEL);
+        let levels: Vec<u32> = few.map(|(level, _)| level).collect();
+        let mut plan = self.levels.begin_plan(self.store.numbers());
         let mut best: Option<Steps> = None;
         for level in &levels {
-            let allowance = best.as_ref().map_or(self.levels.savings.allowance(), |plan| plan.again.saturating_sub(1));
-            let is_found = self.without(tree, &mut plan, Terms { closed: Some(*level), allowance }, *level);
-            let steps = plan.take_back(begin);
+            let allowance = best.as_ref().map_or(self.budget.allowance(), |best| best.resent.saturating_sub(1));
+            let is_found = self.without(&mut plan, *level, Terms { closed: Some(*level), allowance });
+            let steps = plan.take_back_all();
             best = is_found.then_some(steps).or(best);
         }
-        self.levels.plan = plan;
-        self.levels.savings.last = levels.last().copied().unwrap_or(0);
-        best.into_iter().for_each(|plan| self.carry_out(plan));
+        self.levels.end_plan(plan);
+        self.budget.last_level = levels.last().copied().unwrap_or(0);
+        best.into_iter().for_each(|steps| self.carry_out(steps));
     }
 
-    fn begin_draft(&mut self) -> PriorityPlan {
-        let mut plan = std::mem::take(&mut self.levels.plan);
-        plan.begin(self.entries.len());
-        plan
-    }
-
-    /// Plans how all entries of a level can have others; says whether that can be.
-    fn without(&self, tree: &Tree, plan: &mut PriorityPlan, terms: Terms, level: u32) -> bool {
-        let ways = [(Way::Up, level.checked_sub(1)), (Way::Down, Some(level + 1))];
-        let there = &self.levels.used[&level];
+    /// Plans other levels for all entries of a level. Says whether there is a way.
+    fn without(&self, plan: &mut PriorityPlan, level: u32, terms: Terms) -> bool {
+        let ways = [(Direction::Up, level.checked_sub(1)), (Direction::Down, Some(level + 1))];
+        let entries = self.levels.entries(level);
         // Each rule of the level is sent again, whatever else is.
-        let rules = there.iter().filter(|id| self.entry(**id).taken.is_some()).count() as u64;
-        // Those that are planned have made way already: no plan has a entry take this level.
+        let rules = entries.iter().filter(|id| self.changes.is_installed(**id)).count() as u64;
+        // An entry that the plan moves already has made way: no plan moves an entry to this level.
         rules <= terms.allowance
-            && there.iter().all(|id| plan.level(*id) != level || self.cheapest(tree, plan, *id, ways, terms))
+            && entries.iter().all(|id| plan.level(*id) != level || self.cheapest(plan, *id, ways, terms))
     }
 
-    /// Plans the cheaper way to have a entry go from one of these levels to the next one in use there, if there is one.
+    /// Plans the cheaper way to move an entry to the next level in use from one of these levels on. Says whether there is
+    /// one.
     fn cheapest(
         &self,
-        tree: &Tree,
         plan: &mut PriorityPlan,
         id: EntryId,
-        ways: [(Way, Option<u32>); 2],
+        ways: [(Direction, Option<u32>); 2],
         terms: Terms,
     ) -> bool {
         let begin = plan.mark();
-        let own = u64::from(self.entry(id).taken.is_some());
-        let again = plan.again() + own;
+        let own = u64::from(self.changes.is_installed(id));
+        let resent = plan.resent() + own;
         let mut best: Option<Steps> = None;
-        for (way, from) in ways {
+        for (direction, from) in ways {
             // The second way counts only if it costs less than the first.
-            let allowance = best.as_ref().map_or(Some(terms.allowance), |best| best.again.checked_sub(1));
-            let Some(allowance) = allowance.filter(|allowance| again <= *allowance) else { continue };
-            let Some(level) = from.and_then(|from| self.next(way, from, terms)) else { continue };
+            let allowance = best.as_ref().map_or(Some(terms.allowance), |best| best.resent.checked_sub(1));
+            let Some(allowance) = allowance.filter(|allowance| resent <= *allowance) else { continue };
+            let level = from.and_then(|from| self.levels.next(direction, from, terms.closed));
+            let Some(level) = level else { continue };
             plan.step(id, level, own);
-            let is_found = self.shift(tree, plan, id, way, Terms { allowance, ..terms });
+            let is_found = self.shift(plan, id, direction, Terms { allowance, ..terms });
             let steps = plan.take_back(begin);
             best = is_found.then_some(steps).or(best);
         }
         let is_found = best.is_some();
-        best.into_iter().for_each(|steps| plan.make_again(steps));
+        best.into_iter().for_each(|steps| plan.redo(steps));
         is_found
     }
 
-    /// Completes a plan by which a entry takes another level: what is in its way moves on. Verdict whether that can be.
-    fn shift(&self, tree: &Tree, plan: &mut PriorityPlan, id: EntryId, way: Way, terms: Terms) -> bool {
-        let (mut open, mut turn) = (BTreeSet::new(), Some((self.rank(tree, id), id)));
-        while let Some((_, id)) = turn {
-            let (entry, level) = (self.entry(id), plan.level(id));
-            let others = match way {
-                Way::Up => &entry.earlier,
-                Way::Down => &entry.later,
+    /// Completes a plan that moves an entry: what is in its way moves on. Says whether that is possible.
+    fn shift(&self, plan: &mut PriorityPlan, id: EntryId, direction: Direction, terms: Terms) -> bool {
+        let (mut open, mut next) = (BTreeSet::new(), Some((0, id)));
+        while let Some((_, id)) = next {
+            let level = plan.level(id);
+            let others = match direction {
+                Direction::Up => self.overlaps.earlier(id),
+                Direction::Down => self.overlaps.later(id),
             };
-            let visited = &self.levels.savings.visited;
-            visited.set(visited.get() + others.len() as u64);
-            // On the way down levels are compared the other way round.
-            let turned = if way == Way::Up { 0 } else { u32::MAX };
+            self.effort.add(others.len());
             for other in others {
-                let now = plan.level(*other);
-                if now ^ turned < level ^ turned {
+                let there = plan.level(*other);
+                if there == UNPLACED || is_beyond(there, level, direction) {
                     continue;
                 }
-                let Some(bound) = self.bound(id, level, *other, way) else { continue };
-                let now = i64::from(now);
-                if if way == Way::Up { now <= bound } else { now >= bound } {
+                let bound = self.bound(id, level, *other, direction);
+                let is_in_the_way = match direction {
+                    Direction::Up => i64::from(there) > bound,
+                    Direction::Down => i64::from(there) < bound,
+                };
+                if !is_in_the_way {
                     continue;
                 }
-                let Some(next) = u32::try_from(bound).ok().and_then(|bound| self.next(way, bound, terms)) else {
+                let from = u32::try_from(bound).ok();
+                let Some(free) = from.and_then(|from| self.levels.next(direction, from, terms.closed)) else {
                     return false;
                 };
-                let is_sent_again = self.entry(*other).taken.is_some() && !plan.is_planned(*other);
-                plan.step(*other, next, is_sent_again.into());
-                if plan.again() > terms.allowance || plan.moved() > WAY {
+                let is_resent = self.changes.is_installed(*other) && !plan.moves(*other);
+                plan.step(*other, free, is_resent.into());
+                if plan.resent() > terms.allowance || plan.moved() > MAX_MOVED {
                     return false;
                 }
-                open.insert((self.rank(tree, *other), *other));
+                open.insert((self.store.rank(self.tree, *other), *other));
             }
-            turn = match way {
-                Way::Up => open.pop_last(),
-                Way::Down => open.pop_first(),
+            next = match direction {
+                Direction::Up => open.pop_last(),
+                Direction::Down => open.pop_first(),
             };
         }
         true
     }
 
-    /// How far down (or, on the way down, up) `other` may be if a entry has this level; `None` where that does not matter.
-    fn bound(&self, id: EntryId, level: u32, other: EntryId, way: Way) -> Option<i64> {
-        let (entry, there) = (self.spot(id), self.spot(other));
-        let level = i64::from(level);
-        let bound = match way {
-            Way::Up => level - i64::from(there.says.gap(entry.says)),
-            Way::Down => level + i64::from(entry.says.gap(there.says)),
-        };
-        there.is_placed().then_some(bound)
-    }
-
-    /// The first level in use from `from` on.
-    fn next(&self, way: Way, from: u32, terms: Terms) -> Option<u32> {
-        let used = &self.levels.used;
-        let is_open = |level: &u32| Some(*level) != terms.closed;
-        match way {
-            Way::Up => used.range(..=from).rev().map(|(level, _)| *level).find(is_open),
-            Way::Down => used.range(from..).map(|(level, _)| *level).find(is_open),
+    /// How far down (or, on the way down, how far up) `other` may be if an entry has this level.
+    fn bound(&self, id: EntryId, level: u32, other: EntryId, direction: Direction) -> i64 {
+        let (verdict, there) = (self.store.verdict(id), self.store.verdict(other));
+        match direction {
+            Direction::Up => i64::from(level) - i64::from(there.gap(verdict)),
+            Direction::Down => i64::from(level) + i64::from(verdict.gap(there)),
         }
     }
 
     fn carry_out(&mut self, plan: Steps) {
-        self.levels.savings.moved += plan.again;
-        let mut levels: BTreeMap<EntryId, u32> = BTreeMap::new();
-        levels.extend(plan.steps.iter().map(|step| (step.id, step.level)));
-        levels.into_iter().for_each(|(id, level)| self.put(id, level));
+        self.budget.resent += plan.resent;
+        let levels: BTreeMap<EntryId, u32> = plan.steps.iter().map(|step| (step.id, step.level)).collect();
+        for (id, level) in levels {
+            self.levels.place(id, level);
+            self.changes.mark(id);
+        }
+    }
+}
+
+/// Whether a level lies farther in a direction than another: most neighbours do, and are in nobody's way.
+fn is_beyond(level: u32, than: u32, direction: Direction) -> bool {
+    match direction {
+        Direction::Up => level < than,
+        Direction::Down => level > than,
     }
 }

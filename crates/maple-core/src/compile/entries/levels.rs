@@ -1,79 +1,194 @@
-//! Levels, numbered from the top down.
+//! Levels: the priorities of a table, counted from the highest down.
 //!
 //! # What
 //!
-//! Levels are the priorities of a table, counted from its highest. A new entry gets the first level in use below all
-//! earlier entries that it must yield to, as long as none that must yield to it is that high; if there is none in use, a
-//! new *step*: steps lie some levels apart, so that entries of yes-sides, which come between others, find room. Of two
-//! levels in use the barrier of a test that a longer question begins with takes the second: its yes-side will have entries
-//! of its own, which belong between the barrier and what it yields to. Barriers that are no rules have levels too, so that
-//! nothing moves when they become rules. A entry that takes the place of one with the same match takes its level too.
+//! An entry gets the first level in use below all earlier entries that it must yield to. It must also lie above the
+//! later entries that must yield to it. If no level in use fits, it gets a new *step*: steps lie some levels apart, so
+//! that entries of yes-sides, which come between others, find room. Three refinements:
 //!
-//! A entry that comes between two neighbouring levels in use would make a third: before that, it is seen whether others
-//! can make way, and now and then whether a level can be given up (`shift.rs`). Where there is no room at all between what
-//! a entry must yield to and what must yield to it, the latter moves down.
+//! * The barrier entry of a test that prefixes a longer condition takes the second level that fits. Its yes-side will have
+//!   tests of its own, and their entries belong above the barrier entry.
+//! * Barrier entries that are no rules have levels too, so nothing moves when they become rules. An entry that replaces one
+//!   with the same match takes that one's level.
+//! * An entry that fits only between two neighbouring levels would need a third one. Before that, `compaction.rs` looks
+//!   whether others can make way. Where there is no room at all, what must yield to the entry moves down.
 //!
-//! Where the levels run out, all entries are numbered anew, with narrower steps; after that, rules below the lowest level
-//! are left out.
+//! When levels run out, all entries are numbered anew, with narrower steps. If that does not help, entries below the lowest
+//! level get no rule.
 //!
-//! # Necessity the order holds
+//! # Why the order holds
 //!
-//! A entry that came, or has to be told apart from more entries than before, is looked at in order of precedence: when its
-//! turn comes, all that it must yield to has its level for good, and all behind it that now is too high gets its turn later.
+//! Entries that came, or that must be told apart from more entries than before, are placed in order of precedence. When one
+//! is placed, all that it must yield to have their levels. All that must yield to it and now lie too high are placed later.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
-use super::compaction::Savings;
+use super::compaction::{Compaction, ResendBudget};
+use super::overlap_lists::OverlapLists;
+use super::packed::PackedRow;
 use super::priority_plan::PriorityPlan;
-use super::work_queue::WorkQueue;
-use super::{EntryId, EntryTable, Verdict};
+use super::store::{EntryId, EntryStore, Verdict};
+use super::work_queue::{PrecedenceQueue, WorkQueue};
+use super::{ChangeLog, Effort};
 use crate::tree::Tree;
 
 /// How far apart steps are in a table that has all priorities.
 const STEP: u32 = 64;
 
-/// In how many steps a table is divided at least, where it has the levels.
+/// Into how many steps a table is divided at least, if it has so many levels.
 const STEPS: u32 = 1000;
 
-/// Which levels there are and which are in use.
+/// In place of the level of an entry that has none.
+pub(super) const UNPLACED: u32 = u32::MAX;
+
+/// Which entry has which level.
 #[derive(Debug)]
 pub(super) struct Levels {
     /// The priority of level 0.
     highest: u16,
-    /// How many there are.
+    /// How many levels there are.
     count: u32,
     step: u32,
-    /// Levels in use, with their entries.
-    pub(super) used: BTreeMap<u32, Vec<EntryId>>,
-    /// How many entries there were when even the narrowest steps did not do.
-    too_many: Option<usize>,
-    pub(super) savings: Savings,
-    /// All levels once more, for plans.
-    pub(super) plan: PriorityPlan,
+    /// By entry. Empty while a plan is made.
+    levels: Vec<u32>,
+    /// By entry: its position among the entries of its level.
+    seats: Vec<u32>,
+    /// The levels in use, with their entries.
+    used: BTreeMap<u32, Vec<EntryId>>,
+    /// The levels of entries that were removed since the last recompute, with their matches.
+    vacated: PackedRow<u32>,
+    /// How many entries there were when even the narrowest steps did not suffice.
+    overflowed_at: Option<usize>,
+}
+
+/// Which way to look from a level.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Direction {
+    Up,
+    Down,
 }
 
 impl Levels {
+    /// The levels of a table that may have these priorities.
     pub(super) fn new(priorities: &RangeInclusive<u16>) -> Levels {
         let count = (u32::from(*priorities.end()) + 1).saturating_sub(u32::from(*priorities.start()));
-        let step = (count / STEPS).clamp(1, STEP);
-        let (used, savings, plan) = (BTreeMap::new(), Savings::default(), PriorityPlan::default());
-        Levels { highest: *priorities.end(), count, step, used, too_many: None, savings, plan }
+        Levels {
+            highest: *priorities.end(),
+            count,
+            step: (count / STEPS).clamp(1, STEP),
+            levels: Vec::new(),
+            seats: Vec::new(),
+            used: BTreeMap::new(),
+            vacated: PackedRow::default(),
+            overflowed_at: None,
+        }
     }
 
-    /// The priority of a level that there is.
-    pub(super) fn priority(&self, level: u32) -> u16 {
-        self.highest - u16::try_from(level).unwrap_or(self.highest)
+    /// The level of an entry, or [`UNPLACED`].
+    #[inline]
+    pub(super) fn of(&self, id: EntryId) -> u32 {
+        self.levels.get(id as usize).copied().unwrap_or(UNPLACED)
     }
 
-    /// Whether there is such a level.
-    pub(super) fn has(&self, level: u32) -> bool {
+    /// The priority of an entry, if it has a level and that exists.
+    pub(super) fn priority(&self, id: EntryId) -> Option<u16> {
+        let level = self.of(id);
+        self.exists(level).then(|| self.highest - u16::try_from(level).unwrap_or(self.highest))
+    }
+
+    /// Whether there is a priority for a level.
+    pub(super) fn exists(&self, level: u32) -> bool {
         level < self.count
     }
 
-    /// Takes note of changes that are sent.
-    pub(super) fn send(&mut self, changes: usize) {
-        self.savings.send(changes);
+    /// Gives an entry a level.
+    pub(super) fn place(&mut self, id: EntryId, level: u32) {
+        self.displace(id);
+        if self.levels.len() <= id as usize {
+            self.levels.resize(id as usize + 1, UNPLACED);
+            self.seats.resize(id as usize + 1, 0);
+        }
+        let there = self.used.entry(level).or_default();
+        self.seats[id as usize] = there.len() as u32;
+        self.levels[id as usize] = level;
+        there.push(id);
+    }
+
+    /// Takes the level of an entry away, and returns it.
+    pub(super) fn displace(&mut self, id: EntryId) -> Option<u32> {
+        let level = std::mem::replace(self.levels.get_mut(id as usize)?, UNPLACED);
+        let there = self.used.get_mut(&level)?;
+        let seat = self.seats[id as usize];
+        there.swap_remove(seat as usize);
+        match there.get(seat as usize) {
+            Some(moved) => self.seats[*moved as usize] = seat,
+            None if there.is_empty() => drop(self.used.remove(&level)),
+            None => {}
+        }
+        Some(level)
+    }
+
+    /// An entry with this match was removed from a level.
+    pub(super) fn vacate(&mut self, set: &[u64], level: u32) {
+        self.vacated.push(set, level);
+    }
+
+    /// Whether levels were vacated since the last recompute.
+    pub(super) fn has_vacated(&self) -> bool {
+        !self.vacated.items().is_empty()
+    }
+
+    /// Forgets which levels were vacated.
+    pub(super) fn forget_vacated(&mut self) {
+        self.vacated.clear();
+    }
+
+    /// Makes matches `stride` words long.
+    pub(super) fn widen(&mut self, stride: usize) {
+        self.vacated.widen(stride);
+    }
+
+    /// The highest level in use.
+    pub(super) fn top(&self) -> Option<u32> {
+        self.used.keys().next().copied()
+    }
+
+    /// Whether there is a level in use from `from` on, before `until`.
+    pub(super) fn has_between(&self, from: u32, until: u32) -> bool {
+        from < until && self.used.range(from..until).next().is_some()
+    }
+
+    /// The first level in use from `from` on, in a direction, that is not `closed`.
+    pub(super) fn next(&self, direction: Direction, from: u32, closed: Option<u32>) -> Option<u32> {
+        let is_open = |level: &u32| Some(*level) != closed;
+        match direction {
+            Direction::Up => self.used.range(..=from).rev().map(|(level, _)| *level).find(is_open),
+            Direction::Down => self.used.range(from..).map(|(level, _)| *level).find(is_open),
+        }
+    }
+
+    /// Up to `count` levels in use with their entries, from the one after `last` on and around again.
+    pub(super) fn around(&self, last: u32, count: usize) -> impl Iterator<Item = (u32, &[EntryId])> {
+        let around = self.used.range(last + 1..).chain(self.used.range(..=last)).take(count);
+        around.map(|(level, entries)| (*level, entries.as_slice()))
+    }
+
+    /// The entries of a level.
+    pub(super) fn entries(&self, level: u32) -> &[EntryId] {
+        self.used.get(&level).map_or(&[], Vec::as_slice)
+    }
+
+    /// A plan for other levels. Until [`Levels::end_plan`], only the plan says which entry has which level.
+    pub(super) fn begin_plan(&mut self, entries: usize) -> PriorityPlan {
+        self.levels.resize(entries.max(self.levels.len()), UNPLACED);
+        self.seats.resize(self.levels.len(), 0);
+        PriorityPlan::new(std::mem::take(&mut self.levels))
+    }
+
+    /// Ends a plan: levels are as they were before.
+    pub(super) fn end_plan(&mut self, plan: PriorityPlan) {
+        self.levels = plan.into_levels();
     }
 
     /// The first step from `from` on.
@@ -91,149 +206,148 @@ impl Levels {
     }
 }
 
-impl EntryTable {
-    /// Gives all touched entries a level, and moves what stands in their way.
-    pub(super) fn settle_levels(&mut self, tree: &Tree) {
-        let touched = std::mem::take(&mut self.touched);
-        let mut open = self.turns.take();
-        let mut overrun = false;
-        for id in &touched {
-            let spot = self.spot(*id);
-            if !self.role(*id).counts() {
-                self.displace(*id);
-            } else if !spot.is_placed() || self.entry(*id).strays {
-                open.insert((self.rank(tree, *id), *id));
+/// Gives dirty entries their levels, and moves what is in their way.
+pub(super) struct Levelling<'a> {
+    pub(super) tree: &'a Tree,
+    pub(super) store: &'a EntryStore,
+    pub(super) overlaps: &'a OverlapLists,
+    pub(super) levels: &'a mut Levels,
+    pub(super) budget: &'a mut ResendBudget,
+    pub(super) changes: &'a mut ChangeLog,
+    pub(super) work: &'a mut WorkQueue,
+    pub(super) effort: &'a Effort,
+}
+
+impl Levelling<'_> {
+    pub(super) fn run(&mut self) {
+        let mut queue = self.work.take_ordered();
+        let mut is_overrun = false;
+        for id in self.work.dirty() {
+            let level = self.levels.of(*id);
+            if !self.store.state(*id).is_reachable() {
+                self.levels.displace(*id);
+            } else if level == UNPLACED || self.work.is_level_stale(*id) {
+                queue.insert(self.store.rank(self.tree, *id), *id);
             } else {
-                overrun |= !self.levels.has(spot.level);
+                is_overrun |= !self.levels.exists(level);
             }
         }
-        self.touched = touched;
-        self.inherit(&open);
-        while let Some(id) = open.pop_first() {
+        self.inherit_vacated(&queue);
+        while let Some(id) = queue.pop_first() {
             let (from, until) = self.bounds(id);
-            let spot = self.spot(id);
-            if !spot.is_placed() || spot.level < from {
-                let level = self.choose(tree, id, from, until);
-                self.put(id, level);
+            let level = self.levels.of(id);
+            if level == UNPLACED || level < from {
+                let level = self.choose(id, from, until);
+                self.place(id, level);
             }
-            let level = self.spot(id).level;
-            overrun |= !self.levels.has(level);
+            let level = self.levels.of(id);
+            is_overrun |= !self.levels.exists(level);
             if level >= until {
-                self.push_down(tree, id, &mut open);
+                self.push_down(id, &mut queue);
             }
         }
-        self.turns = open;
-        if overrun && self.levels.too_many.is_none_or(|many| self.live < many / 2) {
-            self.renumber(tree);
+        self.work.keep_ordered(queue);
+        if is_overrun && self.levels.overflowed_at.is_none_or(|entries| self.store.len() < entries / 2) {
+            self.renumber();
         }
     }
 
-    /// A level for a entry that must not lie above `from` and should lie above `until`.
-    fn choose(&mut self, tree: &Tree, id: EntryId, from: u32, until: u32) -> u32 {
-        let mut there = self.levels.used.range(from..until.max(from)).map(|(level, _)| *level);
-        let first = there.next();
+    /// A level for an entry that must not lie above `from` and should lie above `until`.
+    fn choose(&mut self, id: EntryId, from: u32, until: u32) -> u32 {
+        let mut fitting = self.levels.used.range(from..until.max(from)).map(|(level, _)| *level);
+        let first = fitting.next();
         let leaves_room =
-            self.spot(id).says == Verdict::Unexplored && tree.prefixes_a_longer_condition(self.spot(id).node);
-        match if leaves_room { there.next().or(first) } else { first } {
-            Some(level) => level,
-            None => self.make_way(tree, id, from, until).unwrap_or_else(|| self.levels.new_between(from, until)),
+            self.store.verdict(id) == Verdict::Unexplored && self.tree.prefixes_a_longer_condition(self.store.node(id));
+        let level = if leaves_room { fitting.next().or(first) } else { first };
+        let level = level.or_else(|| self.compaction().make_way(id, from, until));
+        level.unwrap_or_else(|| self.levels.new_between(from, until))
+    }
+
+    pub(super) fn compaction(&mut self) -> Compaction<'_> {
+        Compaction {
+            tree: self.tree,
+            store: self.store,
+            overlaps: self.overlaps,
+            levels: self.levels,
+            budget: self.budget,
+            changes: self.changes,
+            effort: self.effort,
         }
     }
 
-    /// Has all entries that must yield to one, and are too high, get their turn.
-    fn push_down(&mut self, tree: &Tree, id: EntryId, open: &mut WorkQueue) {
-        let spot = self.spot(id);
-        for other in &self.entry(id).later {
-            let there = self.spot(*other);
-            let too_high = |gap: u32| there.level < spot.level + gap;
-            if there.is_placed() && too_high(spot.says.gap(there.says)) {
-                open.insert((self.rank(tree, *other), *other));
+    /// Queues all entries that must yield to one and lie too high.
+    fn push_down(&self, id: EntryId, queue: &mut PrecedenceQueue) {
+        let (level, verdict) = (self.levels.of(id), self.store.verdict(id));
+        for other in self.overlaps.later(id) {
+            let there = self.levels.of(*other);
+            if there != UNPLACED && there < level + verdict.gap(self.store.verdict(*other)) {
+                queue.insert(self.store.rank(self.tree, *other), *other);
             }
         }
     }
 
-    /// Lets entries have the levels of entries with the same match that went.
-    fn inherit(&mut self, open: &WorkQueue) {
-        if self.vacant.items().is_empty() {
+    /// Gives entries the levels of removed entries with the same match.
+    fn inherit_vacated(&mut self, queue: &PrecedenceQueue) {
+        if !self.levels.has_vacated() {
             return;
         }
-        for id in open.iter() {
-            let set = self.store.get(id);
-            let mut vacant = self.vacant.items().iter().enumerate();
-            let Some((_, level)) = vacant.find(|(at, _)| self.vacant.get(*at) == set) else { continue };
+        for id in queue.iter() {
+            let (vacated, set) = (&self.levels.vacated, self.store.matching(id));
+            let mut levels = vacated.items().iter().enumerate();
+            let Some((_, level)) = levels.find(|(at, _)| vacated.get(*at) == set) else { continue };
             let level = *level;
             let (from, until) = self.bounds(id);
-            if !self.spot(id).is_placed() && from <= level && level < until {
-                self.put(id, level);
+            if self.levels.of(id) == UNPLACED && from <= level && level < until {
+                self.place(id, level);
             }
         }
     }
 
-    /// The first level that a entry may have, and the first below that it should not have.
-    fn bounds(&mut self, id: EntryId) -> (u32, u32) {
+    /// The first level that an entry may have, and the first below that it should not have.
+    fn bounds(&self, id: EntryId) -> (u32, u32) {
         let (mut from, mut until) = (0, u32::MAX - 1);
-        let (entry, spot) = (self.entry(id), self.spot(id));
-        for other in &entry.earlier {
-            let there = self.spot(*other);
-            if there.is_placed() {
-                from = from.max(there.level + there.says.gap(spot.says));
+        let verdict = self.store.verdict(id);
+        for other in self.overlaps.earlier(id) {
+            let there = self.levels.of(*other);
+            if there != UNPLACED {
+                from = from.max(there + self.store.verdict(*other).gap(verdict));
             }
         }
-        for other in &entry.later {
-            let there = self.spot(*other);
-            if there.is_placed() {
-                until = until.min(there.level + 1 - spot.says.gap(there.says));
+        for other in self.overlaps.later(id) {
+            let there = self.levels.of(*other);
+            if there != UNPLACED {
+                until = until.min(there + 1 - verdict.gap(self.store.verdict(*other)));
             }
         }
-        let looked = entry.earlier.len() + entry.later.len();
-        self.visited += looked as u64;
+        self.effort.add(self.overlaps.degree(id));
         (from, until)
     }
 
-    /// Gives a entry a level.
-    pub(super) fn put(&mut self, id: EntryId, level: u32) {
-        self.displace(id);
-        let there = self.levels.used.entry(level).or_default();
-        there.push(id);
-        let seat = there.len() as u32 - 1;
-        let spot = &mut self.spots[id as usize];
-        (spot.level, spot.seat) = (level, Some(seat));
-        self.levels.plan.put(id, level);
-        self.change(id);
-    }
-
-    /// Takes a entry's level from it.
-    pub(super) fn displace(&mut self, id: EntryId) {
-        let spot = &mut self.spots[id as usize];
-        let (level, Some(seat)) = (spot.level, spot.seat.take()) else { return };
-        let there = self.levels.used.get_mut(&level).expect("a entry's level is in use");
-        there.swap_remove(seat as usize);
-        match there.get(seat as usize).copied() {
-            Some(moved) => self.spots[moved as usize].seat = Some(seat),
-            None if there.is_empty() => drop(self.levels.used.remove(&level)),
-            None => {}
-        }
+    fn place(&mut self, id: EntryId, level: u32) {
+        self.levels.place(id, level);
+        self.changes.mark(id);
     }
 
     /// Numbers all entries anew, with steps as wide as there is room for.
-    fn renumber(&mut self, tree: &Tree) {
-        let ids = (0..self.entries.len() as EntryId).filter(|id| self.entries[*id as usize].is_some());
-        let placed = ids.filter(|id| self.role(*id).counts());
-        let mut order: Vec<(u64, EntryId)> = placed.map(|id| (self.rank(tree, id), id)).collect();
+    fn renumber(&mut self) {
+        let reachable = self.store.ids().filter(|id| self.store.state(*id).is_reachable());
+        let mut order: Vec<(u64, EntryId)> = reachable.map(|id| (self.store.rank(self.tree, id), id)).collect();
         order.sort_unstable();
-        order.iter().for_each(|(_, id)| self.displace(*id));
+        for (_, id) in &order {
+            self.levels.displace(*id);
+        }
         let mut deepest = 0;
         for (_, id) in &order {
             let (depth, _) = self.bounds(*id);
-            self.put(*id, depth);
+            self.place(*id, depth);
             deepest = deepest.max(depth);
         }
-        self.levels.step = (self.levels.count / deepest.saturating_mul(2).max(1)).clamp(1, STEP);
-        self.levels.too_many = (deepest >= self.levels.count).then_some(order.len());
-        let step = self.levels.step;
+        let step = (self.levels.count / deepest.saturating_mul(2).max(1)).clamp(1, STEP);
+        self.levels.step = step;
+        self.levels.overflowed_at = (deepest >= self.levels.count).then_some(order.len());
         for (_, id) in order {
-            let depth = self.spot(id).level;
-            self.put(id, depth * step + step - 1);
+            let depth = self.levels.of(id);
+            self.place(id, depth * step + step - 1);
         }
     }
 }

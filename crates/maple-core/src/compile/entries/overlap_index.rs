@@ -21,10 +21,11 @@
 
 use std::hash::{Hash, Hasher};
 
+use maple_prefetch::prefetch;
 use rustc_hash::{FxHashMap, FxHasher};
 
-use super::EntryId;
-use super::packed::{Store, overlap};
+use super::packed::{PackedMatches, overlap};
+use super::store::EntryId;
 
 /// Up to how many members of a group are looked at one by one.
 const FEW: usize = 24;
@@ -34,7 +35,7 @@ const CANDIDATES: usize = 4;
 
 /// The entries of a table by their sets.
 #[derive(Debug, Default)]
-pub(super) struct Index {
+pub(super) struct OverlapIndex {
     groups: Vec<Group>,
     by_masks: FxHashMap<Box<[u64]>, u32>,
     /// The group that was last asked for: often the next too.
@@ -104,10 +105,10 @@ struct Member {
     stamp: u32,
 }
 
-impl Index {
-    /// Adds a entry whose set is in the store.
-    pub(super) fn insert(&mut self, store: &Store, entry: EntryId) {
-        let at = self.group_of(store.get(entry));
+impl OverlapIndex {
+    /// Adds a entry whose set is in the matches.
+    pub(super) fn insert(&mut self, matches: &PackedMatches, entry: EntryId) {
+        let at = self.group_of(matches.get(entry));
         let group = &mut self.groups[at as usize];
         group.forget_views_of_the_gone();
         group.size += 1;
@@ -119,16 +120,16 @@ impl Index {
         if group.members.is_empty() {
             place.at = self.loose.len() as u32;
             self.loose.push(entry);
-            self.loose_sets.extend_from_slice(store.get(entry));
+            self.loose_sets.extend_from_slice(matches.get(entry));
             if group.size > FEW {
-                self.enlarge(store, at);
+                self.enlarge(matches, at);
             }
             return;
         }
         place.at = group.members.len() as u32;
         group.members.push(entry);
         let member = Member { entry, stamp: place.stamp };
-        group.views.iter_mut().for_each(|view| view.insert(store.get(entry), member));
+        group.views.iter_mut().for_each(|view| view.insert(matches.get(entry), member));
     }
 
     /// Takes out a entry.
@@ -157,18 +158,18 @@ impl Index {
     }
 
     /// Calls `seen` with all entries that overlap a set.
-    pub(super) fn overlapping(&mut self, store: &Store, set: &[u64], mut seen: impl FnMut(EntryId)) {
+    pub(super) fn overlapping(&mut self, matches: &PackedMatches, set: &[u64], mut seen: impl FnMut(EntryId)) {
         let asking = self.group_of(set);
         self.loose_overlapping(set, &mut seen);
-        let Index { groups, large, places, .. } = self;
+        let OverlapIndex { groups, large, places, .. } = self;
         let mut check = |entry: &EntryId| {
-            if overlap(store.get(*entry), set) {
+            if overlap(matches.get(*entry), set) {
                 seen(*entry);
             }
         };
         for at in large {
             let group = &mut groups[*at as usize];
-            let Some(view) = group.view(store, places, asking, set) else {
+            let Some(view) = group.view(matches, places, asking, set) else {
                 group.members.iter().for_each(&mut check);
                 continue;
             };
@@ -195,9 +196,9 @@ impl Index {
         }
     }
 
-    /// Reads where a entry stands.
-    pub(super) fn touch(&self, entry: EntryId) -> u32 {
-        self.places[entry as usize].at
+    /// Has what [`OverlapIndex::remove`] reads of an entry on its way.
+    pub(super) fn prefetch_removal(&self, entry: EntryId) {
+        prefetch(&self.places[entry as usize]);
     }
 
     fn group_of(&mut self, set: &[u64]) -> u32 {
@@ -221,7 +222,7 @@ impl Index {
     }
 
     /// Takes the members of a group out of the loose ones.
-    fn enlarge(&mut self, store: &Store, at: u32) {
+    fn enlarge(&mut self, matches: &PackedMatches, at: u32) {
         let mut kept = Vec::with_capacity(self.loose.len());
         self.loose_sets.clear();
         for entry in std::mem::take(&mut self.loose) {
@@ -229,7 +230,7 @@ impl Index {
             let list = if place.group == at {
                 &mut self.groups[at as usize].members
             } else {
-                self.loose_sets.extend_from_slice(store.get(entry));
+                self.loose_sets.extend_from_slice(matches.get(entry));
                 &mut kept
             };
             place.at = list.len() as u32;
@@ -251,7 +252,7 @@ impl Group {
     }
 
     /// The view for a set whose group stands at `asking`. `None` where all members are to be looked at.
-    fn view(&mut self, store: &Store, places: &[Place], asking: u32, set: &[u64]) -> Option<usize> {
+    fn view(&mut self, matches: &PackedMatches, places: &[Place], asking: u32, set: &[u64]) -> Option<usize> {
         self.forget_views_of_the_gone();
         let is_first = match self.view_for.get(&asking) {
             Some(Answered::ByView(view, size)) if self.size <= 2 * *size => return Some(*view),
@@ -273,19 +274,19 @@ impl Group {
                 self.view_for.insert(asking, Answered::ByLooks);
                 return None;
             }
-            None => self.add_view(store, places, common),
+            None => self.add_view(matches, places, common),
         };
         self.view_for.insert(asking, Answered::ByView(at, size));
         Some(at)
     }
 
     /// Makes a view, and says which it is.
-    fn add_view(&mut self, store: &Store, places: &[Place], masks: Box<[u64]>) -> usize {
+    fn add_view(&mut self, matches: &PackedMatches, places: &[Place], masks: Box<[u64]>) -> usize {
         let by_values = FxHashMap::with_capacity_and_hasher(self.members.len(), Default::default());
         let mut view = View { masks: Masks(masks), by_values };
         for entry in &self.members {
             let member = Member { entry: *entry, stamp: places[*entry as usize].stamp };
-            view.insert(store.get(*entry), member);
+            view.insert(matches.get(*entry), member);
         }
         self.views.push(view);
         self.views.len() - 1
@@ -352,11 +353,11 @@ mod tests {
     const MASKS: [[u64; 2]; 6] = [[0xff, 0], [0xf0, 0xf], [0, 0xff], [0xff, 0xff], [0x3c, 0xf0], [0, 0]];
 
     /// So many sets with the first masks.
-    fn store_of(count: EntryId) -> Store {
-        let mut store = Store::default();
-        store.lengthen(4, 0);
-        (0..count).for_each(|id| store.put(id, &set(0, id.into())));
-        store
+    fn store_of(count: EntryId) -> PackedMatches {
+        let mut matches = PackedMatches::default();
+        matches.widen(4, 0);
+        (0..count).for_each(|id| matches.set(id, &set(0, id.into())));
+        matches
     }
 
     /// A set by the number of its masks and the bits that its values are taken from.
@@ -367,20 +368,20 @@ mod tests {
 
     #[test]
     fn views_of_pieces_that_have_gone_are_dropped_when_their_group_is_asked_or_grows() {
-        let (store, mut index) = (store_of(61), Index::default());
+        let (matches, mut index) = (store_of(61), OverlapIndex::default());
         let asked = set(1, 0x10);
         for is_asked in [true, false] {
-            (0..60).for_each(|id| index.insert(&store, id));
+            (0..60).for_each(|id| index.insert(&matches, id));
             // The second question makes a view.
-            (0..2).for_each(|_| index.overlapping(&store, &asked, |_| {}));
-            let views = |index: &Index| index.groups.iter().map(|group| group.views.len()).sum::<usize>();
+            (0..2).for_each(|_| index.overlapping(&matches, &asked, |_| {}));
+            let views = |index: &OverlapIndex| index.groups.iter().map(|group| group.views.len()).sum::<usize>();
             assert_eq!(views(&index), 1);
             (0..40).for_each(|id| index.remove(id));
             assert_eq!(views(&index), 1, "not while entries go");
             if is_asked {
-                index.overlapping(&store, &asked, |_| {});
+                index.overlapping(&matches, &asked, |_| {});
             } else {
-                index.insert(&store, 60);
+                index.insert(&matches, 60);
                 index.remove(60);
             }
             assert_eq!(views(&index), 0);
@@ -396,15 +397,15 @@ mod tests {
             steps in vec((0..MASKS.len(), any::<u16>(), any::<bool>()), 1..400),
             thin in any::<u16>(),
         ) {
-            let (mut store, mut index, mut there) = (Store::default(), Index::default(), BTreeSet::new());
+            let (mut matches, mut index, mut there) = (PackedMatches::default(), OverlapIndex::default(), BTreeSet::new());
             let mut free = Vec::new();
-            store.lengthen(4, 0);
+            matches.widen(4, 0);
             for (number, (masks, bits, is_removed)) in steps.iter().enumerate() {
                 let id = free.pop().unwrap_or(number as EntryId);
                 let asked = set(*masks, u64::from(*bits));
                 // Few values, so that many sets overlap.
-                store.put(id, &set(*masks, u64::from(bits & thin)));
-                index.insert(&store, id);
+                matches.set(id, &set(*masks, u64::from(bits & thin)));
+                index.insert(&matches, id);
                 there.insert(id);
                 if let Some(other) = there.range(EntryId::from(bits % 400)..).next().copied().filter(|_| *is_removed) {
                     index.remove(other);
@@ -412,9 +413,9 @@ mod tests {
                     free.push(other);
                 }
                 let mut found = Vec::new();
-                index.overlapping(&store, &asked, |id| found.push(id));
+                index.overlapping(&matches, &asked, |id| found.push(id));
                 found.sort_unstable();
-                let all: Vec<EntryId> = there.iter().copied().filter(|id| overlap(store.get(*id), &asked)).collect();
+                let all: Vec<EntryId> = there.iter().copied().filter(|id| overlap(matches.get(*id), &asked)).collect();
                 prop_assert_eq!(found, all);
             }
         }

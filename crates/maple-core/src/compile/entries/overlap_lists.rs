@@ -1,164 +1,170 @@
-//! Neighbours: which entries overlap which, in order of precedence.
+//! Overlap lists: which entries overlap which, in order of precedence.
 //!
-//! A entry that comes finds its neighbours with one question to the index, and enters their lists. One that goes is not
-//! sought in the lists that it is in: each of them would have to be searched, and there are hundreds in a dense table. It
-//! stays there, and whoever reads a list passes over it, since it counts for nothing ([`EntryState::Gone`]).
+//! # What
 //!
-//! New entries put lists in order. When many entries have gone a *round* begins: each entry that comes has some lists put
-//! in order, from the first entry to the last. EntryTable that had gone before are in no list after the round, as no list
-//! gets one that has gone, and their numbers may be given out again: so a list never names another entry than was meant. Nor
-//! does the reason of a barrier, which rests on neighbours. A table that only shrinks does none of this, and needs no more
-//! memory than it had.
+//! An entry that comes finds the entries that overlap it with one question to the index, and is put into their lists.
 //!
-//! Where a entry that goes may have been the reason for something, that is noted for the next settling.
+//! An entry that goes stays in those lists: there are hundreds of them in a dense table, and each would have to be
+//! searched. Readers pass over it, since its state is [`EntryState::Gone`].
+//!
+//! Entries that come clean the lists up. When many entries have gone, a *sweep* begins: each entry that comes has the
+//! lists of a few others swept, from the first number to the last. No list gets an entry that is gone. So entries that had
+//! gone before the sweep are in no list after it, and their numbers may be given out again.
+//!
+//! # Cost
+//!
+//! 8 bytes for each pair of entries that overlap, and more after many have gone, until new ones come.
 
-use super::redundancy::Necessity;
-use super::{Entry, EntryId, EntryState, EntryTable};
-use crate::tree::{NodeId, Tree};
+use maple_prefetch::prefetch;
 
-/// A round begins when one in so many numbers is that of a entry that has gone.
-const SHARE: usize = 8;
+use super::Effort;
+use super::overlap_index::OverlapIndex;
+use super::store::{EntryId, EntryState, EntryStore};
+use crate::tree::Tree;
 
-/// So many numbers at least have their lists put in order when a entry comes, and so many entries are looked at.
-const AT_A_TIME: usize = 4;
-const ENTRIES: usize = 128;
+/// A sweep begins when one number in so many is that of an entry that has gone.
+const GONE_SHARE: usize = 8;
 
-/// The entries that have gone and may be in lists still.
+/// When an entry comes, at least so many numbers are swept, and lists with so many entries.
+const NUMBERS_AT_A_TIME: usize = 4;
+const ENTRIES_AT_A_TIME: usize = 128;
+
+/// Which entries overlap.
 #[derive(Debug, Default)]
 pub(super) struct OverlapLists {
-    /// Those that went before the round that is under way began, and those since.
-    before: Vec<EntryId>,
-    since: Vec<EntryId>,
-    /// Which entry's lists are the next to be put in order.
+    index: OverlapIndex,
+    /// By entry.
+    lists: Vec<Lists>,
+    /// Entries that went before the sweep that is under way, or nothing if none is.
+    gone_before: Vec<EntryId>,
+    /// Entries that went since it began.
+    gone_since: Vec<EntryId>,
+    /// Whose lists the sweep comes to next.
     next: EntryId,
-    /// For each entry, by which number it was last marked.
-    marks: Vec<u32>,
-    mark: u32,
+}
+
+/// The entries that overlap one, in order of precedence. Some have gone.
+#[derive(Debug, Default)]
+pub(super) struct Lists {
+    /// Those that take precedence.
+    pub(super) earlier: Vec<EntryId>,
+    /// Those that yield.
+    pub(super) later: Vec<EntryId>,
 }
 
 impl OverlapLists {
-    /// Makes room for one more entry.
-    pub(super) fn add(&mut self) {
-        self.marks.push(0);
-    }
-
-    /// Marks these entries, and no others.
-    pub(super) fn mark(&mut self, entries: &[EntryId]) {
-        self.mark = self.mark.wrapping_add(1);
-        if self.mark == 0 {
-            self.marks.fill(0);
-            self.mark = 1;
-        }
-        entries.iter().for_each(|id| self.marks[*id as usize] = self.mark);
-    }
-
-    pub(super) fn is_marked(&self, id: EntryId) -> bool {
-        self.marks[id as usize] == self.mark
-    }
-}
-
-impl EntryTable {
-    pub(super) fn is_gone(&self, id: EntryId) -> bool {
-        self.role(id) == EntryState::Gone
-    }
-
-    /// Finds the entries that overlap a new one, and puts it into their lists.
-    pub(super) fn meet_neighbours(
-        &mut self,
-        tree: &Tree,
-        id: EntryId,
-        node: NodeId,
-        set: &[u64],
-    ) -> (Vec<EntryId>, Vec<EntryId>) {
-        let rank = tree.rank(node);
+    /// Finds what overlaps an entry that has come into the store, and puts it into those lists.
+    pub(super) fn insert(&mut self, store: &EntryStore, tree: &Tree, id: EntryId, effort: &Effort) {
+        let rank = store.rank(tree, id);
         let (mut earlier, mut later) = (Vec::new(), Vec::new());
-        let spots = &self.spots;
-        let rank_of = |other: EntryId| tree.rank(spots[other as usize].node);
-        self.index.overlapping(&self.store, set, |other| {
-            let there = rank_of(other);
+        self.index.overlapping(store.matches(), store.matching(id), |other| {
+            let there = store.rank(tree, other);
             if there < rank { earlier.push((there, other)) } else { later.push((there, other)) }
         });
-        self.visited += (earlier.len() + later.len()) as u64 + 1;
+        effort.add(earlier.len() + later.len() + 1);
         let ids = |mut ranked: Vec<(u64, EntryId)>| {
             ranked.sort_unstable();
             ranked.into_iter().map(|(_, other)| other).collect::<Vec<_>>()
         };
-        let (earlier, later) = (ids(earlier), ids(later));
-        for (others, is_later) in [(&earlier, true), (&later, false)] {
-            for other in others {
-                let there = self.entries[*other as usize].as_mut().expect("a neighbour lives");
-                let list = if is_later { &mut there.later } else { &mut there.earlier };
-                list.insert(place_in(list, &self.roles, |at| rank_of(at) < rank), id);
-            }
+        let lists = Lists { earlier: ids(earlier), later: ids(later) };
+        let place = |list: &[EntryId]| place_in(list, store, |other| store.rank(tree, other) < rank);
+        for other in &lists.earlier {
+            let list = &mut self.lists[*other as usize].later;
+            list.insert(place(list), id);
         }
-        (earlier, later)
+        for other in &lists.later {
+            let list = &mut self.lists[*other as usize].earlier;
+            list.insert(place(list), id);
+        }
+        if self.lists.len() <= id as usize {
+            self.lists.resize_with(id as usize + 1, Lists::default);
+        }
+        self.lists[id as usize] = lists;
+        self.index.insert(store.matches(), id);
     }
 
-    /// Notes that a entry, which counted for `role`, has gone, and for which of its neighbours that may matter. What is
-    /// shadowed matters to none: what covers it covers all that it might cover.
-    ///
-    /// Nor does a barrier that is not needed: if one before it came to be needed for a packet, being now the last entry before
-    /// an answer, this one was the last before that answer, and needed. But one that is doubted is perhaps needed.
-    pub(super) fn part(&mut self, id: EntryId, entry: &Entry, role: EntryState) {
-        self.ties.since.push(id);
-        if role == EntryState::Shadowed {
-            return;
-        }
-        self.visited += (entry.earlier.len() + entry.later.len()) as u64 + 1;
-        if self.shadowed > 0 {
-            let is_shadowed = |other: &EntryId| self.roles[*other as usize] == EntryState::Shadowed;
-            self.bared.extend(entry.later.iter().copied().filter(is_shadowed));
-        }
-        let why = self.whys[id as usize];
-        // One that has changed may have been either when things were last settled.
-        let has_changed = entry.was.is_some();
-        if role == EntryState::Forward || has_changed || matches!(why, Necessity::AssumedRequired) {
-            self.answer_fell(id, &entry.earlier, &entry.later);
-        }
-        if has_changed || role == EntryState::Barrier && !why.is_idle() {
-            self.barrier_fell(&entry.earlier, &entry.later);
-        }
+    /// Removes an entry. Returns its lists.
+    pub(super) fn remove(&mut self, id: EntryId) -> Lists {
+        self.index.remove(id);
+        self.gone_since.push(id);
+        std::mem::take(&mut self.lists[id as usize])
     }
 
-    /// Puts the lists of some entries in order if many entries have gone.
-    pub(super) fn put_in_order(&mut self) {
-        let EntryTable { entries, ties, free, whys, roles, .. } = self;
-        let is_gone = |id: EntryId| roles[id as usize] == EntryState::Gone;
-        if ties.before.is_empty() {
-            if ties.since.len() * SHARE < entries.len() || ties.since.is_empty() {
-                return;
+    /// The entries that overlap one and take precedence.
+    pub(super) fn earlier(&self, id: EntryId) -> &[EntryId] {
+        &self.lists[id as usize].earlier
+    }
+
+    /// The entries that overlap one and yield.
+    pub(super) fn later(&self, id: EntryId) -> &[EntryId] {
+        &self.lists[id as usize].later
+    }
+
+    /// How many entries overlap one, those included that have gone and were not swept out.
+    pub(super) fn degree(&self, id: EntryId) -> usize {
+        self.earlier(id).len() + self.later(id).len()
+    }
+
+    /// How many entries overlap a packed match.
+    pub(super) fn count_overlapping(&mut self, store: &EntryStore, set: &[u64]) -> usize {
+        let mut count = 0;
+        self.index.overlapping(store.matches(), set, |_| count += 1);
+        count
+    }
+
+    /// Matches are longer now: the index begins anew.
+    pub(super) fn rebuild_index(&mut self, store: &EntryStore) {
+        self.index = OverlapIndex::default();
+        store.ids().for_each(|id| self.index.insert(store.matches(), id));
+    }
+
+    /// Sweeps some lists, if many entries have gone, and shows `swept` whose. Returns the numbers that may be given out
+    /// again.
+    pub(super) fn sweep(&mut self, store: &EntryStore, mut swept: impl FnMut(EntryId)) -> Vec<EntryId> {
+        let is_gone = |id: EntryId| store.state(id) == EntryState::Gone;
+        if self.gone_before.is_empty() {
+            if self.gone_since.len() * GONE_SHARE < store.numbers() || self.gone_since.is_empty() {
+                return Vec::new();
             }
-            (ties.before, ties.since) = (std::mem::take(&mut ties.since), std::mem::take(&mut ties.before));
-            ties.next = 0;
+            std::mem::swap(&mut self.gone_before, &mut self.gone_since);
+            self.next = 0;
         }
-        let (mut numbers, mut looked) = (0, 0);
-        while numbers < AT_A_TIME || looked < ENTRIES {
-            let Some(entry) = entries.get_mut(ties.next as usize) else {
-                free.append(&mut ties.before);
-                return;
+        let (mut numbers, mut entries) = (0, 0);
+        while numbers < NUMBERS_AT_A_TIME || entries < ENTRIES_AT_A_TIME {
+            let Some(lists) = self.lists.get_mut(self.next as usize) else {
+                return std::mem::take(&mut self.gone_before);
             };
-            (numbers, looked) = (numbers + 1, looked + 1);
-            if let Some(entry) = entry {
-                looked += entry.earlier.len() + entry.later.len();
-                entry.earlier.retain(|other| !is_gone(*other));
-                entry.later.retain(|other| !is_gone(*other));
-                let why = &mut whys[ties.next as usize];
-                if matches!(*why, Necessity::Covered(by) if is_gone(by)) {
-                    *why = Necessity::Nothing;
-                }
+            (numbers, entries) = (numbers + 1, entries + 1);
+            if !is_gone(self.next) {
+                entries += lists.earlier.len() + lists.later.len();
+                lists.earlier.retain(|other| !is_gone(*other));
+                lists.later.retain(|other| !is_gone(*other));
+                swept(self.next);
             }
-            ties.next += 1;
+            self.next += 1;
         }
+        Vec::new()
+    }
+
+    /// Has what [`OverlapLists::remove`] reads of an entry on its way.
+    pub(super) fn prefetch_removal(&self, id: EntryId) {
+        prefetch(&self.lists[id as usize]);
+        self.index.prefetch_removal(id);
+    }
+
+    #[cfg(test)]
+    pub(super) fn gone(&self) -> impl Iterator<Item = EntryId> {
+        self.gone_before.iter().chain(&self.gone_since).copied()
     }
 }
 
-/// Where a entry comes into a list: behind all entries of which `is_first` says so. Those that have gone are not asked.
-fn place_in(list: &[EntryId], roles: &[EntryState], is_first: impl Fn(EntryId) -> bool) -> usize {
+/// Where an entry comes into a list: after all entries of which `is_first` says so. Those that have gone are not asked.
+fn place_in(list: &[EntryId], store: &EntryStore, is_first: impl Fn(EntryId) -> bool) -> usize {
     let (mut low, mut high) = (0, list.len());
     // Most come in at the end.
     let mut middle = high.saturating_sub(1);
     while low < high {
-        match (middle..high).find(|at| roles[list[*at] as usize] != EntryState::Gone) {
+        match (middle..high).find(|at| store.state(list[*at]) != EntryState::Gone) {
             Some(at) if is_first(list[at]) => low = at + 1,
             Some(_) | None => high = middle,
         }
@@ -174,49 +180,50 @@ mod tests {
     use proptest::prelude::*;
 
     use super::super::packed::{covers, overlap};
-    use super::super::{Checks, Verdict, tree_of};
+    use super::super::redundancy::Necessity;
+    use super::super::{Checks, EntryTable, Verdict, tree_of};
     use super::*;
+    use crate::compile::tuning::Tuning;
     use crate::tree::LeafId;
 
-    /// How many nodes entries may belong to: enough that lists are put in order.
+    /// How many nodes entries may belong to: enough that lists are swept.
     const NODES: u64 = 160;
 
-    /// Checks the lists of all entries against comparing each two, and that numbers of entries that have gone are free only if
-    /// no list and no reason names them.
+    /// Checks the lists of all entries against comparing each two, and that no list and no reason names a number that is
+    /// free.
     fn check(entries: &EntryTable, tree: &Tree) {
-        let all = || 0..entries.entries.len() as EntryId;
-        let lives = |id: &EntryId| entries.entries[*id as usize].is_some();
-        let rank = |id: EntryId| entries.rank(tree, id);
-        let ties = &entries.ties;
-        let is_kept = |id: &EntryId| ties.before.contains(id) || ties.since.contains(id);
-        for id in all().filter(lives) {
-            let meets = |other: &EntryId| overlap(entries.store.get(id), entries.store.get(*other));
-            let mut others: Vec<EntryId> = all().filter(lives).filter(|other| *other != id && meets(other)).collect();
+        let EntryTable { store, overlaps, necessities, .. } = entries;
+        let is_there = |id: &EntryId| store.state(*id) != EntryState::Gone;
+        let rank = |id: EntryId| store.rank(tree, id);
+        let gone: Vec<EntryId> = overlaps.gone().collect();
+        for id in store.ids() {
+            let meets = |other: &EntryId| overlap(store.matching(id), store.matching(*other));
+            let mut others: Vec<EntryId> = store.ids().filter(|other| *other != id && meets(other)).collect();
             others.sort_by_key(|other| rank(*other));
             let (earlier, later): (Vec<_>, Vec<_>) = others.iter().partition(|other| rank(**other) < rank(id));
-            let entry = entries.entry(id);
-            assert!(entry.earlier.iter().copied().filter(lives).eq(earlier));
-            assert!(entry.later.iter().copied().filter(lives).eq(later));
-            let mut gone = entry.earlier.iter().chain(&entry.later).filter(|other| !lives(other));
-            assert!(gone.all(is_kept));
-            if let (EntryState::Barrier, Necessity::Covered(by)) = (entries.role(id), entries.whys[id as usize]) {
-                assert!(is_kept(&by) || lives(&by) && covers(entries.store.get(by), entries.store.get(id)));
+            assert!(overlaps.earlier(id).iter().copied().filter(is_there).eq(earlier));
+            assert!(overlaps.later(id).iter().copied().filter(is_there).eq(later));
+            let mut named = overlaps.earlier(id).iter().chain(overlaps.later(id)).filter(|other| !is_there(other));
+            assert!(named.all(|other| gone.contains(other)));
+            let necessity = necessities.of(id);
+            if let (EntryState::Barrier, Necessity::Redundant { covered_by: Some(by) }) = (store.state(id), necessity) {
+                assert!(gone.contains(&by) || is_there(&by) && covers(store.matching(by), store.matching(id)));
             }
         }
-        let mut kept: Vec<EntryId> = entries.free.iter().chain(&ties.before).chain(&ties.since).copied().collect();
+        let mut kept: Vec<EntryId> = store.free().iter().copied().chain(gone).collect();
         kept.sort_unstable();
-        assert!(kept.into_iter().eq(all().filter(|id| !lives(id))), "each number of none is kept once");
-        assert!(all().all(|id| lives(&id) != entries.is_gone(id)));
+        let none = (0..store.numbers() as EntryId).filter(|id| !is_there(id));
+        assert!(kept.into_iter().eq(none), "each number of no entry is kept once");
     }
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(15))]
 
         #[test]
-        fn lists_name_all_neighbours_and_numbers_that_no_list_names_are_free(
+        fn lists_name_all_overlapping_entries_and_numbers_that_no_list_names_are_free(
             steps in vec((0..NODES, any::<u8>(), prop::sample::select(vec![0u8, 0, 1, 3, 0x83]), 0..20u8), 1..500),
         ) {
-            let (tree, mut entries) = (tree_of(NODES), EntryTable::new(&(1..=u16::MAX)));
+            let (tree, mut entries) = (tree_of(NODES), EntryTable::new(&(1..=u16::MAX), Tuning::for_small_tables()));
             let mut there = vec![None; NODES as usize];
             for (at, (node, value, mask, action)) in steps.into_iter().enumerate() {
                 let slot: &mut Option<EntryId> = &mut there[node as usize];
@@ -225,9 +232,11 @@ mod tests {
                 } else {
                     let (mask, value) = (u128::from(mask), u128::from(value & mask));
                     let all = [Constraint { field: Field::IpProto, value, mask }];
-                    let says = if action < 10 { Verdict::Forward(entries.name(Vec::new())) } else { Verdict::Unexplored };
+                    let forward = action < 10;
+                    let verdict =
+                        if forward { Verdict::Forward(entries.intern(Vec::new())) } else { Verdict::Unexplored };
                     let place = tree.leaf_node(LeafId(node)).expect("the leaf is there");
-                    *slot = Some(entries.insert(&tree, &all[..usize::from(mask != 0)], place, None, says));
+                    *slot = Some(entries.insert(&tree, &all[..usize::from(mask != 0)], place, None, verdict));
                 }
                 if at % 3 == 0 {
                     entries.recompute(&tree, if at % 2 == 0 { Checks::Now } else { Checks::Deferred });

@@ -1,27 +1,27 @@
-//! Sets of packets as conjunctions, packed into words: do they overlap, does one cover another, do many.
+//! Matches packed into words: do two overlap, does one cover another, do many together.
 //!
 //! # What
 //!
-//! A [`Layout`] gives each field that a table's matches speak of a place among the bits of some 64-bit words. A match
-//! is then a row of pairs, values and mask of each word, and a question of two matches is a few instructions a word:
-//! the five fields of a filter take two words.
+//! A [`Layout`] gives each field that a table's matches name a place among the bits of some 64-bit words. A match is then
+//! a row of pairs, the values and the mask of each word. A question about two matches takes a few instructions a word; the
+//! five fields of a filter take two words.
 //!
-//! A packet has a value for every field here, so answers err on the side of *overlaps* and *is not covered*: that a
-//! packet without a VLAN tag has no other VLAN bits, say, is not known.
+//! Here every packet has a value for every field. So answers err on the side of *overlaps* and *is not covered*: it is
+//! not known, for example, that a packet without a VLAN tag has no other VLAN bits.
 
 use std::ops::Range;
 
 use maple_wire::{Constraint, Field};
 
-use super::EntryId;
+use super::store::EntryId;
 
-/// How many regions are looked at before a question of what many sets cover is answered with "perhaps not".
+/// After how many regions [`uncovered`] gives up and answers that the set is perhaps not covered.
 const BUDGET: usize = 400;
 
-/// How many packets a walk looks at.
+/// How many packets [`walk`] tries.
 const WALK: u64 = 48;
 
-/// How free bits are chosen in the packets that are looked at.
+/// How [`sample`] chooses the free bits of a packet.
 const SAMPLES: [u64; 4] = [0, u64::MAX, u64::MAX / 3, u64::MAX / 3 * 2];
 
 /// Where fields lie in packed sets.
@@ -43,36 +43,35 @@ struct Place {
     is_wide: bool,
 }
 
-/// The packed matches of entries, one behind the other.
+/// The packed matches of entries, one after the other, by entry.
 #[derive(Debug, Default)]
-pub(super) struct Store {
+pub(super) struct PackedMatches {
     words: Vec<u64>,
     stride: usize,
 }
 
-/// Packed matches that belong to no entry, each with something to it, one behind the other.
+/// A list of packed matches, each with an item that belongs to it.
 #[derive(Debug)]
-pub(super) struct Row<T> {
+pub(super) struct PackedRow<T> {
     words: Vec<u64>,
     items: Vec<T>,
-    /// How many words a set takes, if there is one.
+    /// How many words a match takes, once there is one.
     stride: usize,
 }
 
-impl<T> Default for Row<T> {
-    fn default() -> Row<T> {
-        Row { words: Vec::new(), items: Vec::new(), stride: 0 }
+impl<T> Default for PackedRow<T> {
+    fn default() -> PackedRow<T> {
+        PackedRow { words: Vec::new(), items: Vec::new(), stride: 0 }
     }
 }
 
 impl Layout {
-    /// Makes room for a match's fields, and says whether sets are longer now. Those that are there get empty words at
-    /// their end.
+    /// Gives the fields of a match a place. Says whether packed matches are longer now: those that exist must be widened.
     pub(super) fn admit(&mut self, all: &[Constraint]) -> bool {
         let before = self.used.len();
         for constraint in all {
             if let Err(at) = self.places.binary_search_by_key(&constraint.field, |(field, _)| *field) {
-                let place = self.room(constraint.field.bits());
+                let place = self.place_for(constraint.field.bits());
                 self.places.insert(at, (constraint.field, place));
             }
         }
@@ -80,21 +79,16 @@ impl Layout {
     }
 
     /// The fields that have a place, in OXM order.
-    pub(super) fn all(&self) -> impl Iterator<Item = Field> {
+    pub(super) fn all(&self) -> impl ExactSizeIterator<Item = Field> {
         self.places.iter().map(|(field, _)| *field)
     }
 
-    /// How many fields have a place.
-    pub(super) fn fields(&self) -> usize {
-        self.places.len()
-    }
-
-    /// How many words a set takes.
+    /// How many words a match takes.
     pub(super) fn stride(&self) -> usize {
         2 * self.used.len()
     }
 
-    /// Packs a match, and says whether its fields have room.
+    /// Packs a match. Says whether all its fields have a place; if not, the result is useless.
     pub(super) fn pack(&self, all: &[Constraint], set: &mut Vec<u64>) -> bool {
         set.clear();
         set.resize(self.stride(), 0);
@@ -125,7 +119,7 @@ impl Layout {
         self.places.iter().filter_map(constraint)
     }
 
-    fn room(&mut self, bits: u32) -> Place {
+    fn place_for(&mut self, bits: u32) -> Place {
         let fits = self.used.iter().position(|used| used + bits <= u64::BITS);
         let word = fits.unwrap_or(self.used.len());
         let shift = self.used.get(word).copied().unwrap_or(0);
@@ -140,15 +134,15 @@ impl Layout {
     }
 }
 
-impl Store {
-    /// The set of a entry.
+impl PackedMatches {
+    /// The match of an entry.
     #[inline]
     pub(super) fn get(&self, id: EntryId) -> &[u64] {
         &self.words[id as usize * self.stride..][..self.stride]
     }
 
-    /// Notes the set of a entry.
-    pub(super) fn put(&mut self, id: EntryId, set: &[u64]) {
+    /// Sets the match of an entry.
+    pub(super) fn set(&mut self, id: EntryId, set: &[u64]) {
         let at = id as usize * self.stride;
         if self.words.len() < at + self.stride {
             self.words.resize(at + self.stride, 0);
@@ -156,8 +150,8 @@ impl Store {
         self.words[at..at + self.stride].copy_from_slice(set);
     }
 
-    /// Has sets take more words.
-    pub(super) fn lengthen(&mut self, stride: usize, entries: usize) {
+    /// Makes each match `stride` words long.
+    pub(super) fn widen(&mut self, stride: usize, entries: usize) {
         let mut words = vec![0; stride * entries];
         if self.stride > 0 {
             for (new, old) in words.chunks_exact_mut(stride).zip(self.words.chunks_exact(self.stride)) {
@@ -168,24 +162,24 @@ impl Store {
     }
 }
 
-impl<T> Row<T> {
+impl<T> PackedRow<T> {
     pub(super) fn push(&mut self, set: &[u64], item: T) {
         self.stride = set.len();
         self.words.extend_from_slice(set);
         self.items.push(item);
     }
 
-    /// What belongs to the sets.
+    /// The items.
     pub(super) fn items(&self) -> &[T] {
         &self.items
     }
 
-    /// The set at a place.
+    /// The match at a place.
     pub(super) fn get(&self, at: usize) -> &[u64] {
         &self.words[at * self.stride..][..self.stride]
     }
 
-    /// Whether `is` of all places, from the first on or from the last on, whose sets overlap a set.
+    /// Whether `is` holds of all places whose matches overlap `set`. They are asked in order, or in reverse.
     pub(super) fn all_overlapping(
         &self,
         places: Range<usize>,
@@ -212,8 +206,8 @@ impl<T> Row<T> {
         self.items.clear();
     }
 
-    /// Has sets take more words.
-    pub(super) fn lengthen(&mut self, stride: usize) {
+    /// Makes each match `stride` words long.
+    pub(super) fn widen(&mut self, stride: usize) {
         let mut words = Vec::with_capacity(stride * self.items.len());
         for at in 0..self.items.len() {
             words.extend_from_slice(self.get(at));
@@ -249,12 +243,13 @@ pub(super) fn meet(a: &[u64], b: &[u64]) -> Vec<u64> {
     a.iter().zip(b).map(|(x, y)| x | y).collect()
 }
 
-/// Some packets of `all` that none of the entries of `cover` takes; `None` where these take all of them.
+/// Some packets of `all` that no entry of `cover` takes, or `None` if these take all of them.
 ///
-/// First looks at a few packets of it, then walks from packet to packet, out of one set of the cover after the other. Then
-/// takes the sets of the cover away one after the other, and cuts what is left of a region into regions, bit by bit, which
-/// costs a hundred times as much. Where that gets long, the answer is a region of which some packet is perhaps not covered.
-pub(super) fn uncovered(store: &Store, all: &[u64], cover: &[EntryId]) -> Option<Box<[u64]>> {
+/// Three attempts, each dearer than the one before. The first tries a few packets ([`sample`]). The second walks from packet
+/// to packet, each time out of a match that takes the packet ([`walk`]). The third is exact: it takes one match of the cover
+/// after the other away and cuts what is left into regions, bit by bit. If that takes more than [`BUDGET`] regions, the
+/// answer is a region that is perhaps covered.
+pub(super) fn uncovered(store: &PackedMatches, all: &[u64], cover: &[EntryId]) -> Option<Box<[u64]>> {
     if cover.iter().any(|id| covers(store.get(*id), all)) {
         return None;
     }
@@ -278,16 +273,16 @@ pub(super) fn uncovered(store: &Store, all: &[u64], cover: &[EntryId]) -> Option
     None
 }
 
-/// The packet of `all` that has these bits where it has a choice, if no set of the cover takes it.
-fn sample(store: &Store, all: &[u64], cover: &[EntryId], bits: u64) -> Option<Box<[u64]>> {
+/// The packet of `all` whose free bits are these, if no match of the cover takes it.
+fn sample(store: &PackedMatches, all: &[u64], cover: &[EntryId], bits: u64) -> Option<Box<[u64]>> {
     let packet: Box<[u64]> = all.chunks_exact(2).flat_map(|x| [x[0] | bits & !x[1], u64::MAX]).collect();
     (!cover.iter().any(|id| overlap(store.get(*id), &packet))).then_some(packet)
 }
 
-/// A packet of `all` that no set of the cover takes, found by leaving one set after the other that takes the packet so far:
-/// a bit that the set fixes and `all` does not is turned. Which bit, is drawn by the number of the step, so that walks differ
-/// from bit to bit and yet are the same each time. `None` says nothing.
-fn walk(store: &Store, all: &[u64], cover: &[EntryId]) -> Option<Box<[u64]>> {
+/// A packet of `all` that no match of the cover takes, found step by step. While a match takes the packet, one bit that the
+/// match fixes and `all` does not is flipped. The number of the step chooses the bit, so the same walk is made each time.
+/// `None` says nothing.
+fn walk(store: &PackedMatches, all: &[u64], cover: &[EntryId]) -> Option<Box<[u64]>> {
     let mut packet: Box<[u64]> = all.chunks_exact(2).flat_map(|x| [x[0], u64::MAX]).collect();
     let (mut passed, mut at, mut drawn) = (0, 0, 0u64);
     while passed < cover.len() {
@@ -318,7 +313,7 @@ fn walk(store: &Store, all: &[u64], cover: &[EntryId]) -> Option<Box<[u64]>> {
     Some(packet)
 }
 
-/// Cuts what `set` does not take of `region` into regions.
+/// Cuts the part of `region` that `set` does not take into regions.
 fn cut(mut region: Vec<u64>, set: &[u64], mut rest: impl FnMut(Vec<u64>)) {
     for at in (0..set.len()).step_by(2) {
         let mut open = set[at + 1] & !region[at + 1];
@@ -356,9 +351,9 @@ mod tests {
 
         #[test]
         fn many_sets_cover_a_region_exactly_if_each_packet_of_it_is_in_one(all in sets(), cover in vec(sets(), 0..7)) {
-            let mut store = Store::default();
-            store.lengthen(2, 0);
-            cover.iter().zip(0..).for_each(|(set, id)| store.put(id, set));
+            let mut store = PackedMatches::default();
+            store.widen(2, 0);
+            cover.iter().zip(0..).for_each(|(set, id)| store.set(id, set));
             let ids: Vec<EntryId> = (0..cover.len() as EntryId).collect();
             let is_left = |packet: &u64| takes(&all, *packet) && !cover.iter().any(|set| takes(set, *packet));
             match uncovered(&store, &all, &ids) {

@@ -1,71 +1,67 @@
-//! Drafts: levels as a plan would have them, step by step, each of which can be taken back.
+//! A plan that moves entries to other levels, step by step. Each step can be taken back.
 //!
-//! Most entries that are asked for keep their levels. So the levels of all stand here once more in little memory, and a
-//! step writes over one of them: to ask takes one read, to go back takes the steps in reverse.
+//! A plan holds the levels of all entries. A step overwrites one of them, so a question costs one read, and going back
+//! costs the steps in reverse.
 
-use super::EntryId;
+use super::store::EntryId;
 
 /// Levels, some of them planned.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct PriorityPlan {
-    /// By entry, where it has a level.
+    /// By entry.
     levels: Vec<u32>,
     steps: Vec<Step>,
     /// How many entries the plan moves, and how many rules are sent again for it.
     moved: usize,
-    again: u64,
+    resent: u64,
 }
 
-/// A entry takes a level.
+/// An entry takes a level.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Step {
     pub(super) id: EntryId,
     pub(super) level: u32,
     before: u32,
-    /// Whether it had none planned before.
+    /// The plan did not move the entry before.
     is_first: bool,
 }
 
-/// A place to go back to.
+/// A point to go back to.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Mark {
     steps: usize,
     moved: usize,
-    again: u64,
+    resent: u64,
 }
 
-/// The steps of a plan, or of its end.
+/// Steps that were taken back.
 #[derive(Debug)]
 pub(super) struct Steps {
     pub(super) steps: Vec<Step>,
-    /// How many rules are sent again for the whole plan.
-    pub(super) again: u64,
+    /// How many rules the plan sent again, these steps included.
+    pub(super) resent: u64,
 }
 
 impl PriorityPlan {
-    /// Takes note of a entry's level.
-    pub(super) fn put(&mut self, id: EntryId, level: u32) {
-        if self.levels.len() <= id as usize {
-            self.levels.resize(id as usize + 1, 0);
-        }
-        self.levels[id as usize] = level;
+    /// A plan that moves nothing yet.
+    pub(super) fn new(levels: Vec<u32>) -> PriorityPlan {
+        PriorityPlan { levels, steps: Vec::new(), moved: 0, resent: 0 }
     }
 
-    /// Begins a plan for so many entries.
-    pub(super) fn begin(&mut self, entries: usize) {
-        debug_assert!(self.steps.is_empty(), "one plan is made at a time");
-        self.levels.resize(entries.max(self.levels.len()), 0);
-        (self.moved, self.again) = (0, 0);
+    /// The levels as they were before the plan.
+    pub(super) fn into_levels(mut self) -> Vec<u32> {
+        self.take_back(Mark { steps: 0, moved: 0, resent: 0 });
+        self.levels
     }
 
-    /// The level of a entry, or the one that is planned for it.
+    /// The level of an entry, as planned.
     #[inline]
     pub(super) fn level(&self, id: EntryId) -> u32 {
         self.levels[id as usize]
     }
 
-    /// Whether the plan has a level for a entry.
-    pub(super) fn is_planned(&self, id: EntryId) -> bool {
+    /// Whether the plan moves an entry.
+    pub(super) fn moves(&self, id: EntryId) -> bool {
         self.steps.iter().any(|step| step.id == id)
     }
 
@@ -75,40 +71,45 @@ impl PriorityPlan {
     }
 
     /// How many rules are sent again for it.
-    pub(super) fn again(&self) -> u64 {
-        self.again
+    pub(super) fn resent(&self) -> u64 {
+        self.resent
     }
 
-    /// Plans a level for a entry; `again` rules more are sent again for that.
-    pub(super) fn step(&mut self, id: EntryId, level: u32, again: u64) {
-        let is_first = !self.is_planned(id);
+    /// Plans a level for an entry. `resent` more rules are sent again for that.
+    pub(super) fn step(&mut self, id: EntryId, level: u32, resent: u64) {
+        let is_first = !self.moves(id);
         let before = std::mem::replace(&mut self.levels[id as usize], level);
         self.steps.push(Step { id, level, before, is_first });
         self.moved += usize::from(is_first);
-        self.again += again;
+        self.resent += resent;
     }
 
     /// Where the plan is.
     pub(super) fn mark(&self) -> Mark {
-        Mark { steps: self.steps.len(), moved: self.moved, again: self.again }
+        Mark { steps: self.steps.len(), moved: self.moved, resent: self.resent }
     }
 
-    /// Takes back all steps since then, and gives them.
+    /// Takes back all steps since then, and returns them.
     pub(super) fn take_back(&mut self, mark: Mark) -> Steps {
-        let again = self.again;
+        let resent = self.resent;
         let steps = self.steps.split_off(mark.steps);
         steps.iter().rev().for_each(|step| self.levels[step.id as usize] = step.before);
-        (self.moved, self.again) = (mark.moved, mark.again);
-        Steps { steps, again }
+        (self.moved, self.resent) = (mark.moved, mark.resent);
+        Steps { steps, resent }
+    }
+
+    /// Takes back all steps, and returns them.
+    pub(super) fn take_back_all(&mut self) -> Steps {
+        self.take_back(Mark { steps: 0, moved: 0, resent: 0 })
     }
 
     /// Makes steps again that were taken back to where the plan is.
-    pub(super) fn make_again(&mut self, steps: Steps) {
+    pub(super) fn redo(&mut self, steps: Steps) {
         for step in steps.steps {
             self.levels[step.id as usize] = step.level;
             self.moved += usize::from(step.is_first);
             self.steps.push(step);
         }
-        self.again = steps.again;
+        self.resent = steps.resent;
     }
 }

@@ -1,417 +1,491 @@
-//! Which barriers are needed.
+//! Which barrier entries are required as rules, and which are redundant.
 //!
 //! # What
 //!
-//! A barrier is needed if some packet of it is in an answer behind it, in no entry between the two, and in no answer
-//! before it. A needed barrier remembers such packets and that answer; one that is not needed, the first entry behind it
-//! that covers it, since what lies behind that one does not matter. So most of what happens around a barrier leaves it
-//! alone at the cost of a comparison, and only what touches its reason makes it look again.
+//! A barrier entry is *required* if some packet of it is in a later forwarding entry, in no entry between the two, and in
+//! no earlier forwarding entry. Without the barrier rule, that packet would be forwarded. So of several barrier entries over
+//! a packet the last one stands for all.
 //!
-//! # What may wait
+//! Each answer keeps its reason. A required entry keeps some of these packets and the forwarding entry that would take them.
+//! A redundant one keeps the first later entry that covers it, since nothing after that one matters. So most of what happens
+//! around a barrier entry costs a comparison, and only what touches its reason makes it *unchecked*: it is then decided
+//! anew ([`Redundancy::decide`]).
 //!
-//! When an answer goes, all barriers that remember it must find another, and nearly all do: in a dense filter set they are
-//! dozens, each with hundreds of entries to look at. A barrier that is a rule without need does no harm, so these *wait*:
-//! each new trace has a few of them looked at, in the order in which they came to wait. One that is doubted again meanwhile,
-//! or goes, costs nothing more. What a new trace makes doubtful is looked at with it.
+//! # What is deferred
 //!
-//! # Presumption
+//! When a forwarding entry goes, all barrier entries required because of it must find another reason. In a dense table these
+//! are dozens, each with hundreds of entries to look at, and nearly all find one. A redundant barrier rule does no harm. So
+//! they are *deferred*: each new trace has a few of them decided, in the order in which they came.
 //!
-//! An answer whose leaf goes mostly becomes a barrier at its own place. It had a rule, and that rule may stay there and send
-//! packets to the controller: a rule that does so at its entry's own place in the order is right for all its packets. So a
-//! barrier that has more than [`FEW`] neighbours, an answer behind it among them, is *presumed* to be needed, and waits. It *owes* what a barrier that came
-//! and an answer that went give cause for ([`EntryTable::pay`]); that is done when its turn comes, just before it is looked at.
+//! # What is assumed
 //!
-//! Necessity that is right: what the table needs is that each packet whose first entry is a barrier has a barrier that is a rule
-//! before its first answer. Let `p` be presumed.
+//! An entry whose leaf goes mostly becomes a barrier entry. It had a rule, and that rule may stay and send packets to the
+//! controller, since at its own place in the order it is right for all its packets. So an entry with many overlaps, a later
+//! forwarding entry among them, is *assumed* to be required, and deferred. What its change would have meant for its
+//! neighbours is made up for when its turn comes ([`Redundancy::make_up_for`]).
 //!
-//! * Barriers behind `p` that are not needed as `p` took their packets: `p`, a rule, still takes them, and lies above all
-//!   answers behind it. So for those behind it `p` counts as the answer that it was, until it has paid.
-//! * Barriers before `p`: `p` takes the packets that it took, so none comes to be needed. Some may be so no more, for `p` or
-//!   for packets of it: rules without need.
-//! * If `p` goes, or is shadowed, before its turn, then as a rule for those before it, and as an answer for those behind it.
-//! * If `p` becomes an answer again it owes nothing: for those behind it nothing has changed, and those before it that are
-//!   not needed are looked at as for any new answer.
+//! Why that is right: each packet whose first entry is a barrier must meet a barrier rule before the first forwarding rule.
+//! Let `p` be assumed to be required.
+//!
+//! * Barrier entries after `p` that are redundant because `p` took their packets: `p` is a rule above all later
+//!   forwarding entries and still takes them. So for later entries `p` counts as the forwarding entry that it was.
+//! * Barrier entries before `p`: `p` takes the packets that it took, so none becomes required. Some may become
+//!   redundant, because of `p` or of packets of it: rules without need, which do no harm.
+//! * If `p` goes, or is shadowed, before its turn: it goes as a barrier rule for earlier entries, and as a forwarding
+//!   entry for later ones.
+//! * If `p` forwards again: nothing has changed for later entries, and earlier ones are looked at as for any new
+//!   forwarding entry.
 
-use super::packed::{Row, covers, meet, overlap, uncovered};
-use super::{Entry, EntryId, EntryState, EntryTable};
+use super::Effort;
+use super::marks::MarkSet;
+use super::overlap_lists::{Lists, OverlapLists};
+use super::packed::{PackedMatches, PackedRow, covers, meet, overlap, uncovered};
+use super::store::{EntryId, EntryState, EntryStore};
+use super::work_queue::WorkQueue;
+use crate::compile::tuning::Tuning;
 use crate::tree::Tree;
 
 #[cfg(test)]
 mod tests;
 
-/// Necessity a barrier is a rule, or none.
-#[derive(Clone, Copy, Debug)]
+/// Whether a barrier entry is a rule, and why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Necessity {
-    /// Some packets of it, which [`EntryTable::needed_for`] has, would otherwise go to this answer.
-    Required(EntryId),
-    /// It was an answer, and is a rule until it has had its turn.
+    /// It is a rule: otherwise this forwarding entry would take some packets of it.
+    Required { by: EntryId },
+    /// It is a rule until it is decided: it was a forwarding entry.
     AssumedRequired,
-    /// It was not needed, and is to be looked at; or it is new.
+    /// It is no rule until it is decided: it is new, or was redundant.
     Unchecked,
-    /// It is not needed, nor would it be for any answer behind this entry, which covers it. If that one has gone this is
-    /// [`Necessity::Nothing`].
-    Covered(EntryId),
-    /// No answer takes its packets; or it is no barrier.
-    Nothing,
+    /// It is no rule. If an entry is named, it covers this one, so none after it matters. If that one has gone, it
+    /// counts as not named. Entries that are no barriers are redundant too.
+    Redundant { covered_by: Option<EntryId> },
 }
 
-/// When it is seen whether rules that were needed still are: at once, with some of those that wait, or later.
+/// When barrier rules that may have become redundant are decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::compile) enum Checks {
+    /// Now, with a few of those that were deferred.
     Now,
+    /// Later.
     Deferred,
 }
 
-/// How many barriers that wait are looked at with each new trace.
-const TURNS: usize = 4;
+/// The necessity of each entry.
+#[derive(Debug, Default)]
+pub(super) struct Necessities {
+    /// By entry.
+    necessities: Vec<Necessity>,
+    /// By entry: the packets that a required entry is required for.
+    packets: PackedMatches,
+    /// By entry: some entry was once required because of this one.
+    is_reason: Vec<bool>,
+    /// Kept for their memory.
+    changed: Vec<(EntryId, EntryState)>,
+    earlier: PackedRow<(EntryId, EntryState)>,
+    later: Vec<(EntryId, EntryState)>,
+    marks: MarkSet,
+}
 
-/// With how many neighbours a barrier is looked at when its leaf goes. (Fewer in tests, where tables are small.)
-const FEW: usize = if cfg!(test) { 3 } else { 16 };
-
-impl Necessity {
-    /// Whether a barrier is a rule.
-    pub(super) fn is_rule(self) -> bool {
-        matches!(self, Necessity::Required(_) | Necessity::AssumedRequired)
+impl Necessities {
+    /// A new entry. Nothing is known of it.
+    pub(super) fn add(&mut self, id: EntryId) {
+        if self.necessities.len() <= id as usize {
+            self.necessities.resize(id as usize + 1, Necessity::REDUNDANT);
+            self.is_reason.resize(id as usize + 1, false);
+        }
+        (self.necessities[id as usize], self.is_reason[id as usize]) = (Necessity::REDUNDANT, false);
+        self.marks.add(id);
     }
 
-    /// Whether a barrier is known not to be needed.
-    pub(super) fn is_idle(self) -> bool {
-        matches!(self, Necessity::Covered(_) | Necessity::Nothing)
+    pub(super) fn of(&self, id: EntryId) -> Necessity {
+        self.necessities[id as usize]
+    }
+
+    /// Whether an entry is a rule, if there is a priority for it.
+    pub(super) fn is_rule(&self, store: &EntryStore, id: EntryId) -> bool {
+        match store.state(id) {
+            EntryState::Gone | EntryState::Shadowed => false,
+            EntryState::Barrier => self.of(id).is_rule(),
+            EntryState::Forward => true,
+        }
+    }
+
+    /// The barrier entries that are required because of a forwarding entry.
+    pub(super) fn required_by(&self, store: &EntryStore, overlaps: &OverlapLists, by: EntryId) -> Vec<EntryId> {
+        if !self.is_reason[by as usize] {
+            return Vec::new();
+        }
+        let is_required =
+            |id: &EntryId| store.state(*id) == EntryState::Barrier && self.of(*id) == Necessity::Required { by };
+        overlaps.earlier(by).iter().copied().filter(is_required).collect()
+    }
+
+    /// No reason of an entry may name one that has gone and whose number is about to be given out again.
+    pub(super) fn forget_gone(&mut self, store: &EntryStore, id: EntryId) {
+        let necessity = &mut self.necessities[id as usize];
+        if matches!(*necessity, Necessity::Redundant { covered_by: Some(by) } if !store.is_there(by)) {
+            *necessity = Necessity::REDUNDANT;
+        }
+    }
+
+    /// Makes matches `stride` words long.
+    pub(super) fn widen(&mut self, stride: usize) {
+        self.packets.widen(stride, self.necessities.len());
+    }
+
+    fn set(&mut self, id: EntryId, necessity: Necessity) {
+        self.necessities[id as usize] = necessity;
+    }
+
+    fn require(&mut self, barrier: EntryId, by: EntryId, packets: &[u64]) {
+        self.set(barrier, Necessity::Required { by });
+        self.is_reason[by as usize] = true;
+        self.packets.set(barrier, packets);
     }
 }
 
-impl EntryTable {
-    /// Finds out for barriers around touched entries whether they are needed, and for some that wait.
-    pub(super) fn settle_needs(&mut self, tree: &Tree, remove_redundant: Checks) {
-        let mut touched = std::mem::take(&mut self.turned);
-        let was = |id: &EntryId| (*id, self.entry(*id).was.unwrap_or(EntryState::Shadowed));
-        touched.extend(self.touched.iter().map(was));
-        touched.sort_unstable_by_key(|(id, _)| *id);
-        for (id, before) in touched.drain(..) {
-            let (now, wavers) = (self.role(id), self.entry(id).wavers);
-            if before == now && !wavers {
-                continue;
+impl Necessity {
+    const REDUNDANT: Necessity = Necessity::Redundant { covered_by: None };
+
+    /// Whether a barrier entry is a rule.
+    fn is_rule(self) -> bool {
+        matches!(self, Necessity::Required { .. } | Necessity::AssumedRequired)
+    }
+}
+
+/// Keeps necessities true while entries come, change and go.
+pub(super) struct Redundancy<'a> {
+    pub(super) store: &'a EntryStore,
+    pub(super) overlaps: &'a OverlapLists,
+    pub(super) necessities: &'a mut Necessities,
+    pub(super) work: &'a mut WorkQueue,
+    pub(super) tuning: &'a Tuning,
+    pub(super) effort: &'a Effort,
+}
+
+impl Redundancy<'_> {
+    /// Decides about barrier entries around dirty entries, and about some that were deferred.
+    pub(super) fn run(&mut self, tree: &Tree, checks: Checks) {
+        let mut changed = std::mem::take(&mut self.necessities.changed);
+        let before = |id: &EntryId| (*id, self.work.before(*id).unwrap_or(EntryState::Shadowed));
+        changed.extend(self.work.dirty().iter().map(before));
+        changed.sort_unstable_by_key(|(id, _)| *id);
+        for (id, before) in changed.drain(..) {
+            if before != self.store.state(id) || self.work.is_toggled(id) {
+                self.state_changed(tree, id, before, checks);
             }
-            // What has changed to and fro may have been taken for either.
-            let was_answer = before == EntryState::Forward || wavers;
-            let was_barrier = before == EntryState::Barrier || wavers;
-            let owes = matches!(self.whys[id as usize], Necessity::AssumedRequired);
-            if now != EntryState::Barrier {
-                self.whys[id as usize] = Necessity::Nothing;
-            }
-            match now {
-                EntryState::Forward => self.answer_came(tree, id),
-                EntryState::Barrier => {
-                    let may_be_needed = self.has_answer_behind(id);
-                    let may_wait = was_answer && !wavers && remove_redundant == Checks::Deferred;
-                    if may_wait && may_be_needed && self.has_many_neighbours(id) {
-                        self.whys[id as usize] = Necessity::AssumedRequired;
-                        self.wait(id);
-                    } else {
-                        self.barrier_came(id, was_answer, may_be_needed);
-                    }
+        }
+        self.necessities.changed = changed;
+        self.decide_unchecked(checks);
+        if checks == Checks::Now {
+            self.decide_deferred();
+        }
+    }
+
+    /// The state of an entry has changed.
+    fn state_changed(&mut self, tree: &Tree, id: EntryId, before: EntryState, checks: Checks) {
+        let is_toggled = self.work.is_toggled(id);
+        // Neighbours may have seen a toggled entry in either state.
+        let did_forward = before == EntryState::Forward || is_toggled;
+        let was_barrier = before == EntryState::Barrier || is_toggled;
+        let was_assumed = self.necessities.of(id) == Necessity::AssumedRequired;
+        let state = self.store.state(id);
+        if state != EntryState::Barrier {
+            self.necessities.set(id, Necessity::REDUNDANT);
+        }
+        match state {
+            EntryState::Forward => self.now_forwards(tree, id),
+            EntryState::Barrier => {
+                let may_be_required = self.last_forwarding(self.overlaps.later(id)).is_some();
+                let may_be_assumed = did_forward && !is_toggled && checks == Checks::Deferred;
+                if may_be_assumed && may_be_required && self.overlaps.degree(id) > self.tuning.few_overlaps {
+                    self.necessities.set(id, Necessity::AssumedRequired);
+                    self.work.defer(id);
+                } else {
+                    self.now_is_barrier(id, did_forward, may_be_required);
                 }
-                EntryState::Gone | EntryState::Shadowed => self.piece_went(id, was_answer || owes, was_barrier),
+            }
+            EntryState::Gone | EntryState::Shadowed => {
+                self.now_is_shadowed(id, did_forward || was_assumed, was_barrier)
             }
         }
-        self.turned = touched;
-        self.settle_doubts(remove_redundant);
-        if remove_redundant == Checks::Now {
-            self.take_turns();
-        }
     }
 
-    /// Whether it would take long to see if a barrier is needed.
-    fn has_many_neighbours(&self, id: EntryId) -> bool {
-        let entry = self.entry(id);
-        entry.earlier.len() + entry.later.len() > FEW
-    }
-
-    /// Whether there is an answer behind a barrier that it may be needed for.
-    fn has_answer_behind(&self, id: EntryId) -> bool {
-        self.last_answer(&self.entry(id).later).is_some()
-    }
-
-    /// Looks at barriers that are doubted, or lets those that are rules wait.
-    fn settle_doubts(&mut self, remove_redundant: Checks) {
-        let mut doubtful = std::mem::take(&mut self.doubtful);
-        doubtful.sort_unstable();
-        doubtful.dedup();
-        for id in doubtful.drain(..) {
-            if self.role(id) != EntryState::Barrier {
+    /// Decides about unchecked barrier entries, or defers those that are rules.
+    fn decide_unchecked(&mut self, checks: Checks) {
+        let unchecked = self.work.take_unchecked();
+        for id in &unchecked {
+            if self.store.state(*id) != EntryState::Barrier {
                 continue;
             }
-            match (self.whys[id as usize], remove_redundant) {
+            match (self.necessities.of(*id), checks) {
                 (Necessity::AssumedRequired, _) => {}
-                (Necessity::Required(_), Checks::Deferred) => self.wait(id),
-                _ => self.look_again(id),
+                (Necessity::Required { .. }, Checks::Deferred) => self.work.defer(*id),
+                _ => self.decide_and_note(*id),
             }
         }
-        self.doubtful = doubtful;
+        self.work.keep_unchecked(unchecked);
     }
 
-    /// Looks at some barriers that wait.
-    fn take_turns(&mut self) {
-        for _ in 0..TURNS {
-            let Some(id) = self.waiting.pop_front() else { break };
-            let waits = |entry: &mut Entry| std::mem::take(&mut entry.waits);
-            if self.entries[id as usize].as_mut().is_some_and(waits) && self.role(id) == EntryState::Barrier {
-                if matches!(self.whys[id as usize], Necessity::AssumedRequired) {
-                    self.pay(id);
+    /// Decides about some barrier entries that were deferred.
+    fn decide_deferred(&mut self) {
+        for _ in 0..self.tuning.checks_per_trace {
+            let Some((id, is_open)) = self.work.pop_deferred() else { break };
+            if is_open && self.store.state(id) == EntryState::Barrier {
+                if self.necessities.of(id) == Necessity::AssumedRequired {
+                    self.make_up_for(id);
                 }
-                self.look_again(id);
+                self.decide_and_note(id);
             }
         }
-        self.settle_doubts(Checks::Deferred);
+        self.decide_unchecked(Checks::Deferred);
     }
 
-    /// Has all barriers that wait be looked at.
-    pub(in crate::compile) fn remove_redundant(&mut self, tree: &Tree) {
-        while !self.waiting.is_empty() {
-            self.recompute(tree, Checks::Now);
-        }
+    /// An entry that was assumed to be required stops to count as the forwarding entry that it was.
+    fn make_up_for(&mut self, id: EntryId) {
+        self.uncheck_required_for_packets_of(id, self.overlaps.earlier(id));
+        self.no_longer_forwards(id, self.overlaps.earlier(id), self.overlaps.later(id));
     }
 
-    /// LeafBehaviour what a barrier owes.
-    fn pay(&mut self, id: EntryId) {
-        self.with_neighbours(id, |entries, earlier, later| {
-            entries.doubt_taken(id, earlier);
-            entries.answer_fell(id, earlier, later);
-        });
-    }
-
-    /// Has a barrier that is a rule, perhaps without need, be looked at later.
-    pub(super) fn wait(&mut self, id: EntryId) {
-        if !std::mem::replace(&mut self.piece_mut(id).waits, true) {
-            self.waiting.push_back(id);
-        }
-    }
-
-    /// LeafBehaviour something with a entry and the lists of its neighbours.
-    fn with_neighbours(&mut self, id: EntryId, then: impl FnOnce(&mut EntryTable, &[EntryId], &[EntryId])) {
-        let entry = self.piece_mut(id);
-        let (earlier, later) = (std::mem::take(&mut entry.earlier), std::mem::take(&mut entry.later));
-        then(self, &earlier, &later);
-        let entry = self.piece_mut(id);
-        (entry.earlier, entry.later) = (earlier, later);
-    }
-
-    /// Barriers before an answer may be needed because of it, and those behind it for it no more.
-    fn answer_came(&mut self, tree: &Tree, id: EntryId) {
-        let rank = self.rank(tree, id);
-        let mut before = std::mem::take(&mut self.before);
-        before.clear();
-        self.with_neighbours(id, |entries, earlier, later| {
-            entries.visited += earlier.len() as u64;
-            for other in earlier {
-                let role = entries.role(*other);
-                if role.counts() {
-                    before.push(entries.store.get(*other), (*other, role));
-                }
+    /// An entry forwards now. Earlier barrier entries may become required because of it, and later ones redundant.
+    fn now_forwards(&mut self, tree: &Tree, id: EntryId) {
+        let rank = self.store.rank(tree, id);
+        let mut earlier = std::mem::take(&mut self.necessities.earlier);
+        earlier.clear();
+        self.effort.add(self.overlaps.earlier(id).len());
+        for other in self.overlaps.earlier(id) {
+            let state = self.store.state(*other);
+            if state.is_reachable() {
+                earlier.push(self.store.matching(*other), (*other, state));
             }
-            for at in (0..before.items().len()).rev() {
-                let (other, role) = before.items()[at];
-                let may_be = role == EntryState::Barrier
-                    && match entries.whys[other as usize] {
-                        // One that is doubted is looked at anyway.
-                        Necessity::Required(_) | Necessity::AssumedRequired | Necessity::Unchecked => false,
-                        Necessity::Covered(by) => entries.is_gone(by) || entries.rank(tree, by) >= rank,
-                        Necessity::Nothing => true,
-                    };
-                if may_be && let Some(packets) = entries.unprotected(&before, at, id) {
-                    entries.need(other, id, &packets);
-                    entries.touch(other);
-                }
+        }
+        for at in (0..earlier.items().len()).rev() {
+            let (other, state) = earlier.items()[at];
+            let may_be_required = state == EntryState::Barrier
+                && match self.necessities.of(other) {
+                    // An unchecked one is decided anyway.
+                    Necessity::Required { .. } | Necessity::AssumedRequired | Necessity::Unchecked => false,
+                    Necessity::Redundant { covered_by: None } => true,
+                    Necessity::Redundant { covered_by: Some(by) } => {
+                        !self.store.is_there(by) || self.store.rank(tree, by) >= rank
+                    }
+                };
+            if may_be_required && let Some(packets) = self.unprotected(&earlier, at, id) {
+                self.necessities.require(other, id, &packets);
+                self.work.mark_dirty(other, state);
             }
-            entries.doubt_taken(id, later);
-        });
-        self.before = before;
+        }
+        self.necessities.earlier = earlier;
+        self.uncheck_required_for_packets_of(id, self.overlaps.later(id));
     }
 
-    /// What an answer would take of the barrier at this place among the entries before the answer: what no entry between the
-    /// two takes, nor an answer before both.
-    fn unprotected(&self, before: &Row<(EntryId, EntryState)>, at: usize, answer: EntryId) -> Option<Box<[u64]>> {
-        let common = meet(before.get(at), self.store.get(answer));
+    /// Packets of the barrier entry at this place among those earlier than a forwarding entry, which that one would take:
+    /// no entry between the two has them, nor any forwarding entry before both.
+    fn unprotected(
+        &self,
+        earlier: &PackedRow<(EntryId, EntryState)>,
+        at: usize,
+        forwarding: EntryId,
+    ) -> Option<Box<[u64]>> {
+        let common = meet(earlier.get(at), self.store.matching(forwarding));
         let mut cover = Vec::new();
-        let mut is_left = |place: usize, set: &[u64]| {
-            cover.push(before.items()[place].0);
+        let mut leaves_some = |place: usize, set: &[u64]| {
+            cover.push(earlier.items()[place].0);
             !covers(set, &common)
         };
-        if !before.all_overlapping(at + 1..before.items().len(), true, &common, &mut is_left) {
+        if !earlier.all_overlapping(at + 1..earlier.items().len(), true, &common, &mut leaves_some) {
             return None;
         }
-        let is_answer = |place: usize| before.items()[place].1 == EntryState::Forward;
-        if !before.all_overlapping(0..at, false, &common, |place, set| !is_answer(place) || is_left(place, set)) {
+        let forwards = |place: usize| earlier.items()[place].1 == EntryState::Forward;
+        if !earlier.all_overlapping(0..at, false, &common, |place, set| !forwards(place) || leaves_some(place, set)) {
             return None;
         }
-        uncovered(&self.store, &common, &cover)
+        uncovered(self.store.matches(), &common, &cover)
     }
 
-    /// A barrier stands for those before it, and for what was an answer's until now. If there is no answer behind it, it is not
-    /// needed (nor may it be), nor does a barrier behind it come to be; and it stands for none before it, since the answers that
-    /// those are needed for lie before it, unless it was that itself.
-    fn barrier_came(&mut self, id: EntryId, was_answer: bool, may_be_needed: bool) {
-        self.whys[id as usize] = if may_be_needed { Necessity::Unchecked } else { Necessity::Nothing };
-        if may_be_needed {
-            self.doubtful.push(id);
-        }
-        self.with_neighbours(id, |entries, earlier, later| {
-            if may_be_needed {
-                entries.doubt_taken(id, earlier);
-            }
-            if was_answer {
-                entries.answer_fell(id, earlier, if may_be_needed { later } else { &[] });
-            }
-        });
-    }
-
-    /// A entry is shadowed. No reason may rest on it.
-    fn piece_went(&mut self, id: EntryId, was_answer: bool, was_barrier: bool) {
-        self.with_neighbours(id, |entries, earlier, later| {
-            for other in earlier {
-                let why = &mut entries.whys[*other as usize];
-                if matches!(*why, Necessity::Covered(by) if by == id) {
-                    *why = Necessity::Nothing;
-                }
-            }
-            if was_answer {
-                entries.answer_fell(id, earlier, later);
-            }
-            if was_barrier {
-                entries.barrier_fell(earlier, later);
-            }
-        });
-    }
-
-    /// Doubts what rests on an answer that is none any more: barriers before it were perhaps needed for it, and those behind
-    /// it not needed as it took their packets. That one before it comes to be needed is out of the question: if it is the
-    /// last entry before another answer that takes a packet, now that this one does not, it was the last before this one.
+    /// An entry is a barrier now. It stands for earlier ones, and for what a forwarding entry was until now.
     ///
-    /// Whatever comes to be needed is so for an answer behind this entry that takes packets of it and of the barrier, so it is
-    /// among the neighbours; if there is none, there is nothing to doubt.
-    pub(super) fn answer_fell(&mut self, id: EntryId, earlier: &[EntryId], later: &[EntryId]) {
-        if self.is_reason[id as usize] {
-            let was_for_it =
-                |other: &EntryId| matches!(self.whys[*other as usize], Necessity::Required(answer) if answer == id);
-            self.doubtful.extend(earlier.iter().copied().filter(was_for_it));
+    /// If no later entry forwards, it is redundant, and no later barrier entry becomes required. Nor does it stand for
+    /// an earlier one, unless it was the reason itself: the forwarding entries that those are required for come before it.
+    fn now_is_barrier(&mut self, id: EntryId, did_forward: bool, may_be_required: bool) {
+        let (earlier, later) = (self.overlaps.earlier(id), self.overlaps.later(id));
+        if may_be_required {
+            self.uncheck(id);
+            self.uncheck_required_for_packets_of(id, earlier);
+        } else {
+            self.necessities.set(id, Necessity::REDUNDANT);
         }
-        let Some(last) = self.last_answer(later) else { return };
+        if did_forward {
+            self.no_longer_forwards(id, earlier, if may_be_required { later } else { &[] });
+        }
+    }
+
+    /// An entry is shadowed now. No reason may rest on it.
+    fn now_is_shadowed(&mut self, id: EntryId, did_forward: bool, was_barrier: bool) {
+        let (earlier, later) = (self.overlaps.earlier(id), self.overlaps.later(id));
+        for other in earlier {
+            if self.necessities.of(*other) == (Necessity::Redundant { covered_by: Some(id) }) {
+                self.necessities.set(*other, Necessity::REDUNDANT);
+            }
+        }
+        if did_forward {
+            self.no_longer_forwards(id, earlier, later);
+        }
+        if was_barrier {
+            self.no_longer_stands_for(earlier, later);
+        }
+    }
+
+    /// An entry, which had this state and these lists, was removed from the store.
+    ///
+    /// A shadowed one mattered to none: what covers it covers all that it might cover. Nor did a redundant barrier entry. If an
+    /// earlier one came to be required for a packet, as the last entry before a forwarding entry, then the removed one was
+    /// the last before that forwarding entry, and required.
+    pub(super) fn removed(&mut self, id: EntryId, state: EntryState, Lists { earlier, later }: &Lists) {
+        if state == EntryState::Shadowed {
+            return;
+        }
+        self.effort.add(earlier.len() + later.len() + 1);
+        // An entry that was edited may have been anything at the last recompute.
+        let (is_edited, necessity) = (self.work.is_dirty(id), self.necessities.of(id));
+        if state == EntryState::Forward || is_edited || necessity == Necessity::AssumedRequired {
+            self.no_longer_forwards(id, earlier, later);
+        }
+        let is_redundant = matches!(necessity, Necessity::Redundant { .. });
+        if is_edited || state == EntryState::Barrier && !is_redundant {
+            self.no_longer_stands_for(earlier, later);
+        }
+    }
+
+    /// An entry forwards no more. Earlier barrier entries that were required because of it are unchecked, and later ones that
+    /// were redundant because it took their packets.
+    ///
+    /// No earlier one becomes required: if it is the last entry before another forwarding entry that takes a packet now, it was
+    /// the last before this one. Whatever becomes required is so because of a later forwarding entry that takes packets of both,
+    /// so that one overlaps this entry. If there is none, nothing is unchecked.
+    fn no_longer_forwards(&mut self, id: EntryId, earlier: &[EntryId], later: &[EntryId]) {
+        if self.necessities.is_reason[id as usize] {
+            let necessities = &*self.necessities;
+            let was_required = |other: &EntryId| necessities.of(*other) == Necessity::Required { by: id };
+            self.work.add_unchecked(earlier.iter().copied().filter(was_required));
+        }
+        let Some(last) = self.last_forwarding(later) else { return };
         for (at, other) in later[..last].iter().enumerate() {
-            if self.role(*other) == EntryState::Barrier {
-                let behind = later[at + 1..=last].iter().map(|other| (*other, self.role(*other)));
-                if self.may_be_taken(*other, behind) {
-                    self.doubt(*other);
+            if self.store.state(*other) == EntryState::Barrier {
+                let after = later[at + 1..=last].iter().map(|other| (*other, self.store.state(*other)));
+                if self.may_lose_packets(*other, after) {
+                    self.uncheck(*other);
                 }
             }
         }
     }
 
-    /// Doubts of barriers that are not needed that what was a barrier behind them stood for them. One that is covered by a
-    /// entry before that does not care. Where there is no answer behind both, there is nothing to doubt, as above.
-    pub(super) fn barrier_fell(&mut self, earlier: &[EntryId], later: &[EntryId]) {
-        let Some(last) = self.last_answer(later) else { return };
-        let mut behind = std::mem::take(&mut self.behind);
-        behind.clear();
-        let with_role = |other: &EntryId| (*other, self.role(*other));
-        behind.extend(later[..=last].iter().map(with_role).filter(|(_, role)| role.counts()));
-        self.ties.mark(later);
+    /// A barrier entry is one no more. Earlier ones that were redundant because it stood for them are unchecked.
+    ///
+    /// One that is covered by an entry before this one does not care. If no forwarding entry is later than both, none does.
+    fn no_longer_stands_for(&mut self, earlier: &[EntryId], later: &[EntryId]) {
+        let Some(last) = self.last_forwarding(later) else { return };
+        let mut after = std::mem::take(&mut self.necessities.later);
+        after.clear();
+        let with_state = |other: &EntryId| (*other, self.store.state(*other));
+        after.extend(later[..=last].iter().map(with_state).filter(|(_, state)| state.is_reachable()));
+        self.necessities.marks.mark(later);
         for other in earlier {
-            let may_be = match self.whys[*other as usize] {
-                Necessity::Covered(by) => self.is_gone(by) || self.ties.is_marked(by),
-                Necessity::Nothing => true,
-                Necessity::Required(_) | Necessity::AssumedRequired | Necessity::Unchecked => false,
+            let may_be_required = match self.necessities.of(*other) {
+                Necessity::Redundant { covered_by: None } => true,
+                Necessity::Redundant { covered_by: Some(by) } => {
+                    !self.store.is_there(by) || self.necessities.marks.is_marked(by)
+                }
+                Necessity::Required { .. } | Necessity::AssumedRequired | Necessity::Unchecked => false,
             };
-            if may_be && self.role(*other) == EntryState::Barrier && self.may_be_taken(*other, behind.iter().copied()) {
-                self.doubt(*other);
+            if may_be_required
+                && self.store.state(*other) == EntryState::Barrier
+                && self.may_lose_packets(*other, after.iter().copied())
+            {
+                self.uncheck(*other);
             }
         }
-        self.behind = behind;
+        self.necessities.later = after;
     }
 
-    /// Where the last answer stands in a list.
-    fn last_answer(&self, list: &[EntryId]) -> Option<usize> {
-        list.iter().rposition(|other| self.role(*other) == EntryState::Forward)
+    /// Where the last forwarding entry stands in a list.
+    fn last_forwarding(&self, list: &[EntryId]) -> Option<usize> {
+        list.iter().rposition(|other| self.store.state(*other) == EntryState::Forward)
     }
 
-    /// Has a barrier that was not needed be looked at when things are settled.
-    fn doubt(&mut self, id: EntryId) {
-        self.whys[id as usize] = Necessity::Unchecked;
-        self.doubtful.push(id);
+    /// A redundant barrier entry is to be decided.
+    fn uncheck(&mut self, id: EntryId) {
+        self.necessities.set(id, Necessity::Unchecked);
+        self.work.add_unchecked([id]);
     }
 
-    /// Whether a barrier that is not needed may be now that a entry has gone which took packets of it. `behind` are the
-    /// entries behind both that overlap what went: three matches that overlap in pairs have a packet in common, so an answer
-    /// that takes any of these packets is among them. What lies behind a entry that covers the barrier does not matter.
-    fn may_be_taken(&self, barrier: EntryId, behind: impl Iterator<Item = (EntryId, EntryState)>) -> bool {
-        let (set, cover) = match self.whys[barrier as usize] {
-            Necessity::Required(_) | Necessity::AssumedRequired | Necessity::Unchecked => return false,
-            Necessity::Covered(by) => (self.store.get(barrier), Some(by)),
-            Necessity::Nothing => (self.store.get(barrier), None),
-        };
-        for (other, role) in behind.filter(|(_, role)| role.counts()) {
-            if role == EntryState::Forward && overlap(self.store.get(other), set) {
+    /// Whether a redundant barrier entry may be required now that an entry which took packets of it is gone.
+    ///
+    /// `after` are the entries later than both that overlap the one that is gone. Three matches that overlap in pairs have a
+    /// packet in common, so a forwarding entry that takes any of these packets is among them. What comes after an entry that
+    /// covers the barrier entry does not matter.
+    fn may_lose_packets(&self, barrier: EntryId, after: impl Iterator<Item = (EntryId, EntryState)>) -> bool {
+        let Necessity::Redundant { covered_by } = self.necessities.of(barrier) else { return false };
+        let set = self.store.matching(barrier);
+        for (other, state) in after.filter(|(_, state)| state.is_reachable()) {
+            if state == EntryState::Forward && overlap(self.store.matching(other), set) {
                 return true;
             }
-            if Some(other) == cover {
+            if Some(other) == covered_by {
                 return false;
             }
         }
         false
     }
 
-    /// Doubts of barriers beside a entry that they are needed, if the packets that they are needed for are its own.
-    fn doubt_taken(&mut self, id: EntryId, beside: &[EntryId]) {
-        let set = self.store.get(id);
-        let is_needed = |other: &EntryId| matches!(self.whys[*other as usize], Necessity::Required(_));
-        let is_taken = |other: &EntryId| is_needed(other) && overlap(self.needed_for.get(*other), set);
-        self.doubtful.extend(beside.iter().copied().filter(is_taken));
+    /// Barrier entries beside an entry are unchecked if the packets that they are required for are its own.
+    fn uncheck_required_for_packets_of(&mut self, id: EntryId, beside: &[EntryId]) {
+        let (set, necessities) = (self.store.matching(id), &*self.necessities);
+        let is_taken = |other: &EntryId| {
+            matches!(necessities.of(*other), Necessity::Required { .. })
+                && overlap(necessities.packets.get(*other), set)
+        };
+        self.work.add_unchecked(beside.iter().copied().filter(is_taken));
     }
 
-    /// Finds out from scratch whether a barrier is needed.
-    fn look_again(&mut self, id: EntryId) {
-        let was_needed = self.whys[id as usize].is_rule();
-        self.reason(id);
-        if was_needed != self.whys[id as usize].is_rule() {
-            self.touch(id);
+    /// Decides about a barrier entry. If that makes or unmakes a rule, the entry is dirty.
+    fn decide_and_note(&mut self, id: EntryId) {
+        let was_rule = self.necessities.of(id).is_rule();
+        self.decide(id);
+        if was_rule != self.necessities.of(id).is_rule() {
+            self.work.mark_dirty(id, self.store.state(id));
         }
-        self.piece_mut(id).waits = false;
+        self.work.is_looked_at(id);
     }
 
-    /// Notes that a barrier is needed, so that these packets don't go to an answer.
-    fn need(&mut self, barrier: EntryId, answer: EntryId, packets: &[u64]) {
-        self.whys[barrier as usize] = Necessity::Required(answer);
-        self.is_reason[answer as usize] = true;
-        self.needed_for.put(barrier, packets);
-    }
-
-    fn reason(&mut self, id: EntryId) {
-        let (entry, set) = (self.entry(id), self.store.get(id));
-        let answers = entry.earlier.iter().filter(|other| self.role(**other) == EntryState::Forward);
-        let mut cover: Vec<EntryId> = answers.copied().collect();
-        let mut looked = entry.earlier.len();
-        let (mut needed, mut cover_of_all) = (None, None);
-        for other in &entry.later {
-            looked += 1;
-            let (role, there) = (self.role(*other), self.store.get(*other));
-            if !role.counts() {
+    /// Decides from scratch whether a barrier entry is required.
+    fn decide(&mut self, id: EntryId) {
+        let (store, set) = (self.store, self.store.matching(id));
+        let earlier = self.overlaps.earlier(id);
+        let forwarding = earlier.iter().filter(|other| store.state(**other) == EntryState::Forward);
+        let mut cover: Vec<EntryId> = forwarding.copied().collect();
+        let mut looked_at = earlier.len();
+        let mut covered_by = None;
+        for other in self.overlaps.later(id) {
+            looked_at += 1;
+            let (state, there) = (store.state(*other), store.matching(*other));
+            if !state.is_reachable() {
                 continue;
             }
-            if role == EntryState::Forward
-                && let Some(packets) = uncovered(&self.store, &meet(set, there), &cover)
+            if state == EntryState::Forward
+                && let Some(packets) = uncovered(store.matches(), &meet(set, there), &cover)
             {
-                needed = Some((*other, packets));
-                break;
+                self.effort.add(looked_at);
+                return self.necessities.require(id, *other, &packets);
             }
             if covers(there, set) {
-                cover_of_all = Some(*other);
+                covered_by = Some(*other);
                 break;
             }
             cover.push(*other);
         }
-        self.visited += looked as u64;
-        match needed {
-            Some((answer, packets)) => self.need(id, answer, &packets),
-            None => self.whys[id as usize] = cover_of_all.map_or(Necessity::Nothing, Necessity::Covered),
-        }
+        self.effort.add(looked_at);
+        self.necessities.set(id, Necessity::Redundant { covered_by });
     }
 }

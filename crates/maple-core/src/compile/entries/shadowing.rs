@@ -1,45 +1,62 @@
-//! Which entries are shadowed: covered altogether by earlier ones, so that no packet gets to them.
+//! Which entries are shadowed: earlier ones cover them, so no packet gets to them.
 
+use super::Effort;
+use super::overlap_lists::OverlapLists;
 use super::packed::{covers, uncovered};
-use super::{EntryId, EntryState, EntryTable, Verdict};
+use super::store::{EntryId, EntryStore, Verdict};
+use super::work_queue::WorkQueue;
 use crate::tree::Tree;
 
-impl EntryTable {
-    /// Finds out which of the new and bared entries earlier ones cover, and which later ones new ones cover.
-    pub(super) fn settle_shadows(&mut self, tree: &Tree) {
-        let mut open = self.turns.take();
-        let is_new = |entries: &EntryTable, id: EntryId| entries.entry(id).was == Some(EntryState::Shadowed);
-        let bared = self.bared.iter().copied().filter(|id| self.entries[*id as usize].is_some());
-        let fresh = self.touched.iter().copied().filter(|id| is_new(self, *id)).chain(bared);
-        fresh.for_each(|id| open.insert((self.rank(tree, id), id)));
-        while let Some(id) = open.pop_first() {
-            let entry = self.entry(id);
-            let (was_there, set) = (!is_new(self, id) && !entry.shadowed, self.store.get(id));
-            let before: Vec<EntryId> = entry.earlier.iter().copied().filter(|o| self.role(*o).counts()).collect();
-            let shadowed = !before.is_empty() && uncovered(&self.store, set, &before).is_none();
-            self.visited += before.len() as u64 + 1;
-            self.shadow(id, shadowed);
-            if shadowed || was_there {
+/// Finds out which of the new and the uncovered entries are shadowed, and which later ones the new ones shadow.
+pub(super) struct Shadowing<'a> {
+    pub(super) tree: &'a Tree,
+    pub(super) store: &'a mut EntryStore,
+    pub(super) overlaps: &'a OverlapLists,
+    pub(super) work: &'a mut WorkQueue,
+    pub(super) effort: &'a Effort,
+}
+
+impl Shadowing<'_> {
+    pub(super) fn run(&mut self) {
+        let mut queue = self.work.take_ordered();
+        let new = self.work.dirty().iter().filter(|id| self.work.is_new(**id));
+        let uncovered = self.work.unshadow_candidates().iter().filter(|id| self.store.is_there(**id));
+        new.chain(uncovered).for_each(|id| queue.insert(self.store.rank(self.tree, *id), *id));
+        while let Some(id) = queue.pop_first() {
+            let was_reachable = !self.work.is_new(id) && self.store.state(id).is_reachable();
+            let is_shadowed = self.is_covered(id);
+            self.set_shadowed(id, is_shadowed);
+            if is_shadowed || was_reachable {
                 continue;
             }
-            let (entry, set) = (self.entry(id), self.store.get(id));
-            for other in &entry.later {
-                if !self.role(*other).counts() {
-                    continue;
-                }
-                if self.spot(*other).says == Verdict::PartiallyExplored || covers(set, self.store.get(*other)) {
-                    open.insert((self.rank(tree, *other), *other));
+            for other in self.overlaps.later(id) {
+                if self.store.state(*other).is_reachable() && self.may_help_to_cover(id, *other) {
+                    queue.insert(self.store.rank(self.tree, *other), *other);
                 }
             }
         }
-        self.turns = open;
+        self.work.keep_ordered(queue);
     }
 
-    fn shadow(&mut self, id: EntryId, shadowed: bool) {
-        if self.entry(id).shadowed != shadowed {
-            self.touch(id);
-            self.piece_mut(id).shadowed = shadowed;
-            self.note_role(id);
+    fn is_covered(&self, id: EntryId) -> bool {
+        let earlier = self.overlaps.earlier(id).iter().copied();
+        let cover: Vec<EntryId> = earlier.filter(|other| self.store.state(*other).is_reachable()).collect();
+        self.effort.add(cover.len() + 1);
+        !cover.is_empty() && uncovered(self.store.matches(), self.store.matching(id), &cover).is_none()
+    }
+
+    /// Whether a later entry is looked at because of a new one. Entries of a partly explored yes-side come one by one until
+    /// together they cover its barrier entry; of any other entry it is only asked whether the new one alone covers it.
+    fn may_help_to_cover(&self, new: EntryId, later: EntryId) -> bool {
+        self.store.verdict(later) == Verdict::PartiallyExplored
+            || covers(self.store.matching(new), self.store.matching(later))
+    }
+
+    fn set_shadowed(&mut self, id: EntryId, is_shadowed: bool) {
+        let state = self.store.state(id);
+        if state.is_reachable() == is_shadowed {
+            self.work.mark_dirty(id, state);
+            self.store.set_shadowed(id, is_shadowed);
         }
     }
 }

@@ -1,109 +1,79 @@
-//! When it pays to specialise an answer.
+//! When it pays to specialise a leaf, and to which of its packets.
 //!
-//! # What
+//! Many barrier entries may be required because of one forwarding entry, each of them a rule. If that entry kept only
+//! those packets that agree with one of them in some leading bits of a field, barrier entries that differ in these bits would
+//! not be required because of it. That pays if
 //!
-//! For one answer many barriers may be needed, each a rule, that nothing else needs. If it kept only those packets that agree
-//! with one of them in some leading bits of a field, barriers that differ there would not be needed for it. It is narrowed
-//! where
+//! * enough barrier entries are required because of it, also in proportion to the table: for so many rules a miss may be
+//!   spent;
+//! * but they are not nearly all rules: other leaves would require the same ones;
+//! * a few bits save half of them;
+//! * it finds a level in use. On the yes-side of a test the test's barrier entry takes its place for the packets that it
+//!   gives up, so it must find a level in use above that one. So no level is added.
 //!
-//! * at least [`FEWEST`] barriers are needed for it, and one for each [`PIECES`] entries of the table: for that many rules a
-//!   miss may be spent;
-//! * but not more than [`MOST`] of the rules: in a table that is nearly nothing but barriers for this one answer others will
-//!   need the same ones;
-//! * the bits, [`BITS`] at most, spare half of them;
-//! * and if it is on the yes-side of a test, whose barrier takes its place for what it gives up, it finds a level in use above
-//!   that. So this makes no level more.
-//!
-//! Of all such bits those are taken that spare most, where each block of packets that they make, and which may come to have a
-//! leaf of its own, counts as a rule.
+//! Of all such bits those are chosen that save most rules, where each block of packets that they make counts as a rule: each
+//! may come to have a leaf of its own. The numbers are in [`Tuning`].
 
 use maple_wire::{Constraint, Field};
 
+use super::EntryTable;
+use super::levels::UNPLACED;
 use super::packed::{meet, overlap};
-use super::redundancy::Necessity;
-use super::{EntryId, EntryState, EntryTable, Verdict};
-
-/// How many barriers must be needed for an answer, and for how many entries of the table there must be one. (Fewer in tests,
-/// where tables are small.)
-const FEWEST: usize = if cfg!(test) { 2 } else { 32 };
-const PIECES: usize = 10;
-
-/// Which part of the rules they may be, in tenths.
-const MOST: usize = if cfg!(test) { 9 } else { 4 };
-
-/// How many bits more an answer may state.
-const BITS: u32 = 8;
-
-/// How many rules must be spared for so many bits: each block of packets that so many bits make may come to have a leaf. (Less in tests, where
-/// tables are small.)
-const fn price(bits: u32) -> usize {
-    if cfg!(test) { bits as usize } else { 1 << bits }
-}
+use super::store::{EntryId, Verdict};
 
 impl EntryTable {
-    /// Whether there are so many entries that answers may be narrowed.
-    pub(in crate::compile) fn are_many(&self) -> bool {
-        self.live > FEWEST
+    /// Whether the table is large enough to specialise leaves at all.
+    pub(in crate::compile) fn is_large(&self) -> bool {
+        self.store.len() > self.tuning.specialise_from
     }
 
-    /// How many barriers must be needed for an answer.
-    fn fewest(&self) -> usize {
-        FEWEST.max(self.live / PIECES)
+    /// Whether enough entries take precedence over one that specialising its leaf may pay.
+    pub(in crate::compile) fn yields_to_many(&self, id: EntryId) -> bool {
+        self.overlaps.earlier(id).len() >= self.fewest_barriers()
     }
 
-    /// Whether a entry yields to so many that it may pay to specialise it.
-    pub(in crate::compile) fn is_behind_many(&self, id: EntryId) -> bool {
-        self.entry(id).earlier.len() >= self.fewest()
-    }
-
-    /// Whether a match overlaps so many entries that it may pay to specialise it.
-    pub(in crate::compile) fn overlap_many(&mut self, all: &[Constraint]) -> bool {
-        let (mut set, mut count) = (std::mem::take(&mut self.scratch), 0);
-        if self.layout.pack(all, &mut set) {
-            self.index.overlapping(&self.store, &set, |_| count += 1);
-        }
+    /// Whether enough entries overlap a match that specialising its leaf may pay.
+    pub(in crate::compile) fn overlaps_many(&mut self, all: &[Constraint]) -> bool {
+        let mut set = std::mem::take(&mut self.scratch);
+        let count = if self.store.pack(all, &mut set) { self.overlaps.count_overlapping(&self.store, &set) } else { 0 };
         self.scratch = set;
-        count >= self.fewest()
+        count >= self.fewest_barriers()
     }
 
-    /// What an answer's packets should have in common besides, if that pays. `stands_for_more`: a barrier takes its place for
-    /// the others. `value` says what one of its packets has in a field, `can_be_told` whether the answer can be narrowed so.
-    pub(in crate::compile) fn narrower(
+    /// What the packets of a leaf should have in common besides, if that pays. `id` is the leaf's forwarding entry.
+    ///
+    /// If `is_yes_side`, the barrier entry of a test takes its place for the other packets. `value` is what one of the
+    /// leaf's packets has in a field. `can_be_stated` says whether the switch can match the leaf's packets then.
+    pub(in crate::compile) fn worthwhile_read(
         &self,
         id: EntryId,
-        stands_for_more: bool,
+        is_yes_side: bool,
         value: &dyn Fn(Field) -> Option<u128>,
-        can_be_told: &dyn Fn(&Constraint) -> bool,
+        can_be_stated: &dyn Fn(&Constraint) -> bool,
     ) -> Option<Constraint> {
-        if !self.is_reason[id as usize] {
+        let barriers = self.necessities.required_by(&self.store, &self.overlaps, id);
+        let is_most = || barriers.len() * 100 > self.rule_count() * self.tuning.specialise_max_percent;
+        if barriers.len() < self.fewest_barriers() || is_most() {
             return None;
         }
-        let is_for_it = |other: &EntryId| {
-            let is_needed = matches!(self.whys[*other as usize], Necessity::Required(answer) if answer == id);
-            is_needed && self.role(*other) == EntryState::Barrier
-        };
-        let barriers: Vec<EntryId> = self.entry(id).earlier.iter().copied().filter(is_for_it).collect();
-        if barriers.len() < self.fewest() || barriers.len() * 10 > self.rule_count() * MOST {
-            return None;
-        }
-        let set = self.store.get(id);
+        let set = self.store.matching(id);
         let (mut block, mut best) = (Vec::new(), None);
-        for field in self.layout.all() {
+        for field in self.store.fields() {
             let Some(value) = value(field) else { continue };
-            let stated = self.layout.unpack(set).find(|there| there.field == field).map_or(0, |there| there.mask);
-            for bits in 1..=BITS.min(field.bits() - stated.count_ones()) {
+            let stated = self.store.unpack(set).find(|there| there.field == field).map_or(0, |there| there.mask);
+            for bits in 1..=self.tuning.specialise_max_bits.min(field.bits() - stated.count_ones()) {
                 let length = stated.count_ones() + bits;
                 let mask = field.full_mask() & !field.full_mask().checked_shr(length).unwrap_or(0);
                 let read = Constraint::masked(field, value, mask);
-                if stated & !mask != 0 || !self.layout.pack(&[read], &mut block) {
+                if stated & !mask != 0 || !self.store.pack(&[read], &mut block) {
                     break;
                 }
-                let spared = barriers.iter().filter(|other| !overlap(self.store.get(**other), &block)).count();
-                let gain = spared.saturating_sub(price(bits));
-                if spared * 2 >= barriers.len()
+                let saved = barriers.iter().filter(|other| !overlap(self.store.matching(**other), &block)).count();
+                let gain = saved.saturating_sub((1 << bits) >> self.tuning.specialise_discount);
+                if saved * 2 >= barriers.len()
                     && gain > best.map_or(0, |(most, _)| most)
-                    && can_be_told(&read)
-                    && (!stands_for_more || self.finds_a_level_above(id, &meet(set, &block)))
+                    && can_be_stated(&read)
+                    && (!is_yes_side || self.has_a_level_above(id, &meet(set, &block)))
                 {
                     best = Some((gain, read));
                 }
@@ -112,20 +82,24 @@ impl EntryTable {
         best.map(|(_, read)| read)
     }
 
-    /// Whether there is a level in use above that of a entry where this part of it could be.
-    fn finds_a_level_above(&self, id: EntryId, part: &[u64]) -> bool {
-        let spot = self.spot(id);
-        let under = |other: &EntryId| {
-            let there = self.spot(*other);
-            let meets = there.is_placed() && overlap(self.store.get(*other), part);
-            // Its answer may not be the one that it will have.
-            meets.then(|| there.level + there.says.gap(Verdict::Unexplored))
+    /// How many barrier entries must be required because of a forwarding entry.
+    fn fewest_barriers(&self) -> usize {
+        self.tuning.specialise_from.max(self.store.len() / self.tuning.specialise_entries_per_barrier)
+    }
+
+    /// Whether there is a level in use above that of an entry where this part of it could be.
+    fn has_a_level_above(&self, id: EntryId, part: &[u64]) -> bool {
+        let below = |other: &EntryId| {
+            let level = self.levels.of(*other);
+            let meets = level != UNPLACED && overlap(self.store.matching(*other), part);
+            // The verdict of the part is not known yet, so it is told apart from all.
+            meets.then(|| level + self.store.verdict(*other).gap(Verdict::Unexplored))
         };
-        let from = self.entry(id).earlier.iter().filter_map(under).max().unwrap_or(0);
-        from < spot.level && self.levels.used.range(from..spot.level).next().is_some()
+        let from = self.overlaps.earlier(id).iter().filter_map(below).max().unwrap_or(0);
+        self.levels.has_between(from, self.levels.of(id))
     }
 
     fn rule_count(&self) -> usize {
-        (0..self.entries.len() as EntryId).filter(|id| self.is_rule(*id)).count()
+        self.store.ids().filter(|id| self.necessities.is_rule(&self.store, *id)).count()
     }
 }

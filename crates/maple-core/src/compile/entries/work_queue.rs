@@ -1,25 +1,224 @@
-//! EntryTable that are to be looked at, in order of precedence.
+//! What the next recompute has to look at, and what was put off.
+//!
+//! An entry is *dirty* if it came or changed since the last recompute. The queue remembers the state that it had then.
+//! Whoever changes an entry tells the queue, and no other part keeps such a flag.
 
-use super::EntryId;
+use std::collections::VecDeque;
 
-/// EntryTable with their ranks, each once. Mostly few, which a list holds without memory of its own for each.
+use super::store::{EntryId, EntryState, EntryStore};
+
+/// What is to be done.
 #[derive(Debug, Default)]
 pub(super) struct WorkQueue {
-    /// Those that come first at the end.
-    list: Vec<(u64, EntryId)>,
+    /// By entry.
+    marks: Vec<Mark>,
+    /// Each once, and perhaps some that were removed.
+    dirty: Vec<EntryId>,
+    has_removals: bool,
+    /// Entries that may be shadowed no more.
+    unshadow_candidates: Vec<EntryId>,
+    /// Barrier entries whose necessity is to be looked at. Some may have been removed.
+    unchecked: Vec<EntryId>,
+    /// Barrier entries that are rules and perhaps redundant. Some may have been removed.
+    deferred: VecDeque<EntryId>,
+    /// Kept for its memory.
+    ordered: PrecedenceQueue,
+}
+
+/// What happened to an entry since the last recompute.
+#[derive(Clone, Copy, Debug, Default)]
+struct Mark {
+    history: History,
+    /// Its level may no longer do.
+    level_stale: bool,
+    /// It is in `deferred`.
+    deferred: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+enum History {
+    #[default]
+    Clean,
+    /// It is dirty, and had this state at the last recompute.
+    Was(EntryState),
+    /// The same, and the state has changed more than once since: neighbours may have seen any.
+    Toggled(EntryState),
 }
 
 impl WorkQueue {
-    /// The memory of these for others.
-    pub(super) fn take(&mut self) -> WorkQueue {
-        self.list.clear();
-        std::mem::take(self)
+    /// A new entry is dirty. It counted for nothing at the last recompute.
+    pub(super) fn add(&mut self, id: EntryId) {
+        if self.marks.len() <= id as usize {
+            self.marks.resize(id as usize + 1, Mark::default());
+        }
+        self.marks[id as usize] = Mark { history: History::Was(EntryState::Shadowed), ..Mark::default() };
+        self.dirty.push(id);
     }
 
-    /// Adds a entry that is perhaps there.
-    pub(super) fn insert(&mut self, turn: (u64, EntryId)) {
-        if let Err(at) = self.list.binary_search_by(|there| turn.cmp(there)) {
-            self.list.insert(at, turn);
+    /// An edit changes an entry from one state to another, perhaps the same.
+    pub(super) fn mark_edited(&mut self, id: EntryId, before: EntryState, after: EntryState) {
+        let history = &mut self.marks[id as usize].history;
+        match *history {
+            History::Clean => self.mark_dirty(id, before),
+            History::Was(first) if before != after => *history = History::Toggled(first),
+            History::Was(_) | History::Toggled(_) => {}
+        }
+    }
+
+    /// An entry that is in this state may change within the recompute, where no neighbour sees a state in between.
+    pub(super) fn mark_dirty(&mut self, id: EntryId, state: EntryState) {
+        let history = &mut self.marks[id as usize].history;
+        if let History::Clean = *history {
+            *history = History::Was(state);
+            self.dirty.push(id);
+        }
+    }
+
+    /// An entry must be told apart from more entries than before.
+    pub(super) fn mark_level_stale(&mut self, id: EntryId) {
+        self.marks[id as usize].level_stale = true;
+    }
+
+    /// An entry was removed.
+    pub(super) fn remove(&mut self, id: EntryId) {
+        let mark = std::mem::take(&mut self.marks[id as usize]);
+        self.has_removals |= mark.history.before().is_some();
+    }
+
+    /// Leaves out dirty entries that were removed.
+    pub(super) fn drop_removed(&mut self, store: &EntryStore) {
+        if std::mem::take(&mut self.has_removals) {
+            self.dirty.retain(|id| store.state(*id) != EntryState::Gone);
+        }
+    }
+
+    /// All is looked at. Shows the entries that were dirty.
+    pub(super) fn finish(&mut self, mut was_dirty: impl FnMut(EntryId)) {
+        for id in self.dirty.drain(..) {
+            let mark = &mut self.marks[id as usize];
+            (mark.history, mark.level_stale) = (History::Clean, false);
+            was_dirty(id);
+        }
+        self.unshadow_candidates.clear();
+    }
+
+    pub(super) fn dirty(&self) -> &[EntryId] {
+        &self.dirty
+    }
+
+    pub(super) fn is_dirty(&self, id: EntryId) -> bool {
+        self.marks[id as usize].history.before().is_some()
+    }
+
+    /// The state that a dirty entry had at the last recompute.
+    pub(super) fn before(&self, id: EntryId) -> Option<EntryState> {
+        self.marks[id as usize].history.before()
+    }
+
+    /// Whether an entry counted for nothing at the last recompute: it was not there, or shadowed.
+    pub(super) fn is_new(&self, id: EntryId) -> bool {
+        self.before(id) == Some(EntryState::Shadowed)
+    }
+
+    /// Whether the state of an entry has changed more than once.
+    pub(super) fn is_toggled(&self, id: EntryId) -> bool {
+        matches!(self.marks[id as usize].history, History::Toggled(_))
+    }
+
+    pub(super) fn is_level_stale(&self, id: EntryId) -> bool {
+        self.marks[id as usize].level_stale
+    }
+
+    /// Entries that may be shadowed no more.
+    pub(super) fn add_unshadow_candidates(&mut self, ids: impl Iterator<Item = EntryId>) {
+        self.unshadow_candidates.extend(ids);
+    }
+
+    pub(super) fn unshadow_candidates(&self) -> &[EntryId] {
+        &self.unshadow_candidates
+    }
+
+    /// The necessity of a barrier entry is to be looked at.
+    pub(super) fn add_unchecked(&mut self, ids: impl IntoIterator<Item = EntryId>) {
+        self.unchecked.extend(ids);
+    }
+
+    /// The barrier entries whose necessity is to be looked at, each once. [`WorkQueue::keep_unchecked`] takes the memory
+    /// back.
+    pub(super) fn take_unchecked(&mut self) -> Vec<EntryId> {
+        self.unchecked.sort_unstable();
+        self.unchecked.dedup();
+        std::mem::take(&mut self.unchecked)
+    }
+
+    pub(super) fn keep_unchecked(&mut self, mut done: Vec<EntryId>) {
+        debug_assert!(self.unchecked.is_empty(), "a look at an entry makes no other unchecked");
+        done.clear();
+        self.unchecked = done;
+    }
+
+    /// A barrier entry that is a rule, perhaps without need, is looked at later.
+    pub(super) fn defer(&mut self, id: EntryId) {
+        if !std::mem::replace(&mut self.marks[id as usize].deferred, true) {
+            self.deferred.push_back(id);
+        }
+    }
+
+    /// The entry that was deferred first, and whether it is still to be looked at.
+    pub(super) fn pop_deferred(&mut self) -> Option<(EntryId, bool)> {
+        let id = self.deferred.pop_front()?;
+        Some((id, std::mem::take(&mut self.marks[id as usize].deferred)))
+    }
+
+    /// An entry that was perhaps deferred has been looked at.
+    pub(super) fn is_looked_at(&mut self, id: EntryId) {
+        self.marks[id as usize].deferred = false;
+    }
+
+    pub(super) fn has_deferred(&self) -> bool {
+        !self.deferred.is_empty()
+    }
+
+    /// Whether the one dirty entry is all that there is to do. If so, says which it is.
+    pub(super) fn only_entry(&self) -> Option<EntryId> {
+        let [id] = self.dirty[..] else { return None };
+        let is_all = self.unshadow_candidates.is_empty() && self.unchecked.is_empty() && self.deferred.is_empty();
+        is_all.then_some(id)
+    }
+
+    /// An empty queue. [`WorkQueue::keep_ordered`] takes the memory back.
+    pub(super) fn take_ordered(&mut self) -> PrecedenceQueue {
+        self.ordered.list.clear();
+        std::mem::take(&mut self.ordered)
+    }
+
+    pub(super) fn keep_ordered(&mut self, queue: PrecedenceQueue) {
+        self.ordered = queue;
+    }
+}
+
+impl History {
+    fn before(self) -> Option<EntryState> {
+        match self {
+            History::Clean => None,
+            History::Was(state) | History::Toggled(state) => Some(state),
+        }
+    }
+}
+
+/// Entries with their ranks, each once, in order of precedence. Mostly few, so a sorted list does.
+#[derive(Debug, Default)]
+pub(super) struct PrecedenceQueue {
+    /// The first in precedence is the last.
+    list: Vec<(u64, EntryId)>,
+}
+
+impl PrecedenceQueue {
+    /// Adds an entry that is perhaps there.
+    pub(super) fn insert(&mut self, rank: u64, id: EntryId) {
+        let ranked = (rank, id);
+        if let Err(at) = self.list.binary_search_by(|there| ranked.cmp(there)) {
+            self.list.insert(at, ranked);
         }
     }
 
@@ -28,7 +227,7 @@ impl WorkQueue {
         self.list.pop().map(|(_, id)| id)
     }
 
-    /// All of them, the first one first.
+    /// All of them, in order of precedence.
     pub(super) fn iter(&self) -> impl Iterator<Item = EntryId> {
         self.list.iter().rev().map(|(_, id)| *id)
     }
@@ -45,18 +244,45 @@ mod tests {
 
     proptest! {
         #[test]
-        fn turns_come_in_order_and_once(steps in vec(prop::option::weighted(0.7, (0..20u64, 0..3u32)), 0..100)) {
-            let (mut turns, mut oracle) = (WorkQueue::default(), BTreeSet::new());
+        fn entries_come_in_order_and_once(steps in vec(prop::option::weighted(0.7, (0..20u64, 0..3u32)), 0..100)) {
+            let (mut queue, mut oracle) = (PrecedenceQueue::default(), BTreeSet::new());
             for step in steps {
                 match step {
-                    Some(turn) => {
-                        turns.insert(turn);
-                        oracle.insert(turn);
+                    Some((rank, id)) => {
+                        queue.insert(rank, id);
+                        oracle.insert((rank, id));
                     }
-                    None => prop_assert_eq!(turns.pop_first(), oracle.pop_first().map(|(_, id)| id)),
+                    None => prop_assert_eq!(queue.pop_first(), oracle.pop_first().map(|(_, id)| id)),
                 }
-                prop_assert!(turns.iter().eq(oracle.iter().map(|(_, id)| *id)));
+                prop_assert!(queue.iter().eq(oracle.iter().map(|(_, id)| *id)));
             }
         }
+    }
+
+    #[test]
+    fn an_entry_whose_state_changes_twice_is_toggled_and_is_clean_after_the_recompute() {
+        let mut work = WorkQueue::default();
+        work.add(0);
+        work.finish(|_| {});
+        work.mark_edited(0, EntryState::Forward, EntryState::Barrier);
+        assert_eq!((work.before(0), work.is_toggled(0)), (Some(EntryState::Forward), false));
+        work.mark_edited(0, EntryState::Barrier, EntryState::Forward);
+        assert_eq!((work.before(0), work.is_toggled(0)), (Some(EntryState::Forward), true));
+        assert_eq!(work.dirty(), [0]);
+        work.finish(|_| {});
+        assert_eq!((work.before(0), work.is_toggled(0)), (None, false));
+    }
+
+    #[test]
+    fn a_deferred_entry_that_was_looked_at_meanwhile_is_passed_over() {
+        let mut work = WorkQueue::default();
+        (0..2).for_each(|id| work.add(id));
+        (0..2).for_each(|id| work.defer(id));
+        work.defer(0);
+        work.is_looked_at(0);
+        assert_eq!(
+            (work.pop_deferred(), work.pop_deferred(), work.pop_deferred()),
+            (Some((0, false)), Some((1, true)), None)
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! EntryTable that come, say something else and go, against the packets that they take.
+//! Entries that come, change and go, against the packets that they take.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use maple_wire::{Constraint, Field};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use super::super::{Verdict, packed, tree_of};
+use super::super::{EntryTable, Verdict, tree_of};
 use super::*;
 use crate::tree::LeafId;
 
@@ -14,60 +14,59 @@ use crate::tree::LeafId;
 const NODES: u64 = 24;
 const BITS: u32 = 6;
 
-/// The entries that are there and take a packet, in order of precedence.
+/// The entries that take a packet, in order of precedence.
 fn taking(entries: &EntryTable, tree: &Tree, packet: u64) -> Vec<EntryId> {
-    let fits = |id: &EntryId| packed::overlap(entries.store.get(*id), &[packet, u64::MAX]);
-    let is_there = |id: &EntryId| entries.entries[*id as usize].is_some();
-    let mut taking: Vec<EntryId> =
-        (0..entries.entries.len() as EntryId).filter(|id| is_there(id) && fits(id)).collect();
-    taking.sort_by_key(|id| entries.rank(tree, *id));
+    let store = &entries.store;
+    let fits = |id: &EntryId| overlap(store.matching(*id), &[packet, u64::MAX]);
+    let mut taking: Vec<EntryId> = store.ids().filter(fits).collect();
+    taking.sort_by_key(|id| store.rank(tree, *id));
     taking
 }
 
-/// Those of them that count for something.
-fn counting(entries: &EntryTable, tree: &Tree, packet: u64) -> Vec<EntryId> {
-    taking(entries, tree, packet).into_iter().filter(|id| entries.role(*id).counts()).collect()
+/// Those of them that are not shadowed.
+fn reachable(entries: &EntryTable, tree: &Tree, packet: u64) -> Vec<EntryId> {
+    taking(entries, tree, packet).into_iter().filter(|id| entries.store.state(*id).is_reachable()).collect()
 }
 
-/// Checks for each packet that its first entry counts, and that the rule that takes the packet is that of this entry, or sends
-/// it to the controller.
+fn is_rule(entries: &EntryTable, id: EntryId) -> bool {
+    entries.necessities.is_rule(&entries.store, id)
+}
+
+/// Checks for each packet that its first entry is reachable, and that the rule that takes the packet is that of this entry or
+/// sends it to the controller.
 fn check_packets(entries: &EntryTable, tree: &Tree) {
+    let (store, levels) = (&entries.store, &entries.levels);
+    let forwards = |id: &EntryId| store.state(*id) == EntryState::Forward;
     for packet in 0..1 << BITS {
         let first = taking(entries, tree, packet).first().copied();
-        let taking = counting(entries, tree, packet);
+        let taking = reachable(entries, tree, packet);
         assert_eq!(taking.first().copied(), first, "nothing is before the first entry of packet {packet:#b}");
-        if let Some(answer) = taking.iter().position(|id| entries.role(*id) == EntryState::Forward) {
-            let is_protected = answer == 0 || taking[..answer].iter().any(|id| entries.is_rule(*id));
-            assert!(is_protected, "nothing keeps packet {packet:#b} from {}", taking[answer]);
+        if let Some(forwarding) = taking.iter().position(forwards) {
+            let is_protected = forwarding == 0 || taking[..forwarding].iter().any(|id| is_rule(entries, *id));
+            assert!(is_protected, "nothing keeps packet {packet:#b} from {}", taking[forwarding]);
         }
-        let rules = taking.iter().filter(|id| entries.is_rule(**id));
-        let top = rules.clone().map(|id| entries.spot(*id).level).min();
-        for rule in
-            rules.filter(|id| Some(entries.spot(**id).level) == top && entries.role(**id) == EntryState::Forward)
-        {
+        let rules = taking.iter().filter(|id| is_rule(entries, **id));
+        let top = rules.clone().map(|id| levels.of(*id)).min();
+        for rule in rules.filter(|id| Some(levels.of(**id)) == top && forwards(id)) {
             let first = taking[0];
-            assert_eq!(
-                entries.spot(*rule).says,
-                entries.spot(first).says,
-                "packet {packet:#b} of {first} meets {rule}"
-            );
+            assert_eq!(store.verdict(*rule), store.verdict(first), "packet {packet:#b} of {first} meets {rule}");
         }
     }
 }
 
-/// The barriers that are needed, packet by packet.
-fn needed(entries: &EntryTable, tree: &Tree) -> BTreeSet<EntryId> {
+/// The barrier entries that are required, packet by packet.
+fn required(entries: &EntryTable, tree: &Tree) -> BTreeSet<EntryId> {
     let for_packet = |packet: u64| {
-        let taking = counting(entries, tree, packet);
-        let answer = taking.iter().position(|id| entries.role(*id) == EntryState::Forward)?;
-        Some(taking[answer.checked_sub(1)?])
+        let taking = reachable(entries, tree, packet);
+        let forwarding = taking.iter().position(|id| entries.store.state(*id) == EntryState::Forward)?;
+        Some(taking[forwarding.checked_sub(1)?])
     };
     (0..1 << BITS).filter_map(for_packet).collect()
 }
 
-fn rules(entries: &EntryTable) -> BTreeSet<EntryId> {
-    let is_barrier = |id: &EntryId| entries.entries[*id as usize].is_some() && entries.role(*id) == EntryState::Barrier;
-    (0..entries.entries.len() as EntryId).filter(|id| is_barrier(id) && entries.is_rule(*id)).collect()
+fn barrier_rules(entries: &EntryTable) -> BTreeSet<EntryId> {
+    let barriers = entries.store.ids().filter(|id| entries.store.state(*id) == EntryState::Barrier);
+    barriers.filter(|id| is_rule(entries, *id)).collect()
 }
 
 fn cases() -> u32 {
@@ -76,21 +75,21 @@ fn cases() -> u32 {
 
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    /// A entry comes, with this value and mask, and gives an answer or none.
+    /// An entry comes, with this value and mask, and these instructions or none.
     Come(u64, u64, Option<u8>),
-    /// A entry says something else.
-    Say(Option<u8>),
+    /// The verdict changes.
+    Change(Option<u8>),
     Go,
 }
 
 fn steps() -> impl Strategy<Value = Step> {
     let bits = || 0..1u64 << BITS;
-    let says = || prop::option::weighted(0.6, 0..3u8);
+    let verdict = || prop::option::weighted(0.6, 0..3u8);
     prop_oneof![
-        2 => (bits(), bits(), bits(), says()).prop_map(|(value, a, b, says)| Step::Come(value, a & b, says)),
-        2 => (bits(), bits(), says()).prop_map(|(value, mask, says)| Step::Come(value, mask, says)),
-        1 => says().prop_map(|says| Step::Come(0, 0, says)),
-        6 => says().prop_map(Step::Say),
+        2 => (bits(), bits(), bits(), verdict()).prop_map(|(value, a, b, verdict)| Step::Come(value, a & b, verdict)),
+        2 => (bits(), bits(), verdict()).prop_map(|(value, mask, verdict)| Step::Come(value, mask, verdict)),
+        1 => verdict().prop_map(|verdict| Step::Come(0, 0, verdict)),
+        6 => verdict().prop_map(Step::Change),
         4 => Just(Step::Go),
     ]
 }
@@ -103,25 +102,25 @@ proptest! {
     fn each_packet_is_protected_at_all_times_and_no_rule_stays_without_need(
         edits in vec((vec((0..NODES, steps()), 1..12), prop::bool::weighted(0.3)), 1..100),
     ) {
-        let (tree, mut entries) = (tree_of(NODES), EntryTable::new(&(1..=u16::MAX)));
+        let (tree, mut entries) = (tree_of(NODES), EntryTable::new(&(1..=u16::MAX), Tuning::for_small_tables()));
         let mut there: Vec<Option<EntryId>> = vec![None; NODES as usize];
         for (steps, is_new) in edits {
             for (node, step) in steps {
-                let mut say = |answer: Option<u8>| match answer {
-                    Some(answer) => Verdict::Forward(entries.name(vec![maple_wire::Instruction::GotoTable(answer)])),
+                let mut verdict = |table: Option<u8>| match table {
+                    Some(table) => Verdict::Forward(entries.intern(vec![maple_wire::Instruction::GotoTable(table)])),
                     None if node % 5 == 0 => Verdict::PartiallyExplored,
                     None => Verdict::Unexplored,
                 };
                 let slot = &mut there[node as usize];
                 match (step, *slot) {
-                    (Step::Come(value, mask, answer), None) => {
+                    (Step::Come(value, mask, table), None) => {
                         let all = [Constraint { field: Field::IpProto, value: (value & mask).into(), mask: mask.into() }];
-                        let (says, place) = (say(answer), tree.leaf_node(LeafId(node)).expect("the leaf is there"));
-                        *slot = Some(entries.insert(&tree, &all[..usize::from(mask != 0)], place, None, says));
+                        let (verdict, place) = (verdict(table), tree.leaf_node(LeafId(node)).expect("the leaf is there"));
+                        *slot = Some(entries.insert(&tree, &all[..usize::from(mask != 0)], place, None, verdict));
                     }
-                    (Step::Say(answer), Some(id)) => {
-                        let says = say(answer);
-                        entries.say(id, None, says);
+                    (Step::Change(table), Some(id)) => {
+                        let verdict = verdict(table);
+                        entries.set_verdict(id, None, verdict);
                     }
                     (Step::Go, Some(id)) => {
                         entries.remove(id);
@@ -131,13 +130,13 @@ proptest! {
                 }
             }
             entries.recompute(&tree, if is_new { Checks::Now } else { Checks::Deferred });
-            if !entries.store.get(0).is_empty() {
+            if entries.store.fields().len() > 0 {
                 check_packets(&entries, &tree);
             }
         }
         entries.remove_redundant(&tree);
-        if !entries.store.get(0).is_empty() {
-            prop_assert_eq!(needed(&entries, &tree), rules(&entries));
+        if entries.store.fields().len() > 0 {
+            prop_assert_eq!(required(&entries, &tree), barrier_rules(&entries));
         }
     }
 }

@@ -8,7 +8,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use crate::capabilities::Capabilities;
-use crate::compile::{LeafAction, Table, Target};
+use crate::compile::{LeafAction, Table, Target, Tuning};
 use crate::rule::Rule;
 use crate::trace::{Cond, Fields};
 use crate::tree::{Augmented, LeafId};
@@ -74,7 +74,8 @@ impl Play {
             priorities: 1..=u16::MAX,
             cookie: Box::new(|leaf| leaf.map_or(u64::MAX, |leaf| leaf.0)),
         };
-        let (table, rules, answers) = (Table::new(target), BTreeMap::new(), BTreeMap::new());
+        let (table, rules, answers) =
+            (Table::tuned(target, Tuning::for_small_tables()), BTreeMap::new(), BTreeMap::new());
         Play { filters, table, rules, answers, leaves: 0 }
     }
 

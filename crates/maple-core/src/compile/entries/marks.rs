@@ -1,0 +1,34 @@
+//! Marks on entries, all of which are taken away at once.
+
+use super::store::EntryId;
+
+/// A set of entries. To begin a new one costs nothing.
+#[derive(Debug, Default)]
+pub(super) struct MarkSet {
+    /// By entry: by which call of [`MarkSet::mark`] it was last marked.
+    marked_by: Vec<u32>,
+    call: u32,
+}
+
+impl MarkSet {
+    /// Makes room for an entry.
+    pub(super) fn add(&mut self, id: EntryId) {
+        if self.marked_by.len() <= id as usize {
+            self.marked_by.resize(id as usize + 1, 0);
+        }
+    }
+
+    /// Marks these entries, and no others.
+    pub(super) fn mark(&mut self, entries: &[EntryId]) {
+        self.call = self.call.wrapping_add(1);
+        if self.call == 0 {
+            self.marked_by.fill(0);
+            self.call = 1;
+        }
+        entries.iter().for_each(|id| self.marked_by[*id as usize] = self.call);
+    }
+
+    pub(super) fn is_marked(&self, id: EntryId) -> bool {
+        self.marked_by[id as usize] == self.call
+    }
+}

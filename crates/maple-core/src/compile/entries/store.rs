@@ -1,0 +1,232 @@
+//! The entries themselves: match, tree node, verdict and state of each.
+//!
+//! The store is a set of arrays with one place an entry, so that a question about many neighbours reads little memory.
+//! It knows nothing of overlaps, levels or rules.
+
+use maple_wire::{Constraint, Field};
+
+use super::actions::ActionId;
+use super::packed::{Layout, PackedMatches};
+use crate::tree::{LeafId, NodeId, Tree};
+
+/// Names an entry while it exists. Numbers are given out again ([`EntryStore::recycle`]).
+pub(in crate::compile) type EntryId = u32;
+
+/// What the table does with a packet whose first entry this is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::compile) enum Verdict {
+    /// Sends it to the controller: no trace has been there. It may become [`Verdict::Forward`].
+    Unexplored,
+    /// Sends it to the controller, which can tell more packets apart than a match can.
+    PartiallyExplored,
+    /// Applies a leaf's instructions.
+    Forward(ActionId),
+}
+
+/// What an entry counts for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum EntryState {
+    /// It was removed, and lists may still name it. Also: the number was never given out.
+    Gone,
+    /// Earlier entries cover it, so no packet gets to it. It counts for nothing.
+    Shadowed,
+    /// It sends packets to the controller. It is a rule if it is required (`redundancy.rs`).
+    Barrier,
+    /// It applies instructions. It is a rule.
+    Forward,
+}
+
+/// What neighbours ask of an entry most often, beside its state.
+#[derive(Clone, Copy, Debug)]
+struct EntryHot {
+    node: NodeId,
+    verdict: Verdict,
+}
+
+/// The entries of a table.
+#[derive(Debug, Default)]
+pub(super) struct EntryStore {
+    layout: Layout,
+    matches: PackedMatches,
+    hot: Vec<EntryHot>,
+    states: Vec<EntryState>,
+    leaves: Vec<Option<LeafId>>,
+    /// Numbers that no entry has and no list names.
+    free: Vec<EntryId>,
+    len: usize,
+    shadowed: usize,
+}
+
+impl EntryStore {
+    /// Adds an entry whose match was packed by [`EntryStore::pack`].
+    pub(super) fn insert(&mut self, set: &[u64], node: NodeId, leaf: Option<LeafId>, verdict: Verdict) -> EntryId {
+        let hot = EntryHot { node, verdict };
+        let id = match self.free.pop() {
+            Some(id) => {
+                (self.hot[id as usize], self.leaves[id as usize]) = (hot, leaf);
+                id
+            }
+            None => {
+                self.hot.push(hot);
+                self.leaves.push(leaf);
+                self.states.push(EntryState::Gone);
+                EntryId::try_from(self.hot.len() - 1).expect("a table has fewer than 2^32 entries")
+            }
+        };
+        self.matches.set(id, set);
+        self.len += 1;
+        self.set_state(id, state_of(verdict));
+        id
+    }
+
+    /// Removes an entry and returns its verdict. Its match can be read until the number is given out again.
+    pub(super) fn remove(&mut self, id: EntryId) -> Verdict {
+        self.set_state(id, EntryState::Gone);
+        self.len -= 1;
+        self.verdict(id)
+    }
+
+    /// Allows numbers of removed entries to be given out again: nothing may name them any more.
+    pub(super) fn recycle(&mut self, mut ids: Vec<EntryId>) {
+        self.free.append(&mut ids);
+    }
+
+    /// Changes an entry's verdict and leaf.
+    pub(super) fn set_verdict(&mut self, id: EntryId, leaf: Option<LeafId>, verdict: Verdict) {
+        self.hot[id as usize].verdict = verdict;
+        self.leaves[id as usize] = leaf;
+        if self.state(id) != EntryState::Shadowed {
+            self.set_state(id, state_of(verdict));
+        }
+    }
+
+    /// Says whether earlier entries cover an entry.
+    pub(super) fn set_shadowed(&mut self, id: EntryId, is_shadowed: bool) {
+        let state = if is_shadowed { EntryState::Shadowed } else { state_of(self.verdict(id)) };
+        self.set_state(id, state);
+    }
+
+    pub(super) fn state(&self, id: EntryId) -> EntryState {
+        self.states[id as usize]
+    }
+
+    pub(super) fn verdict(&self, id: EntryId) -> Verdict {
+        self.hot[id as usize].verdict
+    }
+
+    pub(super) fn node(&self, id: EntryId) -> NodeId {
+        self.hot[id as usize].node
+    }
+
+    /// The leaf that the entry belongs to, if any.
+    pub(super) fn leaf(&self, id: EntryId) -> Option<LeafId> {
+        self.leaves[id as usize]
+    }
+
+    /// Smaller for what takes precedence.
+    pub(super) fn rank(&self, tree: &Tree, id: EntryId) -> u64 {
+        tree.rank(self.node(id))
+    }
+
+    /// The packed match of an entry.
+    #[inline]
+    pub(super) fn matching(&self, id: EntryId) -> &[u64] {
+        self.matches.get(id)
+    }
+
+    /// All packed matches, by entry.
+    pub(super) fn matches(&self) -> &PackedMatches {
+        &self.matches
+    }
+
+    /// Whether an entry has this number.
+    pub(super) fn is_there(&self, id: EntryId) -> bool {
+        self.state(id) != EntryState::Gone
+    }
+
+    pub(super) fn is_shadowed(&self, id: EntryId) -> bool {
+        self.state(id) == EntryState::Shadowed
+    }
+
+    /// All entries, by number.
+    pub(super) fn ids(&self) -> impl Iterator<Item = EntryId> {
+        (0..self.states.len() as EntryId).filter(|id| self.is_there(*id))
+    }
+
+    /// How many entries there are.
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// How many of them are shadowed.
+    pub(super) fn shadowed(&self) -> usize {
+        self.shadowed
+    }
+
+    /// One more than the largest number that was ever given out.
+    pub(super) fn numbers(&self) -> usize {
+        self.states.len()
+    }
+
+    /// Packs a match, if all its fields have a place.
+    pub(super) fn pack(&self, all: &[Constraint], set: &mut Vec<u64>) -> bool {
+        self.layout.pack(all, set)
+    }
+
+    /// Gives the fields of a match a place. If matches are longer for that, returns how many words they take now.
+    pub(super) fn admit(&mut self, all: &[Constraint]) -> Option<usize> {
+        let is_longer = self.layout.admit(all);
+        is_longer.then(|| {
+            self.matches.widen(self.layout.stride(), self.numbers());
+            self.layout.stride()
+        })
+    }
+
+    /// The constraints of a packed match, in OXM order.
+    pub(super) fn unpack(&self, set: &[u64]) -> impl Iterator<Item = Constraint> {
+        self.layout.unpack(set)
+    }
+
+    /// The fields that matches of this table name, in OXM order.
+    pub(super) fn fields(&self) -> impl ExactSizeIterator<Item = Field> {
+        self.layout.all()
+    }
+
+    #[cfg(test)]
+    pub(super) fn free(&self) -> &[EntryId] {
+        &self.free
+    }
+
+    fn set_state(&mut self, id: EntryId, state: EntryState) {
+        let old = std::mem::replace(&mut self.states[id as usize], state);
+        self.shadowed += usize::from(state == EntryState::Shadowed);
+        self.shadowed -= usize::from(old == EntryState::Shadowed);
+    }
+}
+
+/// The state of an entry that is not shadowed.
+fn state_of(verdict: Verdict) -> EntryState {
+    match verdict {
+        Verdict::Forward(_) => EntryState::Forward,
+        Verdict::Unexplored | Verdict::PartiallyExplored => EntryState::Barrier,
+    }
+}
+
+impl EntryState {
+    /// Whether some packet may get to the entry.
+    pub(super) fn is_reachable(self) -> bool {
+        matches!(self, EntryState::Barrier | EntryState::Forward)
+    }
+}
+
+impl Verdict {
+    /// How many levels the later of two overlapping entries must lie below the earlier, at least. If 0, both may share a
+    /// level, but the later must not lie above, or it might hide the earlier.
+    pub(super) fn gap(self, later: Verdict) -> u32 {
+        match (self, later) {
+            (Verdict::PartiallyExplored, Verdict::PartiallyExplored) => 0,
+            (Verdict::Forward(a), Verdict::Forward(b)) => u32::from(a != b),
+            _ => 1,
+        }
+    }
+}
