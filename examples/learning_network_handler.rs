@@ -11,7 +11,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use maple::handlers::{Handler, Replies, SwitchInfo, ask_for_packets};
+use maple::handlers::{Handler, Replies, SwitchInfo, install_table_miss};
 use maple::wire::msg::{FlowMod, FlowModCommand, PacketOut};
 use maple::wire::msg::{NO_BUFFER, PacketInView, PortReason, PortStatus};
 use maple::wire::{Action, Field, Instruction, Match, Message, Packet};
@@ -67,7 +67,7 @@ fn rule(matching: Match, actions: Vec<Action>, buffer_id: u32) -> Message {
 
 impl Handler for LearningNetwork {
     fn switch_up(&mut self, _: &SwitchInfo, out: &mut Replies) {
-        ask_for_packets(out);
+        install_table_miss(out);
     }
 
     fn packet_in(&mut self, packet: &PacketInView<'_>, out: &mut Replies) {

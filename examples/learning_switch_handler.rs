@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 
 use maple::App;
-use maple::handlers::{Handler, Replies, SwitchInfo, ask_for_packets};
+use maple::handlers::{Handler, Replies, SwitchInfo, install_table_miss};
 use maple::wire::msg::{FlowMod, FlowModCommand, PacketOut};
 use maple::wire::msg::{NO_BUFFER, PacketInView, PortReason, PortStatus};
 use maple::wire::{Action, Field, Instruction, Match, Message, Packet, PortNo};
@@ -31,7 +31,7 @@ fn send(packet: &PacketInView<'_>, in_port: PortNo, to: PortNo, out: &mut Replie
 
 impl Handler for LearningSwitch {
     fn switch_up(&mut self, _: &SwitchInfo, out: &mut Replies) {
-        ask_for_packets(out);
+        install_table_miss(out);
     }
 
     fn packet_in(&mut self, packet: &PacketInView<'_>, out: &mut Replies) {

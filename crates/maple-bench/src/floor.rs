@@ -13,11 +13,12 @@ use maple_core::oracles::Strategy;
 use maple_core::{Augmented, LeafId};
 use serde::Serialize;
 
-use crate::command::{BenchError, say};
+use crate::error::BenchError;
 use crate::filters::FilterSet;
 use crate::headers::{FiveTuple, TracedHeader};
 use crate::mt_route::floor::floor;
 use crate::mt_route::{RATES, SEED, TENANTS};
+use crate::output::print_line;
 use crate::passes::median_time;
 use crate::report::TextTable;
 use crate::rules::play::{action, table};
@@ -65,9 +66,9 @@ pub struct Floor {
 pub fn main(args: &FloorArgs) -> Result<(), BenchError> {
     let floors = measure(args)?;
     if args.json {
-        say(serde_json::to_string_pretty(&floors).map_err(|error| BenchError::Wrong(error.to_string()))?);
+        print_line(serde_json::to_string_pretty(&floors).map_err(|error| BenchError::WrongResult(error.to_string()))?);
     } else {
-        say(text(&floors));
+        print_line(text(&floors));
     }
     Ok(())
 }
@@ -108,7 +109,7 @@ fn new_headers(set: &FilterSet, headers: &[FiveTuple]) -> Result<Vec<FiveTuple>,
         let run = run.finish(header);
         match table.insert_replayed(run, LeafId(new.len() as u64), action(filter), header) {
             Augmented::Added => new.push(*header),
-            other => return Err(BenchError::Wrong(format!("{header:?} is not new: {other:?}"))),
+            other => return Err(BenchError::WrongResult(format!("{header:?} is not new: {other:?}"))),
         }
     }
     Ok(new)

@@ -13,8 +13,9 @@ use maple_core::{Augmented, Cond, Item, LeafId, Recorder, Table};
 use maple_wire::{Constraint, Field};
 use serde::Serialize;
 
-use crate::command::{BenchError, Output};
+use crate::error::BenchError;
 use crate::headers::FiveTuple;
+use crate::output::Output;
 use crate::report::{Chart, Progress, Series, TextTable};
 use crate::rules::Compiler;
 use crate::rules::play::{action, table};
@@ -65,7 +66,7 @@ const TIME: Duration = Duration::from_secs(3);
 /// [`BenchError`] where a plot can't be written.
 pub fn main(args: &GrowthArgs) -> Result<(), BenchError> {
     let costs = measure(args)?;
-    args.output.tell(&costs, || text(&costs), || vec![chart(args.compiler, &costs)])
+    args.output.print(&costs, || text(&costs), || vec![chart(args.compiler, &costs)])
 }
 
 /// Measures what the command line says, by rising size.
@@ -79,7 +80,7 @@ pub fn measure(args: &GrowthArgs) -> Result<Vec<Cost>, BenchError> {
     let progress = Progress::new(sizes.len() as u64);
     let mut costs = Vec::new();
     for size in sizes {
-        progress.say(format!("{size} traces"));
+        progress.set_message(format!("{size} traces"));
         costs.push(Subject::new(args.compiler, 2 * size).cost_at(size)?);
         progress.step();
     }
@@ -145,7 +146,7 @@ impl Subject {
     fn augment(&mut self, items: &[Item], number: usize) -> Result<(), BenchError> {
         match self.table.augment(items, LeafId(number as u64), action(Some(number % 60_000))) {
             Augmented::Added => Ok(()),
-            other => Err(BenchError::Wrong(format!("trace {number} is not new: {other:?}"))),
+            other => Err(BenchError::WrongResult(format!("trace {number} is not new: {other:?}"))),
         }
     }
 

@@ -1,36 +1,40 @@
 //! Benchmarks of Maple as commands: what `maple bench …` runs (`docs/benchmarks.md`).
 //!
-//! Filter sets and header traces come in the formats of ClassBench. Policies are on the abstract 5-tuple, without the
-//! prerequisites that OpenFlow puts on ports, so that filters need no frames.
+//! Filter sets and header traces have the formats of ClassBench. Policies read the abstract 5-tuple, without the
+//! prerequisites that OpenFlow requires for ports, so filters need no frames.
+//!
+//! The modules stand in the order of their layers, the lowest first.
 
-mod command;
 mod input;
+pub mod report;
+
+mod error;
+mod output;
+
+pub mod headers;
+
+pub mod filters;
 mod passes;
+pub mod statistics;
 mod switch;
 
+pub mod generate;
+pub mod misses;
 pub mod rules;
+pub mod state;
 
 pub mod growth;
+pub mod mt_route;
 
 pub mod floor;
 
-pub mod filters;
-pub mod headers;
+mod command;
 
-pub mod statistics;
-
-pub mod generate;
-
-pub mod misses;
-pub mod mt_route;
-
-pub mod state;
-
-pub mod report;
-
-pub use command::{Bench, BenchArgs, BenchError, Output, main};
+pub use command::{Bench, BenchArgs, main};
+pub use error::BenchError;
 pub use filters::{Filter, FilterSet, PortRange, Prefix};
 pub use headers::{FiveTuple, TracedHeader};
 pub use input::InputError;
+pub use output::Output;
 pub use rules::policy::{FilterPolicy, OtherLanguage, Ranges};
 pub use statistics::Statistics;

@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::command::BenchError;
+use crate::error::BenchError;
 
 /// How many passes there are where a number is asked for.
 const PASSES: usize = 7;

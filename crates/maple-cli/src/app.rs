@@ -6,8 +6,9 @@ use clap::{Parser, Subcommand};
 use maple::App;
 use maple_controller::Handle;
 
-use crate::args::{CheckOptions, RunOptions};
-use crate::{check, finish, run as program, usage};
+use crate::options::{CheckOptions, RunOptions};
+use crate::output::{exit_status, print_usage};
+use crate::{check, run as program};
 
 #[derive(Debug, Parser)]
 #[command(version, about = "A program for Maple: the options are those of `maple run`", max_term_width = 100)]
@@ -38,15 +39,15 @@ enum AloneCommand {
 pub fn run(app: App) -> ExitCode {
     let Alone { command, options } = match Alone::try_parse() {
         Ok(alone) => alone,
-        Err(error) => return usage(&error).into(),
+        Err(error) => return print_usage(&error).into(),
     };
     if let Some(error) = options.refusal() {
-        return usage(&error).into();
+        return print_usage(&error).into();
     }
     let (controller, started) = app.into_parts();
     let started = Box::new(move |handle: Handle| started.into_iter().for_each(|started| started(handle.clone())));
     let is_handlers = controller.handlers.is_some();
-    finish(match command {
+    exit_status(match command {
         Some(AloneCommand::Check(_)) if is_handlers => {
             Err(anyhow::anyhow!("handlers can't be checked: what they read is not tracked"))
         }

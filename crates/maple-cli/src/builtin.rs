@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use maple_controller::HandlerFactory;
-use maple_controller::handler::{Hub, LearningSwitch};
 use maple_controller::session::SwitchInfo;
 use maple_core::network::Location;
 use maple_core::policy::{Net, PacketHandle, Policy};
 use maple_core::route::Route;
+use maple_handlers::{Hub, LearningSwitch};
 use maple_wire::Field;
 
 /// The link attribute that `builtin:secure-routing` goes by.

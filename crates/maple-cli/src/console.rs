@@ -7,9 +7,9 @@ use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
 use maple_emulator::lab::{Ground, Lab, LabError, ScriptError, run_script};
 use maple_emulator::time::MILLISECOND;
 
-use crate::args::EmulationArgs;
-use crate::say;
-use crate::wrong::wrong;
+use crate::options::EmulationArgs;
+use crate::output::print_line;
+use crate::usage_error::usage_error;
 
 /// How often what happens meanwhile is looked after while nobody types.
 const IDLE: u64 = 20 * MILLISECOND;
@@ -26,10 +26,10 @@ pub fn run(lab: &Lab, ground: &mut impl Ground, args: &EmulationArgs) -> anyhow:
 }
 
 fn script(lab: &Lab, ground: &mut impl Ground, file: &Path) -> anyhow::Result<()> {
-    match run_script(lab, ground, &file.to_string_lossy(), &mut |line: &str| say(line)) {
+    match run_script(lab, ground, &file.to_string_lossy(), &mut |line: &str| print_line(line)) {
         // Who stops it does not want the rest.
         Ok(()) | Err(ScriptError::Failed { error: LabError::Stopped, .. }) => Ok(()),
-        Err(error @ (ScriptError::Read { .. } | ScriptError::Wrong { .. })) => Err(wrong(error)),
+        Err(error @ (ScriptError::Read { .. } | ScriptError::Wrong { .. })) => Err(usage_error(error)),
         Err(error) => Err(error.into()),
     }
 }
@@ -45,10 +45,10 @@ fn typed(lab: &Lab, ground: &mut impl Ground) -> anyhow::Result<()> {
         let Some(line) = next(ground, &lines)? else { return Ok(()) };
         match lab.line(ground, &line?) {
             Ok(answer) if answer.is_empty() => {}
-            Ok(answer) => say(answer),
+            Ok(answer) => print_line(answer),
             Err(LabError::Stopped) => return Ok(()),
             Err(error @ LabError::Emulation(_)) => return Err(error.into()),
-            Err(error) => say(error),
+            Err(error) => print_line(error),
         }
     }
 }

@@ -9,9 +9,10 @@ use maple_emulator::lab::{Lab, LabError, Live};
 use maple_emulator::traffic::TrafficOptions;
 use maple_emulator::{Emulation, EmulationOptions, Topology};
 
-use crate::args::{EmulateArgs, EmulationArgs};
-use crate::wrong::OrWrong as _;
-use crate::{console, say, signal};
+use crate::options::{EmulateArgs, EmulationArgs};
+use crate::output::print_line;
+use crate::usage_error::OrUsageError as _;
+use crate::{console, signal};
 
 /// How often it tells what happens.
 const TURN: Duration = Duration::from_secs(1);
@@ -26,8 +27,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// well.
 pub fn main(args: EmulateArgs) -> anyhow::Result<u8> {
     let stop = signal::stop_flag()?;
-    let topology = Topology::parse(&args.topology).or_wrong()?;
-    say(format_args!(
+    let topology = Topology::parse(&args.topology).or_usage_error()?;
+    print_line(format_args!(
         "{}: {} switches (OpenFlow {}), {} hosts, towards {}",
         args.topology,
         topology.switches.len(),
@@ -46,7 +47,7 @@ pub fn main(args: EmulateArgs) -> anyhow::Result<u8> {
     };
     let stats = emulation.stop()?;
     done?;
-    say(status(&stats));
+    print_line(status(&stats));
     Ok(u8::from(stats.total.failed > 0))
 }
 
@@ -64,7 +65,7 @@ fn watch(emulation: &Emulation, trouble: &mut Trouble, stop: &AtomicBool) -> any
             next = Instant::now() + TURN;
             let line = status(&stats);
             if line != last && stats.trouble.is_none() {
-                say(&line);
+                print_line(&line);
                 last = line;
             }
         }
@@ -122,11 +123,11 @@ impl Trouble {
     fn tell(&mut self, stats: &Stats) {
         match &stats.trouble {
             Some(why) if !self.is_told => {
-                say(format_args!("controller {}: {why}; trying again until it is there", self.controller));
+                print_line(format_args!("controller {}: {why}; trying again until it is there", self.controller));
                 self.is_told = true;
             }
             None if self.is_told && stats.switches.iter().any(|switch| switch.connected) => {
-                say(format_args!("controller {}: connected", self.controller));
+                print_line(format_args!("controller {}: connected", self.controller));
                 self.is_told = false;
             }
             _ => {}

@@ -11,9 +11,10 @@ use maple_bench::TracedHeader;
 use maple_emulator::Topology;
 use maple_load::{Header, LoadError, LoadOptions, Mode, Network, NetworkHost, Workload};
 
-use crate::args::{LoadArgs, LoadMode};
-use crate::wrong::{OrWrong as _, wrong};
-use crate::{decode, descriptors, say};
+use crate::options::{LoadArgs, LoadMode};
+use crate::output::print_line;
+use crate::usage_error::{OrUsageError as _, usage_error};
+use crate::{decode, descriptors};
 
 /// Window of `--mode throughput`.
 const WINDOW: u32 = 512;
@@ -32,13 +33,13 @@ pub fn main(args: &LoadArgs) -> anyhow::Result<u8> {
     let report = maple_load::run(&options);
     progress.finish_and_clear();
     let report = report.map_err(|error| match error {
-        LoadError::Wrong(_) => wrong(error),
+        LoadError::Wrong(_) => usage_error(error),
         _ => error.into(),
     })?;
     if args.json {
-        say(serde_json::to_string(&report)?);
+        print_line(serde_json::to_string(&report)?);
     } else {
-        say(&report);
+        print_line(&report);
     }
     Ok(u8::from(!report.is_result()))
 }
@@ -56,12 +57,14 @@ fn progress(options: &LoadOptions) -> ProgressBar {
 fn options(args: &LoadArgs) -> anyhow::Result<LoadOptions> {
     let mode = match (args.mode, args.rate) {
         (LoadMode::Throughput | LoadMode::Latency, _) if args.burst.is_some() => {
-            return Err(wrong(anyhow!("--burst needs --mode rate")));
+            return Err(usage_error(anyhow!("--burst needs --mode rate")));
         }
-        (LoadMode::Throughput | LoadMode::Latency, Some(_)) => return Err(wrong(anyhow!("--rate needs --mode rate"))),
+        (LoadMode::Throughput | LoadMode::Latency, Some(_)) => {
+            return Err(usage_error(anyhow!("--rate needs --mode rate")));
+        }
         (LoadMode::Throughput, None) => Mode::Throughput { window: args.window.unwrap_or(WINDOW) },
         (LoadMode::Latency, None) if args.window.is_some_and(|window| window != 1) => {
-            return Err(wrong(anyhow!(
+            return Err(usage_error(anyhow!(
                 "--mode latency is a window of 1: leave out --window, or choose --mode throughput"
             )));
         }
@@ -71,7 +74,7 @@ fn options(args: &LoadArgs) -> anyhow::Result<LoadOptions> {
             let burst = args.burst.unwrap_or_else(|| maple_load::burst(per_second).min(window));
             Mode::Rate { per_second, window, burst }
         }
-        (LoadMode::Rate, None) => return Err(wrong(anyhow!("--mode rate needs --rate"))),
+        (LoadMode::Rate, None) => return Err(usage_error(anyhow!("--mode rate needs --rate"))),
     };
     let mut options = LoadOptions {
         switches: args.switches,
@@ -88,7 +91,7 @@ fn options(args: &LoadArgs) -> anyhow::Result<LoadOptions> {
         options.workload = Workload::Frames(Arc::new(frames(file)?));
     }
     if let Some(topology) = &args.topology {
-        let network = network(&Topology::parse(topology).or_wrong()?);
+        let network = network(&Topology::parse(topology).or_usage_error()?);
         options.switches = network.switches.len() as u32;
         options.workload = Workload::Network(Arc::new(network));
         options.settle = DISCOVERY;

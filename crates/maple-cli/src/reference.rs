@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use clap::builder::PossibleValue;
 use clap::{Arg, Command, CommandFactory};
 
-use crate::args::CommandLine;
+use crate::command_line::CommandLine;
 
 /// The whole page.
 ///

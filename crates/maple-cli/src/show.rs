@@ -11,7 +11,7 @@ use std::time::SystemTime;
 use maple_controller::control::socket::{AskError, Request, Show, ask};
 use serde_json::Value;
 
-use crate::args::{ShowArgs, ShowWhat, default_control};
+use crate::options::{ShowArgs, ShowWhat, default_control};
 use counters::Counters;
 
 /// Prints the answer.
@@ -64,7 +64,7 @@ fn retain(value: &mut Value, keep: impl FnMut(&Value) -> bool) {
 /// Says where controllers that can't be asked may be.
 pub fn hint(error: AskError) -> anyhow::Error {
     match error {
-        AskError::NotThere { .. } => anyhow::anyhow!(
+        AskError::Unreachable { .. } => anyhow::anyhow!(
             "{error}; is `maple run` running, as the same user? (with --emulate only `--control PATH` makes a socket)"
         ),
         error => error.into(),

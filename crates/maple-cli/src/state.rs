@@ -5,10 +5,10 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::{Args, Subcommand};
-use maple_controller::control::socket::{Place, Request, SCHEMA, State, ask, follow};
+use maple_controller::control::socket::{Place, Request, SCHEMA, StateRequest, ask, follow};
 use serde_json::{Value, json};
 
-use crate::args::default_control;
+use crate::options::default_control;
 use crate::show::hint;
 
 /// `maple state`.
@@ -69,31 +69,31 @@ struct Where {
 pub fn main(args: StateArgs) -> anyhow::Result<u8> {
     let path = args.control.unwrap_or_else(default_control);
     let answer = match args.what {
-        What::Get(place) => ask(&path, &Request::State(State::Get(place.place()?))).map_err(hint)?,
+        What::Get(place) => ask(&path, &Request::State(StateRequest::Get(place.place()?))).map_err(hint)?,
         What::Set { place, value, settled } => {
             let (place, value) = place.with_value(value)?;
             let name = match &place {
                 Place::Var(name) => format!("variable {name}"),
                 Place::Table(name) | Place::Key(name, _) => format!("table {name}"),
             };
-            let done = ask(&path, &Request::State(State::Set { place, value, settled })).map_err(hint)?;
+            let done = ask(&path, &Request::State(StateRequest::Set { place, value, settled })).map_err(hint)?;
             if done["new"] == true {
                 eprintln!("note: the {name} is new; nothing in the controller has asked for it yet");
             }
             return Ok(0);
         }
         What::Delete { place, settled } => {
-            ask(&path, &Request::State(State::Delete { place: place.place()?, settled })).map_err(hint)?;
+            ask(&path, &Request::State(StateRequest::Delete { place: place.place()?, settled })).map_err(hint)?;
             return Ok(0);
         }
         What::List => {
-            let items = ask(&path, &Request::State(State::List)).map_err(hint)?;
+            let items = ask(&path, &Request::State(StateRequest::List)).map_err(hint)?;
             std::io::stdout().write_all(listed(&items).as_bytes())?;
             return Ok(0);
         }
         What::Watch(place) => {
             let mut printed = Ok(());
-            follow(&path, &Request::State(State::Watch(place.place()?)), |value| {
+            follow(&path, &Request::State(StateRequest::Watch(place.place()?)), |value| {
                 printed = print(&value);
                 printed.is_ok()
             })

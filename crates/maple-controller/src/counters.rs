@@ -1,18 +1,18 @@
-//! What is counted. Each shard counts for itself in plain numbers; they are added up when somebody asks.
+//! The controller's counters. Each shard has its own, in plain numbers; a query adds them up.
 
 use std::ops::AddAssign;
 
-/// Makes the struct, its sum and its list of names from one table.
+/// Generates the struct, its sum and its list of names from one table.
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
-        /// Counts since the start.
+        /// Numbers since the start.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
         pub struct Counters {
             $($(#[$doc])* pub $name: u64,)*
         }
 
         impl Counters {
-            /// Name and value of each, in the order above.
+            /// The name and value of each counter, in the order of declaration.
             pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> {
                 [$((stringify!($name), self.$name)),*].into_iter()
             }
@@ -29,38 +29,38 @@ macro_rules! counters {
 counters! {
     /// Connections accepted.
     of_connections,
-    /// Switches that finished their handshake.
+    /// Connections that finished their handshake.
     of_dp_connections,
-    /// Of these, gone again.
+    /// Of these, connections that ended.
     of_dp_disconnections,
-    /// Connections that closed without a word.
-    of_probes,
-    /// Connections that ended before they were a switch's, except those without a word.
+    /// Connections that closed without sending anything.
+    of_silent_connections,
+    /// Other connections that ended before their handshake was done.
     of_handshake_failures,
-    /// Switches that moved from one shard to another.
-    of_moved,
-    /// Nanoseconds that they were on their way, all together.
-    of_moving_nanoseconds,
-    /// Second connections with a live switch's datapath id.
+    /// Switches that migrated to another shard.
+    of_migrated,
+    /// The total time of these migrations, in nanoseconds.
+    of_migration_nanoseconds,
+    /// Connections refused because a live connection has the same datapath id.
     of_duplicate_dpids,
-    /// Connections that a switch left for a new one without closing them.
+    /// Connections that their switch replaced by a new one without closing them.
     of_replaced_connections,
     /// Connections that did not answer an echo or a request, or did not finish the handshake in time.
     of_timeouts,
-    /// Connections cut because the switch did not read.
-    of_cut_off,
-    /// Messages that did not hold together; each cost its connection.
+    /// Connections closed because the switch did not read.
+    of_not_reading,
+    /// Malformed messages. Each ended its connection.
     of_malformed,
     /// Messages of a type that no switch sends.
     of_unknown_messages,
-    /// Replies that nothing was asked for.
+    /// Replies without a request.
     of_unexpected_replies,
     /// Messages read.
     of_messages_in,
     /// Messages sent.
     of_messages_out,
-    /// Messages that could not be said in the switch's version. None should be.
-    of_unsendable,
+    /// Messages that the switch's version could not express. There should be none.
+    of_unencodable,
     /// Bytes read.
     of_bytes_in,
     /// Bytes sent.
@@ -69,7 +69,7 @@ counters! {
     of_packet_ins,
     /// Packet-ins before the handshake was done.
     of_early_packet_ins,
-    /// Packet-ins that were dropped because the policy is slower than they come.
+    /// Packet-ins dropped because the policy is too slow for their rate.
     of_shed,
     /// Packet-outs.
     of_packet_outs,
@@ -81,21 +81,21 @@ counters! {
     of_flow_removed,
     /// Port-status messages.
     of_port_status,
-    /// Times that a switch was not read from because it did not read.
+    /// How often the shard stopped reading a switch because the switch did not read.
     of_paused,
-    /// Probes sent out of ports.
+    /// Probes sent.
     lldp_probes,
-    /// Probes with a wrong code.
+    /// Probes with a wrong authentication code.
     lldp_forged,
-    /// Probes that are too old or came twice.
+    /// Probes that were too old or arrived twice.
     lldp_replayed,
-    /// Probes that came back to their port.
+    /// Probes that came back to the port that they left by.
     lldp_reflected,
-    /// Probes of more ports than one keeps in mind that share a segment with it.
+    /// Probes ignored because a port remembers no more peers.
     lldp_too_many_peers,
-    /// Ports that hear or reach a switch, but not both.
+    /// Ports with probes in one direction only.
     lldp_one_way,
-    /// Ports with another switch behind a bridge that keeps LLDP to itself.
+    /// Links and segments with a bridge that filters LLDP.
     lldp_bridged,
     /// Turns of the event loop.
     turns,
@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sums_are_taken_name_by_name() {
+    fn counters_are_added_by_name() {
         let mut sum = Counters { of_packet_ins: 1, ..Counters::default() };
         sum += Counters { of_packet_ins: 2, turns: 3, ..Counters::default() };
         let not_zero: Vec<_> = sum.iter().filter(|(_, value)| *value != 0).collect();

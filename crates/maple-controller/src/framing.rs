@@ -1,41 +1,41 @@
-//! Cuts a connection's byte stream into OpenFlow messages, in place where a message came in whole.
+//! Splits a connection's byte stream into OpenFlow messages, in place if a message arrived whole.
 //!
-//! A shard reads every socket into one large buffer and has the connection's [`Framer`] cut what it read. Messages that lie
-//! whole in the buffer are handed out as slices of it. Only the bytes of a message that is still incomplete at the end of a
-//! read are copied aside, at most 65,535 of them, each once: a peer that sends one byte at a time costs one byte's work a
-//! read, and a connection between messages holds no buffer at all.
+//! A shard reads every socket into one large buffer, and the connection's [`Framer`] splits what was read. A message that
+//! lies whole in the buffer is a slice of it. Only the start of a message that is incomplete at the end of a read is
+//! copied: at most 65,535 bytes, each once. So a peer that sends one byte at a time costs one byte's work for each read,
+//! and a connection between messages holds no buffer.
 
 use maple_wire::{Error, Header};
 
-/// A buffer for the start of a message that gets smaller than this is kept; a larger one is given back when empty.
-const KEEP: usize = 2048;
-/// Length of the OpenFlow header.
+/// A larger buffer for the start of a message is freed when it is empty.
+const MAX_KEPT: usize = 2048;
+/// Bytes of the OpenFlow header.
 const HEADER: usize = 8;
 
-/// The start of a message that has not come in whole yet.
+/// Holds the start of a message that has not arrived whole.
 #[derive(Debug, Default)]
 pub struct Framer {
     partial: Vec<u8>,
-    /// Whether what is held has become a whole message, which was handed out.
+    /// Whether `partial` has become a whole message, which was returned.
     is_whole: bool,
 }
 
-/// What comes next in a stream.
+/// The next part of a stream.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Cut<'held, 'read> {
-    /// A message that lies whole in what was read.
+    /// A message that lies whole in the read.
     Whole(Header, &'read [u8]),
-    /// A message that earlier reads began. It is always the first of a read.
-    Begun(Header, &'held [u8]),
-    /// Nothing whole: all that was read is dealt with, and the start of the next message put aside. Its header, as soon as
-    /// that is there.
+    /// A message that began in an earlier read. It is always the first of a read.
+    Completed(Header, &'held [u8]),
+    /// No whole message is left. The framer has kept the start of the next one; its header, if that is complete.
     Rest(Option<Header>),
 }
 
 impl Framer {
-    /// Takes the next message off the front of `read`, the bytes that came in and were not cut yet.
+    /// Takes the next message from the front of `read`, the bytes that are not split yet.
     ///
-    /// Fails on a header whose length can't be one. The stream is of no use from there on.
+    /// # Errors
+    /// A header with an invalid length. Then the rest of the stream cannot be split.
     #[inline]
     pub fn next<'read>(&mut self, read: &mut &'read [u8]) -> Result<Cut<'_, 'read>, Error> {
         if !self.partial.is_empty() {
@@ -47,31 +47,31 @@ impl Framer {
         }
         let header = Header::peek(read)?;
         if let Some(header) = header
-            && let Some((message, behind)) = read.split_at_checked(usize::from(header.length))
+            && let Some((message, rest)) = read.split_at_checked(usize::from(header.length))
         {
-            *read = behind;
+            *read = rest;
             return Ok(Cut::Whole(header, message));
         }
         self.keep(read);
         Ok(Cut::Rest(header))
     }
 
-    /// Bytes held aside of a message that is not whole.
+    /// The number of kept bytes of an incomplete message.
     pub fn held(&self) -> usize {
         if self.is_whole { 0 } else { self.partial.len() }
     }
 
-    /// Moves bytes from `read` until the message begun is whole, or there are none left.
+    /// Moves bytes from `read` until the kept message is whole or `read` is empty.
     #[cold]
     fn complete<'read>(&mut self, read: &mut &'read [u8]) -> Result<Cut<'_, 'read>, Error> {
         self.take_up_to(HEADER, read);
         let Some(header) = Header::peek(&self.partial)? else { return Ok(Cut::Rest(None)) };
         self.take_up_to(usize::from(header.length), read);
         self.is_whole = self.partial.len() == usize::from(header.length);
-        Ok(if self.is_whole { Cut::Begun(header, &self.partial) } else { Cut::Rest(Some(header)) })
+        Ok(if self.is_whole { Cut::Completed(header, &self.partial) } else { Cut::Rest(Some(header)) })
     }
 
-    /// Moves bytes from `read` until `length` are held or `read` is empty.
+    /// Moves bytes from `read` until `length` are kept or `read` is empty.
     fn take_up_to(&mut self, length: usize, read: &mut &[u8]) {
         let missing = length.saturating_sub(self.partial.len()).min(read.len());
         let (taken, rest) = read.split_at(missing);
@@ -79,9 +79,9 @@ impl Framer {
         *read = rest;
     }
 
-    /// Puts the start of the next message aside, where none is begun.
+    /// Keeps the start of the next message. None is kept yet.
     fn keep(&mut self, read: &mut &[u8]) {
-        if read.is_empty() && self.partial.capacity() > KEEP {
+        if read.is_empty() && self.partial.capacity() > MAX_KEPT {
             self.partial = Vec::new();
         }
         self.partial.extend_from_slice(std::mem::take(read));
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// A message of this length whose bytes behind the header count up.
+    /// A message of this length whose bytes after the header count up.
     fn message(length: u16, xid: u32) -> Vec<u8> {
         let mut bytes = vec![4, 2];
         bytes.extend(length.to_be_bytes());
@@ -107,7 +107,7 @@ mod tests {
         loop {
             let (header, bytes) = match framer.next(&mut read).expect("headers are right") {
                 Cut::Whole(header, bytes) => (header, bytes),
-                Cut::Begun(header, bytes) => (header, bytes),
+                Cut::Completed(header, bytes) => (header, bytes),
                 Cut::Rest(_) => return got,
             };
             assert_eq!(usize::from(header.length), bytes.len());

@@ -1,51 +1,54 @@
-//! Sockets, shards, sessions, discovery: the only owner of I/O.
+//! The controller: sockets, shards, sessions and discovery. Only this crate does network I/O.
 //!
 //! ```text
 //!  switches          shard 0 .. N-1 (one pinned thread each)              people
 //! ─────────   ───────────────────────────────────────────────────   ───────────────────
-//!  TCP ─────► listener (shard 0) ─► least loaded shard
+//!  TCP ─────► shard 0 accepts ─► least loaded shard
 //!  TCP ◄────► session ─► engine ─► session         ◄── mailbox ───► Handle, control socket
-//!                 └► discovery        └─ mail ─► other shards        notices, log
+//!                 └► discovery        └─ messages ─► other shards    notices, log
 //! ```
 //!
-//! * [`session`]: one connection as a state machine without I/O.
-//! * [`discovery`]: links and edge ports by LLDP, likewise.
-//! * [`handler`]: programs of one switch, beside policies, which hear and say OpenFlow itself.
-//! * [`listen`]: what happens in the network, for programs beside a policy.
-//! * [`snoop`]: who belongs to multicast groups and who leased which address, by what hosts say.
-//! * `shard`: the event loops, which own every socket.
-//! * [`control`]: questions from outside: [`Handle`] in the process, a Unix socket for other programs.
+//! * [`session`]: one connection, as a state machine without I/O.
+//! * [`discovery`]: finds links and edge ports by LLDP, as a state machine without I/O.
+//! * [`handler`]: programs for one switch, besides policies, that use OpenFlow directly.
+//! * [`listen`]: events of the network, for programs besides a policy.
+//! * [`snoop`]: learns multicast groups and DHCP leases, as a state machine without I/O.
+//! * `shard`: the event loops, which own all sockets.
+//! * [`control`]: queries and commands: [`Handle`] in the process, a Unix socket for other processes.
 //!
-//! [`Controller::start`] puts them together.
+//! [`Controller::start`] joins them. The modules stand in the order of their layers; imports point upwards in this file.
 
+mod printable;
+mod random;
 mod time;
 
+pub mod counters;
 pub mod framing;
-pub mod session;
+mod state_json;
+pub mod status;
 
 pub mod discovery;
+pub mod listen;
+pub mod session;
+pub mod snoop;
+
+pub mod notice;
 
 pub mod handler;
-pub mod listen;
-pub mod snoop;
+mod persistence;
 
 mod shard;
 
 pub mod control;
-pub mod counters;
-pub mod notice;
 
 mod controller;
-mod keeper;
-mod printable;
-mod random;
 
-pub use control::{Handle, Trouble};
+pub use control::{Handle, ReportedError};
 pub use controller::{Controller, ControllerOptions, StartError, Stopped};
 pub use counters::Counters;
 pub use handler::{Handler, HandlerFactory, Replies};
-pub use keeper::KeepError;
 pub use notice::Notice;
+pub use persistence::PersistenceError;
 pub use session::{CloseReason, Deadlines};
 pub use shard::QueueLimits;
 #[cfg(feature = "simulation")]

@@ -1,16 +1,16 @@
-//! What happens in the network, for listeners: programs beside a policy that watch, or speak with hosts, and leave the rules
-//! alone.
+//! Events of the network for listeners: programs besides a policy that watch the network or talk to hosts, but do not
+//! affect rules.
 //!
-//! # What
+//! # Use
 //!
-//! [`listen`] makes the two ends: [`Listening`] for [`crate::ControllerOptions`], and [`Listener`] for whoever hears. Packets
-//! that fit one of the conditions come here each, as if f had asked for that: the policy still says where they go.
-//! [`crate::Handle::send_frame`] speaks.
+//! [`listen`] makes the two ends: a [`Subscription`] for [`crate::ControllerOptions`], and a [`Listener`] that receives.
+//! Every packet that matches one of the conditions comes to the controller, as if the policy had asked for it. The
+//! policy still decides where it goes. [`crate::Handle::send_frame`] sends frames to hosts.
 //!
 //! # Bounds
 //!
-//! Nobody waits for a listener. At most [`MOST_WAITING`] events wait for it; packets may take half of that, so that a host
-//! that floods does not hide that a switch went. Others are lost, counted, and people are told.
+//! Nothing waits for a listener. Its queue holds at most [`QUEUE_CAPACITY`] events. Packets may take half of the queue, so
+//! that a host that floods does not hide a switch's end. Further events are dropped, counted and reported.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,18 +25,18 @@ use maple_wire::{Dpid, PortNo};
 
 use crate::printable::printable;
 
-/// How many events wait for a listener.
-pub const MOST_WAITING: usize = 8192;
-/// The most conditions: packets have a bit for each.
-pub const MOST_CONDITIONS: usize = 64;
+/// The most events in a listener's queue.
+pub const QUEUE_CAPACITY: usize = 8192;
+/// The most conditions of all listeners together: a packet has one bit for each.
+pub const MAX_CONDITIONS: usize = 64;
 
-/// Something that happened.
+/// An event of the network.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Happening {
-    /// A packet entered the network that fits one of the listener's conditions.
+pub enum NetworkEvent {
+    /// A packet that matches one of the listener's conditions entered the network.
     Packet(ListenerPacket),
-    /// A port came, went or changed.
+    /// A port was added, deleted or changed.
     Port {
         /// The port.
         at: Location,
@@ -44,7 +44,7 @@ pub enum Happening {
         name: String,
         /// Whether packets can pass.
         is_up: bool,
-        /// What became of it.
+        /// What happened to it.
         reason: PortReason,
     },
     /// A switch finished its handshake.
@@ -53,165 +53,166 @@ pub enum Happening {
     SwitchDown(Dpid),
 }
 
-/// More conditions than packets have bits for.
+/// The listeners have more conditions than [`MAX_CONDITIONS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("listeners can ask for {MOST_CONDITIONS} kinds of packets, not {0}")]
+#[error("listeners can have at most {MAX_CONDITIONS} conditions together, not {0}")]
 pub struct TooManyConditions(usize);
 
-/// The controller's end.
+/// The controller's end of a listener.
 #[derive(Clone, Debug)]
-pub struct Listening {
-    heard: Arc<[Cond]>,
-    sender: Sender<Happening>,
+pub struct Subscription {
+    conditions: Arc<[Cond]>,
+    sender: Sender<NetworkEvent>,
     lost: Arc<AtomicU64>,
 }
 
-/// The end of whoever hears.
+/// The receiving end of a listener.
 #[derive(Debug)]
 pub struct Listener {
-    receiver: Receiver<Happening>,
+    receiver: Receiver<NetworkEvent>,
     lost: Arc<AtomicU64>,
 }
 
-/// Both ends of a listener that hears of packets that fit one of these conditions, and of all ports and switches.
+/// Makes a listener for packets that match one of these conditions, and for all ports and switches.
 ///
 /// # Errors
 /// [`TooManyConditions`].
-pub fn listen(heard: Vec<Cond>) -> Result<(Listening, Listener), TooManyConditions> {
-    if heard.len() > MOST_CONDITIONS {
-        return Err(TooManyConditions(heard.len()));
+pub fn listen(conditions: Vec<Cond>) -> Result<(Subscription, Listener), TooManyConditions> {
+    if conditions.len() > MAX_CONDITIONS {
+        return Err(TooManyConditions(conditions.len()));
     }
-    let (sender, receiver) = bounded(MOST_WAITING);
+    let (sender, receiver) = bounded(QUEUE_CAPACITY);
     let lost = Arc::<AtomicU64>::default();
-    Ok((Listening { heard: heard.into(), sender, lost: Arc::clone(&lost) }, Listener { receiver, lost }))
+    Ok((Subscription { conditions: conditions.into(), sender, lost: Arc::clone(&lost) }, Listener { receiver, lost }))
 }
 
-impl Listening {
-    /// Tells the listener of a packet. `Some` if it is lost: how many are by now.
-    fn packet(&self, heard: ListenerPacket) -> Option<u64> {
-        if self.sender.len() >= MOST_WAITING / 2 {
-            return Some(self.lose());
+impl Subscription {
+    /// Publishes a packet. If it is lost, returns the number of lost events so far.
+    fn publish_packet(&self, heard: ListenerPacket) -> Option<u64> {
+        if self.sender.len() >= QUEUE_CAPACITY / 2 {
+            return Some(self.count_lost());
         }
-        self.say(Happening::Packet(heard))
+        self.publish(NetworkEvent::Packet(heard))
     }
 
-    /// Tells the listener of what the engine is about to hear. `Some` if it is lost: how many are by now.
-    fn event(&self, event: &Event) -> Option<u64> {
-        self.say(match event {
-            Event::PortStatus { dpid, status } => Happening::Port {
+    /// Publishes an event of the engine. If it is lost, returns the number of lost events so far.
+    fn publish_event(&self, event: &Event) -> Option<u64> {
+        self.publish(match event {
+            Event::PortStatus { dpid, status } => NetworkEvent::Port {
                 at: Location::new(*dpid, status.port.number),
                 name: printable(&status.port.name()),
                 is_up: status.port.is_up() && status.reason != PortReason::Delete,
                 reason: status.reason,
             },
-            Event::SwitchUp { dpid, .. } => Happening::SwitchUp(*dpid),
-            Event::SwitchDown { dpid } => Happening::SwitchDown(*dpid),
+            Event::SwitchUp { dpid, .. } => NetworkEvent::SwitchUp(*dpid),
+            Event::SwitchDown { dpid } => NetworkEvent::SwitchDown(*dpid),
             _ => return None,
         })
     }
 
-    fn say(&self, happening: Happening) -> Option<u64> {
-        match self.sender.try_send(happening) {
-            // Nobody listens any more: nothing is lost to anybody.
+    fn publish(&self, event: NetworkEvent) -> Option<u64> {
+        match self.sender.try_send(event) {
+            // Without a listener nothing is lost.
             Ok(()) | Err(TrySendError::Disconnected(_)) => None,
-            Err(TrySendError::Full(_)) => Some(self.lose()),
+            Err(TrySendError::Full(_)) => Some(self.count_lost()),
         }
     }
 
-    fn lose(&self) -> u64 {
+    fn count_lost(&self) -> u64 {
         self.lost.fetch_add(1, Ordering::Relaxed) + 1
     }
 }
 
-/// All listeners of a controller, as its shards tell them.
+/// All subscriptions of a controller, for its shards.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Audience {
-    /// Each with the place of its first condition among all.
-    all: Arc<[(u32, Listening)]>,
-    heard: Arc<[Cond]>,
+pub(crate) struct Subscriptions {
+    /// Each with the index of its first condition among all.
+    all: Arc<[(u32, Subscription)]>,
+    conditions: Arc<[Cond]>,
 }
 
-impl Audience {
-    /// These together.
-    pub fn new(all: Vec<Listening>) -> Result<Audience, TooManyConditions> {
-        let heard: Arc<[Cond]> = all.iter().flat_map(|listening| listening.heard.iter().cloned()).collect();
-        if heard.len() > MOST_CONDITIONS {
-            return Err(TooManyConditions(heard.len()));
+impl Subscriptions {
+    /// Joins these subscriptions.
+    pub fn new(all: Vec<Subscription>) -> Result<Subscriptions, TooManyConditions> {
+        let conditions: Arc<[Cond]> = all.iter().flat_map(|one| one.conditions.iter().cloned()).collect();
+        if conditions.len() > MAX_CONDITIONS {
+            return Err(TooManyConditions(conditions.len()));
         }
         let mut first = 0;
-        let place = |listening: Listening| {
-            let place = (first, listening);
-            first += place.1.heard.len() as u32;
-            place
+        let indexed = |subscription: Subscription| {
+            let index = first;
+            first += subscription.conditions.len() as u32;
+            (index, subscription)
         };
-        Ok(Audience { all: all.into_iter().map(place).collect(), heard })
+        Ok(Subscriptions { all: all.into_iter().map(indexed).collect(), conditions })
     }
 
-    /// The packets that somebody hears of.
-    pub fn heard(&self) -> &Arc<[Cond]> {
-        &self.heard
+    /// The conditions of all listeners.
+    pub fn conditions(&self) -> &Arc<[Cond]> {
+        &self.conditions
     }
 
-    /// Tells those who want to hear of a packet, and `lost` for each to whom it is lost how many are by now.
-    pub fn packet(&self, heard: &ListenerPacket, lost: impl Fn(u64)) {
-        for (first, listening) in &*self.all {
-            let by = heard.by.checked_shr(*first).unwrap_or(0) & mask(listening.heard.len());
+    /// Publishes a packet to the listeners whose conditions it matches. Calls `lost` with the number of lost events of
+    /// each listener that loses it.
+    pub fn publish_packet(&self, heard: &ListenerPacket, lost: impl Fn(u64)) {
+        for (first, subscription) in &*self.all {
+            let by = heard.by.checked_shr(*first).unwrap_or(0) & mask(subscription.conditions.len());
             if by != 0 {
-                listening.packet(ListenerPacket { by, ..heard.clone() }).into_iter().for_each(&lost);
+                subscription.publish_packet(ListenerPacket { by, ..heard.clone() }).into_iter().for_each(&lost);
             }
         }
     }
 
-    /// Tells all of what the engine is about to hear; `lost` likewise.
-    pub fn event(&self, event: &Event, lost: impl Fn(u64)) {
-        self.all.iter().filter_map(|(_, listening)| listening.event(event)).for_each(lost);
+    /// Publishes an event of the engine to all listeners. `lost` as in [`Subscriptions::publish_packet`].
+    pub fn publish_event(&self, event: &Event, lost: impl Fn(u64)) {
+        self.all.iter().filter_map(|(_, subscription)| subscription.publish_event(event)).for_each(lost);
     }
 }
 
-/// So many bits.
+/// A number whose lowest `bits` bits are set.
 fn mask(bits: usize) -> u64 {
     1u64.checked_shl(bits as u32).map_or(u64::MAX, |bit| bit - 1)
 }
 
-/// Why nothing came.
+/// Why a listener received nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Silence {
-    /// Nothing happened in time.
-    #[error("nothing happened in time")]
+pub enum ListenError {
+    /// No event in time.
+    #[error("no event in time")]
     Timeout,
-    /// The controller has stopped, and all that happened was heard.
+    /// The controller has stopped, and all its events are received.
     #[error("the controller has stopped")]
     Ended,
 }
 
 impl Listener {
-    /// What happens next.
+    /// Waits for the next event.
     ///
     /// # Errors
-    /// [`Silence`].
-    pub fn next(&self, timeout: Duration) -> Result<Happening, Silence> {
+    /// [`ListenError`] if there is none within `timeout`, or if the controller has stopped.
+    pub fn next(&self, timeout: Duration) -> Result<NetworkEvent, ListenError> {
         self.receiver.recv_timeout(timeout).map_err(|error| match error {
-            RecvTimeoutError::Timeout => Silence::Timeout,
-            RecvTimeoutError::Disconnected => Silence::Ended,
+            RecvTimeoutError::Timeout => ListenError::Timeout,
+            RecvTimeoutError::Disconnected => ListenError::Ended,
         })
     }
 
-    /// How many events were lost because the listener was behind.
+    /// The number of events lost because the queue was full.
     pub fn lost(&self) -> u64 {
         self.lost.load(Ordering::Relaxed)
     }
 }
 
-/// Whether a frame can go out of a port, as whoever sends it from outside is told.
+/// Why a frame cannot be sent out of a port.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SendError {
-    /// The switch is not up.
+    /// The switch is not connected.
     #[error("there is no switch {0}")]
     NoSwitch(Dpid),
-    /// The port is not there, or leads to another switch.
-    #[error("port {1} of switch {0} is no edge port: it is not there, or a link")]
+    /// The port does not exist, or leads to another switch.
+    #[error("port {1} of switch {0} is not an edge port: it does not exist, or is a link")]
     NoEdge(Dpid, PortNo),
-    /// No frame is so short or long.
+    /// The frame is too short or too long.
     #[error("a frame has {least} to {most} bytes, not {0}", least = maple_core::route::FRAME_BYTES.start(), most = maple_core::route::FRAME_BYTES.end())]
     Length(usize),
     /// The controller has stopped.
@@ -228,44 +229,44 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_of_packets_does_not_hide_that_a_switch_went() {
-        let (listening, listener) = listen(Vec::new()).unwrap();
-        let lost = (0..MOST_WAITING as u64).filter_map(|n| listening.packet(heard(n))).max();
-        assert_eq!((lost, listener.lost()), (Some(MOST_WAITING as u64 / 2), MOST_WAITING as u64 / 2));
-        assert_eq!(listening.event(&Event::SwitchDown { dpid: Dpid(1) }), None);
-        let all: Vec<Happening> = std::iter::from_fn(|| listener.next(Duration::ZERO).ok()).collect();
-        assert_eq!((all.len(), all.last()), (MOST_WAITING / 2 + 1, Some(&Happening::SwitchDown(Dpid(1)))));
-        drop(listening);
-        assert_eq!(listener.next(Duration::ZERO), Err(Silence::Ended));
+    fn a_flood_of_packets_does_not_hide_the_end_of_a_switch() {
+        let (subscription, listener) = listen(Vec::new()).unwrap();
+        let lost = (0..QUEUE_CAPACITY as u64).filter_map(|n| subscription.publish_packet(heard(n))).max();
+        assert_eq!((lost, listener.lost()), (Some(QUEUE_CAPACITY as u64 / 2), QUEUE_CAPACITY as u64 / 2));
+        assert_eq!(subscription.publish_event(&Event::SwitchDown { dpid: Dpid(1) }), None);
+        let all: Vec<NetworkEvent> = std::iter::from_fn(|| listener.next(Duration::ZERO).ok()).collect();
+        assert_eq!((all.len(), all.last()), (QUEUE_CAPACITY / 2 + 1, Some(&NetworkEvent::SwitchDown(Dpid(1)))));
+        drop(subscription);
+        assert_eq!(listener.next(Duration::ZERO), Err(ListenError::Ended));
     }
 
     #[test]
-    fn each_of_several_listeners_hears_what_it_asked_for() {
+    fn each_listener_receives_what_it_asked_for() {
         let (first, one) = listen(vec![Cond::default()]).unwrap();
         let (second, two) = listen(vec![Cond::default(); 2]).unwrap();
-        let audience = Audience::new(vec![first.clone(), second]).unwrap();
-        assert_eq!(audience.heard().len(), 3);
+        let subscriptions = Subscriptions::new(vec![first.clone(), second]).unwrap();
+        assert_eq!(subscriptions.conditions().len(), 3);
         let lost = |events| panic!("{events} lost");
-        audience.packet(&heard(0b101), lost);
-        audience.packet(&heard(0b010), lost);
-        audience.event(&Event::SwitchDown { dpid: Dpid(1) }, lost);
+        subscriptions.publish_packet(&heard(0b101), lost);
+        subscriptions.publish_packet(&heard(0b010), lost);
+        subscriptions.publish_event(&Event::SwitchDown { dpid: Dpid(1) }, lost);
         let all = |listener: &Listener| {
-            let by = |happening| match happening {
-                Happening::Packet(heard) => Some(heard.by),
+            let by = |event| match event {
+                NetworkEvent::Packet(heard) => Some(heard.by),
                 _ => None,
             };
             std::iter::from_fn(|| listener.next(Duration::ZERO).ok()).map(by).collect::<Vec<_>>()
         };
         assert_eq!((all(&one), all(&two)), (vec![Some(1), None], vec![Some(0b10), Some(0b01), None]));
         let (many, _) = listen(vec![Cond::default(); 64]).unwrap();
-        assert_eq!(Audience::new(vec![first, many]).unwrap_err(), TooManyConditions(65));
+        assert_eq!(Subscriptions::new(vec![first, many]).unwrap_err(), TooManyConditions(65));
     }
 
     #[test]
-    fn without_a_listener_nothing_is_kept_and_nothing_lost() {
-        let (listening, listener) = listen(Vec::new()).unwrap();
+    fn without_a_listener_nothing_is_kept_or_lost() {
+        let (subscription, listener) = listen(Vec::new()).unwrap();
         drop(listener);
-        assert_eq!(listening.packet(heard(1)), None);
+        assert_eq!(subscription.publish_packet(heard(1)), None);
         assert_eq!(listen(vec![Cond::default(); 65]).unwrap_err(), TooManyConditions(65));
     }
 }

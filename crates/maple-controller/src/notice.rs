@@ -1,4 +1,4 @@
-//! What the controller tells people, and how it keeps from telling them the same thing over and over.
+//! Notices for people: the log, a queue for programs, and the most recent errors. Repeated notices are suppressed.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
@@ -12,21 +12,21 @@ use maple_core::report::Report;
 use maple_wire::{Dpid, Version};
 use rustc_hash::FxHashMap;
 
-use crate::discovery::Odd;
-use crate::session::{CloseReason, Note};
+use crate::discovery::Anomaly;
+use crate::session::{CloseReason, ProtocolWarning};
 use crate::snoop::Ignored;
 use crate::time::after;
 
-/// How many notices wait for a reader before further ones only go to the log.
+/// The most notices in the queue. Further ones only go to the log.
 const CAPACITY: usize = 16 * 1024;
-/// How much trouble is remembered.
+/// How many recent errors are kept.
 const RECENT: usize = 256;
-/// For how long the same refusal of the same address is only counted.
-const QUIET: Duration = Duration::from_secs(60);
-/// How many refusals are remembered, and how many errors of handlers.
+/// For how long a repeated refusal of the same address is not published.
+const SUPPRESSED: Duration = Duration::from_secs(60);
+/// How many refusals, and how many distinct errors of handlers, are remembered.
 const REMEMBERED: usize = 1024;
 
-/// Something worth a line.
+/// Something that people should know.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Notice {
@@ -36,76 +36,76 @@ pub enum Notice {
     Connected {
         /// The switch.
         dpid: Dpid,
-        /// Where from.
+        /// The address of the peer.
         peer: SocketAddr,
-        /// The version spoken.
+        /// The OpenFlow version of the connection.
         version: Version,
-        /// What it says it is.
+        /// The switch's description of itself.
         description: String,
     },
     /// A switch's connection ended.
     Disconnected {
         /// The switch.
         dpid: Dpid,
-        /// Where from.
+        /// The address of the peer.
         peer: SocketAddr,
-        /// Why.
+        /// The reason.
         reason: CloseReason,
     },
-    /// A connection ended before it was a switch's.
+    /// A connection ended before its handshake was done.
     Refused {
-        /// Where from.
+        /// The address of the peer.
         peer: SocketAddr,
-        /// Why.
+        /// The reason.
         reason: CloseReason,
     },
-    /// A peer did something odd for the first time.
-    Odd {
-        /// Where from.
+    /// A peer violated the protocol in this way for the first time.
+    Protocol {
+        /// The address of the peer.
         peer: SocketAddr,
-        /// What.
-        note: Note,
+        /// The violation.
+        warning: ProtocolWarning,
     },
-    /// A switch's handler failed in this way, and serves the switch on.
+    /// A switch's handler failed. It continues to serve the switch.
     HandlerFailed {
         /// The switch.
         dpid: Dpid,
-        /// Why, with the place in the handler.
+        /// The error, with its place in the handler.
         error: Arc<str>,
-        /// How often handlers failed so by now.
+        /// How often handlers have failed with this error so far.
         times: u64,
     },
-    /// A listener beside the policy failed in this way, and hears on.
+    /// A listener failed. It continues to receive events.
     ListenerFailed {
-        /// Why, with the place in the listener.
+        /// The error, with its place in the listener.
         error: Arc<str>,
-        /// How often it failed so by now.
+        /// How often listeners have failed with this error so far.
         times: u64,
     },
-    /// Listeners don't keep up with what happens: so many events were lost by now.
-    ListenerBehind {
-        /// How many.
+    /// A listener is too slow and loses events.
+    ListenerSlow {
+        /// The number of lost events so far.
         events: u64,
     },
-    /// Snooping ignored something for this reason.
+    /// Snooping ignored a message.
     Ignored {
-        /// Why.
+        /// The reason.
         reason: Ignored,
-        /// How often by now.
+        /// How often so far.
         times: u64,
     },
-    /// Discovery saw something odd at a port for the first time since it came up.
+    /// Discovery saw this anomaly at a port for the first time since the port came up.
     Discovery {
         /// The port.
         at: Location,
-        /// What.
-        what: Odd,
+        /// The anomaly.
+        anomaly: Anomaly,
     },
 }
 
 impl Notice {
-    /// Whether it says that something is not as it should be.
-    pub fn is_trouble(&self) -> bool {
+    /// Whether something is wrong.
+    pub fn is_error(&self) -> bool {
         match self {
             Notice::Engine(report) => match report {
                 Report::HostFound { .. }
@@ -115,15 +115,15 @@ impl Notice {
                 | Report::SwitchDown(_)
                 | Report::LinkUp(..)
                 | Report::LinkDown(..) => false,
-                // Policies that fail, hosts that lie, switches that refuse.
+                // For example policies that fail, hosts that spoof, switches that refuse rules.
                 _ => true,
             },
             Notice::Connected { .. } => false,
             Notice::Disconnected { reason, .. } => !matches!(reason, CloseReason::ByPeer),
-            Notice::Refused { .. } | Notice::Odd { .. } | Notice::Discovery { .. } => true,
+            Notice::Refused { .. } | Notice::Protocol { .. } | Notice::Discovery { .. } => true,
             Notice::HandlerFailed { .. }
             | Notice::ListenerFailed { .. }
-            | Notice::ListenerBehind { .. }
+            | Notice::ListenerSlow { .. }
             | Notice::Ignored { .. } => true,
         }
     }
@@ -138,49 +138,46 @@ impl std::fmt::Display for Notice {
             }
             Notice::Disconnected { dpid, peer, reason } => write!(f, "switch {dpid} at {peer} disconnected: {reason}"),
             Notice::Refused { peer, reason } => write!(f, "connection from {peer} ended: {reason}"),
-            Notice::Odd { peer, note } => write!(f, "{peer} {note}"),
+            Notice::Protocol { peer, warning } => write!(f, "{peer} {warning}"),
             Notice::HandlerFailed { dpid, error, times: 1 } => {
                 write!(f, "the handler of switch {dpid} failed: {error}")
             }
             Notice::HandlerFailed { dpid, error, times } => {
                 write!(f, "the handler of switch {dpid} failed, {times} times so far: {error}")
             }
-            Notice::ListenerFailed { error, times: 1 } => write!(f, "a function that listens failed: {error}"),
+            Notice::ListenerFailed { error, times: 1 } => write!(f, "a listener failed: {error}"),
             Notice::ListenerFailed { error, times } => {
-                write!(f, "a function that listens failed, {times} times so far: {error}")
+                write!(f, "a listener failed, {times} times so far: {error}")
             }
-            Notice::ListenerBehind { events } => {
-                write!(
-                    f,
-                    "functions that listen are too slow: {events} of the events that they wanted were lost so far"
-                )
+            Notice::ListenerSlow { events } => {
+                write!(f, "a listener is too slow and has lost {events} events so far")
             }
             Notice::Ignored { reason, times: 1 } => write!(f, "snooping: {reason}"),
             Notice::Ignored { reason, times } => write!(f, "snooping: {reason} ({times} times so far)"),
-            Notice::Discovery { at, what } => write!(f, "port {at}: {what}"),
+            Notice::Discovery { at, anomaly } => write!(f, "port {at}: {anomaly}"),
         }
     }
 }
 
-/// Where notices go: into the log, to whoever reads them, and into a short memory of what went wrong.
+/// Publishes notices: to the log, to a queue, and, if they are errors, to the list of recent errors.
 #[derive(Clone, Debug)]
 pub(crate) struct Notices {
     sender: Sender<Notice>,
     recent: Arc<Mutex<VecDeque<Notice>>>,
-    /// How often handlers failed, by error.
+    /// How often handlers and listeners failed, by error.
     failures: Arc<Mutex<FxHashMap<Arc<str>, u64>>>,
 }
 
 impl Notices {
-    /// A sink, and the end that people read.
+    /// Makes the publisher and the queue's receiving end.
     pub fn new() -> (Notices, Receiver<Notice>) {
         let (sender, receiver) = bounded(CAPACITY);
         (Notices { sender, recent: Arc::default(), failures: Arc::default() }, receiver)
     }
 
-    /// Tells people. Never waits: what nobody reads is in the log.
-    pub fn tell(&self, notice: Notice) {
-        if notice.is_trouble() {
+    /// Publishes a notice. Never blocks: a notice that does not fit into the queue is only in the log.
+    pub fn publish(&self, notice: Notice) {
+        if notice.is_error() {
             tracing::warn!("{notice}");
             let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
             if recent.len() == RECENT {
@@ -190,17 +187,17 @@ impl Notices {
         } else {
             tracing::info!("{notice}");
         }
-        // A full channel has no reader, or one that is far behind.
+        // A full queue has no reader, or a slow one.
         let _ = self.sender.try_send(notice);
     }
 
-    /// Tells that a handler failed, if it is the first, tenth, hundredth… time in this way. Ways beyond
-    /// [`REMEMBERED`] are counted together with none, and told each time.
+    /// Publishes that a handler failed, the first, tenth, hundredth… time with this error. After [`REMEMBERED`] distinct
+    /// errors, each further one is published every time.
     pub fn handler_failed(&self, dpid: Dpid, error: Arc<str>) {
         self.failed(error, |error, times| Notice::HandlerFailed { dpid, error, times });
     }
 
-    /// The same of a listener.
+    /// Publishes that a listener failed, as [`Notices::handler_failed`] does.
     pub fn listener_failed(&self, error: Arc<str>) {
         self.failed(error, |error, times| Notice::ListenerFailed { error, times });
     }
@@ -222,38 +219,38 @@ impl Notices {
             }
         };
         if 10u64.pow(times.ilog10()) == times {
-            self.tell(notice(error, times));
+            self.publish(notice(error, times));
         }
     }
 
-    /// How often handlers and listeners failed in all.
+    /// How often handlers and listeners have failed.
     pub fn handler_failures(&self) -> u64 {
         self.failures.lock().unwrap_or_else(PoisonError::into_inner).values().sum()
     }
 
-    /// What went wrong lately, oldest first.
+    /// The most recent errors, oldest first.
     pub fn recent(&self) -> Vec<Notice> {
         self.recent.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
     }
 }
 
-/// Which refusals were told lately. The same address failing in the same way is told once a minute.
+/// Suppresses repeated notices of refused connections: the same address and reason is published once a minute.
 #[derive(Debug, Default)]
-pub(crate) struct Repeats {
-    told: FxHashMap<(IpAddr, std::mem::Discriminant<CloseReason>), Time>,
+pub(crate) struct RefusalFilter {
+    published: FxHashMap<(IpAddr, std::mem::Discriminant<CloseReason>), Time>,
 }
 
-impl Repeats {
-    /// Whether to tell this refusal.
-    pub fn is_news(&mut self, now: Time, peer: SocketAddr, reason: &CloseReason) -> bool {
+impl RefusalFilter {
+    /// Whether to publish this refusal.
+    pub fn is_new(&mut self, now: Time, peer: SocketAddr, reason: &CloseReason) -> bool {
         let key = (peer.ip(), std::mem::discriminant(reason));
-        if self.told.get(&key).is_some_and(|told| now < after(*told, QUIET)) {
+        if self.published.get(&key).is_some_and(|published| now < after(*published, SUPPRESSED)) {
             return false;
         }
-        if self.told.len() >= REMEMBERED {
-            self.told.clear();
+        if self.published.len() >= REMEMBERED {
+            self.published.clear();
         }
-        self.told.insert(key, now);
+        self.published.insert(key, now);
         true
     }
 }
@@ -263,14 +260,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_same_refusal_is_told_once_a_minute() {
-        let mut repeats = Repeats::default();
+    fn the_same_refusal_is_published_once_a_minute() {
+        let mut filter = RefusalFilter::default();
         let peer = |n: u8, port| SocketAddr::from(([10, 0, 0, n], port));
         let second = |n: u64| Time(n * 1_000_000_000);
-        assert!(repeats.is_news(second(0), peer(1, 1), &CloseReason::ByPeer));
-        assert!(!repeats.is_news(second(1), peer(1, 2), &CloseReason::ByPeer));
-        assert!(repeats.is_news(second(1), peer(2, 1), &CloseReason::ByPeer));
-        assert!(repeats.is_news(second(1), peer(1, 1), &CloseReason::WrongVersion(9)));
-        assert!(repeats.is_news(second(60), peer(1, 1), &CloseReason::ByPeer));
+        assert!(filter.is_new(second(0), peer(1, 1), &CloseReason::ByPeer));
+        assert!(!filter.is_new(second(1), peer(1, 2), &CloseReason::ByPeer));
+        assert!(filter.is_new(second(1), peer(2, 1), &CloseReason::ByPeer));
+        assert!(filter.is_new(second(1), peer(1, 1), &CloseReason::WrongVersion(9)));
+        assert!(filter.is_new(second(60), peer(1, 1), &CloseReason::ByPeer));
     }
 }

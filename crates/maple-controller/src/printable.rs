@@ -1,7 +1,7 @@
-//! Text of others, fit to be printed: a switch may name itself and its ports as it likes.
+//! Makes text of peers safe to print. A switch may choose any name for itself and its ports.
 
-/// The text with what would steer a terminal as escapes: control characters, and those that turn the direction of text or
-/// have no width.
+/// Escapes characters that could control a terminal: control characters, and characters without width or that change the
+/// direction of text.
 pub(crate) fn printable(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -19,7 +19,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_steers_a_terminal_is_escaped_and_all_else_stays() {
+    fn control_characters_are_escaped_and_other_text_is_kept() {
         assert_eq!(printable("Zürich 東京 \\ 'x' \"y\""), "Zürich 東京 \\ 'x' \"y\"");
         assert_eq!(
             printable("\0\u{1b}]0;t\u{7}\r\n\t\u{9b}1m\u{200b}"),

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::{self, Read};
 
-/// `N` bytes that nobody can guess.
+/// `N` cryptographically random bytes.
 ///
 /// # Errors
 /// If `/dev/urandom` can't be read.

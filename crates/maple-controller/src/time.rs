@@ -1,4 +1,4 @@
-//! The clock: nanoseconds since the controller started, the same on all shards.
+//! The clock of all shards: nanoseconds since the controller started.
 
 #[cfg(feature = "simulation")]
 use std::sync::Arc;
@@ -8,23 +8,23 @@ use std::time::{Duration, Instant};
 
 use maple_core::engine::Time;
 
-/// Reads the time. Every shard has a copy with the same beginning.
+/// Reads the time. Each shard has a copy with the same start.
 #[derive(Clone, Debug)]
 pub enum Clock {
-    /// The system's, and when the controller started.
+    /// The system's clock; the instant is the start.
     Real(Instant),
-    /// A simulation's, which goes on when it is told to.
+    /// The clock of a simulation, in nanoseconds.
     #[cfg(feature = "simulation")]
     Simulated(Arc<AtomicU64>),
 }
 
 impl Clock {
-    /// A clock that begins now.
+    /// A clock that starts now.
     pub fn start() -> Clock {
         Clock::Real(Instant::now())
     }
 
-    /// The time now.
+    /// The current time.
     pub fn now(&self) -> Time {
         match self {
             Clock::Real(start) => Time(start.elapsed().as_nanos() as u64),
@@ -44,7 +44,7 @@ pub fn before(time: Time, duration: Duration) -> Time {
     Time(time.0.saturating_sub(duration.as_nanos() as u64))
 }
 
-/// How long it is from `now` to `time`; zero if that is past.
+/// The duration from `now` to `time`; zero if that is past.
 pub fn until(now: Time, time: Time) -> Duration {
     Duration::from_nanos(time.0.saturating_sub(now.0))
 }

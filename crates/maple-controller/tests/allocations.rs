@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use common::{LONG, Maple, Peer, SHORT, packet_in};
 use maple_controller::ControllerOptions;
-use maple_controller::handler::LearningSwitch;
 use maple_controller::session::SwitchInfo;
+use maple_handlers::LearningSwitch;
 use maple_wire::msg::Frames;
 use maple_wire::packet::build::Frame;
 use maple_wire::{Message, Version};
@@ -47,7 +47,7 @@ fn packets_of_the_learning_switch_and_hits_of_a_policy_allocate_nothing() {
 /// Probes of ports and echoes, one every few seconds, are no part of this.
 fn seldom(options: &mut ControllerOptions) {
     let hour = Duration::from_secs(3600);
-    (options.timing.interval, options.deadlines.idle, options.balance) = (hour, hour, Duration::ZERO);
+    (options.timing.interval, options.deadlines.idle, options.balance_period) = (hour, hour, Duration::ZERO);
 }
 
 /// Has the controller get to know a stream, whose packets it then answers with so many messages, and counts what it allocates

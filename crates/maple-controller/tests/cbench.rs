@@ -20,8 +20,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use common::{LONG, Maple, missing};
-use maple_controller::handler::LearningSwitch;
 use maple_controller::session::SwitchInfo;
+use maple_handlers::LearningSwitch;
 
 /// Types of messages (§5.1).
 const HELLO: u8 = 0;
@@ -327,7 +327,7 @@ fn latency_mode_gets_one_exact_flow_mod_for_each_packet() {
             assert!(fake.answers.is_empty());
         }
     }
-    assert_eq!(maple.count("of_unsendable"), 0);
+    assert_eq!(maple.count("of_unencodable"), 0);
 }
 
 #[test]

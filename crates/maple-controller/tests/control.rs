@@ -216,15 +216,15 @@ fn what_is_wrong_with_a_request_is_told_by_its_name() {
     };
     for (line, field, text) in [
         ("{\"show\":".to_owned(), "", "not a request: EOF while parsing a value at line 2 column 0"),
-        ("[]".to_owned(), "", "not a request: is to be object, and it is []"),
-        ("{}".to_owned(), "", "not a request: is to have exactly one of invalidate, show, state"),
-        ("{\"shw\":1}".to_owned(), "shw", "shw: is unknown here; there are invalidate, show, state"),
+        ("[]".to_owned(), "", "not a request: must be object, not []"),
+        ("{}".to_owned(), "", "not a request: must have exactly one of invalidate, show, state"),
+        ("{\"shw\":1}".to_owned(), "shw", "shw: is unknown here; known names are invalidate, show, state"),
         (
             "{\"show\":\"ports\"}".to_owned(),
             "show",
-            "show: is to be one of switches, links, hosts, groups, leases, stats, errors, and it is \"ports\"",
+            "show: must be one of switches, links, hosts, groups, leases, stats, errors, not \"ports\"",
         ),
-        ("{\"show\":{\"rules\":1}}".to_owned(), "show.rules", "show.rules: is to be string or null, and it is 1"),
+        ("{\"show\":{\"rules\":1}}".to_owned(), "show.rules", "show.rules: must be string or null, not 1"),
         (
             "{\"show\":{\"rules\":\"zz\"}}".to_owned(),
             "show.rules",
@@ -234,7 +234,7 @@ fn what_is_wrong_with_a_request_is_told_by_its_name() {
         (
             "{\"invalidate\":{\"port\":[\"1\",-1]}}".to_owned(),
             "invalidate.port[1]",
-            "invalidate.port[1]: is to be 0 to 4294967295, and it is -1",
+            "invalidate.port[1]: must be 0 to 4294967295, not -1",
         ),
         (
             "{\"invalidate\":{\"host\":\"x\"}}".to_owned(),
@@ -255,7 +255,7 @@ fn what_is_wrong_with_a_request_is_told_by_its_name() {
         (
             set(json!({ "mac": 7 }), json!(true)),
             "state.set.place.key[1].mac",
-            "state.set.place.key[1].mac: is to be string, and it is 7",
+            "state.set.place.key[1].mac: must be string, not 7",
         ),
     ] {
         let answer = said(&path, &line);

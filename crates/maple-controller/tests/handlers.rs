@@ -7,8 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use common::{LONG, Maple, Peer, SHORT, eventually, hello, packet_in, port};
-use maple_controller::handler::{Handler, Hub, LearningSwitch, Replies};
+use maple_controller::handler::{Handler, Replies};
 use maple_controller::session::SwitchInfo;
+use maple_handlers::{Hub, LearningSwitch};
 use maple_wire::msg::{NO_BUFFER, PacketInView, PortReason, PortStatus};
 use maple_wire::packet::build::Frame;
 use maple_wire::{Message, PortNo, Version};
@@ -238,5 +239,5 @@ fn a_handshake_fails_as_it_does_without_handlers() {
     peer.send(1, &hello(6, Some(0x60)));
     assert!(peer.error().is_some() && peer.is_closed());
     drop(Peer::connect(maple.address));
-    maple.wait_for("of_probes", 1);
+    maple.wait_for("of_silent_connections", 1);
 }

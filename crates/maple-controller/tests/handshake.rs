@@ -68,7 +68,7 @@ fn connect_then_close_is_silent() {
     for _ in 0..20 {
         drop(Peer::connect(maple.address));
     }
-    maple.wait_for("of_probes", 20);
+    maple.wait_for("of_silent_connections", 20);
     assert_eq!(maple.notices(), Vec::<String>::new());
     assert_eq!(maple.count("of_handshake_failures"), 0);
 }

@@ -183,7 +183,7 @@ fn a_switch_that_never_reads_stops_being_read_is_cut_off_and_delays_nobody() {
     });
     maple.wait_for("of_paused", 1);
     let mut most = 0;
-    while maple.count("of_cut_off") == 0 {
+    while maple.count("of_not_reading") == 0 {
         assert!(bystander.echo() < PROMPT);
         most = most.max(maple.handle.switches().iter().map(|switch| switch.waiting_bytes).max().unwrap_or(0));
     }
@@ -197,13 +197,13 @@ fn a_switch_that_never_reads_stops_being_read_is_cut_off_and_delays_nobody() {
 
 #[test]
 fn a_switch_is_cut_off_at_the_hard_bound() {
-    let maple = Maple::with(|options| options.limits = QueueLimits { pause: usize::MAX, cut_off: 256 * 1024 });
+    let maple = Maple::with(|options| options.limits = QueueLimits { pause: usize::MAX, disconnect: 256 * 1024 });
     let mut bystander = Peer::up(&maple, Version::Of13, 1);
     let mut deaf = Peer::up(&maple, Version::Of13, 2);
     let mut bytes = Vec::new();
     Message::EchoRequest(vec![0; 32 * 1024]).encode(Version::Of13, 1, &mut bytes).unwrap();
     let start = Instant::now();
-    while maple.count("of_cut_off") == 0 {
+    while maple.count("of_not_reading") == 0 {
         assert!(start.elapsed() < LONG);
         deaf.send_bytes(&bytes);
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use common::{LONG, Maple, SHORT, eventually};
 use maple_controller::ControllerOptions;
-use maple_controller::listen::{Happening, Listener, SendError, Silence, listen};
+use maple_controller::listen::{ListenError, Listener, NetworkEvent, SendError, listen};
 use maple_core::trace::Cond;
 use maple_core::{Location, Net, PacketHandle, Route};
 use maple_emulator::host::{Kind, Progress};
@@ -23,11 +23,11 @@ fn ring(
     policy: fn(&PacketHandle, &Net) -> Route,
 ) -> (Maple, Emulation, Listener) {
     let heard = heard.iter().map(|(field, value)| Cond::default().and(Constraint::exact(*field, *value))).collect();
-    let (listening, listener) = listen(heard).unwrap();
+    let (subscription, listener) = listen(heard).unwrap();
     let maple = Maple::with(|options: &mut ControllerOptions| {
         options.policy = Arc::new(policy);
         options.workers = 2;
-        options.listening.push(listening);
+        options.subscriptions.push(subscription);
     });
     let topology = Topology::parse("ring:4").unwrap();
     let emulation = Emulation::start(EmulationOptions::new(topology, maple.address, version)).unwrap();
@@ -46,7 +46,7 @@ fn ping(emulation: &Emulation, from: &'static str, to: &'static str) -> Progress
     last
 }
 
-fn all(listener: &Listener) -> Vec<Happening> {
+fn all(listener: &Listener) -> Vec<NetworkEvent> {
     std::iter::from_fn(|| listener.next(SHORT).ok()).collect()
 }
 
@@ -69,28 +69,28 @@ fn a_listener_hears_of_switches_ports_and_the_packets_that_it_wants() {
         emulation.link_down(Dpid(1), Dpid(2)).unwrap();
         eventually("both ends are told of", || {
             let down = all(&listener);
-            let is_down = |at: &Happening| matches!(at, Happening::Port { is_up: false, .. });
+            let is_down = |at: &NetworkEvent| matches!(at, NetworkEvent::Port { is_up: false, .. });
             down.iter().filter(|at| is_down(at)).count() == 2
         });
         emulation.stop().unwrap();
         eventually("all switches are gone", || maple.handle.switches().is_empty());
-        let gone = all(&listener).into_iter().filter(|at| matches!(at, Happening::SwitchDown(_))).count();
+        let gone = all(&listener).into_iter().filter(|at| matches!(at, NetworkEvent::SwitchDown(_))).count();
         assert_eq!((gone, listener.lost()), (4, 0));
         drop(maple);
-        assert_eq!(listener.next(LONG), Err(Silence::Ended));
+        assert_eq!(listener.next(LONG), Err(ListenError::Ended));
     }
 }
 
-fn up(happening: &Happening) -> Option<Dpid> {
+fn up(happening: &NetworkEvent) -> Option<Dpid> {
     match happening {
-        Happening::SwitchUp(dpid) => Some(*dpid),
+        NetworkEvent::SwitchUp(dpid) => Some(*dpid),
         _ => None,
     }
 }
 
-fn packet(happening: &Happening) -> Option<&maple_core::engine::ListenerPacket> {
+fn packet(happening: &NetworkEvent) -> Option<&maple_core::engine::ListenerPacket> {
     match happening {
-        Happening::Packet(heard) => Some(heard),
+        NetworkEvent::Packet(heard) => Some(heard),
         _ => None,
     }
 }

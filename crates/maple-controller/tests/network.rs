@@ -287,7 +287,7 @@ fn the_control_socket_answers_in_json() {
     let refused = ask(&path, &Request::Show(Show::Rules(Some("99".into()))));
     assert!(matches!(refused, Err(AskError::Refused(text)) if text == "switch 0000000000000099 is not connected"));
     drop(maple);
-    assert!(matches!(ask(&path, &Request::Show(Show::Stats)), Err(AskError::NotThere { .. })));
+    assert!(matches!(ask(&path, &Request::Show(Show::Stats)), Err(AskError::Unreachable { .. })));
     assert!(!path.exists(), "the socket is removed");
 }
 

@@ -5,7 +5,7 @@ mod common;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use common::{Maple, SHORT, eventually};
-use maple_controller::listen::{Happening, listen};
+use maple_controller::listen::{NetworkEvent, listen};
 use maple_controller::snoop::Snooping;
 use maple_core::Mac;
 use maple_core::snooped::{LEASES, Lease, MEMBERS, group_key};
@@ -39,10 +39,10 @@ fn inject(emulation: &Emulation, host: &'static str, frame: Vec<u8>) {
 fn groups_are_learned_beside_a_listener_that_hears_the_same_packets() {
     for version in [Version::Of10, Version::Of13] {
         let snooping = Snooping::new(["igmp", "mld"], [], true).unwrap();
-        let (listening, listener) = listen(snooping.heard()).unwrap();
+        let (subscription, listener) = listen(snooping.conditions()).unwrap();
         let maple = Maple::with(|options| {
             options.workers = 2;
-            options.listening.push(listening);
+            options.subscriptions.push(subscription);
             options.snooping = snooping;
         });
         let topology = Topology::parse("linear:2").unwrap();
@@ -54,8 +54,8 @@ fn groups_are_learned_beside_a_listener_that_hears_the_same_packets() {
         let at = members(&maple.handle.snapshot())[0];
         assert_eq!(at.switch, Dpid(1));
         let heard = std::iter::from_fn(|| listener.next(SHORT).ok());
-        let packets: Vec<_> = heard.filter(|one| matches!(one, Happening::Packet(_))).collect();
-        let [Happening::Packet(packet)] = &packets[..] else { panic!("{packets:?}") };
+        let packets: Vec<_> = heard.filter(|one| matches!(one, NetworkEvent::Packet(_))).collect();
+        let [NetworkEvent::Packet(packet)] = &packets[..] else { panic!("{packets:?}") };
         assert_eq!((packet.by, packet.at, &packet.frame[..]), (1, at, &join[..]));
         let in_v6: Ipv6Addr = "ff05::9".parse().unwrap();
         inject(&emulation, "h2", mld::report([2, 0, 0, 0, 0, 8], in_v6, true));

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use common::{LONG, Maple, SHORT, eventually};
-use maple_controller::control::socket::{AskError, Place, Request, State, ask, follow};
+use maple_controller::control::socket::{AskError, Place, Request, StateRequest, ask, follow};
 use maple_controller::control::transactions::ChangeError;
 use maple_core::state::{Counter, Stop, Stopped, Table, Value, Var, Write};
 use maple_core::{Mac, Net, PacketHandle, Route};
@@ -48,12 +48,12 @@ fn key(table: &str, key: &str) -> Place {
 fn other_programs_set_get_delete_and_watch_state() {
     let (maple, path) = controller("watch");
     let ask = |state| ask(&path, &Request::State(state));
-    let set = |place, value| ask(State::Set { place, value, settled: false });
+    let set = |place, value| ask(StateRequest::Set { place, value, settled: false });
     set(Place::Var("mode".into()), json!("day")).unwrap();
     set(key("t", "a"), json!([1, { "ip": "10.0.0.1" }])).unwrap();
-    assert_eq!(ask(State::Get(Place::Var("mode".into()))).unwrap(), json!("day"));
-    assert_eq!(ask(State::Get(Place::Table("t".into()))).unwrap(), json!([["a", [1, { "ip": "10.0.0.1" }]]]));
-    assert_eq!(ask(State::Get(key("t", "b"))).unwrap(), json!(null));
+    assert_eq!(ask(StateRequest::Get(Place::Var("mode".into()))).unwrap(), json!("day"));
+    assert_eq!(ask(StateRequest::Get(Place::Table("t".into()))).unwrap(), json!([["a", [1, { "ip": "10.0.0.1" }]]]));
+    assert_eq!(ask(StateRequest::Get(key("t", "b"))).unwrap(), json!(null));
     assert!(matches!(set(key("t", "a"), json!({ "ip": 7 })), Err(AskError::Refused(_))));
     let (handle, watched) = (maple.handle.clone(), path.clone());
     let writer = std::thread::spawn(move || {
@@ -65,22 +65,22 @@ fn other_programs_set_get_delete_and_watch_state() {
         }
     });
     let mut seen = Vec::new();
-    follow(&watched, &Request::State(State::Watch(Place::Var("n".into()))), |value| {
+    follow(&watched, &Request::State(StateRequest::Watch(Place::Var("n".into()))), |value| {
         seen.push(value);
         *seen.last().unwrap() != json!(3)
     })
     .unwrap();
     writer.join().unwrap();
     assert!(seen.is_sorted_by(|a, b| a.as_i64() < b.as_i64()) && seen.len() > 1, "each change once: {seen:?}");
-    ask(State::Delete { place: key("t", "a"), settled: true }).unwrap();
-    assert_eq!(ask(State::Get(Place::Table("t".into()))).unwrap(), json!([]));
+    ask(StateRequest::Delete { place: key("t", "a"), settled: true }).unwrap();
+    assert_eq!(ask(StateRequest::Get(Place::Table("t".into()))).unwrap(), json!([]));
 }
 
 #[test]
 fn who_is_one_too_many_is_told() {
     let (_maple, path) = controller("full");
     let connected: Vec<UnixStream> = (0..16).map(|_| UnixStream::connect(&path).unwrap()).collect();
-    let get = Request::State(State::Get(Place::Var("n".into())));
+    let get = Request::State(StateRequest::Get(Place::Var("n".into())));
     let why = "16 programs are connected to the controller, and it serves no more at a time";
     assert_eq!(ask(&path, &get).map_err(|error| error.to_string()), Err(why.to_owned()));
     assert_eq!(follow(&path, &get, |_| true).map_err(|error| error.to_string()), Err(why.to_owned()));
@@ -91,16 +91,19 @@ fn who_is_one_too_many_is_told() {
 fn names_that_nobody_knows_are_told_and_keys_are_what_the_tables_keys_are() {
     let (maple, path) = controller("names");
     let ask = |state| ask(&path, &Request::State(state)).map_err(|error| error.to_string());
-    let set = |place| ask(State::Set { place, value: json!(true), settled: false });
+    let set = |place| ask(StateRequest::Set { place, value: json!(true), settled: false });
     assert_eq!(
-        ask(State::Get(Place::Table("bloked".into()))),
+        ask(StateRequest::Get(Place::Table("bloked".into()))),
         Err("there is no table bloked, nor any other".to_owned())
     );
     assert_eq!(set(Place::Var("mode".into())), Ok(json!({ "settled": false, "new": true })));
     assert_eq!(set(Place::Var("mode".into())), Ok(json!({ "settled": false, "new": false })));
-    assert_eq!(ask(State::Get(Place::Var("mood".into()))), Err("there is no variable mood; there are mode".to_owned()));
+    assert_eq!(
+        ask(StateRequest::Get(Place::Var("mood".into()))),
+        Err("there is no variable mood; there are mode".to_owned())
+    );
     maple.handle.store().declare_var("speed", Value::from(7i64));
-    assert_eq!(ask(State::Get(Place::Var("speed".into()))), Ok(json!(7)));
+    assert_eq!(ask(StateRequest::Get(Place::Var("speed".into()))), Ok(json!(7)));
     // The table has addresses for keys, so that is what text means there.
     let address = |last| Mac([0, 0, 0, 0, 0, last]);
     let write = Write::Table { table: "blocked".into(), key: address(1).into(), value: Some(Value::from(true)) };
@@ -108,7 +111,7 @@ fn names_that_nobody_knows_are_told_and_keys_are_what_the_tables_keys_are() {
     set(key("blocked", "00:00:00:00:00:02")).unwrap();
     let blocked = Table::<Mac, bool>::new("blocked");
     assert_eq!(blocked.entries(&maple.handle.store().view()), [(address(1), true), (address(2), true)]);
-    assert_eq!(ask(State::Get(key("blocked", "00:00:00:00:00:02"))), Ok(json!(true)));
+    assert_eq!(ask(StateRequest::Get(key("blocked", "00:00:00:00:00:02"))), Ok(json!(true)));
 }
 
 #[test]

@@ -16,7 +16,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use maple_controller::simulation::{Line, Setting, Simulation};
+use maple_controller::simulation::{Line, Simulation, SimulationOptions};
 use maple_controller::snoop::Snooping;
 use maple_controller::{Deadlines, QueueLimits};
 use maple_core::engine::{Event, Options, Time as EngineTime};
@@ -157,7 +157,7 @@ impl Laboratory {
     /// and fro.
     pub fn committed(&self, commit: Commit) -> Receiver<Result<(), LabError>> {
         self.ask(move |_, world| {
-            world.simulation.tell(0, Event::Committed(commit));
+            world.simulation.send_event(0, Event::Committed(commit));
             world.pass(FOLLOWED)
         })
     }
@@ -201,19 +201,19 @@ impl World {
     fn new(options: &LaboratoryOptions, policy: Arc<dyn Policy>, store: Arc<Store>) -> Result<World, LabError> {
         let network_options = NetworkOptions { seed: options.seed, ..NetworkOptions::new(options.version) };
         let network = Network::with_options(&options.topology, network_options);
-        // Nobody reads yet, so nobody has to be told.
+        // No shard runs yet, so the commits need no distribution.
         let declared = options.snooping.declare(&store).map_err(|error| LabError::Failed(error.to_string()))?;
         drop(declared);
-        let (listening, snoop) = Snoop::new(&options.snooping, &store)?;
-        let setting = Setting {
+        let (subscriptions, snoop) = Snoop::new(&options.snooping, &store)?;
+        let setting = SimulationOptions {
             shards: 1,
             clock: Arc::default(),
             store,
             policy,
-            options: Options { track_hosts: options.track_hosts, ..Options::default() },
+            engine: Options { track_hosts: options.track_hosts, ..Options::default() },
             deadlines: Deadlines::default(),
             limits: QueueLimits::default(),
-            listening,
+            subscriptions,
         };
         let simulation = Simulation::new(&setting).map_err(|error| LabError::Failed(error.to_string()))?;
         let dpids = network.dpids().collect();
@@ -250,7 +250,7 @@ impl World {
         let mut came_in = true;
         loop {
             let now = self.network.now();
-            let snoop = self.snoop.as_ref().map(Snoop::next);
+            let snoop = self.snoop.as_ref().map(Snoop::deadline);
             let deadline = self.simulation.next_turn(0).into_iter().chain(snoop).min().map(|at| at.0.max(now));
             if came_in || deadline.is_some_and(|at| at <= now) {
                 turns = if now == last { turns + 1 } else { 1 };
@@ -274,11 +274,11 @@ impl World {
     /// The shard takes a turn, and what it says goes to the switches.
     fn turn(&mut self) -> Result<(), LabError> {
         let now = EngineTime(self.network.now());
-        for parcel in self.simulation.turn(now, 0) {
-            self.simulation.deliver(parcel);
+        for batch in self.simulation.turn(now, 0) {
+            self.simulation.deliver(batch);
         }
         for event in self.snoop.iter_mut().flat_map(|snoop| snoop.turn(now)) {
-            self.simulation.tell(0, event);
+            self.simulation.send_event(0, event);
         }
         // Nobody reads them here; the channel would fill.
         self.simulation.notices();

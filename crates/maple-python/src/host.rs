@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use maple_cli::{Loaded, PolicyLoader, Suspicion};
 use maple_controller::control::transactions::ChangeError;
-use maple_controller::listen::{Listener, Listening, listen};
+use maple_controller::listen::{Listener, Subscription, listen};
 use maple_controller::{ControllerOptions, Handle};
 use maple_core::state::{Commit, Store, Write};
 use maple_core::trace::Cond;
@@ -58,7 +58,7 @@ impl PolicyLoader for Loader {
             let mut options = ControllerOptions::new(Arc::new(PythonPolicy::new(&loaded, time_limit)));
             options.store = store();
             options.engine.track_hosts = track_hosts;
-            options.listening.extend(listening(py)?);
+            options.subscriptions.extend(listening(py)?);
             options.snooping = snooping_of(&loaded).map_err(|error| anyhow::anyhow!("@policy: {error}"))?;
             Ok(Loaded::Policy(options))
         })
@@ -111,7 +111,7 @@ impl PolicyLoader for Loader {
 static LISTENER: Mutex<Option<Listener>> = Mutex::new(None);
 
 /// What the controller is to tell the file's `@on` functions; none if it has no such functions.
-fn listening(py: Python<'_>) -> anyhow::Result<Option<Listening>> {
+fn listening(py: Python<'_>) -> anyhow::Result<Option<Subscription>> {
     let wanted = || -> PyResult<Option<Vec<Cond>>> {
         let wanted: Option<Vec<Bound<'_, PyDict>>> = py.import("maple._on")?.call_method0("wanted")?.extract()?;
         let Some(wanted) = wanted else { return Ok(None) };

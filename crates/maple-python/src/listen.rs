@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use maple_controller::listen::{Happening, Listener, Silence};
+use maple_controller::listen::{ListenError, Listener, NetworkEvent};
 use maple_core::engine::{Counted, ListenerPacket, PortCount, Time, Traffic};
 use maple_wire::msg::PortReason;
 use maple_wire::print;
@@ -52,10 +52,10 @@ impl PyListener {
         let timeout = Duration::try_from_secs_f64(timeout).map_err(|e| PyValueError::new_err(e.to_string()))?;
         let next = py.detach(|| self.0.lock().unwrap_or_else(PoisonError::into_inner).next(timeout));
         match next {
-            Err(Silence::Timeout) => ("nothing",).into_pyobject(py),
-            Err(Silence::Ended) => ("end",).into_pyobject(py),
-            Ok(Happening::Packet(heard)) => ("packet_in", heard.by, PyHeard(heard)).into_pyobject(py),
-            Ok(Happening::Port { at, name, is_up, reason }) => {
+            Err(ListenError::Timeout) => ("nothing",).into_pyobject(py),
+            Err(ListenError::Ended) => ("end",).into_pyobject(py),
+            Ok(NetworkEvent::Packet(heard)) => ("packet_in", heard.by, PyHeard(heard)).into_pyobject(py),
+            Ok(NetworkEvent::Port { at, name, is_up, reason }) => {
                 let reason = match reason {
                     PortReason::Add => "add",
                     PortReason::Delete => "delete",
@@ -63,8 +63,8 @@ impl PyListener {
                 };
                 ("port_status", PyLocation::from(at), name, is_up, reason).into_pyobject(py)
             }
-            Ok(Happening::SwitchUp(dpid)) => ("switch_up", dpid.0).into_pyobject(py),
-            Ok(Happening::SwitchDown(dpid)) => ("switch_down", dpid.0).into_pyobject(py),
+            Ok(NetworkEvent::SwitchUp(dpid)) => ("switch_up", dpid.0).into_pyobject(py),
+            Ok(NetworkEvent::SwitchDown(dpid)) => ("switch_down", dpid.0).into_pyobject(py),
             // What a newer controller tells besides.
             Ok(_) => ("nothing",).into_pyobject(py),
         }

@@ -7,7 +7,7 @@
 use std::cell::RefCell;
 use std::time::{Duration, Instant};
 
-use maple_controller::control::transactions::Waiting;
+use maple_controller::control::transactions::ThreadWaiter;
 use maple_core::state::{Access, Store};
 use maple_core::state::{Cell, CellValue, Commit, Patience, Txn, Write};
 use pyo3::create_exception;
@@ -80,7 +80,7 @@ pub fn atomically(py: Python<'_>, function: Py<PyAny>, timeout: Option<f64>) -> 
             }
             Ended::Lost => {
                 lost += 1;
-                py.detach(|| Waiting::here(None).back_off(lost));
+                py.detach(|| ThreadWaiter::new(None).back_off(lost));
             }
             Ended::Waits(txn) => {
                 lost = 0;
@@ -198,7 +198,7 @@ fn wait(py: Python<'_>, store: &Store, txn: &Txn, until: Option<Instant>) -> PyR
             return Err(PyTimeoutError::new_err("what the transaction waits for did not come in time"));
         }
         let changed = py.detach(|| {
-            let waiting = Waiting::here(Some(left));
+            let waiting = ThreadWaiter::new(Some(left));
             let Some(waiter) = store.watch(txn, waiting.waker()) else { return true };
             let changed = waiting.wait();
             store.unwatch(waiter);

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use maple_controller::listen::Listening;
+use maple_controller::listen::Subscription;
 use maple_controller::snoop::Snooping;
 use maple_controller::{Controller, ControllerOptions, Handle, HandlerFactory, StartError, Stopped};
 use maple_core::network::{LinkName, Location};
@@ -230,14 +230,14 @@ impl App {
     /// ```
     /// # use maple::prelude::*;
     /// # let policy = |_: &Packet, net: &Net| net.flood();
-    /// use maple::Happening;
+    /// use maple::NetworkEvent;
     /// use std::time::Duration;
     ///
     /// let (listening, listener) = maple::listen(Vec::new())?;
     /// let follow = move |_| {
     ///     std::thread::spawn(move || {
     ///         while let Ok(happening) = listener.next(Duration::MAX) {
-    ///             if let Happening::SwitchUp(switch) = happening {
+    ///             if let NetworkEvent::SwitchUp(switch) = happening {
     ///                 println!("switch {switch} is there");
     ///             }
     ///         }
@@ -247,8 +247,8 @@ impl App {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
-    pub fn listening(mut self, listening: Listening) -> App {
-        self.options.listening.push(listening);
+    pub fn listening(mut self, subscription: Subscription) -> App {
+        self.options.subscriptions.push(subscription);
         self
     }
 

@@ -394,18 +394,18 @@ pub use maple_controller::StartError;
 pub use maple_controller::Stopped;
 
 /// ```
-/// use maple::Happening;
+/// use maple::NetworkEvent;
 ///
-/// fn tell(happening: &Happening) {
+/// fn tell(happening: &NetworkEvent) {
 ///     match happening {
-///         Happening::SwitchUp(switch) => println!("switch {switch} is there"),
-///         Happening::Port { at, is_up: false, .. } => println!("port {at} is down"),
+///         NetworkEvent::SwitchUp(switch) => println!("switch {switch} is there"),
+///         NetworkEvent::Port { at, is_up: false, .. } => println!("port {at} is down"),
 ///         _ => {}
 ///     }
 /// }
 /// ```
 #[doc(inline)]
-pub use maple_controller::listen::Happening;
+pub use maple_controller::listen::NetworkEvent;
 
 /// ```
 /// use std::time::Duration;
@@ -426,7 +426,7 @@ pub use maple_controller::listen::Listener;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[doc(inline)]
-pub use maple_controller::listen::Listening;
+pub use maple_controller::listen::Subscription;
 
 /// ```
 /// use maple::{Cond, Constraint, Field};

@@ -2,7 +2,7 @@
 //!
 //! ```no_run
 //! use maple::App;
-//! use maple::handlers::{Handler, Replies, SwitchInfo, ask_for_packets};
+//! use maple::handlers::{Handler, Replies, SwitchInfo, install_table_miss};
 //! use maple::wire::msg::{NO_BUFFER, PacketInView, PacketOut};
 //! use maple::wire::{Action, Message, PortNo};
 //!
@@ -10,7 +10,7 @@
 //!
 //! impl Handler for Hub {
 //!     fn switch_up(&mut self, _: &SwitchInfo, out: &mut Replies) {
-//!         ask_for_packets(out);
+//!         install_table_miss(out);
 //!     }
 //!
 //!     fn packet_in(&mut self, packet: &PacketInView<'_>, out: &mut Replies) {
@@ -26,7 +26,7 @@
 //! ```
 
 /// ```
-/// use maple::handlers::{Handler, Replies, SwitchInfo, ask_for_packets};
+/// use maple::handlers::{Handler, Replies, SwitchInfo, install_table_miss};
 /// use maple::wire::msg::PacketInView;
 ///
 /// #[derive(Default)]
@@ -34,7 +34,7 @@
 ///
 /// impl Handler for Count {
 ///     fn switch_up(&mut self, _: &SwitchInfo, out: &mut Replies) {
-///         ask_for_packets(out);
+///         install_table_miss(out);
 ///     }
 ///
 ///     fn packet_in(&mut self, _: &PacketInView<'_>, _: &mut Replies) {
@@ -85,11 +85,11 @@ pub use maple_controller::Replies;
 pub use maple_controller::session::SwitchInfo;
 
 /// ```
-/// use maple::handlers::{Replies, ask_for_packets};
+/// use maple::handlers::{Replies, install_table_miss};
 ///
 /// let mut out = Replies::default();
-/// ask_for_packets(&mut out);
+/// install_table_miss(&mut out);
 /// assert_ne!(out.tally().messages, 0);
 /// ```
 #[doc(inline)]
-pub use maple_controller::handler::ask_for_packets;
+pub use maple_controller::handler::install_table_miss;

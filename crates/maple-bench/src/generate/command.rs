@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use super::{Files, Style, filter_set, trace};
-use crate::command::{BenchError, Output, say};
+use crate::error::BenchError;
 use crate::filters::FilterSet;
 use crate::headers::TracedHeader;
 use crate::input::InputError;
+use crate::output::{Output, print_line};
 use crate::report::Progress;
 use crate::statistics::{self, Statistics};
 
@@ -43,17 +44,17 @@ pub struct StatisticsArgs {
 /// Makes a set with a trace of one header a filter, and a long one of ten with bursts.
 pub(crate) fn generate(args: &GenerateArgs) -> Result<(), BenchError> {
     let progress = Progress::new(2);
-    progress.say("filters");
+    progress.set_message("filters");
     let set = filter_set(args.style, args.filters as usize, args.seed);
     progress.step();
-    progress.say("traces");
+    progress.set_message("traces");
     let short = trace(&set, set.filters.len(), 0.0, args.seed);
     let long = trace(&set, 10 * set.filters.len(), 0.1, args.seed.wrapping_add(100));
     let files = Files::of(&args.out, &set.name);
     files.write(&set, &short, &long)?;
     drop(progress);
     for (path, lines) in [(files.rules, set.filters.len()), (files.trace, short.len()), (files.long, long.len())] {
-        say(format_args!("{}: {lines} lines", path.display()));
+        print_line(format_args!("{}: {lines} lines", path.display()));
     }
     Ok(())
 }
@@ -67,7 +68,7 @@ pub(crate) fn statistics(args: &StatisticsArgs) -> Result<(), BenchError> {
     let progress = Progress::new(paths.len() as u64);
     let (mut sets, mut figures) = (Vec::new(), Vec::new());
     for path in paths {
-        progress.say(path.display().to_string());
+        progress.set_message(path.display().to_string());
         let set = FilterSet::read(&path)?;
         let trace = path.with_extension("trace");
         let trace = if trace.exists() { Some(TracedHeader::read(&trace)?) } else { None };
@@ -76,7 +77,7 @@ pub(crate) fn statistics(args: &StatisticsArgs) -> Result<(), BenchError> {
         progress.step();
     }
     drop(progress);
-    args.output.tell(&figures, || statistics::table(&figures).to_string(), || vec![statistics::chart(&sets)])
+    args.output.print(&figures, || statistics::table(&figures).to_string(), || vec![statistics::chart(&sets)])
 }
 
 /// The filter files in a folder, by name.

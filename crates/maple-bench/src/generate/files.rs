@@ -1,4 +1,4 @@
-//! Writing generated sets and traces, as ClassBench's files are laid out.
+//! Writes generated filter sets and traces in the layout of ClassBench.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
@@ -7,28 +7,19 @@ use std::path::{Path, PathBuf};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
+use crate::error::BenchError;
 use crate::filters::FilterSet;
 use crate::headers::TracedHeader;
 
-/// Where a set's files are: `NAME.rules`, `NAME.trace`, `long/NAME.trace.gz`.
+/// The files of a set: `NAME.rules`, `NAME.trace`, `long/NAME.trace.gz`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Files {
     /// The filters.
     pub rules: PathBuf,
-    /// The trace of one header a filter.
+    /// The trace with one header for each filter.
     pub trace: PathBuf,
     /// The long trace, compressed.
     pub long: PathBuf,
-}
-
-/// A file that can't be written.
-#[derive(Debug, thiserror::Error)]
-#[error("{}: {source}", path.display())]
-pub struct GenerateError {
-    /// The file or folder.
-    pub path: PathBuf,
-    /// Why not.
-    pub source: io::Error,
 }
 
 impl Files {
@@ -41,11 +32,11 @@ impl Files {
         }
     }
 
-    /// Writes a set and its traces; folders are made where they are absent.
+    /// Writes a set and its traces, and creates missing folders.
     ///
     /// # Errors
-    /// [`GenerateError`] where something can't be written.
-    pub fn write(&self, set: &FilterSet, trace: &[TracedHeader], long: &[TracedHeader]) -> Result<(), GenerateError> {
+    /// [`BenchError::Write`] for a file that can't be written.
+    pub fn write(&self, set: &FilterSet, trace: &[TracedHeader], long: &[TracedHeader]) -> Result<(), BenchError> {
         write(&self.rules, |file| set.filters.iter().try_for_each(|filter| writeln!(file, "{filter}")))?;
         write(&self.trace, |file| headers(file, set, trace))?;
         write(&self.long, |file| {
@@ -60,12 +51,12 @@ fn headers(file: &mut dyn Write, set: &FilterSet, trace: &[TracedHeader]) -> io:
     trace.iter().try_for_each(|traced| writeln!(file, "{}", traced.line(set.filters[traced.made_from as usize].flags)))
 }
 
-fn write(path: &Path, content: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), GenerateError> {
+fn write(path: &Path, content: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), BenchError> {
     let written = || {
         path.parent().map_or(Ok(()), fs::create_dir_all)?;
         let mut file = BufWriter::new(File::create(path)?);
         content(&mut file)?;
         file.flush()
     };
-    written().map_err(|source| GenerateError { path: path.to_path_buf(), source })
+    written().map_err(|source| BenchError::Write { path: path.to_path_buf(), source })
 }

@@ -33,7 +33,7 @@ use crate::headers::{FiveTuple, TracedHeader};
 use style::{Ports, Shape, Weighted};
 use trie::Trie;
 
-pub use files::{Files, GenerateError};
+pub use files::Files;
 pub use style::Style;
 
 /// How many draws a filter may take. Beyond, the networks of a style are used up.

@@ -16,7 +16,8 @@ use maple_wire::packet::build::Frame;
 use maple_wire::{Field, Packet, PortNo};
 use serde::Serialize;
 
-use crate::command::{BenchError, Output, with_note};
+use crate::error::BenchError;
+use crate::output::{Output, with_note};
 use crate::report::{Chart, Progress, Series, TextTable};
 
 mod world;
@@ -87,12 +88,12 @@ pub(crate) fn main(args: &MissesArgs) -> Result<(), BenchError> {
     }
     drop(progress);
     let note = "misses in percent of all packets; bound: 1/(4F) + 0.5 %";
-    args.output.tell(&results, || with_note(&table(&results), note), || vec![chart(&results)])
+    args.output.print(&results, || with_note(&table(&results), note), || vec![chart(&results)])
 }
 
 fn measure(args: &MissesArgs, packets_per_flow: u32, progress: &Progress) -> Result<Measured, BenchError> {
     let play = |name: &str, policy: Arc<dyn Policy>| {
-        progress.say(format!("{packets_per_flow} packets a flow, {name}"));
+        progress.set_message(format!("{packets_per_flow} packets a flow, {name}"));
         let played = play(args, packets_per_flow, policy);
         progress.step();
         played
@@ -142,13 +143,13 @@ fn check(world: &World, packets: u64) -> Result<(), BenchError> {
         for frame in frames {
             let to = Packet::new(frame, 0).get(Field::Ipv4Dst).and_then(|address| port_of(address as u32));
             if to != Some(*port) {
-                return Err(BenchError::Wrong(format!("a packet came out of port {port}, not of {to:?}")));
+                return Err(BenchError::WrongResult(format!("a packet came out of port {port}, not of {to:?}")));
             }
             arrived += 1;
         }
     }
     let wrong = format!("of {packets} packets {arrived} came out");
-    if arrived == packets { Ok(()) } else { Err(BenchError::Wrong(wrong)) }
+    if arrived == packets { Ok(()) } else { Err(BenchError::WrongResult(wrong)) }
 }
 
 /// A client or a server.

@@ -13,7 +13,7 @@ use maple_wire::msg::stats::Desc;
 use maple_wire::msg::{Features, Hello, Message};
 use maple_wire::{Dpid, PortNo, Version};
 
-use crate::command::BenchError;
+use crate::error::BenchError;
 
 const DPID: Dpid = Dpid(1);
 
@@ -141,7 +141,7 @@ impl World {
     fn obey(&mut self, xid: u32, message: &Message) -> Result<(), BenchError> {
         let mut bytes = Vec::new();
         let encoded = message.encode(Version::Of13, xid, &mut bytes);
-        encoded.map_err(|error| BenchError::Wrong(format!("{error}: {message:?}")))?;
+        encoded.map_err(|error| BenchError::WrongResult(format!("{error}: {message:?}")))?;
         let out = self.switch.receive_bytes(self.now.0, &bytes);
         self.went_out(out)
     }
@@ -155,11 +155,11 @@ impl World {
                     Message::BarrierReply => self.tell(Event::BarrierReply { dpid: DPID, xid }),
                     Message::FlowRemoved(removed) => self.tell(Event::FlowRemoved { dpid: DPID, removed }),
                     Message::Error(error) => {
-                        return Err(BenchError::Wrong(format!("the switch refused a message: {error:?}")));
+                        return Err(BenchError::WrongResult(format!("the switch refused a message: {error:?}")));
                     }
                     _ => {}
                 },
-                Outgoing::Close => return Err(BenchError::Wrong("the switch hung up".into())),
+                Outgoing::Close => return Err(BenchError::WrongResult("the switch hung up".into())),
             }
         }
         Ok(())

@@ -14,8 +14,9 @@ use maple_emulator::Random;
 use maple_wire::{Action, Field, Instruction, PortNo};
 use serde::Serialize;
 
-use crate::command::{BenchError, Output, with_note};
+use crate::error::BenchError;
 use crate::headers::FiveTuple;
+use crate::output::{Output, with_note};
 use crate::passes::Augments;
 use crate::report::{Chart, Progress, Series, TextTable};
 use crate::rules::play::table as table_of;
@@ -138,7 +139,7 @@ pub(crate) fn main(args: &MtRouteArgs) -> Result<(), BenchError> {
     }
     for round in 1..=ROUNDS {
         for played in &mut played {
-            progress.say(format!("{}: speeds, round {round} of {ROUNDS}", played.measured.compiler));
+            progress.set_message(format!("{}: speeds, round {round} of {ROUNDS}", played.measured.compiler));
             played.passes_until(ROUND * round)?;
             progress.step();
         }
@@ -146,7 +147,7 @@ pub(crate) fn main(args: &MtRouteArgs) -> Result<(), BenchError> {
     drop(progress);
     let results: Vec<Measured> = played.iter().map(Played::measured).collect();
     let note = "rates are per second, in the fastest pass (--json has the medians); us are microseconds of f and of an augment after it";
-    args.output.tell(&results, || with_note(&table(&results), note), || vec![chart(&results)])
+    args.output.print(&results, || with_note(&table(&results), note), || vec![chart(&results)])
 }
 
 /// Headers until so many pairs of racks have talked. Racks send alike, but some are asked far more often than others, and
@@ -220,7 +221,7 @@ impl<'a> Play<'a> {
         let mut times = Augments::default();
         let Learned { route, outcome, changes } = times.learn(&mut self.table, self.centre, header, leaf);
         if outcome != Augmented::Added {
-            return Err(BenchError::Wrong(format!("{header:?}: the tree knew the trace, the switch did not")));
+            return Err(BenchError::WrongResult(format!("{header:?}: the tree knew the trace, the switch did not")));
         }
         self.ports.push(route.ports.first().copied());
         self.misses.push(*header);
@@ -235,7 +236,7 @@ impl<'a> Play<'a> {
 
     fn change(&mut self, changes: &[Change]) -> Result<(), BenchError> {
         self.flow_mods += changes.len();
-        changes.iter().try_for_each(|change| self.switch.apply(change)).map_err(BenchError::Wrong)
+        changes.iter().try_for_each(|change| self.switch.apply(change)).map_err(BenchError::WrongResult)
     }
 
     /// Counts headers that tree or switch answer otherwise than f; those that go to the controller are right.

@@ -9,7 +9,7 @@ use maple_core::{LeafId, Table};
 
 use super::data_centre::DataCentre;
 use super::{Measured, played};
-use crate::command::BenchError;
+use crate::error::BenchError;
 use crate::headers::FiveTuple;
 use crate::passes::{Augments, Passes, Spent, timed};
 use crate::report::Progress;
@@ -47,7 +47,7 @@ impl<'a> Played<'a> {
         traffic: &'a [FiveTuple],
         progress: &Progress,
     ) -> Result<Played<'a>, BenchError> {
-        progress.say(format!("{name}: traffic, and hosts are invalidated"));
+        progress.set_message(format!("{name}: traffic, and hosts are invalidated"));
         let mut play = played(strategy, centre, traffic)?;
         play.check(traffic);
         let (rules, levels, flow_mods) = (play.switch.rules.len(), play.switch.levels(), play.flow_mods);
@@ -55,14 +55,14 @@ impl<'a> Played<'a> {
         let of_hosts = play.groups_of_hosts(&hosts);
         play.invalidate(&of_hosts, traffic)?;
         progress.step();
-        progress.say(format!("{name}: ports are invalidated"));
+        progress.set_message(format!("{name}: ports are invalidated"));
         let mut again = played(strategy, centre, traffic)?;
         let of_ports = again.groups_of_ports();
         again.invalidate(&of_ports, traffic)?;
         progress.step();
         let wrong = play.wrong + again.wrong;
         if wrong > 0 {
-            return Err(BenchError::Wrong(format!("{name}: {wrong} headers had a wrong answer")));
+            return Err(BenchError::WrongResult(format!("{name}: {wrong} headers had a wrong answer")));
         }
         let measured = Measured {
             compiler: name,

@@ -26,7 +26,7 @@ impl Progress {
     }
 
     /// Says what is done now.
-    pub fn say(&self, what: impl Into<String>) {
+    pub fn set_message(&self, what: impl Into<String>) {
         self.bar.set_message(what.into());
     }
 

@@ -11,7 +11,7 @@ use super::measured::Measured;
 use super::play::{Counts, Expected, Learned, Play};
 use super::policy::FilterPolicy;
 use super::speeds::grown;
-use crate::command::BenchError;
+use crate::error::BenchError;
 use crate::filters::FilterSet;
 use crate::report::Progress;
 
@@ -39,7 +39,7 @@ pub(super) struct Outcome {
 impl Task<'_> {
     pub(super) fn run(&self, policy: &mut dyn FilterPolicy, progress: &Progress) -> Result<Outcome, BenchError> {
         let name = &self.set.name;
-        progress.say(format!("{name}: playing the trace"));
+        progress.set_message(format!("{name}: playing the trace"));
         let mut play = Play::new(self.strategy);
         let mut growth = Vec::new();
         for expected in self.trace {
@@ -51,13 +51,13 @@ impl Task<'_> {
         let counts = play.counts.clone();
         let (rules, barriers, levels) = (play.switch.len(), play.switch.barriers(), play.switch.levels());
         let learned = play.learned.clone();
-        progress.say(format!("{name}: memory and invalidations"));
+        progress.set_message(format!("{name}: memory and invalidations"));
         let (grown_once, bytes) = bytes_kept(|| grown(self.strategy, policy, &learned));
         let hosts = self
             .invalidations(grown_once?.0, &learned, &hosts(self.trace), |table, host| invalidate_host(table, *host))?;
         let (table, _) = grown(self.strategy, policy, &learned)?;
         let ports = self.invalidations(table, &learned, &ports(&learned), |table, leaves| withdraw(table, leaves))?;
-        progress.say(format!("{name}: the second trace"));
+        progress.set_message(format!("{name}: the second trace"));
         let misses_then = self.then.map(|then| self.play_on(&mut play, policy, then)).transpose()?;
         let measured = Measured {
             filters: self.set.filters.len(),

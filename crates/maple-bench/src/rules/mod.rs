@@ -11,10 +11,11 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use maple_core::oracles::Strategy;
 
-use crate::command::{BenchError, say};
+use crate::error::BenchError;
 use crate::filters::FilterSet;
 use crate::headers::TracedHeader;
 use crate::input::InputError;
+use crate::output::print_line;
 use crate::report::Progress;
 
 pub mod measured;
@@ -145,7 +146,7 @@ pub struct Finding {
 /// [`BenchError`]: wrong input, or a wrong answer.
 pub fn main(args: &RulesArgs, python: Option<&dyn OtherLanguage>) -> Result<(), BenchError> {
     let findings = measure(args, python)?;
-    say(if args.json { output::json(&findings, args.all.is_some()) } else { output::text(&findings) });
+    print_line(if args.json { output::json(&findings, args.all.is_some()) } else { output::text(&findings) });
     if let Some(folder) = &args.plot {
         for path in output::plot(&findings, folder)? {
             // Standard output may be JSON for a machine.
@@ -154,7 +155,7 @@ pub fn main(args: &RulesArgs, python: Option<&dyn OtherLanguage>) -> Result<(), 
     }
     let wrong = findings.iter().find_map(|finding| Some((finding, finding.first_wrong.as_ref()?)));
     match wrong {
-        Some((finding, what)) => Err(BenchError::Wrong(format!("{}: a wrong answer: {what}", finding.set))),
+        Some((finding, what)) => Err(BenchError::WrongResult(format!("{}: a wrong answer: {what}", finding.set))),
         None => Ok(()),
     }
 }
@@ -186,7 +187,7 @@ pub fn measure(args: &RulesArgs, python: Option<&dyn OtherLanguage>) -> Result<V
     }
     for round in 1..=ROUNDS {
         for played in &mut played {
-            progress.say(format!("{}: speeds, round {round} of {ROUNDS}", played.finding.set));
+            progress.set_message(format!("{}: speeds, round {round} of {ROUNDS}", played.finding.set));
             played.speeds.passes_until(ROUND * round, &mut *played.policy)?;
             progress.step();
         }

@@ -7,7 +7,7 @@ use maple_core::{Augmented, Capabilities, Change, LeafAction, LeafId, Rule, Tabl
 use maple_wire::{Action, Instruction, PortNo};
 
 use super::policy::FilterPolicy;
-use crate::command::BenchError;
+use crate::error::BenchError;
 use crate::filters::FilterSet;
 use crate::headers::FiveTuple;
 use crate::switch::{Switch, Verdict};
@@ -52,7 +52,7 @@ impl Play {
     /// Lets a header come to the switch.
     pub(super) fn header(&mut self, policy: &mut dyn FilterPolicy, expected: &Expected) -> Result<(), BenchError> {
         let (header, wanted) = expected;
-        let verdict = self.switch.treat(header).map_err(BenchError::Wrong)?;
+        let verdict = self.switch.treat(header).map_err(BenchError::WrongResult)?;
         if verdict != Verdict::Controller {
             self.judge(header, verdict, *wanted);
             return Ok(());
@@ -72,7 +72,7 @@ impl Play {
     pub(super) fn check(&mut self, headers: &[Expected]) -> Result<usize, BenchError> {
         let mut unknown = 0;
         for (header, wanted) in headers {
-            match self.switch.treat(header).map_err(BenchError::Wrong)? {
+            match self.switch.treat(header).map_err(BenchError::WrongResult)? {
                 Verdict::Controller => unknown += 1,
                 verdict => self.judge(header, verdict, *wanted),
             }
@@ -95,7 +95,7 @@ impl Play {
         sorted(&mut wanted);
         sorted(&mut there);
         let agree = wanted == there;
-        if agree { Ok(()) } else { Err(BenchError::Wrong("the changes do not lead to the table's rules".into())) }
+        if agree { Ok(()) } else { Err(BenchError::WrongResult("the changes do not lead to the table's rules".into())) }
     }
 
     fn learn(
@@ -112,7 +112,7 @@ impl Play {
         let changes = self.table.take_changes();
         if outcome != Augmented::Added {
             let what = "f is not a function of what it observed, or a trace went to the wrong place";
-            return Err(BenchError::Wrong(format!("{header:?}: {what}: {outcome:?}")));
+            return Err(BenchError::WrongResult(format!("{header:?}: {what}: {outcome:?}")));
         }
         self.judge(header, verdict_of(filter), wanted);
         self.learned.push(Learned { leaf, header: *header, filter });
@@ -123,7 +123,7 @@ impl Play {
     pub(super) fn change(&mut self, changes: &[Change]) -> Result<(), BenchError> {
         self.counts.flow_mods += changes.len();
         self.counts.reprioritised += reprioritised(changes);
-        changes.iter().try_for_each(|change| self.switch.apply(change)).map_err(BenchError::Wrong)
+        changes.iter().try_for_each(|change| self.switch.apply(change)).map_err(BenchError::WrongResult)
     }
 
     fn judge(&mut self, header: &FiveTuple, verdict: Verdict, wanted: Option<usize>) {

@@ -10,7 +10,7 @@ use super::invalidation::{hosts, invalidate_host, ports, withdraw};
 use super::measured::Measured;
 use super::play::{Expected, Learned, action, table};
 use super::policy::FilterPolicy;
-use crate::command::BenchError;
+use crate::error::BenchError;
 use crate::passes::{Augments, Passes, Spent, timed};
 
 /// How often a round looks all headers of the trace up.

@@ -12,7 +12,8 @@
 use clap::Args;
 use serde::Serialize;
 
-use crate::command::{BenchError, Output};
+use crate::error::BenchError;
+use crate::output::Output;
 use crate::report::{Chart, Progress, Series, TextTable};
 
 mod reads;
@@ -65,7 +66,7 @@ const KEYS: u64 = 10_000;
 /// withdrawn.
 pub fn main(args: &StateArgs) -> Result<(), BenchError> {
     let costs = measure(args)?;
-    args.output.tell(&costs, || text(&costs), || vec![chart(&costs.invalidations)])
+    args.output.print(&costs, || text(&costs), || vec![chart(&costs.invalidations)])
 }
 
 /// Measures what the command line says.
@@ -75,23 +76,23 @@ pub fn main(args: &StateArgs) -> Result<(), BenchError> {
 pub fn measure(args: &StateArgs) -> Result<Costs, BenchError> {
     let rounds = args.rounds as usize;
     let progress = Progress::new((2 + args.threads.len() + args.leaves.len()) as u64);
-    progress.say("reads");
+    progress.set_message("reads");
     let reads = Reads::measure(rounds);
     progress.step();
     let mut reservations = Vec::new();
     for threads in &args.threads {
-        progress.say(format!("reservations on {threads} threads"));
+        progress.set_message(format!("reservations on {threads} threads"));
         reservations.push(Reservations::measure(*threads as usize, rounds)?);
         progress.step();
     }
-    progress.say("writes");
+    progress.set_message("writes");
     let writes = Writes::measure(rounds);
     progress.step();
     let mut invalidations = Vec::new();
     // The table is of one size, so that what differs is who depends on it.
     let keys = args.leaves.iter().copied().fold(1000, u64::max);
     for leaves in &args.leaves {
-        progress.say(format!("{leaves} leaves"));
+        progress.set_message(format!("{leaves} leaves"));
         invalidations.push(Invalidation::measure(*leaves, keys, rounds)?);
         progress.step();
     }

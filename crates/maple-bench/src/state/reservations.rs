@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::reads::rate;
 use super::{Random, median};
-use crate::command::BenchError;
+use crate::error::BenchError;
 use crate::report::TextTable;
 
 /// What so many threads did.
@@ -73,14 +73,14 @@ impl Reservations {
             (0..LINKS).for_each(|link| free.set(tx, &link, &CAPACITY));
             Ok(())
         };
-        store.atomically(&Yield, fill).map_err(|error| BenchError::Wrong(error.to_string()))?;
+        store.atomically(&Yield, fill).map_err(|error| BenchError::WrongResult(error.to_string()))?;
         let reserve = |random: &mut Random| reserve(&store, &free, &counted, random);
         let per_second = median((0..rounds).map(|_| rate(threads, reserve)).collect());
         let left: Vec<i64> = free.entries(&store.view()).into_iter().map(|(_, left)| left).collect();
         let gone = LINKS as i64 * CAPACITY - left.iter().sum::<i64>();
         let count = |counter: AtomicU64| counter.into_inner() as f64;
         if left.iter().any(|left| *left < 0) || gone as f64 != count(counted.sold) {
-            return Err(BenchError::Wrong("a link was oversold".into()));
+            return Err(BenchError::WrongResult("a link was oversold".into()));
         }
         let (runs, done, refused) = (count(counted.runs), count(counted.done), count(counted.refused));
         let (lost_percent, refused_percent) = (100.0 * (runs - done) / runs, 100.0 * refused / done);

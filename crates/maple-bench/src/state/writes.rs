@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::reservations::Yield;
 use super::{KEYS, list, median};
-use crate::command::BenchError;
+use crate::error::BenchError;
 use crate::report::TextTable;
 
 /// Writes that nobody depends on and their steps, in nanoseconds of processor time.
@@ -142,7 +142,8 @@ pub(super) fn text(all: &[Invalidation]) -> String {
 }
 
 fn exactly(withdrawn: u64, readers: u64) -> Result<(), BenchError> {
-    let wrong = || BenchError::Wrong(format!("{withdrawn} leaves were withdrawn, and {readers} read what changed"));
+    let wrong =
+        || BenchError::WrongResult(format!("{withdrawn} leaves were withdrawn, and {readers} read what changed"));
     (withdrawn == readers).then_some(()).ok_or_else(wrong)
 }
 

@@ -6,7 +6,7 @@ use maple_load::Report;
 use serde::Serialize;
 
 use super::charts::charts;
-use crate::say;
+use crate::output::print_line;
 
 /// One point of the sweep: the median round.
 #[derive(Debug, Serialize)]
@@ -103,9 +103,9 @@ impl Results {
     /// Tells it as asked.
     pub fn tell(&self, output: &Output) -> anyhow::Result<()> {
         if output.json {
-            say(serde_json::to_string_pretty(self)?)
+            print_line(serde_json::to_string_pretty(self)?)
         } else {
-            say(self.table())
+            print_line(self.table())
         }
         for chart in output.plot.iter().flat_map(|_| charts(self)) {
             if let Some(folder) = &output.plot {

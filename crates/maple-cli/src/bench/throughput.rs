@@ -17,8 +17,8 @@ use maple_wire::Version;
 
 use super::controllers::Contender;
 use super::results::{Point, Results};
-use crate::args::{duration, version};
-use crate::wrong::OrWrong as _;
+use crate::usage_error::OrUsageError as _;
+use crate::values::{duration, version};
 use crate::{descriptors, load};
 
 /// Most packet-ins of a switch without an answer where a rate is offered.
@@ -134,7 +134,7 @@ impl<'a> Sweep<'a> {
         let (switches, workload, policy) = match &args.topology {
             None => (args.switches.clone(), Workload::Addresses, "builtin:learning-switch"),
             Some(topology) => {
-                let network = load::network(&Topology::parse(topology).or_wrong()?);
+                let network = load::network(&Topology::parse(topology).or_usage_error()?);
                 (vec![network.switches.len() as u32], Workload::Network(Arc::new(network)), "builtin:shortest-path")
             }
         };
@@ -199,7 +199,8 @@ impl<'a> Sweep<'a> {
                     Mode::Throughput { window } => format!("window {window}"),
                     Mode::Rate { per_second, .. } => format!("{per_second:.0} packet-ins a second"),
                 };
-                self.progress.say(format!("{}: {switches} switches, {workers} workers, {doing}", contender.name));
+                self.progress
+                    .set_message(format!("{}: {switches} switches, {workers} workers, {doing}", contender.name));
                 let report = self.load(contender, (workers, switches), mode(i));
                 rounds[i].push(report.with_context(|| format!("{}, {switches} switches, {doing}", contender.name))?);
                 self.progress.step();

@@ -8,7 +8,6 @@ mod output;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use maple_controller::ControllerOptions;
@@ -17,10 +16,11 @@ use maple_core::state::Store;
 use maple_emulator::Topology;
 use maple_laboratory::costs_of;
 
-use crate::args::{CheckArgs, CheckOptions, Switch};
-use crate::run::{PolicyName, load};
-use crate::wrong::{OrWrong as _, wrong};
-use crate::{Loaded, PolicyLoader, Suspicion, decode, weights};
+use crate::options::{CheckArgs, CheckOptions};
+use crate::policy::{Loaded, PolicyLoader, PolicyName, Suspicion, load};
+use crate::usage_error::{OrUsageError as _, usage_error};
+use crate::values::OnOff;
+use crate::{decode, weights};
 
 /// `maple check POLICY`. The status is 1 if something was found.
 pub fn main(args: CheckArgs, loader: Option<&dyn PolicyLoader>) -> anyhow::Result<u8> {
@@ -28,7 +28,7 @@ pub fn main(args: CheckArgs, loader: Option<&dyn PolicyLoader>) -> anyhow::Resul
     loader.map_or(Ok(()), PolicyLoader::print_aside)?;
     let Loaded::Policy(loaded) = load(&args.policy, args.policy_time_limit, loader)? else {
         let why = "is a handler: what handlers read is not tracked, so there is nothing to check";
-        return Err(wrong(anyhow!("{} {why}", args.policy)));
+        return Err(usage_error(anyhow!("{} {why}", args.policy)));
     };
     let suspicions = match (&name, loader) {
         (PolicyName::File { file, name }, Some(loader)) => loader.inspect(file, name.as_deref())?,
@@ -42,9 +42,9 @@ pub fn with(options: &CheckOptions, loaded: ControllerOptions, suspicions: &[Sus
     let ControllerOptions { policy, store, snooping, engine, .. } = loaded;
     // Nobody reads yet, so nobody has to be told.
     drop(snooping.declare(&store)?);
-    let track_hosts = options.track_hosts.map_or(engine.track_hosts, |wish| wish == Switch::On);
+    let track_hosts = options.track_hosts.map_or(engine.track_hosts, |wish| wish == OnOff::On);
     let frames = captured(&options.pcap)?;
-    let topology = Topology::parse(&options.network).or_wrong()?;
+    let topology = Topology::parse(&options.network).or_usage_error()?;
     prepare(&store, &topology, options)?;
     let hosts = network::hosts(&topology, &frames);
     let samples = network::samples(&hosts, frames);
@@ -83,7 +83,3 @@ fn captured(files: &[PathBuf]) -> anyhow::Result<Vec<Vec<u8>>> {
     let all: Vec<Vec<Vec<u8>>> = files.iter().map(|path| read(path)).collect::<anyhow::Result<_>>()?;
     Ok(all.concat())
 }
-
-/// A time that may be 0.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Pause(pub Duration);

@@ -9,7 +9,7 @@ use maple_wire::Field;
 use maple_wire::packet::text::summary;
 use serde_json::{Value, json};
 
-use crate::Suspicion;
+use crate::policy::Suspicion;
 
 /// Branches that are listed.
 const LISTED: usize = 20;

@@ -16,8 +16,10 @@ use super::check::Checker;
 use super::progress::Lines;
 use super::summary::Flows;
 use super::{TURN, rules, summary};
-use crate::args::{EmulationArgs, RunOptions, Switch};
-use crate::{console, emulate, say};
+use crate::options::{EmulationArgs, RunOptions};
+use crate::output::print_line;
+use crate::values::OnOff;
+use crate::{console, emulate};
 
 /// How long traffic lasts where nothing else is said.
 const TRAFFIC: Duration = Duration::from_secs(20);
@@ -56,9 +58,9 @@ impl Emulated<'_> {
         let commands = self.options.emulation.has_commands();
         let traffic = self.options.emulation.traffic.or((!commands).then_some(TRAFFIC));
         let mut lines = if commands { Lines::new() } else { Lines::with_bar(traffic.unwrap_or_default()) };
-        lines.say(&self.headline(traffic));
+        lines.print_line(&self.headline(traffic));
         let emulation = Emulation::start(self.emulation_options(controller, traffic))?;
-        let checker = (self.options.check != Some(Switch::Off))
+        let checker = (self.options.check != Some(OnOff::Off))
             .then(|| Checker::new(Arc::clone(&self.policy), self.track_hosts, controller))
             .transpose()?;
         let mut watch = Watch { lines, controller, began: None, second: Second::default() };
@@ -79,7 +81,7 @@ impl Emulated<'_> {
         watch.lines.finish();
         let network = emulation.snapshot()?;
         if !commands {
-            say(format_args!("\n{}", rules::of_all(controller)));
+            print_line(format_args!("\n{}", rules::of_all(controller)));
         }
         summary::of_network(controller, &network, verdicts.as_ref());
         emulation.stop()?;
@@ -221,7 +223,7 @@ impl Watch<'_> {
     /// A line for each second of traffic.
     fn tell(&mut self, network: &Stats, traffic: Duration) {
         let began = *self.began.get_or_insert_with(|| {
-            self.lines.say("\n  time  packets/s  packet-ins/s  rules  flows done");
+            self.lines.print_line("\n  time  packets/s  packet-ins/s  rules  flows done");
             Instant::now()
         });
         let elapsed = began.elapsed();
@@ -236,6 +238,6 @@ impl Watch<'_> {
         let bar = "▇".repeat((misses as usize).div_ceil(10).min(40));
         self.second = Second { number: elapsed.as_secs(), sent, packet_ins };
         let (number, done) = (self.second.number, network.total.done);
-        self.lines.say(&format!("{number:>4} s  {more:>9}  {misses:>12}  {rules:>5}  {done:>10}  {bar}"));
+        self.lines.print_line(&format!("{number:>4} s  {more:>9}  {misses:>12}  {rules:>5}  {done:>10}  {bar}"));
     }
 }

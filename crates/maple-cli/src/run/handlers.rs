@@ -7,9 +7,10 @@ use maple_controller::{Controller, ControllerOptions};
 
 use super::progress::Lines;
 use super::{Started, TURN, joined, log_to_stderr, placed};
-use crate::args::RunOptions;
-use crate::wrong::wrong;
-use crate::{say, signal};
+use crate::options::RunOptions;
+use crate::output::print_line;
+use crate::signal;
+use crate::usage_error::usage_error;
 
 /// Serves switches until it is told to stop.
 pub fn run(options: &RunOptions, chosen: ControllerOptions, started: Started<'_>) -> anyhow::Result<u8> {
@@ -33,7 +34,7 @@ pub fn run(options: &RunOptions, chosen: ControllerOptions, started: Started<'_>
         (options.check_rate.is_some(), "--check-rate"),
     ] {
         if given {
-            return Err(wrong(anyhow!(
+            return Err(usage_error(anyhow!(
                 "{option} is for policies, and this is a handler: `maple emulate` in another terminal gives it switches"
             )));
         }
@@ -44,20 +45,20 @@ pub fn run(options: &RunOptions, chosen: ControllerOptions, started: Started<'_>
     let handle = controller.handle();
     started(controller.handle());
     let mut lines = Lines::new();
-    lines.say(&format!("listening on {}", joined(handle.addresses())));
+    lines.print_line(&format!("listening on {}", joined(handle.addresses())));
     while !stop.load(Ordering::SeqCst) && handle.failure().is_none() {
         if let Ok(notice) = handle.notices().recv_timeout(TURN) {
             lines.notice(&notice);
         }
     }
     let counters = handle.stats().total.counters;
-    say(format_args!(
+    print_line(format_args!(
         "{} packet-ins, {} flow-mods, {} packet-outs",
         counters.of_packet_ins, counters.of_flow_mods, counters.of_packet_outs
     ));
     let failures = handle.handler_failures();
     if failures > 0 {
-        say(format_args!("handlers failed {failures} times, see above"));
+        print_line(format_args!("handlers failed {failures} times, see above"));
     }
     if let Some(failure) = handle.failure() {
         bail!("{failure}");

@@ -11,21 +11,21 @@ mod summary;
 
 use std::io::IsTerminal as _;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use maple_controller::{Controller, ControllerOptions, Handle};
-use maple_core::state::Write;
 use maple_emulator::Topology;
 use maple_laboratory::costs_of;
 
-use crate::args::{RunArgs, RunOptions, Switch, default_control};
-use crate::check::Pause;
-use crate::wrong::{OrWrong as _, wrong};
-use crate::{Loaded, PolicyLoader, builtin, descriptors, signal, weights};
+use crate::options::{RunArgs, RunOptions, default_control};
+use crate::policy::{Loaded, PolicyLoader, load};
+use crate::usage_error::OrUsageError as _;
+use crate::values::{OnOff, Pause};
+use crate::{builtin, descriptors, signal, weights};
 use progress::Lines;
 
 /// Counts packets on which the policy failed: told at the tenth, the hundredth, and so on.
@@ -46,7 +46,7 @@ impl Failures {
         self.asked = Instant::now();
         let errors = handle.stats().total.engine.policy_errors;
         if errors >= self.next {
-            lines.say(&format!("warning: the policy failed on {errors} packets so far; they were dropped"));
+            lines.print_line(&format!("warning: the policy failed on {errors} packets so far; they were dropped"));
             while self.next <= errors {
                 self.next *= 10;
             }
@@ -100,7 +100,7 @@ impl Drop for Announced<'_> {
 pub fn with(options: RunOptions, mut loaded: ControllerOptions, started: Started<'_>) -> anyhow::Result<u8> {
     log_to_stderr(options.verbose);
     let stop = signal::stop_flag()?;
-    let topology = options.emulate.as_deref().map(Topology::parse).transpose().or_wrong()?;
+    let topology = options.emulate.as_deref().map(Topology::parse).transpose().or_usage_error()?;
     if let Some(topology) = &topology {
         let costs = costs_of(topology, &loaded.store.snapshot());
         loaded.store.update(|_| costs);
@@ -109,7 +109,7 @@ pub fn with(options: RunOptions, mut loaded: ControllerOptions, started: Started
         let costs = weights::read(path)?;
         loaded.store.update(|_| costs);
     }
-    loaded.snooping = loaded.snooping.with(&options.snoop, &options.dhcp_server, options.querier).or_wrong()?;
+    loaded.snooping = loaded.snooping.with(&options.snoop, &options.dhcp_server, options.querier).or_usage_error()?;
     let chosen = chosen(&options, loaded);
     let (policy, track_hosts) = (Arc::clone(&chosen.policy), chosen.engine.track_hosts);
     let controller = Controller::start(chosen)?;
@@ -122,7 +122,7 @@ pub fn with(options: RunOptions, mut loaded: ControllerOptions, started: Started
         }
         None => {
             let mut lines = Lines::new();
-            lines.say(&format!("listening on {}", joined(handle.addresses())));
+            lines.print_line(&format!("listening on {}", joined(handle.addresses())));
             let mut failures = Failures::new();
             while !stop.load(Ordering::SeqCst) && handle.failure().is_none() {
                 if let Ok(notice) = handle.notices().recv_timeout(TURN) {
@@ -140,55 +140,10 @@ pub fn with(options: RunOptions, mut loaded: ControllerOptions, started: Started
     Ok(0)
 }
 
-/// What the command line calls a policy.
-pub enum PolicyName {
-    /// One of ours.
-    Builtin(String),
-    /// One in a file: the one called `name`, or the only one.
-    File { file: PathBuf, name: Option<String> },
-}
-
-impl PolicyName {
-    /// The policy that a text names.
-    pub fn parse(text: &str) -> PolicyName {
-        if let Some(name) = text.strip_prefix("builtin:") {
-            return PolicyName::Builtin(name.into());
-        }
-        match text.rsplit_once(".py:") {
-            Some((stem, name)) => {
-                PolicyName::File { file: PathBuf::from(format!("{stem}.py")), name: Some(name.into()) }
-            }
-            None => PolicyName::File { file: PathBuf::from(text), name: None },
-        }
-    }
-}
-
-/// Loads the policy that a text names.
-pub fn load(policy: &str, limit: Duration, loader: Option<&dyn PolicyLoader>) -> anyhow::Result<Loaded> {
-    let (file, name) = match PolicyName::parse(policy) {
-        PolicyName::Builtin(name) => {
-            let options = ControllerOptions::new(builtin::named(&name).or_wrong()?);
-            // Links that nobody gave costs to cost 1.
-            options.store.update(|_| vec![Write::Weight(builtin::WEIGHT.into())]);
-            return Ok(Loaded::Policy(options));
-        }
-        PolicyName::File { file, name } => (file, name),
-    };
-    if file.extension().is_none_or(|extension| extension != "py") {
-        return Err(wrong(anyhow::anyhow!("{policy:?} is no policy: it is FILE.py, FILE.py:NAME or builtin:NAME")));
-    }
-    std::fs::metadata(&file).with_context(|| format!("can't read {}", file.display())).or_wrong()?;
-    let loader = loader.context(
-        "this `maple` was built without Python: run `pip install .` in Maple's source and use the `maple` that it \
-         installs, or write the policy in Rust with maple_cli::run",
-    )?;
-    loader.load(&file, name.as_deref(), limit)
-}
-
 /// What the command line says goes before what the program says.
 fn chosen(options: &RunOptions, mut chosen: ControllerOptions) -> ControllerOptions {
     if let Some(wish) = options.track_hosts {
-        chosen.engine.track_hosts = wish == Switch::On;
+        chosen.engine.track_hosts = wish == OnOff::On;
     }
     chosen.engine.max_rules = options.max_rules.map(|count| count as usize).or(chosen.engine.max_rules);
     chosen.engine.max_traces = options.max_traces.map(|count| count as usize).or(chosen.engine.max_traces);
@@ -217,7 +172,8 @@ fn placed(options: &RunOptions, mut chosen: ControllerOptions) -> ControllerOpti
         chosen.cores.clone_from(&options.cores);
     }
     chosen.workers = options.workers.map_or(chosen.workers, usize::from);
-    chosen.write_each = options.batch == Some(Switch::Off);
+    chosen.write_each = options.batch == Some(OnOff::Off);
+    chosen.heap_bytes = Some(maple_heap::held);
     if !options.listen.is_empty() {
         chosen.listen = options.listen.clone();
     } else if options.emulate.is_some() {

@@ -11,7 +11,7 @@ use maple_core::report::Report;
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 
-use crate::say;
+use crate::output::print_line;
 
 /// The time in UTC, to the millisecond: `2026-11-23T10:53:38.123Z`.
 fn now() -> String {
@@ -50,10 +50,10 @@ impl Lines {
     }
 
     /// Prints a line.
-    pub fn say(&mut self, line: &str) {
+    pub fn print_line(&mut self, line: &str) {
         match &self.status {
             Some(bar) => bar.println(line),
-            None => say(line),
+            None => print_line(line),
         }
     }
 
@@ -64,8 +64,8 @@ impl Lines {
         {
             return;
         }
-        let mark = if notice.is_trouble() { "warning: " } else { "" };
-        self.say(&format!("{} {mark}{notice}", now()));
+        let mark = if notice.is_error() { "warning: " } else { "" };
+        self.print_line(&format!("{} {mark}{notice}", now()));
     }
 
     /// Moves the bar.

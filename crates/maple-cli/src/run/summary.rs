@@ -7,7 +7,7 @@ use maple_controller::Handle;
 use maple_emulator::driver::Stats;
 
 use super::check::Verdicts;
-use crate::say;
+use crate::output::print_line;
 
 /// Errors of f that are listed.
 const ERRORS: usize = 20;
@@ -15,12 +15,12 @@ const ERRORS: usize = 20;
 /// Prints what a controller without an emulated network has done.
 pub fn of_controller(handle: &Handle) {
     let engine = handle.stats().total.engine;
-    say(format_args!(
+    print_line(format_args!(
         "{} packet-ins, {} decided by the policy, {} flow-mods",
         engine.packet_ins, engine.misses, engine.flow_mods
     ));
     if engine.policy_errors > 0 {
-        say(format_args!("the policy failed on {} packets; they were dropped", engine.policy_errors));
+        print_line(format_args!("the policy failed on {} packets; they were dropped", engine.policy_errors));
         errors(handle);
     }
 }
@@ -30,8 +30,8 @@ pub fn of_network(handle: &Handle, network: &Stats, verdicts: Option<&Verdicts>)
     let engine = handle.stats().total.engine;
     let sent: u64 = network.hosts.iter().map(|host| host.sent).sum();
     let rules: usize = network.switches.iter().map(|switch| switch.rules).sum();
-    let line = |name: &str, value: u64| say(format_args!("  {name:<34}{value:>9}"));
-    say("summary");
+    let line = |name: &str, value: u64| print_line(format_args!("  {name:<34}{value:>9}"));
+    print_line("summary");
     line("packets sent by hosts", sent);
     if let Some(verdicts) = verdicts {
         line("  delivered as f says", verdicts.right);
@@ -56,7 +56,7 @@ pub fn of_network(handle: &Handle, network: &Stats, verdicts: Option<&Verdicts>)
     }
     for (what, tally) in verdicts.iter().flat_map(|v| [("lost", &v.lost), ("wrong", &v.wrong)]) {
         for example in &tally.examples {
-            say(format_args!("{what}: {example}"));
+            print_line(format_args!("{what}: {example}"));
         }
     }
 }
@@ -66,10 +66,10 @@ fn errors(handle: &Handle) {
     let mut all: Vec<(Arc<str>, u64)> = handle.policy_errors().into_iter().collect();
     all.sort_by_key(|(_, count)| Reverse(*count));
     for (error, count) in all.iter().take(ERRORS) {
-        say(format_args!("  {count:>7} x {}", brief(error)));
+        print_line(format_args!("  {count:>7} x {}", brief(error)));
     }
     if let Some(more) = all.len().checked_sub(ERRORS).filter(|more| *more > 0) {
-        say(format_args!("  and {more} other errors, less often"));
+        print_line(format_args!("  and {more} other errors, less often"));
     }
 }
 

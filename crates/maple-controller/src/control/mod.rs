@@ -1,15 +1,16 @@
-//! Questions to a running controller, and orders: [`Handle`] for the same process, [`socket`] for others.
+//! Queries and commands for a running controller: [`Handle`] for the same process, [`socket`] for other processes.
 //!
-//! Network state is read from the store's newest snapshot. What belongs to a shard (rules, counts, connections) is asked
-//! of it by letter, so that asking costs the packet road nothing.
+//! Network state is read from the store's newest snapshot. What belongs to a shard (rules, counters, connections) is
+//! queried by message, so queries take no lock that packet processing takes.
 
 pub mod transactions;
 
-mod json;
-mod private;
+mod access;
+mod answer;
+mod request;
 mod schema;
 pub mod socket;
-pub(crate) mod state;
+mod state;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -17,105 +18,56 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
-use maple_core::engine::{self, Counted, Event, PortCount, Selection, ShardId, TableRule, Traffic};
+use maple_core::engine::{Counted, Event, PortCount, Selection, TableRule, Traffic};
 use maple_core::network::{HostInfo, Location, Mac, OwnFrame, PortKind};
 use maple_core::report::Report;
 use maple_core::route::FRAME_BYTES;
 use maple_core::state::{Commit, Snapshot, Store, Write};
-use maple_wire::{Dpid, PortNo, Version};
+use maple_wire::Dpid;
 
-use crate::counters::Counters;
-use crate::keeper::Notes;
 use crate::listen::SendError;
 use crate::notice::{Notice, Notices};
-use crate::shard::post::{Letter, Mailbox, Question};
+use crate::persistence::PendingWrites;
+use crate::shard::mailbox::{Mailbox, ShardMessage, ShardQuery};
 use crate::shard::registry::Registry;
+use crate::status::{Stats, SwitchStatus};
 
 /// How long a shard may take to answer.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// What was counted no longer ago is not asked for again. A little more than the time between two polls of who watches.
+const SHARD_TIMEOUT: Duration = Duration::from_secs(5);
+/// Counters that are younger are not requested again. A little more than a watching client's polling interval.
 const FRESH: Duration = Duration::from_millis(1200);
-/// How often it is looked whether switches have answered.
-const COUNT_TURN: Duration = Duration::from_millis(20);
+/// How often [`Handle::count`] checks whether the switches have answered.
+const COUNT_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Asks and tells a running controller. Clones are of the same controller.
+/// Queries and controls a running controller. Clones refer to the same controller.
 #[derive(Clone)]
 pub struct Handle {
     shared: Arc<Shared>,
 }
 
-/// What the handle needs of the controller.
+/// The parts of the controller that the handle uses.
 pub(crate) struct Shared {
     pub addresses: Vec<SocketAddr>,
-    pub boxes: Vec<Mailbox>,
+    /// The shards' mailboxes, by shard number.
+    pub mailboxes: Vec<Mailbox>,
     pub store: Arc<Store>,
     pub registry: Arc<Registry>,
     pub notices: Notices,
     pub receiver: Receiver<Notice>,
-    /// Why the controller stopped by itself.
+    /// Why the controller stopped by itself, if it did.
     pub failure: OnceLock<String>,
-    /// What is on its way to the state file, if there is one.
-    pub kept: Option<Arc<Notes>>,
+    /// The writes on their way to the state file, if there is one.
+    pub pending_writes: Option<Arc<PendingWrites>>,
+    /// Reports the heap's size, if the program counts it.
+    pub heap_bytes: Option<fn() -> Option<usize>>,
 }
 
-/// What one shard has counted.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct ShardStats {
-    /// The controller's counts.
-    pub counters: Counters,
-    /// The engine's.
-    pub engine: engine::Stats,
-}
-
-/// What all shards have counted.
-#[derive(Clone, Debug, Default)]
-pub struct Stats {
-    /// The sum over the shards.
-    pub total: ShardStats,
-    /// Each shard's.
-    pub shards: Vec<ShardStats>,
-    /// Connections that are open now, those in their handshake included.
-    pub connections: usize,
-}
-
-/// A switch that is up.
+/// A error that was reported.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SwitchStatus {
-    /// The switch.
-    pub dpid: Dpid,
-    /// Where its connection comes from.
-    pub peer: SocketAddr,
-    /// The version spoken.
-    pub version: Version,
-    /// What it says it is.
-    pub description: String,
-    /// How many tables it has.
-    pub tables: u8,
-    /// The shard that serves it.
-    pub shard: ShardId,
-    /// Bytes that wait because it does not read.
-    pub waiting_bytes: usize,
-    /// Its ports.
-    pub ports: Vec<SwitchPort>,
-}
-
-/// A port of a switch that is up.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SwitchPort {
-    /// Its number.
-    pub number: PortNo,
-    /// Its name.
-    pub name: String,
-    /// Whether packets can pass.
-    pub up: bool,
-}
-
-/// Something that went wrong.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Trouble {
-    /// What, in words.
+pub struct ReportedError {
+    /// Its text.
     pub text: String,
-    /// How many packets were dropped because of it so far, if it is an error of the policy.
+    /// For an error of the policy: the number of packets dropped because of it so far.
     pub packets: Option<u64>,
 }
 
@@ -124,88 +76,91 @@ impl Handle {
         Handle { shared: Arc::new(shared) }
     }
 
-    /// Where the controller listens.
+    /// The addresses that the controller listens on.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.shared.addresses
     }
 
-    /// The switches that are up, by datapath id.
+    /// The connected switches, ordered by datapath id.
     pub fn switches(&self) -> Vec<SwitchStatus> {
-        let mut switches: Vec<SwitchStatus> = self.ask_all(Question::Switches).into_iter().flatten().collect();
+        let mut switches: Vec<SwitchStatus> = self.query_all(ShardQuery::Switches).into_iter().flatten().collect();
         switches.sort_by_key(|switch| switch.dpid);
         switches
     }
 
-    /// The rules of a switch, as the engine holds them to be; empty for a switch that is not up.
+    /// The rules of a switch as the engine believes them to be. Empty for a switch that is not connected.
     pub fn rules(&self, dpid: Dpid) -> Vec<TableRule> {
         self.rules_with_age(dpid).0
     }
 
-    /// The same, and how old what they have counted is; `None` if the switch has not said. [`Handle::count`] has it asked.
+    /// The rules of a switch, and the age of their counters; `None` if the switch has never reported any.
+    /// [`Handle::count`] requests fresh counters.
     pub fn rules_with_age(&self, dpid: Dpid) -> (Vec<TableRule>, Option<Duration>) {
         let Some(shard) = self.shared.registry.shard_of(dpid) else { return Default::default() };
         let (sender, receiver) = bounded(1);
-        self.shared.boxes[usize::from(shard.0)].post(Letter::Ask(Question::Rules(dpid, sender)));
-        receiver.recv_timeout(PATIENCE).unwrap_or_default()
+        self.shared.mailboxes[usize::from(shard.0)].send(ShardMessage::Query(ShardQuery::Rules(dpid, sender)));
+        receiver.recv_timeout(SHARD_TIMEOUT).unwrap_or_default()
     }
 
-    /// Asks the switches, or one of them, what they have counted, and waits until all have answered or this much time has
-    /// passed. What is younger than a second is not asked for again; a switch that is busy is not asked before it has done.
-    pub fn count(&self, what: Counted, only: Option<Dpid>, patience: Duration) {
-        let deadline = Instant::now() + patience;
+    /// Requests fresh counters from all switches, or from one of them. Returns when all have answered, or after
+    /// `timeout`. Counters younger than about a second are not requested again, and a busy switch is asked later.
+    pub fn count(&self, what: Counted, only: Option<Dpid>, timeout: Duration) {
+        let deadline = Instant::now() + timeout;
         loop {
-            let ages = self.ask_all(|to| Question::Watch(what, only, to));
+            let ages = self.query_all(|to| ShardQuery::Watch(what, only, to));
             let is_fresh = |age: &Option<Duration>| age.is_some_and(|age| age <= FRESH);
             if ages.iter().flatten().all(is_fresh) || Instant::now() >= deadline {
                 return;
             }
-            std::thread::sleep(COUNT_TURN);
+            std::thread::sleep(COUNT_INTERVAL);
         }
     }
 
-    /// What ports have counted as the switches said last, and how long ago, by switch and port.
+    /// The latest port counters with their age, ordered by switch and port.
     pub fn port_counts(&self) -> Vec<(PortCount, Duration)> {
-        let mut all: Vec<_> = self.ask_all(Question::Ports).into_iter().flatten().collect();
+        let mut all: Vec<_> = self.query_all(ShardQuery::Ports).into_iter().flatten().collect();
         all.sort_by_key(|(count, _)| count.at);
         all
     }
 
-    /// What hosts send to each other, by what the rules of where it enters have counted, and how long ago the switches said so.
+    /// The traffic between hosts, from the counters of ingress rules, with the age of these counters.
     pub fn traffic(&self) -> Vec<(Traffic, Duration)> {
-        let mut all: Vec<_> = self.ask_all(Question::Traffic).into_iter().flatten().collect();
+        let mut all: Vec<_> = self.query_all(ShardQuery::Traffic).into_iter().flatten().collect();
         all.sort_by_key(|(one, _)| (one.switch, one.from, one.to));
         all
     }
 
-    /// The newest state: ports, links, hosts, tables and variables of the policy.
+    /// The newest snapshot of the state: ports, links, hosts, tables and variables of the policy.
     pub fn snapshot(&self) -> Arc<Snapshot> {
         self.shared.store.snapshot()
     }
 
-    /// The store, for transactions from outside of f; give their commits to [`Handle::committed`].
+    /// The store, for transactions outside the policy. Pass their commits to [`Handle::committed`].
     pub fn store(&self) -> &Arc<Store> {
         &self.shared.store
     }
 
-    /// Whether there is a file for state that is to survive restarts.
+    /// Whether state is kept in a file over restarts.
     pub fn keeps_state(&self) -> bool {
-        self.shared.kept.is_some()
+        self.shared.pending_writes.is_some()
     }
 
-    /// The links, each once, lower end first.
+    /// The links, each once, the lower end first.
     pub fn links(&self) -> Vec<(Location, Location)> {
         self.snapshot().links().collect()
     }
 
-    /// The hosts by hardware address.
+    /// The hosts, ordered by MAC address.
     pub fn hosts(&self) -> Vec<(Mac, HostInfo)> {
         self.snapshot().hosts().map(|(mac, info)| (*mac, info.clone())).collect()
     }
 
-    /// All counts. A shard that does not answer in time is left out.
+    /// All counters. A shard that does not answer in time is left out.
     pub fn stats(&self) -> Stats {
-        let mut stats = Stats { connections: self.shared.registry.connections(), ..Stats::default() };
-        for shard in self.ask_all(Question::Stats) {
+        let heap_bytes = self.shared.heap_bytes.and_then(|count| count());
+        let connections = self.shared.registry.connections();
+        let mut stats = Stats { connections, heap_bytes, ..Stats::default() };
+        for shard in self.query_all(ShardQuery::Stats) {
             stats.total.counters += shard.counters;
             stats.total.engine += shard.engine;
             stats.shards.push(shard);
@@ -213,72 +168,71 @@ impl Handle {
         stats
     }
 
-    /// What the controller tells people, from the start on, as far as it was not read yet. Clones share one queue.
+    /// The queue of notices that nobody has read yet. Clones of the receiver share the queue.
     pub fn notices(&self) -> &Receiver<Notice> {
         &self.shared.receiver
     }
 
-    /// What went wrong lately, oldest first. Errors of the policy are there once each.
-    pub fn errors(&self) -> Vec<Trouble> {
+    /// The most recent errors, oldest first. Each error of the policy is listed once.
+    pub fn errors(&self) -> Vec<ReportedError> {
         let failures = self.policy_errors();
-        let mut told = BTreeSet::new();
-        let trouble = |notice: Notice| {
+        let mut listed = BTreeSet::new();
+        let error = |notice: Notice| {
             let failed = match &notice {
                 Notice::Engine(Report::PolicyFailed { error, .. }) => Some(error.clone()),
                 _ => None,
             };
             if let Some(error) = &failed
-                && !told.insert(error.clone())
+                && !listed.insert(error.clone())
             {
                 return None;
             }
             let packets = failed.map(|error| failures.get(&error).copied().unwrap_or(1));
-            Some(Trouble { text: notice.to_string(), packets })
+            Some(ReportedError { text: notice.to_string(), packets })
         };
-        self.shared.notices.recent().into_iter().filter_map(trouble).collect()
+        self.shared.notices.recent().into_iter().filter_map(error).collect()
     }
 
     /// The policy's errors that were reported, each with the number of packets dropped because of it.
     pub fn policy_errors(&self) -> BTreeMap<Arc<str>, u64> {
         let mut sum = BTreeMap::new();
-        for (error, count) in self.ask_all(Question::Failures).into_iter().flatten() {
+        for (error, count) in self.query_all(ShardQuery::Failures).into_iter().flatten() {
             *sum.entry(error).or_default() += count;
         }
         sum
     }
 
-    /// How often handlers and listeners failed; each kind of error was told.
+    /// How often handlers and listeners failed. Each distinct error was reported.
     pub fn handler_failures(&self) -> u64 {
         self.shared.notices.handler_failures()
     }
 
-    /// Withdraws the leaves that this selects, on all shards. `false` if the controller has stopped.
+    /// Withdraws the selected leaves on all shards. `false` if the controller has stopped.
     pub fn invalidate(&self, selection: Selection) -> bool {
-        self.tell(Event::Invalidate(selection))
+        self.send_event(Event::Invalidate(selection))
     }
 
-    /// Writes tracked state, and does not wait. `false` if the controller has stopped.
+    /// Writes tracked state without waiting. `false` if the controller has stopped.
     ///
     /// # Panics
-    /// If a value is not of the type that its table or variable was declared with; [`Handle::change`] says so.
+    /// If a value does not have the declared type of its table or variable. [`Handle::change`] returns an error instead.
     pub fn write(&self, writes: Vec<Write>) -> bool {
         let state = self.snapshot();
         if let Some(mismatch) = writes.iter().find_map(|write| state.check(write).err()) {
             panic!("{mismatch}");
         }
-        self.tell(Event::Write(writes))
+        self.send_event(Event::Write(writes))
     }
 
-    /// Follows up a commit on [`Handle::store`]. `false` if the controller has stopped.
+    /// Tells the shards of a commit to [`Handle::store`]. `false` if the controller has stopped.
     pub fn committed(&self, commit: Commit) -> bool {
-        self.follow(commit)
+        self.distribute(commit)
     }
 
-    /// Sends a frame, whole from the Ethernet header on, out of an edge port. It is a packet of nobody's: no rule and no
-    /// policy sees it.
+    /// Sends a frame, from the Ethernet header on, out of an edge port. No rule and no policy sees it.
     ///
     /// # Errors
-    /// [`SendError`] if it can't go there. A port that goes at that moment loses it.
+    /// [`SendError`] if the port cannot send it. If the port goes down at that moment, the frame is lost.
     pub fn send_frame(&self, at: Location, frame: Vec<u8>) -> Result<(), SendError> {
         if !FRAME_BYTES.contains(&frame.len()) {
             return Err(SendError::Length(frame.len()));
@@ -288,53 +242,53 @@ impl Handle {
             return Err(SendError::NoEdge(at.switch, at.port));
         }
         let event = Event::Send(OwnFrame { at, bytes: frame.into() });
-        let is_posted = self.shared.boxes[usize::from(shard.0)].post(Letter::Event(Box::new(event)));
-        if is_posted { Ok(()) } else { Err(SendError::Stopped) }
+        let is_sent = self.shared.mailboxes[usize::from(shard.0)].send(ShardMessage::Event(Box::new(event)));
+        if is_sent { Ok(()) } else { Err(SendError::Stopped) }
     }
 
-    /// Tells people, once for each kind of error and then ever more rarely, that a listener failed.
+    /// Reports that a listener failed. The same error is reported the first, tenth, hundredth… time.
     pub fn listener_failed(&self, error: Arc<str>) {
         self.shared.notices.listener_failed(error);
     }
 
-    /// Tells people something.
-    pub(crate) fn tell_people(&self, notice: Notice) {
-        self.shared.notices.tell(notice);
+    /// Publishes a notice.
+    pub(crate) fn publish(&self, notice: Notice) {
+        self.shared.notices.publish(notice);
     }
 
-    /// Makes all shards close their connections and end, and does not wait for it.
+    /// Tells all shards to close their connections and end. Does not wait for that.
     pub fn stop(&self) {
-        for mailbox in &self.shared.boxes {
-            mailbox.post(Letter::Stop);
+        for mailbox in &self.shared.mailboxes {
+            mailbox.send(ShardMessage::Stop);
         }
     }
 
-    /// Why the controller has stopped by itself; `None` while it runs, or if it was told to stop.
+    /// Why the controller stopped by itself. `None` while it runs, and if it was told to stop.
     pub fn failure(&self) -> Option<&str> {
         self.shared.failure.get().map(String::as_str)
     }
 
-    /// Stops because of this. The first reason counts.
+    /// Stops the controller for this reason. Only the first reason is recorded.
     pub(crate) fn fail(&self, reason: String) {
         // There may be a reason already.
         let _ = self.shared.failure.set(reason);
         self.stop();
     }
 
-    /// Gives the first shard's engine an event that may go to any one.
-    fn tell(&self, event: Event) -> bool {
-        self.shared.boxes.first().is_some_and(|mailbox| mailbox.post(Letter::Event(Box::new(event))))
+    /// Sends the first shard's engine an event that any engine can handle.
+    fn send_event(&self, event: Event) -> bool {
+        self.shared.mailboxes.first().is_some_and(|mailbox| mailbox.send(ShardMessage::Event(Box::new(event))))
     }
 
-    /// Asks every shard the same and gives the answers, in the shards' order.
-    fn ask_all<T>(&self, question: impl Fn(Sender<T>) -> Question) -> Vec<T> {
-        let ask = |mailbox: &Mailbox| {
+    /// Sends every shard the same query. Returns the answers in the shards' order.
+    fn query_all<T>(&self, query: impl Fn(Sender<T>) -> ShardQuery) -> Vec<T> {
+        let send = |mailbox: &Mailbox| {
             let (sender, receiver) = bounded(1);
-            mailbox.post(Letter::Ask(question(sender)));
+            mailbox.send(ShardMessage::Query(query(sender)));
             receiver
         };
-        let receivers: Vec<Receiver<T>> = self.shared.boxes.iter().map(ask).collect();
-        let deadline = Instant::now() + PATIENCE;
+        let receivers: Vec<Receiver<T>> = self.shared.mailboxes.iter().map(send).collect();
+        let deadline = Instant::now() + SHARD_TIMEOUT;
         receivers.into_iter().filter_map(|receiver| receiver.recv_deadline(deadline).ok()).collect()
     }
 }

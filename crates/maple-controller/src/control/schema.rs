@@ -1,8 +1,7 @@
-//! What may be asked of the control socket, as a JSON schema: `schema.json` is the one source, which
-//! requests are held against, programs are given and tests hold answers against.
+//! Checks requests against `schema.json`, the JSON schema of the control socket. Tests check answers against it.
 //!
-//! Of JSON schema there is here what the document uses. A value that may be of several forms is judged by the form that
-//! has its JSON type, so that the error is about what was meant.
+//! This implements the parts of JSON schema that the document uses. Where a value may have several forms, the error is
+//! about the form that has the value's JSON type.
 
 use std::sync::LazyLock;
 
@@ -14,32 +13,33 @@ pub const SCHEMA: &str = include_str!("schema.json");
 static PARSED: LazyLock<Value> =
     LazyLock::new(|| serde_json::from_str(SCHEMA).expect("a test reads the published schema"));
 
-/// Where JSON is not what a schema wants, and why.
+/// A member that violates the schema.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Wrong {
-    /// The names that lead there, with dots between them; empty for the whole.
+pub(super) struct Violation {
+    /// The path of the member, with dots between the names. Empty for the whole value.
     pub field: String,
-    /// What is wanted instead.
+    /// What the schema requires.
     pub text: String,
 }
 
-/// Whether this is a request.
-pub(super) fn check(request: &Value) -> Result<(), Wrong> {
-    check_as(request, &PARSED)
+/// Checks that a value is a request.
+pub(super) fn check(request: &Value) -> Result<(), Violation> {
+    check_against(request, &PARSED)
 }
 
-/// Whether this is what a part of the schema wants.
-fn check_as(value: &Value, schema: &Value) -> Result<(), Wrong> {
-    Check { field: String::new() }.value(value, schema)
+/// Checks a value against a part of the schema.
+fn check_against(value: &Value, schema: &Value) -> Result<(), Violation> {
+    Walk { field: String::new() }.value(value, schema)
 }
 
-/// A way through a value.
-struct Check {
+/// A walk through a value.
+struct Walk {
+    /// The path of the member that is checked now.
     field: String,
 }
 
-impl Check {
-    fn value(&mut self, value: &Value, schema: &Value) -> Result<(), Wrong> {
+impl Walk {
+    fn value(&mut self, value: &Value, schema: &Value) -> Result<(), Violation> {
         if let Some(name) = schema["$ref"].as_str() {
             return self.value(value, definition(name));
         }
@@ -47,55 +47,55 @@ impl Check {
             return self.any(value, forms);
         }
         if !types(schema).is_empty() && !has_type(value, schema) {
-            return self.wrong(format!("is to be {}, and it is {}", types(schema).join(" or "), short(value)));
+            return self.violation(format!("must be {}, not {}", types(schema).join(" or "), short(value)));
         }
         if let Some(values) = schema["enum"].as_array()
             && !values.contains(value)
         {
-            return self.wrong(format!("is to be one of {}, and it is {}", listed(values), short(value)));
+            return self.violation(format!("must be one of {}, not {}", listed(values), short(value)));
         }
         self.number(value, schema)?;
         self.object(value, schema)?;
         self.array(value, schema)
     }
 
-    /// The first form that it is; else what is wrong with it as the form that has its type.
-    fn any(&mut self, value: &Value, forms: &[Value]) -> Result<(), Wrong> {
-        let mut meant = None;
+    /// Accepts any of the forms. The error is about the first form that has the value's type.
+    fn any(&mut self, value: &Value, forms: &[Value]) -> Result<(), Violation> {
+        let mut closest = None;
         for form in forms {
             match self.value(value, form) {
                 Ok(()) => return Ok(()),
-                Err(wrong) if has_type(value, form) => drop(meant.get_or_insert(wrong)),
+                Err(violation) if has_type(value, form) => drop(closest.get_or_insert(violation)),
                 Err(_) => {}
             }
         }
-        match meant {
-            Some(wrong) => Err(wrong),
+        match closest {
+            Some(violation) => Err(violation),
             None => {
                 let mut names: Vec<&str> = forms.iter().flat_map(|form| types(resolved(form))).collect();
                 names.dedup();
-                self.wrong(format!("is to be {}, and it is {}", names.join(" or "), short(value)))
+                self.violation(format!("must be {}, not {}", names.join(" or "), short(value)))
             }
         }
     }
 
-    fn number(&self, value: &Value, schema: &Value) -> Result<(), Wrong> {
+    fn number(&self, value: &Value, schema: &Value) -> Result<(), Violation> {
         let Some(number) = value.as_f64() else { return Ok(()) };
         let (least, most) = (schema["minimum"].as_f64(), schema["maximum"].as_f64());
         if least.is_some_and(|least| number < least) || most.is_some_and(|most| number > most) {
             let (least, most) = (&schema["minimum"], &schema["maximum"]);
-            return self.wrong(format!("is to be {least} to {most}, and it is {value}"));
+            return self.violation(format!("must be {least} to {most}, not {value}"));
         }
         Ok(())
     }
 
-    fn object(&mut self, value: &Value, schema: &Value) -> Result<(), Wrong> {
+    fn object(&mut self, value: &Value, schema: &Value) -> Result<(), Violation> {
         let Some(members) = value.as_object() else { return Ok(()) };
         let known = schema["properties"].as_object();
         let names = || known.into_iter().flat_map(|known| known.keys()).map(String::as_str).collect::<Vec<_>>();
         for name in schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str) {
             if !members.contains_key(name) {
-                return self.wrong(format!("lacks {name:?}"));
+                return self.violation(format!("lacks {name:?}"));
             }
         }
         let most = schema["maxProperties"].as_u64();
@@ -106,7 +106,7 @@ impl Check {
                 None if schema["additionalProperties"] == Value::Bool(false) => {
                     let names = names().join(", ");
                     return self.inside(&format!(".{name}"), |inner| {
-                        inner.wrong(format!("is unknown here; there are {names}"))
+                        inner.violation(format!("is unknown here; known names are {names}"))
                     });
                 }
                 None if schema["additionalProperties"].is_object() => {
@@ -116,18 +116,18 @@ impl Check {
             }
         }
         if !counts(members.len()) {
-            return self.wrong(format!("is to have exactly one of {}", names().join(", ")));
+            return self.violation(format!("must have exactly one of {}", names().join(", ")));
         }
         Ok(())
     }
 
-    fn array(&mut self, value: &Value, schema: &Value) -> Result<(), Wrong> {
+    fn array(&mut self, value: &Value, schema: &Value) -> Result<(), Violation> {
         let Some(items) = value.as_array() else { return Ok(()) };
         let first = schema["prefixItems"].as_array().map_or(&[][..], Vec::as_slice);
         if schema["minItems"].as_u64().is_some_and(|least| (items.len() as u64) < least)
             || schema["maxItems"].as_u64().is_some_and(|most| items.len() as u64 > most)
         {
-            return self.wrong(format!("is to have {} items, and has {}", schema["minItems"], items.len()));
+            return self.violation(format!("must have {} items, not {}", schema["minItems"], items.len()));
         }
         for (index, item) in items.iter().enumerate() {
             if let Some(schema) = first.get(index).or_else(|| schema.get("items")) {
@@ -137,11 +137,11 @@ impl Check {
         Ok(())
     }
 
-    fn member(&mut self, name: &str, value: &Value, schema: &Value) -> Result<(), Wrong> {
+    fn member(&mut self, name: &str, value: &Value, schema: &Value) -> Result<(), Violation> {
         self.inside(name, |inner| inner.value(value, schema))
     }
 
-    fn inside(&mut self, name: &str, work: impl FnOnce(&mut Check) -> Result<(), Wrong>) -> Result<(), Wrong> {
+    fn inside(&mut self, name: &str, work: impl FnOnce(&mut Walk) -> Result<(), Violation>) -> Result<(), Violation> {
         let before = self.field.len();
         self.field.push_str(if before == 0 { name.trim_start_matches('.') } else { name });
         let done = work(self);
@@ -149,12 +149,12 @@ impl Check {
         done
     }
 
-    fn wrong(&self, text: String) -> Result<(), Wrong> {
-        Err(Wrong { field: self.field.clone(), text })
+    fn violation(&self, text: String) -> Result<(), Violation> {
+        Err(Violation { field: self.field.clone(), text })
     }
 }
 
-/// A definition by its reference, `#/$defs/place`.
+/// Finds a definition by its reference, such as `#/$defs/place`.
 fn definition(reference: &str) -> &'static Value {
     let name = reference.strip_prefix("#/$defs/").unwrap_or(reference);
     PARSED["$defs"].get(name).expect("a test follows every reference of the published schema")
@@ -167,7 +167,7 @@ fn resolved(schema: &Value) -> &Value {
     }
 }
 
-/// The JSON types that a schema allows; those of its values, where it lists them.
+/// The JSON types that a schema allows: the stated ones, or those of its listed values.
 fn types(schema: &Value) -> Vec<&str> {
     match (&schema["type"], &schema["enum"]) {
         (Value::String(name), _) => vec![name],
@@ -201,7 +201,7 @@ fn listed(values: &[Value]) -> String {
         .join(", ")
 }
 
-/// The value, if it is short; else its type.
+/// The value if it is short; otherwise its type and length.
 fn short(value: &Value) -> String {
     let text = value.to_string();
     if text.len() <= 60 { text } else { format!("{} of {} bytes", type_of(value), text.len()) }

@@ -1,8 +1,8 @@
-//! The Unix socket of `maple show` and `maple state`: one JSON request a line in, one JSON answer a line out.
+//! The Unix socket of `maple show` and `maple state`: each line in is a JSON request, each line out a JSON answer.
 //!
-//! An answer is `{"ok": …}` or `{"error": "…"}`; to a watch there is one after the other. Only the controller's user and
-//! root are answered, and only they are asked (`private.rs`). One thread accepts, and each client has one of a few more; none of them is a shard, so a
-//! slow client delays nobody's packets.
+//! An answer is `{"ok": …}` or `{"error": "…"}`; a watch has many answers. Both ends talk only to the same user and to
+//! root (`access.rs`). One thread accepts clients, and each client has a thread of its own, up to a limit. None of these
+//! threads is a shard, so a slow client delays no packets.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -14,73 +14,73 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-pub use super::json::{Invalidate, Request, Show};
-use super::json::{answer, request};
+use super::answer::answer;
+use super::request::parse;
+pub use super::request::{Invalidate, Request, Show};
 pub use super::schema::SCHEMA;
-use super::state;
-pub use super::state::{Place, State};
-use super::{Handle, private};
+pub use super::state::{Place, StateRequest};
+use super::{Handle, access, state};
 
-/// Most clients at a time.
-const CLIENTS: usize = 16;
-/// How long a client may be silent, or not read its answer.
-const PATIENCE: Duration = Duration::from_secs(30);
-/// Longest request in bytes.
-const LONGEST: u64 = 64 * 1024;
+/// The most clients at a time.
+const MAX_CLIENTS: usize = 16;
+/// How long a client may be silent or leave its answer unread.
+const CLIENT_TIMEOUT: Duration = Duration::from_secs(30);
+/// The longest request in bytes.
+const MAX_REQUEST: u64 = 64 * 1024;
 
-/// Why a question to the control socket has no answer.
+/// Why a request to the control socket has no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum AskError {
-    /// No controller listens there.
+    /// No controller listens on the socket.
     #[error("no controller at {path}: {error}")]
-    NotThere {
+    Unreachable {
         /// The socket's path.
         path: PathBuf,
-        /// Why.
+        /// The system's error.
         error: io::Error,
     },
-    /// Another user listens there.
-    #[error("{path} belongs to user {user}, who is neither root nor who asks; nothing is asked")]
-    Stranger {
+    /// Another user listens on the socket.
+    #[error("{path} belongs to user {user}, who is neither root nor the current user; no request was sent")]
+    OtherUser {
         /// The socket's path.
         path: PathBuf,
-        /// The user's number.
+        /// The user's id.
         user: u32,
     },
     /// The connection failed.
     #[error("the controller does not answer: {0}")]
     Io(#[from] io::Error),
     /// The answer is not JSON.
-    #[error("the controller's answer is not understood: {0}")]
-    Garbled(#[from] serde_json::Error),
+    #[error("the controller's answer is not valid JSON: {0}")]
+    InvalidAnswer(#[from] serde_json::Error),
     /// The controller refused the request.
     #[error("{0}")]
     Refused(String),
-    /// The controller closed the connection without an answer, or, while it was followed, behind the last one.
-    #[error("the controller closed the connection: it has stopped, or is about to")]
+    /// The controller closed the connection before it answered, or while a watch was open.
+    #[error("the controller closed the connection: it has stopped or is stopping")]
     Closed,
 }
 
-/// Where the control socket stands unless another place is asked for: in a folder of the user's own.
+/// The default path of the control socket, in a folder of the user's own.
 pub fn default_path() -> PathBuf {
-    private::folder().join("control.sock")
+    access::folder().join("control.sock")
 }
 
-/// Asks the controller behind a control socket.
+/// Sends a request to the controller at this path, and returns its answer.
 ///
 /// # Errors
 /// [`AskError`] if there is no controller, or it refuses the request.
 pub fn ask(path: &Path, request: &Request) -> Result<Value, AskError> {
     let stream = send(path, request)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(CLIENT_TIMEOUT))?;
     let mut text = String::new();
     match BufReader::new(stream).read_line(&mut text)? {
         0 => Err(AskError::Closed),
-        _ => understood(&text),
+        _ => parse_answer(&text),
     }
 }
 
-/// Asks for something that has many answers, and hands out each as it comes, until `each` says that it is enough.
+/// Sends a request that has many answers. Calls `each` with every answer until it returns `false`.
 ///
 /// # Errors
 /// [`AskError`] if there is no controller, it refuses the request, or it stops.
@@ -88,7 +88,7 @@ pub fn follow(path: &Path, request: &Request, mut each: impl FnMut(Value) -> boo
     let mut reader = BufReader::new(send(path, request)?);
     let mut text = String::new();
     while reader.read_line(&mut text)? > 0 {
-        if !each(understood(&text)?) {
+        if !each(parse_answer(&text)?) {
             return Ok(());
         }
         text.clear();
@@ -97,20 +97,21 @@ pub fn follow(path: &Path, request: &Request, mut each: impl FnMut(Value) -> boo
 }
 
 fn send(path: &Path, request: &Request) -> Result<UnixStream, AskError> {
-    let mut stream = UnixStream::connect(path).map_err(|error| AskError::NotThere { path: path.to_owned(), error })?;
-    if let Some(user) = private::stranger(&stream)? {
-        return Err(AskError::Stranger { path: path.to_owned(), user });
+    let mut stream =
+        UnixStream::connect(path).map_err(|error| AskError::Unreachable { path: path.to_owned(), error })?;
+    if let Some(user) = access::untrusted_peer(&stream)? {
+        return Err(AskError::OtherUser { path: path.to_owned(), user });
     }
     let mut line = serde_json::to_string(request)?;
     line.push('\n');
     match stream.write_all(line.as_bytes()) {
-        // Who was turned away can still read why.
+        // A client that the controller refused can still read the reason.
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
         _ => Ok(stream),
     }
 }
 
-fn understood(text: &str) -> Result<Value, AskError> {
+fn parse_answer(text: &str) -> Result<Value, AskError> {
     let mut answer: Value = serde_json::from_str(text)?;
     match answer.get("error").and_then(Value::as_str) {
         Some(error) => Err(AskError::Refused(error.to_owned())),
@@ -118,7 +119,7 @@ fn understood(text: &str) -> Result<Value, AskError> {
     }
 }
 
-/// A control socket that is open. Dropping it closes and removes it.
+/// An open control socket. Dropping it closes and removes it.
 pub(crate) struct ControlSocket {
     path: PathBuf,
     closing: Arc<AtomicBool>,
@@ -126,20 +127,21 @@ pub(crate) struct ControlSocket {
 }
 
 impl ControlSocket {
-    /// Opens the socket; one that a dead controller left behind is replaced.
+    /// Opens the socket. Replaces one that a dead controller has left.
     pub fn open(path: &Path, handle: Handle) -> io::Result<ControlSocket> {
         if UnixStream::connect(path).is_ok() {
             return Err(io::Error::new(io::ErrorKind::AddrInUse, "another controller listens on it"));
         }
-        let folder = private::folder();
+        let folder = access::folder();
         if path.parent() == Some(&folder) {
-            private::make_private(&folder)?;
+            access::create_private_folder(&folder)?;
         }
-        let listener = private::bind(path)?;
+        let listener = access::bind(path)?;
         let closing = Arc::new(AtomicBool::new(false));
-        let seen = Arc::clone(&closing);
-        let thread =
-            std::thread::Builder::new().name("control".into()).spawn(move || serve(&listener, &handle, &seen))?;
+        let thread_closing = Arc::clone(&closing);
+        let thread = std::thread::Builder::new()
+            .name("control".into())
+            .spawn(move || serve(&listener, &handle, &thread_closing))?;
         Ok(ControlSocket { path: path.to_owned(), closing, thread: Some(thread) })
     }
 }
@@ -147,7 +149,7 @@ impl ControlSocket {
 impl Drop for ControlSocket {
     fn drop(&mut self) {
         self.closing.store(true, Ordering::Relaxed);
-        // The thread waits for a client; this is one. If it can't be reached it has ended already.
+        // The thread waits for a client, so connect to wake it. If it can't be reached, it has ended already.
         let reached = UnixStream::connect(&self.path).is_ok();
         if let Some(thread) = self.thread.take().filter(|_| reached)
             && thread.join().is_err()
@@ -175,15 +177,15 @@ fn serve(listener: &UnixListener, handle: &Handle, closing: &AtomicBool) {
                 continue;
             }
         };
-        if clients.fetch_add(1, Ordering::Relaxed) >= CLIENTS {
+        if clients.fetch_add(1, Ordering::Relaxed) >= MAX_CLIENTS {
             clients.fetch_sub(1, Ordering::Relaxed);
-            tracing::warn!("a control client was turned away: {CLIENTS} are connected");
-            turn_away(stream);
+            tracing::warn!("refused a control client: {MAX_CLIENTS} are connected");
+            refuse_client(stream);
             continue;
         }
         let (handle, counted) = (handle.clone(), Arc::clone(&clients));
         let client = move || {
-            if let Err(error) = converse(&handle, stream) {
+            if let Err(error) = serve_client(&handle, stream) {
                 tracing::debug!(%error, "a control client's connection failed");
             }
             counted.fetch_sub(1, Ordering::Relaxed);
@@ -195,46 +197,46 @@ fn serve(listener: &UnixListener, handle: &Handle, closing: &AtomicBool) {
     }
 }
 
-/// Tells a client why it is not served. It may have asked already or not: the answer is the same.
-fn turn_away(mut stream: UnixStream) {
-    let error = format!("{CLIENTS} programs are connected to the controller, and it serves no more at a time");
-    // A few bytes into an empty buffer: this does not wait.
+/// Tells a client why it is not served. The answer is the same whether or not it has sent a request.
+fn refuse_client(mut stream: UnixStream) {
+    let error = format!("the controller serves at most {MAX_CLIENTS} programs at a time, and so many are connected");
+    // A few bytes into an empty buffer do not block.
     if let Err(error) = write_line(&mut stream, &json!({ "error": error })) {
         tracing::debug!(%error, "a control client's connection failed");
     }
 }
 
 /// Answers one client's requests until it closes.
-fn converse(handle: &Handle, mut stream: UnixStream) -> io::Result<()> {
-    if let Some(user) = private::stranger(&stream)? {
-        tracing::warn!(user, "another user's control client was turned away");
-        return write_line(&mut stream, &json!({ "error": "only the controller's user and root are answered" }));
+fn serve_client(handle: &Handle, mut stream: UnixStream) -> io::Result<()> {
+    if let Some(user) = access::untrusted_peer(&stream)? {
+        tracing::warn!(user, "refused a control client of another user");
+        return write_line(&mut stream, &json!({ "error": "only the controller's user and root may connect" }));
     }
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(CLIENT_TIMEOUT))?;
+    stream.set_write_timeout(Some(CLIENT_TIMEOUT))?;
     let mut writer = stream.try_clone()?;
     let mut reader = BufReader::new(stream);
     let mut line = String::new();
     loop {
         line.clear();
-        reader.by_ref().take(LONGEST).read_line(&mut line)?;
+        reader.by_ref().take(MAX_REQUEST).read_line(&mut line)?;
         if !line.ends_with('\n') {
             return Ok(());
         }
-        match request(&line) {
-            Ok(Request::State(State::Watch(place))) => return watch(handle, &place, &mut writer),
+        match parse(&line) {
+            Ok(Request::State(StateRequest::Watch(place))) => return watch(handle, &place, &mut writer),
             request => write_line(&mut writer, &answer(handle, request))?,
         }
     }
 }
 
-/// Tells one client of each change until it closes.
+/// Sends one client each change of a place until it closes.
 fn watch(handle: &Handle, place: &Place, writer: &mut UnixStream) -> io::Result<()> {
     let mut failure = Ok(());
     let watched = state::watch(handle, place, |value| {
         failure = match value {
             Some(value) => write_line(writer, &json!({ "ok": value })),
-            None => still_there(writer),
+            None => check_open(writer),
         };
         failure.is_ok()
     });
@@ -245,7 +247,7 @@ fn watch(handle: &Handle, place: &Place, writer: &mut UnixStream) -> io::Result<
 }
 
 /// An error if the client has closed.
-fn still_there(stream: &mut UnixStream) -> io::Result<()> {
+fn check_open(stream: &mut UnixStream) -> io::Result<()> {
     stream.set_nonblocking(true)?;
     let read = stream.read(&mut [0; 64]);
     stream.set_nonblocking(false)?;

@@ -1,55 +1,51 @@
-//! `maple state`: tracked state for other programs, as JSON.
+//! `maple state`: other programs read, write and watch tracked state.
 //!
-//! Values are `null`, truth values, numbers, text and arrays as JSON has them. What JSON has not is an object with one
-//! member: `{"mac": "00:…"}`, `{"ip": "10.0.0.1"}`, `{"switch": "1"}`, `{"location": ["1", 3]}`, `{"bytes": "00ff"}`,
-//! `{"map": [[key, value], …]}`, `{"float": "NaN"}`. `{"word": "…"}` is what a word of the command line means where it
-//! stands: by the type that the place was declared with, else JSON, else text.
+//! Values are JSON as in [`crate::state_json`]. `{"word": "…"}` is a word of a command line. It takes the type that the
+//! place was declared with; without a declared type it is JSON if it parses, and otherwise text.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use maple_core::network::Location;
-use maple_core::state::{Cell, CellValue, Float, Name, Patience, Read, Value as Stored, Write};
-use maple_wire::PortNo;
+use maple_core::state::{Cell, CellValue, Name, Patience, Read, Value as Stored, Write};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::Handle;
-use super::json::{Refusal, dpid};
-use super::transactions::Waiting;
+use super::request::RequestError;
+use super::transactions::ThreadWaiter;
+use crate::state_json::{from_json, parse_dpid, to_json};
 
-/// How long the switches may take where whoever asks waits for them.
-const SETTLING: Duration = Duration::from_secs(20);
-/// How often a watcher looks whether its client is still there.
-const LOOK_UP: Duration = Duration::from_millis(500);
+/// How long a `settled` request waits for the switches.
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(20);
+/// How often a watch checks that its client is still connected.
+const CLIENT_CHECK: Duration = Duration::from_millis(500);
 
-/// What to do with tracked state.
+/// An operation on tracked state.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
-pub enum State {
-    /// The value of a place; of a whole table an array of pairs.
+pub enum StateRequest {
+    /// Reads a place. A whole table is an array of pairs.
     Get(Place),
-    /// Sets a place. The answer comes when no packet is answered from the old value any more.
+    /// Writes a place. The answer comes when no packet is handled by the old value any more.
     Set {
-        /// Which.
+        /// The place.
         place: Place,
-        /// To what.
+        /// The new value.
         value: Value,
-        /// Whether the answer is to come when, besides, every rule that depended on the old value is gone.
+        /// Whether the answer also waits until every rule that depended on the old value is gone.
         #[serde(default)]
         settled: bool,
     },
-    /// Takes a place away. As `Set`.
+    /// Deletes a place. Otherwise like `Set`.
     Delete {
-        /// Which.
+        /// The place.
         place: Place,
         /// As in `Set`.
         #[serde(default)]
         settled: bool,
     },
-    /// The value of a place now, and again whenever it has changed: one answer a line, until the client closes.
+    /// Reads a place now and after each change: one answer a line, until the client closes the connection.
     Watch(Place),
-    /// All tables and variables that are known, each with the types that it was declared with.
+    /// Lists all known tables and variables with their declared types.
     List,
 }
 
@@ -57,7 +53,7 @@ pub enum State {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Place {
-    /// A variable, by its name.
+    /// A variable, by name.
     Var(String),
     /// A whole table.
     Table(String),
@@ -65,72 +61,78 @@ pub enum Place {
     Key(String, Value),
 }
 
-/// The answer to a request that has one answer.
-pub(super) fn answer(handle: &Handle, request: &State) -> Result<Value, Refusal> {
+/// Answers a request that has one answer.
+pub(super) fn answer(handle: &Handle, request: &StateRequest) -> Result<Value, RequestError> {
     match request {
-        State::Get(place) | State::Watch(place) => {
-            let at = if matches!(request, State::Get(_)) { "state.get" } else { "state.watch" };
+        StateRequest::Get(place) | StateRequest::Watch(place) => {
+            let at = if matches!(request, StateRequest::Get(_)) { "state.get" } else { "state.watch" };
             if !is_known(handle, place) {
-                return Err(Refusal::at(at, unknown(handle, place)));
+                return Err(RequestError::at(at, unknown(handle, place)));
             }
-            Ok(shown_at(handle, place, &handle.store().view().cell(cell(handle, place, at)?)))
+            Ok(place_to_json(handle, place, &handle.store().view().cell(cell(handle, place, at)?)))
         }
-        State::Set { place, value, settled } => {
-            let place = meant(handle, place, "state.set.place")?;
-            let value = value_of(handle, &place, value).map_err(|error| Refusal::at("state.set.value", error))?;
+        StateRequest::Set { place, value, settled } => {
+            let place = target(handle, place, "state.set.place")?;
+            let value = value_of(handle, &place, value).map_err(|error| RequestError::at("state.set.value", error))?;
             change(handle, &place, Some(value), *settled, "state.set")
         }
-        State::Delete { place, settled } => {
-            let place = meant(handle, place, "state.delete.place")?;
+        StateRequest::Delete { place, settled } => {
+            let place = target(handle, place, "state.delete.place")?;
             change(handle, &place, None, *settled, "state.delete")
         }
-        State::List => Ok(list(handle)),
+        StateRequest::List => Ok(list(handle)),
     }
 }
 
 /// A place that can be written.
-enum Slot {
+enum Target {
     Var(Name),
     Key(Name, Stored),
 }
 
-fn meant(handle: &Handle, place: &Place, at: &str) -> Result<Slot, Refusal> {
+fn target(handle: &Handle, place: &Place, at: &str) -> Result<Target, RequestError> {
     match place {
-        Place::Var(name) => Ok(Slot::Var(name.as_str().into())),
+        Place::Var(name) => Ok(Target::Var(name.as_str().into())),
         Place::Key(table, key) => {
-            let key = key_of(handle, table, key).map_err(|error| Refusal::at(&format!("{at}.key[1]"), error))?;
-            Ok(Slot::Key(table.as_str().into(), key))
+            let key = key_of(handle, table, key).map_err(|error| RequestError::at(&format!("{at}.key[1]"), error))?;
+            Ok(Target::Key(table.as_str().into(), key))
         }
         Place::Table(name) => {
-            Err(Refusal::at(&format!("{at}.table"), format!("a key of {name} is changed, not the whole table")))
+            Err(RequestError::at(&format!("{at}.table"), format!("a key of {name} is changed, not the whole table")))
         }
     }
 }
 
-fn change(handle: &Handle, slot: &Slot, value: Option<Stored>, settled: bool, at: &str) -> Result<Value, Refusal> {
-    let is_new = !match slot {
-        Slot::Var(name) => is_known(handle, &Place::Var(name.to_string())),
-        Slot::Key(table, _) => is_known(handle, &Place::Table(table.to_string())),
+fn change(
+    handle: &Handle,
+    target: &Target,
+    value: Option<Stored>,
+    settled: bool,
+    at: &str,
+) -> Result<Value, RequestError> {
+    let is_new = !match target {
+        Target::Var(name) => is_known(handle, &Place::Var(name.to_string())),
+        Target::Key(table, _) => is_known(handle, &Place::Table(table.to_string())),
     };
-    let write = match slot {
-        Slot::Var(name) => Write::Var { name: name.clone(), value },
-        Slot::Key(table, key) => Write::Table { table: table.clone(), key: key.clone(), value },
+    let write = match target {
+        Target::Var(name) => Write::Var { name: name.clone(), value },
+        Target::Key(table, key) => Write::Table { table: table.clone(), key: key.clone(), value },
     };
-    // Known from now on, also when it is empty again.
-    match slot {
-        Slot::Key(table, _) if is_new => handle.store().declare_table(table),
-        Slot::Var(name) if is_new => handle.store().declare_var(name, Stored::None),
+    // A declared name stays known when it becomes empty again.
+    match target {
+        Target::Key(table, _) if is_new => handle.store().declare_table(table),
+        Target::Var(name) if is_new => handle.store().declare_var(name, Stored::None),
         _ => {}
     }
-    handle.change(vec![write]).map_err(|error| Refusal::at(at, error.to_string()))?;
-    if settled && !handle.settled(SETTLING) {
-        let why = "the state is changed, but not all switches have confirmed that its old rules are gone";
-        return Err(Refusal::at(at, why.to_owned()));
+    handle.change(vec![write]).map_err(|error| RequestError::at(at, error.to_string()))?;
+    if settled && !handle.settled(SETTLE_TIMEOUT) {
+        let why = "the state is changed, but not all switches have confirmed that their old rules are gone";
+        return Err(RequestError::at(at, why.to_owned()));
     }
     Ok(json!({ "settled": settled, "new": is_new }))
 }
 
-/// All that is known, tables first.
+/// All known tables and variables, tables first.
 fn list(handle: &Handle) -> Value {
     let (store, state) = (handle.store(), handle.snapshot());
     let kept = store.kept();
@@ -151,7 +153,7 @@ fn list(handle: &Handle) -> Value {
     tables.chain(vars).collect()
 }
 
-/// Whether anything is known of a table or a variable.
+/// Whether a table or variable is known.
 fn is_known(handle: &Handle, place: &Place) -> bool {
     let (store, state) = (handle.store(), handle.snapshot());
     match place {
@@ -174,58 +176,58 @@ fn unknown(handle: &Handle, place: &Place) -> String {
     }
 }
 
-/// The key that is meant: by the type that the table was declared with, or else, text that is an address is that address
-/// where the table's keys are.
+/// Decodes a key. It takes the table's declared type. In a table without a declared type, text becomes an address if the
+/// table's other keys are addresses.
 fn key_of(handle: &Handle, table: &str, key: &Value) -> Result<Stored, String> {
     if let Some(types) = handle.snapshot().types(table) {
         let table = table.into();
-        return normal(key, |key| types.key(&table, key).map_err(|error| error.to_string()));
+        return typed(key, |key| types.key(&table, key).map_err(|error| error.to_string()));
     }
-    let plain = plain(key)?;
+    let plain = untyped(key)?;
     let Stored::Str(text) = &plain else { return Ok(plain) };
-    let meant = match handle.store().example_key(table) {
+    let address = match handle.store().example_key(table) {
         Some(Stored::Mac(_)) => text.parse().ok().map(Stored::Mac),
         Some(Stored::Ipv4(_)) => text.parse().ok().map(Stored::Ipv4),
         Some(Stored::Ipv6(_)) => text.parse().ok().map(Stored::Ipv6),
-        Some(Stored::Switch(_)) => dpid(text).ok().map(Stored::Switch),
+        Some(Stored::Switch(_)) => parse_dpid(text).ok().map(Stored::Switch),
         _ => None,
     };
-    Ok(meant.unwrap_or(plain))
+    Ok(address.unwrap_or(plain))
 }
 
-/// The value that is meant.
-fn value_of(handle: &Handle, slot: &Slot, value: &Value) -> Result<Stored, String> {
+/// Decodes a value by the type of its place.
+fn value_of(handle: &Handle, target: &Target, value: &Value) -> Result<Stored, String> {
     let state = handle.snapshot();
-    match slot {
-        Slot::Key(table, _) => match state.types(table) {
-            Some(types) => normal(value, |value| types.value(table, value).map_err(|error| error.to_string())),
-            None => plain(value),
+    match target {
+        Target::Key(table, _) => match state.types(table) {
+            Some(types) => typed(value, |value| types.value(table, value).map_err(|error| error.to_string())),
+            None => untyped(value),
         },
-        Slot::Var(name) => {
-            normal(value, |value| state.normal_var(name, value.clone()).map_err(|error| error.to_string()))
+        Target::Var(name) => {
+            typed(value, |value| state.normal_var(name, value.clone()).map_err(|error| error.to_string()))
         }
     }
 }
 
-/// What JSON means where values are brought to a type. A word is JSON where the type has it, and else text.
-fn normal(value: &Value, normalise: impl Fn(&Stored) -> Result<Stored, String>) -> Result<Stored, String> {
-    let Some(text) = word(value) else { return normalise(&stored(value)?) };
-    let as_json = plain(value).and_then(|value| normalise(&value));
+/// Decodes a value of a declared type. A word is parsed as JSON if the result has that type; otherwise it is text.
+fn typed(value: &Value, normalise: impl Fn(&Stored) -> Result<Stored, String>) -> Result<Stored, String> {
+    let Some(text) = word(value) else { return normalise(&from_json(value)?) };
+    let as_json = untyped(value).and_then(|value| normalise(&value));
     as_json.or_else(|error| normalise(&Stored::from(text)).map_err(|_| error))
 }
 
-/// What JSON means where nothing was declared.
-fn plain(value: &Value) -> Result<Stored, String> {
-    stored(&word(value).map_or_else(|| value.clone(), guess))
+/// Decodes a value without a declared type.
+fn untyped(value: &Value) -> Result<Stored, String> {
+    from_json(&word(value).map_or_else(|| value.clone(), interpret))
 }
 
-/// The word of a command line, if it is one.
+/// The word of a command line, if the value is one.
 fn word(value: &Value) -> Option<&str> {
     value.as_object().filter(|members| members.len() == 1)?.get("word")?.as_str()
 }
 
-/// What a word means by itself.
-fn guess(word: &str) -> Value {
+/// Interprets a word without a declared type.
+fn interpret(word: &str) -> Value {
     for kind in ["mac", "ip", "switch"] {
         if let Some(rest) = word.strip_prefix(kind).and_then(|rest| rest.strip_prefix(':')) {
             return json!({ kind: rest });
@@ -239,141 +241,62 @@ fn guess(word: &str) -> Value {
     serde_json::from_str(word).unwrap_or_else(|_| Value::from(word))
 }
 
-/// Tells a place's value, and again whenever it has changed, as long as `tell` says that somebody listens.
+/// Calls `send` with the value of a place, now and after each change, until it returns `false`. Between changes it calls
+/// `send` with `None`, to check whether the client is still connected.
 pub(super) fn watch(
     handle: &Handle,
     place: &Place,
-    mut tell: impl FnMut(Option<Value>) -> bool,
-) -> Result<(), Refusal> {
+    mut send: impl FnMut(Option<Value>) -> bool,
+) -> Result<(), RequestError> {
     let cell = cell(handle, place, "state.watch")?;
-    let mut told = None;
+    let mut sent = None;
     loop {
         let mut txn = handle.store().begin();
         let value = txn.read(cell.clone());
-        if told.as_ref() != Some(&value) {
-            if !tell(Some(shown_at(handle, place, &value))) {
+        if sent.as_ref() != Some(&value) {
+            if !send(Some(place_to_json(handle, place, &value))) {
                 return Ok(());
             }
-            told = Some(value);
+            sent = Some(value);
         }
-        let waiting = Waiting::here(Some(LOOK_UP));
+        let waiting = ThreadWaiter::new(Some(CLIENT_CHECK));
         if let Some(waiter) = handle.store().watch(&txn, waiting.waker()) {
             let changed = waiting.wait();
             handle.store().unwatch(waiter);
-            if !changed && !tell(None) {
+            if !changed && !send(None) {
                 return Ok(());
             }
         }
     }
 }
 
-fn cell(handle: &Handle, place: &Place, at: &str) -> Result<Cell, Refusal> {
+fn cell(handle: &Handle, place: &Place, at: &str) -> Result<Cell, RequestError> {
     Ok(match place {
         Place::Var(name) => Cell::Var(name.as_str().into()),
         Place::Table(name) => Cell::TableAll(name.as_str().into()),
         Place::Key(table, key) => {
-            let key = key_of(handle, table, key).map_err(|error| Refusal::at(&format!("{at}.key[1]"), error))?;
+            let key = key_of(handle, table, key).map_err(|error| RequestError::at(&format!("{at}.key[1]"), error))?;
             Cell::Table(table.as_str().into(), key)
         }
     })
 }
 
-/// What is at a place; a variable that was never set is what it was declared to be.
-fn shown_at(handle: &Handle, place: &Place, value: &CellValue) -> Value {
+/// Encodes what is at a place. A variable that was never written has its declared initial value.
+fn place_to_json(handle: &Handle, place: &Place, value: &CellValue) -> Value {
     match (place, value) {
-        (Place::Var(name), CellValue::Value(None)) => handle.store().initial(name).as_ref().map_or(Value::Null, shown),
-        _ => show(value),
+        (Place::Var(name), CellValue::Value(None)) => {
+            handle.store().initial(name).as_ref().map_or(Value::Null, to_json)
+        }
+        _ => cell_to_json(value),
     }
 }
 
-fn show(value: &CellValue) -> Value {
+fn cell_to_json(value: &CellValue) -> Value {
     match value {
-        CellValue::Value(value) => value.as_ref().map_or(Value::Null, shown),
-        CellValue::Table(table) => table.iter().map(|(key, value)| json!([shown(key), shown(value)])).collect(),
+        CellValue::Value(value) => value.as_ref().map_or(Value::Null, to_json),
+        CellValue::Table(table) => table.iter().map(|(key, value)| json!([to_json(key), to_json(value)])).collect(),
         _ => Value::Null,
     }
-}
-
-/// A stored value as JSON.
-pub fn shown(value: &Stored) -> Value {
-    match value {
-        Stored::None => Value::Null,
-        Stored::Bool(truth) => json!(truth),
-        Stored::Int(number) => {
-            serde_json::Number::from_i128(*number).map_or_else(|| json!({ "int": number.to_string() }), Value::Number)
-        }
-        Stored::Float(number) => serde_json::Number::from_f64(number.get())
-            .map_or_else(|| json!({ "float": number.get().to_string() }), Value::Number),
-        Stored::Str(text) => Value::from(&**text),
-        Stored::Bytes(bytes) => json!({ "bytes": bytes.iter().map(|b| format!("{b:02x}")).collect::<String>() }),
-        Stored::Mac(mac) => json!({ "mac": mac.to_string() }),
-        Stored::Ipv4(ip) => json!({ "ip": ip }),
-        Stored::Ipv6(ip) => json!({ "ip": ip }),
-        Stored::Switch(dpid) => json!({ "switch": dpid.to_string() }),
-        Stored::Location(at) => json!({ "location": [at.switch.to_string(), at.port.0] }),
-        Stored::Tuple(items) => items.iter().map(shown).collect(),
-        Stored::Map(map) => {
-            json!({ "map": map.iter().map(|(key, value)| json!([shown(key), shown(value)])).collect::<Value>() })
-        }
-    }
-}
-
-/// The stored value that JSON means.
-pub fn stored(value: &Value) -> Result<Stored, String> {
-    Ok(match value {
-        Value::Null => Stored::None,
-        Value::Bool(truth) => Stored::Bool(*truth),
-        Value::Number(number) => match number.as_i128() {
-            Some(number) => Stored::Int(number),
-            None => Stored::Float(Float::new(number.as_f64().ok_or_else(|| format!("{number} is too large"))?)),
-        },
-        Value::String(text) => Stored::from(text.as_str()),
-        Value::Array(items) => Stored::Tuple(items.iter().map(stored).collect::<Result<_, _>>()?),
-        Value::Object(members) => match members.iter().next().filter(|_| members.len() == 1) {
-            Some((kind, inner)) => {
-                tagged(kind, inner).ok_or_else(|| format!("{value} is no value of tracked state"))?
-            }
-            None => return Err(format!("{value} is no value of tracked state: it has not exactly one member")),
-        },
-    })
-}
-
-fn tagged(kind: &str, inner: &Value) -> Option<Stored> {
-    let text = inner.as_str();
-    Some(match kind {
-        "int" => Stored::Int(text?.parse().ok()?),
-        "float" => Stored::Float(Float::new(text?.parse().ok()?)),
-        "mac" => Stored::Mac(text?.parse().ok()?),
-        "ip" => match text?.parse().ok()? {
-            std::net::IpAddr::V4(ip) => Stored::Ipv4(ip),
-            std::net::IpAddr::V6(ip) => Stored::Ipv6(ip),
-        },
-        "switch" => Stored::Switch(dpid(text?).ok()?),
-        "location" => match inner.as_array()?.as_slice() {
-            [switch, port] => {
-                let port = u32::try_from(port.as_u64()?).ok()?;
-                Stored::Location(Location::new(dpid(switch.as_str()?).ok()?, PortNo(port)))
-            }
-            _ => return None,
-        },
-        "bytes" => Stored::Bytes(bytes(text?)?),
-        "map" => {
-            let pair = |pair: &Value| match pair.as_array()?.as_slice() {
-                [key, value] => Some((stored(key).ok()?, stored(value).ok()?)),
-                _ => None,
-            };
-            Stored::Map(Arc::new(inner.as_array()?.iter().map(pair).collect::<Option<_>>()?))
-        }
-        _ => return None,
-    })
-}
-
-/// Bytes from hex digits.
-fn bytes(text: &str) -> Option<Arc<[u8]>> {
-    if !text.len().is_multiple_of(2) || !text.is_ascii() {
-        return None;
-    }
-    (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).ok()).collect()
 }
 
 #[cfg(test)]
@@ -381,33 +304,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_are_what_they_were_behind_their_json() {
-        let all = [
-            Stored::None,
-            Stored::Bool(true),
-            Stored::Int(-5),
-            Stored::Int(i128::MAX),
-            Stored::Float(Float::new(1.5)),
-            Stored::Float(Float::new(f64::NAN)),
-            Stored::from("text"),
-            Stored::Bytes([0, 255].into()),
-            Stored::Mac("00:00:00:00:00:0a".parse().expect("an address")),
-            Stored::Ipv4([10, 0, 0, 1].into()),
-            Stored::Ipv6("fe80::1".parse().expect("an address")),
-            Stored::Switch(maple_wire::Dpid(0xab)),
-            Stored::Location(Location::new(maple_wire::Dpid(1), PortNo(3))),
-            Stored::Tuple([Stored::Int(1), Stored::None].into()),
-            Stored::Map(Arc::new([(Stored::Int(1), Stored::from("x"))].into())),
-        ];
-        for value in all {
-            let text = shown(&value).to_string();
-            assert_eq!(stored(&serde_json::from_str(&text).expect("JSON")), Ok(value), "{text}");
-        }
-    }
-
-    #[test]
-    fn words_are_json_or_addresses_or_text() {
-        for (word, meant) in [
+    fn untyped_words_are_json_or_addresses_or_text() {
+        for (word, expected) in [
             ("80", json!(80)),
             ("true", json!(true)),
             ("\"80\"", json!("80")),
@@ -418,28 +316,19 @@ mod tests {
             ("location:1:3", json!({ "location": ["1", 3] })),
             ("[1,2]", json!([1, 2])),
         ] {
-            assert_eq!(guess(word), meant, "{word}");
+            assert_eq!(interpret(word), expected, "{word}");
         }
     }
 
     #[test]
-    fn a_word_means_what_its_place_can_hold() {
+    fn a_word_takes_the_type_of_its_place() {
         let as_text = |value: &Stored| match value {
             Stored::Str(_) => Ok(value.clone()),
             other => Err(format!("{other} is no text")),
         };
-        assert_eq!(normal(&json!({ "word": "80" }), as_text), Ok(Stored::from("80")));
-        assert_eq!(normal(&json!(80), as_text), Err("80 is no text".to_owned()));
-        let nothing = |value: &Stored| Err(format!("{value} is wrong"));
-        assert_eq!(normal(&json!({ "word": "80" }), nothing), Err("80 is wrong".to_owned()));
-    }
-
-    #[test]
-    fn what_is_no_value_is_refused_with_its_text() {
-        for wrong in [r#"{"mac":"x"}"#, r#"{"a":1,"b":2}"#, r#"{"bytes":"0"}"#, r#"{"location":["1"]}"#, r#"{"ip":3}"#]
-        {
-            let error = stored(&serde_json::from_str(wrong).expect("JSON")).expect_err(wrong);
-            assert!(error.contains(wrong), "{error}");
-        }
+        assert_eq!(typed(&json!({ "word": "80" }), as_text), Ok(Stored::from("80")));
+        assert_eq!(typed(&json!(80), as_text), Err("80 is no text".to_owned()));
+        let refuse = |value: &Stored| Err(format!("{value} is wrong"));
+        assert_eq!(typed(&json!({ "word": "80" }), refuse), Err("80 is wrong".to_owned()));
     }
 }

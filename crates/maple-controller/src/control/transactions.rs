@@ -1,9 +1,9 @@
-//! Changing tracked state from outside of f, and knowing that the network has followed.
+//! Changes tracked state from outside the policy, and waits until the network has followed.
 //!
-//! A write is *committed* at one moment for all shards. When a call of this module returns it is *acknowledged*: every
-//! shard has ended the turn that it was in at that moment, and sent what came of it, so no packet is answered from the
-//! old value any more; and what is to survive a restart is on the disk. [`Handle::settled`] waits for the switches: every
-//! rule that depended on the old value is gone.
+//! A write is *committed* at one moment for all shards. When a call of this module returns, it is *acknowledged*. Then
+//! every shard has finished the turn that it was in at that moment and has sent its messages, so no packet is handled by
+//! the old value any more. State that survives restarts is on the disk. [`Handle::settled`] also waits for the
+//! switches: every rule that depended on the old value is gone.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,47 +15,47 @@ use crossbeam_channel::{Sender, bounded};
 use maple_core::engine::{BARRIER_ROUNDS, Event};
 use maple_core::state::{Commit, Mismatch, Patience, Stop, Stopped, Tx, Write};
 
-use super::{Handle, PATIENCE};
-use crate::shard::post::Letter;
+use super::{Handle, SHARD_TIMEOUT};
+use crate::shard::mailbox::ShardMessage;
 
-/// Why a change from outside can't be relied on.
+/// Why a change of tracked state failed, or is not known to have taken effect.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ChangeError {
-    /// It was given up, and had no effect.
+    /// The transaction was abandoned and had no effect.
     #[error(transparent)]
     Stopped(#[from] Stopped),
-    /// A value is not of the type that its table or variable was declared with; nothing happened.
+    /// A value does not have the declared type of its table or variable. Nothing was written.
     #[error(transparent)]
     Mismatch(#[from] Mismatch),
-    /// It was committed, but a shard did not answer in time or the controller has stopped.
-    #[error("the state is changed, but the controller did not confirm that it has followed")]
+    /// The change was committed, but a shard did not answer in time, or the controller has stopped.
+    #[error("the state is changed, but the controller did not confirm that all shards use it")]
     Unconfirmed,
-    /// It was committed, but is not on the disk as it should be: the file can't be written, or the controller has stopped.
+    /// The change was committed, but not written to the state file: that failed, or the controller has stopped.
     #[error("the state is changed, but it could not be written to the state file: a restart may lose it")]
     NotKept,
 }
 
-/// How a thread of the system waits for a change of what its transaction read.
-pub struct Waiting {
-    thread: Arc<Sleeper>,
-    until: Option<Instant>,
+/// Lets an operating-system thread wait until a cell that its transaction read changes.
+pub struct ThreadWaiter {
+    thread: Arc<ParkedThread>,
+    deadline: Option<Instant>,
 }
 
-struct Sleeper {
+struct ParkedThread {
     thread: Thread,
     woken: AtomicBool,
 }
 
-impl Waiting {
-    /// This thread's waiting, with an end unless `within` is `None`.
-    pub fn here(within: Option<Duration>) -> Waiting {
-        let thread = Arc::new(Sleeper { thread: std::thread::current(), woken: AtomicBool::new(false) });
-        Waiting { thread, until: within.map(|within| Instant::now() + within) }
+impl ThreadWaiter {
+    /// Waits in the current thread; for ever if `timeout` is `None`.
+    pub fn new(timeout: Option<Duration>) -> ThreadWaiter {
+        let thread = Arc::new(ParkedThread { thread: std::thread::current(), woken: AtomicBool::new(false) });
+        ThreadWaiter { thread, deadline: timeout.map(|timeout| Instant::now() + timeout) }
     }
 }
 
-impl Patience for Waiting {
-    /// Doubles from about a microsecond to one millisecond, some threads sooner than others.
+impl Patience for ThreadWaiter {
+    /// Doubles from about a microsecond to one millisecond. The spread keeps threads from colliding again.
     fn back_off(&self, lost: u32) {
         if lost < 3 {
             return std::thread::yield_now();
@@ -70,7 +70,7 @@ impl Patience for Waiting {
 
     fn wait(&self) -> bool {
         while !self.thread.woken.swap(false, Ordering::Acquire) {
-            match self.until.map(|until| until.saturating_duration_since(Instant::now())) {
+            match self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now())) {
                 None => std::thread::park(),
                 Some(Duration::ZERO) => return false,
                 Some(left) => std::thread::park_timeout(left),
@@ -80,33 +80,33 @@ impl Patience for Waiting {
     }
 }
 
-impl Wake for Sleeper {
-    fn wake(self: Arc<Sleeper>) {
+impl Wake for ParkedThread {
+    fn wake(self: Arc<ParkedThread>) {
         self.woken.store(true, Ordering::Release);
         self.thread.unpark();
     }
 }
 
 impl Handle {
-    /// Runs `f` as one transaction, again and again until it takes effect; where it says [`Stop::Retry`] this thread
-    /// sleeps until something that it read has changed. Returns when that is acknowledged.
+    /// Runs `f` as one transaction, repeatedly until it commits. On [`Stop::Retry`] this thread sleeps until a cell that
+    /// `f` read has changed. Returns when the commit is acknowledged.
     ///
-    /// Not from a shard's thread (a policy, a handler), which would wait for itself; those have
+    /// Must not be called on a shard's thread (in a policy or a handler), which would wait for itself. Those use
     /// [`maple_core::state::Store::attempt`].
     ///
     /// # Errors
-    /// [`ChangeError`] if `f` cancels, waits longer than `within`, or nobody confirms.
+    /// [`ChangeError`] if `f` cancels or waits longer than `timeout`, or if the change is not confirmed.
     pub fn atomically<T>(
         &self,
-        within: Option<Duration>,
+        timeout: Option<Duration>,
         f: impl FnMut(&Tx) -> Result<T, Stop>,
     ) -> Result<T, ChangeError> {
-        let (value, commit) = self.store().atomically(&Waiting::here(within), f)?;
+        let (value, commit) = self.store().atomically(&ThreadWaiter::new(timeout), f)?;
         self.acknowledge(commit)?;
         Ok(value)
     }
 
-    /// Writes, and returns when that is acknowledged. Values are brought to the types that were declared.
+    /// Writes, and returns when the write is acknowledged. Values are converted to the declared types.
     ///
     /// # Errors
     /// [`ChangeError::Mismatch`], [`ChangeError::Unconfirmed`] or [`ChangeError::NotKept`].
@@ -114,46 +114,48 @@ impl Handle {
         self.acknowledge(self.store().change(writes)?)
     }
 
-    /// Follows up a commit on [`Handle::store`], and returns when it is acknowledged.
+    /// Tells the shards of a commit to [`Handle::store`], and returns when it is acknowledged.
     ///
     /// # Errors
     /// [`ChangeError::Unconfirmed`] or [`ChangeError::NotKept`].
     pub fn acknowledge(&self, commit: Commit) -> Result<(), ChangeError> {
-        let kept = commit.kept;
-        // A shard may have sent packets of that turn to the switches of another.
-        let rounds = if self.shared.boxes.len() > 1 { 2 } else { 1 };
-        let is_confirmed = self.follow(commit) && (0..rounds).all(|_| self.ask_round(Letter::Fence, PATIENCE));
-        match (&self.shared.kept, kept) {
-            (Some(notes), Some(version)) if !notes.wait(version, PATIENCE) => Err(ChangeError::NotKept),
+        let persistent = commit.kept;
+        // A shard may have sent packets of its turn to switches of another shard, so that one has a second turn.
+        let rounds = if self.shared.mailboxes.len() > 1 { 2 } else { 1 };
+        let is_confirmed =
+            self.distribute(commit) && (0..rounds).all(|_| self.wait_for_all(ShardMessage::Fence, SHARD_TIMEOUT));
+        match (&self.shared.pending_writes, persistent) {
+            (Some(pending), Some(version)) if !pending.wait(version, SHARD_TIMEOUT) => Err(ChangeError::NotKept),
             _ if !is_confirmed => Err(ChangeError::Unconfirmed),
             _ => Ok(()),
         }
     }
 
-    /// Waits until no switch has a rule any more that a change before this call has made wrong, by the barrier replies of
-    /// all of them. `false` if that takes longer than `within`.
-    pub fn settled(&self, within: Duration) -> bool {
-        let until = Instant::now() + within;
-        (0..BARRIER_ROUNDS).all(|_| self.ask_round(Letter::Settle, until.saturating_duration_since(Instant::now())))
+    /// Waits until no switch has a rule that depends on a value replaced before this call. The switches confirm that by
+    /// barrier replies. `false` if it takes longer than `timeout`.
+    pub fn settled(&self, timeout: Duration) -> bool {
+        let deadline = Instant::now() + timeout;
+        (0..BARRIER_ROUNDS)
+            .all(|_| self.wait_for_all(ShardMessage::Settle, deadline.saturating_duration_since(Instant::now())))
     }
 
-    /// Gives each shard what concerns it of a commit, in front of all that is asked later.
-    pub(super) fn follow(&self, commit: Commit) -> bool {
+    /// Sends each shard its part of a commit, before anything that is sent later.
+    pub(super) fn distribute(&self, commit: Commit) -> bool {
         let parts = commit.by_shard(&self.snapshot());
         parts.into_iter().all(|(shard, commit)| {
-            let mailbox = self.shared.boxes.get(usize::from(shard.0));
-            mailbox.is_some_and(|mailbox| mailbox.post(Letter::Event(Box::new(Event::Committed(commit)))))
+            let mailbox = self.shared.mailboxes.get(usize::from(shard.0));
+            mailbox.is_some_and(|mailbox| mailbox.send(ShardMessage::Event(Box::new(Event::Committed(commit)))))
         })
     }
 
-    /// Asks all shards; whether all have answered in time.
-    fn ask_round(&self, question: fn(Sender<()>) -> Letter, within: Duration) -> bool {
-        let count = self.shared.boxes.len();
+    /// Sends all shards a message, and waits for their answers. `false` if one is late.
+    fn wait_for_all(&self, message: fn(Sender<()>) -> ShardMessage, timeout: Duration) -> bool {
+        let count = self.shared.mailboxes.len();
         let (sender, receiver) = bounded(count);
-        if !self.shared.boxes.iter().all(|mailbox| mailbox.post(question(sender.clone()))) {
+        if !self.shared.mailboxes.iter().all(|mailbox| mailbox.send(message(sender.clone()))) {
             return false;
         }
-        let until = Instant::now() + within;
-        (0..count).all(|_| receiver.recv_deadline(until).is_ok())
+        let deadline = Instant::now() + timeout;
+        (0..count).all(|_| receiver.recv_deadline(deadline).is_ok())
     }
 }

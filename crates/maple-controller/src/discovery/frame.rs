@@ -1,10 +1,9 @@
-//! The probe: an LLDP frame (802.1AB) that says which port of which switch it left by, and proves that we sent it. The same
-//! also goes out as a broadcast, with an Ethernet type that no bridge keeps to itself, as other controllers do.
+//! The probe: an LLDP frame (802.1AB) that names the port and the switch that it left by, and is authenticated. It is also
+//! sent as a broadcast with an Ethernet type that bridges forward, as other controllers do.
 //!
-//! Chassis, port and time-to-live are for people and for foreign devices. Only our own entry is believed: datapath id,
-//! port, time of sending, and a SipHash-2-4 authentication code of 128 bits over these, under a key that is random at
-//! each start. A host can't make one for a port of its choice, and the time of sending bounds how long one that it saw
-//! can be replayed.
+//! Chassis, port and time-to-live are for people and for other devices. Only Maple's own entry is trusted. It holds the
+//! datapath id, the port, the time of sending, and a 128-bit SipHash-2-4 authentication code over these. The key is
+//! random at each start. So a host cannot forge a probe, and the time limits how long it can replay one.
 
 use std::hash::Hasher;
 use std::time::Duration;
@@ -16,28 +15,28 @@ use maple_wire::packet::lldp::{self, Tlv};
 use maple_wire::{Dpid, Packet, PortNo};
 use siphasher::sip128::{Hash128, Hasher128, SipHasher24};
 
-/// The organisation of our entry: a locally administered identifier.
+/// The organisation of Maple's entry: a locally administered identifier.
 const OUI: [u8; 3] = [0x02, 0x4d, 0x50];
-/// The number of our entry.
+/// The subtype of Maple's entry.
 const SUBTYPE: u8 = 1;
-/// Length of what the code covers: datapath id, port and time of sending.
+/// Bytes that the code covers: datapath id, port and time of sending.
 const SIGNED: usize = 8 + 4 + 8;
-/// Length of the authentication code.
+/// Bytes of the authentication code.
 const CODE: usize = 16;
 
-/// Where a frame without a tag has its Ethernet type.
+/// The position of the Ethernet type in an untagged frame.
 const ETH_TYPE: std::ops::Range<usize> = 12..14;
-/// That of LLDP.
+/// The Ethernet type of LLDP.
 const LLDP_TYPE: u16 = 0x88cc;
-/// The Ethernet type of probes that are broadcasts: the one that ONOS and Floodlight use for this.
+/// The Ethernet type of broadcast probes, which ONOS and Floodlight use for the same purpose.
 const BROADCAST_TYPE: u16 = 0x8942;
 
-/// In which form a probe goes out.
+/// The forms of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cast {
-    /// LLDP, which bridges keep to themselves if they follow 802.1D.
+pub enum ProbeForm {
+    /// LLDP, which bridges that comply with 802.1D do not forward.
     Lldp,
-    /// A broadcast, which every bridge passes.
+    /// A broadcast, which every bridge forwards.
     Broadcast,
 }
 
@@ -51,63 +50,63 @@ impl std::fmt::Debug for Key {
     }
 }
 
-/// What a probe says.
+/// The content of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Probe {
     /// The port that it left by.
     pub from: Location,
-    /// When. No two probes of one port have the same time, so it also names the probe, in whichever form.
+    /// When it was sent. No two probes of one port have the same time, so this also identifies the probe, in either form.
     pub sent: Time,
 }
 
-/// What a frame of discovery's kinds turned out to be.
+/// The result of parsing an LLDP frame or broadcast probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reading {
-    /// A probe that we sent, in this form.
-    Ours(Probe, Cast),
-    /// It has our entry, but we did not make it.
+pub enum ParsedProbe {
+    /// A probe of this controller, in this form.
+    Own(Probe, ProbeForm),
+    /// It has Maple's entry, but a wrong code.
     Forged,
-    /// Another device's.
+    /// Another device made it.
     Foreign,
 }
 
 impl Probe {
-    /// The frame that carries this probe; `hw_addr` is the sending port's, `hold` how long the finding holds.
-    pub fn frame(&self, key: Key, cast: Cast, hw_addr: [u8; 6], hold: Duration) -> Vec<u8> {
+    /// Encodes the probe. `hw_addr` is the address of the sending port, `validity` the LLDP time-to-live.
+    pub fn frame(&self, key: Key, form: ProbeForm, hw_addr: [u8; 6], validity: Duration) -> Vec<u8> {
         let (chassis, port) = (self.from.switch.to_string(), self.from.port.0.to_string());
         let signed = self.signed();
         let value = [&signed[..], &u128::from(code(key, &signed)).to_be_bytes()].concat();
         let mut frame = Frame::ethernet(lldp::MULTICAST, hw_addr).lldp(&[
             Tlv::ChassisId { subtype: lldp::CHASSIS_LOCAL, id: chassis.as_bytes() },
             Tlv::PortId { subtype: lldp::PORT_LOCAL, id: port.as_bytes() },
-            Tlv::Ttl(hold.as_secs().clamp(1, 65535) as u16),
+            Tlv::Ttl(validity.as_secs().clamp(1, 65535) as u16),
             Tlv::Organisation { oui: OUI, subtype: SUBTYPE, value: &value },
         ]);
-        if cast == Cast::Broadcast {
+        if form == ProbeForm::Broadcast {
             frame[..6].fill(0xff);
             frame[ETH_TYPE].copy_from_slice(&BROADCAST_TYPE.to_be_bytes());
         }
         frame
     }
 
-    /// Reads a frame of discovery's kinds.
-    pub fn read(key: Key, frame: &[u8]) -> Reading {
-        let cast = if is_lldp(frame) { Cast::Lldp } else { Cast::Broadcast };
+    /// Parses an LLDP frame or broadcast probe.
+    pub fn parse(key: Key, frame: &[u8]) -> ParsedProbe {
+        let form = if is_lldp(frame) { ProbeForm::Lldp } else { ProbeForm::Broadcast };
         let mut as_lldp = frame.to_vec();
         if let Some(eth_type) = as_lldp.get_mut(ETH_TYPE) {
             eth_type.copy_from_slice(&LLDP_TYPE.to_be_bytes());
         }
-        let Some(tlvs) = lldp::tlvs(&Packet::new(&as_lldp, 0)) else { return Reading::Foreign };
-        // What follows a malformed entry is not read.
+        let Some(tlvs) = lldp::tlvs(&Packet::new(&as_lldp, 0)) else { return ParsedProbe::Foreign };
+        // Entries after a malformed one are ignored.
         for tlv in tlvs.map_while(Result::ok) {
             if let Tlv::Organisation { oui: OUI, subtype: SUBTYPE, value } = tlv {
-                return Probe::verify(key, value).map_or(Reading::Forged, |probe| Reading::Ours(probe, cast));
+                return Probe::verify(key, value).map_or(ParsedProbe::Forged, |probe| ParsedProbe::Own(probe, form));
             }
         }
-        Reading::Foreign
+        ParsedProbe::Foreign
     }
 
-    /// The probe in the bytes of our entry, if the code is right.
+    /// Decodes Maple's entry, if its code is right.
     fn verify(key: Key, value: &[u8]) -> Option<Probe> {
         let (signed, given) = value.split_first_chunk::<SIGNED>()?;
         let given: &[u8; CODE] = given.try_into().ok()?;
@@ -130,7 +129,7 @@ impl Probe {
     }
 }
 
-/// Whether a frame is of discovery's kinds: LLDP, or a broadcast of the type that probes have.
+/// Whether a frame is LLDP or a broadcast probe.
 pub fn is_probe(frame: &[u8]) -> bool {
     is_lldp(frame) || frame.get(ETH_TYPE) == Some(&BROADCAST_TYPE.to_be_bytes())
 }
@@ -156,34 +155,34 @@ mod tests {
     }
 
     fn frame(key: Key) -> Vec<u8> {
-        probe().frame(key, Cast::Lldp, [2, 0, 0, 0, 0, 1], Duration::from_secs(15))
+        probe().frame(key, ProbeForm::Lldp, [2, 0, 0, 0, 0, 1], Duration::from_secs(15))
     }
 
     #[test]
-    fn a_probe_reads_as_it_was_written() {
+    fn a_probe_parses_as_it_was_encoded() {
         assert!(is_probe(&frame(KEY)));
-        assert_eq!(Probe::read(KEY, &frame(KEY)), Reading::Ours(probe(), Cast::Lldp));
+        assert_eq!(Probe::parse(KEY, &frame(KEY)), ParsedProbe::Own(probe(), ProbeForm::Lldp));
     }
 
     #[test]
-    fn a_broadcast_probe_reads_as_it_was_written_and_is_no_lldp() {
-        let frame = probe().frame(KEY, Cast::Broadcast, [2, 0, 0, 0, 0, 1], Duration::from_secs(15));
+    fn a_broadcast_probe_parses_as_it_was_encoded() {
+        let frame = probe().frame(KEY, ProbeForm::Broadcast, [2, 0, 0, 0, 0, 1], Duration::from_secs(15));
         assert_eq!((&frame[..6], &frame[12..14]), (&[0xff; 6][..], &[0x89, 0x42][..]));
         assert!(is_probe(&frame));
-        assert_eq!(Probe::read(KEY, &frame), Reading::Ours(probe(), Cast::Broadcast));
-        assert_eq!(Probe::read(Key([9; 16]), &frame), Reading::Forged);
+        assert_eq!(Probe::parse(KEY, &frame), ParsedProbe::Own(probe(), ProbeForm::Broadcast));
+        assert_eq!(Probe::parse(Key([9; 16]), &frame), ParsedProbe::Forged);
     }
 
     #[test]
-    fn padding_to_the_least_frame_length_changes_nothing() {
+    fn padding_changes_nothing() {
         let mut padded = frame(KEY);
         padded.resize(128, 0);
-        assert_eq!(Probe::read(KEY, &padded), Reading::Ours(probe(), Cast::Lldp));
+        assert_eq!(Probe::parse(KEY, &padded), ParsedProbe::Own(probe(), ProbeForm::Lldp));
     }
 
     #[test]
     fn a_probe_under_another_key_is_forged() {
-        assert_eq!(Probe::read(KEY, &frame(Key([9; 16]))), Reading::Forged);
+        assert_eq!(Probe::parse(KEY, &frame(Key([9; 16]))), ParsedProbe::Forged);
     }
 
     #[test]
@@ -193,21 +192,21 @@ mod tests {
         for bit in entry * 8..(frame.len() - 2) * 8 {
             let mut changed = frame.clone();
             changed[bit / 8] ^= 1 << (bit % 8);
-            assert_eq!(Probe::read(KEY, &changed), Reading::Forged, "bit {bit}");
+            assert_eq!(Probe::parse(KEY, &changed), ParsedProbe::Forged, "bit {bit}");
         }
     }
 
     #[test]
-    fn a_cut_probe_is_never_believed() {
+    fn a_truncated_probe_is_never_accepted() {
         let frame = frame(KEY);
         for len in 0..frame.len() - 2 {
-            assert_ne!(Probe::read(KEY, &frame[..len]), Reading::Ours(probe(), Cast::Lldp), "{len} bytes");
+            assert_ne!(Probe::parse(KEY, &frame[..len]), ParsedProbe::Own(probe(), ProbeForm::Lldp), "{len} bytes");
         }
     }
 
     #[test]
-    fn other_devices_lldp_is_foreign() {
+    fn lldp_of_other_devices_is_foreign() {
         let frame = Frame::ethernet(lldp::MULTICAST, [2; 6]).lldp(&[Tlv::Ttl(120)]);
-        assert_eq!(Probe::read(KEY, &frame), Reading::Foreign);
+        assert_eq!(Probe::parse(KEY, &frame), ParsedProbe::Foreign);
     }
 }

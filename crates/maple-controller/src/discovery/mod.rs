@@ -1,30 +1,32 @@
-//! Finds out which ports have hosts behind them and which have switches, by sending probes out of every port.
+//! Topology discovery: sends probes out of every port, to find out which ports lead to hosts and which to switches.
 //!
-//! A state machine without I/O, one a shard, for the ports of the shard's own switches. A port that comes up is *new*: it
-//! is probed at once and a few times more in quick succession, then every few seconds. If nothing says until then that a
-//! switch is behind it, it is an *edge port*. A probe that comes in at a port says who is behind *it*; the discovery that
-//! owns the sender is told ([`Tell::Heard`]), so it knows whom *its* port reaches. When both directions agree the port is
-//! a *link port*. A port that knows one direction only is neither: nothing is learned from it, nothing sent by it.
+//! A state machine without I/O. Each shard has one, for the ports of its own switches. A port that comes up is *new*. It
+//! is probed at once, a few times more in quick succession, and then every few seconds. If no switch is found after the
+//! quick probes, it is an *edge port*. A probe that arrives at a port shows which port reaches this one. The sender's
+//! discovery gets a message ([`PeerMessage::ProbeReceived`]), so it learns which port *its* port reaches. When both
+//! directions agree, the port is a *link port*. A port with one known direction is neither: nothing is learned from it,
+//! and nothing is sent by it.
 //!
-//! Both ends of a link come to these conclusions by themselves. A link goes at once when either end's port or switch goes
-//! down ([`Tell::Gone`]). Who is known in one direction only changes nothing about a link that is alive.
+//! Each end of a link draws its own conclusions. A link ends at once when the port or the switch at either end goes down
+//! ([`PeerMessage::PortGone`]). A peer that is known in one direction only does not affect an existing link.
 //!
-//! *Bridges.* Compliant bridges keep LLDP to themselves, so probes also go out as broadcasts ([`Cast`]): the first ones of
-//! a port, one in a few after that, and each where another switch hears nothing else. A port that has a link with one
-//! other port may have a bridge in between, and one with several certainly has ([`Behind::Segment`]). What a segment is
-//! good for is for the engine to say (`maple_core`, `engine/segments.rs`).
+//! *Bridges.* Compliant bridges do not forward LLDP, so probes also go out as broadcasts ([`ProbeForm`]): the first ones
+//! of a port, one in a few later, and every one if another switch receives nothing else. If a port has a link with
+//! one other port, a bridge may be between them. If it has several peers, there certainly is one
+//! ([`Attachment::Segment`]). The engine decides how to use a segment (`maple_core`, `engine/segments.rs`).
 //!
-//! A link also goes when several probes in turn did not come in at its other end, but never because this controller was
-//! late. The sender counts probes that have left, not time, so a shard that a slow policy holds up misses nothing. And
-//! then it asks the other end ([`Tell::Unanswered`]), whose shard hands the question on only when it has read all that
-//! the switch had sent. Letters between two shards stay in order, so an answer that was on its way comes first.
+//! A link also ends when several probes in a row did not arrive at its other end, but never because this controller was
+//! late. The sender counts probes that have left, not time, so a shard that a slow policy delays misses nothing. Before
+//! a link ends, the sender asks the other end ([`PeerMessage::Unanswered`]). The other shard delivers this message only
+//! when it has read everything that the switch had sent. Messages between two shards stay in order, so an answer that
+//! was on its way arrives first.
 //!
-//! What hosts can do: a probe carries an authentication code and its time of sending (`frame.rs`). One that was changed or
-//! made up is counted and ignored, whatever port it comes in by; so is one that was older than [`Timing::flight`] when it
-//! came in, and each form of a probe counts once at each port. A host that is attached twice and passes everything on in both directions at once is a wire, and
-//! looks like one.
+//! What hosts can do: a probe carries an authentication code and the time when it was sent ([`frame`]). A modified or
+//! forged probe is counted and ignored, whatever port it arrives at. So is a probe that was older than [`Timing::flight`]
+//! on arrival. Each form of a probe counts once at each port. A host that is attached twice and forwards everything at
+//! once in both directions is a wire, and looks like one.
 //!
-//! Cost: a heap of one entry a port, O(log ports) a probe sent or heard.
+//! Cost: one heap entry for each port; O(log ports) for each probe sent or received.
 
 mod frame;
 mod port;
@@ -41,24 +43,24 @@ use maple_core::network::Location;
 use maple_wire::msg::{PortReason, PortStatus};
 use maple_wire::{Dpid, Port};
 
-pub use frame::{Cast, Key, Probe, Reading, is_probe};
-pub use port::Behind;
+pub use frame::{Key, ParsedProbe, Probe, ProbeForm, is_probe};
+pub use port::Attachment;
 use port::PortState;
 
 use crate::time::after;
 
-/// How often probes go out, and how long findings hold.
+/// How often probes are sent, and how long findings are valid.
 #[derive(Clone, Copy, Debug)]
 pub struct Timing {
-    /// Between the probes of a port that has just come up.
+    /// The time between the quick probes of a port that has come up.
     pub fast: Duration,
-    /// How many such probes there are. After one more such pause a port that reached nobody is an edge port.
+    /// The number of quick probes. After one more such interval, a port without a peer is an edge port.
     pub fast_probes: u32,
-    /// Between probes afterwards; each time up to a tenth longer or shorter, so that they spread.
+    /// The time between later probes. Each time it is up to a tenth longer or shorter, so that probes spread.
     pub interval: Duration,
-    /// How many probes in turn may stay unanswered before the other end is asked whether the link is to be given up.
+    /// How many probes in a row may stay unanswered before the other end is asked.
     pub missed: u32,
-    /// How long a probe can be under way.
+    /// The longest time that a probe can take.
     pub flight: Duration,
 }
 
@@ -75,129 +77,129 @@ impl Default for Timing {
 }
 
 impl Timing {
-    /// How long a finding holds.
-    fn hold(&self) -> Duration {
+    /// How long a finding is valid.
+    fn validity(&self) -> Duration {
         self.interval * self.missed + self.interval / 2
     }
 
-    /// How long a new port waits for its chance.
-    fn chance(&self) -> Duration {
+    /// How long a new port waits for peers.
+    fn grace_period(&self) -> Duration {
         self.fast * self.fast_probes
     }
 }
 
-/// One thing that the owner of a discovery has to do. In order.
+/// What the owner of a discovery has to do. Outputs must be handled in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Found {
-    /// Send a probe out of this port: `Discovery` makes it when it leaves.
-    Send {
+pub enum DiscoveryOutput {
+    /// Send a probe out of this port. [`Discovery::frames`] makes its frames when it leaves.
+    Probe {
         /// The port.
         at: Location,
     },
-    /// Pass this on to the discovery that owns the switch `to.switch`.
-    Tell {
-        /// The port that it is about.
+    /// Pass this message to the discovery that owns the switch `to.switch`.
+    Message {
+        /// The port that the message is about.
         to: Location,
-        /// What.
-        tell: Tell,
+        /// The message.
+        message: PeerMessage,
     },
-    /// What is behind this port is known anew.
-    Kind {
+    /// What is attached to a port has changed.
+    Attachment {
         /// The port.
         at: Location,
-        /// What is behind it.
-        kind: Behind,
-        /// What was behind it before.
-        before: Behind,
+        /// What is attached now.
+        now: Attachment,
+        /// What was attached before.
+        before: Attachment,
     },
-    /// Something odd. The owner counts it; `first` is true the first time of its kind at this port since it came up.
-    Odd {
-        /// The port that it came in by.
+    /// Count this anomaly.
+    Anomaly {
+        /// The port.
         at: Location,
-        /// What.
-        what: Odd,
-        /// Whether it is the first of its kind, and so deserves a report.
+        /// The anomaly.
+        anomaly: Anomaly,
+        /// Whether it is the first of its kind at this port since the port came up. Only that one is reported.
         first: bool,
     },
 }
 
-/// What one end of a link tells the other.
+/// A message from one end of a possible link to the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Tell {
-    /// Your probe, sent at this time, came in at this port.
-    Heard {
-        /// Where it came in.
+pub enum PeerMessage {
+    /// Your probe has arrived.
+    ProbeReceived {
+        /// The port where it arrived.
         by: Location,
-        /// Which probe.
+        /// When it was sent.
         sent: Time,
     },
-    /// This port is gone, or its link is given up.
-    Gone {
+    /// A port is down, or its side of the link has ended.
+    PortGone {
         /// The port.
         peer: Location,
-        /// When. What was heard from it since is about its next life.
+        /// The time. Probes sent after it belong to a later link.
         when: Time,
     },
-    /// No probe sent after this one was reported: unless you heard one, our link is given up. To be passed on once
-    /// everything that came in from the switch until now was read.
+    /// No probe sent after this one was reported. Unless you have received a later one, our link ends. This must be
+    /// delivered after everything that the switch has sent so far is read.
     Unanswered {
-        /// The port that asks.
+        /// The port that sent the probes.
         peer: Location,
-        /// When its last probe that was reported left.
+        /// When its last reported probe was sent.
         sent: Time,
     },
 }
 
-/// What became of an LLDP frame.
+/// Who made an LLDP frame or broadcast probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Handled {
-    /// It was ours, or claimed to be.
-    Ours,
-    /// Another device made it: a packet like any other.
+pub enum ProbeOrigin {
+    /// Maple did, or it claims so.
+    Own,
+    /// Another device did; it is an ordinary packet.
     Foreign,
 }
 
-/// Something odd about a probe.
+/// Something unusual about a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Odd {
-    /// Not made by us: somebody forges links, or another Maple's switch is behind the port.
+pub enum Anomaly {
+    /// Its code is wrong: somebody forges links, or another Maple controls the switch at the other end.
     Forged,
-    /// Ours, but too old, or heard before: somebody replays it.
+    /// It is too old, or has arrived before: somebody replays it.
     Replayed,
     /// It came back to the port that it left by.
     Reflected,
-    /// More ports of switches are on the port's segment than it keeps in mind.
+    /// More ports of switches are on the segment than a port remembers.
     TooManyPeers,
-    /// Probes pass in one direction only.
+    /// Probes arrive in one direction only.
     OneWay,
-    /// A bridge is between the port and another switch, and keeps LLDP to itself: the probes that pass are broadcasts.
+    /// A bridge between the port and another switch does not forward LLDP. Only broadcast probes pass.
     Bridged,
 }
 
-impl Odd {
+impl Anomaly {
     fn bit(self) -> u8 {
         1 << self as u8
     }
 
-    /// Whether it goes on, rather than happens.
+    /// Whether it is a lasting state, not an event.
     fn is_state(self) -> bool {
-        matches!(self, Odd::OneWay | Odd::Bridged)
+        matches!(self, Anomaly::OneWay | Anomaly::Bridged)
     }
 }
 
-impl std::fmt::Display for Odd {
+impl std::fmt::Display for Anomaly {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
-            Odd::Forged => "LLDP with our entry but a wrong code: forged, or another Maple's",
-            Odd::Replayed => {
-                "LLDP of ours that is too old or came twice: replayed, or the network or this controller was slow"
+            Anomaly::Forged => "LLDP with Maple's entry but a wrong code: forged, or from another Maple controller",
+            Anomaly::Replayed => {
+                "a probe that is too old or arrived twice: replayed, or the network or this controller was slow"
             }
-            Odd::Reflected => "LLDP of ours came back to the port it left by",
-            Odd::TooManyPeers => "more than 64 ports of switches are on one segment: the others are left out",
-            Odd::OneWay => "probes pass in one direction only",
-            Odd::Bridged => {
-                "a plain bridge that filters LLDP is between this port and another switch: it has to pass frames with the \
-                 VLAN tags that labels are, and must not be full of addresses (docs/networks.md)"
+            Anomaly::Reflected => "a probe came back to the port that it left by",
+            Anomaly::TooManyPeers => "more than 64 ports of switches are on one segment; the others are ignored",
+            Anomaly::OneWay => "probes arrive in one direction only",
+            Anomaly::Bridged => {
+                "a bridge that filters LLDP is between this port and another switch: it must forward frames with the VLAN \
+                 tags of labels, and its address table must not be full (docs/networks.md)"
             }
         })
     }
@@ -209,36 +211,36 @@ pub struct Discovery {
     key: Key,
     timing: Timing,
     ports: BTreeMap<Location, PortState>,
-    /// Ports that are never probed: what is behind them would pass probes on.
+    /// Ports that are never probed, because what is attached would forward probes.
     unprobed: BTreeSet<Location>,
-    /// When to look at which port again. An entry counts only if the port still has this time.
-    agenda: BinaryHeap<Reverse<(Time, Location)>>,
-    /// State of the generator that spreads the probes.
+    /// Deadlines by port. An entry is valid only if the port still has this time.
+    schedule: BinaryHeap<Reverse<(Time, Location)>>,
+    /// The state of the random generator that spreads probes.
     spread: u64,
 }
 
 impl Discovery {
-    /// Discovery without switches. `seed` spreads its probes.
+    /// A discovery without switches. `seed` is for spreading probes.
     pub fn new(key: Key, timing: Timing, seed: u64) -> Discovery {
         let unprobed = BTreeSet::new();
-        Discovery { key, timing, ports: BTreeMap::new(), unprobed, agenda: BinaryHeap::new(), spread: seed }
+        Discovery { key, timing, ports: BTreeMap::new(), unprobed, schedule: BinaryHeap::new(), spread: seed }
     }
 
-    /// The same, but it sends no probes by these ports and heeds none there: they are edge ports as soon as they are up.
+    /// Excludes these ports from probing. They are edge ports as soon as they are up.
     pub fn without(self, unprobed: BTreeSet<Location>) -> Discovery {
         Discovery { unprobed, ..self }
     }
 
-    /// A switch is there with these ports.
-    pub fn switch_up(&mut self, now: Time, dpid: Dpid, ports: &[Port], out: &mut Vec<Found>) {
+    /// A switch connected, with these ports.
+    pub fn switch_up(&mut self, now: Time, dpid: Dpid, ports: &[Port], out: &mut Vec<DiscoveryOutput>) {
         self.switch_down(now, dpid, out);
         for port in ports {
             self.port_up(now, dpid, port, out);
         }
     }
 
-    /// A switch is gone.
-    pub fn switch_down(&mut self, now: Time, dpid: Dpid, out: &mut Vec<Found>) {
+    /// A switch disconnected.
+    pub fn switch_down(&mut self, now: Time, dpid: Dpid, out: &mut Vec<DiscoveryOutput>) {
         let all = self.ports.range(Location::new(dpid, maple_wire::PortNo(0))..);
         let gone: Vec<Location> = all.map(|(at, _)| *at).take_while(|at| at.switch == dpid).collect();
         for at in gone {
@@ -246,8 +248,8 @@ impl Discovery {
         }
     }
 
-    /// A port came, went or changed.
-    pub fn port_status(&mut self, now: Time, dpid: Dpid, status: &PortStatus, out: &mut Vec<Found>) {
+    /// A port was added, deleted or changed.
+    pub fn port_status(&mut self, now: Time, dpid: Dpid, status: &PortStatus, out: &mut Vec<DiscoveryOutput>) {
         let at = Location::new(dpid, status.port.number);
         if status.reason == PortReason::Delete || !status.port.is_up() {
             self.port_down(now, at, out);
@@ -257,201 +259,218 @@ impl Discovery {
         }
     }
 
-    /// A frame of discovery's kinds came in ([`is_probe`]). It may have waited for us, but no longer than since `since`.
-    pub fn on_lldp(&mut self, now: Time, since: Time, at: Location, frame: &[u8], out: &mut Vec<Found>) -> Handled {
-        let reading = Probe::read(self.key, frame);
-        if reading == Reading::Foreign {
-            return Handled::Foreign;
+    /// An LLDP frame or broadcast probe has arrived ([`is_probe`]), at `since` or later.
+    pub fn on_lldp(
+        &mut self,
+        now: Time,
+        since: Time,
+        at: Location,
+        frame: &[u8],
+        out: &mut Vec<DiscoveryOutput>,
+    ) -> ProbeOrigin {
+        let parsed = Probe::parse(self.key, frame);
+        if parsed == ParsedProbe::Foreign {
+            return ProbeOrigin::Foreign;
         }
         if let Some(port) = self.ports.get_mut(&at) {
-            match reading {
-                Reading::Ours(probe, cast) => self.heard(now, since, at, (probe, cast), out),
-                _ => port.odd(at, Odd::Forged, out),
+            match parsed {
+                ParsedProbe::Own(probe, form) => self.probe_received(now, since, at, (probe, form), out),
+                _ => port.report(at, Anomaly::Forged, out),
             }
         }
-        Handled::Ours
+        ProbeOrigin::Own
     }
 
-    /// A probe of ours came in.
-    fn heard(&mut self, now: Time, since: Time, at: Location, (probe, cast): (Probe, Cast), out: &mut Vec<Found>) {
+    /// A valid probe has arrived.
+    fn probe_received(
+        &mut self,
+        now: Time,
+        since: Time,
+        at: Location,
+        (probe, form): (Probe, ProbeForm),
+        out: &mut Vec<DiscoveryOutput>,
+    ) {
         let Some(port) = self.ports.get_mut(&at) else { return };
         if probe.from == at {
-            return port.odd(at, Odd::Reflected, out);
+            return port.report(at, Anomaly::Reflected, out);
         }
-        if after(probe.sent, self.timing.flight) < since.min(now) || port.heard_before(probe, cast) {
-            return port.odd(at, Odd::Replayed, out);
+        if after(probe.sent, self.timing.flight) < since.min(now) || port.was_received(probe, form) {
+            return port.report(at, Anomaly::Replayed, out);
         }
-        if !port.hears(now, probe, cast, &self.timing) {
-            return port.odd(at, Odd::TooManyPeers, out);
+        if !port.record_received(now, probe, form, &self.timing) {
+            return port.report(at, Anomaly::TooManyPeers, out);
         }
-        out.push(Found::Tell { to: probe.from, tell: Tell::Heard { by: at, sent: probe.sent } });
-        self.settle(now, at, out);
-        // The other end came up after our last probe: let it know us without waiting for the next round.
+        out.push(DiscoveryOutput::Message {
+            to: probe.from,
+            message: PeerMessage::ProbeReceived { by: at, sent: probe.sent },
+        });
+        self.conclude(now, at, out);
+        // The other end came up after this port's last probe, so do not make it wait for the next one.
         if self.ports.get(&at).is_some_and(|port| port.wants_answer(now, probe.from, &self.timing)) {
             self.probe(now, at, out);
         }
     }
 
-    /// The other end of a link says something about the port `at` of ours.
-    pub fn on_tell(&mut self, now: Time, at: Location, tell: Tell, out: &mut Vec<Found>) {
+    /// Handles a message from the other end about this discovery's port `at`.
+    pub fn on_peer_message(&mut self, now: Time, at: Location, message: PeerMessage, out: &mut Vec<DiscoveryOutput>) {
         let Some(port) = self.ports.get_mut(&at) else {
-            if let Tell::Unanswered { peer, .. } = tell {
-                out.push(Found::Tell { to: peer, tell: Tell::Gone { peer: at, when: now } });
+            if let PeerMessage::Unanswered { peer, .. } = message {
+                out.push(gone(peer, at, now));
             }
             return;
         };
-        match tell {
-            Tell::Heard { by, sent } => {
+        match message {
+            PeerMessage::ProbeReceived { by, sent } => {
                 if port.is_from_before(sent) {
                     return;
                 }
                 if !port.accepts(by, sent) {
-                    // An older one came in in time, but its report or we were late, and it is forgotten.
+                    // Not an anomaly if the probe is old: it arrived in time, but this report or this shard was late.
                     if now <= after(sent, self.timing.flight) && !port.is_reported(by, sent) {
-                        port.odd(at, Odd::Replayed, out);
+                        port.report(at, Anomaly::Replayed, out);
                     }
                     return;
                 }
-                if !port.reaches(now, by, sent, &self.timing) {
-                    return port.odd(at, Odd::TooManyPeers, out);
+                if !port.record_reported(now, by, sent, &self.timing) {
+                    return port.report(at, Anomaly::TooManyPeers, out);
                 }
             }
-            Tell::Unanswered { peer, sent } => {
-                if port.heard_after(peer, sent) {
+            PeerMessage::Unanswered { peer, sent } => {
+                if port.received_after(peer, sent) {
                     return;
                 }
-                // Who leaves a link says so by itself.
-                if !port.kind.peers().contains(&peer) {
-                    out.push(Found::Tell { to: peer, tell: Tell::Gone { peer: at, when: now } });
+                // A port that ends a link sends this message by itself.
+                if !port.attachment.peers().contains(&peer) {
+                    out.push(gone(peer, at, now));
                 }
                 if !port.forget(peer, now) {
                     return;
                 }
             }
-            Tell::Gone { peer, when } => {
+            PeerMessage::PortGone { peer, when } => {
                 if !port.forget(peer, when) {
                     return;
                 }
                 self.restart(now, at, out);
             }
         }
-        self.settle(now, at, out);
+        self.conclude(now, at, out);
     }
 
-    /// When [`Discovery::on_timer`] wants to be called, at the latest.
+    /// The latest time for the next call of [`Discovery::on_timer`].
     pub fn deadline(&self) -> Option<Time> {
-        self.agenda.peek().map(|Reverse((time, _))| *time)
+        self.schedule.peek().map(|Reverse((time, _))| *time)
     }
 
-    /// Does what is due.
-    pub fn on_timer(&mut self, now: Time, out: &mut Vec<Found>) {
-        while let Some(Reverse((time, at))) = self.agenda.peek().copied() {
+    /// Runs the deadlines that have passed.
+    pub fn on_timer(&mut self, now: Time, out: &mut Vec<DiscoveryOutput>) {
+        while let Some(Reverse((time, at))) = self.schedule.peek().copied() {
             if time > now {
                 break;
             }
-            self.agenda.pop();
+            self.schedule.pop();
             if self.ports.get(&at).is_some_and(|port| port.next == time) {
-                self.settle(now, at, out);
-                self.ask(now, at, out);
-                self.probe_unless_one_has_its_chance(now, at, out);
+                self.conclude(now, at, out);
+                self.ask_peers(now, at, out);
+                self.probe_after_grace(now, at, out);
             }
         }
     }
 
-    /// Probes a port, unless a new port's last quick probe left late and has not had its chance: what is behind the port
-    /// is then concluded when it has, rather than a whole interval later.
-    fn probe_unless_one_has_its_chance(&mut self, now: Time, at: Location, out: &mut Vec<Found>) {
+    /// Probes a port, unless it is a new port whose grace period ends soon because its last quick probe left late. Then
+    /// waits for that, so that the conclusion does not come a whole interval later.
+    fn probe_after_grace(&mut self, now: Time, at: Location, out: &mut Vec<DiscoveryOutput>) {
         let Some(port) = self.ports.get_mut(&at) else { return };
-        match port.chance_soon(now, &self.timing) {
-            Some(chance) => {
-                port.next = chance;
-                self.agenda.push(Reverse((chance, at)));
+        match port.grace_ends_soon(now, &self.timing) {
+            Some(end) => {
+                port.next = end;
+                self.schedule.push(Reverse((end, at)));
             }
             None => self.probe(now, at, out),
         }
     }
 
-    /// Asks the other end of a link whether it hears this one, after too many probes without an answer.
-    fn ask(&self, now: Time, at: Location, out: &mut Vec<Found>) {
+    /// Asks the other ends of a link whether they receive probes, after too many without an answer.
+    fn ask_peers(&self, now: Time, at: Location, out: &mut Vec<DiscoveryOutput>) {
         let Some(port) = self.ports.get(&at) else { return };
         for (peer, sent) in port.unanswered(now, &self.timing) {
-            out.push(Found::Tell { to: peer, tell: Tell::Unanswered { peer: at, sent } });
+            out.push(DiscoveryOutput::Message { to: peer, message: PeerMessage::Unanswered { peer: at, sent } });
         }
     }
 
-    /// The frames of the probe that leaves by this port now, LLDP first; none if the port is gone.
+    /// The frames of a probe that leaves by this port now, LLDP first. None if the port is down.
     pub fn frames(&mut self, now: Time, at: Location) -> Vec<Vec<u8>> {
         let Some(port) = self.ports.get_mut(&at) else { return Vec::new() };
         let (sent, forms) = port.stamp(now);
         port.wait_until(after(now, self.timing.fast));
-        let (key, hw_addr, hold) = (self.key, port.hw_addr, self.timing.hold());
-        forms.into_iter().map(|cast| Probe { from: at, sent }.frame(key, cast, hw_addr, hold)).collect()
+        let (key, hw_addr, validity) = (self.key, port.hw_addr, self.timing.validity());
+        forms.into_iter().map(|form| Probe { from: at, sent }.frame(key, form, hw_addr, validity)).collect()
     }
 
-    fn port_up(&mut self, now: Time, dpid: Dpid, port: &Port, out: &mut Vec<Found>) {
+    fn port_up(&mut self, now: Time, dpid: Dpid, port: &Port, out: &mut Vec<DiscoveryOutput>) {
         if !port.number.is_ordinary_or_local() || !port.is_up() {
             return;
         }
         let at = Location::new(dpid, port.number);
         if self.unprobed.contains(&at) {
-            return out.push(Found::Kind { at, kind: Behind::Edge, before: Behind::New });
+            return out.push(DiscoveryOutput::Attachment { at, now: Attachment::Edge, before: Attachment::New });
         }
-        self.ports.insert(at, PortState::new(port.hw_addr, now, after(now, self.timing.chance())));
+        self.ports.insert(at, PortState::new(port.hw_addr, now, after(now, self.timing.grace_period())));
         self.probe(now, at, out);
     }
 
-    fn port_down(&mut self, now: Time, at: Location, out: &mut Vec<Found>) {
+    fn port_down(&mut self, now: Time, at: Location, out: &mut Vec<DiscoveryOutput>) {
         let Some(port) = self.ports.remove(&at) else { return };
         for peer in port.peers() {
-            out.push(Found::Tell { to: peer, tell: Tell::Gone { peer: at, when: now } });
+            out.push(gone(peer, at, now));
         }
     }
 
-    /// Probes in quick succession again.
-    fn restart(&mut self, now: Time, at: Location, out: &mut Vec<Found>) {
+    /// Starts the quick probes again.
+    fn restart(&mut self, now: Time, at: Location, out: &mut Vec<DiscoveryOutput>) {
         if let Some(port) = self.ports.get_mut(&at) {
             port.probes = 0;
             self.probe(now, at, out);
         }
     }
 
-    /// Has a probe sent and puts the next one on the agenda.
-    fn probe(&mut self, now: Time, at: Location, out: &mut Vec<Found>) {
-        let pause = self.pause();
+    /// Sends a probe and schedules the next one.
+    fn probe(&mut self, now: Time, at: Location, out: &mut Vec<DiscoveryOutput>) {
+        let interval = self.next_interval();
         let Some(port) = self.ports.get_mut(&at) else { return };
         port.latest = port.latest.max(now);
         port.probes = port.probes.saturating_add(1);
         port.next =
-            if port.probes <= self.timing.fast_probes { after(now, self.timing.fast) } else { after(now, pause) };
-        self.agenda.push(Reverse((port.next, at)));
-        out.push(Found::Send { at });
+            if port.probes <= self.timing.fast_probes { after(now, self.timing.fast) } else { after(now, interval) };
+        self.schedule.push(Reverse((port.next, at)));
+        out.push(DiscoveryOutput::Probe { at });
     }
 
-    /// Draws the conclusion from what the port knows now, and says so if it is new.
-    fn settle(&mut self, now: Time, at: Location, out: &mut Vec<Found>) {
+    /// Draws the conclusion from what is known of the port, and outputs it if it is new.
+    fn conclude(&mut self, now: Time, at: Location, out: &mut Vec<DiscoveryOutput>) {
         let Some(port) = self.ports.get_mut(&at) else { return };
-        let kind = port.conclusion(now, &self.timing);
-        let before = std::mem::replace(&mut port.kind, kind.clone());
+        let attachment = port.conclusion(now, &self.timing);
+        let before = std::mem::replace(&mut port.attachment, attachment.clone());
         if port.is_one_way(now, &self.timing) {
-            port.odd(at, Odd::OneWay, out);
+            port.report(at, Anomaly::OneWay, out);
         }
-        if kind == before {
+        if attachment == before {
             return;
         }
-        let gone: Vec<Location> = before.peers().difference(&kind.peers()).copied().collect();
-        out.push(Found::Kind { at, kind, before });
-        if port.is_behind_a_filter() {
-            port.odd(at, Odd::Bridged, out);
+        let lost: Vec<Location> = before.peers().difference(&attachment.peers()).copied().collect();
+        out.push(DiscoveryOutput::Attachment { at, now: attachment, before });
+        if port.is_lldp_filtered() {
+            port.report(at, Anomaly::Bridged, out);
         }
-        if !gone.is_empty() {
-            // This port stayed up, so the other end may be a switch that only lost us: it gets a long second chance.
-            port.wait_until(after(now, self.timing.hold()));
+        if !lost.is_empty() {
+            // This port stayed up, so the other switch may only have lost its connection: wait for it longer.
+            port.wait_until(after(now, self.timing.validity()));
         }
-        out.extend(gone.into_iter().map(|peer| Found::Tell { to: peer, tell: Tell::Gone { peer: at, when: now } }));
+        out.extend(lost.into_iter().map(|peer| gone(peer, at, now)));
     }
 
-    /// The pause to the next probe: the interval, up to a tenth longer or shorter (splitmix64).
-    fn pause(&mut self) -> Duration {
+    /// The time to the next probe: the interval, up to a tenth longer or shorter (splitmix64).
+    fn next_interval(&mut self) -> Duration {
         self.spread = self.spread.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.spread;
         z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -459,4 +478,9 @@ impl Discovery {
         let part = ((z ^ z >> 31) % 2048) as u32;
         self.timing.interval * 9 / 10 + self.timing.interval / 5 * part / 2048
     }
+}
+
+/// Tells `peer` that the port `at` is gone.
+fn gone(peer: Location, at: Location, when: Time) -> DiscoveryOutput {
+    DiscoveryOutput::Message { to: peer, message: PeerMessage::PortGone { peer: at, when } }
 }

@@ -1,53 +1,53 @@
-//! What discovery knows of one port.
+//! What discovery knows of one port, and what it concludes from that.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use maple_core::engine::Time;
 use maple_core::network::Location;
 
-use super::{Cast, Found, Odd, Probe, Timing};
+use super::{Anomaly, DiscoveryOutput, Probe, ProbeForm, Timing};
 use crate::time::after;
 
-/// How many probes of a port can be under way at once.
-const UNDER_WAY: usize = 8;
+/// How many probes of a port can be in flight at once.
+const MAX_IN_FLIGHT: usize = 8;
 
-/// How many ports of switches a port keeps in mind that may be at the other end, or on the same segment.
-pub(super) const MOST_PEERS: usize = 64;
+/// The most peers that a port remembers: ports of switches that may be on the same link or segment.
+pub(super) const MAX_PEERS: usize = 64;
 
-/// Every so many probes one goes out as a broadcast too, for bridges that have come between without a word.
+/// One probe of this many is also a broadcast, in case a bridge was inserted.
 const BROADCAST_EVERY: u32 = 4;
 
-/// The first probes of a port go out as broadcasts too.
+/// This many first probes of a port are also broadcasts.
 const QUICK_BROADCASTS: u32 = 4;
 
-/// What is behind a port, as far as discovery knows.
+/// What is attached to a port, as far as discovery knows.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Behind {
+pub enum Attachment {
     /// Not known yet.
     New,
     /// Hosts.
     Edge,
-    /// One port of a switch: a wire, or a bridge that joins these two.
+    /// One port of a switch: a wire, or a bridge between the two.
     Link(Location),
-    /// Several ports of switches: a bridge or hub joins all of them.
+    /// Several ports of switches: a bridge or hub connects them.
     Segment(BTreeSet<Location>),
 }
 
-impl Behind {
-    /// The ports of switches that are there.
+impl Attachment {
+    /// The attached ports of switches.
     pub fn peers(&self) -> BTreeSet<Location> {
         match self {
-            Behind::New | Behind::Edge => BTreeSet::new(),
-            Behind::Link(peer) => [*peer].into(),
-            Behind::Segment(peers) => peers.clone(),
+            Attachment::New | Attachment::Edge => BTreeSet::new(),
+            Attachment::Link(peer) => [*peer].into(),
+            Attachment::Segment(peers) => peers.clone(),
         }
     }
 
     fn has(&self, peer: Location) -> bool {
         match self {
-            Behind::New | Behind::Edge => false,
-            Behind::Link(one) => *one == peer,
-            Behind::Segment(peers) => peers.contains(&peer),
+            Attachment::New | Attachment::Edge => false,
+            Attachment::Link(one) => *one == peer,
+            Attachment::Segment(peers) => peers.contains(&peer),
         }
     }
 }
@@ -57,185 +57,187 @@ impl Behind {
 pub(super) struct PortState {
     pub(super) hw_addr: [u8; 6],
     up_since: Time,
-    /// What was concluded last.
-    pub(super) kind: Behind,
+    /// The last conclusion.
+    pub(super) attachment: Attachment,
     /// Probes sent since the port came up or lost a link.
     pub(super) probes: u32,
     /// When the next probe is due.
     pub(super) next: Time,
-    /// Before this time silence does not make it an edge port.
-    chance_until: Time,
-    /// Whose probes came in here, and where ours did.
+    /// The end of the grace period: before it, silence does not make this an edge port.
+    grace_until: Time,
+    /// The ports whose probes arrived here, or where this port's probes arrived.
     peers: BTreeMap<Location, Peer>,
-    /// Since when one direction has been known without the other.
+    /// Since when only one direction is known.
     one_way_since: Option<Time>,
-    /// The times of the latest probes.
-    under_way: [Option<Time>; UNDER_WAY],
-    /// When the latest probe was sent, or was to be sent.
+    /// When the latest probes were sent.
+    in_flight: [Option<Time>; MAX_IN_FLIGHT],
+    /// When the latest probe was sent or scheduled.
     pub(super) latest: Time,
-    /// One bit for each kind of odd thing that was noted.
-    odd: u8,
+    /// One bit for each kind of anomaly that was reported.
+    reported: u8,
 }
 
-/// What a port knows of another.
+/// What a port knows of a peer.
 #[derive(Debug, Default)]
 struct Peer {
-    /// When its last probe came in here, and when that or a later one was sent.
-    heard: Option<(Time, Time)>,
-    /// When the last that came in here was sent, of each form ([`Cast`]): the network may turn the two round.
-    forms: [Option<Time>; 2],
-    /// When we were told last that our probe came in there, and when that was sent.
-    reached: Option<(Time, Time)>,
-    /// How many probes have left since.
+    /// When its last probe arrived here, and the latest time at which one of its probes was sent.
+    received: Option<(Time, Time)>,
+    /// For each [`ProbeForm`], when the last one that arrived was sent. The network may reorder the two forms.
+    received_forms: [Option<Time>; 2],
+    /// When it last reported a probe of this port, and when that probe was sent.
+    reported: Option<(Time, Time)>,
+    /// The number of probes sent since then.
     unanswered: u32,
 }
 
 impl Peer {
-    /// Whether LLDP of it ever came, and not broadcasts only.
+    /// Whether its LLDP probes arrive, not only its broadcasts.
     fn passes_lldp(&self) -> bool {
-        self.forms[Cast::Lldp as usize].is_some()
+        self.received_forms[ProbeForm::Lldp as usize].is_some()
     }
 }
 
 impl PortState {
-    pub(super) fn new(hw_addr: [u8; 6], up_since: Time, chance_until: Time) -> PortState {
+    pub(super) fn new(hw_addr: [u8; 6], up_since: Time, grace_until: Time) -> PortState {
         PortState {
             hw_addr,
             up_since,
-            kind: Behind::New,
+            attachment: Attachment::New,
             probes: 0,
             next: Time(0),
-            chance_until,
+            grace_until,
             peers: BTreeMap::new(),
             one_way_since: None,
-            under_way: [None; UNDER_WAY],
+            in_flight: [None; MAX_IN_FLIGHT],
             latest: Time(0),
-            odd: 0,
+            reported: 0,
         }
     }
 
-    /// The time that names the next probe, now or a little more, and the forms in which it goes out.
-    pub(super) fn stamp(&mut self, now: Time) -> (Time, Vec<Cast>) {
+    /// Starts a probe. Returns the time that identifies it, now or slightly later, and the forms to send.
+    pub(super) fn stamp(&mut self, now: Time) -> (Time, Vec<ProbeForm>) {
         let sent = Time(now.0.max(self.latest.0 + 1));
         self.latest = sent;
-        self.under_way.rotate_right(1);
-        self.under_way[0] = Some(sent);
-        let forms = if self.wants_broadcast() { vec![Cast::Lldp, Cast::Broadcast] } else { vec![Cast::Lldp] };
+        self.in_flight.rotate_right(1);
+        self.in_flight[0] = Some(sent);
+        let forms =
+            if self.wants_broadcast() { vec![ProbeForm::Lldp, ProbeForm::Broadcast] } else { vec![ProbeForm::Lldp] };
         for peer in self.peers.values_mut() {
             peer.unanswered = peer.unanswered.saturating_add(1);
         }
         (sent, forms)
     }
 
-    /// Whether the next probe goes out as a broadcast too: while nothing is known, now and then, and where somebody can be
-    /// reached only so.
+    /// Whether the next probe is also a broadcast: at first, once in a while, and if a peer receives only broadcasts.
     fn wants_broadcast(&self) -> bool {
         self.probes <= QUICK_BROADCASTS
             || self.probes.is_multiple_of(BROADCAST_EVERY)
             || self.peers.values().any(|peer| !peer.passes_lldp())
     }
 
-    /// Whether this peer has reported this very probe already: both forms of it came in there.
+    /// Whether this peer has reported this probe already, because both forms arrived there.
     pub(super) fn is_reported(&self, by: Location, sent: Time) -> bool {
-        self.peers.get(&by).and_then(|peer| peer.reached).is_some_and(|(_, last)| last == sent)
+        self.peers.get(&by).and_then(|peer| peer.reported).is_some_and(|(_, last)| last == sent)
     }
 
-    /// Whether the probe sent at this time is under way, and this peer has not reported it or a later one.
+    /// Whether the probe sent at this time is in flight, and this peer has not reported it or a later one.
     pub(super) fn accepts(&self, by: Location, sent: Time) -> bool {
-        let reported = self.peers.get(&by).and_then(|peer| peer.reached);
-        self.under_way.contains(&Some(sent)) && reported.is_none_or(|(_, last)| last < sent)
+        let last_report = self.peers.get(&by).and_then(|peer| peer.reported);
+        self.in_flight.contains(&Some(sent)) && last_report.is_none_or(|(_, last)| last < sent)
     }
 
-    /// Whether a probe sent at this time left before the port came up again, and so tells nothing about it now.
+    /// Whether a probe sent at this time left before the port came up, so that it says nothing about the port now.
     pub(super) fn is_from_before(&self, sent: Time) -> bool {
         sent < self.up_since
     }
 
-    /// Whether this probe, or a later one of the same port, came in here before in the same form.
-    pub(super) fn heard_before(&self, probe: Probe, cast: Cast) -> bool {
-        self.peers.get(&probe.from).and_then(|peer| peer.forms[cast as usize]).is_some_and(|sent| probe.sent <= sent)
+    /// Whether this probe, or a later one of the same port, has already arrived here in the same form.
+    pub(super) fn was_received(&self, probe: Probe, form: ProbeForm) -> bool {
+        self.peers
+            .get(&probe.from)
+            .and_then(|peer| peer.received_forms[form as usize])
+            .is_some_and(|sent| probe.sent <= sent)
     }
 
-    /// Takes a probe that came in; `false` if there is no room for one more peer.
-    pub(super) fn hears(&mut self, now: Time, probe: Probe, cast: Cast, timing: &Timing) -> bool {
+    /// Records a probe that arrived. `false` if the port cannot remember another peer.
+    pub(super) fn record_received(&mut self, now: Time, probe: Probe, form: ProbeForm, timing: &Timing) -> bool {
         let Some(peer) = self.peer(now, probe.from, timing) else { return false };
-        let before = peer.heard.map_or(probe.sent, |(_, sent)| sent);
-        peer.heard = Some((now, before.max(probe.sent)));
-        peer.forms[cast as usize] = Some(probe.sent);
+        let before = peer.received.map_or(probe.sent, |(_, sent)| sent);
+        peer.received = Some((now, before.max(probe.sent)));
+        peer.received_forms[form as usize] = Some(probe.sent);
         true
     }
 
-    /// Whether a later probe of this peer than the one sent at `sent` came in here.
-    pub(super) fn heard_after(&self, peer: Location, sent: Time) -> bool {
-        self.peers.get(&peer).and_then(|peer| peer.heard).is_some_and(|(_, latest)| latest > sent)
+    /// Whether a probe that this peer sent after `sent` has arrived here.
+    pub(super) fn received_after(&self, peer: Location, sent: Time) -> bool {
+        self.peers.get(&peer).and_then(|peer| peer.received).is_some_and(|(_, latest)| latest > sent)
     }
 
-    /// The peers of a link or segment that have reported too few probes for too long, and when the last one that each did
-    /// was sent.
+    /// The peers of a link or segment that have reported no probe for too long, and when the last reported one was sent.
     pub(super) fn unanswered(&self, now: Time, timing: &Timing) -> Vec<(Location, Time)> {
         let silent = |(by, peer): (&Location, &Peer)| {
-            let (when, sent) = peer.reached?;
-            let is_silent = peer.unanswered >= timing.missed && after(when, timing.hold()) < now;
-            (is_silent && self.kind.has(*by)).then_some((*by, sent))
+            let (when, sent) = peer.reported?;
+            let is_silent = peer.unanswered >= timing.missed && after(when, timing.validity()) < now;
+            (is_silent && self.attachment.has(*by)).then_some((*by, sent))
         };
         self.peers.iter().filter_map(silent).collect()
     }
 
-    /// Takes the news that the probe sent at `sent` came in at `by`; `false` if there is no room for one more peer.
-    pub(super) fn reaches(&mut self, now: Time, by: Location, sent: Time, timing: &Timing) -> bool {
+    /// Records that the probe sent at `sent` arrived at `by`. `false` if the port cannot remember another peer.
+    pub(super) fn record_reported(&mut self, now: Time, by: Location, sent: Time, timing: &Timing) -> bool {
         let Some(peer) = self.peer(now, by, timing) else { return false };
-        peer.reached = Some((now, sent));
+        peer.reported = Some((now, sent));
         peer.unanswered = 0;
         true
     }
 
-    /// What is known of a peer, which may be a new one if there is room.
+    /// The record of a peer. A new one is added if there is room, after forgetting outdated ones.
     fn peer(&mut self, now: Time, at: Location, timing: &Timing) -> Option<&mut Peer> {
-        if !self.peers.contains_key(&at) && self.peers.len() >= MOST_PEERS {
-            let kind = &self.kind;
+        if !self.peers.contains_key(&at) && self.peers.len() >= MAX_PEERS {
+            let attachment = &self.attachment;
             self.peers.retain(|at, peer| {
                 let fresh =
-                    |known: Option<(Time, Time)>| known.is_some_and(|(when, _)| now <= after(when, timing.hold()));
-                kind.has(*at) || fresh(peer.heard) || fresh(peer.reached)
+                    |known: Option<(Time, Time)>| known.is_some_and(|(when, _)| now <= after(when, timing.validity()));
+                attachment.has(*at) || fresh(peer.received) || fresh(peer.reported)
             });
         }
-        let has_room = self.peers.contains_key(&at) || self.peers.len() < MOST_PEERS;
+        let has_room = self.peers.contains_key(&at) || self.peers.len() < MAX_PEERS;
         has_room.then(|| self.peers.entry(at).or_default())
     }
 
-    /// Forgets what is known of this peer, which went at `when`; whether there was anything.
+    /// Forgets this peer, which is gone since `when`. Returns whether anything was known.
     pub(super) fn forget(&mut self, at: Location, when: Time) -> bool {
         let Some(peer) = self.peers.get_mut(&at) else { return false };
-        let heard = peer.heard.take_if(|(_, sent)| *sent <= when).is_some();
-        let reached = peer.reached.take().is_some();
-        if peer.heard.is_none() {
+        let received = peer.received.take_if(|(_, sent)| *sent <= when).is_some();
+        let reported = peer.reported.take().is_some();
+        if peer.received.is_none() {
             self.peers.remove(&at);
         }
-        heard || reached
+        received || reported
     }
 
-    /// The other ends that may believe in a link with this port.
+    /// The peers that may believe that they have a link with this port.
     pub(super) fn peers(&self) -> Vec<Location> {
         self.peers.keys().copied().collect()
     }
 
-    /// Silence does not make this an edge port before `time`.
+    /// Extends the grace period to `time`.
     pub(super) fn wait_until(&mut self, time: Time) {
-        self.chance_until = self.chance_until.max(time);
+        self.grace_until = self.grace_until.max(time);
     }
 
-    /// When the last of a new port's quick probes will have had its chance, if that is not yet, but soon.
-    pub(super) fn chance_soon(&self, now: Time, timing: &Timing) -> Option<Time> {
-        let soon = now < self.chance_until && self.chance_until <= after(now, timing.fast);
-        (soon && self.kind == Behind::New && self.probes >= timing.fast_probes).then_some(self.chance_until)
+    /// The end of a new port's grace period, if that is soon and all quick probes are sent.
+    pub(super) fn grace_ends_soon(&self, now: Time, timing: &Timing) -> Option<Time> {
+        let soon = now < self.grace_until && self.grace_until <= after(now, timing.fast);
+        (soon && self.attachment == Attachment::New && self.probes >= timing.fast_probes).then_some(self.grace_until)
     }
 
-    /// What is behind the port, from what is known now. Who is known in one direction only does not count beside those that
-    /// are known in both; alone it keeps the port from being an edge port.
-    pub(super) fn conclusion(&mut self, now: Time, timing: &Timing) -> Behind {
+    /// Concludes what is attached. Peers known in both directions count. If all peers are known in one direction only,
+    /// the port is neither a link port nor an edge port.
+    pub(super) fn conclusion(&mut self, now: Time, timing: &Timing) -> Attachment {
         let known = |at: &Location, peer: &Peer| {
-            [peer.heard, peer.reached]
-                .map(|finding| finding.is_some_and(|(when, _)| self.holds(now, *at, when, timing)))
+            [peer.received, peer.reported]
+                .map(|finding| finding.is_some_and(|(when, _)| self.is_valid(now, *at, when, timing)))
         };
         let (mut both, mut one) = (BTreeSet::new(), false);
         for (at, peer) in &self.peers {
@@ -247,51 +249,52 @@ impl PortState {
         }
         if both.is_empty() && one {
             self.one_way_since.get_or_insert(now);
-            return Behind::New;
+            return Attachment::New;
         }
         self.one_way_since = None;
         match (both.len(), both.first()) {
-            (0, _) | (_, None) if self.is_link() => Behind::New,
-            (0, _) | (_, None) if self.chance_until <= now => Behind::Edge,
-            (0, _) | (_, None) => self.kind.clone(),
-            (1, Some(peer)) => Behind::Link(*peer),
-            _ => Behind::Segment(both),
+            (0, _) | (_, None) if self.is_link() => Attachment::New,
+            (0, _) | (_, None) if self.grace_until <= now => Attachment::Edge,
+            (0, _) | (_, None) => self.attachment.clone(),
+            (1, Some(peer)) => Attachment::Link(*peer),
+            _ => Attachment::Segment(both),
         }
     }
 
-    /// Whether a peer of the link or segment was never heard but by broadcasts: something in between keeps LLDP to itself.
-    pub(super) fn is_behind_a_filter(&self) -> bool {
-        self.peers.iter().any(|(at, peer)| self.kind.has(*at) && peer.heard.is_some() && !peer.passes_lldp())
+    /// Whether only broadcasts of a peer of the link or segment arrive: something between filters LLDP.
+    pub(super) fn is_lldp_filtered(&self) -> bool {
+        self.peers.iter().any(|(at, peer)| self.attachment.has(*at) && peer.received.is_some() && !peer.passes_lldp())
     }
 
-    /// Whether probes have passed in one direction only for as long as a finding holds.
+    /// Whether only one direction has been known for the validity of a finding.
     pub(super) fn is_one_way(&self, now: Time, timing: &Timing) -> bool {
-        self.one_way_since.is_some_and(|since| after(since, timing.hold()) <= now)
+        self.one_way_since.is_some_and(|since| after(since, timing.validity()) <= now)
     }
 
-    /// Whether the peer that was just heard does not know yet that this port reaches it.
+    /// Whether a peer whose probe has just arrived needs a probe now, to learn that this port reaches it.
     pub(super) fn wants_answer(&self, now: Time, at: Location, timing: &Timing) -> bool {
-        let reached = self.peers.get(&at).and_then(|peer| peer.reached);
-        !reached.is_some_and(|(when, _)| self.holds(now, at, when, timing)) && after(self.latest, timing.fast) <= now
+        let reported = self.peers.get(&at).and_then(|peer| peer.reported);
+        !reported.is_some_and(|(when, _)| self.is_valid(now, at, when, timing))
+            && after(self.latest, timing.fast) <= now
     }
 
-    /// Notes something odd.
-    pub(super) fn odd(&mut self, at: Location, what: Odd, out: &mut Vec<Found>) {
-        let first = self.odd & what.bit() == 0;
-        self.odd |= what.bit();
-        // Unlike the others these are no events but states: said once.
-        if first || !what.is_state() {
-            out.push(Found::Odd { at, what, first });
+    /// Outputs an anomaly.
+    pub(super) fn report(&mut self, at: Location, anomaly: Anomaly, out: &mut Vec<DiscoveryOutput>) {
+        let first = self.reported & anomaly.bit() == 0;
+        self.reported |= anomaly.bit();
+        // A lasting state is output once only.
+        if first || !anomaly.is_state() {
+            out.push(DiscoveryOutput::Anomaly { at, anomaly, first });
         }
     }
 
     fn is_link(&self) -> bool {
-        matches!(self.kind, Behind::Link(_) | Behind::Segment(_))
+        matches!(self.attachment, Attachment::Link(_) | Attachment::Segment(_))
     }
 
-    /// Whether a finding of this time about a peer still holds. Those of a link do until its other end is gone or says
-    /// otherwise.
-    fn holds(&self, now: Time, peer: Location, when: Time, timing: &Timing) -> bool {
-        self.kind.has(peer) || now <= after(when, timing.hold())
+    /// Whether a finding about a peer, made at `when`, is still valid. For a link or segment it is, until the other end
+    /// ends it.
+    fn is_valid(&self, now: Time, peer: Location, when: Time, timing: &Timing) -> bool {
+        self.attachment.has(peer) || now <= after(when, timing.validity())
     }
 }

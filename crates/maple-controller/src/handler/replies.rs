@@ -1,4 +1,4 @@
-//! What a handler says: messages, encoded where they will be written from.
+//! The messages of a handler, encoded into the switch's write buffer.
 
 use std::time::Duration;
 
@@ -9,36 +9,36 @@ use maple_wire::{Message, Version};
 use crate::session::ENGINE_XIDS;
 use crate::time::after;
 
-/// Where the type stands in a message.
+/// The position of the type in a message.
 const TYPE: usize = 1;
-/// Where its length stands.
+/// The position of the length in a message.
 const LENGTH: std::ops::Range<usize> = 2..4;
 
-/// How many messages were appended.
+/// Numbers of appended messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
+pub struct MessageCounts {
     /// All of them.
     pub messages: u64,
     /// Of these, flow-mods.
     pub flow_mods: u64,
     /// Of these, packet-outs.
     pub packet_outs: u64,
-    /// Messages that the switch's version has no words for; they were left out.
-    pub unsendable: u64,
+    /// Messages that the switch's version cannot express. They were not appended.
+    pub unencodable: u64,
 }
 
-/// The messages that a handler answers with, in order, and when it wants to be woken.
+/// Collects the messages of a handler, in order, and its timer.
 ///
-/// The bytes are the switch's write buffer itself: what is appended here is not copied again.
+/// The bytes are the switch's write buffer itself, so appended messages are not copied again.
 #[derive(Debug)]
 pub struct Replies {
     version: Version,
     now: Time,
     bytes: Vec<u8>,
-    tally: Tally,
-    wake: Option<Time>,
+    counts: MessageCounts,
+    timer: Option<Time>,
     next_xid: u32,
-    /// The requests among the messages that have an answer.
+    /// The requests that the switch will answer.
     requests: Vec<u32>,
 }
 
@@ -49,25 +49,26 @@ impl Default for Replies {
 }
 
 impl Replies {
-    /// An empty buffer for a switch that speaks this version, at time 0.
+    /// An empty buffer for a switch of this version, at time 0.
     pub fn new(version: Version) -> Replies {
         Replies {
             version,
             now: Time::default(),
             bytes: Vec::new(),
-            tally: Tally::default(),
-            wake: None,
+            counts: MessageCounts::default(),
+            timer: None,
             next_xid: ENGINE_XIDS,
             requests: Vec::new(),
         }
     }
 
-    /// The version that the switch speaks.
+    /// The OpenFlow version of the switch.
+    #[inline]
     pub fn version(&self) -> Version {
         self.version
     }
 
-    /// The time now.
+    /// The current time.
     pub fn now(&self) -> Time {
         self.now
     }
@@ -77,44 +78,44 @@ impl Replies {
         &self.bytes
     }
 
-    /// What was appended since the tally was last taken.
-    pub fn tally(&self) -> Tally {
-        self.tally
+    /// The numbers of messages since the counts were last taken.
+    pub fn counts(&self) -> MessageCounts {
+        self.counts
     }
 
-    /// Appends a message in answer to the one with this transaction id. One that the version has no words for is left
-    /// out, counted and logged.
+    /// Appends an answer to the message with this transaction id. A message that the version cannot express is not
+    /// appended, but counted and logged.
     pub fn answer(&mut self, xid: u32, message: &Message) {
         if let Err(error) = self.try_answer(xid, message) {
-            tracing::error!(%error, "a handler's message can't be sent");
+            tracing::error!(%error, "cannot encode a message of a handler");
         }
     }
 
-    /// The same for those that want to know.
+    /// Appends an answer like [`Replies::answer`], but returns errors instead of logging them.
     ///
     /// # Errors
-    /// What the version has no words for; the message is left out and counted.
+    /// The codec's, if the version cannot express the message. It is counted and not appended.
     pub fn try_answer(&mut self, xid: u32, message: &Message) -> Result<(), maple_wire::Error> {
         let start = self.bytes.len();
-        message.encode(self.version, xid, &mut self.bytes).inspect_err(|_| self.tally.unsendable += 1)?;
+        message.encode(self.version, xid, &mut self.bytes).inspect_err(|_| self.counts.unencodable += 1)?;
         self.count(self.bytes[start + TYPE]);
         Ok(())
     }
 
-    /// Appends a message with a transaction id of its own, and gives that: an error in answer to it comes to
-    /// [`super::Handler::reply`], and so does the answer to a barrier or statistics request.
+    /// Appends a message with a new transaction id, and returns the id. An error about this message is passed to
+    /// [`super::Handler::reply`], and so is the answer to a barrier or statistics request.
     pub fn request(&mut self, message: &Message) -> u32 {
         let xid = self.next_xid;
         if let Err(error) = self.try_request(message) {
-            tracing::error!(%error, "a handler's message can't be sent");
+            tracing::error!(%error, "cannot encode a message of a handler");
         }
         xid
     }
 
-    /// The same for those that want to know.
+    /// Appends a request like [`Replies::request`], but returns errors instead of logging them.
     ///
     /// # Errors
-    /// What the version has no words for; the message is left out and counted.
+    /// The codec's, if the version cannot express the message. It is counted and not appended.
     pub fn try_request(&mut self, message: &Message) -> Result<u32, maple_wire::Error> {
         let xid = self.next_xid;
         self.next_xid = xid.wrapping_add(1).max(ENGINE_XIDS);
@@ -125,8 +126,8 @@ impl Replies {
         Ok(xid)
     }
 
-    /// Appends one whole message that is encoded already, in the switch's version, and gives its bytes to change. This is
-    /// the fast road: for a message that differs from the last one in a few fields.
+    /// Appends one whole message that is already encoded in the switch's version. Returns its bytes, to fill in fields.
+    /// This is the fast path for messages that differ in a few fields only.
     #[inline]
     pub fn append(&mut self, message: &[u8]) -> &mut [u8] {
         let start = self.bytes.len();
@@ -135,7 +136,7 @@ impl Replies {
         &mut self.bytes[start..]
     }
 
-    /// The same for a message of a length that is known when this is compiled: a few instructions.
+    /// Appends a message like [`Replies::append`], for a length that is known at compile time: a few instructions.
     #[inline(always)]
     pub fn append_array<const N: usize>(&mut self, message: &[u8; N]) -> &mut [u8; N] {
         self.bytes.extend_from_slice(message);
@@ -146,13 +147,13 @@ impl Replies {
         }
     }
 
-    /// Appends one whole message that is encoded but for its length, as `head` and `tail`, and sets the length. Gives its
-    /// bytes to change; none if it would be longer than a message can be, and then it is left out and counted.
+    /// Appends one encoded message, given as `head` and `tail`, and sets its length field. Returns its bytes, to fill in
+    /// fields. If the message exceeds the longest possible one, it is counted and not appended, and no bytes are returned.
     #[inline]
     pub fn append_two(&mut self, head: &[u8], tail: &[u8]) -> &mut [u8] {
         let start = self.bytes.len();
         let Ok(length) = u16::try_from(head.len() + tail.len()) else {
-            self.tally.unsendable += 1;
+            self.counts.unencodable += 1;
             return &mut [];
         };
         self.bytes.extend_from_slice(head);
@@ -163,24 +164,24 @@ impl Replies {
         message
     }
 
-    /// Makes room for this many bytes, so that appending them does not move the others.
+    /// Reserves memory for this many more bytes.
     pub fn reserve(&mut self, bytes: usize) {
         self.bytes.reserve(bytes);
     }
 
-    /// Asks for a call of [`super::Handler::timer`] after this time. The last wish counts.
+    /// Sets the timer: [`super::Handler::timer`] is called after this time. The last call counts.
     pub fn wake_after(&mut self, time: Duration) {
-        self.wake = Some(after(self.now, time));
+        self.timer = Some(after(self.now, time));
     }
 
     #[inline]
     fn count(&mut self, kind: u8) {
-        self.tally.messages += 1;
-        self.tally.flow_mods += u64::from(kind == kind::FLOW_MOD);
-        self.tally.packet_outs += u64::from(kind == kind::PACKET_OUT);
+        self.counts.messages += 1;
+        self.counts.flow_mods += u64::from(kind == kind::FLOW_MOD);
+        self.counts.packet_outs += u64::from(kind == kind::PACKET_OUT);
     }
 
-    /// Begins to collect for a switch, behind what waits for it already; its next request has this transaction id.
+    /// Begins to collect messages for a switch, after its waiting output. Its next request has this transaction id.
     pub(crate) fn begin(&mut self, version: Version, now: Time, xid: u32, waiting: &mut Vec<u8>) {
         self.version = version;
         self.now = now;
@@ -188,10 +189,10 @@ impl Replies {
         std::mem::swap(&mut self.bytes, waiting);
     }
 
-    /// Ends it: the bytes go back, what was counted and asked for comes out.
-    pub(crate) fn end(&mut self, waiting: &mut Vec<u8>) -> (Tally, Option<Time>) {
+    /// Ends that: returns the buffer to `waiting`, and the counts and the timer to the caller.
+    pub(crate) fn end(&mut self, waiting: &mut Vec<u8>) -> (MessageCounts, Option<Time>) {
         std::mem::swap(&mut self.bytes, waiting);
-        (std::mem::take(&mut self.tally), self.wake.take())
+        (std::mem::take(&mut self.counts), self.timer.take())
     }
 
     /// The transaction id of the next request.
@@ -199,7 +200,7 @@ impl Replies {
         self.next_xid
     }
 
-    /// Takes the requests that have an answer.
+    /// Takes the requests that the switch will answer.
     pub(crate) fn take_requests(&mut self) -> std::vec::Drain<'_, u32> {
         self.requests.drain(..)
     }
@@ -211,23 +212,23 @@ mod tests {
     use maple_wire::msg::GroupMod;
 
     #[test]
-    fn messages_lie_one_behind_the_other_and_are_counted() {
+    fn messages_are_appended_in_order_and_counted() {
         let mut out = Replies::new(Version::Of10);
         out.answer(7, &Message::EchoReply(vec![1, 2]));
         out.append(&[1, 14, 0, 8, 0, 0, 0, 0])[7] = 9;
         assert_eq!(out.bytes(), [1, 3, 0, 10, 0, 0, 0, 7, 1, 2, 1, 14, 0, 8, 0, 0, 0, 9]);
-        assert_eq!(out.tally(), Tally { messages: 2, flow_mods: 1, ..Tally::default() });
+        assert_eq!(out.counts(), MessageCounts { messages: 2, flow_mods: 1, ..MessageCounts::default() });
     }
 
     #[test]
-    fn what_a_version_cannot_say_is_left_out_and_counted() {
+    fn a_message_that_a_version_cannot_express_is_counted_and_not_appended() {
         let mut out = Replies::new(Version::Of10);
         out.answer(1, &Message::GroupMod(GroupMod { command: 0, kind: 0, group: 1, buckets: vec![] }));
-        assert_eq!((out.bytes().len(), out.tally().unsendable), (0, 1));
+        assert_eq!((out.bytes().len(), out.counts().unencodable), (0, 1));
     }
 
     #[test]
-    fn requests_have_ids_of_their_own() {
+    fn requests_have_new_transaction_ids() {
         let mut out = Replies::new(Version::Of13);
         let first = out.request(&Message::BarrierRequest);
         let second = out.request(&Message::EchoRequest(vec![]));

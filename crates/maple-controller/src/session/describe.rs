@@ -1,34 +1,34 @@
-//! The handshake's last part: what the switch is, which ports it has, and how much of a packet it sends.
+//! The last phase of the handshake: the switch's description, its ports, and its configuration.
 
 use maple_core::engine::Time;
 use maple_wire::msg::stats::{Desc, ReplyBody, RequestBody};
 use maple_wire::msg::{Features, Header, PortReason, PortStatus, StatsReply, StatsRequest, SwitchConfig};
 use maple_wire::{Message, Port, Version};
 
-use super::{CloseReason, Note, Output, Phase, Session, SwitchInfo};
+use super::{CloseReason, Output, Phase, ProtocolWarning, Session, SwitchInfo};
 use crate::time::after;
 
-/// `miss_send_len` that asks for whole packets.
+/// The `miss_send_len` that requests whole packets.
 const WHOLE_PACKETS: u16 = 0xffff;
-/// `OFPC_FRAG_NORMAL`: fragments are treated as other packets.
+/// `OFPC_FRAG_NORMAL`: fragments are handled like other packets.
 const FRAGMENTS_NORMAL: u16 = 0;
-/// Most ports that a switch may have.
+/// The most ports of a switch.
 const MAX_PORTS: usize = 1 << 16;
 
-/// What was asked, and what came back so far.
+/// The open requests, and the answers so far.
 #[derive(Debug)]
 pub(super) struct Describe {
     features: Features,
     ports: Vec<Port>,
     description: Desc,
     deadline: Time,
-    /// The requests that wait for an answer.
-    pending: Vec<(u32, Question)>,
+    /// The open requests.
+    pending: Vec<(u32, Item)>,
 }
 
-/// What was asked.
+/// What a request asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Question {
+enum Item {
     Ports,
     Description,
 }
@@ -39,22 +39,22 @@ impl Describe {
         Describe { features, ports, description: Desc::default(), deadline: Time(u64::MAX), pending: Vec::new() }
     }
 
-    /// Asks everything at once.
+    /// Sends all requests at once.
     pub(super) fn begin(&mut self, session: &mut Session, now: Time, out: &mut Vec<Output>) {
         self.deadline = after(now, session.deadlines.handshake);
         let version = session.version;
-        let mut ask = |question, message| {
+        let mut send = |item, message| {
             let xid = session.request(message, out);
-            self.pending.push((xid, question));
+            self.pending.push((xid, item));
         };
         if version == Version::Of13 {
-            ask(Question::Ports, stats_request(RequestBody::PortDesc));
+            send(Item::Ports, stats_request(RequestBody::PortDesc));
         }
-        ask(Question::Description, stats_request(RequestBody::Desc));
-        // `cbench` answers the question of 1.0 by a header whose length is in host order.
+        send(Item::Description, stats_request(RequestBody::Desc));
+        // A 1.0 switch is not asked for its configuration: `cbench` answers with a header in host byte order.
         match version {
             Version::Of10 => session.configure(FRAGMENTS_NORMAL, out),
-            Version::Of13 => session.config_asked = Some(session.request(Message::GetConfigRequest, out)),
+            Version::Of13 => session.config_request = Some(session.request(Message::GetConfigRequest, out)),
         }
     }
 
@@ -62,23 +62,23 @@ impl Describe {
         self.deadline
     }
 
-    /// What is still missing, for people.
+    /// The name of a missing answer, for the log.
     pub(super) fn waiting_for(&self) -> &'static str {
         match self.pending.first() {
-            Some((_, Question::Ports)) => "port description",
-            Some((_, Question::Description)) => "switch description",
+            Some((_, Item::Ports)) => "port description",
+            Some((_, Item::Description)) => "switch description",
             None => "description",
         }
     }
 
-    /// Takes the request with this id off the list, or leaves it there if more parts of its answer follow.
-    fn answered(&mut self, xid: u32, more: bool) -> Option<Question> {
-        let at = self.pending.iter().position(|(asked, _)| *asked == xid)?;
+    /// Records an answer to the request with this id. The request stays open if `more` parts follow.
+    fn answered(&mut self, xid: u32, more: bool) -> Option<Item> {
+        let at = self.pending.iter().position(|(pending, _)| *pending == xid)?;
         Some(if more { self.pending[at].1 } else { self.pending.remove(at).1 })
     }
 
     fn is_pending(&self, xid: u32) -> bool {
-        self.pending.iter().any(|(asked, _)| *asked == xid)
+        self.pending.iter().any(|(pending, _)| *pending == xid)
     }
 
     fn into_info(self, version: Version) -> SwitchInfo {
@@ -87,7 +87,7 @@ impl Describe {
 }
 
 impl Session {
-    /// A message between the features and the end of the handshake.
+    /// Handles a message between the features and the end of the handshake.
     pub(super) fn describe(&mut self, header: Header, message: Message, bytes: &[u8], out: &mut Vec<Output>) {
         let (Phase::Claimed(describe) | Phase::Describe(describe)) = &mut self.phase else { return };
         match message {
@@ -95,14 +95,14 @@ impl Session {
             Message::StatsReply(reply) if describe.is_pending(header.xid) => self.statistics(header.xid, reply, out),
             Message::Error(error) => {
                 describe.answered(header.xid, false);
-                self.note(Note::Refused(error.kind, error.code), out);
+                self.warn(ProtocolWarning::Refused(error.kind, error.code), out);
             }
-            message => return self.running(header, message, bytes, out),
+            message => return self.outside_handshake(header, message, bytes, out),
         }
         self.finish_if_complete(out);
     }
 
-    /// A part of the answer to one of our questions.
+    /// Handles a part of an answer.
     fn statistics(&mut self, xid: u32, reply: StatsReply, out: &mut Vec<Output>) {
         let Phase::Describe(describe) = &mut self.phase else { return };
         describe.answered(xid, reply.more());
@@ -116,21 +116,21 @@ impl Session {
         }
     }
 
-    /// The configuration was asked for by this request: asks for whole packets, and leaves the treatment of fragments as it
-    /// is. A switch that does not tell its configuration gets the usual one.
+    /// The configuration has arrived. Requests whole packets and keeps the handling of fragments. A switch that refuses to
+    /// report its configuration gets the default one.
     pub(super) fn config_answered(&mut self, message: &Message, out: &mut Vec<Output>) {
-        self.config_asked = None;
+        self.config_request = None;
         match message {
             Message::GetConfigReply(config) => self.configure(config.flags, out),
             Message::Error(error) => {
-                self.note(Note::Refused(error.kind, error.code), out);
+                self.warn(ProtocolWarning::Refused(error.kind, error.code), out);
                 self.configure(FRAGMENTS_NORMAL, out);
             }
             _ => {}
         }
     }
 
-    /// Asks for whole packets.
+    /// Requests whole packets.
     fn configure(&mut self, flags: u16, out: &mut Vec<Output>) {
         self.request(Message::SetConfig(SwitchConfig { flags, miss_send_len: WHOLE_PACKETS }), out);
     }
@@ -144,7 +144,7 @@ impl Session {
     }
 }
 
-/// A port list with one more change in it.
+/// Applies a change to a list of ports.
 pub fn apply_port_status(ports: &mut Vec<Port>, status: PortStatus) {
     ports.retain(|port| port.number != status.port.number);
     if status.reason != PortReason::Delete && ports.len() < MAX_PORTS {

@@ -1,8 +1,8 @@
-//! Reading all rules of a switch, which may take many parts; and deleting ours where it does not tell them.
+//! Reads all rules of a switch, which may arrive in many parts. Deletes Maple's rules if the switch does not report them.
 //!
-//! A switch that refuses to tell its rules may have some of an earlier life of the controller, which nobody knows. So all
-//! that may be ours is deleted: in 1.3 what has our cookies, in 1.0, which can't choose by cookie, everything. The switch
-//! has no rules once it has answered the barrier behind that.
+//! A switch that refuses to report its rules may still have some of an earlier run. So the session deletes every rule that
+//! may be Maple's: in 1.3 those with Maple's cookies; in 1.0, which cannot select by cookie, all rules. The rules are gone
+//! when the switch answers the barrier request that follows.
 
 use maple_core::engine::{InstalledFlow, OWN_COOKIES, Time};
 use maple_wire::msg::stats::{FlowStats, FlowStatsRequest, ReplyBody, RequestBody};
@@ -10,25 +10,25 @@ use maple_wire::msg::{FlowMod, FlowModCommand, StatsReply};
 use maple_wire::{Action, Constraint, Instruction, Match, Message, Version};
 
 use super::describe::stats_request;
-use super::{CloseReason, Note, Output, Session};
+use super::{CloseReason, Output, ProtocolWarning, Session};
 use crate::time::after;
 
-/// Most bytes that a switch's rules may take here while they are read.
+/// The most memory for a switch's rules while they are read, in bytes.
 const MAX_BYTES: usize = 128 * 1024 * 1024;
-/// `OFPTT_ALL`, in a deletion.
+/// `OFPTT_ALL`: a deletion from all tables.
 const ALL_TABLES: u8 = 0xff;
 
-/// A reading in progress.
+/// A read in progress.
 #[derive(Debug)]
 pub(super) struct FlowReading {
-    /// The request that waits for its answer.
+    /// The open request.
     xid: u32,
     flows: Vec<InstalledFlow>,
-    /// What they take.
+    /// The memory of `flows`.
     bytes: usize,
-    /// Until when the next part must be there.
+    /// When the next part is due.
     deadline: Time,
-    /// The switch does not tell its rules: it is the barrier behind their deletion that waits.
+    /// The switch did not report its rules; `xid` is the barrier request after their deletion.
     is_deleting: bool,
 }
 
@@ -37,19 +37,19 @@ impl FlowReading {
         self.deadline
     }
 
-    /// Whether a reply with this id is a part of the rules.
-    pub(super) fn is_about(&self, xid: u32) -> bool {
+    /// Whether a reply with this id answers the read.
+    pub(super) fn is_answer(&self, xid: u32) -> bool {
         self.xid == xid && !self.is_deleting
     }
 
-    /// Whether an answer with this id means that our rules are deleted.
+    /// Whether an answer with this id confirms the deletion.
     pub(super) fn is_deleted_by(&self, xid: u32) -> bool {
         self.xid == xid && self.is_deleting
     }
 }
 
 impl Session {
-    /// Asks for all rules; [`Output::Flows`] follows. A reading that is in progress is begun again.
+    /// Requests all rules; [`Output::Flows`] follows. A read in progress starts again.
     pub fn read_flows(&mut self, now: Time, out: &mut Vec<Output>) {
         let xid = self.request(stats_request(RequestBody::Flow(FlowStatsRequest::all())), out);
         self.begin_reading(now, xid, false);
@@ -60,7 +60,7 @@ impl Session {
         self.reading = Some(FlowReading { xid, flows: Vec::new(), bytes: 0, deadline, is_deleting });
     }
 
-    /// One part of the rules.
+    /// Handles one part of the rules.
     pub(super) fn flows_part(&mut self, now: Time, reply: StatsReply, out: &mut Vec<Output>) {
         let Some(reading) = &mut self.reading else { return };
         let more = reply.more();
@@ -78,9 +78,9 @@ impl Session {
         }
     }
 
-    /// The switch does not tell its rules: deletes what may be ours.
+    /// The switch does not report its rules. Deletes those that may be Maple's.
     pub(super) fn flows_refused(&mut self, now: Time, out: &mut Vec<Output>) {
-        self.note(Note::RulesUntold, out);
+        self.warn(ProtocolWarning::RulesUnreadable, out);
         let mut delete = FlowMod::new(FlowModCommand::Delete, 0, Match::any(), Vec::new());
         if self.version == Version::Of13 {
             (delete.cookie, delete.cookie_mask) = OWN_COOKIES;
@@ -91,7 +91,7 @@ impl Session {
         self.begin_reading(now, barrier, true);
     }
 
-    /// All rules are read, or deleted.
+    /// All rules are read or deleted.
     pub(super) fn end_reading(&mut self, out: &mut Vec<Output>) {
         if let Some(reading) = self.reading.take() {
             out.push(Output::Flows(reading.flows));
@@ -109,7 +109,7 @@ fn installed(flow: FlowStats) -> InstalledFlow {
     }
 }
 
-/// About what a rule takes in memory.
+/// The approximate memory of a rule.
 fn size(flow: &InstalledFlow) -> usize {
     let actions = |instruction: &Instruction| match instruction {
         Instruction::WriteActions(actions) | Instruction::ApplyActions(actions) => actions.len(),

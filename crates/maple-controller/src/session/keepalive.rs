@@ -1,9 +1,9 @@
-//! When a silent switch is asked whether it is there, and when it is given up.
+//! Decides when to send a silent switch an echo request, and when to consider it dead.
 //!
-//! Any message is a sign of life. A switch that works through hundreds of flow-mods may be silent for longer than an echo
-//! may take, so while a request of ours waits for its answer it is that request's deadline that counts. A switch answers in
-//! order, so the time for a request begins when the one before it is answered: a switch that makes progress is kept however
-//! much it has to do, and one that makes none is given up in the time for one request.
+//! Any message shows that the switch is alive. A switch that processes hundreds of flow-mods may be silent for longer than
+//! an echo may take. So while a request is open, only that request's deadline counts. A switch answers in order, so the
+//! time for a request starts when the previous one is answered. A switch that makes progress stays connected however much
+//! it has to do. One that makes none is disconnected after the time for one request.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -13,40 +13,40 @@ use maple_core::engine::Time;
 use super::{CloseReason, Deadlines};
 use crate::time::after;
 
-/// What is due.
+/// The action that is due.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Due {
-    /// Nothing yet.
+    /// None.
     Nothing,
-    /// An echo request.
+    /// Send an echo request.
     Echo,
-    /// The end.
+    /// End the session.
     Dead(CloseReason),
 }
 
-/// What was heard and what is waited for.
+/// What was received, and what is waited for.
 #[derive(Debug)]
 pub(super) struct Keepalive {
-    /// When the last whole message came.
-    last_heard: Time,
-    /// When an echo request went out that nothing has followed.
+    /// When the last whole message arrived.
+    last_received: Time,
+    /// When an echo request was sent, if nothing has arrived since.
     echo_sent: Option<Time>,
     /// The echo request that decides whether this connection is dead, and its deadline.
     challenge: Option<(u32, Time)>,
-    /// Requests of the engine's without an answer, oldest first, and when they were sent.
+    /// Open requests of the engine and handlers, oldest first, and when they were sent.
     awaited: VecDeque<(u32, Time)>,
-    /// When the oldest request of its time was last answered.
+    /// When the oldest open request was last answered.
     progress: Time,
 }
 
 impl Keepalive {
     pub(super) fn new(now: Time) -> Keepalive {
-        Keepalive { last_heard: now, echo_sent: None, challenge: None, awaited: VecDeque::new(), progress: now }
+        Keepalive { last_received: now, echo_sent: None, challenge: None, awaited: VecDeque::new(), progress: now }
     }
 
-    /// A whole message came in: the switch lives.
-    pub(super) fn heard(&mut self, now: Time) {
-        self.last_heard = now;
+    /// A whole message has arrived.
+    pub(super) fn received(&mut self, now: Time) {
+        self.last_received = now;
         self.echo_sent = None;
     }
 
@@ -63,13 +63,13 @@ impl Keepalive {
         self.awaited.iter().any(|(awaited, _)| *awaited == xid)
     }
 
-    /// Waits no longer for this answer, which has just come; whether it was waited for. Answers come in order, so the
-    /// search is short.
+    /// The answer to this request has arrived. Returns whether the request was open. Answers come in order, so the search
+    /// is short.
     pub(super) fn answered(&mut self, xid: u32) -> bool {
         let Some(at) = self.awaited.iter().position(|(awaited, _)| *awaited == xid) else { return false };
         self.awaited.remove(at);
         if at == 0 {
-            self.progress = self.last_heard;
+            self.progress = self.last_received;
         }
         true
     }
@@ -78,22 +78,22 @@ impl Keepalive {
         self.challenge = Some((xid, deadline));
     }
 
-    /// Whether this echo reply answers the challenge. Other messages do not: they may have been under way for long.
+    /// Whether this echo reply answers the challenge. Other messages do not count: they may have been sent before it.
     pub(super) fn challenge_answered(&mut self, xid: u32) -> bool {
-        self.challenge.take_if(|(asked, _)| *asked == xid).is_some()
+        self.challenge.take_if(|(challenge, _)| *challenge == xid).is_some()
     }
 
-    /// Until when the oldest request must be answered.
+    /// When the answer to the oldest request is due.
     fn answer_due(&self, request: Duration) -> Option<Time> {
         self.awaited.front().map(|(_, sent)| after(self.progress.max(*sent), request))
     }
 
-    /// When something is due. `is_busy`: an answer is waited for besides, with a deadline of its own.
+    /// The next deadline. `is_busy` says that a read of rules is open, which has its own deadline.
     pub(super) fn deadline(&self, deadlines: &Deadlines, is_busy: bool) -> Time {
         let silence = match self.echo_sent {
             Some(_) if is_busy || !self.awaited.is_empty() => Time(u64::MAX),
             Some(sent) => after(sent, deadlines.echo),
-            None => after(self.last_heard, deadlines.idle),
+            None => after(self.last_received, deadlines.idle),
         };
         let challenge = self.challenge.map(|(_, deadline)| deadline);
         challenge.into_iter().chain(self.answer_due(deadlines.request)).fold(silence, Time::min)

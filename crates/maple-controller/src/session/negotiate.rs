@@ -1,28 +1,28 @@
-//! Which version two ends speak (OpenFlow 1.3 §6.3.1).
+//! Version negotiation (OpenFlow 1.3 §6.3.1).
 
 use maple_wire::Version;
 use maple_wire::msg::hello::{Hello, HelloElement};
 
-/// The wire versions that Maple speaks, as the bits of a hello's bitmap: 1.0 is 1, 1.3 is 4.
+/// The wire versions that Maple supports, as a hello's bitmap: 1.0 is bit 1, 1.3 is bit 4.
 const OURS: u32 = 1 << Version::Of10 as u32 | 1 << Version::Of13 as u32;
 
-/// The peer speaks no version that Maple speaks. Its text goes into the error that the peer is sent.
+/// The peer supports no version that Maple supports. The text is sent to the peer in an error.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("Maple speaks OpenFlow 1.0 and 1.3; this switch offers only {offered}")]
 pub struct Incompatible {
     offered: String,
 }
 
-/// The hello that Maple opens with: version 1.3, and a bitmap with 1.0 and 1.3.
+/// Maple's hello: version 1.3, and a bitmap with 1.0 and 1.3.
 pub fn our_hello() -> Hello {
     Hello { version: Version::Of13 as u8, elements: vec![HelloElement::VersionBitmap(vec![OURS])] }
 }
 
-/// The version to speak with a peer that sent `hello`.
+/// The version to use with a peer that sent `hello`.
 ///
-/// With a bitmap it is the highest common one. A hello without a bitmap stands for its version and those below: Open
-/// vSwitch with its default protocols opens so, with 1.5. A switch that speaks only 1.4 or 1.5 and does not say so in
-/// a bitmap will be noticed by its next message ([`Incompatible::speaking`]).
+/// With a bitmap, this is the highest common version. A hello without a bitmap stands for its version and all lower ones:
+/// Open vSwitch with its default protocols sends 1.5 in this way. If a switch supports only 1.4 or 1.5 and sends no
+/// bitmap, its next message shows that ([`Incompatible::version`]).
 pub fn negotiate(hello: &Hello) -> Result<Version, Incompatible> {
     let bitmap = hello.elements.iter().find_map(|element| match element {
         HelloElement::VersionBitmap(words) => Some(words.first().copied().unwrap_or(0)),
@@ -39,18 +39,18 @@ pub fn negotiate(hello: &Hello) -> Result<Version, Incompatible> {
 }
 
 impl Incompatible {
-    /// The peer agreed on a version and then spoke this other one.
-    pub fn speaking(version: u8) -> Incompatible {
+    /// The peer sent a message in this version after another one was negotiated.
+    pub fn version(version: u8) -> Incompatible {
         Incompatible { offered: names(1u32.checked_shl(version.into()).unwrap_or(0), version) }
     }
 }
 
-/// The bits of all versions from 1 up to this one.
+/// The bits of the versions from 1 to this one.
 fn up_to(version: u8) -> u32 {
     (u64::from(u32::MAX) >> (31 - version.min(31))) as u32 & !1
 }
 
-/// The versions of a bitmap in words; where it has none that have names, the version byte.
+/// The versions of a bitmap in words; the version byte if the bitmap has no named version.
 fn names(bitmap: u32, version: u8) -> String {
     let known: Vec<&str> = [(2, "1.1"), (3, "1.2"), (5, "1.4"), (6, "1.5")]
         .iter()
@@ -98,7 +98,7 @@ mod tests {
             let text = negotiate(&hello).unwrap_err().to_string();
             assert_eq!(text, format!("Maple speaks OpenFlow 1.0 and 1.3; this switch offers only {offered}"));
         }
-        assert_eq!(Incompatible::speaking(6), Incompatible { offered: "1.5".into() });
-        assert_eq!(Incompatible::speaking(200), Incompatible { offered: "wire version 0xc8".into() });
+        assert_eq!(Incompatible::version(6), Incompatible { offered: "1.5".into() });
+        assert_eq!(Incompatible::version(200), Incompatible { offered: "wire version 0xc8".into() });
     }
 }

@@ -1,14 +1,14 @@
-//! New flows that wait for the engine where a policy is slower than they come.
+//! Packets that wait for the engine while a policy is slower than new flows arrive.
 //!
-//! Sockets are always read, so that echoes are answered and LLDP is heard at once, however many packets stand before them.
-//! The engine gets as many packets a turn as it dealt with in good time before; the others wait here. They are served in
-//! turn: one of each switch, of each switch one of each port, of each port the oldest. So a port that floods delays others
-//! by one packet of its own.
+//! Sockets are always read, so echoes are answered and LLDP is handled at once, however many packets wait. The engine
+//! gets as many packets a turn as it can handle in time; the others wait here. The queues are served round-robin: one
+//! packet of each switch, of each port of that switch in turn, the oldest first. So a port that floods delays another
+//! port by one packet.
 //!
-//! Memory: a switch's packets share [`SWITCH_SHARE`] bytes evenly among the ports that have some waiting. Where a port's
-//! share is full its newest packet is shed. A switch that makes up ports gets no more than [`SWITCH_MOST`].
+//! Memory: [`SWITCH_SHARE`] bytes for each switch, divided evenly among its ports with waiting packets. When a port's
+//! share is full, its newest packet is shed. A switch that invents ports gets at most [`SWITCH_LIMIT`] bytes.
 //!
-//! Cost: nothing is put here while the engine keeps up.
+//! Cost: none while the engine keeps up, because nothing is queued.
 
 use std::collections::VecDeque;
 
@@ -16,18 +16,18 @@ use maple_wire::msg::PacketIn;
 use maple_wire::{Dpid, PortNo};
 use rustc_hash::FxHashMap;
 
-/// Bytes of packets that may wait for one switch, shared evenly among its ports.
+/// Bytes of packets that may wait for one switch, divided evenly among its ports.
 const SWITCH_SHARE: usize = 1024 * 1024;
-/// Bytes that may wait whatever the number of ports.
-const SWITCH_MOST: usize = 4 * SWITCH_SHARE;
-/// What a packet costs besides its bytes.
+/// The most bytes for one switch, whatever the number of its ports.
+const SWITCH_LIMIT: usize = 4 * SWITCH_SHARE;
+/// Bytes that a packet costs besides its data.
 const OVERHEAD: usize = 256;
 
-/// Packets that wait, by switch and port.
+/// Waiting packets by switch and port.
 #[derive(Debug, Default)]
 pub(super) struct Backlog {
     switches: FxHashMap<Dpid, Waiting>,
-    /// Whose turn it is: each switch that has packets once.
+    /// The round-robin order: each switch with packets once.
     turns: VecDeque<Dpid>,
     len: usize,
 }
@@ -36,7 +36,7 @@ pub(super) struct Backlog {
 #[derive(Debug, Default)]
 struct Waiting {
     ports: FxHashMap<PortNo, Queue>,
-    /// Each port that has packets once.
+    /// The round-robin order: each port with packets once.
     turns: VecDeque<PortNo>,
     bytes: usize,
 }
@@ -49,12 +49,12 @@ struct Queue {
 }
 
 impl Backlog {
-    /// Whether no packet waits.
+    /// Whether no packet is waiting.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Adds the newest packet of a port. `false` if it is shed.
+    /// Queues a packet. `false` if it is shed.
     pub fn push(&mut self, dpid: Dpid, packet: PacketIn) -> bool {
         let switch = self.switches.entry(dpid).or_default();
         if switch.turns.is_empty() {
@@ -68,7 +68,7 @@ impl Backlog {
         kept
     }
 
-    /// Takes the packet whose turn it is.
+    /// Takes the next packet in round-robin order.
     pub fn pop(&mut self) -> Option<(Dpid, PacketIn)> {
         let dpid = self.turns.pop_front()?;
         let switch = self.switches.get_mut(&dpid)?;
@@ -82,7 +82,7 @@ impl Backlog {
         Some((dpid, packet))
     }
 
-    /// Drops what waits of a switch; gives how many packets that were.
+    /// Drops the packets of a switch, and returns their number.
     pub fn forget_switch(&mut self, dpid: Dpid) -> usize {
         let Some(switch) = self.switches.remove(&dpid) else { return 0 };
         self.turns.retain(|turn| *turn != dpid);
@@ -91,7 +91,7 @@ impl Backlog {
         dropped
     }
 
-    /// Drops what waits of a port; gives how many packets that were.
+    /// Drops the packets of a port, and returns their number.
     pub fn forget_port(&mut self, dpid: Dpid, port: PortNo) -> usize {
         let Some(switch) = self.switches.get_mut(&dpid) else { return 0 };
         let Some(queue) = switch.ports.remove(&port) else { return 0 };
@@ -111,7 +111,7 @@ impl Waiting {
         let (port, bytes) = (packet.in_port().unwrap_or(PortNo::ANY), cost(&packet));
         let ports = self.ports.len() + usize::from(!self.ports.contains_key(&port));
         let waiting = self.ports.get(&port).map_or(0, |queue| queue.bytes);
-        if waiting + bytes > SWITCH_SHARE / ports || self.bytes + bytes > SWITCH_MOST {
+        if waiting + bytes > SWITCH_SHARE / ports || self.bytes + bytes > SWITCH_LIMIT {
             return false;
         }
         let queue = self.ports.entry(port).or_default();
@@ -150,7 +150,7 @@ mod tests {
 
     use super::*;
 
-    /// The nth packet of a port.
+    /// A packet of a port, with a number.
     fn packet(port: u32, n: u16) -> PacketIn {
         PacketIn {
             buffer_id: NO_BUFFER,
@@ -194,15 +194,15 @@ mod tests {
     }
 
     #[test]
-    fn a_switch_that_makes_up_ports_is_bounded() {
+    fn a_switch_that_invents_ports_is_bounded() {
         let mut backlog = Backlog::default();
         let kept = (0..100_000).filter(|port| backlog.push(Dpid(1), packet(*port, 0))).count();
-        assert!(kept * 1000 <= SWITCH_MOST, "{kept}");
+        assert!(kept * 1000 <= SWITCH_LIMIT, "{kept}");
         assert_eq!((backlog.len, backlog.forget_switch(Dpid(1)), backlog.len), (kept, kept, 0));
     }
 
     #[test]
-    fn what_waits_of_a_port_that_changed_is_dropped() {
+    fn packets_of_a_port_that_changed_are_dropped() {
         let mut backlog = Backlog::default();
         for (port, n) in [(1, 0), (1, 1), (2, 2)] {
             backlog.push(Dpid(1), packet(port, n));

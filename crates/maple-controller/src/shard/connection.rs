@@ -1,4 +1,4 @@
-//! One socket with its session, and what a shard keeps for it.
+//! One connection: its socket, its session, and what its shard keeps for it.
 
 use std::io::{self, Read};
 use std::net::SocketAddr;
@@ -10,7 +10,7 @@ use maple_core::engine::{Engine, Hits, MAX_HITS, Time};
 use maple_wire::msg::PacketInView;
 use maple_wire::{Dpid, Header, Port, Version};
 
-use super::handled::packet_in;
+use super::handler_io::packet_in;
 use super::outbox::Outbox;
 use super::registry::ConnectionId;
 use super::socket::Socket;
@@ -19,10 +19,10 @@ use crate::handler::Handler;
 use crate::session::{CloseReason, ENGINE_XIDS, Output, Session};
 use crate::time::after;
 
-/// How long a connection that was ended stays open so that the last message reaches the switch.
+/// How long an ended connection stays open so that the last message reaches the switch.
 pub(super) const LINGER: Duration = Duration::from_secs(1);
 
-/// How soon a deadline that passed while something lay unread is looked at again.
+/// How soon a deadline that passed while data lay unread is checked again.
 const LATE_RETRY: Duration = Duration::from_millis(10);
 
 /// One connection.
@@ -31,138 +31,138 @@ pub(crate) struct Connection {
     pub socket: Socket,
     pub peer: SocketAddr,
     pub outbox: Outbox,
-    pub life: Life,
-    /// The switch at the other end, once its claim to the datapath id was granted.
+    pub state: ConnectionState,
+    /// The switch at the other end, once its claim of the datapath id is granted.
     pub dpid: Option<Dpid>,
-    /// What serves the switch where no policy does.
+    /// Serves the switch instead of a policy.
     pub handler: Option<Box<dyn Handler>>,
-    /// Whole packet-ins that came before there was a handler, for it to see first.
+    /// Whole packet-ins that came before the handler existed. It gets them first.
     pub early: Vec<u8>,
     /// The transaction id of the handler's next request.
     pub next_xid: u32,
-    /// When the handler wants to be woken.
+    /// When the handler's timer is due.
     pub wake: Option<Time>,
-    /// Known since the handshake.
-    pub about: Option<About>,
-    /// Bytes read in all.
+    /// The switch, once the handshake is done.
+    pub switch: Option<ConnectedSwitch>,
+    /// Bytes read so far.
     pub bytes_in: u64,
-    /// Of these, how many were counted when shards were last compared.
+    /// Bytes read up to the last load measurement.
     pub bytes_counted: u64,
-    /// When it came from another shard.
-    pub moved: Option<Time>,
+    /// When it migrated last.
+    pub migrated: Option<Time>,
     /// Whether the socket may have more to read.
     pub readable: bool,
-    /// What it has to read came in since then; `None` if there was nothing left.
+    /// The earliest time at which unread data can have arrived; `None` if everything is read.
     pub waiting_since: Option<Time>,
-    /// Whether the peer has closed its side, so that reads must go on to the end.
+    /// Whether the peer has closed its side. Then reading continues to the end of the stream.
     pub read_closed: bool,
-    /// Whether it stands in the list of those to read.
+    /// Whether it is in the list of connections to read.
     pub queued_to_read: bool,
-    /// Whether it stands in the list of those to write.
+    /// Whether it is in the list of connections to write.
     pub queued_to_write: bool,
-    /// Not read from, because too much waits to be written.
+    /// Not read, because too much output waits.
     pub paused: bool,
-    /// The time of its entry in the timer heap that counts.
+    /// The time of its valid entry in the timer heap.
     pub timer: Option<Time>,
-    /// A deadline has passed while something lay unread.
+    /// Set while a deadline has passed and data lies unread.
     pub overdue: Option<Overdue>,
-    /// Other connections that say they are this switch, and wait to hear whether this one is alive.
+    /// Other connections that claim this switch and wait to learn whether this one is alive.
     pub claimants: Vec<ConnectionId>,
 }
 
-/// A deadline has passed while something lay unread.
+/// A deadline that passed while data lay unread.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Overdue {
-    /// How many bytes must have been read in all before it counts.
+    /// The deadline counts once this many bytes have been read in all.
     up_to: u64,
-    /// When to look again.
+    /// When to check again.
     next: Time,
 }
 
-/// How far a connection is.
+/// The phases of a connection.
 #[allow(clippy::large_enum_variant)] // nearly all connections are open
-pub(crate) enum Life {
-    /// In use.
+pub(crate) enum ConnectionState {
+    /// In use, including its handshake.
     Open {
         /// The session.
         session: Session,
-        /// What came in of the next message.
+        /// The start of the next message.
         framer: Framer,
     },
-    /// Ended. What waits is still written, and what comes in is thrown away, until the peer closes or the time comes.
+    /// Ended. Waiting output is still written and input is discarded, until the peer closes or until this time.
     Lingering(Time),
 }
 
-/// What is known of a switch that is up.
-pub(crate) struct About {
+/// A switch whose handshake is done.
+pub(crate) struct ConnectedSwitch {
     pub version: Version,
     pub tables: u8,
     pub description: String,
     /// Its ports as of the latest port-status.
     pub ports: Vec<Port>,
-    /// Whether its rules were read, and so it is in use.
+    /// Whether its rules were read, so that discovery and the engine use it.
     pub in_use: bool,
 }
 
-/// Packet-ins that were answered where they lay.
+/// Packet-ins that a leaf of the engine answered in place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Answered {
-    /// How many.
+    /// The number of packet-ins.
     pub packets: u64,
-    /// How many packet-outs that made.
+    /// The number of packet-outs.
     pub packet_outs: u64,
 }
 
-/// Where the messages of one read go.
-struct Desk<'a, 'b> {
+/// Dispatches the messages of one read: packet-ins that hit a leaf are answered in place, all others go to the session.
+struct MessageDispatch<'a, 'b> {
     now: Time,
     session: &'a mut Session,
-    /// What answers packets where they lie, if anything does now.
+    /// Answers packet-ins in place, if the switch has leaves in use.
     hits: Option<Hits<'a>>,
     outbox: &'a mut Vec<u8>,
     out: &'a mut Vec<Output>,
-    /// Packet-ins on end, of which the hits are not told from the others yet.
+    /// Consecutive packet-ins that have not been looked up yet.
     batch: ArrayVec<PacketInView<'b>, MAX_HITS>,
-    /// The same, as they came.
-    waiting: ArrayVec<(Header, &'b [u8]), MAX_HITS>,
+    /// The same packet-ins as messages.
+    undecoded: ArrayVec<(Header, &'b [u8]), MAX_HITS>,
     messages: usize,
     answered: Answered,
 }
 
-/// What one read brought.
+/// The result of one read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReadResult {
-    /// So much.
+    /// Data.
     Some {
-        /// How many bytes.
+        /// The number of bytes.
         bytes: usize,
-        /// How many messages are whole by them.
+        /// The number of messages that they completed.
         messages: usize,
-        /// Which of these are done with.
+        /// Of these messages, the packet-ins that are answered.
         answered: Answered,
     },
-    /// Nothing now.
+    /// No data now.
     Nothing,
 }
 
 impl Connection {
-    /// A connection that has just been accepted.
+    /// A newly accepted connection.
     pub fn new(id: ConnectionId, socket: Socket, peer: SocketAddr, session: Session) -> Connection {
         Connection {
             id,
             socket,
             peer,
             outbox: Outbox::default(),
-            life: Life::Open { session, framer: Framer::default() },
+            state: ConnectionState::Open { session, framer: Framer::default() },
             dpid: None,
             handler: None,
             early: Vec::new(),
             next_xid: ENGINE_XIDS,
             wake: None,
-            about: None,
+            switch: None,
             bytes_in: 0,
             bytes_counted: 0,
-            moved: None,
+            migrated: None,
             readable: true,
             waiting_since: None,
             read_closed: false,
@@ -177,24 +177,24 @@ impl Connection {
 
     /// The session, while the connection is open.
     pub fn session(&mut self) -> Option<&mut Session> {
-        match &mut self.life {
-            Life::Open { session, .. } => Some(session),
-            Life::Lingering(_) => None,
+        match &mut self.state {
+            ConnectionState::Open { session, .. } => Some(session),
+            ConnectionState::Lingering(_) => None,
         }
     }
 
-    /// When something is due.
+    /// The time of the next deadline or timer.
     pub fn deadline(&self) -> Option<Time> {
-        match &self.life {
-            Life::Open { session, .. } => {
+        match &self.state {
+            ConnectionState::Open { session, .. } => {
                 let session = session.deadline().map(|at| self.overdue.map_or(at, |overdue| at.max(overdue.next)));
                 session.into_iter().chain(self.wake).min()
             }
-            Life::Lingering(until) => Some(*until),
+            ConnectionState::Lingering(until) => Some(*until),
         }
     }
 
-    /// Reads once into `buffer`, and gives how many bytes came in; `None` if there are none now. An end of the stream is an
+    /// Reads once into `buffer`. Returns the number of bytes; `None` if there are none now. The end of the stream is an
     /// error here.
     pub fn fill(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         let read = match self.socket.read(buffer) {
@@ -207,14 +207,14 @@ impl Connection {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(None),
             Err(error) => return Err(error),
         };
-        // A read that did not fill the buffer emptied the socket, unless the end of the stream is behind it.
+        // A read that did not fill the buffer emptied the socket, unless the end of the stream follows.
         self.readable = read == buffer.len() || self.read_closed;
         self.bytes_in += read as u64;
         Ok(Some(read))
     }
 
-    /// Reads once into `buffer`. Packets that a leaf of the engine answers are answered where they lie, all else goes to the
-    /// session. An end of the stream is an error here.
+    /// Reads once into `buffer`. Packet-ins that hit a leaf of the engine are answered in place; all other messages go to
+    /// the session. The end of the stream is an error here.
     pub fn read(
         &mut self,
         now: Time,
@@ -223,64 +223,64 @@ impl Connection {
         out: &mut Vec<Output>,
     ) -> io::Result<ReadResult> {
         let Some(read) = self.fill(buffer)? else { return Ok(ReadResult::Nothing) };
-        let Life::Open { session, framer } = &mut self.life else {
+        let ConnectionState::Open { session, framer } = &mut self.state else {
             return Ok(ReadResult::Some { bytes: read, messages: 0, answered: Answered::default() });
         };
         let hits = self.dpid.filter(|_| session.is_up()).and_then(|dpid| engine.hits(now, dpid));
-        let (batch, waiting, answered) = (ArrayVec::new(), ArrayVec::new(), Answered::default());
+        let (batch, undecoded, answered) = (ArrayVec::new(), ArrayVec::new(), Answered::default());
         let outbox = self.outbox.buffer();
-        let mut desk = Desk { now, session, hits, outbox, out, batch, waiting, messages: 0, answered };
-        desk.take_in(framer, &buffer[..read]);
-        let Desk { session, messages, answered, .. } = desk;
+        let mut dispatch = MessageDispatch { now, session, hits, outbox, out, batch, undecoded, messages: 0, answered };
+        dispatch.dispatch(framer, &buffer[..read]);
+        let MessageDispatch { session, messages, answered, .. } = dispatch;
         if answered.packets > 0 {
             session.on_progress(now);
         }
         Ok(ReadResult::Some { bytes: read, messages, answered })
     }
 
-    /// Whether the session's deadlines may be judged now. What lay in the socket when one passed may be the answer, and came
-    /// in time: it is we who are late. So exactly that is read first, however much follows.
-    pub fn is_fair_to_judge(&mut self, now: Time) -> bool {
-        let Life::Open { session, .. } = &self.life else { return true };
-        // One that does not read its own messages is not read from; the bytes that it has sent are no excuse.
+    /// Whether the session's deadlines may be enforced now. When one passes, data in the socket may be the answer, which
+    /// arrived in time: then this shard is late, not the switch. So exactly that data is read first, however much follows.
+    pub fn may_enforce_deadline(&mut self, now: Time) -> bool {
+        let ConnectionState::Open { session, .. } = &self.state else { return true };
+        // A paused connection is not read, so its unread data does not count.
         if self.paused || session.deadline().is_none_or(|deadline| deadline > now) {
             return true;
         }
         let up_to = match self.overdue {
             Some(overdue) => overdue.up_to,
-            // A socket that can't tell will fail when it is read.
+            // If the socket cannot tell, reading it will fail.
             None => self.bytes_in + self.socket.unread().unwrap_or(0),
         };
-        let is_fair = self.bytes_in >= up_to;
-        self.overdue = (!is_fair).then(|| Overdue { up_to, next: after(now, LATE_RETRY) });
-        is_fair
+        let is_read = self.bytes_in >= up_to;
+        self.overdue = (!is_read).then(|| Overdue { up_to, next: after(now, LATE_RETRY) });
+        is_read
     }
 
-    /// Begins to linger: the peer sees the end of the stream behind the last message.
+    /// Ends the connection: the peer sees the end of the stream after the last message.
     pub fn linger(&mut self, until: Time) {
-        self.life = Life::Lingering(until);
+        self.state = ConnectionState::Lingering(until);
         if self.outbox.is_empty() {
             self.close_writing();
         }
     }
 
-    /// Tells the peer that nothing more will be written.
+    /// Signals the end of the stream to the peer.
     pub fn close_writing(&self) {
-        // It fails only if the peer is gone already, and then there is nobody to tell.
+        // This fails only if the peer is gone already.
         let _ = self.socket.close_writing();
     }
 
-    /// Why a connection on which reading failed has ended.
-    pub fn reason(&self, error: &io::Error) -> CloseReason {
+    /// The reason for the end of a connection on which reading failed.
+    pub fn read_error_reason(&self, error: &io::Error) -> CloseReason {
         match error.kind() {
-            _ if self.bytes_in == 0 => CloseReason::Probe,
+            _ if self.bytes_in == 0 => CloseReason::Silent,
             io::ErrorKind::UnexpectedEof => CloseReason::ByPeer,
             kind => CloseReason::Io(kind),
         }
     }
 }
 
-/// A connection on its way to a shard that has ended in the meantime is dropped with its handler.
+/// A connection that was migrating to a shard that has ended is dropped here, so its handler must learn of the end.
 impl Drop for Connection {
     fn drop(&mut self) {
         if let Some(handler) = &mut self.handler {
@@ -289,22 +289,22 @@ impl Drop for Connection {
     }
 }
 
-impl<'b> Desk<'_, 'b> {
-    /// Cuts bytes into messages and deals with them, up to the session's end.
-    fn take_in(&mut self, framer: &mut Framer, mut bytes: &'b [u8]) {
+impl<'b> MessageDispatch<'_, 'b> {
+    /// Splits bytes into messages and dispatches them, up to the session's end.
+    fn dispatch(&mut self, framer: &mut Framer, mut bytes: &'b [u8]) {
         let version = self.session.version();
         loop {
             let flow = match framer.next(&mut bytes) {
-                Ok(Cut::Whole(header, message)) => self.whole(version, header, message),
-                Ok(Cut::Begun(header, message)) => self.begun(version, header, message),
+                Ok(Cut::Whole(header, message)) => self.on_whole(version, header, message),
+                Ok(Cut::Completed(header, message)) => self.on_completed(version, header, message),
                 Ok(Cut::Rest(header)) => {
-                    if self.settle().is_continue() {
+                    if self.answer_batch().is_continue() {
                         header.into_iter().for_each(|header| self.session.on_header(header, self.out));
                     }
                     return;
                 }
                 Err(error) => {
-                    if self.settle().is_continue() {
+                    if self.answer_batch().is_continue() {
                         self.session.on_garbage(error, self.out);
                     }
                     return;
@@ -316,22 +316,22 @@ impl<'b> Desk<'_, 'b> {
         }
     }
 
-    /// Deals with a message that lies in the read: a packet-in waits for more.
+    /// Handles a message that lies whole in the read. A packet-in is collected into the batch.
     #[inline]
-    fn whole(&mut self, version: Version, header: Header, message: &'b [u8]) -> ControlFlow<()> {
+    fn on_whole(&mut self, version: Version, header: Header, message: &'b [u8]) -> ControlFlow<()> {
         self.messages += 1;
         let packet = if self.hits.is_some() { packet_in(version, header, message) } else { None };
         let Some(packet) = packet else {
-            self.settle()?;
-            return self.tell(header, message);
+            self.answer_batch()?;
+            return self.pass_to_session(header, message);
         };
         self.batch.push(packet);
-        self.waiting.push((header, message));
-        if self.batch.is_full() { self.settle() } else { ControlFlow::Continue(()) }
+        self.undecoded.push((header, message));
+        if self.batch.is_full() { self.answer_batch() } else { ControlFlow::Continue(()) }
     }
 
-    /// Deals with a message that earlier reads began, and nothing waits before it.
-    fn begun(&mut self, version: Version, header: Header, message: &[u8]) -> ControlFlow<()> {
+    /// Handles a message that began in an earlier read. No batch is waiting then.
+    fn on_completed(&mut self, version: Version, header: Header, message: &[u8]) -> ControlFlow<()> {
         self.messages += 1;
         if let Some(hits) = &mut self.hits
             && let Some(packet) = packet_in(version, header, message)
@@ -342,27 +342,27 @@ impl<'b> Desk<'_, 'b> {
                 return ControlFlow::Continue(());
             }
         }
-        self.tell(header, message)
+        self.pass_to_session(header, message)
     }
 
-    /// Answers those of the packets that wait that are hits, and tells the session of the others, in their order.
-    fn settle(&mut self) -> ControlFlow<()> {
+    /// Looks up the batch: answers the hits, and passes the other messages to the session in order.
+    fn answer_batch(&mut self) -> ControlFlow<()> {
         let Some(hits) = self.hits.as_mut().filter(|_| !self.batch.is_empty()) else {
             return ControlFlow::Continue(());
         };
         let hit = hits.answer(&self.batch, self.outbox);
         self.answered.add(hit);
         self.batch.clear();
-        for (n, (header, message)) in std::mem::take(&mut self.waiting).into_iter().enumerate() {
-            if hit.packets & 1 << n == 0 && self.tell(header, message).is_break() {
+        for (n, (header, message)) in std::mem::take(&mut self.undecoded).into_iter().enumerate() {
+            if hit.packets & 1 << n == 0 && self.pass_to_session(header, message).is_break() {
                 return ControlFlow::Break(());
             }
         }
         ControlFlow::Continue(())
     }
 
-    /// Tells the session of a message. Breaks off at its end.
-    fn tell(&mut self, header: Header, message: &[u8]) -> ControlFlow<()> {
+    /// Passes a message to the session. Breaks if the session has ended.
+    fn pass_to_session(&mut self, header: Header, message: &[u8]) -> ControlFlow<()> {
         self.session.on_message(self.now, header, message, self.out);
         if matches!(self.out.last(), Some(Output::Close(_))) {
             ControlFlow::Break(())

@@ -1,4 +1,4 @@
-//! How long a switch that floods can keep another waiting, in turns and bytes of its shard.
+//! Tests how long a switch that floods can delay another one, in turns and bytes of its shard.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -8,14 +8,14 @@ use maple_core::engine::ShardId;
 use maple_wire::{Dpid, Message};
 use mio::{Events, Poll, Waker};
 
-use super::post::{Mailbox, Post};
+use super::mailbox::{Mailbox, Outgoing};
 use super::registry::Registry;
 use super::testing::{Client, Setting, numbering, packet, shard};
 use super::{READ_SHARE, Shard, WAKER};
 use crate::notice::Notices;
 use crate::time::Clock;
 
-/// A shard that takes turns when it is told to, and never waits.
+/// A shard that runs one turn at a time and never blocks.
 struct Stepped {
     shard: Shard,
     waker: Arc<Waker>,
@@ -49,9 +49,9 @@ fn a_switch_that_floods_delays_another_by_one_read_of_its_own() {
     let (mailbox, inbox) = Mailbox::new(Arc::clone(&waker));
     let listener = mio::net::TcpListener::bind(([127, 0, 0, 1], 0).into()).expect("a port is free");
     let address = listener.local_addr().expect("it listens");
-    let (post, (notices, _reader)) = (Post::new(ShardId(0), vec![mailbox]), Notices::new());
+    let (outgoing, (notices, _reader)) = (Outgoing::new(ShardId(0), vec![mailbox]), Notices::new());
     let (registry, clock, listeners) = (Arc::new(Registry::new(1)), Clock::start(), vec![listener]);
-    let setting = Setting { id: ShardId(0), poll, clock, listeners, registry, inbox, post, notices };
+    let setting = Setting { id: ShardId(0), poll, clock, listeners, registry, inbox, outgoing, notices };
     let parts = setting.parts(numbering(&Arc::new(AtomicU64::new(0))));
     let mut stepped = Stepped { shard: shard(parts).expect("a shard"), waker, ready: Events::with_capacity(64) };
     let (mut flooding, mut quiet) = (Client::connect(address, Dpid(1)), Client::connect(address, Dpid(2)));

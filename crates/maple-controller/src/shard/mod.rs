@@ -1,44 +1,47 @@
 //! A shard: one thread, pinned to one core, with its own poll, connections, discovery and engine.
 //!
 //! ```text
-//!             ┌─────────────────────────── one turn ───────────────────────────┐
-//!   sockets ──► read: one read a socket ─► frames ─► sessions ─► events ─┐      │
-//!   mailbox ──► letters of other shards ─────────────────────────────────┤      │
-//!   timers  ──► sessions, discovery ─────────────────────────────────────┤      │
+//!             ┌──────────────────────────── one turn ────────────────────────────┐
+//!   sockets ──► read: one read a socket ─► frames ─► sessions ─► events ──┐      │
+//!   mailbox ──► messages of other shards ─────────────────────────────────┤      │
+//!   timers  ──► sessions, discovery ──────────────────────────────────────┤      │
 //!             │                                     engine.handle(batch) ◄┘      │
-//!             │   outboxes ◄── messages ◄── effects ◄──┘   └──► letters         │
-//!   sockets ◄── one write a socket                                post ──► other shards
-//!             └─────────────────────────────────────────────────────────────────┘
+//!             │  outboxes ◄── OpenFlow messages ◄── effects ◄─┘ └─► messages     │
+//!   sockets ◄── one write a socket                               outgoing ──► other shards
+//!             └──────────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! A turn takes what is there and no more, so batches grow with the load and shrink to one when idle. Each socket gets
-//! one read of at most [`READ_SHARE`] bytes a turn, so a switch that floods can't starve the rest. Where the engine is slow (a
-//! policy that takes long) it gets fewer packets a turn, and the others wait in a bounded [`Backlog`], while all else is
-//! dealt with at once. What a switch does not drain is bounded by its [`QueueLimits`]: first it is not read from any more, then it is cut off; nobody waits for
-//! it. When another shard's mailbox is full, this shard reads no sockets until it has emptied.
+//! A turn takes what is there and no more, so batches grow with the load and shrink to one when idle. Each turn reads a
+//! socket once, at most [`READ_SHARE`] bytes, so a switch that floods cannot starve the others. While a policy is slow,
+//! the engine gets fewer packets a turn and the rest wait in a bounded [`Backlog`]; other messages do not wait.
+//! [`QueueLimits`] bounds what waits for a switch. At the first limit the shard stops reading that switch; at the second
+//! it disconnects the switch. While another shard's mailbox is full, this shard reads no sockets.
 //!
-//! Memory: a connection between messages holds no read buffer, and one that waits for nothing no write buffer. Nothing
-//! here allocates a message; decoding an event into its owned form does, as the engine keeps frames.
+//! Memory: a connection between messages holds no read buffer, and one with nothing to send holds no write buffer. This
+//! module allocates nothing per message. Decoding an event into its owned form allocates, because the engine keeps frames.
 //!
-//! Switches that a handler serves, instead of a policy, take a shorter road with a batch a socket: `handled`. Where one shard
-//! has much more to do than another for long, such a switch moves: `balance`.
+//! A switch that a handler serves, instead of a policy, takes a shorter path: `handler_io`. If one shard has much more
+//! work than another for long, such a switch migrates: `migration`.
 //!
-//! Only the shard's own thread touches it. Others reach it through its [`post::Mailbox`]; the [`registry::Registry`] is
-//! shared, and locked when switches come, move and go.
+//! Only the shard's own thread uses it. Others send to its [`mailbox::Mailbox`]. The [`registry::Registry`] is shared, and
+//! locked when switches connect, migrate and disconnect.
 
-mod backlog;
-mod balance;
-mod connection;
-mod effects;
-mod handled;
-mod letters;
-mod outbox;
-pub(crate) mod post;
+pub(crate) mod mailbox;
 pub(crate) mod registry;
+
+mod connection;
+mod outbox;
 mod slots;
 mod socket;
 mod sockets;
-mod switches;
+
+mod backlog;
+mod effects;
+mod handler_io;
+mod messages;
+mod migration;
+mod session_output;
+
 mod sync;
 
 #[cfg(feature = "simulation")]
@@ -65,37 +68,37 @@ use mio::{Events, Poll, Token};
 use rustc_hash::FxHashMap;
 
 use crate::counters::Counters;
-use crate::discovery::{Discovery, Found, Tell};
+use crate::discovery::{Discovery, DiscoveryOutput, PeerMessage};
 use crate::handler::{HandlerFactory, Replies};
-use crate::listen::Audience;
-use crate::notice::{Notices, Repeats};
+use crate::listen::Subscriptions;
+use crate::notice::{Notices, RefusalFilter};
 use crate::session::{Deadlines, Output};
 use crate::time::{Clock, before, until};
 use backlog::Backlog;
-use balance::Balance;
-use effects::MOST_BATCH;
+use effects::MAX_BATCH;
+use mailbox::{Outgoing, ShardMessage};
+use migration::LoadMonitor;
 pub use outbox::QueueLimits;
-use post::{Letter, Post};
 use registry::Registry;
+use session_output::DepartedSwitch;
 use slots::Slots;
 use sockets::Listeners;
-use switches::Departure;
 
-/// Most bytes that one socket is read in one turn.
+/// The most bytes that one turn reads from a socket.
 const READ_SHARE: usize = 64 * 1024;
-/// Most socket events taken from the poll in one turn.
+/// The most socket events that one turn takes from the poll.
 const POLL_EVENTS: usize = 1024;
-/// How soon a full mailbox is tried again; its owner does not say when there is room.
+/// How soon a full mailbox is tried again. Its owner does not signal when it has emptied it.
 const CONGESTION_RETRY: Duration = Duration::from_millis(1);
 
-/// The waker's token.
+/// The token of the waker.
 pub(crate) const WAKER: Token = Token(0);
-/// Listeners have the tokens from here on.
+/// Listening sockets have the tokens from here on.
 const FIRST_LISTENER: usize = 1;
-/// Connections have the tokens from here on: this plus their slot.
+/// A connection's token is this plus its slot.
 const FIRST_CONNECTION: usize = 1 << 16;
 
-/// What a shard is made of, besides its engine.
+/// What a shard is made of, except its engine.
 pub(crate) struct Parts {
     pub id: ShardId,
     pub poll: Poll,
@@ -104,14 +107,14 @@ pub(crate) struct Parts {
     pub limits: QueueLimits,
     pub listeners: Vec<mio::net::TcpListener>,
     pub registry: Arc<Registry>,
-    pub inbox: Receiver<Vec<Letter>>,
-    pub post: Post,
+    pub inbox: Receiver<Vec<ShardMessage>>,
+    pub outgoing: Outgoing,
     pub discovery: Discovery,
     pub notices: Notices,
-    pub listening: Audience,
+    pub subscriptions: Subscriptions,
     pub handlers: Option<Arc<dyn HandlerFactory>>,
     pub write_each: bool,
-    pub balance: Duration,
+    pub balance_period: Duration,
 }
 
 /// One shard.
@@ -123,66 +126,67 @@ pub(crate) struct Shard {
     limits: QueueLimits,
     listeners: Listeners,
     registry: Arc<Registry>,
-    inbox: Receiver<Vec<Letter>>,
-    post: Post,
+    inbox: Receiver<Vec<ShardMessage>>,
+    outgoing: Outgoing,
     engine: Engine,
-    /// Who hears what happens beside the policy.
-    listening: Audience,
-    /// Makes what serves the switches, where no policy does. Engine and discovery know nothing of such switches.
+    /// Listeners, which receive events besides the policy.
+    subscriptions: Subscriptions,
+    /// Makes the handlers that serve switches instead of a policy. Engine and discovery do not know such switches.
     handlers: Option<Arc<dyn HandlerFactory>>,
-    /// Whether each answer of a handler is a write of its own.
+    /// Whether each answer of a handler is written separately.
     write_each: bool,
-    balance: Balance,
+    load: LoadMonitor,
     /// Lent to the handler that is called.
     replies: Replies,
-    /// A write buffer that no connection has now.
-    spare: Vec<u8>,
+    /// A write buffer that no connection uses now.
+    spare_buffer: Vec<u8>,
     discovery: Discovery,
     notices: Notices,
-    repeats: Repeats,
+    refusals: RefusalFilter,
     counters: Counters,
     connections: Slots,
-    /// The slots of the switches that are up.
+    /// The slots of connected switches.
     by_dpid: FxHashMap<Dpid, usize>,
-    /// Switches whose end the engine is still to hear of.
-    departures: Vec<Departure>,
-    /// When to look at which connection again. An entry counts only if the connection's `timer` has the same time.
+    /// Disconnected switches of which the engine has not been told yet.
+    departed: Vec<DepartedSwitch>,
+    /// Deadlines by slot. An entry is valid only if the connection's `timer` has the same time.
     timers: BinaryHeap<Reverse<(Time, usize)>>,
     to_read: VecDeque<usize>,
     to_write: Vec<usize>,
-    /// All sockets are read into this.
+    /// The read buffer of all sockets.
     buffer: Vec<u8>,
     /// Packets that wait for the engine.
     backlog: Backlog,
-    /// How many packets the engine is given in one turn.
+    /// The most packets that the engine gets in one turn.
     batch: usize,
-    /// The rest is filled and emptied within a turn, and kept for its memory.
+    // These are filled and emptied within a turn, and kept for their memory.
     events: Vec<Event>,
     effects: Vec<Effect>,
     outputs: Vec<Output>,
-    found: Vec<Found>,
-    /// Where probes of this turn go out: behind the engine's rules, so that a switch knows LLDP before it sees any.
+    discovered: Vec<DiscoveryOutput>,
+    /// The ports that probes leave by in this turn. They leave after the engine's rules, so that a switch has the rule for
+    /// LLDP before it sees any.
     probes: Vec<Location>,
-    /// What discovery is asked about switches; answered when all that they had sent is read.
-    asked: Vec<(Location, Tell)>,
-    /// Who wants to know that this turn has ended.
+    /// Messages for discovery that wait until everything their switch has sent is read.
+    deferred: Vec<(Location, PeerMessage)>,
+    /// Threads that wait for the end of this turn.
     fences: Vec<Sender<()>>,
-    /// Who wants to know that rules on their way out are gone, by the engine's token.
+    /// Threads that wait until rules are deleted, by the engine's token.
     settling: FxHashMap<u64, Sender<()>>,
-    settlings: u64,
+    last_settle_token: u64,
     /// When the turn began.
     began: Time,
-    /// What the poll reported in this turn came in since then. As the poll returns at the first sign of something, that
-    /// is as long ago as the turn before took.
-    comes_in_since: Time,
+    /// The earliest time at which data that the poll reports in this turn can have arrived: the poll returns at once, so
+    /// the data came during the previous turn at the earliest.
+    arrivals_since: Time,
     stopping: bool,
-    /// Whether to print all that the engine takes and gives.
+    /// Whether to print the engine's events and effects.
     #[cfg(feature = "simulation")]
     is_traced: bool,
 }
 
 impl Shard {
-    /// A shard that is ready to run.
+    /// Makes a shard that is ready to run.
     pub fn new(parts: Parts, engine: Engine) -> io::Result<Shard> {
         let listeners = Listeners::new(parts.listeners, parts.poll.registry())?;
         Ok(Shard {
@@ -194,45 +198,45 @@ impl Shard {
             listeners,
             registry: parts.registry,
             inbox: parts.inbox,
-            post: parts.post,
+            outgoing: parts.outgoing,
             engine,
-            listening: parts.listening,
+            subscriptions: parts.subscriptions,
             handlers: parts.handlers,
             write_each: parts.write_each,
-            balance: Balance::new(parts.balance),
+            load: LoadMonitor::new(parts.balance_period),
             replies: Replies::default(),
-            spare: Vec::new(),
+            spare_buffer: Vec::new(),
             discovery: parts.discovery,
             notices: parts.notices,
-            repeats: Repeats::default(),
+            refusals: RefusalFilter::default(),
             counters: Counters::default(),
             connections: Slots::new(parts.id),
             by_dpid: FxHashMap::default(),
-            departures: Vec::new(),
+            departed: Vec::new(),
             timers: BinaryHeap::new(),
             to_read: VecDeque::new(),
             to_write: Vec::new(),
             buffer: vec![0; READ_SHARE],
             backlog: Backlog::default(),
-            batch: MOST_BATCH,
+            batch: MAX_BATCH,
             events: Vec::new(),
             effects: Vec::new(),
             outputs: Vec::new(),
-            found: Vec::new(),
+            discovered: Vec::new(),
             probes: Vec::new(),
-            asked: Vec::new(),
+            deferred: Vec::new(),
             fences: Vec::new(),
             settling: FxHashMap::default(),
-            settlings: 0,
+            last_settle_token: 0,
             began: Time(0),
-            comes_in_since: Time(0),
+            arrivals_since: Time(0),
             stopping: false,
             #[cfg(feature = "simulation")]
             is_traced: false,
         })
     }
 
-    /// Runs until a letter says stop.
+    /// Runs until it receives [`ShardMessage::Stop`].
     pub fn run(mut self) -> io::Result<()> {
         let mut ready = Events::with_capacity(POLL_EVENTS);
         while !self.stopping {
@@ -242,7 +246,7 @@ impl Shard {
         Ok(())
     }
 
-    /// One turn.
+    /// Waits for something to do, and runs one turn.
     fn turn(&mut self, ready: &mut Events) -> io::Result<()> {
         let timeout = self.timeout();
         let took = until(self.began, self.clock.now());
@@ -251,54 +255,54 @@ impl Shard {
             result => result?,
         }
         let now = self.clock.now();
-        self.comes_in_since = before(now, took);
-        let mut noted = 0;
+        self.arrivals_since = before(now, took);
+        let mut count = 0;
         for event in ready.iter() {
             self.note_ready(event);
-            noted += 1;
+            count += 1;
         }
-        // A full report of the poll may not be all of it.
-        self.work(now, noted < POLL_EVENTS);
+        // If the poll's list is full, there may be more.
+        self.work(now, count < POLL_EVENTS);
         Ok(())
     }
 
-    /// A turn's work, after it is noted which connections have something to read: all of them, or as many as the poll tells.
+    /// Does the work of a turn. `all_noted` says whether every connection with data to read is known.
     fn work(&mut self, now: Time, all_noted: bool) {
         self.counters.turns += 1;
         self.began = now;
-        self.take_letters(now);
+        self.take_messages(now);
         self.accept(now);
         self.read_sockets(now);
         if all_noted {
-            self.answer_asked(now);
+            self.deliver_deferred(now);
         }
         self.run_timers(now);
-        self.follow_findings(now);
+        self.follow_discovery(now);
         self.run_engine(now);
         self.send_probes(now);
         self.write_sockets(now);
-        self.balance();
-        self.post.flush();
+        self.check_load();
+        self.outgoing.flush();
         self.answer_fences();
     }
 
-    /// How long the poll may wait.
+    /// How long the poll may block.
     fn timeout(&self) -> Option<Duration> {
-        let can_read = !self.to_read.is_empty() && !self.post.is_congested();
+        let can_read = !self.to_read.is_empty() && !self.outgoing.is_congested();
         let has_events = !self.events.is_empty() || !self.backlog.is_empty();
-        if can_read || self.post.has_own() || has_events || self.listeners.are_ready() {
+        if can_read || self.outgoing.has_own() || has_events || self.listeners.are_ready() {
             return Some(Duration::ZERO);
         }
         let timer = self.timers.peek().map(|Reverse((time, _))| *time);
         let deadlines = [timer, self.engine.next_deadline(), self.discovery.deadline(), self.listeners.deadline()];
         let next = deadlines.into_iter().flatten().min().map(|time| until(self.clock.now(), time));
-        if self.post.is_congested() {
+        if self.outgoing.is_congested() {
             return Some(next.map_or(CONGESTION_RETRY, |next| next.min(CONGESTION_RETRY)));
         }
         next
     }
 
-    /// Does what is due.
+    /// Runs the timers that are due.
     fn run_timers(&mut self, now: Time) {
         while let Some(Reverse((time, slot))) = self.timers.peek().copied() {
             if time > now {
@@ -308,11 +312,11 @@ impl Shard {
             self.connection_due(now, slot, time);
         }
         if self.discovery.deadline().is_some_and(|deadline| deadline <= now) {
-            self.discovery.on_timer(now, &mut self.found);
+            self.discovery.on_timer(now, &mut self.discovered);
         }
     }
 
-    /// Puts a connection's next deadline into the heap, unless an entry stands there that comes first.
+    /// Adds a connection's next deadline to the heap, unless the heap has an earlier one.
     fn arm(&mut self, slot: usize) {
         let Some(connection) = self.connections.get(slot) else { return };
         let Some(deadline) = connection.deadline() else { return };

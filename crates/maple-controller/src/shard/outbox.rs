@@ -1,31 +1,31 @@
-//! What waits to be written to one socket.
+//! Encoded messages that wait to be written to one socket.
 
 use std::io::{self, Write};
 
 use maple_wire::{Message, Version};
 
-/// A buffer that gets larger than this is given back once it is empty.
-const KEEP: usize = 256 * 1024;
+/// A larger buffer is freed once it is empty.
+const MAX_KEPT: usize = 256 * 1024;
 
-/// Encoded messages that wait to be written, and how much of them may wait.
+/// Encoded messages that wait to be written.
 #[derive(Debug, Default)]
 pub(crate) struct Outbox {
     bytes: Vec<u8>,
     written: usize,
 }
 
-/// How much may wait for a switch.
+/// Limits of the output that waits for a switch.
 #[derive(Clone, Copy, Debug)]
 pub struct QueueLimits {
-    /// From here on the switch is not read from, until half of it is gone. In bytes.
+    /// With more waiting bytes, the switch is not read until half of this is written.
     pub pause: usize,
-    /// From here on the switch is cut off. In bytes.
-    pub cut_off: usize,
+    /// With more waiting bytes, the switch is disconnected.
+    pub disconnect: usize,
 }
 
 impl Default for QueueLimits {
     fn default() -> QueueLimits {
-        QueueLimits { pause: 512 * 1024, cut_off: 32 * 1024 * 1024 }
+        QueueLimits { pause: 512 * 1024, disconnect: 32 * 1024 * 1024 }
     }
 }
 
@@ -35,19 +35,19 @@ impl Outbox {
         message.encode(version, xid, &mut self.bytes)
     }
 
-    /// Where to append whole messages that are encoded already.
+    /// The buffer, to append encoded messages to.
     pub fn buffer(&mut self) -> &mut Vec<u8> {
         &mut self.bytes
     }
 
-    /// Takes the memory of `spare`, if it has none of its own.
+    /// Takes the memory of `spare`, if this outbox has none.
     pub fn borrow(&mut self, spare: &mut Vec<u8>) {
         if self.bytes.capacity() == 0 {
             std::mem::swap(&mut self.bytes, spare);
         }
     }
 
-    /// Parts with its memory, if nothing waits in it; `spare` becomes the larger of the two.
+    /// Gives up the memory if nothing is waiting. `spare` becomes the larger of the two buffers.
     pub fn give_back(&mut self, spare: &mut Vec<u8>) {
         if self.bytes.is_empty() {
             let bytes = std::mem::take(&mut self.bytes);
@@ -57,17 +57,17 @@ impl Outbox {
         }
     }
 
-    /// How many bytes wait.
+    /// The number of waiting bytes.
     pub fn len(&self) -> usize {
         self.bytes.len() - self.written
     }
 
-    /// Whether nothing waits.
+    /// Whether nothing is waiting.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Writes once, and gives how many bytes the socket took.
+    /// Writes once, and returns how many bytes the socket took.
     pub fn write_to(&mut self, mut socket: impl Write) -> io::Result<usize> {
         if self.is_empty() {
             return Ok(0);
@@ -83,11 +83,11 @@ impl Outbox {
         Ok(taken)
     }
 
-    /// Gives back the room of what was written, at most one copy of each byte.
+    /// Reclaims the space of written bytes. Each byte is moved at most once.
     fn reclaim(&mut self) {
         if self.is_empty() {
             self.written = 0;
-            if self.bytes.capacity() > KEEP { self.bytes = Vec::new() } else { self.bytes.clear() }
+            if self.bytes.capacity() > MAX_KEPT { self.bytes = Vec::new() } else { self.bytes.clear() }
         } else if self.written > self.bytes.len() / 2 {
             self.bytes.drain(..self.written);
             self.written = 0;
@@ -99,7 +99,7 @@ impl Outbox {
 mod tests {
     use super::*;
 
-    /// A socket that takes this many bytes a write.
+    /// A socket that takes a limited number of bytes for each write.
     struct Narrow(usize, Vec<u8>);
 
     impl Write for Narrow {
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_large_buffer_is_given_back() {
+    fn a_large_buffer_is_freed() {
         let mut outbox = Outbox::default();
         for xid in 0..10 {
             outbox.push(Version::Of13, xid, &Message::EchoReply(vec![0; 60_000])).unwrap();

@@ -1,7 +1,7 @@
-//! Which connection speaks for which switch, and how many connections each shard has.
+//! Maps datapath ids to connections, and counts the connections of each shard.
 //!
-//! Shared by all shards. Its lock is taken when a switch comes, moves or goes and when discovery has news for another shard's
-//! switch, never for a packet.
+//! All shards share it. Its lock is taken when a switch connects, migrates or disconnects, and when discovery has a
+//! message for another shard's switch. It is never taken for a packet.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -10,26 +10,26 @@ use maple_core::engine::ShardId;
 use maple_wire::Dpid;
 use rustc_hash::FxHashMap;
 
-use super::balance::Loads;
+use super::migration::Loads;
 use super::sync;
 
-/// One connection, for as long as the controller runs.
+/// Identifies one connection for as long as the controller runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ConnectionId {
-    /// The shard that has it.
+    /// The shard that serves it.
     pub shard: ShardId,
-    /// Its place there.
+    /// Its slot there.
     pub slot: usize,
-    /// How many connections had that place before.
+    /// How many connections have used that slot before.
     pub generation: u64,
 }
 
-/// Who has which switch.
+/// The owners of datapath ids, and the load of shards.
 #[derive(Debug)]
 pub(crate) struct Registry {
     owners: Mutex<FxHashMap<Dpid, ConnectionId>>,
     loads: Vec<AtomicUsize>,
-    /// How much of its time each shard works.
+    /// The share of time that each shard is busy.
     pub busy: Loads,
 }
 
@@ -40,7 +40,10 @@ impl Registry {
         Registry { owners: Mutex::default(), loads, busy: Loads::new(shards) }
     }
 
-    /// Makes `by` the switch's connection; if another one is, who.
+    /// Makes `by` the owner of the switch.
+    ///
+    /// # Errors
+    /// The owner, if another connection owns it.
     pub fn claim(&self, dpid: Dpid, by: ConnectionId) -> Result<(), ConnectionId> {
         match *self.lock().entry(dpid).or_insert(by) {
             owner if owner == by => Ok(()),
@@ -48,7 +51,7 @@ impl Registry {
         }
     }
 
-    /// The connection is the switch's no more.
+    /// Ends the ownership of this connection, if it is the owner.
     pub fn release(&self, dpid: Dpid, by: ConnectionId) {
         let mut owners = self.lock();
         if owners.get(&dpid) == Some(&by) {
@@ -56,43 +59,43 @@ impl Registry {
         }
     }
 
-    /// The shard that has this switch.
+    /// The shard that serves this switch.
     pub fn shard_of(&self, dpid: Dpid) -> Option<ShardId> {
         self.lock().get(&dpid).map(|owner| owner.shard)
     }
 
-    /// The shard with the fewest connections, the first of several; it has one more now.
-    pub fn least_loaded(&self) -> ShardId {
+    /// Counts a new connection for the shard with the fewest, and returns that shard; the first of several.
+    pub fn assign(&self) -> ShardId {
         let least = (0..self.loads.len()).min_by_key(|shard| self.loads[*shard].load(Ordering::Relaxed)).unwrap_or(0);
         let least = ShardId(least as u8);
-        self.load(least);
+        self.add_connection(least);
         least
     }
 
-    /// This shard has one connection more.
-    pub fn load(&self, shard: ShardId) {
+    /// Counts a new connection of this shard.
+    pub fn add_connection(&self, shard: ShardId) {
         self.loads[usize::from(shard.0)].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A connection of this shard's is closed.
-    pub fn unload(&self, shard: ShardId) {
+    /// Counts the end of a connection of this shard.
+    pub fn remove_connection(&self, shard: ShardId) {
         self.loads[usize::from(shard.0)].fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// A connection moves from one shard to another.
-    pub fn moved(&self, from: ShardId, to: ShardId) {
-        self.load(to);
-        self.unload(from);
+    /// Counts a connection's migration from one shard to another.
+    pub fn migrate(&self, from: ShardId, to: ShardId) {
+        self.add_connection(to);
+        self.remove_connection(from);
     }
 
-    /// The switch's connection `before` is called `now` from now on.
-    pub fn renew(&self, dpid: Dpid, before: ConnectionId, now: ConnectionId) {
+    /// Replaces the owner's id `before` by `now`, after a migration.
+    pub fn rename(&self, dpid: Dpid, before: ConnectionId, now: ConnectionId) {
         if let Some(owner) = self.lock().get_mut(&dpid).filter(|owner| **owner == before) {
             *owner = now;
         }
     }
 
-    /// How many connections there are.
+    /// The number of connections.
     pub fn connections(&self) -> usize {
         self.loads.iter().map(|load| load.load(Ordering::Relaxed)).sum()
     }
@@ -112,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_switch_has_one_connection_at_a_time() {
+    fn a_switch_has_one_owner_at_a_time() {
         let registry = Registry::new(1);
         assert_eq!(registry.claim(Dpid(1), connection(0, 0)), Ok(()));
         assert_eq!(registry.claim(Dpid(1), connection(1, 0)), Err(connection(0, 0)));
@@ -123,11 +126,11 @@ mod tests {
     }
 
     #[test]
-    fn connections_go_to_the_shard_that_has_fewest() {
+    fn connections_go_to_the_shard_with_the_fewest() {
         let registry = Registry::new(2);
-        let order: Vec<u8> = (0..4).map(|_| registry.least_loaded().0).collect();
+        let order: Vec<u8> = (0..4).map(|_| registry.assign().0).collect();
         assert_eq!(order, [0, 1, 0, 1]);
-        registry.unload(ShardId(1));
-        assert_eq!((registry.least_loaded(), registry.connections()), (ShardId(1), 4));
+        registry.remove_connection(ShardId(1));
+        assert_eq!((registry.assign(), registry.connections()), (ShardId(1), 4));
     }
 }

@@ -1,10 +1,10 @@
-//! Shards in one thread and in simulated time: the turns that ship, with connections, mail and the clock in the hands of a
-//! test, or of a laboratory.
+//! Shards in one thread and in simulated time. The turns are those of the product; the caller controls connections,
+//! messages and the clock. Tests use it, and so do emulated networks.
 //!
-//! A test opens connections ([`Simulation::connect`]), speaks through its [`Line`] as a switch, and has a shard take one
-//! turn when it chooses. What a turn says to other shards comes back as [`Parcel`]s, for the test to deliver when it
-//! chooses, in order for each pair of shards. So all orders of what shards, switches and mailboxes do can be played, up to
-//! whole turns, and a run depends on nothing but what the test does.
+//! The caller opens connections ([`Simulation::connect`]), acts as a switch through a [`Line`], and lets one shard take a
+//! turn at a time. A turn's messages to other shards come back as [`Batch`]es. The caller delivers them when it likes, in
+//! order for each pair of shards. So every interleaving of shards, switches and mailboxes at the level of turns can be
+//! simulated, and a run depends only on the caller.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};
@@ -20,29 +20,29 @@ use maple_core::state::Store;
 use maple_wire::Dpid;
 use mio::{Poll, Waker};
 
-use super::post::{Letter, Mailbox, Post};
+use super::mailbox::{Mailbox, Outgoing, ShardMessage};
 use super::registry::Registry;
 use super::socket::Socket;
 use super::{Parts, QueueLimits, Shard, WAKER};
 use crate::counters::Counters;
 use crate::discovery::{Discovery, Key, Timing};
-use crate::listen::{Audience, Listening};
+use crate::listen::{Subscription, Subscriptions};
 use crate::notice::{Notice, Notices};
 use crate::session::Deadlines;
 use crate::time::{Clock, after};
 
-/// A connection in memory. One mutex holds both directions; the two ends are used in turn, never at once.
+/// A connection in memory. One mutex holds both directions. The two ends are used alternately, never at once.
 #[derive(Debug, Default)]
 struct Buffers {
     to_controller: VecDeque<u8>,
     to_switch: Vec<u8>,
-    /// Since when something waits for the controller.
+    /// When the oldest unread data for the controller arrived.
     since: Option<Time>,
-    /// The switch's end writes no more.
+    /// The switch's end has closed its direction.
     is_ended: bool,
-    /// The switch's end takes no more: writing fails.
+    /// The switch's end is broken: writing to it fails.
     is_broken: bool,
-    /// The controller's end writes no more, or is gone.
+    /// The controller's end has closed its direction, or is dropped.
     is_closed: bool,
 }
 
@@ -83,7 +83,7 @@ impl NearEnd {
         buffers.to_switch.write(bytes)
     }
 
-    /// Since when there is something to read, and whether it is the last.
+    /// When data to read arrived, and whether the stream has ended.
     fn readable(&self) -> Option<(Option<Time>, bool)> {
         let buffers = lock(&self.0);
         (buffers.since.is_some() || buffers.is_ended).then_some((buffers.since, buffers.is_ended))
@@ -101,230 +101,231 @@ impl Drop for NearEnd {
 pub struct Line(Arc<Mutex<Buffers>>);
 
 impl Line {
-    /// Sends bytes, which are there now.
+    /// Sends bytes to the controller; they arrive at once.
     pub fn send(&self, now: Time, bytes: &[u8]) {
         let mut buffers = lock(&self.0);
         buffers.to_controller.extend(bytes);
         buffers.since.get_or_insert(now);
     }
 
-    /// Closes the connection: what was sent is still read, and what is written from now on is lost by an error.
+    /// Closes the connection. Sent bytes are still read; further writes of the controller fail.
     pub fn hang_up(&self) {
         let mut buffers = lock(&self.0);
         (buffers.is_ended, buffers.is_broken) = (true, true);
     }
 
-    /// Breaks the connection: what is written is lost by an error, and nobody hears of it otherwise.
+    /// Breaks the connection silently. Further writes of the controller fail, but it gets no end of the stream.
     pub fn break_off(&self) {
         lock(&self.0).is_broken = true;
     }
 
-    /// What the controller has written since this was last asked.
+    /// Takes what the controller has written since the last call.
     pub fn take(&self) -> Vec<u8> {
         std::mem::take(&mut lock(&self.0).to_switch)
     }
 
-    /// Whether the controller has ended the connection.
+    /// Whether the controller has closed the connection.
     pub fn is_closed(&self) -> bool {
         lock(&self.0).is_closed
     }
 
-    /// How many bytes the controller has still to read.
+    /// The number of bytes that the controller has not read.
     pub fn unread(&self) -> usize {
         lock(&self.0).to_controller.len()
     }
 }
 
-/// What one shard says to another in one turn.
-pub struct Parcel {
-    /// The shard that it is for.
+/// The messages of one turn from one shard to another.
+pub struct Batch {
+    /// The number of the receiving shard.
     pub to: usize,
-    letters: Vec<Letter>,
+    messages: Vec<ShardMessage>,
 }
 
-/// How shards are set up.
-pub struct Setting {
-    /// How many there are.
+/// The options of a simulation.
+pub struct SimulationOptions {
+    /// The number of shards.
     pub shards: u8,
-    /// The time in nanoseconds, for policies that take some.
+    /// The time in nanoseconds. A policy may advance it to simulate its own run time.
     pub clock: Arc<AtomicU64>,
-    /// What they share.
+    /// The tracked state.
     pub store: Arc<Store>,
-    /// The policy of their engines.
+    /// The policy.
     pub policy: Arc<dyn Policy>,
-    /// The options of their engines.
-    pub options: Options,
-    /// How long their sessions wait for what.
+    /// The engines' options.
+    pub engine: Options,
+    /// The time limits of sessions.
     pub deadlines: Deadlines,
-    /// How much may wait for a switch.
+    /// The limits of output that waits for a switch.
     pub limits: QueueLimits,
-    /// Who hears what happens; their conditions come in place of those in `options`.
-    pub listening: Vec<Listening>,
+    /// The subscriptions of listeners. Their conditions replace those in `options`.
+    pub subscriptions: Vec<Subscription>,
 }
 
-/// Shards that take turns when they are told to.
+/// Shards that run one turn at a time.
 pub struct Simulation {
     clock: Arc<AtomicU64>,
     registry: Arc<Registry>,
-    shards: Vec<Driven>,
+    shards: Vec<SimulatedShard>,
     notices: Receiver<Notice>,
     connections: u16,
 }
 
-/// One of them.
-struct Driven {
+/// One shard of a simulation.
+struct SimulatedShard {
     shard: Shard,
-    /// Puts letters into its mailbox.
+    /// Its mailbox.
     mailbox: Mailbox,
-    /// What it has put into those of the others.
-    outgoing: Vec<Receiver<Vec<Letter>>>,
+    /// Its messages to the others.
+    outgoing: Vec<Receiver<Vec<ShardMessage>>>,
 }
 
 impl Simulation {
-    /// Shards without connections.
+    /// Makes shards without connections.
     ///
     /// # Errors
-    /// Those of the system, when it refuses a poll.
-    pub fn new(setting: &Setting) -> io::Result<Simulation> {
-        let clock = Arc::clone(&setting.clock);
-        let registry = Arc::new(Registry::new(usize::from(setting.shards)));
+    /// The system's, if it cannot create a poll.
+    pub fn new(options: &SimulationOptions) -> io::Result<Simulation> {
+        let clock = Arc::clone(&options.clock);
+        let registry = Arc::new(Registry::new(usize::from(options.shards)));
         let (notices, reader) = Notices::new();
-        let one = |id| Driven::new(ShardId(id), setting, &clock, &registry, &notices);
-        let shards = (0..setting.shards).map(one).collect::<io::Result<Vec<_>>>()?;
+        let one = |id| SimulatedShard::new(ShardId(id), options, &clock, &registry, &notices);
+        let shards = (0..options.shards).map(one).collect::<io::Result<Vec<_>>>()?;
         Ok(Simulation { clock, registry, shards, notices: reader, connections: 0 })
     }
 
-    /// Opens a connection to a shard, which greets it in its next turn.
+    /// Opens a connection to a shard. The shard sends its hello in its next turn.
     pub fn connect(&mut self, shard: usize) -> Line {
         let buffers = Arc::new(Mutex::new(Buffers::default()));
         self.connections = self.connections.wrapping_add(1);
         let peer = SocketAddr::from((Ipv4Addr::LOCALHOST, self.connections));
-        self.registry.load(ShardId(shard as u8));
-        self.post(shard, vec![Letter::Connection(Socket::Memory(NearEnd(Arc::clone(&buffers))), peer)]);
+        self.registry.add_connection(ShardId(shard as u8));
+        self.send(shard, vec![ShardMessage::Connection(Socket::Memory(NearEnd(Arc::clone(&buffers))), peer)]);
         Line(buffers)
     }
 
-    /// Tells a shard's engine something, in the shard's next turn.
-    pub fn tell(&mut self, shard: usize, event: Event) {
-        self.post(shard, vec![Letter::Event(Box::new(event))]);
+    /// Sends an event to a shard's engine, for the shard's next turn.
+    pub fn send_event(&mut self, shard: usize, event: Event) {
+        self.send(shard, vec![ShardMessage::Event(Box::new(event))]);
     }
 
-    /// Puts a parcel into the mailbox that it is for.
-    pub fn deliver(&mut self, parcel: Parcel) {
-        self.post(parcel.to, parcel.letters);
+    /// Delivers a batch to its shard.
+    pub fn deliver(&mut self, batch: Batch) {
+        self.send(batch.to, batch.messages);
     }
 
-    fn post(&mut self, shard: usize, letters: Vec<Letter>) {
-        for letter in letters {
-            assert!(self.shards[shard].mailbox.post(letter), "the shard is there");
+    fn send(&mut self, shard: usize, messages: Vec<ShardMessage>) {
+        for message in messages {
+            assert!(self.shards[shard].mailbox.send(message), "the shard exists");
         }
     }
 
-    /// Has a shard take one turn now; gives what it says to the others.
-    pub fn turn(&mut self, now: Time, shard: usize) -> Vec<Parcel> {
+    /// Runs one turn of a shard. Returns its messages to the others.
+    pub fn turn(&mut self, now: Time, shard: usize) -> Vec<Batch> {
         self.clock.store(now.0, Ordering::Relaxed);
-        let Driven { shard, outgoing, .. } = &mut self.shards[shard];
-        let noted = shard.connections.iter().filter_map(|connection| match &connection.socket {
+        let SimulatedShard { shard, outgoing, .. } = &mut self.shards[shard];
+        let ready = shard.connections.iter().filter_map(|connection| match &connection.socket {
             Socket::Memory(line) => line.readable().map(|(since, is_over)| (connection.id.slot, since, is_over)),
             Socket::Tcp(_) => None,
         });
-        for (slot, since, is_over) in noted.collect::<Vec<_>>() {
+        for (slot, since, is_over) in ready.collect::<Vec<_>>() {
             shard.note_readable(slot, since.unwrap_or(now), is_over);
         }
         shard.work(now, true);
-        let parcels = outgoing
+        let batches = outgoing
             .iter()
             .enumerate()
-            .flat_map(|(to, mail)| mail.try_iter().map(|letters| Parcel { to, letters }).collect::<Vec<_>>());
-        parcels.collect()
+            .flat_map(|(to, mail)| mail.try_iter().map(|messages| Batch { to, messages }).collect::<Vec<_>>());
+        batches.collect()
     }
 
-    /// When a shard's next turn is due by what it has seen; what came in since is for the test to know.
+    /// When a shard's next turn is due, from what the shard has seen. The caller knows what has arrived since.
     pub fn next_turn(&self, shard: usize) -> Option<Time> {
         self.shards[shard].shard.timeout().map(|wait| after(Time(self.clock.load(Ordering::Relaxed)), wait))
     }
 
-    /// The shard whose connection speaks for a switch.
+    /// The shard that serves a switch.
     pub fn shard_of(&self, dpid: Dpid) -> Option<usize> {
         self.registry.shard_of(dpid).map(|shard| usize::from(shard.0))
     }
 
-    /// What was told since this was last asked.
+    /// The notices since the last call.
     pub fn notices(&self) -> Vec<Notice> {
         self.notices.try_iter().collect()
     }
 
-    /// What a shard has counted.
+    /// A shard's counters.
     pub fn counters(&self, shard: usize) -> Counters {
         self.shards[shard].shard.counters
     }
 
-    /// What a shard's engine has counted.
+    /// The counters of a shard's engine.
     pub fn stats(&self, shard: usize) -> Stats {
         self.shards[shard].shard.engine.stats()
     }
 
-    /// The rules of a switch, as a shard holds them to be.
+    /// The rules of a switch, as its shard believes them to be.
     pub fn rules(&self, shard: usize, dpid: Dpid) -> Vec<TableRule> {
         self.shards[shard].shard.engine.rules(dpid)
     }
 
-    /// The trace tree of a switch as text; empty for one that the shard does not serve.
+    /// The trace tree of a switch as text. Empty if the shard does not serve the switch.
     pub fn tree(&self, shard: usize, dpid: Dpid) -> String {
         self.shards[shard].shard.engine.tree(dpid)
     }
 
-    /// The errors of f that a shard's engine has reported, each with the number of packets that were dropped for it.
+    /// The policy's errors on a shard, each with the number of packets dropped because of it.
     pub fn failures(&self, shard: usize) -> Vec<(Arc<str>, u64)> {
         self.shards[shard].shard.engine.failures()
     }
 
-    /// Whether a switch's rules are in the middle of a change.
+    /// Whether an update of a switch's rules is in progress.
     pub fn is_half_way(&self, shard: usize, dpid: Dpid) -> bool {
         self.shards[shard].shard.engine.is_half_way(dpid)
     }
 
-    /// Has all that the engines take and give printed from now on.
+    /// Prints the engines' events and effects from now on.
     pub fn trace(&mut self) {
-        self.shards.iter_mut().for_each(|driven| driven.shard.is_traced = true);
+        self.shards.iter_mut().for_each(|simulated| simulated.shard.is_traced = true);
     }
 }
 
-impl Driven {
+impl SimulatedShard {
     fn new(
         id: ShardId,
-        setting: &Setting,
+        options: &SimulationOptions,
         clock: &Arc<AtomicU64>,
         registry: &Arc<Registry>,
         notices: &Notices,
-    ) -> io::Result<Driven> {
+    ) -> io::Result<SimulatedShard> {
         let poll = Poll::new()?;
         let waker = Arc::new(Waker::new(poll.registry(), WAKER)?);
         let (mailbox, inbox) = Mailbox::new(Arc::clone(&waker));
-        let (boxes, outgoing) = (0..setting.shards).map(|_| Mailbox::new(Arc::clone(&waker))).unzip();
-        let listening = Audience::new(setting.listening.clone()).map_err(io::Error::other)?;
-        let options = Options { listener_filters: Arc::clone(listening.heard()), ..setting.options.clone() };
+        let (mailboxes, outgoing) = (0..options.shards).map(|_| Mailbox::new(Arc::clone(&waker))).unzip();
+        let subscriptions = Subscriptions::new(options.subscriptions.clone()).map_err(io::Error::other)?;
+        let engine_options =
+            Options { listener_filters: Arc::clone(subscriptions.conditions()), ..options.engine.clone() };
         let parts = Parts {
             id,
             poll,
             clock: Clock::Simulated(Arc::clone(clock)),
-            deadlines: setting.deadlines,
-            limits: setting.limits,
+            deadlines: options.deadlines,
+            limits: options.limits,
             listeners: Vec::new(),
             registry: Arc::clone(registry),
             inbox,
-            post: Post::new(id, boxes),
+            outgoing: Outgoing::new(id, mailboxes),
             discovery: Discovery::new(Key(*b"whole networks!!"), Timing::default(), u64::from(id.0))
-                .without(setting.options.middleboxes.clone()),
+                .without(options.engine.middleboxes.clone()),
             notices: notices.clone(),
-            listening,
+            subscriptions,
             handlers: None,
             write_each: false,
-            balance: Duration::ZERO,
+            balance_period: Duration::ZERO,
         };
-        let (store, policy) = (Arc::clone(&setting.store), Arc::clone(&setting.policy));
-        let shard = Shard::new(parts, Engine::new(id, store, policy, options))?;
-        Ok(Driven { shard, mailbox, outgoing })
+        let (store, policy) = (Arc::clone(&options.store), Arc::clone(&options.policy));
+        let shard = Shard::new(parts, Engine::new(id, store, policy, engine_options))?;
+        Ok(SimulatedShard { shard, mailbox, outgoing })
     }
 }
 

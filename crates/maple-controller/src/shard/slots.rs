@@ -1,8 +1,9 @@
-//! The connections of a shard, by small numbers that are used again.
+//! The connections of a shard in numbered slots, which are reused.
+
+use maple_core::engine::ShardId;
 
 use super::connection::Connection;
 use super::registry::ConnectionId;
-use maple_core::engine::ShardId;
 
 /// A table of connections.
 pub(super) struct Slots {
@@ -16,7 +17,7 @@ impl Slots {
         Slots { shard, slots: Vec::new(), free: Vec::new() }
     }
 
-    /// A place for one more connection; [`Slots::put`] fills it.
+    /// Reserves a slot for a new connection; [`Slots::insert`] fills it.
     pub fn reserve(&mut self) -> ConnectionId {
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slots.push((0, None));
@@ -25,7 +26,8 @@ impl Slots {
         ConnectionId { shard: self.shard, slot, generation: self.slots[slot].0 }
     }
 
-    pub fn put(&mut self, connection: Box<Connection>) {
+    /// Fills a reserved slot.
+    pub fn insert(&mut self, connection: Box<Connection>) {
         let slot = connection.id.slot;
         self.slots[slot].1 = Some(connection);
     }
@@ -34,26 +36,26 @@ impl Slots {
         self.slots.get_mut(slot)?.1.as_deref_mut()
     }
 
-    /// The connection with this id, if it is still that one.
+    /// The connection with this id, if its slot has not been reused.
     pub fn get_exactly(&mut self, id: ConnectionId) -> Option<&mut Connection> {
         self.get(id.slot).filter(|connection| connection.id == id)
     }
 
-    /// Takes a connection out; its place is used again, under another generation.
+    /// Removes a connection. Its slot is reused with the next generation.
     pub fn remove(&mut self, slot: usize) -> Option<Box<Connection>> {
-        let (generation, place) = self.slots.get_mut(slot)?;
-        let connection = place.take()?;
+        let (generation, entry) = self.slots.get_mut(slot)?;
+        let connection = entry.take()?;
         *generation += 1;
         self.free.push(slot);
         Some(connection)
     }
 
-    /// All connections, by place, to change.
+    /// All connections in slot order, mutably.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Connection> {
         self.slots.iter_mut().filter_map(|(_, connection)| connection.as_deref_mut())
     }
 
-    /// All connections, by place.
+    /// All connections in slot order.
     pub fn iter(&self) -> impl Iterator<Item = &Connection> {
         self.slots.iter().filter_map(|(_, connection)| connection.as_deref())
     }

@@ -1,6 +1,6 @@
-//! What a connection reads from and writes to: a TCP socket, or two buffers in memory where tests drive a shard.
+//! The socket of a connection: TCP, or buffers in memory where a simulation drives the shard.
 //!
-//! Only builds with the feature `testing` have the second kind; in others there is nothing to choose.
+//! Only builds with the feature `simulation` have the second kind.
 
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
@@ -17,15 +17,15 @@ const INTEREST: Interest = Interest::READABLE.add(Interest::WRITABLE);
 /// The controller's end of a connection.
 #[derive(Debug)]
 pub(crate) enum Socket {
-    /// A socket of the system, which the shard's poll watches.
+    /// A TCP socket, which the shard's poll watches.
     Tcp(TcpStream),
-    /// Buffers in memory, of which the simulation knows when they are ready.
+    /// Buffers in memory. The simulation knows when they are ready.
     #[cfg(feature = "simulation")]
     Memory(NearEnd),
 }
 
 impl Socket {
-    /// Has a poll watch it from now on.
+    /// Registers the socket with a poll.
     pub fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
         match self {
             Socket::Tcp(stream) => registry.register(stream, token, INTEREST),
@@ -34,7 +34,7 @@ impl Socket {
         }
     }
 
-    /// Ends that.
+    /// Removes the socket from a poll.
     pub fn deregister(&mut self, registry: &Registry) -> io::Result<()> {
         match self {
             Socket::Tcp(stream) => registry.deregister(stream),
@@ -43,7 +43,7 @@ impl Socket {
         }
     }
 
-    /// Sends small messages at once.
+    /// Disables Nagle's algorithm, so that small messages are sent at once.
     pub fn set_nodelay(&self) -> io::Result<()> {
         match self {
             Socket::Tcp(stream) => stream.set_nodelay(true),
@@ -52,7 +52,7 @@ impl Socket {
         }
     }
 
-    /// How many bytes have come in that were not read.
+    /// The number of received bytes that are not read yet.
     pub fn unread(&self) -> io::Result<u64> {
         match self {
             Socket::Tcp(stream) => Ok(rustix::io::ioctl_fionread(stream)?),
@@ -61,7 +61,7 @@ impl Socket {
         }
     }
 
-    /// Tells the peer that nothing more will be written.
+    /// Signals the end of the stream to the peer.
     pub fn close_writing(&self) -> io::Result<()> {
         match self {
             Socket::Tcp(stream) => stream.shutdown(Shutdown::Write),

@@ -1,4 +1,4 @@
-//! A shard's sockets: accepting, reading, writing, closing.
+//! A shard's sockets: accepts, reads, writes and closes them.
 
 use std::io;
 use std::net::SocketAddr;
@@ -8,30 +8,30 @@ use maple_core::engine::Time;
 use mio::net::{TcpListener, TcpStream};
 use mio::{Interest, Token};
 
-use super::connection::{Connection, LINGER, Life, ReadResult};
-use super::post::Letter;
+use super::connection::{Connection, ConnectionState, LINGER, ReadResult};
+use super::mailbox::ShardMessage;
 use super::socket::Socket;
 use super::{FIRST_CONNECTION, FIRST_LISTENER, Shard};
 use crate::session::{CloseReason, Session};
 use crate::time::after;
 
-/// Most connections accepted in one turn.
+/// The most connections accepted in one turn.
 const ACCEPT_SHARE: usize = 64;
-/// How long accepting rests when the system is out of descriptors.
-const ACCEPT_REST: Duration = Duration::from_millis(100);
+/// How long accepting pauses when the system is out of descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// The token of the connection in this slot.
 pub(super) fn token(slot: usize) -> Token {
     Token(FIRST_CONNECTION + slot)
 }
 
-/// The listening sockets of the shard that accepts for all.
+/// The listening sockets. One shard accepts for all.
 pub(super) struct Listeners {
     sockets: Vec<TcpListener>,
     /// Whether there may be connections to accept.
     ready: bool,
-    /// Until when accepting rests.
-    rest: Option<Time>,
+    /// Until when accepting is paused.
+    paused_until: Option<Time>,
 }
 
 impl Listeners {
@@ -39,17 +39,17 @@ impl Listeners {
         for (i, socket) in sockets.iter_mut().enumerate() {
             registry.register(socket, Token(FIRST_LISTENER + i), Interest::READABLE)?;
         }
-        Ok(Listeners { ready: false, sockets, rest: None })
+        Ok(Listeners { ready: false, sockets, paused_until: None })
     }
 
     /// Whether there may be connections to accept now.
     pub fn are_ready(&self) -> bool {
-        self.ready && self.rest.is_none()
+        self.ready && self.paused_until.is_none()
     }
 
-    /// When accepting goes on after a rest.
+    /// When accepting resumes.
     pub fn deadline(&self) -> Option<Time> {
-        self.rest
+        self.paused_until
     }
 
     /// The next connection.
@@ -59,7 +59,7 @@ impl Listeners {
                 match socket.accept() {
                     Ok(accepted) => return Ok(Some(accepted)),
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                    // The peer went before it was accepted.
+                    // The peer closed before it was accepted.
                     Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
                     Err(error) => return Err(error),
                 }
@@ -71,7 +71,7 @@ impl Listeners {
 }
 
 impl Shard {
-    /// Remembers what a socket is ready for.
+    /// Records what a socket is ready for.
     pub(super) fn note_ready(&mut self, event: &mio::event::Event) {
         let Some(slot) = event.token().0.checked_sub(FIRST_CONNECTION) else {
             self.listeners.ready |= event.token().0 >= FIRST_LISTENER;
@@ -79,14 +79,14 @@ impl Shard {
         };
         let is_over = event.is_read_closed() || event.is_error();
         if event.is_readable() || is_over {
-            self.note_readable(slot, self.comes_in_since, is_over);
+            self.note_readable(slot, self.arrivals_since, is_over);
         }
         if event.is_writable() {
             self.want_write(slot);
         }
     }
 
-    /// Remembers that a connection has something to read, which came in since then, and whether it is the last.
+    /// Records that a connection has data to read, which arrived after `since`, and whether the stream has ended.
     pub(super) fn note_readable(&mut self, slot: usize, since: Time, is_over: bool) {
         let Some(connection) = self.connections.get(slot) else { return };
         connection.readable = true;
@@ -95,9 +95,9 @@ impl Shard {
         self.want_read(slot);
     }
 
-    /// Accepts a bounded number of connections and gives each to the shard that has fewest.
+    /// Accepts a bounded number of connections, and assigns each to the shard with the fewest.
     pub(super) fn accept(&mut self, now: Time) {
-        self.listeners.rest.take_if(|rest| *rest <= now);
+        self.listeners.paused_until.take_if(|until| *until <= now);
         if !self.listeners.are_ready() {
             return;
         }
@@ -105,17 +105,17 @@ impl Shard {
             match self.listeners.accept() {
                 Ok(Some((socket, peer))) => {
                     self.counters.of_connections += 1;
-                    let to = self.registry.least_loaded();
+                    let to = self.registry.assign();
                     if to == self.id {
                         self.adopt(now, Socket::Tcp(socket), peer);
                     } else {
-                        self.post.send(to, Letter::Connection(Socket::Tcp(socket), peer));
+                        self.outgoing.send(to, ShardMessage::Connection(Socket::Tcp(socket), peer));
                     }
                 }
                 Ok(None) => return,
                 Err(error) => {
-                    tracing::error!(%error, "can't accept connections; trying again every {ACCEPT_REST:?}");
-                    self.listeners.rest = Some(after(now, ACCEPT_REST));
+                    tracing::error!(%error, "can't accept connections; trying again in {ACCEPT_PAUSE:?}");
+                    self.listeners.paused_until = Some(after(now, ACCEPT_PAUSE));
                     return;
                 }
             }
@@ -127,7 +127,7 @@ impl Shard {
         let id = self.connections.reserve();
         let registered = socket.set_nodelay().and_then(|()| socket.register(self.poll.registry(), token(id.slot)));
         let session = Session::new(now, self.deadlines, &mut self.outputs);
-        self.connections.put(Box::new(Connection::new(id, socket, peer, session)));
+        self.connections.insert(Box::new(Connection::new(id, socket, peer, session)));
         self.act(now, id.slot);
         self.want_read(id.slot);
         if let Err(error) = registered {
@@ -135,9 +135,9 @@ impl Shard {
         }
     }
 
-    /// Reads each socket that is ready once.
+    /// Reads each ready socket once.
     pub(super) fn read_sockets(&mut self, now: Time) {
-        if self.post.is_congested() {
+        if self.outgoing.is_congested() {
             return;
         }
         for _ in 0..self.to_read.len() {
@@ -157,7 +157,7 @@ impl Shard {
         if self.handlers.is_some() {
             return self.read_in_place(now, slot);
         }
-        connection.outbox.borrow(&mut self.spare);
+        connection.outbox.borrow(&mut self.spare_buffer);
         let mut has_answers = false;
         match connection.read(now, &mut self.buffer, &mut self.engine, &mut self.outputs) {
             Ok(ReadResult::Some { bytes, messages, answered }) => {
@@ -170,8 +170,8 @@ impl Shard {
             }
             Ok(ReadResult::Nothing) => {}
             Err(error) => {
-                let reason = connection.reason(&error);
-                return self.gone(now, slot, reason);
+                let reason = connection.read_error_reason(&error);
+                return self.drop_connection(now, slot, reason);
             }
         }
         self.act(now, slot);
@@ -186,10 +186,10 @@ impl Shard {
         self.want_read(slot);
     }
 
-    /// Reads one socket, and handles what came in where it lies.
+    /// Reads one socket, and handles its messages in the read buffer.
     fn read_in_place(&mut self, now: Time, slot: usize) {
         let Some(connection) = self.connections.get(slot) else { return };
-        // The buffer is out of the shard meanwhile, so that messages may stay in it while the shard acts on them.
+        // The shard gives up the buffer meanwhile, so that messages can stay in it while the shard acts on them.
         let mut buffer = std::mem::take(&mut self.buffer);
         match connection.fill(&mut buffer) {
             Ok(Some(bytes)) => {
@@ -199,51 +199,51 @@ impl Shard {
             }
             Ok(None) => {}
             Err(error) => {
-                let reason = connection.reason(&error);
-                self.gone(now, slot, reason);
+                let reason = connection.read_error_reason(&error);
+                self.drop_connection(now, slot, reason);
             }
         }
         self.buffer = buffer;
     }
 
-    /// Writes what waits for each socket, once.
+    /// Writes once to each socket with waiting output.
     pub(super) fn write_sockets(&mut self, now: Time) {
         let mut slots = std::mem::take(&mut self.to_write);
         for slot in slots.drain(..) {
             self.write(now, slot);
         }
-        // Closing a connection while others are written may have asked for more writes.
+        // Closing a connection meanwhile may have queued more output.
         slots.append(&mut self.to_write);
         self.to_write = slots;
     }
 
-    /// Writes what waits for one socket, once.
+    /// Writes a socket's waiting output, once.
     pub(super) fn write(&mut self, now: Time, slot: usize) {
         let Some(connection) = self.connections.get(slot) else { return };
         connection.queued_to_write = false;
         let waited = connection.outbox.len();
         let taken = match connection.outbox.write_to(&mut connection.socket) {
             Ok(taken) => taken,
-            Err(error) => return self.gone(now, slot, CloseReason::Io(error.kind())),
+            Err(error) => return self.drop_connection(now, slot, CloseReason::Io(error.kind())),
         };
         self.counters.of_bytes_out += taken as u64;
-        match &mut connection.life {
-            Life::Open { session, .. } if taken > 0 && connection.paused => session.on_progress(now),
-            Life::Lingering(_) if waited > 0 && connection.outbox.is_empty() => connection.close_writing(),
+        match &mut connection.state {
+            ConnectionState::Open { session, .. } if taken > 0 && connection.paused => session.on_progress(now),
+            ConnectionState::Lingering(_) if waited > 0 && connection.outbox.is_empty() => connection.close_writing(),
             _ => {}
         }
-        connection.outbox.give_back(&mut self.spare);
-        self.limit(now, slot);
+        connection.outbox.give_back(&mut self.spare_buffer);
+        self.enforce_limits(now, slot);
     }
 
-    /// Stops or resumes reading by what waits to be written, and cuts off a switch that does not read at all.
-    fn limit(&mut self, now: Time, slot: usize) {
+    /// Enforces [`QueueLimits`](super::QueueLimits): pauses or resumes reading, and disconnects a switch that does not read.
+    fn enforce_limits(&mut self, now: Time, slot: usize) {
         let Some(connection) = self.connections.get(slot) else { return };
         let waiting = connection.outbox.len();
-        if waiting > self.limits.cut_off {
-            return self.gone(now, slot, CloseReason::NotReading(waiting));
+        if waiting > self.limits.disconnect {
+            return self.drop_connection(now, slot, CloseReason::NotReading(waiting));
         }
-        // The answers of a handler that a socket did not take at once wait until it has.
+        // A handler's switch is paused as soon as any answer waits.
         let pause = if connection.handler.is_some() { 0 } else { self.limits.pause };
         if !connection.paused && waiting > pause {
             connection.paused = true;
@@ -254,7 +254,7 @@ impl Shard {
         }
     }
 
-    /// Puts a connection into the list of those to read, if there is anything to read.
+    /// Queues a connection for reading, if it has data.
     pub(super) fn want_read(&mut self, slot: usize) {
         if let Some(connection) = self.connections.get(slot)
             && connection.readable
@@ -265,7 +265,7 @@ impl Shard {
         }
     }
 
-    /// Puts a connection into the list of those to write.
+    /// Queues a connection for writing, if it has output.
     pub(super) fn want_write(&mut self, slot: usize) {
         if let Some(connection) = self.connections.get(slot)
             && !connection.outbox.is_empty()
@@ -275,9 +275,9 @@ impl Shard {
         }
     }
 
-    /// Ends a connection. What waits for the switch is still sent.
+    /// Ends a connection. Waiting output is still sent.
     pub(super) fn close(&mut self, now: Time, slot: usize, reason: CloseReason) {
-        self.leave(now, slot, reason);
+        self.announce_end(now, slot, reason);
         let Some(connection) = self.connections.get(slot) else { return };
         connection.linger(after(now, LINGER));
         connection.paused = false;
@@ -286,9 +286,9 @@ impl Shard {
         self.arm(slot);
     }
 
-    /// Ends a connection whose socket is of no use any more.
-    fn gone(&mut self, now: Time, slot: usize, reason: CloseReason) {
-        self.leave(now, slot, reason);
+    /// Ends a connection whose socket can't be used any more.
+    fn drop_connection(&mut self, now: Time, slot: usize, reason: CloseReason) {
+        self.announce_end(now, slot, reason);
         self.remove(slot);
     }
 
@@ -297,37 +297,37 @@ impl Shard {
         if let Err(error) = connection.socket.deregister(self.poll.registry()) {
             tracing::debug!(peer = %connection.peer, %error, "can't deregister a socket");
         }
-        self.registry.unload(self.id);
+        self.registry.remove_connection(self.id);
     }
 
-    /// A connection's timer fired.
+    /// A connection's timer is due.
     pub(super) fn connection_due(&mut self, now: Time, slot: usize, time: Time) {
         let Some(connection) = self.connections.get(slot) else { return };
         if connection.timer != Some(time) {
             return;
         }
         connection.timer = None;
-        let is_fair = connection.is_fair_to_judge(now);
-        match &mut connection.life {
-            Life::Open { session, .. } => {
-                if is_fair {
+        let may_enforce = connection.may_enforce_deadline(now);
+        match &mut connection.state {
+            ConnectionState::Open { session, .. } => {
+                if may_enforce {
                     session.on_timer(now, &mut self.outputs);
                     self.act(now, slot);
                 }
                 self.wake_handler(now, slot);
                 self.arm(slot);
             }
-            Life::Lingering(until) if *until <= now => self.remove(slot),
-            Life::Lingering(_) => self.arm(slot),
+            ConnectionState::Lingering(until) if *until <= now => self.remove(slot),
+            ConnectionState::Lingering(_) => self.arm(slot),
         }
     }
 
-    /// Ends all connections, at the shard's own end.
+    /// Ends all connections when the shard ends.
     pub(super) fn close_all(&mut self) {
         let now = self.clock.now();
         let slots: Vec<usize> = self.connections.iter().map(|connection| connection.id.slot).collect();
         for slot in slots {
-            self.gone(now, slot, CloseReason::Stopping);
+            self.drop_connection(now, slot, CloseReason::Stopping);
         }
         self.free_departed();
     }

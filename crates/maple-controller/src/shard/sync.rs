@@ -1,42 +1,42 @@
-//! Where threads meet, with a seam for tests that choose who runs next.
+//! Synchronisation points between threads, for tests that control the schedule.
 //!
-//! Between two things that a thread does to what others see, [`step`] stands: each operation on a mailbox, each wake-up,
-//! each lock of the registry, each look at the poll. In a program it is nothing. In tests under `shuttle`, whose threads
-//! are routines on one thread of the system, its scheduler is asked there; so nobody may wait in the kernel, and a shard
-//! that has nothing to do looks at its poll again whenever it is its turn. What is explored is the code that ships.
+//! Code calls [`step`] between two operations that other threads can observe: mailbox operations, wake-ups, locks of the
+//! registry, polls. In a program it does nothing. In tests under `shuttle`, it calls the scheduler. There all threads are
+//! coroutines on one system thread, so none may block in the kernel: an idle shard polls again whenever it is scheduled.
+//! So the tests explore the code that ships.
 
 use std::io;
 use std::time::Duration;
 
 use mio::{Events, Poll};
 
-/// A mistake that a test plants, to see that the schedules would find it.
+/// A bug that a test injects, to check that the schedules find it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// A shard is woken before its letters are there.
+    /// A shard is woken before its messages are in the mailbox.
     WakesFirst,
-    /// A switch that has moved is still known under its old connection.
-    KeepsName,
+    /// A migrated switch keeps its old connection id in the registry.
+    KeepsOwner,
 }
 
-// What a test has set for its thread.
+// Set by a test for its thread.
 #[cfg(test)]
 thread_local! {
     static SCHEDULER: std::cell::Cell<Option<fn()>> = const { std::cell::Cell::new(None) };
-    static PLANTED: std::cell::Cell<Option<Fault>> = const { std::cell::Cell::new(None) };
+    static INJECTED: std::cell::Cell<Option<Fault>> = const { std::cell::Cell::new(None) };
 }
 
-/// Calls `scheduler` at each step of this thread, or nobody, and plants a fault.
+/// Calls `scheduler` at each step of this thread, and injects a fault.
 #[cfg(test)]
 pub fn simulate(scheduler: Option<fn()>, fault: Option<Fault>) {
     SCHEDULER.set(scheduler);
-    PLANTED.set(fault);
+    INJECTED.set(fault);
 }
 
-/// Whether a test has planted this.
-pub fn has(fault: Fault) -> bool {
+/// Whether a test has injected this fault.
+pub fn is_injected(fault: Fault) -> bool {
     #[cfg(test)]
-    return PLANTED.get() == Some(fault);
+    return INJECTED.get() == Some(fault);
     #[cfg(not(test))]
     {
         let _ = fault;
@@ -44,7 +44,7 @@ pub fn has(fault: Fault) -> bool {
     }
 }
 
-/// A moment at which other threads may run.
+/// Lets other threads run here, under a test's scheduler.
 pub fn step() {
     #[cfg(test)]
     if let Some(scheduler) = SCHEDULER.get() {
@@ -52,7 +52,7 @@ pub fn step() {
     }
 }
 
-/// Waits for the poll, no longer than `timeout`. Where a test chooses who runs next only a timeout that is zero ends it.
+/// Polls for at most `timeout`. Under a test's scheduler, only a very short timeout ends the wait without an event.
 pub fn wait(poll: &mut Poll, ready: &mut Events, timeout: Option<Duration>) -> io::Result<()> {
     #[cfg(test)]
     if let Some(scheduler) = SCHEDULER.get() {

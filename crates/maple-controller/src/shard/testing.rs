@@ -1,5 +1,5 @@
-//! What tests of whole shards share: a shard with a handler that numbers its answers, and a switch at the other end of a
-//! connection that never waits in the kernel.
+//! Helpers for tests of whole shards: a shard whose handler numbers its answers, and a switch that never blocks in the
+//! kernel.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -14,36 +14,37 @@ use maple_core::route::Route;
 use maple_core::state::Store;
 use maple_wire::msg::stats::{Desc, ReplyBody};
 use maple_wire::msg::{
-    Features, Hello, Message, NO_BUFFER, PacketInView, PacketOut, RequestBody, StatsReply, SwitchConfig,
+    Features, Hello, NO_BUFFER, PacketIn, PacketInReason, PacketInView, PacketOut, RequestBody, StatsReply,
+    SwitchConfig,
 };
-use maple_wire::{Dpid, Header, PortNo, Version};
+use maple_wire::{Dpid, Field, Header, Match, Message, PortNo, Version};
 use mio::Poll;
 use mio::net::TcpListener;
 
-use super::post::{Letter, Post};
+use super::mailbox::{Outgoing, ShardMessage};
 use super::registry::Registry;
 use super::{Parts, QueueLimits, Shard, sync};
 use crate::discovery::{Discovery, Key, Timing};
 use crate::handler::{Handler, HandlerFactory, Replies};
-use crate::listen::Audience;
+use crate::listen::Subscriptions;
 use crate::notice::Notices;
 use crate::session::{Deadlines, SwitchInfo};
 use crate::time::Clock;
 
-/// What a shard shares with others, and what is its own.
+/// The parts of a shard that differ between tests.
 pub(super) struct Setting {
     pub id: ShardId,
     pub poll: Poll,
     pub clock: Clock,
     pub listeners: Vec<TcpListener>,
     pub registry: Arc<Registry>,
-    pub inbox: Receiver<Vec<Letter>>,
-    pub post: Post,
+    pub inbox: Receiver<Vec<ShardMessage>>,
+    pub outgoing: Outgoing,
     pub notices: Notices,
 }
 
 impl Setting {
-    /// All that a shard is made of, where these handlers serve its switches and none moves by itself.
+    /// The parts of a shard with these handlers, whose switches do not migrate by themselves.
     pub fn parts(self, handlers: Arc<dyn HandlerFactory>) -> Parts {
         Parts {
             id: self.id,
@@ -54,25 +55,25 @@ impl Setting {
             listeners: self.listeners,
             registry: self.registry,
             inbox: self.inbox,
-            post: self.post,
+            outgoing: self.outgoing,
             discovery: Discovery::new(Key([0; 16]), Timing::default(), 1),
             notices: self.notices,
-            listening: Audience::default(),
+            subscriptions: Subscriptions::default(),
             handlers: Some(handlers),
             write_each: false,
-            balance: Duration::ZERO,
+            balance_period: Duration::ZERO,
         }
     }
 }
 
-/// The shard, to be made in the thread that runs it.
+/// Makes the shard, in the thread that runs it.
 pub(super) fn shard(parts: Parts) -> std::io::Result<Shard> {
     let policy = Arc::new(|_: &PacketHandle, _: &Net| Route::drop());
     let engine = Engine::new(parts.id, Store::new(), policy, Options::default());
     Shard::new(parts, engine)
 }
 
-/// Handlers that number their answers and count their ends.
+/// A factory of handlers that number their answers and count their ends.
 pub(super) fn numbering(downs: &Arc<AtomicU64>) -> Arc<dyn HandlerFactory> {
     let downs = Arc::clone(downs);
     Arc::new(move |_: &SwitchInfo| Numbering { answered: 0, downs: Arc::clone(&downs) })
@@ -97,7 +98,7 @@ impl Handler for Numbering {
     }
 }
 
-/// Nothing has come in.
+/// Nothing has arrived.
 pub(super) struct Nothing;
 
 /// A switch at the other end of a connection.
@@ -108,7 +109,7 @@ pub(super) struct Client {
 }
 
 impl Client {
-    /// A connection of the switch `dpid`, which has said hello.
+    /// A connection of the switch `dpid`, which has sent its hello.
     pub fn connect(address: SocketAddr, dpid: Dpid) -> Client {
         let stream = TcpStream::connect(address).expect("the backlog has room");
         stream.set_nodelay(true).and_then(|()| stream.set_nonblocking(true)).expect("a socket can");
@@ -119,7 +120,7 @@ impl Client {
 
     pub fn send(&mut self, xid: u32, message: &Message) {
         let mut bytes = Vec::new();
-        message.encode(Version::Of10, xid, &mut bytes).expect("it can be said");
+        message.encode(Version::Of10, xid, &mut bytes).expect("1.0 can express it");
         self.write(&bytes);
     }
 
@@ -131,7 +132,7 @@ impl Client {
         }
     }
 
-    /// The next message that is not part of being a switch; `None` at the end of the stream.
+    /// The next message that is not answered here; `None` at the end of the stream.
     pub fn next(&mut self) -> Option<(Header, Message)> {
         loop {
             sync::step();
@@ -141,7 +142,7 @@ impl Client {
         }
     }
 
-    /// The same, if it is there.
+    /// The next message like [`Client::next`], if it has arrived.
     pub fn try_next(&mut self) -> Result<Option<(Header, Message)>, Nothing> {
         loop {
             while let Some(length) = Header::peek(&self.buffer).expect("a header").map(|h| usize::from(h.length))
@@ -173,7 +174,7 @@ impl Client {
     }
 }
 
-/// What a switch without ports replies, where the message asks for a reply that is part of being a switch.
+/// The reply of a switch without ports to requests of the handshake and echo requests.
 pub(super) fn reply(dpid: Dpid, message: &Message) -> Option<Message> {
     Some(match message {
         Message::FeaturesRequest => Message::FeaturesReply(features(dpid)),
@@ -193,8 +194,24 @@ fn features(dpid: Dpid) -> Features {
     Features { dpid, n_buffers: 0, n_tables: 1, auxiliary_id: 0, capabilities: 0, actions: 0, ports }
 }
 
-/// An encoded packet-in.
+/// An encoded packet-in of 1.0 by port 1.
 pub(super) fn packet(xid: u32) -> Vec<u8> {
     let frame = maple_wire::packet::build::Frame::ethernet([2; 6], [4; 6]).ipv4([10; 4], [11; 4]).udp(1, 2).build();
-    crate::handler::testing::packet_in(Version::Of10, xid, NO_BUFFER, 1, &frame)
+    packet_in(Version::Of10, xid, NO_BUFFER, 1, &frame)
+}
+
+/// An encoded packet-in.
+pub(super) fn packet_in(version: Version, xid: u32, buffer_id: u32, in_port: u32, frame: &[u8]) -> Vec<u8> {
+    let message = Message::PacketIn(PacketIn {
+        buffer_id,
+        total_len: frame.len() as u16,
+        reason: PacketInReason::NoMatch,
+        table_id: 0,
+        cookie: u64::MAX,
+        pipeline: Match::any().exact(Field::InPort, in_port.into()),
+        data: frame.to_vec(),
+    });
+    let mut bytes = Vec::new();
+    message.encode(version, xid, &mut bytes).expect("every version can express it");
+    bytes
 }

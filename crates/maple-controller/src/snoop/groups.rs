@@ -1,8 +1,8 @@
-//! Which edge ports have members of which multicast groups, by what hosts report.
+//! The edge ports with members of multicast groups, from the reports of hosts.
 //!
-//! A port belongs to a group until nobody behind it has said so for [`LIFETIME`]. When a host says that it leaves, others
-//! behind the port have [`LAST_CALL`] to say that they stay. Who hears a report is not told apart by source: a host that
-//! wants some senders of a group belongs to the group.
+//! A port belongs to a group for [`LIFETIME`] after the last report. When a host leaves, other hosts at the port have
+//! [`LEAVE_TIMEOUT`] to report that they stay. Source filters are ignored: a host that wants only some senders of a group
+//! belongs to the group.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -17,57 +17,57 @@ use maple_wire::Dpid;
 use super::{Effect, Ignored};
 use crate::time::after;
 
-/// How long a report holds: two questions and the time to answer (RFC 2236 §8.4, RFC 3810 §9.4).
+/// How long a report is valid: two query intervals and the response time (RFC 2236 §8.4, RFC 3810 §9.4).
 pub const LIFETIME: Duration = Duration::from_secs(260);
-/// How long others have to say that they stay when one leaves: two questions (RFC 2236 §8.8, RFC 3810 §9.8).
-pub const LAST_CALL: Duration = Duration::from_secs(2);
+/// How long other hosts have to report when one leaves: two group-specific queries (RFC 2236 §8.8, RFC 3810 §9.8).
+pub const LEAVE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The most groups with members.
-pub const MOST_GROUPS: usize = 4096;
+pub const MAX_GROUPS: usize = 4096;
 /// The most ports of a group.
-pub const MOST_MEMBERS: usize = 4096;
+pub const MAX_MEMBERS: usize = 4096;
 /// The most groups of a port.
-pub const MOST_OF_PORT: usize = 256;
+pub const MAX_PER_PORT: usize = 256;
 
 /// The members of groups.
 #[derive(Debug, Default)]
 pub struct Groups {
-    /// Until when each holds.
+    /// When each membership ends.
     members: BTreeMap<IpAddr, BTreeMap<Location, Time>>,
-    /// All of them again, what ends first first.
+    /// The same memberships, ordered by end.
     ends: BTreeSet<(Time, IpAddr, Location)>,
     of_port: BTreeMap<Location, BTreeSet<IpAddr>>,
-    /// How many groups with the hardware address a port belongs to.
+    /// For each MAC address and port, the number of groups with that address that the port belongs to.
     by_mac: BTreeMap<Mac, BTreeMap<Location, usize>>,
-    /// What is not written yet.
+    /// Groups that are not written yet.
     changed: BTreeSet<IpAddr>,
 }
 
 impl Groups {
-    /// A host behind this port says that it belongs to a group.
+    /// A host at this port reported that it belongs to a group.
     pub fn join(&mut self, now: Time, group: IpAddr, at: Location) -> Result<(), Ignored> {
         if !is_routed(group) {
             return Ok(());
         }
         if !self.has(group, at) {
-            self.room_for(group, at)?;
+            self.check_capacity(group, at)?;
             self.of_port.entry(at).or_default().insert(group);
             *self.by_mac.entry(group_mac(group)).or_default().entry(at).or_default() += 1;
             self.changed.insert(group);
         }
-        self.hold_until(group, at, after(now, LIFETIME));
+        self.set_end(group, at, after(now, LIFETIME));
         Ok(())
     }
 
-    /// A host behind this port says that it leaves a group. `true` if others there are to be asked whether they stay.
+    /// A host at this port left a group. `true` if the other hosts there should be queried.
     pub fn leave(&mut self, now: Time, group: IpAddr, at: Location) -> bool {
-        let last = after(now, LAST_CALL);
+        let end = after(now, LEAVE_TIMEOUT);
         let until = self.members.get(&group).and_then(|members| members.get(&at)).copied();
-        let begins = until.is_some_and(|until| last < until);
-        if begins {
-            self.hold_until(group, at, last);
+        let must_query = until.is_some_and(|until| end < until);
+        if must_query {
+            self.set_end(group, at, end);
         }
-        begins
+        must_query
     }
 
     /// Whether the port belongs to the group.
@@ -75,63 +75,63 @@ impl Groups {
         self.members.get(&group).is_some_and(|members| members.contains_key(&at))
     }
 
-    /// Forgets what was reported from a port.
+    /// Forgets the members at a port.
     pub fn forget_port(&mut self, at: Location) {
         for group in self.of_port.get(&at).cloned().unwrap_or_default() {
             self.remove(group, at);
         }
     }
 
-    /// Forgets what was reported from a switch.
+    /// Forgets the members at a switch.
     pub fn forget_switch(&mut self, dpid: Dpid) {
         let ports: Vec<Location> = self.ports().filter(|at| at.switch == dpid).collect();
         ports.into_iter().for_each(|at| self.forget_port(at));
     }
 
-    /// The ports that belong to a group.
+    /// The ports that belong to any group.
     pub fn ports(&self) -> impl Iterator<Item = Location> {
         self.of_port.keys().copied()
     }
 
-    /// Forgets what nobody has said for too long.
+    /// Removes memberships that have ended.
     pub fn expire(&mut self, now: Time) {
         while let Some((_, group, at)) = self.ends.first().filter(|(end, ..)| *end <= now).copied() {
             self.remove(group, at);
         }
     }
 
-    /// When the next member expires.
-    pub fn next(&self) -> Option<Time> {
+    /// When the next membership ends.
+    pub fn deadline(&self) -> Option<Time> {
         self.ends.first().map(|(end, ..)| *end)
     }
 
-    /// Writes what has changed since the last time.
+    /// Writes the changes since the last call.
     pub fn write(&mut self, out: &mut Vec<Effect>) {
         let changed = std::mem::take(&mut self.changed);
         let macs: BTreeSet<Mac> = changed.iter().map(|group| group_mac(*group)).collect();
         for group in changed {
             let members = self.members.get(&group).map(|members| members.keys().copied().collect());
-            out.push(put(snooped::MEMBERS, group_key(group), members));
+            out.push(table_write(snooped::MEMBERS, group_key(group), members));
         }
         for mac in macs {
             let members = self.by_mac.get(&mac).map(|members| members.keys().copied().collect());
-            out.push(put(snooped::MEMBERS_BY_MAC, mac.into(), members));
+            out.push(table_write(snooped::MEMBERS_BY_MAC, mac.into(), members));
         }
     }
 
-    fn room_for(&self, group: IpAddr, at: Location) -> Result<(), Ignored> {
+    fn check_capacity(&self, group: IpAddr, at: Location) -> Result<(), Ignored> {
         let has_too_many = |count: Option<usize>, most| count.is_some_and(|count| count >= most);
-        if has_too_many(self.of_port.get(&at).map(BTreeSet::len), MOST_OF_PORT) {
+        if has_too_many(self.of_port.get(&at).map(BTreeSet::len), MAX_PER_PORT) {
             return Err(Ignored::GroupsOfPort(at));
         }
         match self.members.get(&group) {
-            None if self.members.len() >= MOST_GROUPS => Err(Ignored::Groups),
-            Some(members) if members.len() >= MOST_MEMBERS => Err(Ignored::Members),
+            None if self.members.len() >= MAX_GROUPS => Err(Ignored::Groups),
+            Some(members) if members.len() >= MAX_MEMBERS => Err(Ignored::Members),
             _ => Ok(()),
         }
     }
 
-    fn hold_until(&mut self, group: IpAddr, at: Location, end: Time) {
+    fn set_end(&mut self, group: IpAddr, at: Location, end: Time) {
         let before = self.members.entry(group).or_default().insert(at, end);
         if let Some(before) = before {
             self.ends.remove(&(before, group, at));
@@ -159,7 +159,7 @@ impl Groups {
     }
 }
 
-/// Takes what is at both keys, and the inner map where it becomes empty.
+/// Removes the value at two keys, and the inner map if it becomes empty.
 fn take<A: Ord, B: Ord, T>(map: &mut BTreeMap<A, BTreeMap<B, T>>, a: &A, b: &B) -> Option<T> {
     let inner = map.get_mut(a)?;
     let taken = inner.remove(b);
@@ -169,12 +169,12 @@ fn take<A: Ord, B: Ord, T>(map: &mut BTreeMap<A, BTreeMap<B, T>>, a: &A, b: &B) 
     taken
 }
 
-fn put(table: &str, key: maple_core::Value, members: Option<Vec<Location>>) -> Effect {
+fn table_write(table: &str, key: maple_core::Value, members: Option<Vec<Location>>) -> Effect {
     Effect::Write(Write::Table { table: table.into(), key, value: members.map(|members| members.to_value()) })
 }
 
-/// Whether packets to a group may be meant for some hosts only. Groups of the link itself are for all that are there, and
-/// many of their members never report (RFC 4541 §2.1.2).
+/// Whether a group's packets may be limited to its members. Packets to link-local groups go to all hosts, because many
+/// members never report (RFC 4541 §2.1.2).
 pub fn is_routed(group: IpAddr) -> bool {
     match group {
         IpAddr::V4(ip) => ip.is_multicast() && ip.octets()[..3] != [224, 0, 0],
@@ -207,7 +207,7 @@ mod tests {
         Time(seconds * SECOND)
     }
 
-    /// Each group's members, and each hardware address', as they were written so far.
+    /// The members of each group and MAC address, as written so far.
     #[derive(Default)]
     struct Written(BTreeMap<(String, String), Vec<Location>>);
 
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn reports_hold_for_260_seconds_and_those_who_leave_for_2() {
+    fn memberships_last_260_seconds_and_2_after_a_leave() {
         let (mut groups, mut written) = (Groups::default(), Written::default());
         groups.join(at(0), group(1), port(2)).unwrap();
         groups.join(at(0), group(1), port(1)).unwrap();
@@ -240,7 +240,7 @@ mod tests {
         assert_eq!(written.members(group(1)), [port(1), port(2)]);
         groups.join(at(100), group(1), port(1)).unwrap();
         assert_eq!(written.take(&mut groups), 0, "no news");
-        assert_eq!(groups.next(), Some(at(260)));
+        assert_eq!(groups.deadline(), Some(at(260)));
         groups.expire(at(260));
         written.take(&mut groups);
         assert_eq!(written.members(group(1)), [port(1)]);
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn who_stays_when_another_leaves_says_so_in_time() {
+    fn a_host_stays_when_it_reports_in_time_after_another_left() {
         let mut groups = Groups::default();
         groups.join(at(0), group(1), port(1)).unwrap();
         groups.leave(at(10), group(1), port(1));
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_of_one_hardware_address_are_told_together() {
+    fn groups_with_one_mac_address_are_written_together() {
         let (mut groups, mut written) = (Groups::default(), Written::default());
         let twin = IpAddr::V4(Ipv4Addr::new(238, 128, 0, 1));
         assert_eq!(group_mac(twin), group_mac(group(1)));
@@ -283,28 +283,28 @@ mod tests {
     }
 
     #[test]
-    fn what_is_full_takes_no_more_and_a_port_can_t_fill_it() {
+    fn limits_hold_and_one_port_cannot_exhaust_them() {
         let mut groups = Groups::default();
-        for n in 0..MOST_OF_PORT as u16 {
+        for n in 0..MAX_PER_PORT as u16 {
             groups.join(at(0), group(n), port(0)).unwrap();
         }
         assert_eq!(groups.join(at(0), group(9999), port(0)), Err(Ignored::GroupsOfPort(port(0))));
         groups.join(at(1), group(0), port(0)).unwrap();
-        for n in MOST_OF_PORT..MOST_GROUPS {
-            groups.join(at(0), group(n as u16), port((n / MOST_OF_PORT) as u32)).unwrap();
+        for n in MAX_PER_PORT..MAX_GROUPS {
+            groups.join(at(0), group(n as u16), port((n / MAX_PER_PORT) as u32)).unwrap();
         }
         assert_eq!(groups.join(at(0), group(9999), port(99)), Err(Ignored::Groups));
         groups.join(at(0), group(1), port(99)).unwrap();
         groups.forget_switch(port(0).switch);
         groups.join(at(0), group(9999), port(99)).unwrap();
-        for n in 1..=MOST_MEMBERS as u32 {
+        for n in 1..=MAX_MEMBERS as u32 {
             let joined = groups.join(at(0), group(1), port(100 + n));
-            assert_eq!(joined.is_ok(), n < MOST_MEMBERS as u32, "{n}");
+            assert_eq!(joined.is_ok(), n < MAX_MEMBERS as u32, "{n}");
         }
     }
 
     #[test]
-    fn groups_of_the_link_are_not_kept() {
+    fn link_local_groups_are_not_tracked() {
         for (group, routed) in [
             ("224.0.0.251", false),
             ("224.0.1.1", true),
@@ -336,7 +336,7 @@ mod tests {
         ]
     }
 
-    /// Whether a port belongs to a group, by a list of all that was said and when: what a reader of the RFC would say.
+    /// Whether a port belongs to a group, according to a list of all messages: the oracle.
     fn belongs(said: &[(u64, Said)], now: u64, of: u16, behind: u32) -> bool {
         let mut until = 0;
         for (when, what) in said {
@@ -354,7 +354,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn members_are_those_whom_a_list_of_all_reports_says(
+        fn members_agree_with_a_list_of_all_reports(
             steps in prop::collection::vec((prop_oneof![Just(0u64), 0..4u64, 0..300u64], said()), 1..60)
         ) {
             let (mut groups, mut written) = (Groups::default(), Written::default());

@@ -1,24 +1,23 @@
-//! Snooping: who belongs to multicast groups and who has leased which address, by what hosts and servers say of it.
+//! Snooping: learns the members of multicast groups and the leases of addresses from IGMP, MLD and DHCP.
 //!
-//! # What
+//! # How
 //!
-//! A [`Snooper`] hears IGMP, MLD and DHCP beside the policy, as a listener does ([`crate::listen`]): such packets come to the
-//! controller each, and go where the policy says. What it learns it writes into tables of tracked state
-//! ([`maple_core::snooped`]), where `net.members` and `net.lease` find it; so a leaf depends on the groups and leases that f
-//! asked for, and nothing else is decided again.
+//! A [`Snooper`] receives these packets as a listener does ([`crate::listen`]): each one comes to the controller, and the
+//! policy decides where it goes. The snooper writes what it learns into tables of tracked state
+//! ([`maple_core::snooped`]), which `net.members` and `net.lease` read. So a leaf depends exactly on the groups and leases
+//! that the policy asked for.
 //!
-//! It is a state machine: it does no I/O and reads no clock. `run` drives it in a thread of its own, a laboratory in
-//! simulated time.
+//! It is a state machine: it does no I/O and reads no clock. The controller drives it in a thread of its own; an emulated
+//! network drives it in simulated time.
 //!
 //! # Bounds
 //!
-//! Hosts can make groups, members and leases, so all of these are bounded, for a port too. What is beyond is ignored and
-//! counted, and people are told the first, tenth, hundredth… time.
+//! Hosts can create groups, members and leases, so each of these is bounded, in total and for each port. Anything beyond a
+//! bound is ignored, counted, and reported the first, tenth, hundredth… time.
 
 mod groups;
 mod leases;
 mod querier;
-mod run;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -34,18 +33,16 @@ use maple_wire::packet::membership::Membership;
 use maple_wire::packet::{dhcp, igmp, mld};
 use maple_wire::{Constraint, Field, Packet};
 
-use crate::listen::Happening;
+use crate::listen::NetworkEvent;
 use crate::time::after;
 use groups::Groups;
 use leases::Leases;
 use querier::Querier;
 
-pub(crate) use run::run;
-
-/// How often it is looked whether ports are still what they were.
-const LOOK: Duration = Duration::from_secs(1);
-/// Reasons of which it is remembered how often something was ignored for them.
-const REMEMBERED: usize = 4096;
+/// How often the snooper checks that ports are still edge ports.
+const PORT_CHECK: Duration = Duration::from_secs(1);
+/// The most reasons for ignoring something that are counted.
+const MAX_REASONS: usize = 4096;
 
 /// What to snoop on. The default is nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -56,26 +53,26 @@ pub struct Snooping {
     querier: bool,
 }
 
-/// Why something can't be snooped on so.
+/// Why a combination of snooping options is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SnoopingError {
-    /// No such protocol.
-    #[error("there is no snooping of {0:?}; there are \"igmp\", \"mld\" and \"dhcp\"")]
+    /// An unknown protocol.
+    #[error("cannot snoop on {0:?}; known protocols are \"igmp\", \"mld\" and \"dhcp\"")]
     Unknown(String),
-    /// Nobody would be believed.
-    #[error("snooping of DHCP needs the ports where servers are: dhcp_servers=… or --dhcp-server SWITCH:PORT")]
+    /// DHCP without the ports of servers.
+    #[error("snooping on DHCP needs the ports of the servers: dhcp_servers=… or --dhcp-server SWITCH:PORT")]
     NoServers,
-    /// Servers, and nothing to believe them.
-    #[error("ports of DHCP servers are for snooping of \"dhcp\", which is off")]
+    /// Ports of DHCP servers without DHCP.
+    #[error("ports of DHCP servers need snooping on \"dhcp\", which is off")]
     OnlyServers,
-    /// Nobody would hear the answers.
-    #[error("a querier asks by IGMP or MLD, and neither is snooped on")]
+    /// A querier without a protocol that it could use.
+    #[error("a querier needs snooping on \"igmp\" or \"mld\"")]
     OnlyQuerier,
 }
 
 impl Snooping {
-    /// Snooping on these protocols: `igmp`, `mld`, `dhcp`. DHCP servers are believed at these edge ports only. A querier
-    /// asks hosts for their groups where no router does.
+    /// Snooping on these protocols: `igmp`, `mld`, `dhcp`. DHCP servers are trusted at these edge ports only. A querier
+    /// sends membership queries if no router does.
     ///
     /// ```
     /// use maple_controller::snoop::{Snooping, SnoopingError};
@@ -116,7 +113,7 @@ impl Snooping {
         Ok(snooping)
     }
 
-    /// The same with other protocols, with other ports of DHCP servers, and with a querier, as far as they are given.
+    /// Overrides the protocols, the ports of DHCP servers and the querier, where these are given.
     ///
     /// # Errors
     /// [`SnoopingError`].
@@ -138,81 +135,81 @@ impl Snooping {
         self.on_groups() || self.on_leases()
     }
 
-    /// Says in the store that it is snooped, so that policies may ask. It may be said often.
+    /// Declares the tables in the store, so that policies can read them. May be called repeatedly.
     ///
     /// # Errors
-    /// [`DeclareError`] if the policy has a table of such a name that holds something else.
+    /// [`DeclareError`] if the policy has a table of the same name with other types.
     pub fn declare(&self, store: &Store) -> Result<Vec<Commit>, DeclareError> {
         snooped::declare(store, self.on_groups(), self.on_leases())
     }
 
-    /// The packets that have to come here.
-    pub fn heard(&self) -> Vec<Cond> {
+    /// The conditions of packets that the snooper needs.
+    pub fn conditions(&self) -> Vec<Cond> {
         let all = |fields: &[(Field, u128)]| {
             fields.iter().fold(Cond::default(), |cond, (field, value)| cond.and(Constraint::exact(*field, *value)))
         };
-        // One by one: a switch matches no ranges of types.
+        // One condition for each type: a switch cannot match a range of types.
         let icmpv6 =
             |kind: u8| all(&[(Field::EthType, 0x86dd), (Field::IpProto, 58), (Field::Icmpv6Type, kind.into())]);
         let udp = |port: u16| all(&[(Field::EthType, 0x0800), (Field::IpProto, 17), (Field::UdpDst, port.into())]);
-        let mut heard = Vec::new();
+        let mut conditions = Vec::new();
         if self.igmp {
-            heard.push(all(&[(Field::EthType, 0x0800), (Field::IpProto, igmp::PROTO.into())]));
+            conditions.push(all(&[(Field::EthType, 0x0800), (Field::IpProto, igmp::PROTO.into())]));
         }
         if self.mld {
-            heard.extend([mld::QUERY, mld::REPORT, mld::DONE, mld::REPORT_V2].map(icmpv6));
+            conditions.extend([mld::QUERY, mld::REPORT, mld::DONE, mld::REPORT_V2].map(icmpv6));
         }
         if self.on_leases() {
-            heard.extend([udp(dhcp::SERVER_PORT), udp(dhcp::CLIENT_PORT)]);
+            conditions.extend([udp(dhcp::SERVER_PORT), udp(dhcp::CLIENT_PORT)]);
         }
-        heard
+        conditions
     }
 
     fn on_groups(&self) -> bool {
         self.igmp || self.mld
     }
 
-    /// Whether it is snooped on leases too, which are worth to be kept over a restart.
+    /// Whether leases are snooped on. They should be kept over restarts.
     pub fn on_leases(&self) -> bool {
         !self.dhcp.is_empty()
     }
 }
 
-/// What is to be done.
+/// What the owner of a snooper has to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// Write to tracked state.
     Write(Write),
     /// Send a frame out of an edge port.
     Send(OwnFrame),
-    /// Tell people that something was ignored for this reason, so many times by now.
-    Tell(Ignored, u64),
+    /// Report that something was ignored for this reason, with the number of times so far.
+    Warn(Ignored, u64),
 }
 
-/// Why something that was heard is ignored.
+/// Why a message is ignored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, thiserror::Error)]
 pub enum Ignored {
     /// Too many groups.
-    #[error("hosts belong to {max} multicast groups, and a report of another was ignored", max = groups::MOST_GROUPS)]
+    #[error("hosts belong to {max} multicast groups; a report of another group was ignored", max = groups::MAX_GROUPS)]
     Groups,
     /// Too many members of a group.
-    #[error("a multicast group has members at {max} ports, and a report from another was ignored", max = groups::MOST_MEMBERS)]
+    #[error("a multicast group has members at {max} ports; a report from another port was ignored", max = groups::MAX_MEMBERS)]
     Members,
     /// Too many groups of a port.
-    #[error("hosts at {0} belong to {max} multicast groups, and a report of another was ignored", max = groups::MOST_OF_PORT)]
+    #[error("hosts at {0} belong to {max} multicast groups; a report of another group was ignored", max = groups::MAX_PER_PORT)]
     GroupsOfPort(Location),
     /// Too many leases.
-    #[error("there are {max} DHCP leases, and another was ignored", max = leases::MOST_LEASES)]
+    #[error("there are {max} DHCP leases; another one was ignored", max = leases::MAX_LEASES)]
     Leases,
     /// Too many leases of a port.
-    #[error("hosts at {0} have {max} DHCP leases, and another was ignored", max = leases::MOST_OF_PORT)]
+    #[error("hosts at {0} have {max} DHCP leases; another one was ignored", max = leases::MAX_PER_PORT)]
     LeasesOfPort(Location),
-    /// A server where none may be.
-    #[error("somebody at {0} answers as a DHCP server, and no server may be there: it was ignored")]
+    /// A DHCP server at an untrusted port.
+    #[error("a DHCP reply from {0}, which is no port of a DHCP server, was ignored")]
     Server(Location),
 }
 
-/// Learns groups and leases from what happens.
+/// Learns groups and leases from the events of the network.
 #[derive(Debug)]
 pub struct Snooper {
     snooping: Snooping,
@@ -220,66 +217,65 @@ pub struct Snooper {
     leases: Leases,
     querier: Querier,
     ignored: BTreeMap<Ignored, u64>,
-    /// When to look at ports again.
-    look: Time,
+    /// When to check the ports again.
+    next_port_check: Time,
 }
 
 impl Snooper {
-    /// One that has heard nothing yet, where the clock of [`Time`] began so long after 1970. Leases that the state has kept
-    /// go on.
+    /// A new snooper. `epoch` is the Unix time at which the clock of [`Time`] started. Leases in the state continue.
     pub fn new(snooping: Snooping, epoch: Duration, state: &Snapshot) -> Snooper {
         let rows = state.table(snooped::LEASES).into_iter().flatten();
         let kept: Vec<Lease> = rows.filter_map(|(_, value)| Lease::from_value(value)).collect();
-        let asks = |protocol: bool| protocol && snooping.querier;
+        let queries = |protocol: bool| protocol && snooping.querier;
         Snooper {
             groups: Groups::default(),
             leases: Leases::new(epoch, kept),
-            querier: Querier::new(asks(snooping.igmp), asks(snooping.mld)),
+            querier: Querier::new(queries(snooping.igmp), queries(snooping.mld)),
             ignored: BTreeMap::new(),
-            look: Time(0),
+            next_port_check: Time(0),
             snooping,
         }
     }
 
-    /// Something happened.
-    pub fn hear(&mut self, now: Time, happening: &Happening, out: &mut Vec<Effect>) {
-        match happening {
-            Happening::Packet(heard) => self.packet(now, heard, out),
-            Happening::Port { at, is_up: false, .. } => self.groups.forget_port(*at),
-            Happening::SwitchDown(dpid) => self.groups.forget_switch(*dpid),
-            Happening::Port { .. } | Happening::SwitchUp(_) => {}
+    /// Handles an event.
+    pub fn on_event(&mut self, now: Time, event: &NetworkEvent, out: &mut Vec<Effect>) {
+        match event {
+            NetworkEvent::Packet(heard) => self.packet(now, heard, out),
+            NetworkEvent::Port { at, is_up: false, .. } => self.groups.forget_port(*at),
+            NetworkEvent::SwitchDown(dpid) => self.groups.forget_switch(*dpid),
+            NetworkEvent::Port { .. } | NetworkEvent::SwitchUp(_) => {}
         }
     }
 
-    /// Time has passed: what is over goes, what is due is asked, and what was learned since the last time is written.
-    pub fn tick(&mut self, now: Time, state: &Snapshot, out: &mut Vec<Effect>) {
+    /// Expires members and leases, sends due queries, and writes what was learned since the last call.
+    pub fn on_timer(&mut self, now: Time, state: &Snapshot, out: &mut Vec<Effect>) {
         self.groups.expire(now);
         self.leases.expire(now);
-        if self.look <= now {
-            self.look = after(now, LOOK);
-            // A port that turned out to be a link, or whose end was not heard of.
+        if self.next_port_check <= now {
+            self.next_port_check = after(now, PORT_CHECK);
+            // Ports that turned out to be links, or whose end was missed.
             let gone: Vec<Location> = self.groups.ports().filter(|at| !is_edge(state, *at)).collect();
             gone.into_iter().for_each(|at| self.groups.forget_port(at));
-            self.ask_all(now, state, out);
+            self.query_all(now, state, out);
         }
-        self.querier.ask_again(now, &self.groups, out);
+        self.querier.retry(now, &self.groups, out);
         self.groups.write(out);
         self.leases.write(out);
     }
 
-    fn ask_all(&mut self, now: Time, state: &Snapshot, out: &mut Vec<Effect>) {
+    fn query_all(&mut self, now: Time, state: &Snapshot, out: &mut Vec<Effect>) {
         if self.snooping.querier {
             let ports =
                 state.switches().flat_map(|(dpid, _)| state.ports_of(dpid).map(move |(n, _)| Location::new(dpid, n)));
             let edge: BTreeSet<Location> = ports.filter(|at| is_edge(state, *at)).collect();
-            self.querier.ask_all(now, edge, out);
+            self.querier.query_all(now, edge, out);
         }
     }
 
-    /// When to tick at the latest.
-    pub fn next(&self) -> Time {
-        let due = [self.groups.next(), self.leases.next(), self.querier.next()];
-        due.into_iter().flatten().chain([self.look]).min().unwrap_or(self.look)
+    /// The latest time for the next call of [`Snooper::on_timer`].
+    pub fn deadline(&self) -> Time {
+        let due = [self.groups.deadline(), self.leases.deadline(), self.querier.deadline()];
+        due.into_iter().flatten().chain([self.next_port_check]).min().unwrap_or(self.next_port_check)
     }
 
     fn packet(&mut self, now: Time, heard: &ListenerPacket, out: &mut Vec<Effect>) {
@@ -289,24 +285,24 @@ impl Snooper {
             Some(0x86dd) if self.snooping.mld => mld::read(&packet),
             _ => None,
         };
-        if let Some(said) = groups {
-            self.groups(now, &packet, said, heard.at, out);
+        if let Some(message) = groups {
+            self.on_membership(now, &packet, message, heard.at, out);
         } else if self.snooping.on_leases()
             && let Some(message) = dhcp::read(&packet)
         {
-            self.dhcp(now, &packet, &message, heard.at, out);
+            self.on_dhcp(now, &packet, &message, heard.at, out);
         }
     }
 
-    fn groups(&mut self, now: Time, packet: &Packet, said: Membership, at: Location, out: &mut Vec<Effect>) {
-        let all = match said {
+    fn on_membership(&mut self, now: Time, packet: &Packet, message: Membership, at: Location, out: &mut Vec<Effect>) {
+        let all = match message {
             Membership::Report(all) => all,
-            Membership::Query(_) => return self.querier.heard(now, source(packet)),
+            Membership::Query(_) => return self.querier.other_querier(now, source(packet)),
         };
         for one in all {
             if !one.joined {
                 if self.groups.leave(now, one.group, at) {
-                    self.querier.last_call(now, one.group, at, out);
+                    self.querier.query_group(now, one.group, at, out);
                 }
             } else if let Err(reason) = self.groups.join(now, one.group, at) {
                 self.ignore(reason, out);
@@ -314,14 +310,14 @@ impl Snooper {
         }
     }
 
-    fn dhcp(&mut self, now: Time, packet: &Packet, message: &dhcp::Dhcp, at: Location, out: &mut Vec<Effect>) {
+    fn on_dhcp(&mut self, now: Time, packet: &Packet, message: &dhcp::Dhcp, at: Location, out: &mut Vec<Effect>) {
         let src = Mac::from_bits(packet.get(Field::EthSrc).unwrap_or_default());
         let done = match message.is_reply {
             false => {
-                self.leases.hear_client(now, src, message, at);
+                self.leases.on_client(now, src, message, at);
                 Ok(())
             }
-            true if self.snooping.dhcp.contains(&at) => self.leases.hear_server(now, message),
+            true if self.snooping.dhcp.contains(&at) => self.leases.on_server(now, message),
             true => Err(Ignored::Server(at)),
         };
         if let Err(reason) = done {
@@ -330,13 +326,13 @@ impl Snooper {
     }
 
     fn ignore(&mut self, reason: Ignored, out: &mut Vec<Effect>) {
-        if self.ignored.len() >= REMEMBERED && !self.ignored.contains_key(&reason) {
+        if self.ignored.len() >= MAX_REASONS && !self.ignored.contains_key(&reason) {
             return;
         }
         let times = self.ignored.entry(reason).or_default();
         *times += 1;
         if 10u64.pow(times.ilog10()) == *times {
-            out.push(Effect::Tell(reason, *times));
+            out.push(Effect::Warn(reason, *times));
         }
     }
 }
@@ -345,7 +341,7 @@ fn is_edge(state: &Snapshot, at: Location) -> bool {
     state.port(at).is_some_and(|port| port.up && port.kind == PortKind::Edge)
 }
 
-/// Who sent the packet, an IP packet.
+/// The source address of an IP packet.
 fn source(packet: &Packet) -> IpAddr {
     let bits = |field| packet.get(field).unwrap_or_default();
     match packet.get(Field::Ipv6Src) {

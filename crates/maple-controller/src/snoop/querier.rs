@@ -1,7 +1,7 @@
-//! Asks hosts which groups they belong to, where no router does: without questions hosts say so once, when they join.
+//! A querier of IGMP and MLD, for networks without a multicast router. Without queries hosts report a group only once.
 //!
-//! Whoever asks with an address of its own goes first (RFC 2236 §3, RFC 3810 §7.6.2: the lowest address wins; this one has
-//! none in IPv4, and in IPv6 one like no router's). While another one is heard, nothing is asked here.
+//! Another querier takes precedence (RFC 2236 §3, RFC 3810 §7.6.2: the lowest address wins; this querier has no IPv4
+//! address, and an IPv6 address that no router has). While another one is active, this one sends nothing.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv6Addr};
@@ -16,108 +16,109 @@ use super::Effect;
 use super::groups::Groups;
 use crate::time::after;
 
-/// How often all hosts are asked (RFC 2236 §8.2).
+/// The interval between general queries (RFC 2236 §8.2).
 pub const INTERVAL: Duration = Duration::from_secs(125);
-/// How long another one that asks is believed in: two of its questions and half the time to answer (RFC 2236 §8.5).
-pub const OTHER: Duration = Duration::from_secs(255);
-/// How soon who is asked about one group answers, and how long until it is asked again (RFC 2236 §8.8).
+/// How long another querier counts as active: two query intervals and half the response time (RFC 2236 §8.5).
+pub const OTHER_QUERIER_TIMEOUT: Duration = Duration::from_secs(255);
+/// The response time of a group-specific query, and the time until it is repeated (RFC 2236 §8.8).
 pub const LAST_MEMBER: Duration = Duration::from_secs(1);
-/// Questions that are asked a second time, at most; what hosts leave beyond is asked once.
-const MOST_AGAIN: usize = 4096;
-/// Time to answer a question to all, in tenths of a second; that to a port that came up brings what was lost with it.
+/// The most queries that wait to be repeated. Further ones are sent once.
+const MAX_RETRIES: usize = 4096;
+/// The response time of a general query, in tenths of a second.
 const RESPONSE: u8 = 100;
-const FIRST_RESPONSE: u8 = 10;
+/// The response time at a port that came up, whose members are unknown, and of a group-specific query.
+const FAST_RESPONSE: u8 = 10;
 
-/// The hardware address that questions come from: one of those that nobody assigns.
+/// The source MAC address of queries, which is locally administered.
 pub const MAC: [u8; 6] = [0x02, b'M', b'A', b'P', b'L', b'E'];
 
-/// Who asks in each of the two protocols.
+/// The state of the querier for both protocols.
 #[derive(Debug)]
 pub struct Querier {
     protocols: Vec<Protocol>,
-    /// The ports that were asked since they came up.
-    asked: BTreeSet<Location>,
-    /// The last questions about members that leave: one was lost perhaps.
-    again: VecDeque<(Time, IpAddr, Location)>,
+    /// The ports that were queried since they came up.
+    queried: BTreeSet<Location>,
+    /// Group-specific queries to repeat, because one may be lost.
+    retries: VecDeque<(Time, IpAddr, Location)>,
 }
 
 #[derive(Debug)]
 struct Protocol {
     is_v6: bool,
-    /// Until when another one is believed in.
-    other: Time,
+    /// Until when another querier counts as active.
+    other_until: Time,
     next: Time,
 }
 
 impl Querier {
-    /// One that asks by IGMP, MLD, or both.
+    /// A querier for IGMP, MLD, or both.
     pub fn new(igmp: bool, mld: bool) -> Querier {
-        let protocol = |is_v6| Protocol { is_v6, other: Time(0), next: Time(0) };
+        let protocol = |is_v6| Protocol { is_v6, other_until: Time(0), next: Time(0) };
         let protocols = [(igmp, false), (mld, true)].into_iter().filter(|(on, _)| *on);
         Querier {
             protocols: protocols.map(|(_, is_v6)| protocol(is_v6)).collect(),
-            asked: BTreeSet::new(),
-            again: VecDeque::new(),
+            queried: BTreeSet::new(),
+            retries: VecDeque::new(),
         }
     }
 
-    /// Somebody else asks.
-    pub fn heard(&mut self, now: Time, from: IpAddr) {
+    /// Another querier sent a query.
+    pub fn other_querier(&mut self, now: Time, from: IpAddr) {
         let is_other = match from {
             IpAddr::V4(ip) => !ip.is_unspecified(),
             IpAddr::V6(ip) => ip != own_address(),
         };
         let same = |protocol: &&mut Protocol| protocol.is_v6 == from.is_ipv6();
         if is_other && let Some(protocol) = self.protocols.iter_mut().find(same) {
-            protocol.other = after(now, OTHER);
-            // When that one falls silent, all are asked.
-            protocol.next = protocol.other;
+            protocol.other_until = after(now, OTHER_QUERIER_TIMEOUT);
+            // If the other querier falls silent, a general query follows.
+            protocol.next = protocol.other_until;
         }
     }
 
-    /// Asks who stays in a group that somebody behind this port has left.
-    pub fn last_call(&mut self, now: Time, group: IpAddr, at: Location, out: &mut Vec<Effect>) {
-        if self.is_ours(now, group.is_ipv6()) {
-            out.push(ask(at, group.is_ipv6(), Some(group), FIRST_RESPONSE));
-            if self.again.len() < MOST_AGAIN {
-                self.again.push_back((after(now, LAST_MEMBER), group, at));
+    /// A host left a group: queries whether others at the port are members.
+    pub fn query_group(&mut self, now: Time, group: IpAddr, at: Location, out: &mut Vec<Effect>) {
+        if self.is_active(now, group.is_ipv6()) {
+            out.push(query(at, group.is_ipv6(), Some(group), FAST_RESPONSE));
+            if self.retries.len() < MAX_RETRIES {
+                self.retries.push_back((after(now, LAST_MEMBER), group, at));
             }
         }
     }
 
-    /// Asks all of these edge ports, where that is due, and those that came up.
-    pub fn ask_all(&mut self, now: Time, ports: BTreeSet<Location>, out: &mut Vec<Effect>) {
+    /// Sends general queries to edge ports: to all if that is due, and to those that came up.
+    pub fn query_all(&mut self, now: Time, ports: BTreeSet<Location>, out: &mut Vec<Effect>) {
         for protocol in &mut self.protocols {
             let all = protocol.next <= now;
             if all {
                 protocol.next = after(now, INTERVAL);
             }
-            let is_ours = protocol.other <= now;
-            for at in ports.iter().filter(|at| is_ours && (all || !self.asked.contains(at))) {
-                let response = if self.asked.contains(at) { RESPONSE } else { FIRST_RESPONSE };
-                out.push(ask(*at, protocol.is_v6, None, response));
+            let is_active = protocol.other_until <= now;
+            for at in ports.iter().filter(|at| is_active && (all || !self.queried.contains(at))) {
+                let response = if self.queried.contains(at) { RESPONSE } else { FAST_RESPONSE };
+                out.push(query(*at, protocol.is_v6, None, response));
             }
         }
-        self.asked = ports;
+        self.queried = ports;
     }
 
-    /// Asks again what is due, where there are members that may stay.
-    pub fn ask_again(&mut self, now: Time, groups: &Groups, out: &mut Vec<Effect>) {
-        while let Some((_, group, at)) = self.again.front().filter(|(when, ..)| *when <= now).copied() {
-            self.again.pop_front();
-            if groups.has(group, at) && self.is_ours(now, group.is_ipv6()) {
-                out.push(ask(at, group.is_ipv6(), Some(group), FIRST_RESPONSE));
+    /// Repeats the group-specific queries that are due, if the group still has members there.
+    pub fn retry(&mut self, now: Time, groups: &Groups, out: &mut Vec<Effect>) {
+        while let Some((_, group, at)) = self.retries.front().filter(|(when, ..)| *when <= now).copied() {
+            self.retries.pop_front();
+            if groups.has(group, at) && self.is_active(now, group.is_ipv6()) {
+                out.push(query(at, group.is_ipv6(), Some(group), FAST_RESPONSE));
             }
         }
     }
 
-    /// When something is to be asked again.
-    pub fn next(&self) -> Option<Time> {
-        self.again.front().map(|(when, ..)| *when)
+    /// When the next query is to be repeated.
+    pub fn deadline(&self) -> Option<Time> {
+        self.retries.front().map(|(when, ..)| *when)
     }
 
-    fn is_ours(&self, now: Time, is_v6: bool) -> bool {
-        self.protocols.iter().any(|protocol| protocol.is_v6 == is_v6 && protocol.other <= now)
+    fn is_active(&self, now: Time, is_v6: bool) -> bool {
+        self.protocols.iter().any(|protocol| protocol.is_v6 == is_v6 && protocol.other_until <= now)
     }
 }
 
@@ -125,7 +126,7 @@ fn own_address() -> Ipv6Addr {
     mld::link_local(MAC)
 }
 
-fn ask(at: Location, is_v6: bool, group: Option<IpAddr>, tenths: u8) -> Effect {
+fn query(at: Location, is_v6: bool, group: Option<IpAddr>, tenths: u8) -> Effect {
     let bytes = match group {
         Some(IpAddr::V4(group)) => igmp::query(MAC, Some(group), tenths),
         Some(IpAddr::V6(group)) => mld::query(MAC, Some(group), u16::from(tenths) * 100),
@@ -150,11 +151,11 @@ mod tests {
         Location::new(Dpid(1), PortNo(n))
     }
 
-    /// What is asked where at this time.
+    /// The queries that are sent at this time.
     fn tick(querier: &mut Querier, now: u64, ports: &[u32], groups: &Groups) -> Vec<(u32, bool, Option<IpAddr>)> {
         let mut out = Vec::new();
-        querier.ask_all(at(now), ports.iter().map(|n| port(*n)).collect(), &mut out);
-        querier.ask_again(at(now), groups, &mut out);
+        querier.query_all(at(now), ports.iter().map(|n| port(*n)).collect(), &mut out);
+        querier.retry(at(now), groups, &mut out);
         out.iter().map(question).collect()
     }
 
@@ -170,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn all_ports_are_asked_at_intervals_and_new_ones_at_once() {
+    fn all_ports_are_queried_at_intervals_and_new_ones_at_once() {
         let (mut querier, none) = (Querier::new(true, true), Groups::default());
         let both = |n| [(n, false, None), (n, true, None)];
         assert_eq!(tick(&mut querier, 0, &[1], &none), both(1));
@@ -182,16 +183,16 @@ mod tests {
     }
 
     #[test]
-    fn who_has_an_address_goes_first_until_it_falls_silent() {
+    fn another_querier_takes_precedence_until_it_falls_silent() {
         let (mut querier, none) = (Querier::new(true, true), Groups::default());
         tick(&mut querier, 0, &[1], &none);
-        querier.heard(at(10), [0, 0, 0, 0].into());
-        querier.heard(at(10), own_address().into());
+        querier.other_querier(at(10), [0, 0, 0, 0].into());
+        querier.other_querier(at(10), own_address().into());
         assert_eq!(tick(&mut querier, 125, &[1], &none).len(), 2, "those are like this one");
-        querier.heard(at(130), [10, 0, 0, 9].into());
+        querier.other_querier(at(130), [10, 0, 0, 9].into());
         assert_eq!(tick(&mut querier, 250, &[1, 2], &none), [(1, true, None), (2, true, None)]);
         let mut out = Vec::new();
-        querier.last_call(at(260), [239, 1, 1, 1].into(), port(1), &mut out);
+        querier.query_group(at(260), [239, 1, 1, 1].into(), port(1), &mut out);
         assert!(out.is_empty());
         assert_eq!(tick(&mut querier, 384, &[1, 2], &none).iter().filter(|(_, is_v6, _)| !is_v6).count(), 0);
         assert_eq!(tick(&mut querier, 385, &[1, 2], &none).iter().filter(|(_, is_v6, _)| !is_v6).count(), 2);
@@ -205,9 +206,9 @@ mod tests {
         groups.join(at(1), group, port(1)).unwrap();
         groups.leave(at(2), group, port(1));
         let mut out = Vec::new();
-        querier.last_call(at(2), group, port(1), &mut out);
+        querier.query_group(at(2), group, port(1), &mut out);
         assert_eq!(out.iter().map(question).collect::<Vec<_>>(), [(1, false, Some(group))]);
-        assert_eq!(querier.next(), Some(at(3)));
+        assert_eq!(querier.deadline(), Some(at(3)));
         assert_eq!(tick(&mut querier, 3, &[1], &groups), [(1, false, Some(group))]);
         assert_eq!(tick(&mut querier, 4, &[1], &groups), []);
     }

@@ -28,7 +28,7 @@ struct World {
     snooper: Snooper,
     now: Time,
     sent: Vec<OwnFrame>,
-    told: Vec<(Ignored, u64)>,
+    warnings: Vec<(Ignored, u64)>,
 }
 
 impl World {
@@ -39,7 +39,7 @@ impl World {
         let info = SwitchInfo { shard: ShardId(0), version: Version::Of13 };
         store.update(|_| vec![Write::Switch { dpid: Dpid(1), info: Some(info) }]);
         let snooper = Snooper::new(snooping, Duration::ZERO, &store.snapshot());
-        let world = World { store, snooper, now: Time(0), sent: Vec::new(), told: Vec::new() };
+        let world = World { store, snooper, now: Time(0), sent: Vec::new(), warnings: Vec::new() };
         (1..=3).for_each(|n| world.becomes(n, PortKind::Edge));
         world.becomes(4, PortKind::Link(Location::new(Dpid(2), PortNo(1))));
         world
@@ -51,12 +51,12 @@ impl World {
 
     fn hear(&mut self, n: u32, frame: Vec<u8>) -> Commit {
         let heard = ListenerPacket { by: 1, at: port(n), total_len: frame.len(), frame: frame.into() };
-        self.happen(&Happening::Packet(heard))
+        self.happen(&NetworkEvent::Packet(heard))
     }
 
-    fn happen(&mut self, happening: &Happening) -> Commit {
+    fn happen(&mut self, event: &NetworkEvent) -> Commit {
         let mut effects = Vec::new();
-        self.snooper.hear(self.now, happening, &mut effects);
+        self.snooper.on_event(self.now, event, &mut effects);
         self.tick(effects)
     }
 
@@ -66,13 +66,13 @@ impl World {
     }
 
     fn tick(&mut self, mut effects: Vec<Effect>) -> Commit {
-        self.snooper.tick(self.now, &self.store.snapshot(), &mut effects);
+        self.snooper.on_timer(self.now, &self.store.snapshot(), &mut effects);
         let mut writes = Vec::new();
         for effect in effects {
             match effect {
                 Effect::Write(write) => writes.push(write),
                 Effect::Send(frame) => self.sent.push(frame),
-                Effect::Tell(reason, times) => self.told.push((reason, times)),
+                Effect::Warn(reason, times) => self.warnings.push((reason, times)),
             }
         }
         self.store.change(writes).unwrap()
@@ -113,7 +113,7 @@ fn members_of_both_families_come_and_go() {
     assert_eq!((world.members(IpAddr::from(ONE)), world.members(IpAddr::from(IN_V6))), (vec![2], vec![]));
     world.wait(258);
     assert!(world.members(IpAddr::from(ONE)).is_empty());
-    assert!(world.sent.is_empty() && world.told.is_empty());
+    assert!(world.sent.is_empty() && world.warnings.is_empty());
 }
 
 #[test]
@@ -121,12 +121,12 @@ fn ports_and_switches_that_go_take_their_members_along() {
     let mut world = World::new(&["igmp"], &[], false);
     (1..=3).for_each(|n| drop(world.hear(n, report(ONE, true))));
     let (name, reason) = ("eth".to_owned(), maple_wire::msg::PortReason::Modify);
-    world.happen(&Happening::Port { at: port(1), name, is_up: false, reason });
+    world.happen(&NetworkEvent::Port { at: port(1), name, is_up: false, reason });
     assert_eq!(world.members(IpAddr::from(ONE)), [2, 3]);
     world.becomes(2, PortKind::Link(port(9)));
     world.wait(1);
     assert_eq!(world.members(IpAddr::from(ONE)), [3]);
-    world.happen(&Happening::SwitchDown(Dpid(1)));
+    world.happen(&NetworkEvent::SwitchDown(Dpid(1)));
     assert!(world.members(IpAddr::from(ONE)).is_empty());
 }
 
@@ -192,7 +192,7 @@ fn a_server_is_believed_at_its_port_only_and_told_of_elsewhere() {
         world.hear(3, server(&ack));
     }
     assert_eq!(world.ask(None, Net::leases), []);
-    assert_eq!(world.told, [(Ignored::Server(port(3)), 1), (Ignored::Server(port(3)), 10)]);
+    assert_eq!(world.warnings, [(Ignored::Server(port(3)), 1), (Ignored::Server(port(3)), 10)]);
     world.hear(1, server(&ack));
     let lease = Lease { mac: Mac(HOST), ip: [10, 0, 0, 5].into(), location: port(2), ends: Some(60) };
     assert_eq!(world.ask(None, |net| (net.lease(lease.ip), net.lease_of(lease.mac))), (Some(lease), Some(lease)));
@@ -223,17 +223,17 @@ fn a_host_that_floods_groups_is_told_of_and_leaves_room() {
         let [a, b] = n.to_be_bytes();
         world.hear(1, report([239, 9, a, b].into(), true));
     }
-    assert_eq!(world.told, [(Ignored::GroupsOfPort(port(1)), 1), (Ignored::GroupsOfPort(port(1)), 10)]);
+    assert_eq!(world.warnings, [(Ignored::GroupsOfPort(port(1)), 1), (Ignored::GroupsOfPort(port(1)), 10)]);
     world.hear(2, report(ONE, true));
     assert_eq!(world.members(IpAddr::from(ONE)), [2]);
     let rows = world.store.snapshot().table(snooped::MEMBERS).map_or(0, |rows| rows.len());
-    assert_eq!(rows, groups::MOST_OF_PORT + 1);
+    assert_eq!(rows, groups::MAX_PER_PORT + 1);
 }
 
 #[test]
 fn what_is_snooped_on_is_heard_of_and_nothing_else() {
     let on = |protocols: &[&str], servers: &[Location]| {
-        Snooping::new(protocols, servers.iter().copied(), false).unwrap().heard()
+        Snooping::new(protocols, servers.iter().copied(), false).unwrap().conditions()
     };
     let all = on(&["igmp", "mld", "dhcp"], &[port(1)]);
     let hears = |conds: &[Cond], frame: &[u8]| {
@@ -268,7 +268,7 @@ fn what_can_t_be_snooped_on_is_refused_in_words() {
     assert_eq!(error(&["igmp"], &[port(1)], false), SnoopingError::OnlyServers);
     assert_eq!(error(&["dhcp"], &[port(1)], true), SnoopingError::OnlyQuerier);
     let unknown = error(&["IGMP"], &[], false).to_string();
-    assert_eq!(unknown, "there is no snooping of \"IGMP\"; there are \"igmp\", \"mld\" and \"dhcp\"");
+    assert_eq!(unknown, "cannot snoop on \"IGMP\"; known protocols are \"igmp\", \"mld\" and \"dhcp\"");
     assert!(!Snooping::new::<&str>([], [], false).unwrap().is_on());
 }
 

@@ -31,7 +31,7 @@ pub struct Case {
     pub room: (Option<usize>, Option<usize>),
     /// How long a shard may take until it does what came in.
     pub busy: Time,
-    /// How long a letter between shards may take.
+    /// How long a message between shards may take.
     pub mail: Time,
     /// Decides everything that is left to chance while the case runs.
     pub seed: u64,

@@ -47,7 +47,7 @@ pub enum Excuse {
 
 /// What was checked.
 #[derive(Clone, Debug, Default)]
-pub struct Tally {
+pub struct MessageCounts {
     /// Frames for which there was one answer.
     pub exact: u64,
     /// Frames that could be treated as before or after a change.
@@ -88,9 +88,9 @@ impl fmt::Display for Failure {
     }
 }
 
-impl Tally {
+impl MessageCounts {
     /// The sum of two.
-    pub fn add(&mut self, other: &Tally) {
+    pub fn add(&mut self, other: &MessageCounts) {
         self.exact += other.exact;
         self.choice += other.choice;
         self.skipped += other.skipped;
@@ -109,9 +109,9 @@ impl Tally {
 }
 
 /// Runs the case.
-pub fn run(case: &Case) -> Result<Tally, Failure> {
+pub fn run(case: &Case) -> Result<MessageCounts, Failure> {
     let mut world = World::new(case);
-    let mut tally = Tally::default();
+    let mut counts = MessageCounts::default();
     world.settle().map_err(|text| Failure::new("never ready", text))?;
     world.plant_foreign_rules();
     world.run_for(case.lag());
@@ -127,15 +127,15 @@ pub fn run(case: &Case) -> Result<Tally, Failure> {
     world.settle().map_err(|text| Failure::new("never settles", text))?;
     world.run_for(MOVE);
     check_tables(&mut world, &foreign)?;
-    at_rest(&mut world, &mut tally)?;
+    at_rest(&mut world, &mut counts)?;
     check_tables(&mut world, &foreign)?;
-    check_counts(&world, &mut tally)?;
-    check_log(&world, &mut tally)?;
-    Ok(tally)
+    check_counts(&world, &mut counts)?;
+    check_log(&world, &mut counts)?;
+    Ok(counts)
 }
 
 /// Sends every packet twice, one at a time.
-fn at_rest(world: &mut World, tally: &mut Tally) -> Result<(), Failure> {
+fn at_rest(world: &mut World, counts: &mut MessageCounts) -> Result<(), Failure> {
     for packet in 0..world.case.packets.len() {
         let mut expected = None;
         for round in 0..2 {
@@ -152,11 +152,11 @@ fn at_rest(world: &mut World, tally: &mut Tally) -> Result<(), Failure> {
             let is_up = before.ports.get(&arrival.at).is_some_and(|info| info.up);
             if is_up {
                 same_at_rest(world, packet, round, id, arrival, &said, alone)?;
-                *tally.how.entry(said.how).or_default() += 1;
-                tally.repeated += 1;
+                *counts.how.entry(said.how).or_default() += 1;
+                counts.repeated += 1;
                 if expected.as_ref() == Some(&before) && said.how == How::Pure && is_cacheable(world, arrival, &before)
                 {
-                    no_packet_in(world, packet, id, tally)?;
+                    no_packet_in(world, packet, id, counts)?;
                 }
                 let moving = said.how == How::NotAsked("host elsewhere");
                 expected = alone.then_some(said.after);
@@ -228,13 +228,13 @@ fn is_cacheable(world: &World, arrival: Arrival, state: &State) -> bool {
 }
 
 /// The packet may not come to the controller again, from no switch.
-fn no_packet_in(world: &World, packet: usize, id: FrameId, tally: &mut Tally) -> Result<(), Failure> {
+fn no_packet_in(world: &World, packet: usize, id: FrameId, counts: &mut MessageCounts) -> Result<(), Failure> {
     let deliveries: Vec<&Delivery> = world.network.log().of(id).collect();
     if deliveries.iter().any(|delivery| matches!(delivery.outcome, Outcome::Controller(_))) {
         let text = format!("packet #{packet} came to the controller again\n{}", trail(deliveries.into_iter()));
         return Err(Failure::new("not cached", text));
     }
-    tally.cached += 1;
+    counts.cached += 1;
     Ok(())
 }
 
@@ -264,9 +264,9 @@ fn check_tables(world: &mut World, foreign: &BTreeSet<Dpid>) -> Result<(), Failu
 }
 
 /// What must never happen, by the counters of both sides.
-fn check_counts(world: &World, tally: &mut Tally) -> Result<(), Failure> {
+fn check_counts(world: &World, counts: &mut MessageCounts) -> Result<(), Failure> {
     for stats in world.controller.stats() {
-        tally.refused += stats.labels_refused;
+        counts.refused += stats.labels_refused;
         let refused = stats.refused_rules > 0 && !world.is_tight();
         if stats.inconsistent_runs > 0 || refused || stats.short_captures > 0 {
             let reports: Vec<String> = world.controller.reports.iter().map(|(_, r)| r.to_string()).collect();
@@ -283,7 +283,7 @@ fn check_counts(world: &World, tally: &mut Tally) -> Result<(), Failure> {
 }
 
 /// Judges every frame that entered.
-fn check_log(world: &World, tally: &mut Tally) -> Result<(), Failure> {
+fn check_log(world: &World, counts: &mut MessageCounts) -> Result<(), Failure> {
     let log = world.network.log();
     assert_eq!(log.forgotten, 0, "the log is too short");
     let mut deliveries: BTreeMap<FrameId, Vec<&Delivery>> = BTreeMap::new();
@@ -295,12 +295,12 @@ fn check_log(world: &World, tally: &mut Tally) -> Result<(), Failure> {
     for entry in log.entries() {
         let Origin::Port(dpid, port) = entry.origin else { continue };
         if bytes[&*entry.frame] > 1 {
-            tally.skipped += 1;
+            counts.skipped += 1;
             continue;
         }
         let at = Location::new(dpid, port);
         let none = Vec::new();
-        judge(world, entry, at, deliveries.get(&entry.id).unwrap_or(&none), tally)?;
+        judge(world, entry, at, deliveries.get(&entry.id).unwrap_or(&none), counts)?;
     }
     Ok(())
 }
@@ -310,7 +310,7 @@ fn judge(
     entry: &Entry,
     at: Location,
     deliveries: &[&Delivery],
-    tally: &mut Tally,
+    counts: &mut MessageCounts,
 ) -> Result<(), Failure> {
     let arrival = Arrival { at, frame: &entry.frame };
     let mut came = Out::new();
@@ -338,16 +338,16 @@ fn judge(
             trail(deliveries.iter().copied())
         )
     };
-    tally.delivered += u64::from(!came.is_empty());
+    counts.delivered += u64::from(!came.is_empty());
     let outs: BTreeSet<&Out> = answers.iter().map(|answer| &answer.out).collect();
     let took = |answer: &&Verdict| answer.out == came && strays(answer, deliveries).is_none();
     if copies == came.len() && answers.iter().find(took).is_some() {
-        *if outs.len() == 1 { &mut tally.exact } else { &mut tally.choice } += 1;
+        *if outs.len() == 1 { &mut counts.exact } else { &mut counts.choice } += 1;
         return Ok(());
     }
     match excuse(world, arrival, &answers, &came, deliveries, (begin, end)) {
         Some(excuse) => {
-            *tally.excused.entry(excuse).or_default() += 1;
+            *counts.excused.entry(excuse).or_default() += 1;
             Ok(())
         }
         None if copies > came.len() => Err(Failure::new("twice", explain())),

@@ -1,7 +1,7 @@
-//! The controller in one thread and in simulated time: the product's shards, joined by letters that take a random time.
+//! The controller in one thread and in simulated time: the product's shards, joined by messages that take a random time.
 //!
 //! A shard takes the turn that ships. When it does so is chosen here: a random time after the first of what came in, so
-//! batches form. Letters between two shards keep their order, as the product's mailboxes do; letters of different pairs
+//! batches form. Letters between two shards keep their order, as the product's mailboxes do; messages of different pairs
 //! overtake each other. A connection that its switch has closed fails when it is written to, and its end is there to be
 //! read a random time later; so a shard learns of it before or after its engine's part of a turn.
 
@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, mpsc};
 
 use maple_controller::session::ENGINE_XIDS;
-use maple_controller::simulation::{Line, Parcel, Setting, Simulation};
+use maple_controller::simulation::{Batch, Line, Simulation, SimulationOptions};
 use maple_controller::{Deadlines, Notice, QueueLimits};
 use maple_core::engine::{Event, Options, Stats, TableRule, Time};
 use maple_core::state::{Snapshot, Write};
@@ -29,7 +29,7 @@ const MAX_TURNS: usize = 10_000;
 pub struct Pace {
     /// How long a shard may take until it does what came in.
     pub busy: u64,
-    /// How long a letter may take.
+    /// How long a message may take.
     pub mail: u64,
     /// Whether to print all that engines take and give.
     pub trace: bool,
@@ -45,8 +45,8 @@ pub struct Controller {
     connections: Vec<Connection>,
     /// The connection that a switch has now, as the network knows it.
     current: BTreeMap<Dpid, usize>,
-    parcels: BTreeMap<(Time, u64), Parcel>,
-    last_parcel: BTreeMap<(usize, usize), Time>,
+    batches: BTreeMap<(Time, u64), Batch>,
+    last_batch: BTreeMap<(usize, usize), Time>,
     /// Connections that are broken, and when their end is there to be read.
     endings: BTreeMap<(Time, u64), usize>,
     sent: u64,
@@ -76,7 +76,16 @@ impl Controller {
         store.update(|_| vec![Write::Weight(WEIGHT.into())]);
         let (deadlines, limits) = (Deadlines::default(), QueueLimits::default());
         let clock = Arc::default();
-        let setting = Setting { shards, clock, store, policy, options, deadlines, limits, listening: Vec::new() };
+        let setting = SimulationOptions {
+            shards,
+            clock,
+            store,
+            policy,
+            engine: options,
+            deadlines,
+            limits,
+            subscriptions: Vec::new(),
+        };
         let mut simulation = Simulation::new(&setting).expect("the system has polls");
         if pace.trace {
             simulation.trace();
@@ -87,8 +96,8 @@ impl Controller {
             turns: vec![None; usize::from(shards)],
             connections: Vec::new(),
             current: BTreeMap::new(),
-            parcels: BTreeMap::new(),
-            last_parcel: BTreeMap::new(),
+            batches: BTreeMap::new(),
+            last_batch: BTreeMap::new(),
             endings: BTreeMap::new(),
             sent: 0,
             pace,
@@ -116,7 +125,7 @@ impl Controller {
     /// Hands an event to any one shard.
     pub fn tell(&mut self, now: Time, event: Event) {
         let shard = self.any_shard();
-        self.simulation.tell(shard, event);
+        self.simulation.send_event(shard, event);
         self.came_in(now, shard);
     }
 
@@ -154,9 +163,9 @@ impl Controller {
 
     /// When [`Controller::run`] wants to be called again.
     pub fn deadline(&self) -> Option<Time> {
-        let parcel = self.parcels.keys().next().map(|(at, _)| *at);
+        let batch = self.batches.keys().next().map(|(at, _)| *at);
         let ending = self.endings.keys().next().map(|(at, _)| *at);
-        (0..self.turns.len()).filter_map(|shard| self.next_turn(shard)).chain(parcel).chain(ending).min()
+        (0..self.turns.len()).filter_map(|shard| self.next_turn(shard)).chain(batch).chain(ending).min()
     }
 
     fn next_turn(&self, shard: usize) -> Option<Time> {
@@ -166,10 +175,10 @@ impl Controller {
     /// Does everything that is due.
     pub fn run(&mut self, now: Time, network: &mut Network) {
         for _ in 0..MAX_TURNS {
-            while let Some(entry) = self.parcels.first_entry().filter(|entry| entry.key().0 <= now) {
-                let parcel = entry.remove();
-                let shard = parcel.to;
-                self.simulation.deliver(parcel);
+            while let Some(entry) = self.batches.first_entry().filter(|entry| entry.key().0 <= now) {
+                let batch = entry.remove();
+                let shard = batch.to;
+                self.simulation.deliver(batch);
                 self.came_in(now, shard);
             }
             while let Some(entry) = self.endings.first_entry().filter(|entry| entry.key().0 <= now) {
@@ -191,11 +200,11 @@ impl Controller {
 
     fn turn(&mut self, now: Time, shard: usize, network: &mut Network) {
         self.turns[shard] = None;
-        for parcel in self.simulation.turn(now, shard) {
-            self.post(now, shard, parcel);
+        for batch in self.simulation.turn(now, shard) {
+            self.post(now, shard, batch);
         }
         assert_eq!(
-            self.simulation.counters(shard).of_unsendable,
+            self.simulation.counters(shard).of_unencodable,
             0,
             "the engine says what the switch's version can say"
         );
@@ -233,12 +242,12 @@ impl Controller {
         }
     }
 
-    fn post(&mut self, now: Time, from: usize, parcel: Parcel) {
+    fn post(&mut self, now: Time, from: usize, batch: Batch) {
         let delay = self.random.below(self.pace.mail + 1);
-        let last = self.last_parcel.entry((from, parcel.to)).or_default();
+        let last = self.last_batch.entry((from, batch.to)).or_default();
         *last = (*last).max(Time(now.0 + delay));
         self.sent += 1;
-        self.parcels.insert((*last, self.sent), parcel);
+        self.batches.insert((*last, self.sent), batch);
     }
 
     /// Something has come in for a shard: it takes a turn soon.

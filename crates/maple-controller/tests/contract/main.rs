@@ -26,7 +26,7 @@ mod world;
 mod check;
 mod shrink;
 
-use check::Tally;
+use check::MessageCounts;
 use generate::Flavour;
 
 /// How many seeds each test runs, always the same ones, unless told otherwise.
@@ -36,33 +36,33 @@ const FRESH: u64 = 100;
 
 #[test]
 fn networks_obey_policies_while_the_state_changes() {
-    let tally = run_all(Flavour::Soft);
-    assert_eq!(tally.excuses(), 0, "nothing may be lost while only state changes: {tally:?}");
-    assert!(is_few() || tally.exact > 10 * tally.choice, "most frames must have one answer: {tally:?}");
+    let counts = run_all(Flavour::Soft);
+    assert_eq!(counts.excuses(), 0, "nothing may be lost while only state changes: {counts:?}");
+    assert!(is_few() || counts.exact > 10 * counts.choice, "most frames must have one answer: {counts:?}");
 }
 
 #[test]
 fn networks_obey_policies_while_links_hosts_and_switches_come_and_go() {
-    let tally = run_all(Flavour::Hard);
-    assert!(is_few() || tally.exact > 3 * tally.choice, "most frames must have one answer: {tally:?}");
-    assert!(is_few() || tally.exact > 30 * tally.excuses(), "too many excuses to prove anything: {tally:?}");
+    let counts = run_all(Flavour::Hard);
+    assert!(is_few() || counts.exact > 3 * counts.choice, "most frames must have one answer: {counts:?}");
+    assert!(is_few() || counts.exact > 30 * counts.excuses(), "too many excuses to prove anything: {counts:?}");
 }
 
 #[test]
 fn networks_obey_policies_though_their_tables_are_too_small() {
-    let tally = run_all(Flavour::Tight);
-    assert!(is_few() || tally.exact > 10 * tally.excuses(), "too many excuses to prove anything: {tally:?}");
+    let counts = run_all(Flavour::Tight);
+    assert!(is_few() || counts.exact > 10 * counts.excuses(), "too many excuses to prove anything: {counts:?}");
 }
 
 /// Runs the seeds of a test; shrinks and prints the first that fails.
-fn run_all(flavour: Flavour) -> Tally {
+fn run_all(flavour: Flavour) -> MessageCounts {
     let seeds = seeds();
     println!("{flavour:?}: {} seeds, the last ones {:?}", seeds.len(), &seeds[seeds.len().saturating_sub(3)..]);
-    let mut total = Tally::default();
+    let mut total = MessageCounts::default();
     for seed in seeds {
         let case = generate::case(seed, flavour);
         match shrink::run(&case) {
-            Ok(tally) => total.add(&tally),
+            Ok(counts) => total.add(&counts),
             Err(failure) => {
                 let (mut small, failure) = shrink::shrink(&case, failure);
                 if std::env::var_os("MAPLE_TRACE").is_some() {

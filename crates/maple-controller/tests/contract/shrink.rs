@@ -5,14 +5,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use maple_wire::Version;
 
 use crate::case::{Case, Step};
-use crate::check::{self, Failure, Tally};
+use crate::check::{self, Failure, MessageCounts};
 use crate::program::{Answer, Program};
 
 /// How many runs shrinking may take.
 const BUDGET: usize = 600;
 
 /// Runs a case; a panic is a failure too.
-pub fn run(case: &Case) -> Result<Tally, Failure> {
+pub fn run(case: &Case) -> Result<MessageCounts, Failure> {
     catch_unwind(AssertUnwindSafe(|| check::run(case))).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().cloned();
         let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));

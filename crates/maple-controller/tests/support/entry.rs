@@ -4,7 +4,8 @@
 //! be whole messages however odd the packets are.
 
 use maple_controller::framing::{Cut, Framer};
-use maple_controller::handler::{Handler, LearningSwitch, Replies};
+use maple_controller::handler::{Handler, Replies};
+use maple_handlers::LearningSwitch;
 use maple_wire::msg::{Frames, PacketInView};
 use maple_wire::{Error, Message, Version};
 
@@ -29,7 +30,7 @@ fn messages(framer: &mut Framer, mut read: &[u8], cut: &mut Vec<Vec<u8>>) -> Res
     loop {
         match framer.next(&mut read)? {
             Cut::Whole(_, message) => cut.push(message.to_vec()),
-            Cut::Begun(_, message) => cut.push(message.to_vec()),
+            Cut::Completed(_, message) => cut.push(message.to_vec()),
             Cut::Rest(_) => break,
         }
     }

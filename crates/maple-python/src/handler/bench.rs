@@ -4,7 +4,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use maple_controller::Notice;
-use maple_controller::handler::Complaints;
+use maple_controller::handler::ErrorReporter;
 use maple_controller::session::SwitchInfo;
 use maple_controller::{Handler, Replies};
 use maple_wire::msg::PacketInView;
@@ -87,8 +87,8 @@ impl HandlerBench {
         let limit = Duration::try_from_secs_f64(time_limit)
             .map_err(|_| PyValueError::new_err("time_limit is a positive number of seconds"))?;
         let info = switch(version, dpid, ports);
-        let (complaints, told) = Complaints::alone(Dpid(dpid));
-        let mut handler = PythonHandlers::new(handler, limit).make(py, &info, complaints)?;
+        let (errors, told) = ErrorReporter::detached(Dpid(dpid));
+        let mut handler = PythonHandlers::new(handler, limit).make(py, &info, errors)?;
         let mut out = Replies::new(version);
         handler.switch_up(&info, &mut out);
         Ok(HandlerBench { version, handler: Mutex::new(handler), told, started: said(&out) })

@@ -37,8 +37,8 @@ pub use switch::{PyFlowRemoved, PyPort, PySwitch, SwitchError};
 use std::sync::Arc;
 use std::time::Duration;
 
-use maple_controller::handler::Complaints;
-use maple_controller::handler::ask_for_packets;
+use maple_controller::handler::ErrorReporter;
+use maple_controller::handler::install_table_miss;
 use maple_controller::session::SwitchInfo;
 use maple_controller::{Handler, HandlerFactory, Replies};
 use maple_wire::Message;
@@ -70,10 +70,10 @@ impl PythonHandlers {
     }
 
     /// The handler of a switch.
-    pub fn make(&self, py: Python<'_>, info: &SwitchInfo, complaints: Complaints) -> PyResult<PythonHandler> {
+    pub fn make(&self, py: Python<'_>, info: &SwitchInfo, errors: ErrorReporter) -> PyResult<PythonHandler> {
         let switch = Py::new(py, PySwitch::new(info))?;
         let (limit, told) = (self.limit, Arc::clone(&self.told));
-        let mut handler = PythonHandler { object: None, switch, limit, told, complaints, hears_errors: false };
+        let mut handler = PythonHandler { object: None, switch, limit, told, errors, hears_errors: false };
         match base::born(py, self.class.bind(py), &handler.switch, limit) {
             Ok(object) => {
                 let own = object.get_type().getattr(intern!(py, "error"))?;
@@ -87,11 +87,11 @@ impl PythonHandlers {
 }
 
 impl HandlerFactory for PythonHandlers {
-    fn handler(&self, switch: &SwitchInfo, complaints: Complaints) -> Box<dyn Handler> {
-        Python::attach(|py| match self.make(py, switch, complaints.clone()) {
+    fn handler(&self, switch: &SwitchInfo, errors: ErrorReporter) -> Box<dyn Handler> {
+        Python::attach(|py| match self.make(py, switch, errors.clone()) {
             Ok(handler) => Box::new(handler) as Box<dyn Handler>,
             Err(error) => {
-                complaints.tell(self.told.text(py, &error));
+                errors.report(self.told.text(py, &error));
                 Box::new(Nobody)
             }
         })
@@ -117,7 +117,7 @@ pub struct PythonHandler {
     switch: Py<PySwitch>,
     limit: Duration,
     told: Arc<Told>,
-    complaints: Complaints,
+    errors: ErrorReporter,
     /// Whether the class has an `error` of its own.
     hears_errors: bool,
 }
@@ -129,7 +129,7 @@ impl PythonHandler {
     }
 
     fn complain(&self, py: Python<'_>, error: &PyErr) {
-        self.complaints.tell(self.told.text(py, error));
+        self.errors.report(self.told.text(py, error));
     }
 
     /// Calls a method and says what it returns.
@@ -176,7 +176,7 @@ impl Handler for PythonHandler {
         Python::attach(|py| {
             let Some(object) = &self.object else { return };
             match object.bind(py).getattr(intern!(py, "table_miss")).and_then(|wish| wish.is_truthy()) {
-                Ok(true) => ask_for_packets(out),
+                Ok(true) => install_table_miss(out),
                 Ok(false) => {}
                 Err(error) => self.complain(py, &error),
             }
@@ -220,7 +220,7 @@ impl Handler for PythonHandler {
             Message::Error(error) if self.hears_errors => {
                 self.tell(py, intern!(py, "error"), Bound::new(py, SwitchError::new(out.version(), error)), out);
             }
-            Message::Error(error) => self.complaints.tell(refused(out, error).into()),
+            Message::Error(error) => self.errors.report(refused(out, error).into()),
             Message::BarrierReply => self.call(py, intern!(py, "barrier"), (), out),
             Message::StatsReply(reply) => match PyStats::new(py, out.version(), reply) {
                 Ok(Some(stats)) => self.tell(py, intern!(py, "stats"), Bound::new(py, stats), out),

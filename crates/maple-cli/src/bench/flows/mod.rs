@@ -25,7 +25,7 @@ use maple_load::flows::Spread;
 use maple_wire::Version;
 
 use super::controllers::Contender;
-use crate::args::{duration, version};
+use crate::values::{duration, version};
 use results::{Results, Row};
 use round::{Setting, round};
 

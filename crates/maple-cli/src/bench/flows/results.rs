@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::round::{Point, Setting};
 use super::targets;
-use crate::say;
+use crate::output::print_line;
 
 /// A row: one controller, one line of switches, so many leaves present. Figures are those of the median round.
 #[derive(Debug, Serialize)]
@@ -112,9 +112,9 @@ impl Results {
     /// Tells it as asked.
     pub fn tell(&self, output: &Output) -> anyhow::Result<()> {
         if output.json {
-            say(serde_json::to_string_pretty(self)?);
+            print_line(serde_json::to_string_pretty(self)?);
         } else {
-            say(self.text());
+            print_line(self.text());
         }
         if let Some(folder) = &output.plot {
             for chart in self.charts() {

@@ -109,14 +109,14 @@ pub fn round(
 ) -> anyhow::Result<Vec<Point>> {
     let what =
         format!("{}, line:{}, {} ports, OpenFlow {}", contender.name, setting.line, setting.ports, setting.version);
-    progress.say(format!("{what}: discovery"));
+    progress.set_message(format!("{what}: discovery"));
     let (mut bed, unknown) = bed(args, contender, setting, false)?;
     let start = bed.moment()?;
     let deadline = Instant::now() + args.limit;
     let mut order = pairs(&bed.lab, crosses(setting)).into_iter();
     let mut points = Vec::new();
     for (leaves, flows) in &setting.marks {
-        progress.say(format!("{what}: {leaves} leaves"));
+        progress.set_message(format!("{what}: {leaves} leaves"));
         if !bed.lab.flows(&mut order, *leaves, deadline)? {
             break;
         }
@@ -144,7 +144,7 @@ pub fn heap(
     setting: &Setting,
     progress: &Progress,
 ) -> anyhow::Result<Vec<(usize, f64)>> {
-    progress.say(format!("{}, line:{}: heap", contender.name, setting.line));
+    progress.set_message(format!("{}, line:{}: heap", contender.name, setting.line));
     let mut bytes = Vec::new();
     if contender.command.contains(" --control none") {
         let (mut bed, _) = bed(args, contender, setting, true)?;

@@ -14,8 +14,9 @@ use serde::Serialize;
 
 use super::FlowsArgs;
 use super::targets::{self, Verdict};
-use crate::wrong::OrWrong as _;
-use crate::{load, say};
+use crate::load;
+use crate::output::print_line;
+use crate::usage_error::OrUsageError as _;
 
 /// What came of a question: figures in words, and the targets beside them.
 #[derive(Debug, Default, Serialize)]
@@ -57,13 +58,13 @@ pub fn main(args: &FlowsArgs) -> anyhow::Result<Option<u8>> {
     } else {
         return Ok(None);
     };
-    say(if args.output.json { serde_json::to_string_pretty(&answer)? } else { answer.text() });
+    print_line(if args.output.json { serde_json::to_string_pretty(&answer)? } else { answer.text() });
     Ok(Some(u8::from(!answer.doubts.is_empty())))
 }
 
 /// The network of a topology, with so many hosts behind the port of each of its hosts.
 fn network(topology: &str, each: u32) -> anyhow::Result<Network> {
-    let mut network = load::network(&Topology::parse(topology).or_wrong()?);
+    let mut network = load::network(&Topology::parse(topology).or_usage_error()?);
     let ports: Vec<NetworkHost> = std::mem::take(&mut network.hosts);
     let hosts = ports.iter().flat_map(|host| (0..each).map(move |_| host.clone()));
     network.hosts = (1u32..)

@@ -1,4 +1,4 @@
-//! Streams that come in cut anywhere: what a session is told, and which packets of a policy are answered where they lie.
+//! Streams that are split anywhere: the messages that the session gets, and the packet-ins that are answered in place.
 
 use std::sync::Arc;
 
@@ -13,18 +13,17 @@ use maple_wire::packet::build::Frame;
 use maple_wire::{Message, PortNo};
 
 use super::*;
-use crate::handler::testing::packet_in as encoded_packet_in;
 use crate::session::Deadlines;
-use crate::shard::testing::reply;
+use crate::shard::testing::{packet_in as encoded_packet_in, reply};
 
 const SWITCH: Dpid = Dpid(1);
 const NOW: Time = Time(3_600_000_000_000);
 
-/// What comes of a stream.
+/// The results of a stream.
 #[derive(Debug, Default, PartialEq)]
-struct Told {
-    /// What the session says to it.
-    said: String,
+struct Results {
+    /// The outputs of the session.
+    outputs: String,
     messages: usize,
     answered: Answered,
     /// The answers to hits.
@@ -32,67 +31,76 @@ struct Told {
 }
 
 /// A session, and the engine that answers its switch's packets if there is one.
-struct Bench {
+struct Harness {
     session: Session,
     framer: Framer,
     engine: Option<Engine>,
     out: Vec<Output>,
 }
 
-impl Bench {
-    /// A connection that has just been accepted.
-    fn new() -> Bench {
+impl Harness {
+    /// A newly accepted connection.
+    fn new() -> Harness {
         let mut out = Vec::new();
         let session = Session::new(NOW, Deadlines::default(), &mut out);
-        Bench { session, framer: Framer::default(), engine: None, out }
+        Harness { session, framer: Framer::default(), engine: None, out }
     }
 
-    /// A switch of a policy that is up and in use, with two hosts that it knows.
-    fn up(version: Version) -> Bench {
-        let mut bench = Bench::new();
-        bench.out.clear();
+    /// A switch of a policy whose handshake is done, with two known hosts.
+    fn up(version: Version) -> Harness {
+        let mut harness = Harness::new();
+        harness.out.clear();
         let hello = Message::Hello(Hello { version: version as u8, elements: vec![] });
-        bench.take(&encoded(version, 1, &hello));
-        while !bench.session.is_up() {
-            for output in std::mem::take(&mut bench.out) {
+        harness.take(&encoded(version, 1, &hello));
+        while !harness.session.is_up() {
+            for output in std::mem::take(&mut harness.out) {
                 match output {
-                    Output::Claim(_) => bench.session.admit(NOW, &mut bench.out),
+                    Output::Claim(_) => harness.session.admit(NOW, &mut harness.out),
                     Output::Send { xid, message } => {
                         let reply = reply(SWITCH, &message).map(|reply| encoded(version, xid, &reply));
-                        reply.into_iter().for_each(|reply| drop(bench.take(&reply)));
+                        reply.into_iter().for_each(|reply| drop(harness.take(&reply)));
                     }
                     _ => {}
                 }
             }
         }
-        bench.out.clear();
-        bench.engine = Some(engine(version));
-        bench
+        harness.out.clear();
+        harness.engine = Some(engine(version));
+        harness
     }
 
-    /// What comes of bytes that one read brought.
-    fn take(&mut self, read: &[u8]) -> Told {
-        let Bench { session, framer, engine, out } = self;
-        let hits = engine.as_mut().map(|engine| engine.hits(NOW, SWITCH).expect("nothing is to be settled first"));
-        let (batch, waiting, answered, mut answers) = (ArrayVec::new(), ArrayVec::new(), Answered::default(), vec![]);
-        let mut desk =
-            Desk { now: NOW, session, hits, outbox: &mut answers, out, batch, waiting, messages: 0, answered };
-        desk.take_in(framer, read);
-        let Desk { messages, answered, .. } = desk;
-        Told { said: String::new(), messages, answered, answers }
+    /// The results of one read.
+    fn take(&mut self, read: &[u8]) -> Results {
+        let Harness { session, framer, engine, out } = self;
+        let hits = engine.as_mut().map(|engine| engine.hits(NOW, SWITCH).expect("no update is in progress"));
+        let (batch, undecoded, answered, mut answers) = (ArrayVec::new(), ArrayVec::new(), Answered::default(), vec![]);
+        let mut dispatch = MessageDispatch {
+            now: NOW,
+            session,
+            hits,
+            outbox: &mut answers,
+            out,
+            batch,
+            undecoded,
+            messages: 0,
+            answered,
+        };
+        dispatch.dispatch(framer, read);
+        let MessageDispatch { messages, answered, .. } = dispatch;
+        Results { outputs: String::new(), messages, answered, answers }
     }
 
-    /// What comes of a stream in these reads.
-    fn told<'a>(mut self, reads: impl Iterator<Item = &'a [u8]>) -> Told {
-        let mut all = Told::default();
+    /// The results of a stream in these reads.
+    fn results<'a>(mut self, reads: impl Iterator<Item = &'a [u8]>) -> Results {
+        let mut all = Results::default();
         for read in reads {
-            let told = self.take(read);
-            all.messages += told.messages;
-            all.answered.packets += told.answered.packets;
-            all.answered.packet_outs += told.answered.packet_outs;
-            all.answers.extend(told.answers);
+            let results = self.take(read);
+            all.messages += results.messages;
+            all.answered.packets += results.answered.packets;
+            all.answered.packet_outs += results.answered.packet_outs;
+            all.answers.extend(results.answers);
         }
-        all.said = format!("{:?}", self.out);
+        all.outputs = format!("{:?}", self.out);
         all
     }
 }
@@ -152,10 +160,10 @@ fn messages_of_all_sizes_are_the_same_to_a_session_however_they_are_cut() {
     for message in [hello, echo(0), echo(5000), echo(1), echo(2500), echo(30)] {
         stream.extend(encoded(Version::Of13, 7, &message));
     }
-    let whole = Bench::new().told([&stream[..]].into_iter());
+    let whole = Harness::new().results([&stream[..]].into_iter());
     assert_eq!(whole.messages, 6);
     for length in (1..64).chain([500, 2047, 2048, 2049, 5000, 5008, 5024]) {
-        assert_eq!(Bench::new().told(stream.chunks(length)), whole, "in reads of {length}");
+        assert_eq!(Harness::new().results(stream.chunks(length)), whole, "in reads of {length}");
     }
 }
 
@@ -167,14 +175,14 @@ fn hits_are_the_same_wherever_a_stream_is_cut() {
         let packet = |xid, host| packet(version, xid, host);
         let stream =
             [packet(1, 1), packet(2, 2), echo, packet(4, 2), packet(5, 9), packet(6, 1), packet(7, 1)].concat();
-        let whole = Bench::up(version).told([&stream[..]].into_iter());
+        let whole = Harness::up(version).results([&stream[..]].into_iter());
         assert_eq!((whole.messages, whole.answered), (7, Answered { packets: 5, packet_outs: 5 }));
         assert_eq!(Frames::new(&whole.answers).map_while(Result::ok).count(), 5, "an answer a hit");
         for at in 0..=stream.len() {
             let (front, back) = stream.split_at(at);
-            let told = Bench::up(version).told([front, back].into_iter());
-            assert_eq!(told, whole, "{version:?}, cut at {at}");
+            let results = Harness::up(version).results([front, back].into_iter());
+            assert_eq!(results, whole, "{version:?}, cut at {at}");
         }
-        assert_eq!(Bench::up(version).told(stream.chunks(1)), whole, "{version:?}, byte by byte");
+        assert_eq!(Harness::up(version).results(stream.chunks(1)), whole, "{version:?}, byte by byte");
     }
 }

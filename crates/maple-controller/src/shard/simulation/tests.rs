@@ -1,4 +1,4 @@
-//! Switches that leave and come back while turns are taken in an order that a test chooses.
+//! Switches that disconnect and connect again while turns run in a controlled order.
 
 use maple_core::network::PortKind;
 use maple_core::policy::{Net, PacketHandle};
@@ -8,9 +8,8 @@ use maple_wire::packet::build::Frame;
 use maple_wire::{Header, Message, Port, PortNo, Version};
 
 use super::*;
-use crate::handler::testing::packet_in;
 use crate::session::ENGINE_XIDS;
-use crate::shard::testing::reply;
+use crate::shard::testing::{packet_in, reply};
 
 mod polls;
 
@@ -22,12 +21,12 @@ struct World {
     simulation: Simulation,
     store: Arc<Store>,
     now: Time,
-    parcels: Vec<Parcel>,
+    batches: Vec<Batch>,
     /// The switches' ports, all at the edge.
     ports: Vec<Port>,
 }
 
-/// A policy that takes this long, and notes the source addresses of the packets that it is asked about.
+/// A policy that takes this long, and records the source addresses of its packets.
 fn slow(clock: &Arc<AtomicU64>, nanoseconds: u64, asked: &Arc<Mutex<Vec<u64>>>) -> Arc<dyn Policy> {
     let (clock, asked) = (Arc::clone(clock), Arc::clone(asked));
     Arc::new(move |packet: &PacketHandle, _: &Net| {
@@ -44,19 +43,19 @@ impl World {
 
     fn with(clock: Arc<AtomicU64>, policy: Arc<dyn Policy>) -> World {
         let store = Store::new();
-        let setting = Setting {
+        let options = SimulationOptions {
             shards: 2,
             clock,
             store: Arc::clone(&store),
             policy,
-            options: Options::default(),
+            engine: Options::default(),
             deadlines: Deadlines::default(),
             limits: QueueLimits::default(),
-            listening: Vec::new(),
+            subscriptions: Vec::new(),
         };
-        let simulation = Simulation::new(&setting).expect("a poll for each");
+        let simulation = Simulation::new(&options).expect("a poll for each");
         let ports = (1..=3).map(|n| Port::new(PortNo(n), [2, 0, 0, 0, 0, n as u8], "eth")).collect();
-        World { simulation, store, now: Time(0), parcels: Vec::new(), ports }
+        World { simulation, store, now: Time(0), batches: Vec::new(), ports }
     }
 
     /// A switch connects to a shard and says hello.
@@ -96,11 +95,11 @@ impl World {
     fn settle_all(&mut self, shards: &[usize], lines: &[(Dpid, Line)]) {
         for _ in 0..50 {
             for shard in shards {
-                let (here, later) = std::mem::take(&mut self.parcels).into_iter().partition(|p| p.to == *shard);
-                self.parcels = later;
-                Vec::into_iter(here).for_each(|parcel| self.simulation.deliver(parcel));
+                let (here, later) = std::mem::take(&mut self.batches).into_iter().partition(|p| p.to == *shard);
+                self.batches = later;
+                Vec::into_iter(here).for_each(|batch| self.simulation.deliver(batch));
                 let said = self.simulation.turn(self.now, *shard);
-                self.parcels.extend(said);
+                self.batches.extend(said);
             }
             lines.iter().for_each(|(dpid, line)| self.answer(*dpid, line));
         }
@@ -146,7 +145,7 @@ fn a_switch_that_connects_to_another_shard_before_the_first_has_dealt_with_its_e
     first.break_off();
     world.now = Time(6 * SECOND);
     let said = world.simulation.turn(world.now, 0);
-    world.parcels.extend(said);
+    world.batches.extend(said);
     assert!(first.is_closed(), "an echo request could not be written");
     let second = world.connect(1);
     world.settle(&[1], &second);
@@ -256,7 +255,7 @@ fn a_rule_that_the_switch_s_version_can_not_say_is_refused_as_the_switch_would_r
     flow_mod.table_id = 3;
     let effect = Effect::Send { dpid: SWITCH, xid: ENGINE_XIDS + 99, message: Message::FlowMod(flow_mod) };
     shard.perform(world.now, effect);
-    assert_eq!((shard.counters.of_flow_mods, shard.counters.of_unsendable), (before, 1));
+    assert_eq!((shard.counters.of_flow_mods, shard.counters.of_unencodable), (before, 1));
     let events = &shard.events[..];
     assert!(matches!(events, [Event::SwitchError { dpid: SWITCH, xid, .. }] if *xid == ENGINE_XIDS + 99), "{events:?}");
     assert_eq!(world.simulation.next_turn(0), Some(world.now), "the engine hears of it at once");

@@ -17,7 +17,7 @@ const CONSTANT: f64 = 64.0;
 
 pub fn answer(args: &FlowsArgs, topology: &str) -> anyhow::Result<Answer> {
     let progress = Progress::new(1);
-    progress.say(format!("{topology}: all pairs"));
+    progress.set_message(format!("{topology}: all pairs"));
     let version = args.of.first().copied().unwrap_or(Version::Of13);
     let contender = args.first("")?;
     let network = network(topology, args.hosts.unwrap_or(1))?;

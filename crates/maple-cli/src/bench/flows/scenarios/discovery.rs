@@ -35,7 +35,7 @@ pub fn answer(args: &FlowsArgs, switches: u32) -> anyhow::Result<Answer> {
     let shapes = [("ring", ring(switches as usize, ports)), ("tree", tree(switches as usize, ports))];
     let progress = Progress::new(2);
     for (shape, network) in shapes {
-        progress.say(shape);
+        progress.set_message(shape);
         measure(args, (version, ports), (shape, network), &mut answer)?;
         progress.step();
     }

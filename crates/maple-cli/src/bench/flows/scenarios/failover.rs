@@ -43,13 +43,13 @@ pub fn answer(args: &FlowsArgs, topology: &str) -> anyhow::Result<Answer> {
     let version = args.of.first().copied().unwrap_or(Version::Of13);
     let contender = args.first("")?;
     let network = network(topology, args.hosts.unwrap_or(HOSTS))?;
-    progress.say(format!("{topology}: discovery"));
+    progress.set_message(format!("{topology}: discovery"));
     let mut bed = Bed::start(args, &contender, None, network, (version, 0))?;
     let unknown = bed.acquaint(args.settle)?;
     let wanted = args.leaves.iter().copied().max().unwrap_or(1);
     let question = format!("{}, {topology}, OpenFlow {version}: a link fails under {wanted} leaves", contender.name);
     let mut answer = Answer::new(question);
-    progress.say("opening flows".to_owned());
+    progress.set_message("opening flows".to_owned());
     let mut order = order(&bed.lab).into_iter();
     let Some((link, over)) = fill(&mut bed.lab, &mut order, wanted, Instant::now() + args.limit)? else {
         answer.doubts.push(format!("no flow leads over a link ({unknown} hosts could not make themselves known)"));
@@ -60,7 +60,7 @@ pub fn answer(args: &FlowsArgs, topology: &str) -> anyhow::Result<Answer> {
     }
     answer.figure("flows that ended", bed.lab.ended().len());
     progress.step();
-    progress.say("rerouting".to_owned());
+    progress.set_message("rerouting".to_owned());
     fail(&mut bed, (link, over), &mut answer)?;
     Ok(answer)
 }

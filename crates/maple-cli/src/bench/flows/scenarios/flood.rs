@@ -33,10 +33,10 @@ pub fn answer(args: &FlowsArgs, addresses: u32) -> anyhow::Result<Answer> {
         format!("{name}, OpenFlow {version}: one port sends from {addresses} addresses, {} a second", args.flood_rate);
     let mut answer = Answer::new(question);
     let progress = Progress::new(2);
-    progress.say("the flood alone".to_owned());
+    progress.set_message("the flood alone".to_owned());
     let more = memory(args, version, addresses, &mut answer)?;
     progress.step();
-    progress.say("beside another port".to_owned());
+    progress.set_message("beside another port".to_owned());
     let share = neighbour(args, version, addresses, &mut answer)?;
     answer.targets.push(Verdict::bound("memory that the flood costs, MB", MEMORY, more, 1));
     answer.targets.push(Verdict::floor(

@@ -1,0 +1,71 @@
+//! The command line of `maple`: its commands.
+
+use clap::{Parser, Subcommand};
+
+use crate::bench::BenchArgs;
+use crate::decode::DecodeArgs;
+use crate::options::{CheckArgs, EmulateArgs, LoadArgs, RunArgs, ShowArgs};
+use crate::state::StateArgs;
+
+/// A network that behaves as if one function ran on every packet.
+#[derive(Debug, Parser)]
+#[command(name = "maple", version, max_term_width = 100)]
+pub struct CommandLine {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run a policy: as a controller for real switches, or on an emulated network
+    Run(RunArgs),
+    /// Look for what a policy reads and Maple can't track: clocks, random numbers, globals, files
+    Check(CheckArgs),
+    /// Emulate a network of OpenFlow switches and hosts, for any controller
+    Emulate(EmulateArgs),
+    /// Send a controller packets from many switches, and time its answers
+    Load(LoadArgs),
+    /// Print OpenFlow messages
+    Decode(DecodeArgs),
+    /// Ask a running controller
+    Show(ShowArgs),
+    /// Read, change or watch tracked state of a running controller
+    State(StateArgs),
+    /// Print what programs may ask the control socket, and what it answers, as a JSON schema
+    Schema,
+    /// Measure the optimizer and the runtime
+    Bench(BenchArgs),
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        CommandLine::command().debug_assert();
+    }
+
+    #[test]
+    fn options_that_would_do_nothing_are_refused() {
+        let refusal = |text: &str| match CommandLine::try_parse_from(text.split(' ')).map(|line| line.command) {
+            Ok(Command::Run(args)) => args.options.refusal(),
+            Ok(Command::Emulate(args)) => args.refusal(),
+            other => panic!("{text}: {other:?}"),
+        };
+        for option in ["--of 1.0", "--traffic 1s", "--rate 5", "--seed 2", "--check off"] {
+            let error = refusal(&format!("maple run builtin:flood {option}")).expect(option);
+            assert_eq!(error.exit_code(), 2);
+            let name = option.split(' ').next().expect("it has a name");
+            assert!(error.to_string().contains(&format!("{name} needs --emulate TOPOLOGY")), "{error}");
+            assert!(refusal(&format!("maple run builtin:flood --emulate ring:4 {option}")).is_none());
+        }
+        assert!(refusal("maple run builtin:flood").is_none());
+        assert!(refusal("maple emulate ring:4 --rate 5").is_some());
+        assert!(refusal("maple emulate ring:4 --rate 5 --traffic 1s").is_none());
+    }
+}

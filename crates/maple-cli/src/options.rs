@@ -1,0 +1,409 @@
+//! The options of the commands.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::error::ErrorKind;
+use clap::{Args, Subcommand, ValueEnum};
+use maple_core::Location;
+use maple_core::engine::LabelRange;
+use maple_wire::{Dpid, Version};
+
+use crate::values::{Compiler, OnOff, Pause, address, dpid, duration, labels, location, max_rules, pause, version};
+
+/// `maple run`.
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    /// The policy: FILE.py, FILE.py:NAME, or one of builtin:flood, builtin:shortest-path, builtin:secure-routing; or one
+    /// of the handlers builtin:learning-switch, builtin:hub
+    pub policy: String,
+    /// How long a run of a Python policy may take before it is stopped and its packet dropped
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = duration)]
+    pub policy_time_limit: Duration,
+    #[command(flatten)]
+    pub options: RunOptions,
+}
+
+/// The options of `maple run` that policies in Rust have too.
+#[derive(Clone, Debug, Args)]
+pub struct RunOptions {
+    /// Address to listen on for switches, several allowed [default: 0.0.0.0:6653, with --emulate 127.0.0.1 and any port]
+    #[arg(long, value_name = "ADDR", value_parser = address)]
+    pub listen: Vec<SocketAddr>,
+    /// Worker threads, each with its own switches [default: one for each core]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..))]
+    pub workers: Option<u8>,
+    /// Cores that the workers stay on, in turn: 0,2,… [default: all that this process may use]
+    #[arg(long, value_name = "N,…", value_delimiter = ',')]
+    pub cores: Vec<usize>,
+    /// Collect the answers to all that one read brought and write them at once. Off, each answer is a write of its own; only
+    /// handlers, and only to measure what that costs [default: on]
+    #[arg(long, value_name = "on|off")]
+    pub batch: Option<OnOff>,
+    /// Learn where hosts are and check it; off, net.locate is an error [default: what the policy says]
+    #[arg(long, value_name = "on|off")]
+    pub track_hosts: Option<OnOff>,
+    /// Ports with a transparent middlebox behind them, such as 1:3,2:4: no host is learned there, packets from there are
+    /// the policy's whatever their source, and floods leave them out [default: none]
+    #[arg(long, value_name = "SWITCH:PORT,…", value_delimiter = ',', value_parser = location)]
+    pub middlebox: Vec<Location>,
+    /// VLAN ids for the labels that packets carry from switch to switch, for networks with VLAN-aware equipment between
+    /// switches [default: 1-4094]
+    #[arg(long, value_name = "FIRST-LAST", value_parser = labels)]
+    pub labels: Option<LabelRange>,
+    /// What makes rules of the policy's answers: Maple's own compiler, or the paper's [default: maple]
+    #[arg(long, value_enum, value_name = "maple|paper")]
+    pub compiler: Option<Compiler>,
+    /// The most rules that a switch may have; those that are used least give way to others [default: until it says that it
+    /// is full]
+    #[arg(long, value_name = "N", value_parser = max_rules)]
+    pub max_rules: Option<u32>,
+    /// The most kinds of packets that are remembered for a switch [default: no bound]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub max_traces: Option<u32>,
+    /// The most hosts that a port may have; what further ones send there is dropped [default: 1024]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub max_hosts_per_port: Option<u32>,
+    /// The most hosts that a switch may have; its ports share them [default: 16384]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub max_hosts: Option<u32>,
+    /// How long a host may be silent before it is forgotten [default: 300]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(4..=86400))]
+    pub host_timeout: Option<u32>,
+    /// How often a switch is asked for the counters that the policy asks about; 0: never, so that all rates are 0 [default: 10s]
+    #[arg(long, value_name = "TIME", value_parser = pause)]
+    pub poll: Option<Pause>,
+    /// Learn from what hosts say, for net.members and net.lease: igmp, mld, dhcp [default: what the policy says]
+    #[arg(long, value_name = "PROTOCOL,…", value_delimiter = ',', value_parser = ["igmp", "mld", "dhcp"])]
+    pub snoop: Vec<String>,
+    /// Edge port where DHCP servers are believed, several allowed; its switch's datapath id in hex digits [default: what the
+    /// policy says]
+    #[arg(long, value_name = "SWITCH:PORT", value_parser = location)]
+    pub dhcp_server: Vec<Location>,
+    /// Ask hosts for their multicast groups where no router does
+    #[arg(long)]
+    pub querier: bool,
+    /// How many cached answers a second, a worker, are checked by running the policy again; 0: none [default: 2]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(..=1000))]
+    pub check_rate: Option<u32>,
+    /// JSON file with link costs by name: {"secure": [{"a": "1", "b": "2", "cost": 10}]}, with datapath ids in hex
+    #[arg(long, value_name = "FILE")]
+    pub weights: Option<PathBuf>,
+    /// File that keeps the tables and variables that the policy wants to survive a restart (persist=True)
+    #[arg(long, value_name = "FILE")]
+    pub state: Option<PathBuf>,
+    /// Unix socket for `maple show`, or `none` [default: $MAPLE_CONTROL or control.sock in a folder of the user's own; none
+    /// with --emulate]
+    #[arg(long, value_name = "PATH")]
+    pub control: Option<PathBuf>,
+    /// Emulate this network: single:N, linear:N, ring:N, tree:DEPTH,FANOUT, fattree:K, or FILE.json
+    #[arg(long, value_name = "TOPOLOGY")]
+    pub emulate: Option<String>,
+    #[command(flatten)]
+    pub emulation: EmulationArgs,
+    /// Compare every delivery on the emulated network with the policy's answer [default: on]
+    #[arg(long, value_name = "on|off")]
+    pub check: Option<OnOff>,
+    /// Take it that the policy drops packets on purpose: flows that don't end because of it are no failure
+    #[arg(long)]
+    pub allow_drops: bool,
+    /// Count the bytes that the program holds, for `maple show stats`; it makes it a little slower
+    #[arg(long)]
+    pub count_heap: bool,
+    /// Print more: what sessions and shards do
+    #[arg(long, short)]
+    pub verbose: bool,
+}
+
+/// `maple check`.
+#[derive(Debug, Args)]
+pub struct CheckArgs {
+    /// The policy: FILE.py, FILE.py:NAME, or one of builtin:flood, builtin:shortest-path, builtin:secure-routing
+    pub policy: String,
+    /// How long a run of a Python policy may take before it is stopped and its packet dropped
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = duration)]
+    pub policy_time_limit: Duration,
+    #[command(flatten)]
+    pub options: CheckOptions,
+}
+
+/// The options of `maple check` that policies in Rust have too.
+#[derive(Clone, Debug, Args)]
+pub struct CheckOptions {
+    /// The network that the policy sees: linear:N, ring:N, tree:DEPTH,FANOUT, fattree:K, or FILE.json
+    #[arg(long, value_name = "TOPOLOGY", default_value = "ring:4")]
+    pub network: String,
+    /// Packets to try, at most
+    #[arg(long, value_name = "N", default_value_t = 2000)]
+    pub packets: u64,
+    /// Of how many hosts to count rules
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    pub hosts: u64,
+    /// How often the policy runs once more on all of them, besides twice at once
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    pub rounds: u32,
+    /// Time before each round
+    #[arg(long, value_name = "TIME", default_value = "400ms", value_parser = pause)]
+    pub pause: Pause,
+    /// Try the packets of this capture (pcap or pcapng, Ethernet) first, several allowed
+    #[arg(long, value_name = "FILE")]
+    pub pcap: Vec<PathBuf>,
+    /// Whether the policy knows where hosts are [default: what the policy says]
+    #[arg(long, value_name = "on|off")]
+    pub track_hosts: Option<OnOff>,
+    /// JSON file with link costs by name
+    #[arg(long, value_name = "FILE")]
+    pub weights: Option<PathBuf>,
+    /// Decides which random values packets get
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// How an emulated network behaves.
+#[derive(Clone, Debug, Args)]
+pub struct EmulationArgs {
+    /// OpenFlow version of the emulated switches [default: 1.3]
+    #[arg(long, value_name = "1.0|1.3", value_parser = version)]
+    pub of: Option<Version>,
+    /// Let hosts talk to each other for so long, then stop [default: with `run --emulate` 20s, else no traffic]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub traffic: Option<Duration>,
+    /// Flows that hosts open per second, all together [default: 20]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub rate: Option<u32>,
+    /// Decides who talks to whom, and what links lose [default: 1]
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+    /// Read commands such as `h1 ping h2` from the terminal; `help` says which there are
+    #[arg(long, conflicts_with = "script")]
+    pub console: bool,
+    /// Do the commands of this file, then stop; the status is 1 if one fails
+    #[arg(long, value_name = "FILE")]
+    pub script: Option<PathBuf>,
+}
+
+impl RunOptions {
+    /// What is wrong with the options together: those of an emulated network do nothing without one.
+    pub fn refusal(&self) -> Option<clap::Error> {
+        let EmulationArgs { of, traffic, rate, seed, console, script } = &self.emulation;
+        let given = [
+            ("--of", of.is_some()),
+            ("--traffic", traffic.is_some()),
+            ("--rate", rate.is_some()),
+            ("--seed", seed.is_some()),
+            ("--console", *console),
+            ("--script", script.is_some()),
+            ("--check", self.check.is_some()),
+            ("--allow-drops", self.allow_drops),
+        ];
+        let (name, _) = given.into_iter().find(|(_, is_given)| *is_given && self.emulate.is_none())?;
+        Some(refused(format!(
+            "{name} needs --emulate TOPOLOGY: only an emulated network has switches and hosts of ours"
+        )))
+    }
+}
+
+impl EmulationArgs {
+    /// The version that the emulated switches speak.
+    pub fn version(&self) -> Version {
+        self.of.unwrap_or(Version::Of13)
+    }
+
+    /// Flows that hosts open per second, all together.
+    pub fn rate(&self) -> u32 {
+        self.rate.unwrap_or(20)
+    }
+
+    /// Whether commands come from a console or a script.
+    pub fn has_commands(&self) -> bool {
+        self.console || self.script.is_some()
+    }
+
+    /// Decides who talks to whom, and what links lose.
+    pub fn seed(&self) -> u64 {
+        self.seed.unwrap_or(1)
+    }
+}
+
+/// `maple emulate`.
+#[derive(Debug, Args)]
+pub struct EmulateArgs {
+    /// The network: single:N, linear:N, ring:N, tree:DEPTH,FANOUT, fattree:K, or FILE.json
+    pub topology: String,
+    /// The controller's address
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:6653", value_parser = address)]
+    pub controller: SocketAddr,
+    #[command(flatten)]
+    pub emulation: EmulationArgs,
+}
+
+impl EmulateArgs {
+    /// What is wrong with the options together: a rate of nothing.
+    pub fn refusal(&self) -> Option<clap::Error> {
+        let does_nothing = self.emulation.rate.is_some() && self.emulation.traffic.is_none();
+        does_nothing.then(|| refused("--rate needs --traffic TIME: without it hosts open no flows".into()))
+    }
+}
+
+fn refused(what: String) -> clap::Error {
+    clap::Error::raw(ErrorKind::MissingRequiredArgument, format!("{what}\n"))
+}
+
+/// `maple load`.
+#[derive(Debug, Args)]
+pub struct LoadArgs {
+    /// The controller's address
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:6653", value_parser = address)]
+    pub connect: SocketAddr,
+    /// Switches
+    #[arg(long, value_name = "N", default_value_t = 16)]
+    pub switches: u32,
+    /// Source addresses of each switch
+    #[arg(long, value_name = "M", default_value_t = 100_000)]
+    pub macs: u32,
+    /// As many packets as are answered, one at a time for each switch, or so many a second
+    #[arg(long, value_enum, default_value_t = LoadMode::Throughput)]
+    pub mode: LoadMode,
+    /// Packets of one switch without an answer, at most [default: 512; with --mode latency 1, with --mode rate 4096]
+    #[arg(long, value_name = "W")]
+    pub window: Option<u32>,
+    /// So many of the switches are still at first, and then keep 512 packets without an answer: what does that do to the
+    /// latency of the others?
+    #[arg(long, value_name = "N", default_value_t = 0, conflicts_with_all = ["rate", "trace", "topology"])]
+    pub flooding: u32,
+    /// Packets a second of all switches together, with --mode rate
+    #[arg(long, value_name = "R", required_if_eq("mode", "rate"))]
+    pub rate: Option<f64>,
+    /// Packets of one switch that are sent together, with --mode rate [default: 1, and above 40000 packets a second the
+    /// smallest bursts that make no more than 40000 writes a second]
+    #[arg(long, value_name = "B")]
+    pub burst: Option<u32>,
+    /// Send the packets of this file in place of made-up ones: a capture (pcap, pcapng) of Ethernet frames, or a header
+    /// trace in the format of ClassBench
+    #[arg(long, value_name = "FILE", conflicts_with = "macs")]
+    pub trace: Option<PathBuf>,
+    /// Be the switches of this network, whose hosts send requests to each other at random: linear:N, ring:N,
+    /// tree:DEPTH,FANOUT, fattree:K, or FILE.json
+    #[arg(long, value_name = "TOPOLOGY", conflicts_with_all = ["switches", "macs", "trace"])]
+    pub topology: Option<String>,
+    /// Leave the controller alone for so long before the first packet [default: 500ms; with --topology 5s, as links are
+    /// to be discovered]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub settle: Option<Duration>,
+    /// OpenFlow version of the switches
+    #[arg(long, value_name = "1.0|1.3", default_value = "1.0", value_parser = version)]
+    pub of: Version,
+    /// How long to measure
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = duration)]
+    pub duration: Duration,
+    /// How long to send before that
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = duration)]
+    pub warmup: Duration,
+    /// The controller's process on this machine: also report its use of cores and memory
+    #[arg(long, value_name = "PID")]
+    pub pid: Option<u32>,
+    /// Print the report as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// How `maple load` sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LoadMode {
+    /// As many packets as are answered.
+    Throughput,
+    /// One packet at a time for each switch.
+    Latency,
+    /// So many packets a second, whatever is answered.
+    Rate,
+}
+
+/// `maple show`.
+#[derive(Debug, Args)]
+pub struct ShowArgs {
+    /// What to show
+    #[command(subcommand)]
+    pub what: ShowWhat,
+    /// The controller's Unix socket [default: as for `maple run`]
+    #[arg(long, value_name = "PATH", global = true)]
+    pub control: Option<PathBuf>,
+    /// Print the answer as JSON
+    #[arg(long, global = true)]
+    pub json: bool,
+}
+
+/// What can be shown.
+#[derive(Debug, Subcommand)]
+pub enum ShowWhat {
+    /// The rules of a switch, or of all, and why they are there
+    Rules {
+        /// Datapath id, in hex digits
+        #[arg(value_parser = dpid)]
+        switch: Option<Dpid>,
+        /// Only rules of this table
+        #[arg(long, value_name = "N")]
+        table: Option<u8>,
+        /// Only rules that name this host: a MAC or IP address
+        #[arg(long, value_name = "ADDRESS")]
+        host: Option<String>,
+        /// Only rules that a line of the policy has decided: FILE:LINE, or the end of that
+        #[arg(long, value_name = "FILE:LINE")]
+        line: Option<String>,
+        /// All rules, however many there are
+        #[arg(long)]
+        all: bool,
+    },
+    /// The switches, a line each
+    Switches,
+    /// The ports of a switch, or of all, and what went through them
+    Ports {
+        /// Datapath id, in hex digits
+        #[arg(value_parser = dpid)]
+        switch: Option<Dpid>,
+        /// Stay, and show each second what goes through them
+        #[arg(long)]
+        watch: bool,
+    },
+    /// What hosts send to each other, those that send most first
+    Flows {
+        /// Only what enters at this switch: its datapath id, in hex digits
+        #[arg(value_parser = dpid)]
+        switch: Option<Dpid>,
+        /// How many pairs of hosts to show
+        #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
+        top: u32,
+        /// Stay, and show each second what they send
+        #[arg(long)]
+        watch: bool,
+    },
+    /// The links between switches
+    Links,
+    /// The hosts and where they are
+    Hosts,
+    /// The multicast groups and the ports that belong to them
+    Groups,
+    /// The DHCP leases, and where their hosts are
+    Leases,
+    /// The switches with the links and hosts behind their ports
+    Topology {
+        /// Stay, and tell what comes and goes
+        #[arg(long)]
+        watch: bool,
+    },
+    /// All counts
+    Stats,
+    /// What went wrong lately
+    Errors,
+}
+
+/// The default control socket: `$MAPLE_CONTROL`, or the one in the user's own folder.
+pub fn default_control() -> PathBuf {
+    if let Some(path) = std::env::var_os("MAPLE_CONTROL") {
+        return path.into();
+    }
+    maple_controller::control::socket::default_path()
+}

@@ -1,0 +1,118 @@
+//! Policies and handlers by name: built-in ones, and those in files.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::Context;
+use maple_controller::{ControllerOptions, Handle};
+use maple_core::state::Write;
+
+use crate::builtin;
+use crate::usage_error::{OrUsageError as _, usage_error};
+
+/// A loaded policy or handler: the options of a controller with it and its state.
+pub enum Loaded {
+    /// A policy.
+    Policy(ControllerOptions),
+    /// Handlers.
+    Handlers(ControllerOptions),
+}
+
+/// A place in a policy's source that seems to read something that Maple cannot track.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Suspicion {
+    /// The file.
+    pub file: String,
+    /// The line, from 1.
+    pub line: u32,
+    /// What it reads, and what to use instead.
+    pub text: String,
+}
+
+/// Loads policies and handlers in another language than Rust.
+pub trait PolicyLoader: Sync {
+    /// Loads the policy or handler `name`, or the only one, from a file. A run of it may take at most `time_limit`.
+    ///
+    /// # Errors
+    /// If the file has no such policy or handler, or fails to load.
+    fn load(&self, file: &Path, name: Option<&str>, time_limit: Duration) -> anyhow::Result<Loaded>;
+
+    /// Makes the policies of benchmarks in that language, if it can.
+    fn filters(&self) -> Option<&dyn maple_bench::OtherLanguage> {
+        None
+    }
+
+    /// Searches the source of a policy for reads of something that Maple cannot track.
+    ///
+    /// # Errors
+    /// If the source can't be read.
+    fn inspect(&self, file: &Path, name: Option<&str>) -> anyhow::Result<Vec<Suspicion>> {
+        let _ = (file, name);
+        Ok(Vec::new())
+    }
+
+    /// Redirects what policies print to standard error, so that standard output has only the findings.
+    ///
+    /// # Errors
+    /// The language's.
+    fn print_aside(&self) -> anyhow::Result<()> {
+        Ok(())
+    }
+
+    /// This thread is about to load and run a policy. Until [`PolicyLoader::started`] or [`PolicyLoader::ended`], threads
+    /// that the policy's file starts must not use the store, because the state file is loaded meanwhile.
+    fn starting(&self);
+
+    /// The controller runs. Pass commits to the store to it.
+    fn started(&self, controller: Handle);
+
+    /// The run that [`PolicyLoader::starting`] announced has ended or failed.
+    fn ended(&self);
+}
+
+/// A policy's name on the command line.
+pub enum PolicyName {
+    /// A built-in policy.
+    Builtin(String),
+    /// A policy in a file: the one called `name`, or the only one.
+    File { file: PathBuf, name: Option<String> },
+}
+
+impl PolicyName {
+    /// Parses a policy's name.
+    pub fn parse(text: &str) -> PolicyName {
+        if let Some(name) = text.strip_prefix("builtin:") {
+            return PolicyName::Builtin(name.into());
+        }
+        match text.rsplit_once(".py:") {
+            Some((stem, name)) => {
+                PolicyName::File { file: PathBuf::from(format!("{stem}.py")), name: Some(name.into()) }
+            }
+            None => PolicyName::File { file: PathBuf::from(text), name: None },
+        }
+    }
+}
+
+/// Loads the policy or handler with this name.
+pub fn load(policy: &str, limit: Duration, loader: Option<&dyn PolicyLoader>) -> anyhow::Result<Loaded> {
+    let (file, name) = match PolicyName::parse(policy) {
+        PolicyName::Builtin(name) => {
+            let options = ControllerOptions::new(builtin::named(&name).or_usage_error()?);
+            // Links without a given cost have cost 1.
+            options.store.update(|_| vec![Write::Weight(builtin::WEIGHT.into())]);
+            return Ok(Loaded::Policy(options));
+        }
+        PolicyName::File { file, name } => (file, name),
+    };
+    if file.extension().is_none_or(|extension| extension != "py") {
+        return Err(usage_error(anyhow::anyhow!(
+            "{policy:?} is no policy: it is FILE.py, FILE.py:NAME or builtin:NAME"
+        )));
+    }
+    std::fs::metadata(&file).with_context(|| format!("can't read {}", file.display())).or_usage_error()?;
+    let loader = loader.context(
+        "this `maple` was built without Python: run `pip install .` in Maple's source and use the `maple` that it \
+         installs, or write the policy in Rust with maple_cli::run",
+    )?;
+    loader.load(&file, name.as_deref(), limit)
+}

@@ -1,0 +1,191 @@
+//! Values of options: on or off, times, addresses, ports, ranges of labels.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use clap::ValueEnum;
+use maple_core::Location;
+use maple_core::engine::LabelRange;
+use maple_core::oracles::Strategy;
+use maple_wire::{Dpid, PortNo, Version};
+
+/// The default port of OpenFlow.
+const OPENFLOW_PORT: u16 = 6653;
+
+/// The compiler of rules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Compiler {
+    /// Maple's own.
+    Maple,
+    /// The paper's (Algorithms 2 and 5, incremental).
+    Paper,
+}
+
+impl From<Compiler> for Strategy {
+    fn from(compiler: Compiler) -> Strategy {
+        match compiler {
+            Compiler::Maple => Strategy::Maple,
+            Compiler::Paper => Strategy::Paper,
+        }
+    }
+}
+
+/// On or off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum OnOff {
+    /// On.
+    On,
+    /// Off.
+    Off,
+}
+
+/// A time that may be 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pause(pub Duration);
+
+/// Parses a time such as `20s`, `500ms`, `2m`, `1.5s`.
+pub fn duration(text: &str) -> Result<Duration, String> {
+    let invalid = || format!("{text:?} is not a time such as 20s, 500ms or 2m");
+    let unit_at = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(unit_at);
+    let number: f64 = number.trim().parse().map_err(|_| invalid())?;
+    let scale = match unit {
+        "ms" => 1e-3,
+        "s" | "" => 1.0,
+        "m" | "min" => 60.0,
+        "h" => 3600.0,
+        _ => return Err(invalid()),
+    };
+    match Duration::try_from_secs_f64(number * scale) {
+        Ok(Duration::ZERO) => Err(format!("{text:?} is not longer than zero")),
+        Ok(duration) => Ok(duration),
+        Err(_) => Err(invalid()),
+    }
+}
+
+/// Parses a datapath id.
+pub fn dpid(text: &str) -> Result<Dpid, String> {
+    let invalid = || format!("{text:?} is no datapath id (hex digits, such as 1, 1f or 00:00:00:00:00:00:00:1f)");
+    text.parse().map_err(|_| invalid())
+}
+
+/// The lowest limit of rules. Below it, Maple's own rules and the reserve leave none for the policy.
+const MIN_RULES: u32 = 32;
+
+/// Parses a limit of rules.
+pub fn max_rules(text: &str) -> Result<u32, String> {
+    let number = text.parse().map_err(|_| format!("{text:?} is no number from {MIN_RULES} to {}", u32::MAX))?;
+    if number < MIN_RULES {
+        return Err(format!(
+            "must be at least {MIN_RULES}: Maple's own rules (a few for each switch and port) and a reserve for updates \
+             would leave none for the policy"
+        ));
+    }
+    Ok(number)
+}
+
+/// Parses a time that may be 0.
+pub fn pause(text: &str) -> Result<Pause, String> {
+    if text.trim_end_matches(|c: char| c.is_ascii_alphabetic()).parse() == Ok(0.0) {
+        return Ok(Pause(Duration::ZERO));
+    }
+    duration(text).map(Pause)
+}
+
+/// Parses an address with a port, a port alone, or an address with OpenFlow's default port.
+pub fn address(text: &str) -> Result<SocketAddr, String> {
+    if let Ok(address) = text.parse() {
+        return Ok(address);
+    }
+    if let Ok(ip) = text.parse::<IpAddr>() {
+        return Ok(SocketAddr::new(ip, OPENFLOW_PORT));
+    }
+    match text.strip_prefix(':').unwrap_or(text).parse() {
+        Ok(port) => Ok(SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), port)),
+        Err(_) => Err(format!("{text:?} is not an address such as 127.0.0.1:6653, [::]:6653 or 6653")),
+    }
+}
+
+/// Parses a switch and its port, separated by a colon.
+pub fn location(text: &str) -> Result<Location, String> {
+    let invalid = || format!("{text:?} is not a port of a switch such as 1:3");
+    let (switch, port) = text.rsplit_once(':').ok_or_else(invalid)?;
+    let port = PortNo(port.parse().map_err(|_| invalid())?);
+    let switch = switch.parse::<Dpid>().map_err(|_| invalid())?;
+    if port.is_physical() { Ok(Location::new(switch, port)) } else { Err(invalid()) }
+}
+
+/// Parses a range of VLAN ids, such as 2000-2999; hex numbers start with `0x`.
+pub fn labels(text: &str) -> Result<LabelRange, String> {
+    let invalid = || format!("{text:?} is not a range of VLAN ids such as 2000-2999");
+    let number = |text: &str| match text.strip_prefix("0x") {
+        Some(digits) => u16::from_str_radix(digits, 16).map_err(|_| invalid()),
+        None => text.parse().map_err(|_| invalid()),
+    };
+    let (first, last) = text.split_once('-').ok_or_else(invalid)?;
+    LabelRange::new(number(first)?..=number(last)?).map_err(|error| error.to_string())
+}
+
+/// Parses an OpenFlow version, 1.0 or 1.3.
+pub fn version(text: &str) -> Result<Version, String> {
+    match text {
+        "1.0" => Ok(Version::Of10),
+        "1.3" => Ok(Version::Of13),
+        _ => Err(format!("OpenFlow {text} is not supported; 1.0 and 1.3 are")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_units_and_are_positive() {
+        assert_eq!(duration("20s"), Ok(Duration::from_secs(20)));
+        assert_eq!(duration("1.5"), Ok(Duration::from_millis(1500)));
+        assert_eq!(duration("250ms"), Ok(Duration::from_millis(250)));
+        assert_eq!(duration("2m"), Ok(Duration::from_secs(120)));
+        for text in ["", "s", "-1s", "0s", "5 parsecs", "nan"] {
+            assert!(duration(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_limit_of_rules_leaves_some_for_the_policy() {
+        assert_eq!(max_rules("32"), Ok(32));
+        assert!(max_rules("31").is_err_and(|error| error.contains("at least 32: Maple's own rules")));
+        assert!(max_rules("many").is_err_and(|error| error.contains("from 32 to 4294967295")));
+    }
+
+    #[test]
+    fn a_middleboxs_port_is_a_switch_and_a_number() {
+        assert_eq!(location("2:4"), Ok(Location::new(Dpid(2), PortNo(4))));
+        for text in ["", "2", "2:", ":4", "2:0", "2:-1", "two:4", "2:4294967295"] {
+            assert!(location(text).is_err_and(|error| error.contains("not a port of a switch")), "{text}");
+        }
+    }
+
+    #[test]
+    fn labels_are_a_range_of_vlan_ids() {
+        assert_eq!(labels("1-4094"), Ok(LabelRange::ALL));
+        assert_eq!(labels("0x64-199"), Ok(LabelRange::new(100..=199).expect("VLAN ids")));
+        for (text, why) in [
+            ("", "not a range of VLAN ids"),
+            ("100", "not a range of VLAN ids"),
+            ("100-70000", "not a range of VLAN ids"),
+            ("200-100", "the first not above the last"),
+            ("0-15", "within 1 to 4094"),
+            ("15-4095", "within 1 to 4094"),
+        ] {
+            assert!(labels(text).is_err_and(|error| error.contains(why)), "{text}");
+        }
+    }
+
+    #[test]
+    fn an_address_or_a_port_alone_is_complete() {
+        assert_eq!(address("6633"), Ok("0.0.0.0:6633".parse().unwrap()));
+        assert_eq!(address("127.0.0.1"), Ok("127.0.0.1:6653".parse().unwrap()));
+        assert_eq!(address("[::1]:1"), Ok("[::1]:1".parse().unwrap()));
+        assert!(address("switch").is_err());
+    }
+}

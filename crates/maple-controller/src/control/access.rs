@@ -1,0 +1,202 @@
+//! Access control for the control socket: its folder, its mode, and the users that it talks to.
+//!
+//! Under `/tmp` anyone could create a socket or a folder with the name that Maple uses. So the default place is a folder
+//! that only this user can enter. The folder's owner and mode are checked, and a symbolic link is refused. The socket
+//! is created in a private folder and then moved, so it never exists with a mode that others could use. Both ends also
+//! check the other's user: they talk only to the same user and to root.
+
+use std::io::{self, ErrorKind};
+use std::os::fd::AsFd;
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+
+use rustix::process::geteuid;
+
+/// The default folder of control sockets: `maple` in `$XDG_RUNTIME_DIR`; without that, `/run/maple` for root and
+/// `/tmp/maple-UID` for other users.
+pub(super) fn folder() -> PathBuf {
+    let user = geteuid();
+    match std::env::var_os("XDG_RUNTIME_DIR").filter(|folder| !folder.is_empty()) {
+        Some(folder) => PathBuf::from(folder).join("maple"),
+        None if user.is_root() => PathBuf::from("/run/maple"),
+        None => PathBuf::from(format!("/tmp/maple-{}", user.as_raw())),
+    }
+}
+
+/// Creates a folder that only this user can enter. An existing folder is checked instead.
+///
+/// # Errors
+/// The system's; or `PermissionDenied` if it is no folder, belongs to another user, or is open to others.
+pub(super) fn create_private_folder(folder: &Path) -> io::Result<()> {
+    match std::fs::DirBuilder::new().mode(0o700).create(folder) {
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
+        _ => {}
+    }
+    let found = std::fs::symlink_metadata(folder)?;
+    let refuse = |why| Err(io::Error::new(ErrorKind::PermissionDenied, format!("{} {why}", folder.display())));
+    if !found.file_type().is_dir() {
+        return refuse("is not a folder".to_owned());
+    }
+    if found.uid() != geteuid().as_raw() {
+        return refuse(format!("belongs to user {}", found.uid()));
+    }
+    if found.mode() & 0o077 != 0 {
+        return refuse(format!("is open to other users (mode {:03o})", found.mode() & 0o777));
+    }
+    Ok(())
+}
+
+/// Creates a socket at `path` that only this user can ever use. Replaces a socket that is there.
+///
+/// # Errors
+/// The system's; or `AlreadyExists` if something other than a socket is there.
+pub(super) fn bind(path: &Path) -> io::Result<UnixListener> {
+    match std::fs::symlink_metadata(path) {
+        Ok(found) if !found.file_type().is_socket() => {
+            return Err(io::Error::new(ErrorKind::AlreadyExists, "it exists and is not a socket"));
+        }
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let temporary = TemporaryFolder::new(parent)?;
+    let socket = temporary.0.join("s");
+    let listener = UnixListener::bind(&socket)?;
+    std::fs::set_permissions(&socket, std::fs::Permissions::from_mode(0o600))?;
+    std::fs::rename(&socket, path)?;
+    Ok(listener)
+}
+
+/// A private folder that exists while a socket is created.
+struct TemporaryFolder(PathBuf);
+
+impl TemporaryFolder {
+    fn new(parent: &Path) -> io::Result<TemporaryFolder> {
+        let own = std::process::id();
+        for n in 0u8..=u8::MAX {
+            let folder = parent.join(format!(".maple-{own}-{n}"));
+            match std::fs::DirBuilder::new().mode(0o700).create(&folder) {
+                Ok(()) => return Ok(TemporaryFolder(folder)),
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Err(ErrorKind::AlreadyExists.into())
+    }
+}
+
+impl Drop for TemporaryFolder {
+    fn drop(&mut self) {
+        if let Err(error) = std::fs::remove_dir_all(&self.0) {
+            tracing::debug!(path = %self.0.display(), %error, "can't remove a folder");
+        }
+    }
+}
+
+/// The user at the other end of a socket, if it is neither this user nor root.
+///
+/// # Errors
+/// The system's.
+pub(super) fn untrusted_peer(socket: impl AsFd) -> io::Result<Option<u32>> {
+    let peer = rustix::net::sockopt::socket_peercred(socket)?.uid.as_raw();
+    Ok((!is_trusted(peer, geteuid().as_raw())).then_some(peer))
+}
+
+fn is_trusted(peer: u32, own: u32) -> bool {
+    peer == own || peer == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    /// A folder that is deleted when the test ends.
+    struct Folder(PathBuf);
+
+    impl Folder {
+        fn new(name: &str) -> Folder {
+            let path = std::env::temp_dir().join(format!("maple-private-{name}-{}", std::process::id()));
+            std::fs::create_dir(&path).unwrap();
+            Folder(path)
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            std::fs::remove_dir_all(&self.0).unwrap();
+        }
+    }
+
+    fn mode(path: &Path) -> u32 {
+        std::fs::symlink_metadata(path).unwrap().mode() & 0o777
+    }
+
+    #[test]
+    fn a_folder_is_created_for_its_owner_alone_or_reused() {
+        let folder = Folder::new("made");
+        let own = folder.0.join("own");
+        create_private_folder(&own).unwrap();
+        assert_eq!(mode(&own), 0o700);
+        create_private_folder(&own).unwrap();
+    }
+
+    #[test]
+    fn a_folder_of_another_user_or_open_to_others_or_a_link_is_refused() {
+        let folder = Folder::new("refused");
+        let (open, link, file) = (folder.0.join("open"), folder.0.join("link"), folder.0.join("file"));
+        std::fs::create_dir(&open).unwrap();
+        std::fs::set_permissions(&open, std::fs::Permissions::from_mode(0o750)).unwrap();
+        create_private_folder(&folder.0.join("own")).unwrap();
+        symlink(folder.0.join("own"), &link).unwrap();
+        std::fs::write(&file, "").unwrap();
+        let mut refused =
+            vec![(open, "is open to other users (mode 750)"), (link, "is not a folder"), (file, "is not a folder")];
+        if geteuid().is_root() {
+            let foreign = folder.0.join("foreign");
+            create_private_folder(&foreign).unwrap();
+            std::os::unix::fs::chown(&foreign, Some(12345), None).unwrap();
+            refused.push((foreign, "belongs to user 12345"));
+        } else {
+            refused.push((PathBuf::from("/root"), "belongs to user 0"));
+        }
+        for (path, why) in refused {
+            let error = create_private_folder(&path).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::PermissionDenied);
+            assert!(error.to_string().ends_with(why), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_socket_is_private_and_replaces_only_a_socket() {
+        let folder = Folder::new("socket");
+        let path = folder.0.join("control.sock");
+        drop(bind(&path).unwrap());
+        let listener = bind(&path).unwrap();
+        assert_eq!(mode(&path), 0o600);
+        let client = UnixStream::connect(&path).unwrap();
+        assert_eq!(
+            (untrusted_peer(&client).unwrap(), untrusted_peer(listener.accept().unwrap().0).unwrap()),
+            (None, None)
+        );
+        let names: Vec<_> = std::fs::read_dir(&folder.0).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(names, ["control.sock"], "no temporary folder is left");
+        let (file, link) = (folder.0.join("file"), folder.0.join("link"));
+        std::fs::write(&file, "kept").unwrap();
+        symlink(&file, &link).unwrap();
+        for other in [&file, &link] {
+            assert_eq!(bind(other).unwrap_err().kind(), ErrorKind::AlreadyExists);
+        }
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "kept");
+    }
+
+    #[test]
+    fn only_the_same_user_and_root_are_spoken_with() {
+        let trusted =
+            [(1000, 1000), (0, 1000), (0, 0), (1000, 0), (1001, 1000)].map(|(peer, own)| is_trusted(peer, own));
+        assert_eq!(trusted, [true, true, true, false, false]);
+    }
+}

@@ -1,0 +1,293 @@
+//! The answers to requests of the control socket, as JSON: `schema.json` describes them.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use maple_core::engine::{Counted, PortCount, Selection, TableRule, Traffic};
+use maple_core::network::{BadMac, HostInfo, Location, Mac, PortKind};
+use maple_core::snooped::{self, Lease};
+use maple_core::state::{Snapshot, Stored, Value as TableValue};
+use maple_wire::msg::FlowMod;
+use maple_wire::print::FlowLine;
+use maple_wire::{Dpid, PortNo, Version};
+use serde_json::{Value, json};
+
+use super::request::{Invalidate, Request, RequestError, Show};
+use super::{Handle, ReportedError, state};
+use crate::state_json::parse_dpid;
+use crate::status::{Stats, SwitchPort, SwitchStatus};
+
+/// How long to wait for the switches' counters. After that the answer has the last known ones.
+const COUNT_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Answers a request, or says why it is refused.
+pub(super) fn answer(handle: &Handle, request: Result<Request, RequestError>) -> Value {
+    match request.and_then(|request| answer_to(handle, &request)) {
+        Ok(value) => json!({ "ok": value }),
+        Err(refusal) => refusal.to_json(),
+    }
+}
+
+fn answer_to(handle: &Handle, request: &Request) -> Result<Value, RequestError> {
+    Ok(match request {
+        Request::Show(Show::Rules(switch)) => rules(handle, switch.as_deref())?,
+        Request::Show(Show::Switches) => {
+            let state = handle.snapshot();
+            handle.switches().iter().map(|status| switch(&state, status)).collect()
+        }
+        Request::Show(Show::Ports(switch)) => ports(handle, switch.as_deref())?,
+        Request::Show(Show::Flows(switch)) => flows(handle, switch.as_deref())?,
+        Request::Show(Show::Links) => handle.links().iter().map(|(a, b)| json!([location(*a), location(*b)])).collect(),
+        Request::Show(Show::Hosts) => handle.hosts().iter().map(|(mac, info)| host(*mac, info)).collect(),
+        Request::Show(Show::Groups) => groups(&handle.snapshot()),
+        Request::Show(Show::Leases) => leases(&handle.snapshot()),
+        Request::Show(Show::Stats) => stats(&handle.stats()),
+        Request::Show(Show::Errors) => handle.errors().iter().map(error).collect(),
+        Request::State(request) => state::answer(handle, request)?,
+        Request::Invalidate(what) => json!(handle.invalidate(selection(what)?)),
+    })
+}
+
+/// The rules of one switch or of all: one object for each switch.
+fn rules(handle: &Handle, only: Option<&str>) -> Result<Value, RequestError> {
+    let (only, switches) = selected(handle, "show.rules", only)?;
+    handle.count(Counted::Rules, only, COUNT_TIMEOUT);
+    Ok(switches
+        .iter()
+        .map(|switch| {
+            let (rules, age) = handle.rules_with_age(switch.dpid);
+            let rules: Value = rules.iter().map(|r| rule(switch.version, r)).collect();
+            json!({ "switch": switch.dpid.to_string(), "rules": rules, "counted_seconds_ago": age.map(seconds) })
+        })
+        .collect())
+}
+
+/// The requested switch, if only one is requested, and the switches to show.
+fn selected(
+    handle: &Handle,
+    field: &str,
+    only: Option<&str>,
+) -> Result<(Option<Dpid>, Vec<SwitchStatus>), RequestError> {
+    let only = only.map(parse_dpid).transpose().map_err(|error| RequestError::at(field, error))?;
+    let mut switches = handle.switches();
+    switches.retain(|switch| only.is_none_or(|dpid| dpid == switch.dpid));
+    match only {
+        Some(dpid) if switches.is_empty() => Err(RequestError::at(field, format!("switch {dpid} is not connected"))),
+        _ => Ok((only, switches)),
+    }
+}
+
+/// The ports of one switch or of all with their counters: one object for each switch.
+fn ports(handle: &Handle, only: Option<&str>) -> Result<Value, RequestError> {
+    let (only, switches) = selected(handle, "show.ports", only)?;
+    handle.count(Counted::Ports, only, COUNT_TIMEOUT);
+    let (state, counts) = (handle.snapshot(), handle.port_counts());
+    let counts: BTreeMap<Location, &(PortCount, Duration)> = counts.iter().map(|count| (count.0.at, count)).collect();
+    let port = |dpid: Dpid, port: &SwitchPort| {
+        let at = Location::new(dpid, port.number);
+        let mut all = port_of(&state, dpid, port);
+        all["speed"] = json!(state.speed(at));
+        if let Some((count, age)) = counts.get(&at) {
+            add_counters(&mut all, count, *age);
+        }
+        all
+    };
+    let one = |switch: &SwitchStatus| {
+        let ports: Value = switch.ports.iter().map(|one| port(switch.dpid, one)).collect();
+        json!({ "switch": switch.dpid.to_string(), "ports": ports })
+    };
+    Ok(switches.iter().map(one).collect())
+}
+
+/// Adds the counters of a port. Counters that the switch does not have are left out.
+fn add_counters(port: &mut Value, count: &PortCount, age: Duration) {
+    let c = &count.counters;
+    let all = [
+        ("rx_packets", c.rx_packets),
+        ("rx_bytes", c.rx_bytes),
+        ("rx_dropped", c.rx_dropped),
+        ("rx_errors", c.rx_errors),
+        ("tx_packets", c.tx_packets),
+        ("tx_bytes", c.tx_bytes),
+        ("tx_dropped", c.tx_dropped),
+        ("tx_errors", c.tx_errors),
+    ];
+    for (name, value) in all.into_iter().filter(|(_, value)| *value != u64::MAX) {
+        port[name] = value.into();
+    }
+    if let Some((sent, received)) = count.rates {
+        for (name, rate) in [("tx", sent), ("rx", received)] {
+            port[format!("{name}_bits_per_second")] = rate.bits.into();
+            port[format!("{name}_packets_per_second")] = rate.packets.into();
+        }
+    }
+    port["counted_seconds_ago"] = seconds(age).into();
+}
+
+/// The traffic between hosts: one object for each pair and ingress switch.
+fn flows(handle: &Handle, only: Option<&str>) -> Result<Value, RequestError> {
+    let (only, _) = selected(handle, "show.flows", only)?;
+    handle.count(Counted::Rules, only, COUNT_TIMEOUT);
+    let traffic = handle.traffic();
+    let one = |(traffic, age): &(Traffic, Duration)| {
+        json!({
+            "switch": traffic.switch.to_string(),
+            "from": traffic.from.map(|mac| mac.to_string()),
+            "to": traffic.to.map(|mac| mac.to_string()),
+            "packets": traffic.packets,
+            "bytes": traffic.bytes,
+            "bits_per_second": traffic.rate.map(|rate| rate.bits),
+            "packets_per_second": traffic.rate.map(|rate| rate.packets),
+            "counted_seconds_ago": seconds(*age),
+        })
+    };
+    Ok(traffic.iter().filter(|(one, _)| only.is_none_or(|dpid| one.switch == dpid)).map(one).collect())
+}
+
+/// Seconds, rounded to milliseconds.
+fn seconds(time: Duration) -> f64 {
+    (time.as_secs_f64() * 1000.0).round() / 1000.0
+}
+
+fn rule(version: Version, rule: &TableRule) -> Value {
+    json!({
+        "table": rule.table_id,
+        "priority": rule.rule.priority,
+        "match": maple_wire::print::matching(version, &rule.rule.matching),
+        "actions": maple_wire::print::instructions(version, &rule.rule.instructions),
+        "cookie": format!("{:#018x}", rule.rule.cookie),
+        "n_packets": rule.counted.map(|count| count.packets),
+        "n_bytes": rule.counted.map(|count| count.bytes),
+        "leaf": rule.leaf.map(|leaf| leaf.0),
+        "flow": flow(version, rule),
+        "why": rule.why,
+    })
+}
+
+/// The rule as `ovs-ofctl dump-flows --no-stats` prints it. The engine requests a flow-removed message for every rule.
+fn flow(version: Version, rule: &TableRule) -> String {
+    let TableRule { table_id, rule, .. } = rule;
+    FlowLine {
+        version,
+        cookie: rule.cookie,
+        table: *table_id,
+        idle_timeout: 0,
+        hard_timeout: 0,
+        flags: if version == Version::Of10 { 0 } else { FlowMod::SEND_FLOW_REM },
+        priority: rule.priority,
+        matching: &rule.matching,
+        instructions: &rule.instructions,
+    }
+    .to_string()
+}
+
+fn switch(state: &Snapshot, switch: &SwitchStatus) -> Value {
+    let ports: Value = switch.ports.iter().map(|port| port_of(state, switch.dpid, port)).collect();
+    json!({
+        "switch": switch.dpid.to_string(),
+        "peer": switch.peer.to_string(),
+        "version": switch.version.to_string(),
+        "description": switch.description,
+        "tables": switch.tables,
+        "shard": switch.shard.0,
+        "waiting_bytes": switch.waiting_bytes,
+        "ports": ports,
+    })
+}
+
+fn port_of(state: &Snapshot, dpid: Dpid, port: &SwitchPort) -> Value {
+    let kind = state.port(Location::new(dpid, port.number)).map(|known| kind(known.kind));
+    json!({ "port": number(port.number), "name": port.name, "up": port.up, "kind": kind })
+}
+
+/// The kind of a port. Reserved ports (the switch's own) have none.
+fn kind(kind: PortKind) -> &'static str {
+    match kind {
+        PortKind::New => "new",
+        PortKind::Edge => "edge",
+        PortKind::Link(_) => "link",
+        PortKind::Shared { .. } => "shared",
+        PortKind::Middlebox => "middlebox",
+    }
+}
+
+fn host(mac: Mac, info: &HostInfo) -> Value {
+    json!({
+        "mac": mac.to_string(),
+        "at": location(info.location),
+        "ipv4": info.ipv4,
+        "ipv6": info.ipv6,
+    })
+}
+
+/// The members of each multicast group. Empty without snooping.
+fn groups(state: &Snapshot) -> Value {
+    let rows = state.table(snooped::MEMBERS).into_iter().flatten();
+    let group = |(group, members): (&TableValue, &TableValue)| {
+        let at: Vec<Value> = Vec::from_value(members).unwrap_or_default().into_iter().map(location).collect();
+        json!({ "group": group.to_string(), "at": at })
+    };
+    rows.map(group).collect()
+}
+
+/// The leases, ordered by address. Empty without snooping.
+fn leases(state: &Snapshot) -> Value {
+    let rows = state.table(snooped::LEASES).into_iter().flatten();
+    let lease = |lease: Lease| {
+        json!({
+            "mac": lease.mac.to_string(),
+            "ip": lease.ip.to_string(),
+            "at": location(lease.location),
+            "ends": lease.ends,
+        })
+    };
+    rows.filter_map(|(_, value)| Lease::from_value(value)).map(lease).collect()
+}
+
+fn stats(stats: &Stats) -> Value {
+    let counters = serde_json::Map::from_iter(
+        stats.total.counters.iter().map(|(name, value)| (name.to_owned(), Value::from(value))),
+    );
+    let engine: serde_json::Map<String, Value> =
+        stats.total.engine.iter().map(|(name, value)| (name.to_owned(), Value::from(value))).collect();
+    let mut all = json!({
+        "connections": stats.connections,
+        "shards": stats.shards.len(),
+        "controller": counters,
+        "engine": engine,
+    });
+    if let Some(bytes) = stats.heap_bytes {
+        all["heap_bytes"] = bytes.into();
+    }
+    all
+}
+
+fn error(error: &ReportedError) -> Value {
+    match error.packets {
+        Some(packets) => json!({ "text": error.text, "packets": packets }),
+        None => json!({ "text": error.text }),
+    }
+}
+
+fn location(at: Location) -> Value {
+    json!({ "switch": at.switch.to_string(), "port": number(at.port) })
+}
+
+/// A physical port as a number, a reserved port by its name.
+fn number(port: PortNo) -> Value {
+    if port.is_physical() { Value::from(port.0) } else { Value::from(port.to_string()) }
+}
+
+fn selection(what: &Invalidate) -> Result<Selection, RequestError> {
+    Ok(match what {
+        Invalidate::All => Selection::All,
+        Invalidate::Host(mac) => {
+            let refuse = |error: BadMac| RequestError::at("invalidate.host", error.to_string());
+            Selection::Host(mac.parse().map_err(refuse)?)
+        }
+        Invalidate::Port(switch, port) => {
+            let dpid = parse_dpid(switch).map_err(|error| RequestError::at("invalidate.port[0]", error))?;
+            Selection::Port(Location::new(dpid, PortNo(*port)))
+        }
+    })
+}

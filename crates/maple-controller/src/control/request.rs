@@ -1,0 +1,91 @@
+//! The requests of the control socket, as JSON. Each request is checked against `schema.json` first.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::schema;
+use super::state::StateRequest;
+
+/// A request: one JSON object a line, such as `{"show": {"rules": "1"}}`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase", deny_unknown_fields)]
+pub enum Request {
+    /// Show something.
+    Show(Show),
+    /// Withdraw leaves.
+    Invalidate(Invalidate),
+    /// Read or write tracked state.
+    State(StateRequest),
+}
+
+/// What to show.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Show {
+    /// The rules of this switch (hex digits), or of all.
+    Rules(Option<String>),
+    /// The switches with their ports.
+    Switches,
+    /// The port counters of this switch (hex digits), or of all.
+    Ports(Option<String>),
+    /// The traffic between hosts that enters at this switch (hex digits), or at any.
+    Flows(Option<String>),
+    /// The links.
+    Links,
+    /// The hosts.
+    Hosts,
+    /// The multicast groups with their member ports.
+    Groups,
+    /// The DHCP leases.
+    Leases,
+    /// All counters.
+    Stats,
+    /// The most recent problems.
+    Errors,
+}
+
+/// The leaves to withdraw.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Invalidate {
+    /// All leaves.
+    All,
+    /// Leaves that concern the host with this MAC address.
+    Host(String),
+    /// Leaves that concern this port of this switch (hex digits).
+    Port(String, u32),
+}
+
+/// Why a request is refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct RequestError {
+    /// The path of the faulty member, with dots between the names. Empty for the whole request.
+    pub field: String,
+    /// The reason.
+    pub text: String,
+}
+
+impl RequestError {
+    /// Refuses the member at `field`.
+    pub fn at(field: &str, text: String) -> RequestError {
+        RequestError { field: field.to_owned(), text }
+    }
+
+    /// Encodes the refusal as an answer.
+    pub fn to_json(&self) -> Value {
+        json!({ "error": self.text, "field": self.field })
+    }
+}
+
+/// Parses a line as a request, and checks it against the schema.
+pub(super) fn parse(line: &str) -> Result<Request, RequestError> {
+    let json: Value =
+        serde_json::from_str(line).map_err(|error| RequestError::at("", format!("not a request: {error}")))?;
+    let named = |field: &str, text: String| match field {
+        "" => format!("not a request: {text}"),
+        field => format!("{field}: {text}"),
+    };
+    schema::check(&json)
+        .map_err(|violation| RequestError::at(&violation.field, named(&violation.field, violation.text)))?;
+    serde_json::from_value(json).map_err(|error| RequestError::at("", named("", error.to_string())))
+}

@@ -1,0 +1,52 @@
+//! Drives a snooper in a thread of the controller.
+
+use std::time::Duration;
+
+use maple_core::state::Write;
+
+use crate::control::Handle;
+use crate::listen::{ListenError, Listener};
+use crate::notice::Notice;
+use crate::snoop::{Effect, Snooper};
+use crate::time::{Clock, until};
+
+/// The most events that are written in one commit.
+const MAX_EVENTS: usize = 256;
+
+/// Passes events to the snooper and performs its effects, until the controller stops.
+pub(super) fn run(mut snooper: Snooper, listener: &Listener, clock: &Clock, handle: &Handle) {
+    let mut effects = Vec::new();
+    loop {
+        let mut next = listener.next(until(clock.now(), snooper.deadline()));
+        for _ in 0..MAX_EVENTS {
+            match next {
+                Ok(event) => snooper.on_event(clock.now(), &event, &mut effects),
+                Err(ListenError::Timeout) => break,
+                Err(ListenError::Ended) => return,
+            }
+            next = listener.next(Duration::ZERO);
+        }
+        snooper.on_timer(clock.now(), &handle.snapshot(), &mut effects);
+        perform(handle, effects.drain(..));
+    }
+}
+
+fn perform(handle: &Handle, effects: impl Iterator<Item = Effect>) {
+    let mut writes: Vec<Write> = Vec::new();
+    for effect in effects {
+        match effect {
+            Effect::Write(write) => writes.push(write),
+            // If the port is down, there is nobody to query.
+            Effect::Send(frame) => drop(handle.send_frame(frame.at, frame.bytes.to_vec())),
+            Effect::Warn(reason, times) => handle.publish(Notice::Ignored { reason, times }),
+        }
+    }
+    if writes.is_empty() {
+        return;
+    }
+    let commit = handle.store().change(writes).expect("a snooper writes values of the declared types");
+    // Waiting keeps changes from piling up in the shards' mailboxes.
+    if let Err(error) = handle.acknowledge(commit) {
+        tracing::warn!("snooping: {error}");
+    }
+}

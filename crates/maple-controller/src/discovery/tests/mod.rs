@@ -1,0 +1,243 @@
+//! Tests of discovery: several shards with wires and bridges between their switches, in simulated time.
+
+mod bridges;
+mod hosts;
+mod links;
+
+use maple_wire::PortNo;
+
+use std::collections::BTreeSet;
+
+use super::*;
+use crate::time::after as later;
+
+const KEY: Key = Key([7; 16]);
+const MS: Duration = Duration::from_millis(1);
+
+/// Shards, wires, and anomaly discovery has found.
+struct World {
+    now: Time,
+    shards: Vec<Discovery>,
+    /// Where a frame that leaves by a port arrives. One entry for each direction.
+    wires: BTreeMap<Location, Location>,
+    /// Bridges: the ports of each, and whether it forwards LLDP.
+    bridges: Vec<(BTreeSet<Location>, bool)>,
+    /// How long a frame takes.
+    delay: Duration,
+    /// Frames in flight: when and where they arrive, and their bytes.
+    in_flight: Vec<(Time, Location, Vec<u8>)>,
+    attachments: BTreeMap<Location, Attachment>,
+    anomalies: Vec<(Location, Anomaly)>,
+    /// When and where probes left.
+    sent: Vec<(Time, Location)>,
+    /// Whether the two forms of a probe are reordered.
+    reorders_forms: bool,
+    /// How long a requested probe waits before it leaves.
+    probe_delay: Duration,
+    /// A blocked shard: it reads nothing and does nothing.
+    blocked: Option<usize>,
+    /// Frames that wait for the blocked shard.
+    unread: Vec<(Location, Vec<u8>)>,
+    /// Messages that wait for the blocked shard.
+    mailbox: Vec<(Location, PeerMessage)>,
+}
+
+impl World {
+    /// This many shards; switch `n` belongs to shard `n % shards`.
+    fn new(shards: usize) -> World {
+        World {
+            now: Time(1_000_000_000),
+            shards: (0..shards).map(|n| Discovery::new(KEY, Timing::default(), n as u64)).collect(),
+            wires: BTreeMap::new(),
+            bridges: Vec::new(),
+            delay: MS,
+            in_flight: Vec::new(),
+            attachments: BTreeMap::new(),
+            anomalies: Vec::new(),
+            sent: Vec::new(),
+            reorders_forms: false,
+            probe_delay: Duration::ZERO,
+            blocked: None,
+            unread: Vec::new(),
+            mailbox: Vec::new(),
+        }
+    }
+
+    /// Two switches with a wire between their first ports. The ports are up and the grace period is over.
+    fn linked() -> World {
+        let mut world = World::new(2);
+        world.wire(at(1, 1), at(2, 1));
+        world.up(1, 2);
+        world.up(2, 2);
+        world.run(500 * MS);
+        world
+    }
+
+    fn wire(&mut self, a: Location, b: Location) {
+        self.wires.insert(a, b);
+        self.wires.insert(b, a);
+    }
+
+    fn cut(&mut self, a: Location, b: Location) {
+        self.wires.remove(&a);
+        self.wires.remove(&b);
+    }
+
+    /// Connects these ports by a bridge.
+    fn bridge(&mut self, ports: &[Location], passes_lldp: bool) {
+        self.bridges.push((ports.iter().copied().collect(), passes_lldp));
+    }
+
+    /// The ports where a frame arrives that leaves by a port.
+    fn reached_from(&self, at: Location, frame: &[u8]) -> Vec<Location> {
+        let is_lldp = frame[12..14] == [0x88, 0xcc];
+        let passes = |(ports, lldp): &&(BTreeSet<Location>, bool)| ports.contains(&at) && (*lldp || !is_lldp);
+        let bridged = self.bridges.iter().filter(passes).flat_map(|(ports, _)| ports.iter().copied());
+        self.wires.get(&at).copied().into_iter().chain(bridged.filter(|to| *to != at)).collect()
+    }
+
+    fn shard(&self, dpid: Dpid) -> usize {
+        dpid.0 as usize % self.shards.len()
+    }
+
+    fn up(&mut self, dpid: u64, ports: u32) {
+        let ports: Vec<Port> = (1..=ports).map(port).collect();
+        let (now, shard) = (self.now, self.shard(Dpid(dpid)));
+        self.with(shard, |discovery, out| discovery.switch_up(now, Dpid(dpid), &ports, out));
+    }
+
+    fn down(&mut self, dpid: u64) {
+        let (now, shard) = (self.now, self.shard(Dpid(dpid)));
+        self.with(shard, |discovery, out| discovery.switch_down(now, Dpid(dpid), out));
+    }
+
+    fn port_goes(&mut self, at: Location, up: bool) {
+        let mut port = port(at.port.0);
+        port.state = u32::from(!up);
+        let status = PortStatus { reason: PortReason::Modify, port };
+        let (now, shard) = (self.now, self.shard(at.switch));
+        self.with(shard, |discovery, out| discovery.port_status(now, at.switch, &status, out));
+    }
+
+    fn receive(&mut self, at: Location, frame: &[u8]) {
+        if self.is_blocked(self.shard(at.switch)) {
+            return self.unread.push((at, frame.to_vec()));
+        }
+        self.read(self.now, at, frame);
+    }
+
+    /// Reads a frame that arrived at `since` or later.
+    fn read(&mut self, since: Time, at: Location, frame: &[u8]) {
+        let (now, shard) = (self.now, self.shard(at.switch));
+        self.with(shard, |discovery, out| {
+            discovery.on_lldp(now, since, at, frame, out);
+        });
+    }
+
+    fn is_blocked(&self, shard: usize) -> bool {
+        self.blocked == Some(shard)
+    }
+
+    /// Blocks a shard for a while. Then it handles messages and frames, in the order of a turn.
+    fn block(&mut self, shard: usize, duration: Duration) {
+        let since = self.now;
+        self.blocked = Some(shard);
+        self.run(duration);
+        self.blocked = None;
+        let is_deferred = |message: &PeerMessage| matches!(message, PeerMessage::Unanswered { .. });
+        let messages = std::mem::take(&mut self.mailbox).into_iter();
+        let (deferred, immediate): (Vec<_>, Vec<_>) = messages.partition(|(_, message)| is_deferred(message));
+        let now = self.now;
+        for (to, message) in immediate {
+            self.with(shard, |discovery, out| discovery.on_peer_message(now, to, message, out));
+        }
+        for (at, frame) in std::mem::take(&mut self.unread) {
+            self.read(since, at, &frame);
+        }
+        for (to, message) in deferred {
+            self.with(shard, |discovery, out| discovery.on_peer_message(now, to, message, out));
+        }
+        self.run(Duration::ZERO);
+    }
+
+    /// Runs an action of a discovery, and performs all outputs that follow.
+    fn with(&mut self, shard: usize, act: impl FnOnce(&mut Discovery, &mut Vec<DiscoveryOutput>)) {
+        let mut todo = Vec::new();
+        act(&mut self.shards[shard], &mut todo);
+        while !todo.is_empty() {
+            for output in std::mem::take(&mut todo) {
+                self.perform(output, &mut todo);
+            }
+        }
+    }
+
+    fn perform(&mut self, output: DiscoveryOutput, todo: &mut Vec<DiscoveryOutput>) {
+        match output {
+            DiscoveryOutput::Probe { at } => {
+                self.sent.push((self.now, at));
+                let (shard, leaves) = (self.shard(at.switch), later(self.now, self.probe_delay));
+                let mut frames = self.shards[shard].frames(leaves, at);
+                if self.reorders_forms {
+                    frames.reverse();
+                }
+                for frame in frames {
+                    for to in self.reached_from(at, &frame) {
+                        self.in_flight.push((later(leaves, self.delay), to, frame.clone()));
+                    }
+                }
+            }
+            DiscoveryOutput::Message { to, message } => {
+                let shard = self.shard(to.switch);
+                if self.is_blocked(shard) {
+                    self.mailbox.push((to, message));
+                } else {
+                    self.shards[shard].on_peer_message(self.now, to, message, todo);
+                }
+            }
+            DiscoveryOutput::Attachment { at, now, before } => {
+                assert_eq!(self.attachments.insert(at, now).unwrap_or(Attachment::New), before);
+            }
+            DiscoveryOutput::Anomaly { at, anomaly, .. } => self.anomalies.push((at, anomaly)),
+        }
+    }
+
+    /// Lets this much time pass.
+    fn run(&mut self, duration: Duration) {
+        let end = later(self.now, duration);
+        loop {
+            let frame = self.in_flight.iter().map(|(time, ..)| *time).min();
+            let awake = (0..self.shards.len()).filter(|shard| !self.is_blocked(*shard));
+            let timer = awake.filter_map(|shard| self.shards[shard].deadline()).min();
+            let Some(next) = frame.into_iter().chain(timer).min().filter(|next| *next <= end) else { break };
+            self.now = self.now.max(next);
+            if frame == Some(next) {
+                let first = self.in_flight.iter().position(|(time, ..)| *time == next).unwrap();
+                let (_, at, frame) = self.in_flight.remove(first);
+                self.receive(at, &frame);
+            } else {
+                let now = self.now;
+                for shard in (0..self.shards.len()).filter(|shard| !self.is_blocked(*shard)).collect::<Vec<_>>() {
+                    self.with(shard, |discovery, out| discovery.on_timer(now, out));
+                }
+            }
+        }
+        self.now = end;
+    }
+
+    fn attachment(&self, at: Location) -> Attachment {
+        self.attachments.get(&at).cloned().unwrap_or(Attachment::New)
+    }
+
+    /// A valid probe that leaves by this port now.
+    fn probe(&self, from: Location) -> Vec<u8> {
+        Probe { from, sent: self.now }.frame(KEY, ProbeForm::Lldp, [2; 6], MS)
+    }
+}
+
+fn at(switch: u64, port: u32) -> Location {
+    Location::new(Dpid(switch), PortNo(port))
+}
+
+fn port(number: u32) -> Port {
+    Port::new(PortNo(number), [2, 0, 0, 0, 0, number as u8], "eth")
+}

@@ -1,0 +1,180 @@
+//! The outputs of a session: messages to send, what the handshake found, warnings, and why a connection ends.
+
+use std::time::Duration;
+
+use maple_core::engine::InstalledFlow;
+use maple_wire::msg::Features;
+use maple_wire::msg::stats::Desc;
+use maple_wire::{Dpid, Error, Message, Port, Version};
+
+use super::negotiate::Incompatible;
+use crate::printable::printable;
+
+/// What the owner of a session has to do. Outputs must be handled in order.
+#[derive(Debug)]
+pub enum Output {
+    /// Send this message to the switch, in the session's version.
+    Send {
+        /// Transaction id.
+        xid: u32,
+        /// The message.
+        message: Message,
+    },
+    /// The switch claims this datapath id. Answer with `Session::admit` or `Session::refuse`.
+    Claim(Dpid),
+    /// The handshake is done.
+    Up(Box<SwitchInfo>),
+    /// All rules of the switch, as `Session::read_flows` requested.
+    Flows(Vec<InstalledFlow>),
+    /// Pass this message to the engine or the handler: packet-in, port-status, flow-removed, error, barrier reply or
+    /// statistics.
+    Deliver {
+        /// Transaction id.
+        xid: u32,
+        /// The message.
+        message: Message,
+    },
+    /// The switch answered the echo request of `Session::challenge`.
+    Alive,
+    /// Count this violation of the protocol, which does not end the session.
+    Warning {
+        /// The violation.
+        warning: ProtocolWarning,
+        /// Whether it is the first of its kind on this connection. Only that one is logged.
+        first: bool,
+    },
+    /// Close the connection after all earlier outputs are sent.
+    Close(CloseReason),
+}
+
+/// The results of the handshake.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SwitchInfo {
+    /// The negotiated OpenFlow version.
+    pub version: Version,
+    /// The features reply.
+    pub features: Features,
+    /// Its ports, including changes during the handshake.
+    pub ports: Vec<Port>,
+    /// The switch's description of itself, as received; empty if it sent none. [`SwitchInfo::text`] is safe to print.
+    pub description: Desc,
+}
+
+impl SwitchInfo {
+    /// Manufacturer, hardware and software in one line that is safe to print.
+    pub fn text(&self) -> String {
+        let Desc { manufacturer, hardware, software, .. } = &self.description;
+        printable(format!("{manufacturer} {hardware} {software}").trim())
+    }
+}
+
+/// A violation of the protocol, or a limitation of the switch, that does not end the session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProtocolWarning {
+    /// A message type that the version does not have, or that switches never send. Answered with `BAD_TYPE`.
+    UnknownType(u8),
+    /// A reply without a request. Ignored.
+    UnexpectedReply(u8),
+    /// A packet-in before the handshake was done. Dropped.
+    EarlyPacketIn,
+    /// The switch refused a request of the handshake; type and code of its error.
+    Refused(u16, u16),
+    /// The switch does not report its rules. Those that may be Maple's are deleted.
+    RulesUnreadable,
+}
+
+impl ProtocolWarning {
+    /// One bit for each kind.
+    pub(super) fn bit(self) -> u8 {
+        match self {
+            ProtocolWarning::UnknownType(_) => 1,
+            ProtocolWarning::UnexpectedReply(_) => 2,
+            ProtocolWarning::EarlyPacketIn => 4,
+            ProtocolWarning::Refused(..) => 8,
+            ProtocolWarning::RulesUnreadable => 16,
+        }
+    }
+}
+
+impl std::fmt::Display for ProtocolWarning {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            ProtocolWarning::UnknownType(kind) => write!(f, "sent a message of type {kind}, which no switch sends"),
+            ProtocolWarning::UnexpectedReply(kind) => write!(f, "sent a reply of type {kind} without a request"),
+            ProtocolWarning::EarlyPacketIn => f.write_str("sent packets before the handshake was done"),
+            ProtocolWarning::Refused(class, code) => {
+                write!(f, "refused a request of the handshake (error type {class} code {code})")
+            }
+            ProtocolWarning::RulesUnreadable => {
+                f.write_str("does not report its rules; those that may be of an earlier run are deleted")
+            }
+        }
+    }
+}
+
+/// Why a connection ended.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CloseReason {
+    /// The peer closed without sending anything. Normal: scripts check in this way whether a controller listens.
+    #[error("closed without sending anything")]
+    Silent,
+    /// The peer closed.
+    #[error("closed by the switch")]
+    ByPeer,
+    /// The socket failed.
+    #[error("{0}")]
+    Io(std::io::ErrorKind),
+    /// The first message was not a hello.
+    #[error("the first message is not a hello (version byte {version:#04x}, type {kind})")]
+    NotHello {
+        /// The version byte.
+        version: u8,
+        /// The type byte.
+        kind: u8,
+    },
+    /// No common version.
+    #[error(transparent)]
+    Incompatible(#[from] Incompatible),
+    /// The peer refused the handshake.
+    #[error("the switch refused the handshake (Maple speaks OpenFlow 1.0 and 1.3): {0}")]
+    RefusedByPeer(String),
+    /// A malformed message.
+    #[error("malformed message: {0}")]
+    Malformed(#[from] Error),
+    /// A message in another version than the negotiated one.
+    #[error("message in version {0:#04x} after another was negotiated")]
+    WrongVersion(u8),
+    /// The handshake took too long.
+    #[error("no {waiting_for} within {within:?}")]
+    HandshakeTimeout {
+        /// The missing message.
+        waiting_for: &'static str,
+        /// The time limit.
+        within: Duration,
+    },
+    /// A request was not answered.
+    #[error("a request was not answered within {0:?}")]
+    RequestTimeout(Duration),
+    /// An echo request was not answered.
+    #[error("no message, not even an echo reply, within {0:?}")]
+    EchoTimeout(Duration),
+    /// An auxiliary connection.
+    #[error("auxiliary connection {0}: Maple uses main connections only")]
+    Auxiliary(u8),
+    /// Another connection, which is alive, has this datapath id.
+    #[error("datapath id {0} belongs to another connection, which is alive")]
+    Duplicate(Dpid),
+    /// The switch connected again, and this connection did not answer.
+    #[error("switch {0} connected again, and this connection did not answer")]
+    Replaced(Dpid),
+    /// The switch did not read what it was sent.
+    #[error("the switch does not read: {0} bytes wait for it")]
+    NotReading(usize),
+    /// The switch reports more of something than the controller accepts.
+    #[error("the switch reports more than {1} {0}")]
+    TooMany(&'static str, usize),
+    /// The controller stops.
+    #[error("the controller stops")]
+    Stopping,
+}

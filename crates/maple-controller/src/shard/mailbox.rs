@@ -1,0 +1,281 @@
+//! Messages between shards, and from other threads to shards.
+//!
+//! Each shard has one bounded mailbox and a waker. During a turn a shard collects its messages for each other shard. At
+//! the end of the turn it sends each collection as one batch: one channel operation and one wake-up. If the other mailbox
+//! is full, the batch stays here, in order, and the shard stops reading its sockets until the batch is sent. So what can
+//! pile up is bounded by what was read before. A shard never blocks in a send, so full mailboxes cannot deadlock.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
+use maple_core::engine::{Counted, Event, Mail, PortCount, ShardId, TableRule, Traffic};
+use maple_core::network::Location;
+use maple_wire::Dpid;
+use mio::Waker;
+
+use super::connection::Connection;
+use super::registry::ConnectionId;
+use super::socket::Socket;
+use super::sync::{self, Fault};
+use crate::discovery::PeerMessage;
+use crate::status::{ShardStats, SwitchStatus};
+
+/// The most batches in a mailbox.
+const MAILBOX_CAPACITY: usize = 1024;
+
+/// A message to a shard.
+pub(crate) enum ShardMessage {
+    /// Serve this new connection.
+    Connection(Socket, SocketAddr),
+    /// Serve this connection, which another shard served until now.
+    Migrate(Box<Connection>),
+    /// A message from another shard's engine.
+    Mail(Mail),
+    /// An event for the engine, from another thread.
+    Event(Box<Event>),
+    /// A message from another shard's discovery, about this port.
+    Discovery(Location, PeerMessage),
+    /// Find out whether your connection `owner` is alive: the connection `claimant` claims the same switch.
+    Challenge {
+        /// The switch.
+        dpid: Dpid,
+        /// Your connection, which owns the switch.
+        owner: ConnectionId,
+        /// The connection that claims the switch.
+        claimant: ConnectionId,
+    },
+    /// The result of a challenge. Your connection `claimant` may claim again if the owner is not alive.
+    ChallengeResult {
+        /// The switch.
+        dpid: Dpid,
+        /// Your connection, which claimed the switch.
+        claimant: ConnectionId,
+        /// Whether the owner is alive.
+        alive: bool,
+    },
+    /// Answer a query.
+    Query(ShardQuery),
+    /// Reply when this turn has ended and all its messages to other shards are sent.
+    Fence(Sender<()>),
+    /// Reply when your switches have confirmed all deletions of rules so far.
+    Settle(Sender<()>),
+    /// Close all connections and end.
+    Stop,
+    /// Migrate this switch to another shard, if you serve it.
+    #[cfg(test)]
+    MigrateSwitch(Dpid, ShardId),
+}
+
+/// A query from another thread, with the channel for the answer. Sending fails if the other thread has stopped waiting.
+pub(crate) enum ShardQuery {
+    /// The rules of a switch, and the age of their counters.
+    Rules(Dpid, Sender<(Vec<TableRule>, Option<Duration>)>),
+    /// The age of the counters of all switches, or of one. Requests fresh counters.
+    Watch(Counted, Option<Dpid>, Sender<Vec<Option<Duration>>>),
+    /// The port counters with their age.
+    Ports(Sender<Vec<(PortCount, Duration)>>),
+    /// The traffic between hosts, with the age of the counters.
+    Traffic(Sender<Vec<(Traffic, Duration)>>),
+    /// All counters.
+    Stats(Sender<ShardStats>),
+    /// The policy's errors, each with the number of packets dropped because of it.
+    Failures(Sender<Vec<(Arc<str>, u64)>>),
+    /// The connected switches.
+    Switches(Sender<Vec<SwitchStatus>>),
+}
+
+/// The sending end of one shard's mailbox.
+#[derive(Clone)]
+pub(crate) struct Mailbox {
+    sender: Sender<Vec<ShardMessage>>,
+    waker: Arc<Waker>,
+}
+
+impl Mailbox {
+    /// Makes a mailbox; the receiver is for its shard.
+    pub fn new(waker: Arc<Waker>) -> (Mailbox, Receiver<Vec<ShardMessage>>) {
+        Mailbox::with_capacity(waker, MAILBOX_CAPACITY)
+    }
+
+    /// Makes a mailbox for this many batches.
+    pub(super) fn with_capacity(waker: Arc<Waker>, batches: usize) -> (Mailbox, Receiver<Vec<ShardMessage>>) {
+        let (sender, receiver) = bounded(batches);
+        (Mailbox { sender, waker }, receiver)
+    }
+
+    /// Sends a message unless the mailbox is full; then returns it.
+    #[cfg(test)]
+    pub(super) fn offer(&self, message: ShardMessage) -> Result<(), Box<ShardMessage>> {
+        sync::step();
+        match self.sender.try_send(vec![message]) {
+            Ok(()) | Err(TrySendError::Disconnected(_)) => {
+                sync::step();
+                self.waker.wake().expect("the shard's poll is there");
+                Ok(())
+            }
+            Err(TrySendError::Full(mut messages)) => Err(Box::new(messages.remove(0))),
+        }
+    }
+
+    /// Sends a message from a thread that is not a shard. Blocks while the mailbox is full. `false` if the shard has ended.
+    pub fn send(&self, message: ShardMessage) -> bool {
+        self.sender.send(vec![message]).is_ok() && self.waker.wake().is_ok()
+    }
+}
+
+/// One shard's outgoing messages.
+pub(crate) struct Outgoing {
+    own: ShardId,
+    mailboxes: Vec<Mailbox>,
+    /// The messages of this turn, for each shard.
+    collected: Vec<Vec<ShardMessage>>,
+    /// Batches that did not fit into a mailbox, oldest first, for each shard.
+    waiting: Vec<VecDeque<Vec<ShardMessage>>>,
+}
+
+impl Outgoing {
+    /// The outgoing messages of the shard `own`.
+    pub fn new(own: ShardId, mailboxes: Vec<Mailbox>) -> Outgoing {
+        let collected = mailboxes.iter().map(|_| Vec::new()).collect();
+        let waiting = mailboxes.iter().map(|_| VecDeque::new()).collect();
+        Outgoing { own, mailboxes, collected, waiting }
+    }
+
+    /// Sends a message at the end of the turn. `to` may be this shard itself.
+    pub fn send(&mut self, to: ShardId, message: ShardMessage) {
+        if let Some(messages) = self.collected.get_mut(usize::from(to.0)) {
+            messages.push(message);
+        }
+    }
+
+    /// Takes the messages to this shard itself.
+    pub fn take_own(&mut self) -> Vec<ShardMessage> {
+        std::mem::take(&mut self.collected[usize::from(self.own.0)])
+    }
+
+    /// Whether there are messages to this shard itself.
+    pub fn has_own(&self) -> bool {
+        !self.collected[usize::from(self.own.0)].is_empty()
+    }
+
+    /// Whether a batch waits because a mailbox was full.
+    pub fn is_congested(&self) -> bool {
+        self.waiting.iter().any(|waiting| !waiting.is_empty())
+    }
+
+    /// Sends what was collected.
+    pub fn flush(&mut self) {
+        for to in 0..self.mailboxes.len() {
+            if to == usize::from(self.own.0) {
+                continue;
+            }
+            if !self.collected[to].is_empty() {
+                self.waiting[to].push_back(std::mem::take(&mut self.collected[to]));
+            }
+            self.send_batches(to);
+        }
+    }
+
+    /// Sends as many batches as fit into a mailbox. Batches for a shard that has ended are dropped.
+    fn send_batches(&mut self, to: usize) {
+        if sync::is_injected(Fault::WakesFirst) && !self.waiting[to].is_empty() {
+            self.wake(to);
+        }
+        let mut sent = false;
+        while let Some(messages) = self.waiting[to].pop_front() {
+            sync::step();
+            match self.mailboxes[to].sender.try_send(messages) {
+                Ok(()) => sent = true,
+                Err(TrySendError::Full(messages)) => {
+                    self.waiting[to].push_front(messages);
+                    break;
+                }
+                Err(TrySendError::Disconnected(_)) => self.waiting[to].clear(),
+            }
+        }
+        if sent && !sync::is_injected(Fault::WakesFirst) {
+            self.wake(to);
+        }
+    }
+
+    fn wake(&self, to: usize) {
+        sync::step();
+        if let Err(error) = self.mailboxes[to].waker.wake() {
+            tracing::error!(shard = to, %error, "can't wake a shard");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mio::{Poll, Token};
+
+    use super::*;
+
+    /// The outgoing messages of shard 0, and the mailbox of shard 1 with its poll.
+    fn outgoing() -> (Outgoing, Receiver<Vec<ShardMessage>>, Poll) {
+        let poll = Poll::new().unwrap();
+        let waker = Arc::new(Waker::new(poll.registry(), Token(0)).unwrap());
+        let ((own, _), (other, inbox)) = (Mailbox::new(Arc::clone(&waker)), Mailbox::new(waker));
+        (Outgoing::new(ShardId(0), vec![own, other]), inbox, poll)
+    }
+
+    fn numbered(n: u64) -> ShardMessage {
+        let at = Location::new(Dpid(n), maple_wire::PortNo(1));
+        ShardMessage::Discovery(at, PeerMessage::PortGone { peer: at, when: maple_core::engine::Time(n) })
+    }
+
+    fn number(message: &ShardMessage) -> u64 {
+        match message {
+            ShardMessage::Discovery(at, _) => at.switch.0,
+            _ => panic!("another message was sent"),
+        }
+    }
+
+    #[test]
+    fn a_turns_messages_arrive_in_one_batch_and_in_order() {
+        let (mut outgoing, inbox, _poll) = outgoing();
+        (0..5).for_each(|n| outgoing.send(ShardId(1), numbered(n)));
+        assert!(inbox.is_empty(), "nothing before the turn's end");
+        outgoing.flush();
+        let batch: Vec<u64> = inbox.try_recv().unwrap().iter().map(number).collect();
+        assert_eq!((batch, inbox.len()), (vec![0, 1, 2, 3, 4], 0));
+    }
+
+    #[test]
+    fn a_full_mailbox_loses_nothing_and_blocks_nobody() {
+        let (mut outgoing, inbox, _poll) = outgoing();
+        let all = 2 * MAILBOX_CAPACITY as u64;
+        for n in 0..all {
+            outgoing.send(ShardId(1), numbered(n));
+            outgoing.flush();
+        }
+        assert!(outgoing.is_congested());
+        let mut got = Vec::new();
+        while outgoing.is_congested() || !inbox.is_empty() {
+            got.extend(inbox.try_iter().flatten().map(|message| number(&message)));
+            outgoing.flush();
+        }
+        assert_eq!(got, (0..all).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn messages_to_a_shard_that_has_ended_are_dropped() {
+        let (mut outgoing, inbox, _poll) = outgoing();
+        drop(inbox);
+        outgoing.send(ShardId(1), numbered(1));
+        outgoing.flush();
+        assert!(!outgoing.is_congested());
+    }
+
+    #[test]
+    fn messages_to_the_own_shard_need_no_mailbox() {
+        let (mut outgoing, _inbox, _poll) = outgoing();
+        outgoing.send(ShardId(0), numbered(7));
+        assert!(outgoing.has_own());
+        assert_eq!(outgoing.take_own().iter().map(number).collect::<Vec<_>>(), [7]);
+    }
+}

@@ -1,0 +1,173 @@
+//! Handles the messages that a shard receives.
+
+use std::time::Duration;
+
+use maple_core::engine::{Counted, Event, Time};
+use maple_wire::Dpid;
+
+use super::connection::{Connection, ConnectionState};
+use super::mailbox::{ShardMessage, ShardQuery};
+use super::registry::ConnectionId;
+use super::{Shard, sync};
+use crate::discovery::PeerMessage;
+use crate::printable::printable;
+use crate::session::CloseReason;
+use crate::status::{ShardStats, SwitchPort, SwitchStatus};
+use crate::time::until;
+
+impl Shard {
+    /// Handles the messages that are in the mailbox now.
+    pub(super) fn take_messages(&mut self, now: Time) {
+        for message in self.outgoing.take_own() {
+            self.on_message(now, message);
+        }
+        for _ in 0..self.inbox.len() {
+            sync::step();
+            let Ok(messages) = self.inbox.try_recv() else { break };
+            for message in messages {
+                self.on_message(now, message);
+            }
+        }
+    }
+
+    fn on_message(&mut self, now: Time, message: ShardMessage) {
+        match message {
+            ShardMessage::Connection(socket, peer) => self.adopt(now, socket, peer),
+            ShardMessage::Migrate(connection) => self.adopt_migrated(now, connection),
+            ShardMessage::Mail(mail) => self.events.push(Event::Mail(mail)),
+            ShardMessage::Event(event) => self.events.push(*event),
+            ShardMessage::Discovery(at, message @ PeerMessage::Unanswered { .. }) => {
+                self.deferred.push((at, message));
+            }
+            ShardMessage::Discovery(at, message) => {
+                self.discovery.on_peer_message(now, at, message, &mut self.discovered);
+            }
+            ShardMessage::Challenge { dpid, owner, claimant } => self.on_challenge(now, dpid, owner, claimant),
+            ShardMessage::ChallengeResult { dpid, claimant, alive } => {
+                self.on_challenge_result(now, dpid, claimant, alive)
+            }
+            ShardMessage::Query(query) => self.answer(query),
+            ShardMessage::Fence(to) => self.fences.push(to),
+            ShardMessage::Settle(to) => {
+                self.last_settle_token += 1;
+                self.settling.insert(self.last_settle_token, to);
+                self.events.push(Event::AwaitBarriers(self.last_settle_token));
+            }
+            ShardMessage::Stop => self.stopping = true,
+            #[cfg(test)]
+            ShardMessage::MigrateSwitch(dpid, to) => {
+                if let Some(slot) = self.by_dpid.get(&dpid).copied() {
+                    self.migrate(slot, to);
+                }
+            }
+        }
+    }
+
+    /// Passes deferred messages to discovery, for switches whose sockets are read empty.
+    pub(super) fn deliver_deferred(&mut self, now: Time) {
+        for (at, message) in std::mem::take(&mut self.deferred) {
+            let slot = self.by_dpid.get(&at.switch).copied();
+            let connection = slot.and_then(|slot| self.connections.get(slot));
+            if connection.is_some_and(|connection| connection.waiting_since.is_some()) {
+                self.deferred.push((at, message));
+            } else {
+                self.discovery.on_peer_message(now, at, message, &mut self.discovered);
+            }
+        }
+    }
+
+    /// Another connection claims the switch of our connection `owner`. Probes whether `owner` is alive.
+    fn on_challenge(&mut self, now: Time, dpid: Dpid, owner: ConnectionId, claimant: ConnectionId) {
+        if let Some(departure) = self.departed.iter_mut().find(|departure| departure.connection == owner) {
+            return departure.claimants.push(claimant);
+        }
+        let Some(connection) = self.connections.get_exactly(owner).filter(|c| c.dpid == Some(dpid)) else {
+            return self.outgoing.send(claimant.shard, ShardMessage::ChallengeResult { dpid, claimant, alive: false });
+        };
+        let ConnectionState::Open { session, .. } = &mut connection.state else {
+            return self.outgoing.send(claimant.shard, ShardMessage::ChallengeResult { dpid, claimant, alive: false });
+        };
+        connection.claimants.push(claimant);
+        if connection.claimants.len() == 1 {
+            session.challenge(now, &mut self.outputs);
+        }
+        self.act(now, owner.slot);
+    }
+
+    /// The owner of the switch is alive, or it is gone and our connection `claimant` claims again.
+    fn on_challenge_result(&mut self, now: Time, dpid: Dpid, claimant: ConnectionId, alive: bool) {
+        let Some(connection) = self.connections.get_exactly(claimant) else { return };
+        if alive {
+            if let ConnectionState::Open { session, .. } = &mut connection.state {
+                session.refuse(CloseReason::Duplicate(dpid), &mut self.outputs);
+            }
+        } else {
+            self.claim(now, claimant.slot, dpid);
+        }
+        self.act(now, claimant.slot);
+    }
+
+    /// Answers those who wait for the end of this turn, once all its messages are sent.
+    pub(super) fn answer_fences(&mut self) {
+        if self.outgoing.is_congested() {
+            return;
+        }
+        for to in self.fences.drain(..) {
+            // The other thread may have stopped waiting.
+            let _ = to.send(());
+        }
+    }
+
+    /// Has the engine request counters of all its switches, or of one. Returns the age of the known counters.
+    fn request_counters(&mut self, what: Counted, only: Option<Dpid>) -> Vec<Option<Duration>> {
+        let selected: Vec<Dpid> = self.engine.switches().filter(|dpid| only.is_none_or(|only| only == *dpid)).collect();
+        self.events.extend(selected.iter().map(|dpid| Event::Watch { dpid: *dpid, what }));
+        selected.iter().map(|dpid| self.engine.counted_at(*dpid, what).map(|at| self.age(at))).collect()
+    }
+
+    fn age(&self, at: Time) -> Duration {
+        until(at, self.clock.now())
+    }
+
+    /// Answers a query.
+    fn answer(&mut self, query: ShardQuery) {
+        // Sending fails if the other thread has stopped waiting.
+        match query {
+            ShardQuery::Rules(dpid, to) => {
+                let age = self.engine.counted_at(dpid, Counted::Rules).map(|at| self.age(at));
+                to.send((self.engine.rules(dpid), age)).is_ok()
+            }
+            ShardQuery::Watch(what, only, to) => to.send(self.request_counters(what, only)).is_ok(),
+            ShardQuery::Ports(to) => {
+                let counts = self.engine.switches().flat_map(|dpid| self.engine.port_counts(dpid));
+                to.send(counts.map(|count| (count, self.age(count.time))).collect()).is_ok()
+            }
+            ShardQuery::Traffic(to) => {
+                let traffic = self.engine.switches().flat_map(|dpid| self.engine.traffic(dpid));
+                to.send(traffic.map(|one| (one, self.age(one.time))).collect()).is_ok()
+            }
+            ShardQuery::Stats(to) => {
+                to.send(ShardStats { counters: self.counters, engine: self.engine.stats() }).is_ok()
+            }
+            ShardQuery::Failures(to) => to.send(self.engine.failures()).is_ok(),
+            ShardQuery::Switches(to) => to.send(self.connections.iter().filter_map(status).collect()).is_ok(),
+        };
+    }
+}
+
+/// The status of a connection's switch, if its handshake is done.
+fn status(connection: &Connection) -> Option<SwitchStatus> {
+    let switch = connection.switch.as_ref()?;
+    let port =
+        |port: &maple_wire::Port| SwitchPort { number: port.number, name: printable(&port.name()), up: port.is_up() };
+    Some(SwitchStatus {
+        dpid: connection.dpid?,
+        peer: connection.peer,
+        version: switch.version,
+        description: switch.description.clone(),
+        tables: switch.tables,
+        shard: connection.id.shard,
+        waiting_bytes: connection.outbox.len(),
+        ports: switch.ports.iter().map(port).collect(),
+    })
+}

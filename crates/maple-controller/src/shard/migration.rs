@@ -1,0 +1,285 @@
+//! Migrates switches from a shard with too much work to one with little.
+//!
+//! New connections go to the shard with the fewest, which mostly balances the load. But a few switches may cause all the
+//! work and happen to share a shard. So each shard measures its load once a period. A shard that was nearly always busy
+//! for [`FULL_PERIODS`] periods in a row, while another one had much more time left, gives one switch away. It chooses the
+//! switch whose work comes closest to half of the difference, and never exceeds it, so that switches do not return. Then
+//! it waits as long again. A migrated switch stays for at least [`STAY_PERIODS`] periods. A single switch that fills a
+//! core stays where it is.
+//!
+//! The connection itself migrates: its socket, session, partial input, unsent output, and the handler with its state.
+//! Nothing is copied or repeated. It leaves between two OpenFlow messages, in one shard message, and nobody else uses the
+//! socket meanwhile. So nothing is lost and the order is kept.
+//!
+//! Only switches with a handler migrate. With a policy, the shard's number is part of each leaf's id, which the store's
+//! dependencies refer to. So such switches stay on the shard that accepted them.
+//!
+//! Cost: two relaxed atomic operations for each shard and period; none for a message or a turn.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use maple_core::engine::{ShardId, Time};
+
+use super::Shard;
+use super::connection::{Connection, ConnectionState};
+use super::mailbox::ShardMessage;
+use super::registry::ConnectionId;
+use super::sockets::token;
+use super::sync::{self, Fault};
+use crate::session::CloseReason;
+use crate::time::until;
+
+/// A shard is full from this share of busy time on.
+const FULL: f64 = 0.85;
+/// By how much another shard's load must be lower for a migration.
+const MIN_DIFFERENCE: f64 = 0.3;
+/// For how many periods in a row both must hold.
+const FULL_PERIODS: u32 = 3;
+/// For how many periods a migrated switch stays at least.
+const STAY_PERIODS: u32 = 60;
+
+/// The load of each shard in its last period.
+#[derive(Debug)]
+pub(crate) struct Loads(Vec<AtomicU64>);
+
+impl Loads {
+    /// All shards are idle.
+    pub fn new(shards: usize) -> Loads {
+        Loads((0..shards).map(|_| AtomicU64::new(0)).collect())
+    }
+
+    /// Records the load of a shard in the period with this number.
+    fn record(&self, shard: ShardId, period: u64, share: f64) {
+        // The period's number, then 16 bits of load.
+        let share = (share.clamp(0.0, 1.0) * 65_535.0) as u64;
+        self.0[usize::from(shard.0)].store(period << 16 | share, Ordering::Relaxed);
+    }
+
+    /// The shard with the least load, except one, and its load. A shard without a record for two periods is idle.
+    fn least(&self, period: u64, except: ShardId) -> Option<(ShardId, f64)> {
+        let share = |word: u64| if period > (word >> 16) + 2 { 0.0 } else { (word & 0xffff) as f64 / 65_535.0 };
+        let others = self.0.iter().enumerate().filter(|(shard, _)| *shard != usize::from(except.0));
+        let loads = others.map(|(shard, word)| (ShardId(shard as u8), share(word.load(Ordering::Relaxed))));
+        loads.min_by(|(_, a), (_, b)| a.total_cmp(b))
+    }
+}
+
+/// Measures the load of one shard.
+#[derive(Debug)]
+pub(super) struct LoadMonitor {
+    /// The length of a period. If it is zero, switches never migrate.
+    period: Duration,
+    /// When this one began.
+    began: Time,
+    busy: Duration,
+    /// For how many periods in a row another shard could have taken work.
+    unbalanced: u32,
+}
+
+impl LoadMonitor {
+    pub fn new(period: Duration) -> LoadMonitor {
+        LoadMonitor { period, began: Time(0), busy: Duration::ZERO, unbalanced: 0 }
+    }
+
+    /// Counts a turn that ended now. At the end of a period returns its load and its number.
+    fn end_turn(&mut self, now: Time, took: Duration) -> Option<(f64, u64)> {
+        self.busy += took;
+        let passed = until(self.began, now);
+        if self.period.is_zero() || passed < self.period {
+            return None;
+        }
+        let share = self.busy.as_secs_f64() / passed.as_secs_f64();
+        (self.began, self.busy) = (now, Duration::ZERO);
+        Some((share, now.0 / self.period.as_nanos() as u64))
+    }
+
+    /// Counts a period. Whether a switch should migrate now.
+    fn is_persistent(&mut self, own: f64, least: f64) -> bool {
+        let is_unbalanced = own >= FULL && own - least >= MIN_DIFFERENCE;
+        self.unbalanced = if is_unbalanced { self.unbalanced + 1 } else { 0 };
+        let is_persistent = self.unbalanced >= FULL_PERIODS;
+        if is_persistent {
+            self.unbalanced = 0;
+        }
+        is_persistent
+    }
+}
+
+/// Chooses the switch to migrate: the one with the most work that is at most half of the difference between the loads.
+/// Each switch is given by its slot and its work, in any unit.
+fn choose(switches: &[(usize, u64)], own: f64, other: f64) -> Option<usize> {
+    let all: u64 = switches.iter().map(|(_, work)| work).sum();
+    let load = |work: u64| own * work as f64 / all.max(1) as f64;
+    let fitting = switches.iter().filter(|(_, work)| *work > 0 && load(*work) <= (own - other) / 2.0 + 1e-9);
+    // Of several take the first, so that equal loads give equal choices.
+    fitting.max_by_key(|(slot, work)| (*work, std::cmp::Reverse(*slot))).map(|(slot, _)| *slot)
+}
+
+impl Shard {
+    /// At the end of a turn: once a period, checks whether a switch should migrate.
+    pub(super) fn check_load(&mut self) {
+        if self.handlers.is_none() {
+            return;
+        }
+        let now = self.clock.now();
+        let Some((own, period)) = self.load.end_turn(now, until(self.began, now)) else { return };
+        self.registry.busy.record(self.id, period, own);
+        let stay = self.load.period * STAY_PERIODS;
+        let switches = self.connections.iter_mut().filter_map(|connection| work(connection, now, stay));
+        let switches: Vec<(usize, u64)> = switches.collect();
+        let Some((to, least)) = self.registry.busy.least(period, self.id) else { return };
+        if self.load.is_persistent(own, least)
+            && let Some(slot) = choose(&switches, own, least)
+        {
+            self.migrate(slot, to);
+        }
+    }
+
+    /// Sends a connection to another shard.
+    pub(super) fn migrate(&mut self, slot: usize, to: ShardId) {
+        let Some(mut connection) = self.connections.remove(slot) else { return };
+        connection.migrated = Some(self.clock.now());
+        if let Err(error) = connection.socket.deregister(self.poll.registry()) {
+            tracing::debug!(peer = %connection.peer, %error, "can't deregister a socket");
+        }
+        if let Some(dpid) = connection.dpid {
+            self.by_dpid.remove(&dpid);
+        }
+        self.registry.migrate(self.id, to);
+        tracing::debug!(peer = %connection.peer, to = to.0, "a switch migrates");
+        self.outgoing.send(to, ShardMessage::Migrate(connection));
+    }
+
+    /// Serves a connection that another shard sent.
+    pub(super) fn adopt_migrated(&mut self, now: Time, mut connection: Box<Connection>) {
+        let id: ConnectionId = self.connections.reserve();
+        let before = std::mem::replace(&mut connection.id, id);
+        let registered = connection.socket.register(self.poll.registry(), token(id.slot));
+        if let Some(dpid) = connection.dpid {
+            if !sync::is_injected(Fault::KeepsOwner) {
+                self.registry.rename(dpid, before, id);
+            }
+            self.by_dpid.insert(dpid, id.slot);
+        }
+        // The other shard's lists and heap had it. Data may have arrived meanwhile, so read whatever the poll reports.
+        (connection.queued_to_read, connection.queued_to_write, connection.timer) = (false, false, None);
+        connection.readable = true;
+        self.counters.of_migrated += 1;
+        self.counters.of_migration_nanoseconds += until(connection.migrated.unwrap_or(now), now).as_nanos() as u64;
+        (connection.waiting_since, connection.migrated) = (Some(now), Some(now));
+        self.connections.insert(connection);
+        self.want_read(id.slot);
+        self.want_write(id.slot);
+        self.arm(id.slot);
+        if let Err(error) = registered {
+            self.close(now, id.slot, CloseReason::Io(error.kind()));
+        }
+    }
+}
+
+/// The slot of a switch that can migrate, and the bytes it has sent since the last call. Also called for other switches,
+/// to keep their count.
+fn work(connection: &mut Connection, now: Time, stay: Duration) -> Option<(usize, u64)> {
+    let bytes = connection.bytes_in - std::mem::replace(&mut connection.bytes_counted, connection.bytes_in);
+    let has_stayed = connection.migrated.is_none_or(|migrated| until(migrated, now) >= stay);
+    let is_settled = connection.handler.is_some() && connection.claimants.is_empty();
+    let can_migrate = matches!(connection.state, ConnectionState::Open { .. }) && is_settled && has_stayed;
+    can_migrate.then_some((connection.id.slot, bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const PERIOD: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn only_a_lasting_imbalance_causes_a_migration() {
+        let mut monitor = LoadMonitor::new(PERIOD);
+        let loads = [(0.9, 0.1), (0.9, 0.1), (0.5, 0.1), (0.9, 0.1), (0.9, 0.7), (1.0, 0.0), (1.0, 0.0), (1.0, 0.0)];
+        let moves: Vec<bool> = loads.iter().map(|(own, least)| monitor.is_persistent(*own, *least)).collect();
+        assert_eq!(moves, [false, false, false, false, false, false, false, true]);
+        assert!(!monitor.is_persistent(1.0, 0.0), "after a migration it waits again");
+    }
+
+    #[test]
+    fn a_period_ends_with_the_share_of_it_that_turns_took() {
+        let mut monitor = LoadMonitor::new(PERIOD);
+        assert_eq!(monitor.end_turn(Time(400_000_000), Duration::from_millis(300)), None);
+        let (share, period) = monitor.end_turn(Time(1_000_000_000), Duration::from_millis(200)).unwrap();
+        assert_eq!((share, period), (0.5, 1));
+        assert_eq!(LoadMonitor::new(Duration::ZERO).end_turn(Time(1 << 40), PERIOD), None, "never");
+    }
+
+    #[test]
+    fn a_shard_without_a_record_is_idle() {
+        let loads = Loads::new(3);
+        loads.record(ShardId(0), 9, 1.0);
+        loads.record(ShardId(1), 9, 0.25);
+        loads.record(ShardId(2), 5, 0.9);
+        assert_eq!(loads.least(9, ShardId(0)), Some((ShardId(2), 0.0)));
+        loads.record(ShardId(2), 9, 0.9);
+        let (shard, share) = loads.least(10, ShardId(0)).unwrap();
+        assert!(shard == ShardId(1) && (share - 0.25).abs() < 1e-3, "{share}");
+        assert_eq!(Loads::new(1).least(9, ShardId(0)), None);
+    }
+
+    #[test]
+    fn one_switch_that_fills_a_core_stays() {
+        assert_eq!(choose(&[(4, 1000)], 1.0, 0.0), None);
+        assert_eq!(choose(&[(4, 990), (5, 10), (6, 0)], 1.0, 0.0), Some(5));
+        assert_eq!(choose(&[(4, 500), (5, 500)], 1.0, 0.0), Some(4));
+    }
+
+    #[test]
+    fn an_hour_of_balanced_but_noisy_load_migrates_nothing() {
+        // Two shards with four switches each. Each switch's work varies by a third, and every eleventh second one shard is
+        // idle.
+        let mut x = 1u64;
+        let mut noisy = |mean: f64| {
+            x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            mean * (0.67 + 0.66 * (x >> 11) as f64 / (1u64 << 53) as f64)
+        };
+        for mean in [0.05, 0.2, 0.25, 0.4] {
+            let mut monitors = [LoadMonitor::new(PERIOD), LoadMonitor::new(PERIOD)];
+            for second in 0..3600 {
+                let mut load = |is_idle| {
+                    if is_idle { 0.0 } else { (0..4).map(|_| noisy(mean)).sum::<f64>().min(1.0) }
+                };
+                let loads = [load(second % 11 == 0), load(second % 11 == 5)];
+                let moves =
+                    [monitors[0].is_persistent(loads[0], loads[1]), monitors[1].is_persistent(loads[1], loads[0])];
+                assert_eq!(moves, [false; 2], "{loads:?} in second {second} with {mean}");
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn migrations_always_end(work in prop::collection::vec(prop::collection::vec(1u64..1000, 0..8), 2..5)) {
+            // Shards of switches; each unit of work is a thousandth of a core.
+            let mut shards: Vec<Vec<u64>> = work;
+            let load = |shard: &Vec<u64>| (shard.iter().sum::<u64>() as f64 / 1000.0).min(1.0);
+            // The sum of squares of the work, which may exceed a core.
+            let spread = |shards: &[Vec<u64>]| shards.iter().map(|s| s.iter().sum::<u64>().pow(2)).sum::<u64>();
+            for _ in 0..64 {
+                let from = (0..shards.len()).max_by(|a, b| load(&shards[*a]).total_cmp(&load(&shards[*b]))).unwrap();
+                let to = (0..shards.len()).min_by(|a, b| load(&shards[*a]).total_cmp(&load(&shards[*b]))).unwrap();
+                let (own, least) = (load(&shards[from]), load(&shards[to]));
+                let switches: Vec<(usize, u64)> = shards[from].iter().copied().enumerate().collect();
+                if own < FULL || own - least < MIN_DIFFERENCE {
+                    return Ok(());
+                }
+                let Some(slot) = choose(&switches, own, least) else { return Ok(()) };
+                let before = spread(&shards);
+                let moved = shards[from].remove(slot);
+                shards[to].push(moved);
+                prop_assert!(spread(&shards) < before, "the balance did not improve");
+            }
+            // 4 shards of 7 switches need fewer migrations than that.
+            prop_assert!(false, "migrations do not end");
+        }
+    }
+}

@@ -1,0 +1,289 @@
+//! Acts on the outputs of sessions: events for the engine, messages for discovery, connections that begin and end.
+
+use maple_core::Location;
+use maple_core::engine::{Event, Time};
+use maple_wire::msg::PacketIn;
+use maple_wire::{Dpid, Message};
+
+use super::Shard;
+use super::connection::{ConnectedSwitch, ConnectionState};
+use super::mailbox::ShardMessage;
+use super::registry::ConnectionId;
+use crate::discovery::{ProbeOrigin, is_probe};
+use crate::notice::Notice;
+use crate::session::{CloseReason, Output, ProtocolWarning, SwitchInfo, apply_port_status};
+
+/// A switch whose connection has ended. Its datapath id stays taken until the engine has handled the end. The engine then
+/// deletes the switch's state, which must not be state that a new connection has written, perhaps on another shard.
+#[derive(Debug)]
+pub(super) struct DepartedSwitch {
+    dpid: Dpid,
+    pub connection: ConnectionId,
+    /// Other connections that claim this switch.
+    pub claimants: Vec<ConnectionId>,
+}
+
+impl Shard {
+    /// Acts on the outputs of a connection's session, and sets its timer.
+    pub(super) fn act(&mut self, now: Time, slot: usize) {
+        let mut outputs = std::mem::take(&mut self.outputs);
+        for output in outputs.drain(..) {
+            self.act_on(now, slot, output);
+        }
+        // Acting may have produced more outputs, for example when a claim was granted.
+        while !self.outputs.is_empty() {
+            std::mem::swap(&mut outputs, &mut self.outputs);
+            for output in outputs.drain(..) {
+                self.act_on(now, slot, output);
+            }
+        }
+        self.outputs = outputs;
+        self.arm(slot);
+    }
+
+    fn act_on(&mut self, now: Time, slot: usize, output: Output) {
+        match output {
+            Output::Deliver { xid, message } => self.deliver(now, slot, xid, message),
+            // A session's own messages can be encoded in every version.
+            Output::Send { xid, message } => drop(self.send(slot, xid, &message)),
+            Output::Claim(dpid) => self.claim(now, slot, dpid),
+            Output::Up(info) => self.switch_up(now, slot, *info),
+            Output::Flows(flows) => self.flows_read(now, slot, flows),
+            Output::Alive => self.answer_claimants(slot, true),
+            Output::Warning { warning, first } => self.warn(slot, warning, first),
+            Output::Close(reason) => self.close(now, slot, reason),
+        }
+    }
+
+    /// Encodes a message into a connection's outbox.
+    ///
+    /// # Errors
+    /// The codec's, if the switch's version cannot express the message. It is counted and logged; nothing is sent.
+    pub(super) fn send(&mut self, slot: usize, xid: u32, message: &Message) -> Result<(), maple_wire::Error> {
+        let Some(connection) = self.connections.get(slot) else { return Ok(()) };
+        let Some(session) = connection.session() else { return Ok(()) };
+        let version = session.version();
+        connection.outbox.borrow(&mut self.spare_buffer);
+        let pushed = connection.outbox.push(version, xid, message);
+        match &pushed {
+            Ok(()) => {
+                self.counters.of_messages_out += 1;
+                self.want_write(slot);
+            }
+            Err(error) => {
+                self.counters.of_unencodable += 1;
+                tracing::error!(peer = %connection.peer, %error, "cannot encode a message");
+            }
+        }
+        pushed
+    }
+
+    /// Turns a message into an event for the engine.
+    fn deliver(&mut self, now: Time, slot: usize, xid: u32, message: Message) {
+        let Some(connection) = self.connections.get(slot) else { return };
+        let Some(dpid) = connection.dpid else { return };
+        if connection.handler.is_some() {
+            return self.handler_message(now, slot, xid, message);
+        }
+        let event = match message {
+            Message::PacketIn(packet_in) => {
+                self.counters.of_packet_ins += 1;
+                if is_probe(&packet_in.data) && self.take_probe(now, slot, dpid, &packet_in) {
+                    return;
+                }
+                Event::PacketIn { dpid, packet_in }
+            }
+            Message::PortStatus(status) => {
+                self.counters.of_port_status += 1;
+                if let Some(switch) = &mut connection.switch {
+                    apply_port_status(&mut switch.ports, status.clone());
+                    if switch.in_use {
+                        self.discovery.port_status(now, dpid, &status, &mut self.discovered);
+                    }
+                }
+                Event::PortStatus { dpid, status }
+            }
+            Message::FlowRemoved(removed) => {
+                self.counters.of_flow_removed += 1;
+                Event::FlowRemoved { dpid, removed }
+            }
+            Message::Error(error) => {
+                self.counters.of_errors += 1;
+                Event::SwitchError { dpid, xid, error }
+            }
+            Message::BarrierReply => Event::BarrierReply { dpid, xid },
+            Message::StatsReply(reply) => Event::FlowStats { dpid, xid, reply },
+            _ => return,
+        };
+        self.events.push(event);
+    }
+
+    /// Passes an LLDP frame or broadcast probe to discovery. `false` if another device made it.
+    fn take_probe(&mut self, now: Time, slot: usize, dpid: Dpid, packet_in: &PacketIn) -> bool {
+        let Some(port) = packet_in.in_port() else { return false };
+        let since = self.connections.get(slot).and_then(|connection| connection.waiting_since).unwrap_or(now);
+        let at = Location::new(dpid, port);
+        self.discovery.on_lldp(now, since, at, &packet_in.data, &mut self.discovered) == ProbeOrigin::Own
+    }
+
+    /// A connection claims a datapath id. If another connection owns the id, that one is challenged.
+    pub(super) fn claim(&mut self, now: Time, slot: usize, dpid: Dpid) {
+        let Some(connection) = self.connections.get(slot) else { return };
+        let claimant = connection.id;
+        match self.registry.claim(dpid, claimant) {
+            Ok(()) => {
+                connection.dpid = Some(dpid);
+                if let ConnectionState::Open { session, .. } = &mut connection.state {
+                    session.admit(now, &mut self.outputs);
+                }
+            }
+            Err(owner) => self.outgoing.send(owner.shard, ShardMessage::Challenge { dpid, owner, claimant }),
+        }
+    }
+
+    /// The handshake is done.
+    fn switch_up(&mut self, now: Time, slot: usize, info: SwitchInfo) {
+        let Some(connection) = self.connections.get(slot) else { return };
+        let dpid = info.features.dpid;
+        self.by_dpid.insert(dpid, slot);
+        self.counters.of_dp_connections += 1;
+        connection.switch = Some(ConnectedSwitch {
+            version: info.version,
+            tables: info.features.n_tables,
+            description: info.text(),
+            ports: info.ports.clone(),
+            in_use: false,
+        });
+        self.notices.publish(Notice::Connected {
+            dpid,
+            peer: connection.peer,
+            version: info.version,
+            description: info.text(),
+        });
+        if self.handlers.is_some() {
+            return self.start_handler(now, slot, &info);
+        }
+        let SwitchInfo { version, features, ports, description } = info;
+        self.events.push(Event::SwitchUp { dpid, version, features, description, ports });
+    }
+
+    /// A switch's rules were read. The engine compares them with its own, and discovery begins.
+    fn flows_read(&mut self, now: Time, slot: usize, flows: Vec<maple_core::engine::InstalledFlow>) {
+        let Some(connection) = self.connections.get(slot) else { return };
+        let (Some(dpid), Some(switch)) = (connection.dpid, &mut connection.switch) else { return };
+        if !std::mem::replace(&mut switch.in_use, true) {
+            self.discovery.switch_up(now, dpid, &switch.ports, &mut self.discovered);
+        }
+        self.events.push(Event::FlowsRead { dpid, flows });
+    }
+
+    /// Tells the claimants of this connection's switch whether the connection is alive.
+    pub(super) fn answer_claimants(&mut self, slot: usize, alive: bool) {
+        let Some(connection) = self.connections.get(slot) else { return };
+        let Some(dpid) = connection.dpid else { return };
+        for claimant in connection.claimants.drain(..) {
+            self.outgoing.send(claimant.shard, ShardMessage::ChallengeResult { dpid, claimant, alive });
+        }
+    }
+
+    fn warn(&mut self, slot: usize, warning: ProtocolWarning, first: bool) {
+        let Some(connection) = self.connections.get(slot) else { return };
+        match warning {
+            ProtocolWarning::UnknownType(_) => self.counters.of_unknown_messages += 1,
+            ProtocolWarning::UnexpectedReply(_) => self.counters.of_unexpected_replies += 1,
+            ProtocolWarning::EarlyPacketIn => self.counters.of_early_packet_ins += 1,
+            ProtocolWarning::Refused(..) => self.counters.of_errors += 1,
+            ProtocolWarning::RulesUnreadable => {}
+        }
+        if !first {
+            return;
+        }
+        // Packets during the handshake are normal, and so is a switch that does not support an optional request.
+        match warning {
+            ProtocolWarning::EarlyPacketIn | ProtocolWarning::Refused(..) => {
+                tracing::debug!(peer = %connection.peer, "{warning}")
+            }
+            _ => self.notices.publish(Notice::Protocol { peer: connection.peer, warning }),
+        }
+    }
+
+    /// A connection ends: tells the engine, discovery, the handler, the claimants and the log, once.
+    pub(super) fn announce_end(&mut self, now: Time, slot: usize, reason: CloseReason) {
+        let Some(connection) = self.connections.get(slot) else { return };
+        if matches!(connection.state, ConnectionState::Lingering(_)) {
+            return;
+        }
+        let (id, peer, up) = (connection.id, connection.peer, connection.switch.take().is_some());
+        let handler = connection.handler.take();
+        let is_claimed = !connection.claimants.is_empty();
+        let waiting = connection.outbox.len();
+        let reason = match (reason, connection.dpid) {
+            (CloseReason::EchoTimeout(_), Some(dpid)) if is_claimed => CloseReason::Replaced(dpid),
+            (CloseReason::EchoTimeout(_) | CloseReason::RequestTimeout(_), _) if connection.paused => {
+                CloseReason::NotReading(waiting)
+            }
+            (reason, _) => reason,
+        };
+        if let Some(dpid) = connection.dpid {
+            let claimants = std::mem::take(&mut connection.claimants);
+            let departure = DepartedSwitch { dpid, connection: id, claimants };
+            if up {
+                self.by_dpid.remove(&dpid);
+            }
+            match handler {
+                None if up => {
+                    self.discovery.switch_down(now, dpid, &mut self.discovered);
+                    self.events.push(Event::SwitchDown { dpid });
+                    self.departed.push(departure);
+                }
+                handler => {
+                    handler.into_iter().for_each(|mut handler| handler.switch_down());
+                    self.free(departure);
+                }
+            }
+        }
+        self.count_end(&reason, up);
+        let dpid = self.connections.get(slot).and_then(|connection| connection.dpid);
+        match dpid {
+            _ if matches!(reason, CloseReason::Silent | CloseReason::Stopping) => tracing::debug!(%peer, "{reason}"),
+            Some(dpid) if up => self.notices.publish(Notice::Disconnected { dpid, peer, reason }),
+            _ if self.refusals.is_new(now, peer, &reason) => self.notices.publish(Notice::Refused { peer, reason }),
+            _ => tracing::debug!(%peer, "connection ended: {reason}"),
+        }
+    }
+
+    /// Frees the datapath ids of switches whose end the engine has handled.
+    pub(super) fn free_departed(&mut self) {
+        for departure in std::mem::take(&mut self.departed) {
+            self.free(departure);
+        }
+    }
+
+    /// Frees a datapath id, and tells its claimants.
+    fn free(&mut self, departure: DepartedSwitch) {
+        let DepartedSwitch { dpid, connection, claimants } = departure;
+        self.registry.release(dpid, connection);
+        for claimant in claimants {
+            self.outgoing.send(claimant.shard, ShardMessage::ChallengeResult { dpid, claimant, alive: false });
+        }
+    }
+
+    fn count_end(&mut self, reason: &CloseReason, up: bool) {
+        let counters = &mut self.counters;
+        match reason {
+            CloseReason::Silent => counters.of_silent_connections += 1,
+            _ if up => counters.of_dp_disconnections += 1,
+            _ => counters.of_handshake_failures += 1,
+        }
+        match reason {
+            CloseReason::Malformed(_) => counters.of_malformed += 1,
+            CloseReason::Duplicate(_) => counters.of_duplicate_dpids += 1,
+            CloseReason::Replaced(_) => counters.of_replaced_connections += 1,
+            CloseReason::NotReading(_) => counters.of_not_reading += 1,
+            CloseReason::HandshakeTimeout { .. } | CloseReason::RequestTimeout(_) | CloseReason::EchoTimeout(_) => {
+                counters.of_timeouts += 1;
+            }
+            _ => {}
+        }
+    }
+}
