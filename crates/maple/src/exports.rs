@@ -113,6 +113,11 @@ pub use maple_core::snooped::Lease;
 /// let decision = bench.decide(&policy, &tcp(1024, 80), bench.port(1, 1));
 /// assert_eq!(decision.exits(), [bench.port(1, 2), bench.port(1, 3)]);
 /// assert!(decision.copies().iter().all(|(_, frame)| frame.starts_with(&[2, 0, 0, 0, 0, 9])));
+///
+/// // Flows are spread over both ports, by the bits of their source ports that decide.
+/// let spread = |pkt: &Packet, _: &Net| Route::one_of([2, 3].map(|port| Route::to([PortNo(port)])), pkt, &[Field::TcpSrc]);
+/// let exits = |src| bench.decide(&spread, &tcp(src, 80), bench.port(1, 1)).exits();
+/// assert!((1..20).any(|src| exits(src) != exits(0)));
 /// ```
 #[doc(inline)]
 pub use maple_core::route::Route;

@@ -279,7 +279,7 @@ impl<'p, T: FieldValue> PacketField<'p, T> {
     }
 
     fn read(self, mask: u128, source: Source) -> Option<u128> {
-        let value = self.packet.handle().read(self.field, mask, Some(source))?;
+        let value = self.packet.read(self.field, mask, Some(source))?;
         match self.field {
             Field::VlanVid => (value & TAGGED != 0).then_some(value & !TAGGED),
             _ => Some(value),
@@ -288,8 +288,8 @@ impl<'p, T: FieldValue> PacketField<'p, T> {
 
     fn present(self, source: Source) -> bool {
         match self.field {
-            Field::VlanVid => self.packet.handle().equals(self.field, TAGGED, TAGGED, Some(source)),
-            field => self.packet.handle().present(field, Some(source)),
+            Field::VlanVid => self.packet.equals(self.field, TAGGED, TAGGED, Some(source)),
+            field => self.packet.present(field, Some(source)),
         }
     }
 
@@ -297,7 +297,7 @@ impl<'p, T: FieldValue> PacketField<'p, T> {
     fn equals(self, value: u128, mask: u128, source: Source) -> bool {
         let (field, most) = (self.field, largest(self.field));
         assert!(value <= most, "{field} is 0 to {most}; it can't be {value}");
-        self.packet.handle().equals(field, raw(field, value), raw(field, mask), Some(source))
+        self.packet.equals(field, raw(field, value), raw(field, mask), Some(source))
     }
 }
 
@@ -334,7 +334,7 @@ impl<T: Ordered> PacketField<'_, T> {
         if (lo, hi) == (0, most) {
             return self.present(source);
         }
-        self.packet.handle().in_range(field, raw(field, lo), raw(field, hi), Some(source))
+        self.packet.in_range(field, raw(field, lo), raw(field, hi), Some(source))
     }
 }
 

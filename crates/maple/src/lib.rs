@@ -41,6 +41,7 @@ mod prefix;
 pub mod net;
 mod query;
 
+pub mod bindings;
 pub mod handlers;
 pub mod paths;
 pub mod prelude;

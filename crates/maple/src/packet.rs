@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use maple_core::PacketHandle;
 use maple_core::network::Mac;
-use maple_core::trace::Cond;
+use maple_core::run::Observe;
+use maple_core::trace::{Cond, Source};
 use maple_wire::{Dpid, Field, PortNo};
 
 use crate::field::PacketField;
@@ -34,11 +35,6 @@ pub struct Packet(PacketHandle);
 impl Packet {
     pub(crate) fn of(handle: &PacketHandle) -> Packet {
         Packet(handle.clone())
-    }
-
-    /// The engine's handle, for what the fields do.
-    pub(crate) fn handle(&self) -> &PacketHandle {
-        &self.0
     }
 
     /// The switch where the packet entered the network.
@@ -105,6 +101,28 @@ impl Packet {
     /// ```
     pub fn payload(&self) -> Option<Vec<u8>> {
         self.frame().map(|frame| maple_wire::Packet::new(&frame, 0).payload().to_vec())
+    }
+}
+
+impl Observe for Packet {
+    fn read(&self, field: Field, mask: u128, source: Option<Source>) -> Option<u128> {
+        self.0.read(field, mask, source)
+    }
+
+    fn equals(&self, field: Field, value: u128, mask: u128, source: Option<Source>) -> bool {
+        self.0.equals(field, value, mask, source)
+    }
+
+    fn in_range(&self, field: Field, lo: u128, hi: u128, source: Option<Source>) -> bool {
+        self.0.in_range(field, lo, hi, source)
+    }
+
+    fn present(&self, field: Field, source: Option<Source>) -> bool {
+        self.0.present(field, source)
+    }
+
+    fn fits(&self, cond: &Cond, source: Option<Source>) -> bool {
+        self.0.fits(cond, source)
     }
 }
 

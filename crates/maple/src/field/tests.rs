@@ -187,6 +187,7 @@ fn the_line_of_a_question_is_that_of_the_policy() {
         (line!(), line_of(|pkt, _| pkt.eth_dst().is_multicast())),
         (line!(), line_of(|pkt, _| pkt.eth_dst() == pkt.eth_src())),
         (line!(), line_of(|pkt, _| pkt.is_multicast())),
+        (line!(), line_of(|pkt, _| Route::one_of([Route::flood(), Route::drop()], pkt, &[Field::EthSrc]).is_drop())),
         (line!(), line_of(|pkt, net| net.locate(pkt.eth_dst()).is_some())),
         (line!(), line_of(|pkt, net| net.locate_ip(pkt.ipv4_dst()).is_some())),
         (line!(), line_of(|pkt, net| net.traffic(pkt.eth_src(), pkt.eth_dst()).is_above(1, 1))),

@@ -1,0 +1,27 @@
+//! What bindings to other languages need, and policies in Rust do not: questions with a source line that the caller names.
+//!
+//! ```
+//! use maple::bindings::Observe as _;
+//! use maple::testing::{Bench, tcp};
+//! use maple::{Field, Net, Packet, Route, Source};
+//!
+//! let bench = Bench::new().switch(1, 1..=2);
+//! let script = |pkt: &Packet, _: &Net| {
+//!     let line = Source { file: "script".into(), line: 7 };
+//!     if pkt.equals(Field::TcpDst, 22, 0xffff, Some(line)) { Route::drop() } else { Route::flood() }
+//! };
+//! let decision = bench.decide(&script, &tcp(1024, 22), bench.port(1, 1));
+//! assert_eq!(decision.sources()[0].as_ref().unwrap().to_string(), "script:7");
+//! ```
+
+/// ```
+/// use maple::bindings::Observe;
+/// use maple::{Field, Source};
+///
+/// /// The tenant that an address belongs to, as a script of another language asks it at this line.
+/// fn tenant(packet: &impl Observe, line: Source) -> Option<u128> {
+///     packet.read(Field::Ipv4Src, 0xffff_ff00, Some(line))
+/// }
+/// ```
+#[doc(inline)]
+pub use maple_core::run::Observe;
