@@ -30,22 +30,24 @@
 //! The crate `maple-cli` gives such a program the options of `maple run`: `maple_cli::run(app)`.
 
 mod app;
-mod exports;
-
 mod policy;
 
+mod query;
+
 pub mod field;
+pub mod net;
 mod packet;
 mod prefix;
+mod value;
 
-pub mod net;
-mod query;
+pub mod paths;
+pub mod testing;
 
 pub mod bindings;
 pub mod handlers;
-pub mod paths;
 pub mod prelude;
-pub mod testing;
+
+mod exports;
 
 /// OpenFlow as it stands on the wire: messages, for handlers, and packet headers.
 ///

@@ -139,7 +139,7 @@ macro_rules! fields {
             /// # });
             /// ```
             pub fn $name(&self) -> PacketField<'_, $values> {
-                PacketField::new(self, Field::$field)
+                PacketField::new(&self.0, Field::$field)
             })*
         }
     };

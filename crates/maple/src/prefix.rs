@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::field::Address;
+use crate::value::Address;
 
 /// The leading bits of IPv4, IPv6 or hardware addresses, such as `10.0.0.0/8`.
 ///
