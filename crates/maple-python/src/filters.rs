@@ -80,7 +80,7 @@ fn conditions<'py>(
     for (name, prefix) in [("ipv4_src", filter.src), ("ipv4_dst", filter.dst)] {
         if prefix.length > 0 {
             let text = format!("{}/{}", std::net::Ipv4Addr::from(prefix.address), prefix.length);
-            asked.set_item(name, py.import("maple")?.getattr("prefix")?.call1((text,))?)?;
+            asked.set_item(name, py.import("maple")?.getattr("Prefix")?.call1((text,))?)?;
         }
     }
     for (name, ports) in [("tcp_src", filter.src_ports), ("tcp_dst", filter.dst_ports)] {
