@@ -116,11 +116,11 @@ def test_a_policy_that_wants_to_keep_something_is_told_where_and_one_at_a_time(t
         assert done.returncode == 1
         return done.stderr
 
-    assert "limits is to be kept over a restart; say in which file with --state FILE" in refused()
+    assert "limits must survive a restart; name a file for it with --state FILE" in refused()
     running = Running(tmp_path, str(policy), "--state", str(file))
     try:
         assert f"another process uses the state file {file}" in refused("--state", str(file))
     finally:
         running.stop()
     file.write_text("something else")
-    assert "is no state file of Maple's" in refused("--state", str(file))
+    assert "is not a state file of Maple" in refused("--state", str(file))

@@ -117,7 +117,7 @@ def test_a_function_that_fails_is_told_of_and_the_others_hear_on(tmp_path: Path)
         """,
     )
     assert len(said(output)) > 3
-    assert "a function that listens failed: Traceback" in output and "ZeroDivisionError" in output
+    assert "a listener failed: Traceback" in output and "ZeroDivisionError" in output
     assert "_on.py" not in output and "p.py" in output and "10 times so far" in output
 
 
@@ -147,9 +147,9 @@ def test_frames_go_out_of_edge_ports_and_nowhere_else(tmp_path: Path) -> None:
     )
     words = said(output)
     assert len(words) == 4 and words[0].endswith("sent")
-    assert words[1].endswith("port 2 of switch 0000000000000001 is no edge port: it is not there, or a link")
+    assert words[1].endswith("port 2 of switch 0000000000000001 is not an edge port: it does not exist, or is a link")
     assert words[2].endswith("there is no switch 0000000000000007")
-    assert words[3].endswith("is no edge port: it is not there, or a link")
+    assert words[3].endswith("is not an edge port: it does not exist, or is a link")
 
 
 def nothing() -> None: ...

@@ -222,7 +222,7 @@ def test_asking_without_snooping_is_an_error() -> None:
 @pytest.mark.parametrize(
     ("options", "error"),
     [
-        ({"snoop": "arp"}, 'there is no snooping of "arp"'),
+        ({"snoop": "arp"}, 'cannot snoop on "arp"'),
         ({"snoop": "dhcp"}, "needs the ports where servers are: dhcp_servers="),
         ({"dhcp_servers": [(1, 1)]}, 'snooping of "dhcp", which is off'),
         ({"snoop": ["dhcp"], "dhcp_servers": [(1, 1)], "querier": True}, "asks by IGMP or MLD"),

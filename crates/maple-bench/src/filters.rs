@@ -1,13 +1,13 @@
-//! Filter sets in the format of ClassBench, and the linear scan that says which filter a header meets first.
+//! Filter sets in the format of ClassBench, and a linear search for the first filter that a header matches.
 //!
-//! A line is a filter, the first that fits wins:
+//! Each line is a filter; the first match wins:
 //!
 //! ```text
 //! @10.0.0.0/8 <TAB> 10.1.2.3/32 <TAB> 0 : 65535 <TAB> 80 : 80 <TAB> 0x06/0xFF <TAB> 0x0000/0x0200 <TAB>
 //! ```
 //!
-//! Source and destination prefix, source and destination ports, protocol, flags. Flags are read and written, but don't
-//! take part in matching.
+//! Source and destination prefix, source and destination ports, protocol, flags. Flags are read and written, but
+//! ignored in matching.
 
 use std::fmt;
 use std::net::Ipv4Addr;
@@ -17,10 +17,10 @@ use std::str::FromStr;
 use crate::headers::FiveTuple;
 use crate::input::{InputError, read_lines};
 
-/// Filters by falling precedence. A filter's number is its place, from 0.
+/// Filters by descending precedence. A filter's number is its index, from 0.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FilterSet {
-    /// What to call the set: its file's name without the extension.
+    /// The set's name: its file's name without the extension.
     pub name: String,
     /// The filters.
     pub filters: Vec<Filter>,
@@ -37,22 +37,22 @@ pub struct Filter {
     pub src_ports: PortRange,
     /// Destination ports.
     pub dst_ports: PortRange,
-    /// The protocol; `None` is any.
+    /// The protocol; `None` matches any.
     pub proto: Option<u8>,
-    /// Value and mask of the flags, which don't count.
+    /// Value and mask of the flags, which are ignored.
     pub flags: (u16, u16),
 }
 
 /// An IPv4 prefix: the addresses that agree with `address` in the first `length` bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Prefix {
-    /// The address, zero behind the prefix.
+    /// The address; the bits after the prefix are zero.
     pub address: u32,
     /// 0 to 32.
     pub length: u8,
 }
 
-/// Ports from `lo` to `hi`, both included; `lo` is not above `hi`.
+/// Ports from `lo` to `hi`, inclusive; `lo` is at most `hi`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PortRange {
     /// The first.
@@ -65,20 +65,20 @@ impl FilterSet {
     /// Reads a filter file.
     ///
     /// # Errors
-    /// [`InputError`] where the file can't be read or a line is no filter.
+    /// [`InputError`] if the file can't be read or a line is no filter.
     pub fn read(path: &Path) -> Result<FilterSet, InputError> {
         let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         Ok(FilterSet { name, filters: read_lines(path, str::parse)? })
     }
 
-    /// The number of the first filter that the header fits: the oracle of everything else, one comparison a filter.
+    /// The number of the first filter that the header matches, by linear search. The oracle for everything else.
     pub fn first_match(&self, header: &FiveTuple) -> Option<usize> {
         self.filters.iter().position(|filter| filter.fits(header))
     }
 }
 
 impl Filter {
-    /// Whether the header fits.
+    /// Whether the header matches.
     pub fn fits(&self, header: &FiveTuple) -> bool {
         self.src.holds(header.src)
             && self.dst.holds(header.dst)
@@ -95,7 +95,7 @@ impl Prefix {
         Prefix { address: address & prefix.mask(), length }
     }
 
-    /// The bits that count.
+    /// The mask of the prefix.
     pub const fn mask(&self) -> u32 {
         match u32::MAX.checked_shl(32 - self.length as u32) {
             Some(mask) => mask,
@@ -141,7 +141,7 @@ impl FromStr for Filter {
         let proto = match masked(proto, "protocol")? {
             (value @ 0..=0xff, 0xff) => Some(value as u8),
             (0, 0) => None,
-            _ => return Err(format!("{proto} is no protocol: its mask is 0xFF, or both are 0x00")),
+            _ => return Err(format!("{proto} is no protocol: the mask must be 0xFF, or both 0x00")),
         };
         Ok(Filter {
             src: src.parse()?,
@@ -155,7 +155,7 @@ impl FromStr for Filter {
 }
 
 impl fmt::Display for Filter {
-    /// The line of a filter file.
+    /// Writes the line of a filter file.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (proto, mask) = self.proto.map_or((0, 0), |proto| (proto, 0xff));
         let Filter { src, dst, src_ports, dst_ports, flags, .. } = self;
@@ -174,7 +174,7 @@ impl FromStr for Prefix {
         let length: u8 = length.parse().ok().filter(|length| *length <= 32).ok_or_else(wrong)?;
         let prefix = Prefix::new(address.into(), length);
         if prefix.address != u32::from(address) {
-            return Err(format!("{text} has bits behind its prefix"));
+            return Err(format!("{text} has bits after its prefix"));
         }
         Ok(prefix)
     }
@@ -198,7 +198,7 @@ fn ports(lo: &str, colon: &str, hi: &str) -> Result<PortRange, String> {
     if colon == ":" && range.lo <= range.hi { Ok(range) } else { Err(wrong()) }
 }
 
-/// A value and a mask, both in hexadecimal with `0x`.
+/// Parses a value and a mask, both hexadecimal with `0x`.
 fn masked(text: &str, what: &str) -> Result<(u16, u16), String> {
     let hex = |text: &str| u16::from_str_radix(text.strip_prefix("0x")?, 16).ok();
     let pair = text.split_once('/').and_then(|(value, mask)| Some((hex(value)?, hex(mask)?)));
@@ -242,7 +242,7 @@ mod tests {
             ("10.0.0.0/8", "a filter starts with @"),
             ("@10.0.0.0/8", "a filter has 10 words, not 1"),
             ("@10.0.0.0/33 0.0.0.0/0 0 : 1 0 : 1 0x06/0xFF 0x0000/0x0000", "no prefix"),
-            ("@10.0.0.1/8 0.0.0.0/0 0 : 1 0 : 1 0x06/0xFF 0x0000/0x0000", "bits behind its prefix"),
+            ("@10.0.0.1/8 0.0.0.0/0 0 : 1 0 : 1 0x06/0xFF 0x0000/0x0000", "bits after its prefix"),
             ("@10.0.0.0/8 0.0.0.0/0 2 : 1 0 : 1 0x06/0xFF 0x0000/0x0000", "no range of ports"),
             ("@10.0.0.0/8 0.0.0.0/0 0 : 65536 0 : 1 0x06/0xFF 0x0000/0x0000", "no range of ports"),
             ("@10.0.0.0/8 0.0.0.0/0 0 : 1 0 : 1 0x06/0x0F 0x0000/0x0000", "no protocol"),

@@ -1,9 +1,9 @@
-//! `maple bench floor`: what an augment costs at least, whatever the controller.
+//! `maple bench floor`: the least cost of an augment, for any controller.
 //!
-//! An augment runs f, so no controller adds traces faster than f runs. On filter sets f looks for the first filter that a
-//! header fits; here that is a plain loop over the filters, without a word to anybody of what it looked at. For `mt-route`
-//! the rule is built besides, and two entries of hash tables are made, without which nobody would find rule and leaf again.
-//! No tree, no compiler, no trace. What is reached here is as near as ten or a hundred times a published rate can be come to.
+//! An augment runs f, so no controller adds traces faster than f runs. On filter sets f searches for the first filter that
+//! a header matches. Here that is a plain loop over the filters without tracing. For `mt-route` the rule is built as well,
+//! and entered into two hash tables, because a controller must find the rule and the leaf again. There is no tree, no
+//! compiler and no trace. So these rates are upper bounds for every design.
 
 use std::hint::black_box;
 use std::path::{Path, PathBuf};
@@ -40,29 +40,29 @@ pub struct FloorArgs {
     pub json: bool,
 }
 
-/// The least that augments of one policy cost.
+/// The least cost of augments of one policy.
 #[derive(Clone, Debug, Serialize)]
 pub struct Floor {
     /// `mt-route`, or the set's name.
     pub policy: String,
-    /// Headers that bring a trace.
+    /// Headers that add a trace.
     pub augments: usize,
     /// f alone, in microseconds.
     pub f_us: f64,
-    /// f and what must be kept (on filter sets f alone), in microseconds.
+    /// f with the required bookkeeping (on filter sets f alone), in microseconds.
     pub floor_us: f64,
-    /// How many augments a second that is.
+    /// The resulting augments per second.
     pub at_most_per_s: f64,
-    /// The published rate, where there is one.
+    /// The published rate, if there is one.
     pub published_per_s: Option<f64>,
-    /// How many times the published rate that is.
+    /// The ratio to the published rate.
     pub at_most_times: Option<f64>,
 }
 
-/// Runs the command, and prints.
+/// Runs the benchmark and prints the results.
 ///
 /// # Errors
-/// [`BenchError`]: wrong input.
+/// [`BenchError`] for invalid input.
 pub fn main(args: &FloorArgs) -> Result<(), BenchError> {
     let floors = measure(args)?;
     if args.json {
@@ -73,10 +73,10 @@ pub fn main(args: &FloorArgs) -> Result<(), BenchError> {
     Ok(())
 }
 
-/// Measures what the command line says.
+/// Measures what the options ask for.
 ///
 /// # Errors
-/// [`BenchError`]: wrong input.
+/// [`BenchError`] for invalid input.
 pub fn measure(args: &FloorArgs) -> Result<Vec<Floor>, BenchError> {
     let (augments, f_us, floor_us) = floor(args.pairs as usize, TENANTS.into(), SEED);
     let mut floors = vec![Floor::new("mt-route".into(), augments, f_us, floor_us, Some(RATES[0]))];
@@ -96,7 +96,7 @@ fn of_set(filters: &Path, trace: &Path) -> Result<Floor, BenchError> {
     Ok(Floor::new(set.name, new.len(), f_us, f_us, rate))
 }
 
-/// The headers that bring a trace, as Maple's tree has it.
+/// The headers that add a trace to Maple's tree.
 fn new_headers(set: &FilterSet, headers: &[FiveTuple]) -> Result<Vec<FiveTuple>, BenchError> {
     let (mut table, mut policy) = (table(Strategy::Maple), Interpreter::new(set, Ranges::Auto));
     let mut new = Vec::new();

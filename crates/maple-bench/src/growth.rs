@@ -1,9 +1,8 @@
-//! `maple bench growth`: what an augment and a removal cost, against the size of the table.
+//! `maple bench growth`: the cost of an augment and of a removal, against the size of the table.
 //!
-//! f reads the /24 of the destination, and then asks eight tests that overlap within it, as an access list for each
-//! subnet would. At each size there are as many subnets as make half of their traces known. So every trace is equally
-//! long, and touches equally many rules, whatever else is in the table: a compiler whose cost grows with the change has
-//! the same cost at each size.
+//! f reads the /24 of the destination, and then makes eight tests that overlap, like an access list for each subnet. At
+//! each size, half of the traces of all subnets are known. So every trace has the same length and affects the same number
+//! of rules at any size. A compiler whose cost depends only on the change has the same cost at each size.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -30,21 +29,21 @@ pub struct GrowthArgs {
     /// Which compiler makes the rules
     #[arg(long, value_enum, default_value = "maple")]
     pub compiler: Compiler,
-    /// How results are told
+    /// How to print results
     #[command(flatten)]
     pub output: Output,
 }
 
-/// What edits cost at one size.
+/// The cost of edits at one size.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Cost {
     /// Traces in the table before.
     pub traces: usize,
     /// Rules in the table before.
     pub rules: usize,
-    /// To add a trace and give the changes, in microseconds: the median.
+    /// The median time to add a trace and produce the changes, in microseconds.
     pub augment_us: f64,
-    /// To remove a leaf and give the changes, in microseconds: the median.
+    /// The median time to remove a leaf and produce the changes, in microseconds.
     pub removal_us: f64,
     /// Changes for a trace, on average.
     pub mods_per_augment: f64,
@@ -52,27 +51,27 @@ pub struct Cost {
     pub mods_per_removal: f64,
 }
 
-/// Tests of f in a subnet. Each meets packets of its own besides those of others.
+/// The number of f's tests in a subnet. Each one matches some packets that no other test matches.
 const TESTS: usize = 8;
 
-/// How many edits of each kind are timed at most, though no more than one for so many traces, and for how long.
+/// The most edits of each kind that are timed, the number of traces for each, and the time limit.
 const SAMPLES: usize = 500;
 const TRACES_A_SAMPLE: usize = 10;
 const TIME: Duration = Duration::from_secs(3);
 
-/// Runs the command, and prints.
+/// Runs the benchmark and prints the results.
 ///
 /// # Errors
-/// [`BenchError`] where a plot can't be written.
+/// [`BenchError`] if a plot can't be written.
 pub fn main(args: &GrowthArgs) -> Result<(), BenchError> {
     let costs = measure(args)?;
     args.output.print(&costs, || text(&costs), || vec![chart(args.compiler, &costs)])
 }
 
-/// Measures what the command line says, by rising size.
+/// Measures what the options ask for, by increasing size.
 ///
 /// # Errors
-/// [`BenchError`] where the tree refuses a trace.
+/// [`BenchError`] if the tree refuses a trace.
 pub fn measure(args: &GrowthArgs) -> Result<Vec<Cost>, BenchError> {
     let mut sizes: Vec<usize> = args.sizes.iter().map(|size| *size as usize).collect();
     sizes.sort_unstable();
@@ -87,11 +86,11 @@ pub fn measure(args: &GrowthArgs) -> Result<Vec<Cost>, BenchError> {
     Ok(costs)
 }
 
-/// A table that is filled.
+/// A table under test.
 struct Subject {
     table: Table,
     tests: Vec<Arc<Cond>>,
-    /// How many headers there are in all, each with a trace of its own.
+    /// The number of headers; each has its own trace.
     headers: usize,
     /// How many of them have been used.
     used: usize,
@@ -101,7 +100,7 @@ impl Subject {
     fn new(compiler: Compiler, headers: usize) -> Subject {
         let test = |number: usize| {
             let src = Constraint::masked(Field::Ipv4Src, (10 << 24) + ((number as u128) << 20), 0xfff0_0000);
-            // Every other test is on a port instead, and so overlaps all of them.
+            // Every other test is on a port, and overlaps all of these.
             let port = Constraint::exact(Field::TcpDst, 1000 + number as u128);
             Arc::new(Cond { all: vec![if number.is_multiple_of(2) { src } else { port }], ranges: Vec::new() })
         };
@@ -127,7 +126,7 @@ impl Subject {
             augments.add(started.elapsed(), changes);
         }
         let begin = Instant::now();
-        // Headers are in no order, so the first ones are anywhere in the tree.
+        // Headers come in random order, so the first ones are anywhere in the tree.
         let leaves: Vec<LeafId> = self.table.tree().leaves().take(augments.times.len()).collect();
         for leaf in leaves {
             if begin.elapsed() > TIME && !removals.times.is_empty() {
@@ -154,7 +153,7 @@ impl Subject {
     fn next(&mut self) -> (Vec<Item>, usize) {
         let number = self.used;
         self.used += 1;
-        // The step is a prime above the number of headers, so it goes through all of them.
+        // The step is a prime greater than the number of headers, so it visits all of them.
         let at = number.wrapping_mul(2_654_435_761) % self.headers;
         let (subnet, test) = (at / (TESTS + 1), at % (TESTS + 1));
         let mut header =
@@ -171,7 +170,7 @@ impl Subject {
     }
 }
 
-/// Times, and changes in all.
+/// The times of edits, and the total number of changes.
 #[derive(Default)]
 struct Samples {
     times: Vec<Duration>,

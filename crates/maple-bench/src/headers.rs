@@ -1,8 +1,8 @@
 //! Headers as abstract 5-tuples, and traces of them in the format of ClassBench.
 //!
-//! A line of a trace is a header: seven decimal numbers, of which the first five are source and destination address,
-//! source and destination port, protocol; then a copy of a filter's flags, and the number of the filter from which the
-//! header was made (an earlier filter may fit the header too).
+//! Each line of a trace is a header: seven decimal numbers. The first five are source and destination address, source and
+//! destination port, and protocol. Then follow a copy of a filter's flags and the number of the filter that the header
+//! was generated from. An earlier filter may match the header too.
 
 use std::path::Path;
 use std::str::FromStr;
@@ -14,7 +14,7 @@ use crate::input::{InputError, read_lines};
 
 /// A packet as its five header fields.
 ///
-/// It has a source and a destination port whatever its protocol, under the names `tcp_src` and `tcp_dst`.
+/// It has ports for any protocol; they are called `tcp_src` and `tcp_dst`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FiveTuple {
     /// Source address.
@@ -34,20 +34,20 @@ pub struct FiveTuple {
 pub struct TracedHeader {
     /// The header.
     pub header: FiveTuple,
-    /// The filter from which it was made, from 0. Not the filter that it meets first.
+    /// The filter that it was generated from, from 0. This need not be the first filter that it matches.
     pub made_from: u32,
 }
 
 impl TracedHeader {
-    /// Reads a trace, unpacking it where the file's name ends in `.gz`.
+    /// Reads a trace. Decompresses it if the file's name ends in `.gz`.
     ///
     /// # Errors
-    /// [`InputError`] where the file can't be read or a line is no header.
+    /// [`InputError`] if the file can't be read or a line is no header.
     pub fn read(path: &Path) -> Result<Vec<TracedHeader>, InputError> {
         read_lines(path, str::parse)
     }
 
-    /// The line of a trace, where the filter from which the header was made has these flags: value and mask.
+    /// The line of a trace. `flags` are the value and mask of the flags of the filter that the header was generated from.
     pub fn line(&self, flags: (u16, u16)) -> String {
         let FiveTuple { src, dst, src_port, dst_port, proto } = self.header;
         let flags = u32::from(flags.0) << 16 | u32::from(flags.1);

@@ -1,4 +1,4 @@
-//! Reading input files, plain or compressed, with errors that name file and line.
+//! Reads input files, plain or compressed, with errors that name file and line.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
@@ -6,28 +6,28 @@ use std::path::{Path, PathBuf};
 
 use flate2::read::MultiGzDecoder;
 
-/// What is wrong with an input file.
+/// Why an input file is invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum InputError {
-    /// It can't be read, or is no text.
+    /// It can't be read, or is not text.
     #[error("{}: {source}", path.display())]
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The system's error.
         source: io::Error,
     },
-    /// A line of it is not what the format says.
+    /// A line violates the format.
     #[error("{}:{line}: {what}", path.display())]
     Malformed {
         /// The file.
         path: PathBuf,
         /// The line, from 1.
         line: usize,
-        /// What is wrong.
+        /// The mistake.
         what: String,
     },
-    /// It has no line.
+    /// It has no lines.
     #[error("{}: the file is empty", path.display())]
     Empty {
         /// The file.
@@ -35,7 +35,7 @@ pub enum InputError {
     },
 }
 
-/// What the lines of a file say, by `parse`; empty lines are passed over. A file whose name ends in `.gz` is unpacked.
+/// Parses the lines of a file with `parse`, except empty ones. Decompresses a file whose name ends in `.gz`.
 pub(crate) fn read_lines<T>(path: &Path, parse: impl Fn(&str) -> Result<T, String>) -> Result<Vec<T>, InputError> {
     let unreadable = |source| InputError::Unreadable { path: path.to_path_buf(), source };
     let mut parsed = Vec::new();

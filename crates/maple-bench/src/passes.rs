@@ -1,21 +1,21 @@
-//! Passes: the same work, timed again and again.
+//! Passes: repeated timings of the same work.
 //!
-//! Other programs on a machine can only add to a time. So what counts is the fastest pass: it is the nearest to what the work takes by
-//! itself. The median says besides what it took mostly, on this machine at that hour.
+//! Other programs on a machine can only increase a time. So the fastest pass is closest to the time of the work itself. The
+//! median shows the usual time on this machine.
 
 use std::time::{Duration, Instant};
 
 use crate::error::BenchError;
 
-/// How many passes there are where a number is asked for.
+/// The number of passes for a median.
 const PASSES: usize = 7;
 
-/// How many passes a budget is spent on at most.
-const MOST: usize = 30;
+/// The most passes within a budget.
+const MAX_PASSES: usize = 30;
 
-/// What was timed in a pass.
+/// The timings of a pass.
 pub(crate) trait Timed: Copy {
-    /// How long all of it took.
+    /// The total time.
     fn time(&self) -> Duration;
 }
 
@@ -25,12 +25,12 @@ impl Timed for Duration {
     }
 }
 
-/// What it took to learn headers that are new.
+/// The times of augments for new headers.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Augments {
     /// Runs of f.
     pub(crate) in_f: Duration,
-    /// From there to the changes.
+    /// From the traces to the changes.
     pub(crate) in_augment: Duration,
 }
 
@@ -56,33 +56,33 @@ impl<T: Timed> Passes<T> {
         self.0.push(pass);
     }
 
-    /// The pass that took the least time.
+    /// The fastest pass.
     pub(crate) fn fastest(&self) -> T {
         *self.0.iter().min_by_key(|pass| pass.time()).expect("there is a pass")
     }
 
-    /// The pass that took the median time.
+    /// The pass with the median time.
     pub(crate) fn median(&self) -> T {
         let mut all = self.0.clone();
         all.sort_by_key(Timed::time);
         all[all.len() / 2]
     }
 
-    /// How often something that a pass does so many times is done in a second: in the fastest pass, and in the median one.
+    /// The rate of an operation that each pass repeats `times` times: of the fastest pass, and of the median one.
     pub(crate) fn per_second(&self, times: usize) -> Rate {
         let rate = |pass: T| times as f64 / pass.time().as_secs_f64();
         Rate { fastest: rate(self.fastest()), median: rate(self.median()) }
     }
 }
 
-/// How often something is done in a second.
+/// Operations per second.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rate {
     pub(crate) fastest: f64,
     pub(crate) median: f64,
 }
 
-/// How long passes took so far.
+/// The time spent in passes so far.
 #[derive(Debug, Default)]
 pub(crate) struct Spent {
     all: Duration,
@@ -90,14 +90,14 @@ pub(crate) struct Spent {
 }
 
 impl Spent {
-    /// Makes passes, but not too many, until this much time is spent in all. The first ever is made in any case, and no other one that would
-    /// not be over by then if it takes as long as the longest did.
+    /// Makes passes until the budget is spent, but at most [`MAX_PASSES`]. The first pass is always made. A further one is
+    /// made only if it ends within the budget when it takes as long as the longest so far.
     pub(crate) fn spend(
         &mut self,
         budget: Duration,
         mut pass: impl FnMut() -> Result<(), BenchError>,
     ) -> Result<(), BenchError> {
-        for _ in 0..MOST {
+        for _ in 0..MAX_PASSES {
             if !self.all.is_zero() && self.all + self.longest > budget {
                 break;
             }
@@ -110,14 +110,14 @@ impl Spent {
     }
 }
 
-/// Does something, and says how long it took.
+/// Times some work.
 pub(crate) fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
     let begin = Instant::now();
     let done = work();
     (done, begin.elapsed())
 }
 
-/// The median time of some passes.
+/// The median time of several passes.
 pub(crate) fn median_time(mut pass: impl FnMut()) -> Duration {
     let mut passes = Passes::default();
     (0..PASSES).for_each(|_| passes.push(timed(&mut pass).1));
@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_fastest_pass_and_the_median_are_told_apart() {
+    fn the_fastest_pass_and_the_median_differ() {
         let mut passes = Passes::default();
         [40, 20, 80].into_iter().for_each(|ms| passes.push(Duration::from_millis(ms)));
         let Rate { fastest, median } = passes.per_second(2);
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_first_pass_is_made_however_long_it_takes_and_others_only_while_there_is_time() {
+    fn the_first_pass_is_always_made_and_others_only_within_the_budget() {
         let count = |spent: &mut Spent, budget| {
             let mut passes = 0;
             let pass = || {

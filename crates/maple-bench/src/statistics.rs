@@ -1,4 +1,4 @@
-//! Figures of a filter set that decide how hard it is to compile, to compare sets by.
+//! Properties of a filter set that determine how hard it is to compile.
 
 use std::fmt;
 
@@ -11,9 +11,9 @@ use crate::report::{Chart, Series, TextTable};
 /// Shares, in percent, and counts of a filter set.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Statistics {
-    /// What the set is called.
+    /// The set's name.
     pub name: String,
-    /// How many filters it has.
+    /// The number of filters.
     pub filters: usize,
     /// The share of source prefixes in each class of [`LENGTHS`].
     pub src_lengths: [f64; LENGTHS.len()],
@@ -31,20 +31,20 @@ pub struct Statistics {
     pub src_prefixes: usize,
     /// Different destination prefixes.
     pub dst_prefixes: usize,
-    /// Pairs of filters that some header fits both of.
+    /// Pairs of filters that overlap: some header matches both.
     pub overlap_pairs: usize,
-    /// The longest chain of filters each of which overlaps the next: the priority levels that a table needs in which
-    /// each filter is one rule and all overlapping pairs are ordered.
+    /// The longest chain of filters in which each overlaps the next. A table with one rule for each filter needs this many
+    /// priority levels to order all overlapping pairs.
     pub longest_chain: usize,
-    /// The share of filters that some header of the trace meets first; `None` without a trace.
+    /// The share of filters that are the first match of a header of the trace; `None` without a trace.
     pub triggered: Option<f64>,
 }
 
-/// Classes of prefix lengths, both ends included.
+/// Classes of prefix lengths, inclusive.
 pub const LENGTHS: [(u8, u8); 5] = [(0, 0), (1, 15), (16, 23), (24, 30), (31, 32)];
 
 impl Statistics {
-    /// Looks at a set, and at a trace made for it. The cost grows with the square of the filters: a second for 10,000.
+    /// Computes the statistics of a set, and of a trace made for it. The time is quadratic in the number of filters.
     pub fn of(set: &FilterSet, trace: Option<&[TracedHeader]>) -> Statistics {
         let filters = &set.filters;
         let share = |is: &dyn Fn(&Filter) -> bool| percent(filters.iter().filter(|f| is(f)).count(), filters.len());
@@ -92,7 +92,8 @@ pub fn table(sets: &[Statistics]) -> TextTable {
     table
 }
 
-/// How long the prefixes of several sets are: the share of filters whose two prefixes have so many bits or fewer.
+/// The distribution of prefix lengths of several sets: the share of filters whose two prefixes have at most so many bits
+/// together.
 pub fn chart(sets: &[FilterSet]) -> Chart {
     let line = |set: &FilterSet| {
         let share = |bits: u8| {
@@ -130,7 +131,7 @@ impl fmt::Display for Statistics {
     }
 }
 
-/// Overlapping pairs, and the filters in the longest chain.
+/// The number of overlapping pairs, and of filters in the longest chain.
 fn overlaps(filters: &[Filter]) -> (usize, usize) {
     let mut pairs = 0;
     let mut chains: Vec<usize> = Vec::with_capacity(filters.len());
@@ -147,7 +148,7 @@ fn overlaps(filters: &[Filter]) -> (usize, usize) {
     (pairs, chains.into_iter().max().unwrap_or(0))
 }
 
-/// Whether some header fits both.
+/// Whether some header matches both.
 fn overlap(a: &Filter, b: &Filter) -> bool {
     let prefixes = |a: Prefix, b: Prefix| {
         let mask = if a.length < b.length { a.mask() } else { b.mask() };
@@ -165,7 +166,7 @@ fn triggered(set: &FilterSet, trace: &[TracedHeader]) -> f64 {
     percent(distinct(trace.iter().filter_map(|traced| set.first_match(&traced.header))), set.filters.len())
 }
 
-/// All that counts of a filter, to sort by.
+/// A filter's five fields, to sort by.
 fn key(filter: Filter) -> impl Ord {
     let Filter { src, dst, src_ports, dst_ports, proto, .. } = filter;
     let ports = [src_ports.lo, src_ports.hi, dst_ports.lo, dst_ports.hi];

@@ -1,13 +1,13 @@
-//! A switch as a list of rules: it applies changes, and finds a header's rule by looking at one after another.
+//! A switch as a list of rules: applies changes, and finds a header's rule by linear search.
 //!
-//! Knows nothing of how rules come about, so that it can tell whether they are right.
+//! It is independent of the compilers, so it can check their rules.
 
 use maple_core::{Change, Rule};
 use maple_wire::{Action, Field, Instruction, PortNo};
 
 use crate::headers::FiveTuple;
 
-/// The rules of a switch, by falling priority.
+/// The rules of a switch, by descending priority.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Switch {
     rules: Vec<Entry>,
@@ -16,7 +16,7 @@ pub(crate) struct Switch {
 #[derive(Clone, Debug)]
 struct Entry {
     rule: Rule,
-    /// Which bits of a header count, and how they are.
+    /// The mask and the value of a header's bits.
     mask: u128,
     value: u128,
     verdict: Verdict,
@@ -33,16 +33,16 @@ pub(crate) enum Verdict {
     Controller,
 }
 
-/// Where the fields of a header stand in 128 bits: the field, its lowest bit.
+/// The positions of a header's fields in 128 bits: the field and its lowest bit.
 const PLACES: [(Field, u32); 5] =
     [(Field::IpProto, 0), (Field::TcpDst, 8), (Field::TcpSrc, 24), (Field::Ipv4Dst, 40), (Field::Ipv4Src, 72)];
 
 impl Switch {
-    /// Makes a change.
+    /// Applies a change.
     ///
     /// # Errors
-    /// What is wrong with the change: a rule added twice, changed or deleted where there is none, or one that 5-tuples
-    /// can't tell.
+    /// An invalid change: a rule that is added twice, a change or deletion of a missing rule, or a rule that 5-tuples cannot
+    /// match.
     pub(crate) fn apply(&mut self, change: &Change) -> Result<(), String> {
         let rule = change.rule();
         let first = self.rules.partition_point(|entry| entry.rule.priority > rule.priority);
@@ -52,16 +52,16 @@ impl Switch {
             (Change::Add(rule), None) => self.rules.insert(first, Entry::of(rule)?),
             (Change::Modify(rule), Some(at)) => self.rules[at] = Entry::of(rule)?,
             (Change::Delete(_), Some(at)) => drop(self.rules.remove(at)),
-            (Change::Add(_), Some(_)) => return Err(format!("a rule is added that is there: {rule:?}")),
-            (_, None) => return Err(format!("a rule is changed that is not there: {rule:?}")),
+            (Change::Add(_), Some(_)) => return Err(format!("an existing rule is added: {rule:?}")),
+            (_, None) => return Err(format!("a missing rule is changed: {rule:?}")),
         }
         Ok(())
     }
 
-    /// What happens to a header. All rules of the highest priority that it fits must agree.
+    /// The verdict on a header. All matching rules of the highest priority must agree.
     ///
     /// # Errors
-    /// Where they don't.
+    /// If they do not.
     pub(crate) fn treat(&self, header: &FiveTuple) -> Result<Verdict, String> {
         let bits = bits(header);
         let Some(at) = self.rules.iter().position(|entry| entry.fits(bits)) else { return Ok(Verdict::Controller) };
@@ -69,26 +69,26 @@ impl Switch {
         let mut equals = self.rules[at + 1..].iter().take_while(|entry| entry.rule.priority == first.rule.priority);
         match equals.find(|entry| entry.fits(bits) && entry.rule.instructions != first.rule.instructions) {
             None => Ok(first.verdict),
-            Some(other) => Err(format!("{header:?} fits two rules: {:?} and {:?}", first.rule, other.rule)),
+            Some(other) => Err(format!("{header:?} matches two rules: {:?} and {:?}", first.rule, other.rule)),
         }
     }
 
-    /// The rules, by falling priority.
+    /// The rules, by descending priority.
     pub(crate) fn rules(&self) -> impl Iterator<Item = &Rule> {
         self.rules.iter().map(|entry| &entry.rule)
     }
 
-    /// How many rules there are.
+    /// The number of rules.
     pub(crate) fn len(&self) -> usize {
         self.rules.len()
     }
 
-    /// How many of them send to the controller.
+    /// The number of rules that send to the controller.
     pub(crate) fn barriers(&self) -> usize {
         self.rules.iter().filter(|entry| entry.verdict == Verdict::Controller).count()
     }
 
-    /// How many different priorities they have.
+    /// The number of different priorities.
     pub(crate) fn levels(&self) -> usize {
         self.rules.chunk_by(|a, b| a.rule.priority == b.rule.priority).count()
     }
@@ -127,7 +127,7 @@ fn verdict(instructions: &[Instruction]) -> Result<Verdict, String> {
             [Action::Output { port, .. }] => Ok(Verdict::Output(port.0)),
             _ => Err(format!("no benchmark does {actions:?}")),
         },
-        _ => Err(format!("no benchmark does {instructions:?}")),
+        _ => Err(format!("no benchmark has the instructions {instructions:?}")),
     }
 }
 

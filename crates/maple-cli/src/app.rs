@@ -1,4 +1,4 @@
-//! A program of its own with the command line of `maple run`.
+//! Runs a policy that is a program of its own, with the options of `maple run`.
 
 use std::process::ExitCode;
 
@@ -8,26 +8,26 @@ use maple_controller::Handle;
 
 use crate::options::{CheckOptions, RunOptions};
 use crate::output::{exit_status, print_usage};
-use crate::{check, run as program};
+use crate::{check, run as run_command};
 
 #[derive(Debug, Parser)]
 #[command(version, about = "A program for Maple: the options are those of `maple run`", max_term_width = 100)]
 #[command(args_conflicts_with_subcommands = true)]
-struct Alone {
+struct Program {
     #[command(subcommand)]
-    command: Option<AloneCommand>,
+    command: Option<ProgramCommand>,
     #[command(flatten)]
     options: RunOptions,
 }
 
 #[derive(Debug, Subcommand)]
-enum AloneCommand {
-    /// Look for what the policy reads and Maple can't track, as `maple check` does
+enum ProgramCommand {
+    /// Search for reads of the policy that Maple cannot track, as `maple check` does
     Check(CheckOptions),
 }
 
-/// Runs an app with the options of `maple run` from the program's command line, until it is told to stop. With the word
-/// `check` it does what `maple check` does.
+/// Runs an app with the options of `maple run` from the program's command line, until it is stopped. The subcommand
+/// `check` does what `maple check` does.
 ///
 /// ```no_run
 /// use maple::prelude::*;
@@ -37,8 +37,8 @@ enum AloneCommand {
 /// }
 /// ```
 pub fn run(app: App) -> ExitCode {
-    let Alone { command, options } = match Alone::try_parse() {
-        Ok(alone) => alone,
+    let Program { command, options } = match Program::try_parse() {
+        Ok(program) => program,
         Err(error) => return print_usage(&error).into(),
     };
     if let Some(error) = options.refusal() {
@@ -48,12 +48,12 @@ pub fn run(app: App) -> ExitCode {
     let started = Box::new(move |handle: Handle| started.into_iter().for_each(|started| started(handle.clone())));
     let is_handlers = controller.handlers.is_some();
     exit_status(match command {
-        Some(AloneCommand::Check(_)) if is_handlers => {
+        Some(ProgramCommand::Check(_)) if is_handlers => {
             Err(anyhow::anyhow!("handlers can't be checked: what they read is not tracked"))
         }
-        Some(AloneCommand::Check(options)) => check::with(&options, controller, &[]),
-        None if is_handlers => program::handlers::run(&options, controller, started),
-        None => program::with(options, controller, started),
+        Some(ProgramCommand::Check(options)) => check::with(&options, controller, &[]),
+        None if is_handlers => run_command::handlers::run(&options, controller, started),
+        None => run_command::with(options, controller, started),
     })
     .into()
 }

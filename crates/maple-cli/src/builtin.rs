@@ -10,10 +10,10 @@ use maple_core::route::Route;
 use maple_handlers::{Hub, LearningSwitch};
 use maple_wire::Field;
 
-/// The link attribute that `builtin:secure-routing` goes by.
+/// The link cost that `builtin:secure-routing` uses for ssh.
 pub const WEIGHT: &str = "secure";
 
-/// The built-in policy of this name.
+/// Finds a built-in policy.
 pub fn named(name: &str) -> anyhow::Result<Arc<dyn Policy>> {
     Ok(match name {
         "flood" => Arc::new(flood),
@@ -26,7 +26,7 @@ pub fn named(name: &str) -> anyhow::Result<Arc<dyn Policy>> {
     })
 }
 
-/// The built-in handlers of this name, if it is one of theirs.
+/// Finds a built-in handler.
 pub fn handlers(name: &str) -> Option<Arc<dyn HandlerFactory>> {
     match name {
         "learning-switch" => Some(Arc::new(|_: &SwitchInfo| LearningSwitch::new())),
@@ -35,24 +35,24 @@ pub fn handlers(name: &str) -> Option<Arc<dyn HandlerFactory>> {
     }
 }
 
-/// Every packet to everyone.
+/// Floods every packet.
 fn flood(_: &PacketHandle, _: &Net) -> Route {
     Route::flood()
 }
 
-/// Every packet along the path with the fewest hops. What floods is asked for first: one rule for all that floods, not one for
-/// each source.
+/// Routes every packet along the path with the fewest hops. Tests first whether to flood, so that all flooded packets share
+/// one rule instead of one for each source.
 fn shortest_path(pkt: &PacketHandle, net: &Net) -> Route {
     ends(pkt, net).map_or_else(Route::flood, |(src, dst)| net.shortest_path(src, dst))
 }
 
-/// ssh along the path that the link attribute `secure` says, everything else along the shortest.
+/// Routes ssh along the path of least `secure` cost, everything else along the shortest path.
 fn secure_routing(pkt: &PacketHandle, net: &Net) -> Route {
     let Some((src, dst)) = ends(pkt, net) else { return Route::flood() };
     if pkt.is(Field::TcpDst, 22) { net.path(src, dst, WEIGHT) } else { net.shortest_path(src, dst) }
 }
 
-/// Where the packet comes from and goes to, if it is for one host and both were seen.
+/// The locations of a unicast packet's source and destination, if both are known.
 fn ends(pkt: &PacketHandle, net: &Net) -> Option<(Location, Location)> {
     if pkt.is_multicast() {
         return None;

@@ -11,7 +11,7 @@ use crate::state::StateArgs;
 #[derive(Debug, Parser)]
 #[command(name = "maple", version, max_term_width = 100)]
 pub struct CommandLine {
-    /// What to do.
+    /// The command.
     #[command(subcommand)]
     pub command: Command,
 }
@@ -21,19 +21,19 @@ pub struct CommandLine {
 pub enum Command {
     /// Run a policy: as a controller for real switches, or on an emulated network
     Run(RunArgs),
-    /// Look for what a policy reads and Maple can't track: clocks, random numbers, globals, files
+    /// Search for reads of a policy that Maple cannot track: clocks, random numbers, globals, files
     Check(CheckArgs),
     /// Emulate a network of OpenFlow switches and hosts, for any controller
     Emulate(EmulateArgs),
-    /// Send a controller packets from many switches, and time its answers
+    /// Send packets of many switches to a controller, and time its answers
     Load(LoadArgs),
     /// Print OpenFlow messages
     Decode(DecodeArgs),
-    /// Ask a running controller
+    /// Query a running controller
     Show(ShowArgs),
     /// Read, change or watch tracked state of a running controller
     State(StateArgs),
-    /// Print what programs may ask the control socket, and what it answers, as a JSON schema
+    /// Print the JSON schema of the control socket's requests and answers
     Schema,
     /// Measure the optimizer and the runtime
     Bench(BenchArgs),

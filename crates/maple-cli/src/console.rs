@@ -1,4 +1,4 @@
-//! The commands of an emulated network: typed at a console, or read from a script.
+//! Commands for an emulated network, from a console or a script.
 
 use std::io::{BufRead as _, IsTerminal as _, Write as _};
 use std::path::Path;
@@ -11,13 +11,13 @@ use crate::options::EmulationArgs;
 use crate::output::print_line;
 use crate::usage_error::usage_error;
 
-/// How often what happens meanwhile is looked after while nobody types.
+/// How often events are handled while nobody types.
 const IDLE: u64 = 20 * MILLISECOND;
 
-/// Does what a script says, or what is typed, until it is over.
+/// Runs the commands of a script, or those that are typed, until the end.
 ///
 /// # Errors
-/// A command of a script that can't be read or that fails.
+/// If a command of a script is invalid or fails.
 pub fn run(lab: &Lab, ground: &mut impl Ground, args: &EmulationArgs) -> anyhow::Result<()> {
     match &args.script {
         Some(file) => script(lab, ground, file),
@@ -27,7 +27,7 @@ pub fn run(lab: &Lab, ground: &mut impl Ground, args: &EmulationArgs) -> anyhow:
 
 fn script(lab: &Lab, ground: &mut impl Ground, file: &Path) -> anyhow::Result<()> {
     match run_script(lab, ground, &file.to_string_lossy(), &mut |line: &str| print_line(line)) {
-        // Who stops it does not want the rest.
+        // After a stop the rest of the commands is not run.
         Ok(()) | Err(ScriptError::Failed { error: LabError::Stopped, .. }) => Ok(()),
         Err(error @ (ScriptError::Read { .. } | ScriptError::Wrong { .. })) => Err(usage_error(error)),
         Err(error) => Err(error.into()),
@@ -53,7 +53,7 @@ fn typed(lab: &Lab, ground: &mut impl Ground) -> anyhow::Result<()> {
     }
 }
 
-/// The next line that is typed; `None` at the end, or when the user wants to stop.
+/// The next line that is typed; `None` at the end, or when the program is stopped.
 fn next(
     ground: &mut impl Ground,
     lines: &Receiver<std::io::Result<String>>,
@@ -71,7 +71,7 @@ fn next(
     }
 }
 
-/// What is typed, line by line. The thread that reads waits in the system, and ends with the program.
+/// The lines that are typed. The reading thread blocks in the kernel and ends with the program.
 fn lines() -> anyhow::Result<Receiver<std::io::Result<String>>> {
     let (sender, lines) = sync_channel(16);
     std::thread::Builder::new().name("console".into()).spawn(move || {

@@ -1,8 +1,8 @@
-//! `maple decode`: prints OpenFlow messages, one a line, in the form of `ovs-ofctl ofp-print`.
+//! `maple decode`: prints OpenFlow messages, one for each line, in the form of `ovs-ofctl ofp-print`.
 //!
-//! Messages come as hex text, as bytes one behind the other, or as a packet capture, from arguments, files or
-//! standard input. A message that can't be read costs one line that says where it stands and what is wrong with it;
-//! reading goes on behind it, as its length field says.
+//! Messages come as hex text, as consecutive bytes, or as a packet capture, from arguments, files or standard input. For a
+//! message that can't be decoded, one line says where it is and what is wrong. Decoding continues after it, by its length
+//! field.
 
 mod hex;
 mod pcap;
@@ -23,14 +23,14 @@ use stream::{Decoder, Streams};
 /// What to decode.
 #[derive(Clone, Debug, clap::Args)]
 pub struct DecodeArgs {
-    /// Messages in hex, or files; `-` or nothing is standard input
+    /// Messages in hex, or files; `-` or no argument reads standard input
     ///
     /// An argument that names a file is read. All others together are one text in hex, with or without white space
     /// and `0x`.
     #[arg(value_name = "HEX|FILE")]
     pub inputs: Vec<String>,
 
-    /// What the input holds
+    /// The form of the input
     #[arg(long, value_enum, default_value_t = Format::Auto)]
     pub format: Format,
 
@@ -39,20 +39,20 @@ pub struct DecodeArgs {
     pub ports: Vec<u16>,
 }
 
-/// What an input holds.
+/// The form of an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Format {
-    /// Find out: a capture by its magic number, hex if there is nothing but hex digits, else bytes
+    /// Detect it: a capture by its magic number, hex if all characters are hex digits, otherwise bytes
     Auto,
     /// Text in hex
     Hex,
-    /// Messages one behind the other
+    /// Consecutive messages as bytes
     Binary,
     /// A packet capture (pcap or pcapng)
     Pcap,
 }
 
-/// The Ethernet frames of a capture, `most` at most; `None` if the bytes are no capture.
+/// At most `most` Ethernet frames of a capture; `None` if the bytes are no capture.
 pub(crate) fn ethernet_frames(bytes: &[u8], most: usize) -> Option<anyhow::Result<Vec<Vec<u8>>>> {
     if !pcap::is_capture(bytes) {
         return None;
@@ -73,9 +73,12 @@ pub(crate) fn ethernet_frames(bytes: &[u8], most: usize) -> Option<anyhow::Resul
     Some(frames())
 }
 
-/// Prints the messages to `out`, and a line for each that can't be read.
+/// Prints the messages to `out`, and a line for each that can't be decoded.
 ///
-/// Gives exit status 1 if there were any of these. Fails if an input can't be read at all or is not in its format.
+/// The exit status is 1 if there were any of these.
+///
+/// # Errors
+/// If an input can't be read, or does not have its form.
 pub fn run(args: DecodeArgs, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
     let mut failures = 0;
     for input in inputs(&args.inputs)? {
@@ -84,11 +87,11 @@ pub fn run(args: DecodeArgs, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
     Ok(if failures == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Some bytes, and where they come from.
+/// The bytes of an input, and their source.
 struct Input {
     name: String,
     bytes: Vec<u8>,
-    /// Given as an argument: it can be nothing but hex.
+    /// The input was an argument, so it must be hex.
     is_argument: bool,
 }
 
@@ -121,7 +124,7 @@ fn standard_input() -> anyhow::Result<Input> {
     Ok(Input { name: "standard input".to_owned(), bytes, is_argument: false })
 }
 
-/// Prints the messages of one input and gives the number of those that failed.
+/// Prints the messages of one input. Returns the number that could not be decoded.
 fn decode(input: &Input, args: &DecodeArgs, out: &mut dyn Write) -> anyhow::Result<u64> {
     let format = match args.format {
         _ if input.is_argument => Format::Hex,

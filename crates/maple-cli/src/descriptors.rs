@@ -1,25 +1,25 @@
-//! How many descriptors this process may open: as many as the system lets it.
+//! Raises the limit of open file descriptors.
 
 use anyhow::bail;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Descriptors besides those of connections.
+/// Descriptors for other purposes than connections.
 const OTHERS: u64 = 64;
 
-/// Raises the limit as far as it goes; the limit then, `None` if there is none.
+/// Raises the limit as far as possible. Returns it; `None` if there is no limit.
 pub fn raise() -> Option<u64> {
     let limit = getrlimit(Resource::Nofile);
     if limit.current != limit.maximum {
-        // What the system does not let us have we do without.
+        // If raising fails, the old limit stays.
         let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
     }
     getrlimit(Resource::Nofile).current
 }
 
-/// Raises the limit as far as it goes.
+/// Raises the limit as far as possible, and checks that it is enough.
 ///
 /// # Errors
-/// If there can't be so many connections.
+/// If the limit is too low for this many connections.
 pub fn allow(connections: u64) -> anyhow::Result<()> {
     match raise() {
         Some(limit) if limit < connections + OTHERS => bail!(

@@ -1,4 +1,4 @@
-//! `maple emulate`: switches and hosts towards any OpenFlow controller.
+//! `maple emulate`: emulates switches and hosts for any OpenFlow controller.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,17 +14,16 @@ use crate::output::print_line;
 use crate::usage_error::OrUsageError as _;
 use crate::{console, signal};
 
-/// How often it tells what happens.
+/// How often the state is printed.
 const TURN: Duration = Duration::from_secs(1);
-/// How often it looks.
+/// How often the network is checked.
 const LOOK: Duration = Duration::from_millis(50);
-/// How long all switches must have been connected before commands begin: a controller needs time to find the links.
+/// How long all switches must be connected before commands begin, so that the controller can discover the links.
 const SETTLE: Duration = Duration::from_secs(2);
 /// How long a script waits for the controller.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Emulates until it is told to stop, or until the traffic or the script is over. The exit status is 1 if flows did not end
-/// well.
+/// Emulates until it is stopped, or until the traffic or the script ends. The exit status is 1 if flows failed.
 pub fn main(args: EmulateArgs) -> anyhow::Result<u8> {
     let stop = signal::stop_flag()?;
     let topology = Topology::parse(&args.topology).or_usage_error()?;
@@ -39,11 +38,11 @@ pub fn main(args: EmulateArgs) -> anyhow::Result<u8> {
     let mut options = options(topology.clone(), args.controller, &args.emulation);
     options.traffic = args.emulation.traffic.map(|duration| traffic(&args.emulation, duration));
     let emulation = Emulation::start(options)?;
-    let mut trouble = Trouble::new(args.controller);
+    let mut report = ConnectionReport::new(args.controller);
     let done = if args.emulation.has_commands() {
-        commands(&args.emulation, topology, &emulation, &mut trouble, &stop)
+        commands(&args.emulation, topology, &emulation, &mut report, &stop)
     } else {
-        watch(&emulation, &mut trouble, &stop)
+        watch(&emulation, &mut report, &stop)
     };
     let stats = emulation.stop()?;
     done?;
@@ -51,8 +50,8 @@ pub fn main(args: EmulateArgs) -> anyhow::Result<u8> {
     Ok(u8::from(stats.total.failed > 0))
 }
 
-/// Tells what happens until the traffic is over.
-fn watch(emulation: &Emulation, trouble: &mut Trouble, stop: &AtomicBool) -> anyhow::Result<()> {
+/// Prints the state until the traffic ends.
+fn watch(emulation: &Emulation, report: &mut ConnectionReport, stop: &AtomicBool) -> anyhow::Result<()> {
     let mut last = String::new();
     let mut next = Instant::now() + TURN;
     while !stop.load(Ordering::SeqCst) {
@@ -60,7 +59,7 @@ fn watch(emulation: &Emulation, trouble: &mut Trouble, stop: &AtomicBool) -> any
         if stats.traffic_over {
             break;
         }
-        trouble.tell(&stats);
+        report.update(&stats);
         if Instant::now() >= next {
             next = Instant::now() + TURN;
             let line = status(&stats);
@@ -74,19 +73,19 @@ fn watch(emulation: &Emulation, trouble: &mut Trouble, stop: &AtomicBool) -> any
     Ok(())
 }
 
-/// Does commands once all switches are connected. Who types need not wait for a controller that does not come.
+/// Runs commands when all switches are connected. A console does not wait for the controller.
 fn commands(
     args: &EmulationArgs,
     topology: Topology,
     emulation: &Emulation,
-    trouble: &mut Trouble,
+    report: &mut ConnectionReport,
     stop: &AtomicBool,
 ) -> anyhow::Result<()> {
     let mut connected = None;
     let began = Instant::now();
     while !stop.load(Ordering::SeqCst) {
         let stats = emulation.snapshot()?;
-        trouble.tell(&stats);
+        report.update(&stats);
         let all = stats.switches.iter().all(|switch| switch.connected);
         connected = if all { connected.or_else(|| Some(Instant::now())) } else { None };
         if connected.is_some_and(|since| since.elapsed() >= SETTLE) || args.console && stats.trouble.is_some() {
@@ -102,46 +101,46 @@ fn commands(
     let meanwhile = || {
         if look.elapsed() > LOOK {
             look = Instant::now();
-            trouble.tell(&emulation.snapshot().map_err(LabError::from)?);
+            report.update(&emulation.snapshot().map_err(LabError::from)?);
         }
         Ok(())
     };
     console::run(&Lab::new(topology), &mut Live::new(emulation, stop, meanwhile), args)
 }
 
-/// Tells once that the controller is not there, and when it is.
-struct Trouble {
+/// Reports once that the controller is missing, and when it connects.
+struct ConnectionReport {
     controller: SocketAddr,
-    is_told: bool,
+    is_reported: bool,
 }
 
-impl Trouble {
-    fn new(controller: SocketAddr) -> Trouble {
-        Trouble { controller, is_told: false }
+impl ConnectionReport {
+    fn new(controller: SocketAddr) -> ConnectionReport {
+        ConnectionReport { controller, is_reported: false }
     }
 
-    fn tell(&mut self, stats: &Stats) {
+    fn update(&mut self, stats: &Stats) {
         match &stats.trouble {
-            Some(why) if !self.is_told => {
+            Some(why) if !self.is_reported => {
                 print_line(format_args!("controller {}: {why}; trying again until it is there", self.controller));
-                self.is_told = true;
+                self.is_reported = true;
             }
-            None if self.is_told && stats.switches.iter().any(|switch| switch.connected) => {
+            None if self.is_reported && stats.switches.iter().any(|switch| switch.connected) => {
                 print_line(format_args!("controller {}: connected", self.controller));
-                self.is_told = false;
+                self.is_reported = false;
             }
             _ => {}
         }
     }
 }
 
-/// How the network behaves.
+/// The options of the network.
 pub fn options(topology: Topology, controller: SocketAddr, args: &EmulationArgs) -> EmulationOptions {
     let mut options = EmulationOptions::new(topology, controller, args.version());
     options.network.seed = args.seed();
     options
 }
-/// What its hosts talk about.
+/// The traffic of its hosts.
 pub fn traffic(args: &EmulationArgs, duration: Duration) -> TrafficOptions {
     TrafficOptions {
         flows_per_second: args.rate(),

@@ -1,4 +1,4 @@
-//! `maple load`: packets for a controller, and how fast it answers.
+//! `maple load`: sends packets to a controller and times its answers.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -16,16 +16,16 @@ use crate::output::print_line;
 use crate::usage_error::{OrUsageError as _, usage_error};
 use crate::{decode, descriptors};
 
-/// Window of `--mode throughput`.
+/// The window of `--mode throughput`.
 const WINDOW: u32 = 512;
-/// Window of `--mode rate`: so much that it seldom holds anything back.
+/// The window of `--mode rate`, so large that it rarely limits the rate.
 const RATE_WINDOW: u32 = 4096;
-/// How long a controller may look at a network before hosts talk.
+/// How long a controller has to discover a network before hosts send.
 pub(crate) const DISCOVERY: Duration = Duration::from_secs(5);
-/// Most packets of a trace.
+/// The most packets of a trace.
 const MOST_PACKETS: usize = 1_000_000;
 
-/// Makes the load and prints the report. The exit status is 1 if its figures are no result.
+/// Generates the load and prints the report. The exit status is 1 if the measurement is invalid.
 pub fn main(args: &LoadArgs) -> anyhow::Result<u8> {
     let options = options(args)?;
     descriptors::allow(u64::from(options.switches))?;
@@ -44,7 +44,7 @@ pub fn main(args: &LoadArgs) -> anyhow::Result<u8> {
     Ok(u8::from(!report.is_result()))
 }
 
-/// How much of the time is over, on standard error where that is a terminal.
+/// Shows the progress on standard error, if that is a terminal.
 fn progress(options: &LoadOptions) -> ProgressBar {
     let all = options.settle + options.warmup + options.duration;
     let style = ProgressStyle::with_template("{spinner:.green} {elapsed} of {msg}");

@@ -1,4 +1,4 @@
-//! The `maple` command without Python: built-in policies, emulated networks, decoding, questions to a controller.
+//! The `maple` command without Python: built-in policies, emulated networks, decoding, queries to a controller.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! The reference of the command line as Markdown: what docs/reference/command-line.md holds.
+//! The reference of the command line as Markdown: the content of docs/reference/command-line.md.
 //!
 //! The text comes from the definitions that parse the command line, so it cannot disagree with the program. A test compares the
 //! page with it.
@@ -70,7 +70,7 @@ fn table(page: &mut String, kind: &str, arguments: &[&Arg]) {
     }
 }
 
-/// An argument as people type it, such as `--listen ADDR…`.
+/// The form of an argument, such as `--listen ADDR…`.
 fn spelling(argument: &Arg) -> String {
     let values: Vec<&str> = argument.get_value_names().unwrap_or_default().iter().map(|name| name.as_str()).collect();
     let takes_values = argument.get_action().takes_values();
@@ -84,7 +84,7 @@ fn spelling(argument: &Arg) -> String {
     }
 }
 
-/// What an argument is for, the values that it may have, and its default.
+/// The help of an argument, its possible values, and its default.
 fn meaning(argument: &Arg) -> String {
     let help = argument.get_long_help().or_else(|| argument.get_help()).map(ToString::to_string).unwrap_or_default();
     let mut text = help.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -114,7 +114,7 @@ fn explains(choice: &PossibleValue) -> bool {
     choice.get_help().is_some_and(|help| !help.to_string().eq_ignore_ascii_case(choice.get_name()))
 }
 
-/// Text that keeps to its cell of a table.
+/// Escapes text for a cell of a table.
 fn cell(text: &str) -> String {
     text.replace('<', "&lt;").replace('|', "&#124;")
 }

@@ -1,4 +1,4 @@
-//! `maple show`: asks a running controller over its Unix socket.
+//! `maple show`: queries a running controller over its Unix socket.
 
 mod counters;
 mod rules;
@@ -54,14 +54,14 @@ fn pretty(answer: &Value) -> anyhow::Result<String> {
     Ok(format!("{}\n", serde_json::to_string_pretty(answer)?))
 }
 
-/// Keeps those items of an array.
+/// Keeps the items of an array for which `keep` holds.
 fn retain(value: &mut Value, keep: impl FnMut(&Value) -> bool) {
     if let Some(items) = value.as_array_mut() {
         items.retain(keep);
     }
 }
 
-/// Says where controllers that can't be asked may be.
+/// Adds a hint where to find the controller's socket to an error.
 pub fn hint(error: AskError) -> anyhow::Error {
     match error {
         AskError::Unreachable { .. } => anyhow::anyhow!(
@@ -89,7 +89,7 @@ fn items(value: &Value) -> impl Iterator<Item = &Value> {
     value.as_array().into_iter().flatten()
 }
 
-/// A switch in a line, with how many of its ports are up and what is behind them.
+/// A switch in a line, with the numbers of its ports by state and kind.
 fn switch(switch: &Value) -> String {
     let up = |port: &&Value| port["up"] == Value::Bool(true);
     let kind = |port: &Value, kind: &str| port["kind"].as_str().is_some_and(|text| text.starts_with(kind));
@@ -117,7 +117,7 @@ fn group(group: &Value) -> String {
     format!("{} at {}\n", plain(&group["group"]), at.join(" "))
 }
 
-/// A lease, and for how long it goes on.
+/// A lease and its remaining time.
 fn lease(lease: &Value, now: SystemTime) -> String {
     let now = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
     let ends = match lease["ends"].as_u64() {
@@ -127,7 +127,7 @@ fn lease(lease: &Value, now: SystemTime) -> String {
     format!("{} is {} at {} {ends}\n", plain(&lease["ip"]), plain(&lease["mac"]), location(&lease["at"]))
 }
 
-/// What went wrong, with the number of packets that the policy failed on for that reason.
+/// An error, with the number of packets that were dropped because of it.
 fn error(error: &Value) -> String {
     let text = plain(&error["text"]);
     match error["packets"].as_u64() {
@@ -136,7 +136,7 @@ fn error(error: &Value) -> String {
     }
 }
 
-/// Counts that are not zero, by part.
+/// The counters that are not zero, by part.
 fn stats(stats: &Value) -> String {
     let mut text = String::new();
     for (name, value) in stats.as_object().into_iter().flatten() {

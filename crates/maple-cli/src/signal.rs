@@ -1,4 +1,4 @@
-//! Ctrl-C, and what `kill` sends.
+//! Stops the program on SIGINT (Ctrl-C) and SIGTERM.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -6,11 +6,11 @@ use std::sync::{Arc, OnceLock};
 use signal_hook::consts::{SIGHUP, SIGTERM};
 use signal_hook::flag;
 
-/// The exit status of a program that was told twice.
+/// The exit status after a second request to stop.
 const AT_ONCE: i32 = 130;
 
-/// Becomes true when the program is asked to stop. A second request ends it at once. That its terminal closes is no request:
-/// the network goes on.
+/// A flag that becomes true when the program is asked to stop. A second request ends it at once. Closing the terminal is no
+/// request: the network keeps running.
 pub fn stop_flag() -> anyhow::Result<Arc<AtomicBool>> {
     static FLAG: OnceLock<Arc<AtomicBool>> = OnceLock::new();
     if let Some(flag) = FLAG.get() {
@@ -19,13 +19,13 @@ pub fn stop_flag() -> anyhow::Result<Arc<AtomicBool>> {
     }
     let stop = FLAG.get_or_init(Arc::default).clone();
     let asked = stop.clone();
-    // In place of whatever hears it now: signal-hook would go on to that, and Python's would raise when we are done.
+    // Replace existing handlers first: signal-hook would call them too, and Python's would raise an exception at the end.
     ctrlc::set_handler(move || {
         if asked.swap(true, Ordering::SeqCst) {
             std::process::exit(AT_ONCE);
         }
     })?;
-    // In this order: the first request finds the flag not set.
+    // The order matters: at the first request the flag is not set yet.
     flag::register_conditional_shutdown(SIGTERM, AT_ONCE, Arc::clone(&stop))?;
     flag::register(SIGTERM, Arc::clone(&stop))?;
     flag::register(SIGHUP, Arc::default())?;

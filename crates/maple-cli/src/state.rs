@@ -19,28 +19,28 @@ use crate::show::hint;
 )]
 pub struct StateArgs {
     #[command(subcommand)]
-    what: What,
+    command: StateCommand,
     /// The controller's Unix socket [default: as in `maple run`]
     #[arg(long, value_name = "PATH", global = true)]
     control: Option<PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]
-enum What {
+enum StateCommand {
     /// Print a table, the value at a key, or a variable
     Get(Where),
-    /// Set the value at a key, or a variable; returns when no packet is answered from the old value any more
+    /// Set the value at a key, or a variable; returns when no packet is handled by the old value any more
     Set {
         #[command(flatten)]
         place: Where,
         /// The value
         #[arg(value_name = "VALUE")]
         value: Option<String>,
-        /// Return when, besides, no switch has a rule that depends on the old value
+        /// Also wait until no switch has a rule that depends on the old value
         #[arg(long)]
         settled: bool,
     },
-    /// Take a key or a variable away; returns as `set`
+    /// Delete a key or a variable; returns as `set`
     Delete {
         #[command(flatten)]
         place: Where,
@@ -48,9 +48,9 @@ enum What {
         #[arg(long)]
         settled: bool,
     },
-    /// Print a table, the value at a key, or a variable, now and whenever it changes
+    /// Print a table, the value at a key, or a variable, now and after each change
     Watch(Where),
-    /// Print the tables and variables that are known, and the types that they were declared with
+    /// Print the known tables and variables with their declared types
     List,
 }
 
@@ -65,12 +65,12 @@ struct Where {
     var: bool,
 }
 
-/// Does it, and prints what is asked for.
+/// Runs the command and prints the answer.
 pub fn main(args: StateArgs) -> anyhow::Result<u8> {
     let path = args.control.unwrap_or_else(default_control);
-    let answer = match args.what {
-        What::Get(place) => ask(&path, &Request::State(StateRequest::Get(place.place()?))).map_err(hint)?,
-        What::Set { place, value, settled } => {
+    let answer = match args.command {
+        StateCommand::Get(place) => ask(&path, &Request::State(StateRequest::Get(place.place()?))).map_err(hint)?,
+        StateCommand::Set { place, value, settled } => {
             let (place, value) = place.with_value(value)?;
             let name = match &place {
                 Place::Var(name) => format!("variable {name}"),
@@ -82,16 +82,16 @@ pub fn main(args: StateArgs) -> anyhow::Result<u8> {
             }
             return Ok(0);
         }
-        What::Delete { place, settled } => {
+        StateCommand::Delete { place, settled } => {
             ask(&path, &Request::State(StateRequest::Delete { place: place.place()?, settled })).map_err(hint)?;
             return Ok(0);
         }
-        What::List => {
+        StateCommand::List => {
             let items = ask(&path, &Request::State(StateRequest::List)).map_err(hint)?;
             std::io::stdout().write_all(listed(&items).as_bytes())?;
             return Ok(0);
         }
-        What::Watch(place) => {
+        StateCommand::Watch(place) => {
             let mut printed = Ok(());
             follow(&path, &Request::State(StateRequest::Watch(place.place()?)), |value| {
                 printed = print(&value);
@@ -116,7 +116,7 @@ impl Where {
         }
     }
 
-    /// Behind a variable's name comes the value; behind a table's the key, and the value.
+    /// The value follows a variable's name; the key and the value follow a table's name.
     fn with_value(mut self, last: Option<String>) -> anyhow::Result<(Place, Value)> {
         let text = if self.var { self.key.take() } else { last.clone() };
         anyhow::ensure!(!self.var || last.is_none(), "the variable {} takes one value", self.name);
@@ -125,12 +125,12 @@ impl Where {
     }
 }
 
-/// The controller knows what a word means where it stands.
+/// A word, whose type the controller decides by its place.
 fn word(text: &str) -> Value {
     json!({ "word": text })
 }
 
-/// Prints what may be asked of the control socket.
+/// Prints the schema of the control socket.
 pub fn print_schema() -> anyhow::Result<u8> {
     std::io::stdout().write_all(SCHEMA.as_bytes())?;
     Ok(0)

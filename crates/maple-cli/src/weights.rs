@@ -4,9 +4,9 @@
 //! {"secure": [{"a": "1", "b": "2", "cost": 10}, {"switch": "3", "port": 1, "cost": 5}]}
 //! ```
 //!
-//! `a` and `b` are the switches at the ends of a link, and the cost is that of all links between them, in both
-//! directions; with `"one_way": true` only from `a` to `b`. `switch` and `port` name the link that leaves by this port,
-//! in that direction. Datapath ids are hex digits. Links that are not named cost 1.
+//! `a` and `b` are two adjacent switches. The cost applies to all links between them in both directions; with
+//! `"one_way": true`, only from `a` to `b`. `switch` and `port` name the link that leaves by this port, in that direction.
+//! Datapath ids are hex digits. Other links cost 1.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -17,7 +17,7 @@ use maple_core::state::Write;
 use maple_wire::{Dpid, PortNo};
 use serde::Deserialize;
 
-/// The links that an entry names, and what they cost.
+/// The links of an entry, and their cost.
 #[derive(Debug, Deserialize)]
 #[serde(untagged, deny_unknown_fields)]
 enum Entry {
@@ -35,7 +35,7 @@ enum Entry {
     },
 }
 
-/// The costs in a file.
+/// Reads the costs from a file.
 pub fn read(path: &Path) -> anyhow::Result<Vec<Write>> {
     let text = std::fs::read_to_string(path).with_context(|| format!("can't read {}", path.display()))?;
     parse(&text).with_context(|| path.display().to_string())

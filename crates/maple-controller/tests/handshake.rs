@@ -194,7 +194,7 @@ fn a_second_connection_replaces_one_that_is_dead() {
         assert_eq!(maple.handle.switches().len(), 1);
         let notices = maple.notices();
         assert!(
-            notices.iter().any(|n| n.contains("connected anew, and this connection did not answer")),
+            notices.iter().any(|n| n.contains("connected again, and this connection did not answer")),
             "{notices:?}"
         );
         drop(dead);

@@ -81,7 +81,7 @@ fn a_file_is_brought_to_the_types_that_were_declared_since_or_refused_by_name() 
     untyped.handle().change(vec![row("banana")]).expect("it is kept");
     untyped.stop();
     let error = typed().map(|_| ()).expect_err("a banana").to_string();
-    let text = "the table storm is declared with keys of type Mac, and \"banana\" is none; it was left as it is";
+    let text = "the table storm is declared with keys of type Mac, and \"banana\" is none; it was not changed";
     assert!(error.ends_with(text) && error.contains(file.0.to_str().expect("text")), "{error}");
     assert!(start(&file.0).is_ok(), "as it was before");
 }
@@ -152,7 +152,7 @@ fn a_table_that_is_marked_late_is_kept_with_all_that_it_has() {
 #[test]
 fn a_table_that_is_to_be_kept_needs_a_file() {
     let error = start_with(None, |store| store.keep("mode")).err().expect("nobody said where").to_string();
-    assert!(error.starts_with("mode is to be kept over a restart; say in which file"), "{error}");
+    assert!(error.starts_with("mode must survive a restart; name a file"), "{error}");
 }
 
 #[test]
@@ -171,7 +171,7 @@ fn a_file_of_another_kind_is_refused_and_left_as_it_is() {
     let text = "not a database ".repeat(1000);
     fs::write(&file.0, &text).expect("it can be written");
     let error = start(&file.0).err().expect("it is a text").to_string();
-    assert_eq!(error, format!("{} is no state file of Maple's; it was left as it is", file.0.display()));
+    assert_eq!(error, format!("{} is not a state file of Maple; it was not changed", file.0.display()));
     assert_eq!(fs::read_to_string(&file.0).expect("it is there"), text);
     let folder = start(&std::env::temp_dir()).err().expect("it is a folder").to_string();
     assert!(folder.contains(&*std::env::temp_dir().to_string_lossy()), "{folder}");

@@ -130,7 +130,7 @@ fn seconds(time: Time) -> f64 {
 pub fn listener_failed(error: String) {
     match host::controller() {
         Some(controller) => controller.listener_failed(Arc::from(error)),
-        None => eprintln!("maple: a function that listens failed: {error}"),
+        None => eprintln!("maple: a listener failed: {error}"),
     }
 }
 

@@ -82,7 +82,7 @@ fn made(py: Python<'_>, name: &str, persist: bool, declare: Declare<'_>) -> PyRe
     })?;
     if persist && !py.detach(|| host::keep(name)) {
         return Err(PyRuntimeError::new_err(format!(
-            "{name:?} is to be kept over a restart; say in which file with `maple run --state FILE`"
+            "{name:?} must survive a restart; name a file for it with `maple run --state FILE`"
         )));
     }
     Ok(())

@@ -1,9 +1,9 @@
-//! `maple bench misses`: how many packets of a switch go to the controller (paper §6.2, Figure 6a).
+//! `maple bench misses`: the share of a switch's packets that go to the controller (paper §6.2, Figure 6a).
 //!
-//! Each pair of 10 clients and 20 servers has 4 TCP sessions, and a session is two flows, one a direction, of F packets.
-//! Once `mt-route` decides, by the two /24 prefixes (every host has a subnet and a tenant of its own), and once a policy
-//! that reads every field, whose rules are as narrow as a flow. Engine and switch are the real ones, but time is
-//! simulated, so that a seed fixes the figures.
+//! Each pair of 10 clients and 20 servers has 4 TCP sessions. A session has two flows, one for each direction, of F packets.
+//! One run uses `mt-route`, which decides by the two /24 prefixes; every host has its own subnet and tenant. The other run
+//! uses a policy that reads every field, so that each rule matches one flow. The engine is the product's, and time is
+//! simulated, so a seed determines the results.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -27,45 +27,45 @@ use world::World;
 /// `maple bench misses`.
 #[derive(Debug, Args)]
 pub struct MissesArgs {
-    /// Packets of a flow, several values with commas
+    /// Packets of a flow; several values, separated by commas
     #[arg(long, value_name = "F,…", value_delimiter = ',', default_value = "4,8,12,16,20,30,40,60,80",
           value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub packets: Vec<u32>,
-    /// How many clients there are
+    /// Number of clients
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub clients: u32,
-    /// How many servers there are
+    /// Number of servers
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub servers: u32,
     /// Mean time between packets of a session, in milliseconds
     #[arg(long, value_name = "MS", default_value_t = 50)]
     pub gap_ms: u32,
-    /// Time in which the sessions begin, in seconds
+    /// Time within which the sessions begin, in seconds
     #[arg(long, value_name = "S", default_value_t = 60)]
     pub window_s: u32,
-    /// Time of a message between switch and controller, either way, in microseconds
+    /// Delay of a message between switch and controller, in microseconds
     #[arg(long, value_name = "US", default_value_t = 1000)]
     pub delay_us: u32,
-    /// Decides when packets are sent
+    /// Seed for the times of packets
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// How to tell it.
+    /// How to print results.
     #[command(flatten)]
     pub output: Output,
 }
 
-/// The figures for one length of flows. As JSON the fields are the keys, in this order.
+/// The results for one length of flows. The fields are the keys in JSON, in this order.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Measured {
     /// Packets of a flow: F.
     pub packets_per_flow: u32,
-    /// Packets in all.
+    /// The total number of packets.
     pub packets: u64,
     /// Packets that went to the controller under `mt-route`, in percent.
     pub maple_percent: f64,
     /// Packets that went to the controller under the policy that reads every field, in percent.
     pub exact_percent: f64,
-    /// What `mt-route` should stay under: 1/(4F) + 0.5 %.
+    /// The upper bound for `mt-route`: 1/(4F) + 0.5 %.
     pub bound_percent: f64,
     /// Rules of the switch under `mt-route` at the end.
     pub maple_rules: usize,
@@ -73,10 +73,10 @@ pub struct Measured {
     pub exact_rules: usize,
 }
 
-/// TCP sessions of a client with a server.
+/// TCP sessions between a client and a server.
 const SESSIONS: u32 = 4;
 
-/// What the paper says, for as many packets of a flow: under Maple and under exact matches, in percent.
+/// The paper's results by packets of a flow: for Maple and for exact matches, in percent.
 const PUBLISHED: [(u32, f64, f64); 2] = [(4, 6.7, 25.5), (8, 4.1, 12.8)];
 
 /// Runs the benchmark.
@@ -112,7 +112,8 @@ fn measure(args: &MissesArgs, packets_per_flow: u32, progress: &Progress) -> Res
     })
 }
 
-/// Plays all sessions: packets, misses, and rules at the end. Every packet must come out once, at its destination's port.
+/// Plays all sessions. Returns the numbers of packets, misses, and rules at the end. Every packet must be delivered once,
+/// at its destination's port.
 fn play(args: &MissesArgs, packets_per_flow: u32, policy: Arc<dyn Policy>) -> Result<(u64, u64, usize), BenchError> {
     let mut world = World::new(policy, args.clients + args.servers, Duration::from_micros(args.delay_us.into()))?;
     world.left.clear();
@@ -143,12 +144,12 @@ fn check(world: &World, packets: u64) -> Result<(), BenchError> {
         for frame in frames {
             let to = Packet::new(frame, 0).get(Field::Ipv4Dst).and_then(|address| port_of(address as u32));
             if to != Some(*port) {
-                return Err(BenchError::WrongResult(format!("a packet came out of port {port}, not of {to:?}")));
+                return Err(BenchError::WrongResult(format!("a packet was delivered at port {port}, not at {to:?}")));
             }
             arrived += 1;
         }
     }
-    let wrong = format!("of {packets} packets {arrived} came out");
+    let wrong = format!("{arrived} of {packets} packets were delivered");
     if arrived == packets { Ok(()) } else { Err(BenchError::WrongResult(wrong)) }
 }
 
@@ -170,18 +171,18 @@ fn frame(src: Host, dst: Host, src_port: u16, dst_port: u16) -> Vec<u8> {
     Frame::ethernet(dst.mac, src.mac).ipv4(src.address.octets(), dst.address.octets()).tcp(src_port, dst_port).build()
 }
 
-/// The port of the subnet of an address.
+/// The port of an address's subnet.
 fn port_of(address: u32) -> Option<PortNo> {
     let [a, b, subnet, _] = address.to_be_bytes();
     ((a, b) == (10, 0) && subnet > 0).then(|| PortNo(subnet.into()))
 }
 
-/// Above 0 and up to 1.
+/// Greater than 0, at most 1.
 fn unit(random: &mut Random) -> f64 {
     (random.below(1 << 32) + 1) as f64 / (1u64 << 32) as f64
 }
 
-/// `mt-route` on one switch: every subnet is a tenant of its own, all deal with each other, and all paths have one hop.
+/// `mt-route` on one switch: every subnet is a tenant, all tenants may communicate, and all paths have one hop.
 fn mt_route(pkt: &PacketHandle, _: &Net) -> Route {
     let tenant = |field| port_of(pkt.read(field, 0xffff_ff00, None)? as u32);
     match (tenant(Field::Ipv4Src), tenant(Field::Ipv4Dst)) {
@@ -190,7 +191,7 @@ fn mt_route(pkt: &PacketHandle, _: &Net) -> Route {
     }
 }
 
-/// The same route, after a look at every field that a TCP packet has.
+/// The same route, after reading every field of a TCP packet.
 fn exact_match(pkt: &PacketHandle, net: &Net) -> Route {
     use Field::*;
     for field in

@@ -1,4 +1,4 @@
-//! One engine and one switch in simulated time: frames in, and what of them went to the controller.
+//! One engine and one switch in simulated time. Counts the packets that go to the controller.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,28 +17,28 @@ use crate::error::BenchError;
 
 const DPID: Dpid = Dpid(1);
 
-/// What happens at a moment.
+/// A scheduled event.
 enum Happening {
     Frame(PortNo, Vec<u8>),
     Event(Box<Event>),
     Message(u32, Box<Message>),
 }
 
-/// The engine, its switch, and what is under way between them.
+/// The engine, its switch, and the messages in flight between them.
 pub(super) struct World {
     now: Time,
     queue: BTreeMap<(Time, u64), Happening>,
     queued: u64,
     engine: Engine,
     switch: Switch,
-    /// How long a message takes between switch and controller, either way.
+    /// The delay of a message between switch and controller.
     delay: Duration,
-    /// Frames that left the switch, by port.
+    /// The delivered frames, by port.
     pub(super) left: BTreeMap<PortNo, Vec<Vec<u8>>>,
 }
 
 impl World {
-    /// A switch with ports 1 to `ports`, whose rules stand and whose hosts have said nothing yet.
+    /// A switch with ports 1 to `ports`. Its initial rules are installed; its hosts have sent nothing.
     pub(super) fn new(policy: Arc<dyn Policy>, ports: u32, delay: Duration) -> Result<World, BenchError> {
         let options = Options { track_hosts: false, ..Options::default() };
         let engine = Engine::new(ShardId(0), Store::new(), policy, options);
@@ -54,22 +54,22 @@ impl World {
         Ok(world)
     }
 
-    /// A frame will come to a port.
+    /// Schedules a frame at a port.
     pub(super) fn send(&mut self, after: Duration, port: PortNo, frame: Vec<u8>) {
         self.at(self.now + after, Happening::Frame(port, frame));
     }
 
-    /// How many packets went to the controller so far.
+    /// The number of packets that went to the controller so far.
     pub(super) fn misses(&self) -> u64 {
         self.switch.counters().packet_ins
     }
 
-    /// How many rules the switch has.
+    /// The number of rules of the switch.
     pub(super) fn rules(&self) -> usize {
         self.switch.tables().iter().map(|table| table.rules().len()).sum()
     }
 
-    /// Lets time pass until nothing is under way.
+    /// Runs until nothing is scheduled.
     pub(super) fn run(&mut self) -> Result<(), BenchError> {
         while let Some(((at, _), happening)) = self.queue.pop_first() {
             while let Some(deadline) = self.engine.next_deadline().filter(|deadline| *deadline <= at) {
@@ -103,12 +103,12 @@ impl World {
             ports: Vec::new(),
         };
         let description = Desc::default();
-        self.tell(Event::SwitchUp { dpid: DPID, version: Version::Of13, features, description, ports });
-        edges.into_iter().for_each(|port| self.tell(Event::PortIsEdge { port }));
+        self.send_event(Event::SwitchUp { dpid: DPID, version: Version::Of13, features, description, ports });
+        edges.into_iter().for_each(|port| self.send_event(Event::PortIsEdge { port }));
         Ok(())
     }
 
-    fn tell(&mut self, event: Event) {
+    fn send_event(&mut self, event: Event) {
         self.at(self.now + self.delay, Happening::Event(Box::new(event)));
     }
 
@@ -125,9 +125,9 @@ impl World {
                 Effect::Send { xid, message, .. } => {
                     self.at(self.now + self.delay, Happening::Message(xid, Box::new(message)));
                 }
-                // A switch that has just come up has no rules.
-                Effect::ReadFlows { dpid } => self.tell(Event::FlowsRead { dpid, flows: Vec::new() }),
-                // There is one shard, and nobody reads reports or asks what is settled.
+                // A new switch has no rules.
+                Effect::ReadFlows { dpid } => self.send_event(Event::FlowsRead { dpid, flows: Vec::new() }),
+                // With one shard there is no mail; reports and other effects are not needed.
                 Effect::Mail { .. }
                 | Effect::Report(_)
                 | Effect::BarriersDone(_)
@@ -137,7 +137,7 @@ impl World {
         }
     }
 
-    /// The switch obeys a message, through the codec.
+    /// The switch handles a message, after encoding and decoding it.
     fn obey(&mut self, xid: u32, message: &Message) -> Result<(), BenchError> {
         let mut bytes = Vec::new();
         let encoded = message.encode(Version::Of13, xid, &mut bytes);
@@ -151,15 +151,15 @@ impl World {
             match out {
                 Outgoing::Frame { port, frame, .. } => self.left.entry(port).or_default().push(frame),
                 Outgoing::Message { xid, message } => match message {
-                    Message::PacketIn(packet_in) => self.tell(Event::PacketIn { dpid: DPID, packet_in }),
-                    Message::BarrierReply => self.tell(Event::BarrierReply { dpid: DPID, xid }),
-                    Message::FlowRemoved(removed) => self.tell(Event::FlowRemoved { dpid: DPID, removed }),
+                    Message::PacketIn(packet_in) => self.send_event(Event::PacketIn { dpid: DPID, packet_in }),
+                    Message::BarrierReply => self.send_event(Event::BarrierReply { dpid: DPID, xid }),
+                    Message::FlowRemoved(removed) => self.send_event(Event::FlowRemoved { dpid: DPID, removed }),
                     Message::Error(error) => {
                         return Err(BenchError::WrongResult(format!("the switch refused a message: {error:?}")));
                     }
                     _ => {}
                 },
-                Outgoing::Close => return Err(BenchError::WrongResult("the switch hung up".into())),
+                Outgoing::Close => return Err(BenchError::WrongResult("the switch closed the connection".into())),
             }
         }
         Ok(())

@@ -1,28 +1,28 @@
 //! A data centre: racks under a fat tree, tenants, and the policy `mt-route` on it (paper §6.1).
 //!
-//! Every rack is a /24 subnet of one tenant, and each tenant weighs the links as it likes. Within a tenant a packet takes
-//! the tenant's shortest path. Between tenants it takes the destination's shortest path by way of the tenant's first
-//! rack, where its firewall stands, or none where the two don't deal with each other.
+//! Every rack is a /24 subnet of one tenant, and each tenant has its own link weights. Within a tenant a packet takes the
+//! tenant's shortest path. Between tenants it takes the destination's shortest path through the tenant's first rack, where
+//! its firewall is. If the two tenants may not communicate, the packet is dropped.
 
 use maple_emulator::Random;
 use maple_wire::Field;
 
-/// A port of a switch, numbered through the whole network.
+/// A port of a switch, numbered over the whole network.
 pub(super) type Port = u32;
 
 /// The mask of a rack's subnet.
 pub(super) const RACK_MASK: u32 = 0xffff_ff00;
 
-/// Where the first rack's addresses begin: 10.0.0.0.
+/// The first address of the first rack: 10.0.0.0.
 const FIRST: u32 = 0x0a00_0000;
 
-/// What a link or a way weighs: small, so that what f looks at stays near.
+/// The weight of a link or a path. A small type, so that f's data fits the cache.
 type Weight = u16;
 
-/// The heaviest a link can be.
+/// The greatest weight of a link.
 const HEAVIEST: u64 = 100;
 
-/// Racks that share a tenant's name divided by this don't deal with others of another remainder: a third of all pairs.
+/// Tenants whose numbers have different remainders by this may not communicate: a third of all pairs.
 const CIRCLES: usize = 3;
 
 /// The network with its tenants.
@@ -32,12 +32,12 @@ pub(super) struct DataCentre {
     tenants: usize,
     /// For each tenant the weight of each link from a rack to the aggregation switches of its pod: `racks * half`.
     up: Vec<Vec<Weight>>,
-    /// For each tenant, two pods and aggregation switch: the lightest way over a core switch, and which that is. A
-    /// controller knows it once it knows the weights. `pods * pods * half`.
+    /// For each tenant, two pods and aggregation switch: the lightest path over a core switch, and that switch. A
+    /// controller knows it as soon as it knows the weights. `pods * pods * half`.
     over: Vec<Vec<(Weight, u16)>>,
 }
 
-/// What `mt-route` answers.
+/// The decision of `mt-route`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Route {
     /// The ports that the packet leaves switches by, in order; none if it is dropped.
@@ -45,7 +45,7 @@ pub(super) struct Route {
 }
 
 impl DataCentre {
-    /// A fat tree of switches with `ports` ports (even), with weights out of a seed.
+    /// A fat tree of switches with `ports` ports (even), with weights from a seed.
     pub(super) fn new(ports: usize, tenants: usize, seed: u64) -> DataCentre {
         let half = ports / 2;
         let (up, core) = weights(half, tenants, seed);
@@ -53,7 +53,7 @@ impl DataCentre {
         DataCentre { half, tenants, up, over }
     }
 
-    /// How many racks there are.
+    /// The number of racks.
     pub(super) fn racks(&self) -> usize {
         2 * self.half * self.half
     }
@@ -63,7 +63,7 @@ impl DataCentre {
         FIRST + rack as u32 * 256 + host
     }
 
-    /// `mt-route`: reads the two /24 prefixes of a packet and decides by them alone.
+    /// `mt-route`: reads the two /24 prefixes of a packet and decides only by them.
     pub(super) fn decide(&self, mut read: impl FnMut(Field, u128) -> u128) -> Route {
         let mut subnet = |field| read(field, RACK_MASK.into()) as u32;
         let (src, dst) = (subnet(Field::Ipv4Src), subnet(Field::Ipv4Dst));
@@ -91,8 +91,8 @@ impl DataCentre {
         Route { ports }
     }
 
-    /// Adds the ports of the tenant's shortest path. All paths between two racks that go down once have equally many
-    /// links, so that the lightest is found among those through each aggregation switch and the best core switch there.
+    /// Appends the ports of the tenant's shortest path. All paths between two racks have equally many links, so the lightest
+    /// one goes through some aggregation switch and its best core switch.
     fn path(&self, tenant: usize, src: usize, dst: usize, ports: &mut Vec<Port>) {
         let half = self.half;
         let up = &self.up[tenant];
@@ -133,7 +133,7 @@ fn weights(half: usize, tenants: usize, seed: u64) -> (Vec<Vec<Weight>>, Vec<Vec
     (weights(), weights())
 }
 
-/// The lightest way over a core switch between two pods, for each aggregation switch, given the weights of a tenant.
+/// The lightest path over a core switch between two pods, for each aggregation switch, given the weights of a tenant.
 fn lightest_over(half: usize, core: &[Weight]) -> Vec<(Weight, u16)> {
     let pods = 2 * half;
     let links = |pod: usize, aggregation: usize| &core[(pod * half + aggregation) * half..][..half];

@@ -1,8 +1,8 @@
 //! `maple bench mt-route`: multi-tenant routing in a data centre (paper §6.1 and §6.3, first rows of Tables 1 and 2).
 //!
-//! Traffic between hosts of 392 racks comes to one table until f has decided so many pairs of racks. Then every header is
-//! looked up again, and hosts and ports are invalidated one after the other. All rules stand for pairs of /24 prefixes at
-//! one priority, which is checked, so that a hash table says what the switch does with a header.
+//! Traffic between hosts of 392 racks fills one table until f has decided the wanted number of pairs of racks. Then every
+//! header is looked up again, and hosts and ports are invalidated one at a time. All rules match pairs of /24 prefixes at
+//! one priority. The benchmark checks that, so it can model the switch by a hash table.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::{Duration, Instant};
@@ -32,19 +32,19 @@ use speeds::Played;
 /// `maple bench mt-route`.
 #[derive(Debug, Args)]
 pub struct MtRouteArgs {
-    /// How many pairs of racks must have talked; the paper's table has as many rules
+    /// Number of pairs of racks that communicate; the paper's table has as many rules
     #[arg(long, value_name = "N", default_value_t = 73_563, value_parser = clap::value_parser!(u32).range(1..=140_000))]
     pub pairs: u32,
-    /// How many tenants share the racks
+    /// Number of tenants that share the racks
     #[arg(long, value_name = "N", default_value_t = TENANTS, value_parser = clap::value_parser!(u16).range(1..=392))]
     pub tenants: u16,
-    /// Decides who talks to whom, and the tenants' weights
+    /// Seed for the traffic and the tenants' weights
     #[arg(long, value_name = "N", default_value_t = SEED)]
     pub seed: u64,
     /// Which compiler makes the rules
     #[arg(long, value_enum, default_value_t = Compiler::Both)]
     pub compiler: Compiler,
-    /// How to tell it.
+    /// How to print results.
     #[command(flatten)]
     pub output: Output,
 }
@@ -52,15 +52,16 @@ pub struct MtRouteArgs {
 /// A choice of compilers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Compiler {
-    /// Ours
+    /// Maple's
     Maple,
     /// The paper's
     Paper,
-    /// One after the other
+    /// Both in turn
     Both,
 }
 
-/// The figures of a run. As JSON the fields are the keys, in this order. Speeds are of the fastest pass unless they are called medians.
+/// The results of a run. The fields are the keys in JSON, in this order. Rates are of the fastest pass, unless they are
+/// called medians.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Measured {
     /// Which compiler.
@@ -69,19 +70,19 @@ pub struct Measured {
     pub rules: usize,
     /// Distinct priorities of the rules.
     pub levels: usize,
-    /// Changes in all while the rules came about.
+    /// The total number of changes.
     pub flow_mods: usize,
     /// `flow_mods` for each of `rules`.
     pub mods_per_rule: f64,
-    /// Traces added in a second, the runs of f included.
+    /// Traces added per second, including the runs of f.
     pub augments_per_s: f64,
-    /// Headers that the tree answered in a second.
+    /// Look-ups in the tree per second.
     pub lookups_per_s: f64,
-    /// Hosts of the traffic whose leaves were removed, in a second.
+    /// Hosts invalidated per second.
     pub host_invalidations_per_s: f64,
-    /// Ports on routes whose leaves were removed, in a second.
+    /// Ports invalidated per second.
     pub port_invalidations_per_s: f64,
-    /// A run of f, recorder included, in microseconds.
+    /// The time of a traced run of f, in microseconds.
     pub f_us: f64,
     /// From the end of f's run to the changes, in microseconds.
     pub augment_us: f64,
@@ -91,7 +92,7 @@ pub struct Measured {
     pub hosts: usize,
     /// Ports on routes.
     pub ports: usize,
-    /// Headers with a wrong answer, of tree or table, at any of the checks.
+    /// Wrong answers of the tree or the table in all checks.
     pub wrong: usize,
     /// `augments_per_s` in the median pass.
     pub augments_per_s_median: f64,
@@ -103,11 +104,11 @@ pub struct Measured {
     pub port_invalidations_per_s_median: f64,
 }
 
-/// The tenants and the seed where none are given.
+/// The default number of tenants, and the default seed.
 pub(crate) const TENANTS: u16 = 20;
 pub(crate) const SEED: u64 = 1;
 
-/// The paper's augments, look-ups, host and port invalidations a second.
+/// The paper's rates of augments, look-ups, host invalidations and port invalidations.
 pub(crate) const RATES: [f64; 4] = [58_720.0, 555_937.0, 156_284.0, 13_215.0];
 
 /// The paper's first rows of Tables 1 and 2.
@@ -116,11 +117,11 @@ const PUBLISHED: [&str; 8] = ["the paper", "73563", "1", "1.00", "58720", "55593
 /// Ports of a switch of the fat tree: 392 racks.
 const SWITCH_PORTS: usize = 28;
 
-/// How often each compiler is timed, the other between, and how long the passes of a round take.
+/// The number of rounds, in which the compilers alternate, and the time of a round.
 const ROUNDS: u32 = 4;
 const ROUND: Duration = Duration::from_secs(3);
 
-/// Pairs of racks: what a rule stands for.
+/// A pair of racks, which a rule matches.
 type Pair = (u32, u32);
 
 /// Runs the benchmark.
@@ -150,8 +151,8 @@ pub(crate) fn main(args: &MtRouteArgs) -> Result<(), BenchError> {
     args.output.print(&results, || with_note(&table(&results), note), || vec![chart(&results)])
 }
 
-/// Headers until so many pairs of racks have talked. Racks send alike, but some are asked far more often than others, and
-/// half of what a rack sends goes to its own tenant.
+/// Generates headers until the wanted number of pairs of racks have communicated. All racks send equally often, but some
+/// receive far more than others. Half of a rack's packets go to its own tenant.
 fn traffic(centre: &DataCentre, pairs: usize, seed: u64) -> Vec<FiveTuple> {
     let mut random = Random::new(seed ^ 0x6d74);
     let racks = centre.racks();
@@ -178,19 +179,19 @@ struct Play<'a> {
     centre: &'a DataCentre,
     table: Table,
     switch: Switch,
-    /// The leaves of each rack, as source or destination, by subnet.
+    /// The leaves of each rack as source or destination, by subnet.
     by_rack: HashMap<u32, Vec<LeafId>>,
     /// The leaves whose routes use each port.
     by_port: BTreeMap<Port, Vec<LeafId>>,
-    /// What each leaf does.
+    /// The action of each leaf.
     ports: Vec<Option<Port>>,
-    /// The headers that were misses, one a leaf.
+    /// The headers that were misses, one for each leaf.
     misses: Vec<FiveTuple>,
     flow_mods: usize,
     wrong: usize,
 }
 
-/// What a miss led to.
+/// The result of a miss.
 struct Learned {
     route: Route,
     outcome: Augmented,
@@ -212,7 +213,7 @@ impl<'a> Play<'a> {
         }
     }
 
-    /// A header comes to the switch.
+    /// A header arrives at the switch.
     fn header(&mut self, header: &FiveTuple) -> Result<(), BenchError> {
         if self.switch.rules.contains_key(&pair(header)) {
             return Ok(());
@@ -221,7 +222,9 @@ impl<'a> Play<'a> {
         let mut times = Augments::default();
         let Learned { route, outcome, changes } = times.learn(&mut self.table, self.centre, header, leaf);
         if outcome != Augmented::Added {
-            return Err(BenchError::WrongResult(format!("{header:?}: the tree knew the trace, the switch did not")));
+            return Err(BenchError::WrongResult(format!(
+                "{header:?}: the tree has the trace, but the switch has no rule"
+            )));
         }
         self.ports.push(route.ports.first().copied());
         self.misses.push(*header);
@@ -239,7 +242,7 @@ impl<'a> Play<'a> {
         changes.iter().try_for_each(|change| self.switch.apply(change)).map_err(BenchError::WrongResult)
     }
 
-    /// Counts headers that tree or switch answer otherwise than f; those that go to the controller are right.
+    /// Counts headers for which the tree or the switch disagrees with f. Sending to the controller is always right.
     fn check(&mut self, headers: &[FiveTuple]) {
         for header in headers {
             let wanted =
@@ -250,7 +253,7 @@ impl<'a> Play<'a> {
         }
     }
 
-    /// Removes leaves group by group. Answers are checked on the way.
+    /// Removes leaves group by group, and checks answers meanwhile.
     fn invalidate(&mut self, groups: &[Vec<LeafId>], headers: &[FiveTuple]) -> Result<(), BenchError> {
         for (at, group) in groups.iter().enumerate() {
             self.table.remove_all(group);
@@ -264,7 +267,7 @@ impl<'a> Play<'a> {
         Ok(())
     }
 
-    /// For each host the leaves of its rack, if no host before it has them.
+    /// For each host the leaves of its rack, unless an earlier host has them.
     fn groups_of_hosts(&mut self, hosts: &BTreeSet<u32>) -> Vec<Vec<LeafId>> {
         let mut by_rack = std::mem::take(&mut self.by_rack);
         hosts.iter().map(|host| by_rack.remove(&(host & RACK_MASK)).unwrap_or_default()).collect()
@@ -283,7 +286,7 @@ fn played<'a>(strategy: Strategy, centre: &'a DataCentre, traffic: &[FiveTuple])
 }
 
 impl Augments {
-    /// Has a controller decide for a header that it does not know.
+    /// The controller decides for a new header.
     fn learn(&mut self, table: &mut Table, centre: &DataCentre, header: &FiveTuple, leaf: LeafId) -> Learned {
         let begin = Instant::now();
         let mut run = table.begin_replay();
@@ -298,7 +301,7 @@ impl Augments {
     }
 }
 
-/// The rules of a switch, each for a pair of racks.
+/// The rules of a switch, one for each pair of racks.
 #[derive(Default)]
 struct Switch {
     rules: HashMap<Pair, SwitchRule>,
@@ -307,7 +310,7 @@ struct Switch {
 #[derive(PartialEq, Eq)]
 struct SwitchRule {
     priority: u16,
-    /// Where packets leave by; `None` drops them.
+    /// The output port; `None` drops packets.
     port: Option<Port>,
 }
 
@@ -328,7 +331,7 @@ impl Switch {
         Ok(())
     }
 
-    /// How many different priorities the rules have.
+    /// The number of different priorities.
     fn levels(&self) -> usize {
         self.rules.values().map(|rule| rule.priority).collect::<BTreeSet<_>>().len()
     }
@@ -346,7 +349,7 @@ fn pair_of(rule: &Rule) -> Result<Pair, String> {
         }
         _ => Err(()),
     }
-    .map_err(|()| format!("a rule is not for two racks: {rule:?}"))
+    .map_err(|()| format!("a rule does not match a pair of racks: {rule:?}"))
 }
 
 fn port_of(rule: &Rule) -> Result<Option<Port>, String> {
@@ -354,9 +357,9 @@ fn port_of(rule: &Rule) -> Result<Option<Port>, String> {
         [] => Ok(None),
         [Instruction::ApplyActions(actions)] => match actions[..] {
             [Action::Output { port, .. }] if port != PortNo::CONTROLLER => Ok(Some(port.0 - 1)),
-            _ => Err(format!("{rule:?} does what no route of f does")),
+            _ => Err(format!("{rule:?} has actions that no route of f has")),
         },
-        _ => Err(format!("{rule:?} does what no route of f does")),
+        _ => Err(format!("{rule:?} has actions that no route of f has")),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Passes over traffic: how fast a compiler learns it, answers it and gives it up.
+//! Measures speeds by passes over traffic: augments, look-ups and invalidations.
 
 use std::collections::BTreeSet;
 use std::hint::black_box;
@@ -20,7 +20,7 @@ pub(super) struct Played<'a> {
     strategy: Strategy,
     centre: &'a DataCentre,
     traffic: &'a [FiveTuple],
-    /// The figures, but for speeds.
+    /// The results except for the speeds.
     pub(super) measured: Measured,
     misses: Vec<FiveTuple>,
     of_hosts: Vec<Vec<LeafId>>,
@@ -29,7 +29,7 @@ pub(super) struct Played<'a> {
     speeds: Speeds,
 }
 
-/// What passes took.
+/// The times of passes.
 #[derive(Default)]
 struct Speeds {
     augments: Passes<Augments>,
@@ -62,7 +62,7 @@ impl<'a> Played<'a> {
         progress.step();
         let wrong = play.wrong + again.wrong;
         if wrong > 0 {
-            return Err(BenchError::WrongResult(format!("{name}: {wrong} headers had a wrong answer")));
+            return Err(BenchError::WrongResult(format!("{name}: {wrong} answers were wrong")));
         }
         let measured = Measured {
             compiler: name,
@@ -80,7 +80,7 @@ impl<'a> Played<'a> {
         Ok(Played { strategy, centre, traffic, measured, misses, of_hosts, of_ports, spent, speeds })
     }
 
-    /// Makes passes until this much time is spent on them.
+    /// Makes passes until the budget is spent.
     pub(super) fn passes_until(&mut self, budget: Duration) -> Result<(), BenchError> {
         let mut spent = std::mem::take(&mut self.spent);
         spent.spend(budget, || {
@@ -91,7 +91,7 @@ impl<'a> Played<'a> {
         Ok(())
     }
 
-    /// Two tables are grown, by the controller alone; headers are looked up and hosts invalidated in the one, ports in the other.
+    /// Fills two tables without a switch. Look-ups and host invalidations use one, port invalidations the other.
     fn pass(&mut self) {
         let mut table = self.grow();
         let look_up = |header| _ = black_box(table.tree().search(black_box(header)));
@@ -101,7 +101,7 @@ impl<'a> Played<'a> {
         self.speeds.of_ports.push(timed(|| invalidate(&mut table, &self.of_ports)).1);
     }
 
-    /// The table that the misses lead to.
+    /// The table after all misses.
     fn grow(&mut self) -> Table {
         let (mut table, mut augments) = (table(self.strategy), Augments::default());
         for (miss, leaf) in self.misses.iter().zip(0..) {
@@ -111,7 +111,7 @@ impl<'a> Played<'a> {
         table
     }
 
-    /// The figures with the speeds.
+    /// The results with the speeds.
     pub(super) fn measured(&self) -> Measured {
         let Speeds { augments, lookups, of_hosts, of_ports } = &self.speeds;
         let Augments { in_f, in_augment } = augments.fastest();

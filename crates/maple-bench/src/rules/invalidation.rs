@@ -7,12 +7,12 @@ use maple_wire::{Constraint, Field};
 
 use super::play::{Expected, Learned};
 
-/// The addresses of a trace, ascending.
+/// The addresses of a trace, in ascending order.
 pub(super) fn hosts(trace: &[Expected]) -> Vec<u32> {
     Vec::from_iter(trace.iter().flat_map(|(header, _)| [header.src, header.dst]).collect::<BTreeSet<_>>())
 }
 
-/// For each port that answers use, the leaves that use it.
+/// For each port that routes use, its leaves.
 pub(super) fn ports(learned: &[Learned]) -> Vec<Vec<LeafId>> {
     let mut by_port: BTreeMap<Option<usize>, Vec<LeafId>> = BTreeMap::new();
     for Learned { leaf, filter, .. } in learned {
@@ -21,14 +21,14 @@ pub(super) fn ports(learned: &[Learned]) -> Vec<Vec<LeafId>> {
     Vec::from_iter(by_port.into_values())
 }
 
-/// Removes the leaves whose packets may come from or go to a host, and gives the changes.
+/// Removes the leaves whose packets may come from or go to a host. Returns the changes.
 pub(super) fn invalidate_host(table: &mut Table, host: u32) -> Vec<Change> {
     let mut leaves = table.tree().leaves_fitting(&Constraint::exact(Field::Ipv4Src, host.into()));
     leaves.extend(table.tree().leaves_fitting(&Constraint::exact(Field::Ipv4Dst, host.into())));
     withdraw(table, &leaves)
 }
 
-/// Removes leaves, those of a port say, and gives the changes.
+/// Removes leaves, for example those of a port. Returns the changes.
 pub(super) fn withdraw(table: &mut Table, leaves: &[LeafId]) -> Vec<Change> {
     table.remove_all(leaves);
     table.take_changes()

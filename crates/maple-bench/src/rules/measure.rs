@@ -1,4 +1,4 @@
-//! One filter set under one compiler: what is played, in which order, and what is checked.
+//! Measures one filter set under one compiler: replays the traces and checks all answers.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ use crate::error::BenchError;
 use crate::filters::FilterSet;
 use crate::report::Progress;
 
-/// What is to be measured.
+/// What to measure.
 pub(super) struct Task<'a> {
     pub(super) set: &'a FilterSet,
     pub(super) trace: &'a [Expected],
@@ -23,23 +23,23 @@ pub(super) struct Task<'a> {
     pub(super) strategy: Strategy,
 }
 
-/// What came of it.
+/// The measurement.
 pub(super) struct Outcome {
-    /// The figures, but for speeds.
+    /// The results except for the speeds.
     pub(super) measured: Measured,
-    /// What was learned from the trace.
+    /// What the controller learned from the trace.
     pub(super) learned: Vec<Learned>,
-    /// How the table grew: after each header, rules and flow-mods.
+    /// The growth of the table: the numbers of rules and flow-mods after each header.
     pub(super) growth: Vec<(usize, usize)>,
     pub(super) first_wrong: Option<String>,
-    /// Headers of the trace that the switch does not know though the controller does.
+    /// Headers of the trace for which the controller has a leaf and the switch has no rule.
     pub(super) unanswered: usize,
 }
 
 impl Task<'_> {
     pub(super) fn run(&self, policy: &mut dyn FilterPolicy, progress: &Progress) -> Result<Outcome, BenchError> {
         let name = &self.set.name;
-        progress.set_message(format!("{name}: playing the trace"));
+        progress.set_message(format!("{name}: replaying the trace"));
         let mut play = Play::new(self.strategy);
         let mut growth = Vec::new();
         for expected in self.trace {
@@ -78,7 +78,7 @@ impl Task<'_> {
         Ok(Outcome { measured, learned, growth, first_wrong, unanswered })
     }
 
-    /// Plays another trace, and gives how many of its headers went to the controller.
+    /// Replays another trace. Returns the number of its misses.
     fn play_on(&self, play: &mut Play, policy: &mut dyn FilterPolicy, then: &[Expected]) -> Result<usize, BenchError> {
         let before = play.counts.misses;
         for expected in then {
@@ -91,7 +91,7 @@ impl Task<'_> {
         Ok(misses)
     }
 
-    /// Invalidates all of these, one after the other, in a table with all traces, and counts what went wrong half-way and at the end.
+    /// Invalidates all of these, one at a time, in a table with all traces. Counts wrong answers half-way and at the end.
     fn invalidations<T>(
         &self,
         table: Table,

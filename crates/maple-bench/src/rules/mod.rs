@@ -1,9 +1,9 @@
 //! `maple bench rules`: policies that interpret filter sets (paper §6.1 and §6.3, Tables 1 and 2).
 //!
-//! A header of the trace comes to a switch that is a list of rules. Where these send it to the controller, the
-//! controller looks into its tree, or else runs f, adds the trace and changes the switch's rules. Every answer is
-//! compared with a linear scan of the filters: at once, again when the trace is over, and while hosts and ports are
-//! invalidated. A difference is an error.
+//! Each header of the trace arrives at a switch, which is a list of rules. On a miss the controller searches its tree; if
+//! there is no leaf, it runs f, adds the trace, and changes the switch's rules. Every answer is compared with a linear
+//! search of the filters: at once, again after the trace, and while hosts and ports are invalidated. A difference is an
+//! error.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -36,8 +36,8 @@ use policy::{FilterPolicy, Interpreter, OtherLanguage, Ranges};
 use published::PUBLISHED;
 use speeds::Speeds;
 
-/// How often every set is timed, all others between: a machine that is slow for some seconds is not so each time. And how long the
-/// passes of a round take.
+/// The number of rounds, in each of which every set is timed, so that a temporary slowdown does not affect all rounds of a
+/// set; and the time of a round.
 const ROUNDS: u32 = 4;
 const ROUND: Duration = Duration::from_millis(600);
 
@@ -47,10 +47,10 @@ pub struct RulesArgs {
     /// The filter set
     #[arg(long, value_name = "F.rules", required_unless_present = "all", conflicts_with = "all")]
     pub filters: Option<PathBuf>,
-    /// The trace to play, plain or .gz
+    /// The trace, plain or .gz
     #[arg(long, value_name = "F.trace", required_unless_present = "all", conflicts_with = "all")]
     pub trace: Option<PathBuf>,
-    /// A second trace to play after it; its misses are counted [with --all: long/SET.trace.gz where it is there]
+    /// Second trace, to count its misses [with --all: long/SET.trace.gz if it exists]
     #[arg(long, value_name = "LONG.trace", conflicts_with = "all")]
     pub then: Option<PathBuf>,
     /// Measure every set of a folder (SET.rules, SET.trace) and print the paper's Tables 1 and 2
@@ -62,7 +62,7 @@ pub struct RulesArgs {
     /// Which compiler makes the rules [default: maple; with --all both]
     #[arg(long, value_enum)]
     pub compiler: Option<Compiler>,
-    /// How f asks for a range of ports [default: auto, with the paper's compiler exact]
+    /// How f tests a range of ports [default: auto; exact with the paper's compiler]
     #[arg(long, value_enum)]
     pub ranges: Option<Ranges>,
     /// Print JSON
@@ -82,7 +82,7 @@ pub enum Lang {
     Python,
 }
 
-/// A compiler, as the command line names it.
+/// A compiler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Compiler {
     /// Maple's own
@@ -92,7 +92,7 @@ pub enum Compiler {
 }
 
 impl Compiler {
-    /// The compiler itself.
+    /// The compiler's strategy.
     pub(crate) fn strategy(self) -> Strategy {
         match self {
             Compiler::Maple => Strategy::Maple,
@@ -100,7 +100,7 @@ impl Compiler {
         }
     }
 
-    /// As the command line says it.
+    /// Its name on the command line.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Compiler::Maple => "maple",
@@ -116,40 +116,40 @@ struct Subject {
     then: Option<Vec<Expected>>,
 }
 
-/// A set whose trace was played under a compiler, and of which speeds are measured.
+/// A set whose trace was replayed under a compiler, and whose speeds are being measured.
 struct Played<'a> {
     policy: Box<dyn FilterPolicy>,
     speeds: Speeds<'a>,
-    /// Speeds are still missing.
+    /// The results, without speeds until the end.
     finding: Finding,
 }
 
-/// What was measured of a set under a compiler.
+/// The results of a set under a compiler.
 pub struct Finding {
     /// The set's name.
     pub set: String,
     /// The compiler.
     pub compiler: Compiler,
-    /// The figures.
+    /// The results.
     pub measured: Measured,
-    /// The first wrong answer, where there is one.
+    /// The first wrong answer, if there is one.
     pub first_wrong: Option<String>,
-    /// Headers of the trace that the controller knows and the switch does not.
+    /// Headers for which the controller has a leaf and the switch has no rule.
     pub unanswered: usize,
-    /// Rules, and flow-mods so far, after each header of the trace.
+    /// The numbers of rules and of flow-mods so far, after each header of the trace.
     pub growth: Vec<(usize, usize)>,
 }
 
-/// Runs the command, and prints. Policies in Python are made by `python`.
+/// Runs the benchmark and prints the results. `python` makes policies in Python.
 ///
 /// # Errors
-/// [`BenchError`]: wrong input, or a wrong answer.
+/// [`BenchError`] for invalid input or a wrong answer.
 pub fn main(args: &RulesArgs, python: Option<&dyn OtherLanguage>) -> Result<(), BenchError> {
     let findings = measure(args, python)?;
     print_line(if args.json { output::json(&findings, args.all.is_some()) } else { output::text(&findings) });
     if let Some(folder) = &args.plot {
         for path in output::plot(&findings, folder)? {
-            // Standard output may be JSON for a machine.
+            // Not on standard output, which may be JSON.
             eprintln!("maple: wrote {}", path.display());
         }
     }
@@ -160,10 +160,10 @@ pub fn main(args: &RulesArgs, python: Option<&dyn OtherLanguage>) -> Result<(), 
     }
 }
 
-/// Measures what the command line says, set by set.
+/// Measures what the options ask for, set by set.
 ///
 /// # Errors
-/// [`BenchError`]: wrong input, or rules that no switch would take. Wrong answers are counted.
+/// [`BenchError`] for invalid input or invalid rules. Wrong answers are counted.
 pub fn measure(args: &RulesArgs, python: Option<&dyn OtherLanguage>) -> Result<Vec<Finding>, BenchError> {
     let compilers = match (args.compiler, &args.all) {
         (Some(compiler), _) => vec![compiler],
@@ -195,7 +195,7 @@ pub fn measure(args: &RulesArgs, python: Option<&dyn OtherLanguage>) -> Result<V
     Ok(played.into_iter().map(Played::finish).collect())
 }
 
-/// The sets of a folder: those of the paper in its order, then others by name.
+/// The sets of a folder: the paper's in its order, then others by name.
 pub(crate) fn sets_in(folder: &Path) -> Result<Vec<(PathBuf, PathBuf, Option<PathBuf>)>, BenchError> {
     let unreadable = |source| InputError::Unreadable { path: folder.to_path_buf(), source };
     let mut sets = Vec::new();
@@ -248,7 +248,7 @@ impl Subject {
             (Lang::Rust, _) => Box::new(Interpreter::new(&self.set, ranges)),
             (Lang::Python, Some(python)) => python.filter_policy(&self.set, ranges).map_err(BenchError::Policy)?,
             (Lang::Python, None) => {
-                let what = "this program has no Python: --lang python is for the maple that comes with the package";
+                let what = "this program has no Python: --lang python needs the maple of the Python package";
                 return Err(BenchError::Usage(what.into()));
             }
         };
@@ -262,7 +262,7 @@ impl Subject {
 
 impl Played<'_> {
     fn finish(mut self) -> Finding {
-        self.speeds.tell(&mut self.finding.measured);
+        self.speeds.write_into(&mut self.finding.measured);
         self.finding
     }
 }

@@ -1,4 +1,4 @@
-//! What `maple bench rules` prints: a list for one set, the paper's two tables for many, JSON, plots.
+//! Prints the results of `maple bench rules`: a list for one set, the paper's two tables for many, JSON, plots.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use super::published::{Published, published};
 use super::{Compiler, Finding};
 use crate::report::{Chart, PlotError, Series, TextTable};
 
-/// JSON: the figures of one set and compiler, or (`nested`) by set and compiler.
+/// The results as JSON: of one set and compiler, or (`nested`) by set and compiler.
 pub(super) fn json(findings: &[Finding], nested: bool) -> String {
     let text = match findings {
         [one] if !nested => serde_json::to_string_pretty(&one.measured),
@@ -20,10 +20,10 @@ pub(super) fn json(findings: &[Finding], nested: bool) -> String {
             serde_json::to_string_pretty(&sets)
         }
     };
-    text.expect("numbers and names can be written")
+    text.expect("numbers and names are valid JSON")
 }
 
-/// For people.
+/// The results as text.
 pub(super) fn text(findings: &[Finding]) -> String {
     match findings {
         [one] => single(one),
@@ -34,7 +34,7 @@ pub(super) fn text(findings: &[Finding]) -> String {
 const REMARK: &str = "published: SIGCOMM 2013, on sets of the same names that are not these, by the machine of then
 speeds are those of the fastest pass; --json has the medians besides";
 
-/// Writes plots; gives their files.
+/// Writes plots, and returns their files.
 pub(super) fn plot(findings: &[Finding], folder: &Path) -> Result<Vec<PathBuf>, PlotError> {
     let mut paths = Vec::new();
     if findings.iter().any(|finding| finding.set != findings[0].set) {
@@ -49,7 +49,7 @@ pub(super) fn plot(findings: &[Finding], folder: &Path) -> Result<Vec<PathBuf>, 
 
 type Value = fn(&Measured) -> f64;
 
-/// What is plotted set by set: title, unit, whether the axis is logarithmic.
+/// The plots by set: title, unit, whether the axis is logarithmic.
 const COMPARED: &[(&str, &str, bool, Value)] = &[
     ("Rules by filter set", "rules", false, |m| m.rules as f64),
     ("Priority levels by filter set", "priority levels", false, |m| m.levels as f64),
@@ -84,7 +84,7 @@ fn grown(findings: &[Finding]) -> Chart {
         .iter()
         .flat_map(|finding| [of(finding, "rules", |sizes| sizes.0), of(finding, "flow-mods so far", |sizes| sizes.1)]);
     Chart {
-        title: format!("{}: rules and changes while the trace is played", findings[0].set),
+        title: format!("{}: rules and changes during the trace", findings[0].set),
         x: "headers of the trace".into(),
         y: "rules, flow-mods".into(),
         log_x: false,
@@ -109,7 +109,7 @@ fn single(finding: &Finding) -> String {
     line("priority levels", m.levels.to_string(), paper(|row| row.levels.into(), 0));
     line("flow-mods", m.flow_mods.to_string(), String::new());
     line("of them for a final rule", number(m.mods_per_rule, 2), paper(|row| row.mods_per_rule, 2));
-    line("rules sent again for their priority", m.reprioritised.to_string(), String::new());
+    line("rules with a changed priority", m.reprioritised.to_string(), String::new());
     if let Some(misses) = m.misses_then {
         line("misses on the second trace", misses.to_string(), String::new());
     }
@@ -131,7 +131,7 @@ fn single(finding: &Finding) -> String {
     table.to_string()
 }
 
-/// Table 1 of the paper, with its figures beside ours.
+/// Table 1 of the paper, with the paper's results and ours.
 fn first_table(findings: &[Finding]) -> String {
     let mut table = TextTable::new([
         "Table 1",
@@ -179,7 +179,7 @@ fn first_table(findings: &[Finding]) -> String {
     table.to_string()
 }
 
-/// Table 2 of the paper, with its figures beside ours.
+/// Table 2 of the paper, with the paper's results and ours.
 fn second_table(findings: &[Finding]) -> String {
     let mut table = TextTable::new([
         "Table 2",
@@ -221,13 +221,13 @@ fn second_table(findings: &[Finding]) -> String {
     table.to_string()
 }
 
-/// The paper's row of a set, behind the last of our findings for it.
+/// The paper's row of a set, after our last result for it.
 fn published_after(findings: &[Finding], at: usize) -> Option<&'static Published> {
     let is_last = findings.get(at + 1).is_none_or(|next| next.set != findings[at].set);
     if is_last { published(&findings[at].set) } else { None }
 }
 
-/// Rules for each filter of the set.
+/// The number of rules for each filter of the set.
 fn compactness(m: &Measured) -> f64 {
     m.rules as f64 / m.filters as f64
 }

@@ -1,4 +1,4 @@
-//! Playing a trace: what the switch does not know goes to the controller, which runs f and changes the switch's rules.
+//! Replays a trace: a miss goes to the controller, which runs f and changes the switch's rules.
 
 use std::collections::HashMap;
 
@@ -12,7 +12,7 @@ use crate::filters::FilterSet;
 use crate::headers::FiveTuple;
 use crate::switch::{Switch, Verdict};
 
-/// A header and the filter that it meets first, by the linear scan.
+/// A header and its first matching filter, by linear search.
 pub(crate) type Expected = (FiveTuple, Option<usize>);
 
 /// A controller and its switch.
@@ -31,7 +31,7 @@ pub(super) struct Learned {
     pub(super) filter: Option<usize>,
 }
 
-/// What happened.
+/// Counts of a replay.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Counts {
     pub(super) flow_mods: usize,
@@ -39,7 +39,7 @@ pub(super) struct Counts {
     /// Headers that went to the controller.
     pub(super) misses: usize,
     pub(super) wrong: usize,
-    /// What the first wrong answer was.
+    /// The first wrong answer.
     pub(super) first_wrong: Option<String>,
 }
 
@@ -49,7 +49,7 @@ impl Play {
         Play { table, switch: Switch::default(), learned: Vec::new(), counts: Counts::default() }
     }
 
-    /// Lets a header come to the switch.
+    /// A header arrives at the switch.
     pub(super) fn header(&mut self, policy: &mut dyn FilterPolicy, expected: &Expected) -> Result<(), BenchError> {
         let (header, wanted) = expected;
         let verdict = self.switch.treat(header).map_err(BenchError::WrongResult)?;
@@ -68,7 +68,7 @@ impl Play {
         }
     }
 
-    /// Counts what happens to headers that should all be known, and gives how many of them go to the controller.
+    /// Checks headers that should all be known. Returns the number that go to the controller.
     pub(super) fn check(&mut self, headers: &[Expected]) -> Result<usize, BenchError> {
         let mut unknown = 0;
         for (header, wanted) in headers {
@@ -84,7 +84,7 @@ impl Play {
         Ok(unknown)
     }
 
-    /// Whether the switch has the rules that it should have.
+    /// Checks that the switch has the table's rules.
     pub(super) fn check_rules(&self) -> Result<(), BenchError> {
         let sorted = |rules: &mut Vec<&Rule>| {
             rules.sort_by_key(|rule| (rule.priority, rule.cookie, format!("{:?}", rule.matching)))
@@ -111,7 +111,7 @@ impl Play {
         let outcome = self.table.insert_replayed(followed, leaf, action(filter), header);
         let changes = self.table.take_changes();
         if outcome != Augmented::Added {
-            let what = "f is not a function of what it observed, or a trace went to the wrong place";
+            let what = "f is not a function of its observations, or a trace was inserted wrongly";
             return Err(BenchError::WrongResult(format!("{header:?}: {what}: {outcome:?}")));
         }
         self.judge(header, verdict_of(filter), wanted);
@@ -119,7 +119,7 @@ impl Play {
         self.change(&changes)
     }
 
-    /// Has the switch make changes, and counts them.
+    /// Applies changes to the switch, and counts them.
     pub(super) fn change(&mut self, changes: &[Change]) -> Result<(), BenchError> {
         self.counts.flow_mods += changes.len();
         self.counts.reprioritised += reprioritised(changes);
@@ -129,24 +129,26 @@ impl Play {
     fn judge(&mut self, header: &FiveTuple, verdict: Verdict, wanted: Option<usize>) {
         if verdict != verdict_of(wanted) {
             self.counts.wrong += 1;
-            self.counts.first_wrong.get_or_insert(format!("{header:?} has filter {wanted:?}, but gets {verdict:?}"));
+            self.counts
+                .first_wrong
+                .get_or_insert(format!("{header:?} must match filter {wanted:?}, but gets {verdict:?}"));
         }
     }
 }
 
-/// What the linear scan says of each header.
+/// The first matching filter of each header, by linear search.
 pub(super) fn expected(set: &FilterSet, headers: impl Iterator<Item = FiveTuple>) -> Vec<Expected> {
     headers.map(|header| (header, set.first_match(&header))).collect()
 }
 
-/// A table for headers, without rules.
+/// An empty table for headers.
 pub(crate) fn table(strategy: Strategy) -> Table {
     let cookie = Box::new(|leaf: Option<LeafId>| leaf.map_or(u64::MAX, |leaf| leaf.0));
     let capabilities = Capabilities::of_abstract_headers();
     (strategy.new_table())(Target { under: Vec::new(), capabilities, priorities: 1..=u16::MAX, cookie })
 }
 
-/// What f's answer does: each filter has a port of its own.
+/// The actions of f's decision: each filter has its own port.
 pub(crate) fn action(filter: Option<usize>) -> LeafAction {
     match verdict_of(filter) {
         Verdict::Output(port) => LeafAction::Apply(vec![Instruction::ApplyActions(vec![Action::output(PortNo(port))])]),
@@ -158,7 +160,7 @@ fn verdict_of(filter: Option<usize>) -> Verdict {
     filter.map_or(Verdict::Drop, |filter| Verdict::Output(filter as u32 + 1))
 }
 
-/// Rules that are deleted at one priority and added at another.
+/// The number of rules that are deleted at one priority and added at another.
 fn reprioritised(changes: &[Change]) -> usize {
     let mut deleted: HashMap<_, usize> = HashMap::new();
     let key = |rule: &Rule| (rule.matching.clone(), rule.instructions.clone());

@@ -1,8 +1,8 @@
 //! f: a policy that interprets a filter set (paper §6.1).
 //!
-//! It asks of a packet for one filter after the other whether it fits, and answers with the number of the first that
-//! does: each filter has an answer of its own, so that no two rules agree by luck. A filter is one assertion of
-//! several conditions. Its ports are part of it, or read: see [`Ranges`].
+//! It tests one filter at a time, and decides by the number of the first match. Each filter has a different decision, so no
+//! two rules agree by accident. A filter is one test of several conditions. Its ports are part of the test, or are read:
+//! see [`Ranges`].
 
 use std::error::Error;
 use std::hint::black_box;
@@ -17,23 +17,23 @@ use crate::headers::FiveTuple;
 
 /// A policy that interprets a filter set.
 pub trait FilterPolicy {
-    /// Runs f on a header, all questions going through `run` (or what f looked at being replayed there:
-    /// [`Replay::observe`]). Returns the first filter that the header fits, if any.
+    /// Runs f on a header. All its reads and tests go through `run`, or are repeated there ([`Replay::observe`]). Returns
+    /// the first filter that the header matches, if any.
     ///
     /// # Errors
-    /// Where f fails, in its language's words.
+    /// If f fails; the text is its language's.
     fn run(&mut self, header: &FiveTuple, run: &mut Replay<'_>) -> Result<Option<usize>, Box<dyn Error + Send + Sync>>;
 
-    /// Runs f on a header with a recorder and nothing else, as where no tree is there to be followed.
+    /// Runs f on a header with a recorder and without a tree.
     ///
     /// # Errors
-    /// Where f fails, in its language's words.
+    /// If f fails; the text is its language's.
     fn run_alone(&mut self, header: &FiveTuple) -> Result<Option<usize>, Box<dyn Error + Send + Sync>>;
 }
 
-/// Who answers f's questions about a header.
+/// Answers f's reads and tests of a header.
 trait Answers {
-    /// Whether it fits.
+    /// Whether the conditions hold.
     fn fits(&mut self, header: &FiveTuple, cond: &Arc<Cond>) -> bool;
     /// The value of a field.
     fn read(&mut self, header: &FiveTuple, field: Field) -> u128;
@@ -64,7 +64,7 @@ pub trait OtherLanguage {
     /// The policy that interprets a filter set.
     ///
     /// # Errors
-    /// Where it can't be made.
+    /// If the policy can't be made.
     fn filter_policy(
         &self,
         set: &FilterSet,
@@ -72,12 +72,12 @@ pub trait OtherLanguage {
     ) -> Result<Box<dyn FilterPolicy>, Box<dyn Error + Send + Sync>>;
 }
 
-/// How f asks for a range of ports that is neither one port nor all.
+/// How f tests a range of ports that is neither one port nor all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Ranges {
-    /// Part of the filter's one test; the compiler finds a form for it
+    /// As part of the filter's test; the compiler chooses a form for it
     Auto,
-    /// As in the paper: where all else fits, read the port and compare
+    /// As in the paper: if all else matches, read the port and compare
     Exact,
 }
 
@@ -86,11 +86,11 @@ pub struct Interpreter {
     tests: Vec<FilterTest>,
 }
 
-/// A filter as f asks for it.
+/// A filter as f tests it.
 struct FilterTest {
-    /// Asked as one.
+    /// One test.
     assertion: Arc<Cond>,
-    /// Read where the assertion holds.
+    /// Ports that are read if the test holds.
     reads: Vec<(Field, PortRange)>,
 }
 
@@ -158,7 +158,7 @@ mod tests {
         FilterSet { name: "x".into(), filters: lines.iter().map(|line| line.parse().unwrap()).collect() }
     }
 
-    /// The answer, and the way through the tree to it.
+    /// The decision, and the path through the tree to it.
     fn answer(set: &FilterSet, ranges: Ranges, header: &FiveTuple) -> (Option<usize>, String) {
         let (mut tree, can) = (Tree::new(), Capabilities::of_abstract_headers());
         let mut run = tree.begin_replay(&can);
@@ -176,7 +176,7 @@ mod tests {
             "@0.0.0.0/0 1.2.3.4/32 53 : 53 1024 : 65535 0x00/0x00 0x0000/0x0000",
         ]);
         let header = FiveTuple { src: 0x0a00_0001, dst: 0x0102_0304, src_port: 53, dst_port: 5000, proto: 6 };
-        // The second range is many blocks, so the leading bits of the port are read until they decide.
+        // The second range has many blocks, so the leading bits of the port are read until they decide.
         let auto = "test ip_proto=6, ipv4_src=10.0.0.0/8, tcp_dst=20..21: no; test ipv4_dst=1.2.3.4, tcp_src=53: yes; \
                     read tcp_dst=0/0x8000; read tcp_dst=0/0xc000; read tcp_dst=0/0xe000; read tcp_dst=4096/0xf000";
         assert_eq!(answer(&set, Ranges::Auto, &header), (Some(1), auto.into()));

@@ -1,27 +1,27 @@
-//! What the paper published: Tables 1 and 2 (Voellmy et al., SIGCOMM 2013, §6.1 and §6.3).
+//! The published results: Tables 1 and 2 (Voellmy et al., SIGCOMM 2013, §6.1 and §6.3).
 
 /// A row of both tables.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Published {
-    /// The set's name. The paper's sets are not the ones of the same name that are to be had today.
+    /// The set's name. The sets that are available today under these names differ from the paper's.
     pub set: &'static str,
     /// Filters of the set.
     pub filters: u32,
     /// Filters that the trace triggers.
     pub matched: u32,
-    /// Rules afterwards.
+    /// Rules after the trace.
     pub rules: u32,
     /// Priority levels.
     pub levels: u32,
-    /// Changes sent for each rule that is there at the end.
+    /// Changes for each final rule.
     pub mods_per_rule: f64,
-    /// Traces that were added in a second.
+    /// Traces added per second.
     pub augments_per_s: f64,
-    /// Packets that the tree answered in a second.
+    /// Look-ups in the tree per second.
     pub lookups_per_s: u32,
-    /// Hosts whose leaves were removed, in a second.
+    /// Hosts invalidated per second.
     pub host_invalidations_per_s: u32,
-    /// Ports whose leaves were removed, in a second.
+    /// Ports invalidated per second.
     pub port_invalidations_per_s: u32,
 }
 

@@ -1,4 +1,4 @@
-//! How fast a compiler is on one filter set: passes over what was learned from the trace, by the controller alone.
+//! Measures a compiler's speeds on one filter set, by passes without a switch over what was learned from the trace.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -13,10 +13,10 @@ use super::policy::FilterPolicy;
 use crate::error::BenchError;
 use crate::passes::{Augments, Passes, Spent, timed};
 
-/// How often a round looks all headers of the trace up.
+/// How often a round looks up all headers of the trace.
 const WALKS: usize = 100;
 
-/// What is timed, and what it took so far.
+/// What is timed, and the times so far.
 pub(super) struct Speeds<'a> {
     strategy: Strategy,
     trace: &'a [Expected],
@@ -32,7 +32,7 @@ pub(super) struct Speeds<'a> {
 }
 
 impl<'a> Speeds<'a> {
-    /// Nothing is timed yet of a table that learned this from the trace.
+    /// Starts without times, for a table that learned this from the trace.
     pub(super) fn new(strategy: Strategy, trace: &'a [Expected], learned: Vec<Learned>) -> Speeds<'a> {
         Speeds {
             strategy,
@@ -49,7 +49,7 @@ impl<'a> Speeds<'a> {
         }
     }
 
-    /// Makes passes until this much time is spent on them in all; f runs alone, and headers are looked up, before that.
+    /// Makes passes until the budget is spent. Before that, times runs of f alone and look-ups.
     pub(super) fn passes_until(&mut self, budget: Duration, policy: &mut dyn FilterPolicy) -> Result<(), BenchError> {
         let mut alone =
             |Learned { header, .. }: &Learned| policy.run_alone(black_box(header)).map(|found| _ = black_box(found));
@@ -72,7 +72,7 @@ impl<'a> Speeds<'a> {
         Ok(())
     }
 
-    /// Two tables are grown; hosts are invalidated in the one, ports in the other.
+    /// Fills two tables. Host invalidations use one, port invalidations the other.
     fn pass(&mut self, policy: &mut dyn FilterPolicy) -> Result<(), BenchError> {
         let mut table = self.grow(policy)?;
         let invalidate = |host: &u32| drop(black_box(invalidate_host(&mut table, *host)));
@@ -89,8 +89,8 @@ impl<'a> Speeds<'a> {
         Ok(table)
     }
 
-    /// Puts the speeds into the figures.
-    pub(super) fn tell(&self, measured: &mut Measured) {
+    /// Writes the speeds into the results.
+    pub(super) fn write_into(&self, measured: &mut Measured) {
         let augments = self.augments.per_second(self.learned.len());
         let lookups = self.lookups.per_second(self.trace.len());
         let hosts = self.of_hosts.per_second(self.hosts.len());
@@ -114,7 +114,7 @@ impl<'a> Speeds<'a> {
     }
 }
 
-/// A table that learned these traces from nothing, and how long that took.
+/// Builds a table from these traces. Returns it with the times.
 pub(super) fn grown(
     strategy: Strategy,
     policy: &mut dyn FilterPolicy,

@@ -1,13 +1,13 @@
-//! `maple bench state`: what tracked state costs.
+//! `maple bench state`: the cost of tracked state.
 //!
-//! * A table that is mostly read: transactions of one read on one thread and on two, beside `papaya`, a concurrent hash
-//!   table without transactions, with the same keys and values: as it comes, and with the hash function of our tables.
-//! * Bandwidth reservation over random paths of 1 to 6 links: transactions a second and lost runs against threads.
-//! * What a write costs that nobody depends on, and its steps.
-//! * What a write costs against the number of leaves that depend on it, on other keys, and on nothing.
+//! * A table that is mostly read: transactions of one read on one and on two threads. The comparison is `papaya`, a
+//!   concurrent hash table without transactions, with its own hash function and with that of our tables.
+//! * Bandwidth reservation over random paths of 1 to 6 links: rates and repeated runs, against the number of threads.
+//! * A write without dependents, and its steps.
+//! * A write against the number of leaves that depend on it, on other keys, and on nothing.
 //!
-//! Each figure is the median of several rounds, and what is compared is measured in turns. What one thread does alone is
-//! measured in processor time, so that other programs count less.
+//! Each result is the median of several rounds, and compared things alternate. Work of a single thread is measured in
+//! processor time, so that other programs matter less.
 
 use clap::Args;
 use serde::Serialize;
@@ -27,49 +27,48 @@ use writes::{Invalidation, Writes};
 /// `maple bench state`.
 #[derive(Debug, Args)]
 pub struct StateArgs {
-    /// How many leaves depend on the table whose keys change, several values with commas
+    /// Numbers of leaves that depend on the table, separated by commas
     #[arg(long, value_name = "N,N,…", value_delimiter = ',', value_parser = clap::value_parser!(u64).range(0..=10_000_000),
           default_values_t = [0, 1000, 10_000, 100_000, 1_000_000])]
     pub leaves: Vec<u64>,
-    /// Threads that reserve bandwidth, several values with commas
+    /// Numbers of threads that reserve bandwidth, separated by commas
     #[arg(long, value_name = "N,N,…", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=256),
           default_values_t = [1, 2, 4])]
     pub threads: Vec<u32>,
-    /// How often each figure is measured: the median counts
+    /// Rounds of each measurement; the result is the median
     #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub rounds: u32,
-    /// How results are told
+    /// How to print results
     #[command(flatten)]
     pub output: Output,
 }
 
-/// All figures.
+/// All results.
 #[derive(Debug, Serialize)]
 pub struct Costs {
     /// Transactions of one read.
     pub reads: Reads,
     /// Bandwidth reservation, by threads.
     pub reservations: Vec<Reservations>,
-    /// Writes that nobody depends on.
+    /// Writes without dependents.
     pub writes: Writes,
     /// Writes against the number of leaves.
     pub invalidations: Vec<Invalidation>,
 }
 
-/// Keys of a table, where nothing else is said.
+/// The default number of keys of a table.
 const KEYS: u64 = 10_000;
 
-/// Runs the command, and prints.
+/// Runs the benchmark and prints the results.
 ///
 /// # Errors
-/// [`BenchError`] where a plot can't be written, a link was oversold, or another leaf than those that read a key was
-/// withdrawn.
+/// [`BenchError`] if a plot can't be written, a link was oversold, or a leaf was withdrawn that does not depend on the key.
 pub fn main(args: &StateArgs) -> Result<(), BenchError> {
     let costs = measure(args)?;
     args.output.print(&costs, || text(&costs), || vec![chart(&costs.invalidations)])
 }
 
-/// Measures what the command line says.
+/// Measures what the options ask for.
 ///
 /// # Errors
 /// As [`main`].
@@ -89,7 +88,7 @@ pub fn measure(args: &StateArgs) -> Result<Costs, BenchError> {
     let writes = Writes::measure(rounds);
     progress.step();
     let mut invalidations = Vec::new();
-    // The table is of one size, so that what differs is who depends on it.
+    // The table's size is constant, so only the number of dependents varies.
     let keys = args.leaves.iter().copied().fold(1000, u64::max);
     for leaves in &args.leaves {
         progress.set_message(format!("{leaves} leaves"));
@@ -99,7 +98,7 @@ pub fn measure(args: &StateArgs) -> Result<Costs, BenchError> {
     Ok(Costs { reads, reservations, writes, invalidations })
 }
 
-/// A number after the other, for keys.
+/// A generator of pseudo-random numbers, for keys.
 struct Random(u64);
 
 impl Random {
@@ -139,15 +138,15 @@ fn chart(invalidations: &[Invalidation]) -> Chart {
         log_y: true,
         labels: Vec::new(),
         series: vec![
-            line("finding that nobody depends on the key", |one| one.lookup_ns),
-            line("a write to a key without readers", |one| one.no_reader_ns),
-            line("a write to a key with one reader", |one| one.one_reader_ns),
-            line("a write to a key that all leaves read", |one| one.all_readers_ns),
+            line("finding that the key has no dependents", |one| one.lookup_ns),
+            line("a write to a key without dependents", |one| one.no_reader_ns),
+            line("a write to a key with one dependent", |one| one.one_reader_ns),
+            line("a write to a key that all leaves depend on", |one| one.all_readers_ns),
         ],
     }
 }
 
-/// Columns of a table of figures: a name and a number each.
+/// Rows of a name and a number.
 fn list(figures: &[(&str, f64)]) -> String {
     let mut table = TextTable::new(["", "ns"]);
     for (name, figure) in figures {

@@ -1,4 +1,4 @@
-//! Transactions of one read, beside a hash table without transactions.
+//! Transactions of one read, compared with a hash table without transactions.
 
 use std::hash::BuildHasher;
 use std::hint::black_box;
@@ -12,22 +12,22 @@ use super::reservations::Yield;
 use super::{KEYS, Random, median};
 use crate::report::TextTable;
 
-/// One-read transactions of a table of 10,000 keys. Times are what one thread needs for one, in nanoseconds.
+/// Transactions of one read of a table of 10,000 keys. Times are for one transaction on one thread, in nanoseconds.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Reads {
-    /// A transaction that only reads: a `View`.
+    /// A read-only transaction: a `View`.
     pub maple_ns: f64,
-    /// The same as a function that may also write, and be repeated: `atomically`.
+    /// The same as a transaction that may also write and be repeated: `atomically`.
     pub atomically_ns: f64,
     /// `papaya` with its own hash function.
     pub papaya_ns: f64,
     /// `papaya` with ours.
     pub papaya_same_hash_ns: f64,
-    /// Our time by the time of `papaya` with its own hash function, measured in turns.
+    /// The ratio of our time to that of `papaya` with its own hash function, measured alternately.
     pub ratio: f64,
-    /// Our time by the time of `papaya` with our hash function.
+    /// The ratio of our time to that of `papaya` with our hash function.
     pub ratio_same_hash: f64,
-    /// How many more transactions two threads do than one.
+    /// The ratio of the rate of two threads to that of one.
     pub two_threads: f64,
     /// The same for `papaya`.
     pub papaya_two_threads: f64,
@@ -110,7 +110,7 @@ fn get<S: BuildHasher>(map: &papaya::HashMap<Value, Value, S>, random: &mut Rand
     let _ = black_box(map.pin().get(&Value::from(random.below(KEYS))).cloned());
 }
 
-/// How often a second `threads` threads do `work` together.
+/// The rate at which `threads` threads together do `work`.
 pub(super) fn rate(threads: usize, work: impl Fn(&mut Random) + Sync) -> f64 {
     let (stop, count) = (AtomicBool::new(false), AtomicU64::new(0));
     let start = Instant::now();

@@ -1,4 +1,4 @@
-//! Bandwidth reservation: transactions of several reads and writes that get into each other's way.
+//! Bandwidth reservation: transactions of several reads and writes that conflict.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,26 +12,26 @@ use super::{Random, median};
 use crate::error::BenchError;
 use crate::report::TextTable;
 
-/// What so many threads did.
+/// The results for a number of threads.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Reservations {
     /// Threads.
     pub threads: usize,
-    /// Transactions a second, of all threads together: the median.
+    /// The median rate of transactions of all threads together.
     pub per_second: f64,
-    /// Runs that were repeated as another transaction had changed what they read, in percent of all runs.
+    /// Runs that were repeated because another transaction had changed what they read, in percent of all runs.
     pub lost_percent: f64,
     /// Transactions that found a link full, in percent.
     pub refused_percent: f64,
 }
 
-/// Links that there are.
+/// The number of links.
 pub(super) const LINKS: u64 = 1000;
 
-/// What a link can carry.
+/// The capacity of a link.
 const CAPACITY: i64 = 1_000_000;
 
-/// Yields when it has lost.
+/// Yields the processor after a conflict.
 pub(super) struct Yield;
 
 struct Nobody;
@@ -54,7 +54,7 @@ impl Patience for Yield {
     }
 }
 
-/// What happened, counted by all threads.
+/// Counters of all threads.
 #[derive(Default)]
 struct Counted {
     runs: AtomicU64,
@@ -66,7 +66,7 @@ struct Counted {
 
 impl Reservations {
     /// # Errors
-    /// If more was sold than there was.
+    /// If a link was oversold.
     pub(super) fn measure(threads: usize, rounds: usize) -> Result<Reservations, BenchError> {
         let (store, free, counted) = (Store::new(), Table::<u64, i64>::new("free"), Counted::default());
         let fill = |tx: &Tx| {
@@ -88,7 +88,7 @@ impl Reservations {
     }
 }
 
-/// Takes one unit of each link of a random path, or nothing where one is full.
+/// Reserves one unit of each link of a random path, or nothing if one is full.
 fn reserve(store: &Store, free: &Table<u64, i64>, counted: &Counted, random: &mut Random) {
     let path: Vec<u64> = (0..1 + random.below(6)).map(|_| random.below(LINKS)).collect();
     let transaction = |tx: &Tx| {

@@ -1,4 +1,4 @@
-//! Writes: what one costs that nobody depends on, and what readers add to it.
+//! Writes: their cost without dependents, and what dependents add.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use super::{KEYS, list, median};
 use crate::error::BenchError;
 use crate::report::TextTable;
 
-/// Writes that nobody depends on and their steps, in nanoseconds of processor time.
+/// Writes without dependents and their steps, in nanoseconds of processor time.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Writes {
     /// A variable changes.
@@ -21,15 +21,15 @@ pub struct Writes {
     pub counter: f64,
     /// A key of a table of 10,000 changes.
     pub key: f64,
-    /// The same while somebody holds each snapshot for a while, so that the way to the key is copied.
+    /// The same while snapshots are held for a while, so that the path to the key is copied.
     pub key_held: f64,
     /// A variable changes by a transaction (`atomically`).
     pub transaction: f64,
-    /// A step: to make the write and let it go.
+    /// A step: to create and drop the write.
     pub make: f64,
-    /// A step: a commit of no writes, which is to take the locks and the newest snapshot.
+    /// A step: a commit without writes, which takes the locks and the newest snapshot.
     pub locks: f64,
-    /// A step: to find that nobody depends on a key of a table that has 10,000 keys with a reader each.
+    /// A step: to find that a key has no dependents, in a table of 10,000 keys with one dependent each.
     pub lookup: f64,
 }
 

@@ -1,6 +1,6 @@
-//! The charts of a sweep: one for each quantity that took several values, the distribution of latencies, delay against rate.
+//! The charts of a sweep: one for each quantity with several values, the distribution of latencies, delay against rate.
 //!
-//! Lines are named by the controller and by those quantities that vary besides the axis.
+//! A line's name has the controller and the other quantities that vary.
 
 use std::collections::BTreeSet;
 
@@ -43,7 +43,7 @@ impl Axis {
         }
     }
 
-    /// Its value as part of a line's name.
+    /// Its value in a line's name.
     fn said(self, point: &Point) -> String {
         match (self, self.of(point)) {
             (Axis::Window, n) => format!("window {n}"),
@@ -53,10 +53,10 @@ impl Axis {
     }
 }
 
-/// Points of a sweep, with the names of their controllers.
+/// The points of a sweep with the names of their controllers.
 type Points<'a> = [(&'a str, &'a Point)];
 
-/// The charts that have a line; there is none against what has one value only.
+/// The charts that have a line. There is none for a quantity with a single value.
 pub fn charts(results: &Results) -> Vec<Chart> {
     let (closed, offered): (Vec<_>, Vec<_>) = results.points().partition(|(_, point)| point.offered.is_none());
     let varying: Vec<Axis> = AXES.into_iter().filter(|axis| varies(&closed, *axis)).collect();
@@ -81,7 +81,7 @@ fn chart(what: &str, axis: Axis, y: &str, series: Vec<Series>) -> Chart {
     Chart { title, x, y: y.to_owned(), log_x, log_y: false, labels: Vec::new(), series }
 }
 
-/// Which share of the answers took how long at most.
+/// The distribution of delays.
 fn distribution(closed: &Points, varying: &[Axis]) -> Option<Chart> {
     let curve = |point: &Point| point.curve.iter().map(|(share, time)| (time.max(0.1), *share)).collect();
     Some(Chart {
@@ -120,7 +120,7 @@ fn varies(points: &Points, axis: Axis) -> bool {
     points.iter().map(|(_, point)| axis.of(point)).collect::<BTreeSet<_>>().len() > 1
 }
 
-/// Points whose controller and values of `axes` are the same make one line, in their order.
+/// Groups points with the same controller and the same values of `axes` into lines, in their order.
 fn lines(points: &Points, axes: &[Axis], places: impl Fn(&Point) -> Vec<(f64, f64)>) -> Vec<Series> {
     let mut lines: Vec<Series> = Vec::new();
     for (controller, point) in points {

@@ -1,4 +1,4 @@
-//! Controllers as programs of their own, started for one measurement and stopped after it.
+//! Starts controllers as separate processes for one measurement, and stops them after it.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
@@ -9,27 +9,27 @@ use anyhow::{Context, bail};
 
 /// How long a controller may take until it listens.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Between two looks at whether it listens.
+/// How often to check whether it listens.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// A controller to measure: its name and the command line that starts it.
 #[derive(Clone, Debug)]
 pub struct Contender {
-    /// How it is called in tables.
+    /// Its name in tables.
     pub name: String,
-    /// A shell's command line, with `{port}`, `{workers}` and `{cores}` to be filled in.
+    /// A shell command with the placeholders `{port}`, `{workers}` and `{cores}`.
     pub command: String,
 }
 
-/// A controller that runs. Dropping it ends it.
+/// A running controller. Dropping it stops it.
 pub struct Running {
     child: Child,
-    /// Where it listens.
+    /// The address that it listens on.
     pub address: SocketAddr,
 }
 
 impl Contender {
-    /// `NAME=COMMAND`, or a command that is its own name.
+    /// Parses `NAME=COMMAND`, or a command that is also the name.
     pub fn parse(text: &str) -> Result<Contender, String> {
         let (name, command) = match text.split_once('=') {
             Some((name, command)) if !name.contains([' ', '/', '{']) => (name, command),
@@ -41,10 +41,10 @@ impl Contender {
         Ok(Contender { name: name.to_owned(), command: command.to_owned() })
     }
 
-    /// This program, running a policy or handler (and options of `maple run` behind it). It has no control socket unless an
-    /// option says where.
+    /// This program, which runs a policy or handler, followed by options of `maple run`. It has a control socket only if an
+    /// option names it.
     pub fn ours(policy: &str, more: &str) -> anyhow::Result<Contender> {
-        // The interpreter of a virtual environment is a link, and knows its packages only by that name.
+        // The interpreter of a virtual environment is a link, and finds its packages only under that path.
         let named = std::env::args_os().next().map(PathBuf::from).unwrap_or_default();
         let is_python = named.file_stem().is_some_and(|stem| stem.to_string_lossy().starts_with("python"));
         let program =
@@ -98,7 +98,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It fails only if it has ended already.
+        // This fails only if the process has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -24,10 +24,9 @@ pub struct BenchArgs {
 pub enum Bench {
     #[command(flatten)]
     Optimizer(maple_bench::Bench),
-    /// Answers a second and their delay, against switches, windows, workers and rates, beside other controllers
+    /// Rate and delay of answers, against switches, windows, workers and rates, compared with other controllers
     Throughput(ThroughputArgs),
-    /// New flows a second through whole networks, with rules, flow-mods and memory beside them; and what a failure, a flood
-    /// and discovery cost
+    /// Rate of new flows through whole networks, with rules, flow-mods and memory; cost of a failure, a flood and discovery
     Flows(FlowsArgs),
 }
 

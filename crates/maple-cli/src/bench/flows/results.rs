@@ -1,4 +1,4 @@
-//! What came of all rounds, as a table, as JSON and as plots.
+//! The results of all rounds, as a table, as JSON and as plots.
 
 use maple_bench::Output;
 use maple_bench::report::{Chart, Series, TextTable};
@@ -8,7 +8,7 @@ use super::round::{Point, Setting};
 use super::targets;
 use crate::output::print_line;
 
-/// A row: one controller, one line of switches, so many leaves present. Figures are those of the median round.
+/// A row: one controller, one line of switches, and a number of present leaves. Values are of the median round.
 #[derive(Debug, Serialize)]
 pub struct Row {
     /// The policy, or the other controller's name.
@@ -19,16 +19,16 @@ pub struct Row {
     pub of: String,
     /// Leaves present at the beginning of the measurement.
     pub leaves: usize,
-    /// Rounds that came so far.
+    /// The rounds that reached this number of leaves.
     pub rounds: usize,
-    /// New flows a second.
+    /// New flows per second.
     pub flows: f64,
-    /// The same of the fastest round.
+    /// New flows per second in the fastest round.
     pub fastest: f64,
     /// The controller's processor time for a flow, in microseconds, and that of the fastest round.
     pub cpu_us: f64,
     pub least_cpu_us: f64,
-    /// New flows a second that the network could make.
+    /// New flows per second that the network could generate.
     pub ceiling: f64,
     /// Microseconds from the first packet to the end of a flow.
     pub p50: f64,
@@ -46,11 +46,11 @@ pub struct Row {
     /// Resident memory of the controller for each leaf, and its heap's own count.
     pub bytes: f64,
     pub heap_bytes: Option<f64>,
-    /// Why it is no result.
+    /// Why the result is invalid, if it is.
     pub doubts: Vec<String>,
 }
 
-/// The rows of a controller on a line: one for each number of leaves that a round came to.
+/// The rows of a controller on a line: one for each number of leaves that a round reached.
 pub fn rows(name: &str, setting: &Setting, rounds: Vec<Vec<Point>>, heap: &[(usize, f64)]) -> Vec<Row> {
     let all: Vec<Point> = rounds.into_iter().flatten().collect();
     let row = |leaves: usize| {
@@ -104,12 +104,12 @@ impl Results {
         Results { targets: targets::of(&rows), rows }
     }
 
-    /// Whether no figure is the network's.
+    /// Whether no result is limited by the network.
     pub fn are_all_results(&self) -> bool {
         !self.rows.is_empty() && self.rows.iter().all(|row| row.doubts.is_empty())
     }
 
-    /// Tells it as asked.
+    /// Prints the results.
     pub fn tell(&self, output: &Output) -> anyhow::Result<()> {
         if output.json {
             print_line(serde_json::to_string_pretty(self)?);
@@ -162,7 +162,7 @@ impl Results {
         text.trim_end().to_owned()
     }
 
-    /// Flows a second against the length of the line and against the leaves, where these vary.
+    /// Flows per second against the length of the line and against the leaves, if these vary.
     fn charts(&self) -> Vec<Chart> {
         let by_length = |row: &Row| (f64::from(row.setting.line), format!("{} leaves", row.leaves));
         let by_leaves = |row: &Row| (row.leaves as f64, format!("line:{}", row.setting.line));

@@ -11,16 +11,16 @@ use super::super::controllers::Contender;
 use super::bed::{Bed, Moment};
 use super::{FlowsArgs, socket};
 
-/// Hosts where nothing else is said: enough for 100,000 pairs of hosts at both ends.
+/// The default number of hosts: enough for 100,000 pairs between both ends.
 const HOSTS: u32 = 512;
-/// Flows of a measurement at least.
+/// The fewest flows of a measurement.
 const FLOWS: usize = 2000;
-/// The share of its core that the network may use: beyond that it is what is measured.
+/// The greatest share of its core that the network may use. Beyond it the network limits the result.
 const BUSY: f64 = 0.9;
-/// The share of its time for which the network may have waited for its core.
+/// The greatest share of time that the network may have waited for its core.
 const STARVED: f64 = 0.1;
 
-/// What is the same in all rounds of a row.
+/// The parameters of a row, which all its rounds share.
 #[derive(Clone, Debug, Serialize)]
 pub struct Setting {
     /// Switches of the line.
@@ -35,25 +35,25 @@ pub struct Setting {
     /// OpenFlow version.
     #[serde(skip)]
     pub version: Version,
-    /// Where to measure, in rising order, and how many flows there.
+    /// The numbers of leaves to measure at, ascending, each with a number of flows.
     #[serde(skip)]
     pub marks: Vec<(usize, usize)>,
 }
 
-/// What one round measured where so many leaves were present.
+/// The measurement of one round at a number of leaves.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Point {
     pub leaves: usize,
-    /// Flows that ended a second, by the clock.
+    /// Completed flows per second of wall-clock time.
     pub per_second: f64,
-    /// Processor time of the controller for each, in microseconds.
+    /// The controller's processor time for each flow, in microseconds.
     pub cpu: f64,
-    /// Flows that the network could have made with all of its core.
+    /// Flows per second that the network could generate with its whole core.
     pub ceiling: f64,
-    /// Microseconds from first packet to end, of the one in the middle and of 99 of 100.
+    /// Microseconds from the first packet to the end of a flow: the median and the 99th percentile.
     pub p50: f64,
     pub p99: f64,
-    /// What switches were told for each flow.
+    /// Messages to switches for each flow.
     pub flow_mods: f64,
     pub to_controller: f64,
     pub group_mods: f64,
@@ -64,7 +64,7 @@ pub struct Point {
     pub core_rules: Option<usize>,
     /// Resident bytes for each leaf since hosts were known.
     pub bytes: f64,
-    /// Why it is no result.
+    /// Why the result is invalid, if it is.
     pub doubts: Vec<String>,
 }
 
@@ -78,7 +78,7 @@ impl Setting {
     }
 }
 
-/// A bed whose hosts are known, and how many are not.
+/// A test bed whose hosts are known, and the number of hosts that are not.
 fn bed(args: &FlowsArgs, contender: &Contender, setting: &Setting, heap: bool) -> anyhow::Result<(Bed, usize)> {
     let network = line(setting.line, setting.ports, setting.hosts, setting.spread);
     let shape = (setting.version, setting.ports);
@@ -100,7 +100,7 @@ fn bed(args: &FlowsArgs, contender: &Contender, setting: &Setting, heap: bool) -
     Ok((bed, unknown))
 }
 
-/// One round: a point for each mark that it came to.
+/// Runs one round. Returns a point for each mark that it reached.
 pub fn round(
     args: &FlowsArgs,
     contender: &Contender,
@@ -137,7 +137,7 @@ pub fn round(
     Ok(points)
 }
 
-/// Bytes on the controller's heap for each leaf, at each mark that it came to.
+/// Bytes on the controller's heap for each leaf, at each mark that the round reached.
 pub fn heap(
     args: &FlowsArgs,
     contender: &Contender,
@@ -163,7 +163,7 @@ pub fn heap(
     Ok(bytes)
 }
 
-/// Whether flows go from one end to the other only.
+/// Whether flows go only from one end to the other.
 fn crosses(setting: &Setting) -> bool {
     setting.spread == Spread::Ends && setting.line > 1
 }
@@ -209,7 +209,7 @@ fn point(bed: &mut Bed, [start, before, after]: [&Moment; 3]) -> Point {
     }
 }
 
-/// The most rules of a switch with hosts, and of one without.
+/// The most rules of a switch with hosts, and of a switch without.
 pub fn busiest(lab: &Lab) -> (usize, Option<usize>) {
     let network = lab.network();
     let has_hosts = |switch: &usize| network.hosts.iter().any(|host| host.switch == *switch);

@@ -1,4 +1,4 @@
-//! The other questions of `maple bench flows`: a link that fails, a port that floods, all pairs of hosts, discovery.
+//! The other scenarios of `maple bench flows`: a link that fails, a port that floods, all pairs of hosts, discovery.
 
 mod all_pairs;
 mod discovery;
@@ -18,13 +18,13 @@ use crate::load;
 use crate::output::print_line;
 use crate::usage_error::OrUsageError as _;
 
-/// What came of a question: figures in words, and the targets beside them.
+/// The results of a scenario as text, with the targets.
 #[derive(Debug, Default, Serialize)]
 pub struct Answer {
     question: String,
     figures: Vec<(String, String)>,
     targets: Vec<Verdict>,
-    /// Why it is no result.
+    /// Why the result is invalid, if it is.
     doubts: Vec<String>,
 }
 
@@ -45,7 +45,7 @@ impl Answer {
     }
 }
 
-/// Answers the question that was asked, if one was: the exit status.
+/// Runs the requested scenario, if there is one. Returns the exit status.
 pub fn main(args: &FlowsArgs) -> anyhow::Result<Option<u8>> {
     let answer = if let Some(topology) = &args.failover {
         failover::answer(args, topology)?
@@ -62,7 +62,7 @@ pub fn main(args: &FlowsArgs) -> anyhow::Result<Option<u8>> {
     Ok(Some(u8::from(!answer.doubts.is_empty())))
 }
 
-/// The network of a topology, with so many hosts behind the port of each of its hosts.
+/// The network of a topology, with several hosts at the port of each of its hosts.
 fn network(topology: &str, each: u32) -> anyhow::Result<Network> {
     let mut network = load::network(&Topology::parse(topology).or_usage_error()?);
     let ports: Vec<NetworkHost> = std::mem::take(&mut network.hosts);

@@ -1,28 +1,28 @@
-//! What new flows are to cost, beside what they cost.
+//! Targets for the cost of new flows, compared with the results.
 
 use maple_bench::report::TextTable;
 use serde::Serialize;
 
 use super::results::Row;
 
-/// New flows a second of one core: (switches of the line, policy in Rust, policy in Python).
+/// New flows per second on one core: (switches of the line, policy in Rust, policy in Python).
 const FLOWS: [(u32, f64, f64); 2] = [(1, 150_000.0, 80_000.0), (16, 80_000.0, 50_000.0)];
-/// How much longer a flow may take with most leaves than with fewest, and with most ports than with fewest.
+/// The greatest ratio of a flow's time with most and with fewest leaves, and with most and with fewest ports.
 const LEAVES: f64 = 1.5;
 const PORTS: f64 = 1.2;
-/// Bytes a leaf.
+/// Bytes for each leaf.
 const BYTES: f64 = 1_200.0;
 
-/// A target and what was measured.
+/// A target and its result.
 #[derive(Debug, Serialize)]
 pub struct Verdict {
-    /// What it is about.
+    /// The measured quantity.
     pub what: String,
-    /// What it is to be.
+    /// The target.
     pub target: String,
-    /// What it is.
+    /// The result.
     pub measured: String,
-    /// Whether that is as it is to be.
+    /// Whether the target is reached.
     pub is_met: bool,
 }
 
@@ -37,17 +37,17 @@ impl Verdict {
         Verdict { what, target: format!("≤ {target:.digits$}"), measured, is_met }
     }
 
-    /// A target that is not reached as what is measured did not come about.
+    /// A target that is not reached because there is no result.
     pub fn missed(what: String, target: String, why: String) -> Verdict {
         Verdict { what, target, measured: why, is_met: false }
     }
 
-    /// What is to be at most so much.
+    /// A target that is an upper bound.
     pub fn bound(what: impl Into<String>, target: f64, measured: f64, digits: usize) -> Verdict {
         Verdict::at_most(what.into(), target, measured, digits)
     }
 
-    /// What is to be at least so much.
+    /// A target that is a lower bound.
     pub fn floor(what: impl Into<String>, target: f64, measured: f64) -> Verdict {
         Verdict::at_least(what.into(), target, measured)
     }
@@ -63,7 +63,7 @@ pub fn table(verdicts: &[Verdict]) -> TextTable {
     table
 }
 
-/// The targets of our own rows. What a row is to reach by itself it is to reach with the most leaves that were come to.
+/// The targets of Maple's rows. Those of a single row apply to the row with the most leaves.
 pub fn of(rows: &[Row]) -> Vec<Verdict> {
     let ours: Vec<&Row> = rows.iter().filter(|row| is_ours(&row.controller)).collect();
     let most = |row: &&&Row| !ours.iter().any(|other| named(other) == named(row) && other.leaves > row.leaves);
@@ -87,7 +87,7 @@ fn named(row: &Row) -> String {
     format!("{}, line:{}, OpenFlow {}, {} ports", row.controller, row.setting.line, row.of, row.setting.ports)
 }
 
-/// The targets that one row has by itself.
+/// The targets of a single row.
 fn alone(row: &Row) -> Vec<Verdict> {
     let name = format!("{}, {} leaves", named(row), row.leaves);
     let mut verdicts = Vec::new();
@@ -101,8 +101,8 @@ fn alone(row: &Row) -> Vec<Verdict> {
     verdicts
 }
 
-/// How much longer a flow takes where `x` is largest than where it is smallest, among rows that are alike otherwise. The least
-/// time of each counts, as other programs can only add to it.
+/// The ratio of a flow's time with the largest and the smallest `x`, among rows that agree otherwise. The least time of each
+/// counts, because other programs can only increase it.
 fn against(
     rows: &[&Row],
     what: &str,

@@ -1,4 +1,4 @@
-//! All pairs of hosts talk: how many rules does the busiest core switch have?
+//! All pairs of hosts communicate: counts the rules of the busiest core switch.
 
 use std::time::Instant;
 
@@ -12,7 +12,7 @@ use super::super::round::busiest;
 use super::super::targets::Verdict;
 use super::{Answer, network};
 
-/// Rules of a core switch that are no host's.
+/// Rules of a core switch that belong to no host.
 const CONSTANT: f64 = 64.0;
 
 pub fn answer(args: &FlowsArgs, topology: &str) -> anyhow::Result<Answer> {

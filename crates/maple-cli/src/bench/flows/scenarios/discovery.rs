@@ -1,4 +1,4 @@
-//! A ring and a tree of switches: how long until all links are known, and what does it cost to know that they are still there?
+//! Discovery in a ring and a tree of switches: the time until all links are known, and the cost of probing them later.
 
 use std::time::Duration;
 
@@ -17,13 +17,13 @@ const TIME: f64 = 2.0;
 const REST: f64 = 10.0;
 /// How long to wait for the links.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Between two questions.
+/// The interval of queries.
 const LOOK: Duration = Duration::from_millis(20);
-/// For so long it is measured at rest, which is from `--settle` after the links are known.
+/// How long the idle network is measured, from `--settle` after the links are known.
 const RESTING: Duration = Duration::from_secs(15);
-/// Ports of a switch that no link is at, where nothing else is said. All of them are probed too.
+/// The default number of a switch's ports without a link. They are probed as well.
 const PORTS: u32 = 24;
-/// Switches below each one of the tree.
+/// The fan-out of the tree.
 const FANOUT: usize = 4;
 
 pub fn answer(args: &FlowsArgs, switches: u32) -> anyhow::Result<Answer> {
@@ -64,7 +64,7 @@ fn measure(
     let links = network.links.len();
     let socket = socket();
     let contender = args.first(&format!(" --control {}", socket.display()))?;
-    // Handshakes count: a controller that is slow to meet its switches knows their links later.
+    // Handshakes count: a controller with slow handshakes knows the links later.
     let mut bed = Bed::start(args, &contender, Some(socket), network, (version, ports))?;
     let connected = bed.moment()?;
     let mut known = 0;

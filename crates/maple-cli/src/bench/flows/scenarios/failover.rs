@@ -1,4 +1,4 @@
-//! A link fails over which many flows go: what does the controller do until all of them come out again?
+//! A link with many flows fails: measures the controller's work until all flows are delivered again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use super::super::bed::Bed;
 use super::super::targets::Verdict;
 use super::{Answer, network};
 
-/// Hosts for each host of the topology where nothing else is said: with `fattree:8` 64 behind a switch's four ports.
+/// The default number of hosts for each host of the topology: with `fattree:8` 64 at a switch's four ports.
 const HOSTS: u32 = 16;
 /// Controller time until all flows are rerouted, in milliseconds.
 const TIME: f64 = 200.0;
@@ -20,13 +20,13 @@ const TIME: f64 = 200.0;
 const MESSAGES: f64 = 2.0;
 /// How long the controller may take.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Flows that are opened between two looks at how many lead over the link.
+/// Flows that are opened between two counts of flows over the link.
 const STEP: usize = 1000;
-/// Between two looks at what is rerouted.
+/// The interval of checks for rerouted flows.
 const LOOK: Duration = Duration::from_millis(1);
-/// How long flows that are under way may take before the link fails.
+/// How long open flows may take before the link fails.
 const DRAIN: Duration = Duration::from_secs(10);
-/// A controller that says nothing for so long, and uses less than this share of a core, has done what it does by itself.
+/// A controller that sends nothing for this long, and uses less than this share of a core, is at rest.
 const REST: Duration = Duration::from_millis(200);
 const IDLE: f64 = 0.2;
 /// How long to wait for messages that come after the last flow was rerouted.
@@ -65,9 +65,9 @@ pub fn answer(args: &FlowsArgs, topology: &str) -> anyhow::Result<Answer> {
     Ok(answer)
 }
 
-/// The link fails: what the controller does until all its flows come out again.
+/// Fails the link, and measures until all its flows are delivered again.
 fn fail(bed: &mut Bed, (link, over): Loaded, answer: &mut Answer) -> anyhow::Result<()> {
-    // Nothing is under way, so that all that comes is because of the link.
+    // Nothing is in flight, so all later messages are because of the link.
     bed.lab.drain(DRAIN)?;
     let before = bed.moment()?;
     bed.lab.set_link(link, false)?;
@@ -101,14 +101,14 @@ fn fail(bed: &mut Bed, (link, over): Loaded, answer: &mut Answer) -> anyhow::Res
     Ok(())
 }
 
-/// Waits until a packet of each flow comes out again. Where the controller has come to rest and rules alone don't do it, the
-/// flow's host sends its next packet: how many did.
+/// Waits until a packet of each flow is delivered again. If the controller is at rest and rules alone do not deliver it, the
+/// flow's host sends its next packet. Returns the number of these hosts.
 fn reroute(bed: &mut Bed, mut broken: Vec<Pair>) -> anyhow::Result<usize> {
     let deadline = Instant::now() + PATIENCE;
     let mut since = bed.moment()?;
     while !broken.is_empty() && Instant::now() < deadline {
         bed.lab.wait(LOOK)?;
-        // One that is still broken says that it is too early to ask for the others.
+        // While one flow is broken, it is too early to check the others.
         while let Some(pair) = broken.last()
             && bed.lab.path(*pair).is_some()
         {
@@ -138,7 +138,8 @@ fn order(lab: &Lab) -> Vec<Pair> {
     order
 }
 
-/// Opens flows until so many lead over one link, or time or pairs are over: the link, and the flows with their routes.
+/// Opens flows until enough lead over one link, or until time or pairs run out. Returns the link and its flows with their
+/// routes.
 fn fill(
     lab: &mut Lab,
     order: &mut impl Iterator<Item = Pair>,

@@ -1,4 +1,4 @@
-//! One port sends from ever new addresses: what does the controller keep, and what becomes of another port's flows?
+//! One port sends from new addresses all the time: measures the controller's memory and another port's flows.
 
 use std::time::{Duration, Instant};
 
@@ -19,11 +19,11 @@ const SHARE: f64 = 0.8;
 /// Ports and hosts of the switch; the last port floods.
 const PORTS: u32 = 16;
 const HOSTS: u32 = 512;
-/// How long flows are counted, with the flood and without, at most.
+/// The longest time for counting flows, with the flood and without.
 const TIME: Duration = Duration::from_secs(5);
-/// How often the flood goes on.
+/// The interval in which the flood sends.
 const TICK: Duration = Duration::from_millis(1);
-/// How long the controller may work on what came.
+/// How long the controller may take to handle everything.
 const AFTER: Duration = Duration::from_secs(5);
 
 pub fn answer(args: &FlowsArgs, addresses: u32) -> anyhow::Result<Answer> {
@@ -50,7 +50,7 @@ pub fn answer(args: &FlowsArgs, addresses: u32) -> anyhow::Result<Answer> {
 /// A switch, whose hosts are known.
 fn bed(args: &FlowsArgs, version: Version, answer: &mut Answer) -> anyhow::Result<Bed> {
     let mut network = line(1, PORTS, HOSTS, Spread::All);
-    // Nobody is behind the port that floods but the flood.
+    // No other host is at the port that floods.
     network.hosts.retain(|host| host.port != PORTS);
     let mut bed = Bed::start(args, &args.first("")?, None, network, (version, PORTS))?;
     let unknown = bed.acquaint(args.settle)?;
@@ -60,24 +60,24 @@ fn bed(args: &FlowsArgs, version: Version, answer: &mut Answer) -> anyhow::Resul
     Ok(bed)
 }
 
-/// What becomes of packets that the switch has no room for.
+/// What happens to packets for which the switch's queue has no room.
 #[derive(Clone, Copy, PartialEq)]
 enum Surplus {
     /// They are lost, as at a real switch.
     Lost,
-    /// They come later, so that all addresses come.
+    /// They are sent later, so that all addresses are used.
     Waits,
 }
 
-/// The flood: what of it is due goes.
+/// The flood, which sends what is due.
 struct Flood {
     began: Instant,
     per_second: f64,
     addresses: u32,
     surplus: Surplus,
-    /// Addresses that had their turn.
+    /// Addresses used so far.
     due: u32,
-    /// Addresses that the switch had room for.
+    /// Addresses that the switch's queue had room for.
     sent: u32,
 }
 
@@ -87,7 +87,7 @@ impl Flood {
         Flood { began: Instant::now(), per_second, addresses, surplus, due: 0, sent: 0 }
     }
 
-    /// Sends what is due. Whether all have had their turn.
+    /// Sends what is due. Returns whether all addresses are used.
     fn go_on(&mut self, lab: &mut Lab) -> anyhow::Result<bool> {
         let due = (self.began.elapsed().as_secs_f64() * self.per_second) as u32;
         let due = due.min(self.addresses);
@@ -98,7 +98,7 @@ impl Flood {
     }
 }
 
-/// Megabytes that the controller holds more after the flood than before.
+/// The growth of the controller's memory by the flood, in MB.
 fn memory(args: &FlowsArgs, version: Version, addresses: u32, answer: &mut Answer) -> anyhow::Result<f64> {
     let mut bed = bed(args, version, answer)?;
     let before = bed.moment()?;
@@ -131,7 +131,7 @@ fn memory(args: &FlowsArgs, version: Version, addresses: u32, answer: &mut Answe
     Ok(more)
 }
 
-/// The whole flood, as far as the time goes.
+/// Sends the whole flood, within the time limit.
 fn pour(lab: &mut Lab, flood: &mut Flood, limit: Duration) -> anyhow::Result<()> {
     while !flood.go_on(lab)? && flood.began.elapsed() < limit {
         lab.wait(TICK)?;
@@ -160,7 +160,7 @@ fn neighbour(args: &FlowsArgs, version: Version, addresses: u32, answer: &mut An
     Ok(flooded / calm.max(1.0))
 }
 
-/// New flows a second over these pairs, as far as time or pairs go.
+/// New flows per second over these pairs, until time or pairs run out.
 fn rate(bed: &mut Bed, time: Duration, order: &[Pair], mut flood: Option<&mut Flood>) -> anyhow::Result<f64> {
     let mut order = order.iter().copied();
     let (before, began) = (bed.moment()?, Instant::now());
