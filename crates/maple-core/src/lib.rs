@@ -2,6 +2,8 @@
 //!
 //! Nothing here does I/O, reads a clock or starts a thread: the same events in give the same rules out.
 
+mod tuple_space;
+
 pub mod trace;
 
 pub mod tree;

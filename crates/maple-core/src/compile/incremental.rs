@@ -9,7 +9,7 @@
 //! A class is *complete* if every packet of its region gets to a forwarding leaf, or has a barrier entry of the class's own
 //! tests. That is decided where the class ends: at a leaf, a `V` node or `Ω`.
 //!
-//! An edit of the tree becomes an edit of the entries (`entries/`):
+//! An edit of the tree becomes an edit of the entries (`node_entries.rs`, `entries/`):
 //!
 //! * A test has entries for its yes-region. They forward if a leaf stands there. They are barrier entries while the yes-side
 //!   is unexplored or incomplete. There are none if entries within the yes-side say it all. So an unexplored yes-side
@@ -25,13 +25,12 @@
 //! A new trace costs the nodes that it adds, the classes around them that become complete, and the entries that overlap the
 //! new ones. The length of the table matters only through these.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use maple_prefetch::prefetch;
 use maple_wire::Constraint;
 
-use super::entries::{ActionId, Checks, EntryId, EntryTable, Verdict};
+use super::entries::{ActionId, Checks, EntryId, EntryTable};
 use super::table::TableBackend;
 use super::tuning::Tuning;
 use super::{LeafAction, Target};
@@ -42,6 +41,8 @@ use crate::tree::{Augmented, Branch, Edit, LeafId, Node, NodeId, Replayed, Tree}
 use crate::update::Change;
 
 mod classes;
+mod node_entries;
+
 mod specialise;
 
 use classes::{ClassId, RegionClasses, UNMATCHABLE};
@@ -108,13 +109,6 @@ struct LeafBehaviour {
     only: Option<Box<Constraint>>,
     /// The instructions, which are held. `None` sends all to the controller.
     action: Option<ActionId>,
-}
-
-/// Which packets of its class a leaf forwards.
-enum Extent {
-    All,
-    Part(Vec<Vec<Constraint>>),
-    Nothing,
 }
 
 /// The yes-region of a test of kind [`NodeKind::Test`].
@@ -305,120 +299,6 @@ impl IncrementalCompiler {
             None if whole.widened(cond, &self.target.capabilities).is_some() => (NodeKind::Wide, None),
             None => (NodeKind::Blocked, None),
         }
-    }
-
-    /// Brings the entries of a leaf up to date, and what its completeness means for the nodes above. If the leaf is the
-    /// yes-side of a test that has the entries for it, returns the test: it is to be updated next.
-    fn update_leaf(&mut self, node: NodeId) -> Option<NodeId> {
-        let class = self.node(node).class;
-        if class == UNMATCHABLE {
-            return None;
-        }
-        let region = self.region_of_leaf(node, class);
-        self.update_leaf_of(node, class, &region, None)
-    }
-
-    /// The same for a leaf whose class has this region. `matches` are those that state it, if they are known.
-    fn update_leaf_of(
-        &mut self,
-        node: NodeId,
-        class: ClassId,
-        region: &Region,
-        matches: Option<Cow<[Vec<Constraint>]>>,
-    ) -> Option<NodeId> {
-        let Node::Leaf(leaf) = *self.tree.node(node) else { return None };
-        let test = self.test_of(node);
-        let (extent, verdict) = self.verdict_of_leaf(node, region);
-        let is_complete = matches!(extent, Extent::All);
-        let own = match extent {
-            Extent::All if test.is_none() => matches.or_else(|| region.stated(&self.target.capabilities)),
-            Extent::Part(matches) => Some(Cow::Owned(matches)),
-            Extent::All | Extent::Nothing => None,
-        };
-        self.set_entries(node, &own.unwrap_or_default(), Some(leaf), verdict);
-        match test {
-            Some(_) => self.classes.set_complete(class, is_complete),
-            None => self.set_complete(class, is_complete),
-        }
-        test
-    }
-
-    /// The test whose yes-side a leaf is, if the test has the entries for it.
-    fn test_of(&self, leaf: NodeId) -> Option<NodeId> {
-        let (above, branch) = self.tree.parent(leaf)?;
-        (branch == Branch::Outcome(true) && self.node(above).kind == NodeKind::Test).then_some(above)
-    }
-
-    /// Which packets of its class a leaf forwards, and how.
-    fn verdict_of_leaf(&self, leaf: NodeId, region: &Region) -> (Extent, Verdict) {
-        let behaviour = &self.node(leaf).behaviour;
-        let Some(action) = behaviour.action else { return (Extent::Nothing, Verdict::Unexplored) };
-        let extent = match &behaviour.only {
-            None => Extent::All,
-            Some(only) => match region.with(only) {
-                Some(part) if part == *region => Extent::All,
-                part => {
-                    part.and_then(|part| part.matches(&self.target.capabilities)).map_or(Extent::Nothing, Extent::Part)
-                }
-            },
-        };
-        (extent, Verdict::Forward(action))
-    }
-
-    /// Brings the entries of a test up to date with its yes-side. `matches` are those of its yes-region, if they are known.
-    fn update_test(&mut self, node: NodeId, matches: Option<Vec<Vec<Constraint>>>) {
-        let NodeInfo { class, kind, .. } = *self.node(node);
-        let Node::Test { cond, yes, .. } = self.tree.node(node) else { return };
-        let (whole, capabilities) = (self.classes.region(class), &self.target.capabilities);
-        if kind == NodeKind::Wide {
-            let wide = whole.widened(cond, capabilities).and_then(|wide| wide.matches(capabilities));
-            return self.set_entries(node, &wide.unwrap_or_default(), None, Verdict::PartiallyExplored);
-        }
-        if kind != NodeKind::Test {
-            return;
-        }
-        let (has_entries, leaf, verdict) = match yes.map(|yes| (yes, self.tree.node(yes))) {
-            None => (true, None, Verdict::Unexplored),
-            Some((yes, Node::Leaf(leaf))) => {
-                match self.verdict_of_leaf(yes, self.classes.region(self.node(yes).class)) {
-                    (Extent::All, verdict) => (true, Some(*leaf), verdict),
-                    (Extent::Part(_), _) => (true, Some(*leaf), Verdict::PartiallyExplored),
-                    (Extent::Nothing, _) => (true, Some(*leaf), Verdict::Unexplored),
-                }
-            }
-            Some((yes, _)) => (!self.classes.is_complete(self.node(yes).class), None, Verdict::PartiallyExplored),
-        };
-        if has_entries && !self.node(node).entries.ids().is_empty() {
-            // The matches of a test's entries never change.
-            let there = std::mem::take(&mut self.node_mut(node).entries);
-            there.ids().iter().for_each(|id| self.entries.set_verdict(*id, leaf, verdict));
-            self.node_mut(node).entries = there;
-            return;
-        }
-        let stated = || matches.or_else(|| whole.and(cond).and_then(|region| region.matches(capabilities)));
-        let matches = if has_entries { stated() } else { None };
-        self.set_entries(node, &matches.unwrap_or_default(), leaf, verdict);
-    }
-
-    /// Gives a node entries with these matches. Mostly it has them already, or none.
-    fn set_entries(&mut self, node: NodeId, matches: &[Vec<Constraint>], leaf: Option<LeafId>, verdict: Verdict) {
-        let there = std::mem::take(&mut self.node_mut(node).entries);
-        let ids = there.ids();
-        let is_same =
-            ids.len() == matches.len() && ids.iter().zip(matches).all(|(id, all)| self.entries.has_match(*id, all));
-        let entries = if is_same {
-            ids.iter().for_each(|id| self.entries.set_verdict(*id, leaf, verdict));
-            there
-        } else {
-            ids.iter().for_each(|id| self.entries.remove(*id));
-            let mut insert = |all: &Vec<_>| self.entries.insert(&self.tree, all, node, leaf, verdict);
-            match matches {
-                [] => EntryIds::None,
-                [one] => EntryIds::One(insert(one)),
-                several => EntryIds::Several(several.iter().map(insert).collect()),
-            }
-        };
-        self.node_mut(node).entries = entries;
     }
 
     /// Notes whether a class is complete, and what follows for the classes around it.

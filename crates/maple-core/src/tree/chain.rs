@@ -1,7 +1,7 @@
 //! Chains: tests of which each is the no-side of the one before, with an index once they are long.
 //!
-//! A chain only ever changes at its lower end. New nodes come in where nothing was: behind the last test, or in yes-sides,
-//! which are no part of the chain. And a test goes only when nothing is left below it, or with all that is below it.
+//! A chain changes only at its lower end. New nodes come in where nothing was: after the last test, or in yes-sides, which
+//! are no part of the chain. A test goes when nothing is left below it, or with all that is below it.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::trace::{Cond, Failures, Fields, Item, Passed};
 /// From how many tests on a chain has an index. Fewer are walked as fast.
 const LONG: usize = 8;
 
-/// With how many tests left it loses it again.
+/// With so few tests left it loses the index again.
 const SHORT: usize = 4;
 
 /// Names a chain within its tree while it lives.
@@ -34,9 +34,9 @@ struct Chain {
     nodes: Vec<NodeId>,
     conds: Vec<Arc<Cond>>,
     index: ConditionIndex,
-    /// What is known where they have failed.
+    /// What is known after they have failed.
     failures: Failures,
-    /// What runs ask on their way.
+    /// What runs ask that fail one test after the other.
     questions_ahead: ChainQuestions,
 }
 
@@ -45,7 +45,7 @@ struct Chain {
 pub(super) struct LongChain<'t> {
     /// Its tests.
     pub(super) nodes: &'t [NodeId],
-    /// What runs ask on their way.
+    /// What runs ask that fail one test after the other.
     pub(super) questions_ahead: &'t ChainQuestions,
     /// How many of them the packet fails before it fits one.
     pub(super) fails: usize,
@@ -111,7 +111,7 @@ impl Tree {
             match self.slot(node).chain.filter(|_| branch == Branch::Outcome(false)) {
                 Some(chain) => {
                     let Chain { nodes, conds, failures, .. } = &self.chains.chains[chain.index()];
-                    // Each test of a chain stands behind the one before.
+                    // Each test of a chain comes after the one above it.
                     let rank = self.rank(node);
                     let number = nodes.partition_point(|there| self.rank(*there) <= rank);
                     passed.push(Passed { failures, conds: &conds[..number] });
@@ -125,7 +125,7 @@ impl Tree {
         (passed, items)
     }
 
-    /// Takes memo of a new test, which has no children yet.
+    /// Puts a new test, which has no children yet, into its chain.
     pub(super) fn enter_chain(&mut self, test: NodeId) {
         let Some((above, Branch::Outcome(false))) = self.parent(test) else { return };
         if let Some(chain) = self.slot(above).chain {
@@ -152,7 +152,7 @@ impl Tree {
         self.slots[test.index()].chain = Some(chain);
     }
 
-    /// Takes memo of what is asked in front of new nodes.
+    /// Adds what is asked before new nodes to the questions of their chains.
     pub(super) fn extend_chain_questions(&mut self) {
         let Tree { edit, slots, chains, memos, .. } = self;
         for chain in edit.added.iter().filter_map(|node| slots[node.index()].chain) {
@@ -163,7 +163,7 @@ impl Tree {
         }
     }
 
-    /// Takes memo that a node goes. What is below it is gone.
+    /// Takes a node that goes out of its chain. What is below it is gone.
     pub(super) fn leave_chain(&mut self, node: NodeId) {
         let Some(chain) = self.slots[node.index()].chain.take() else { return };
         let Chain { nodes, conds, index, failures, questions_ahead } = &mut self.chains.chains[chain.index()];

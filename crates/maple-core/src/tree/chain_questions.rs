@@ -1,9 +1,9 @@
-//! What runs ask of a packet that fails one test of a long chain after the other: a list of questions, for a
-//! [`super::Replay`] to compare with what the next run asks.
+//! What runs ask of a packet that fails one test of a long chain after the other: a list of questions, with which a
+//! [`super::Replay`] compares what the next run asks.
 //!
-//! In front of each test stand the questions that were known there to be denied, by the memos of the test's node, and
-//! then the one that became the test. All of them are denied to a packet that fails the test and those before it; which
-//! questions are on the questions_ahead, and in which order, is a guess at what the next run asks, made once for each test.
+//! Before each test stand the questions that are denied there, by the memos of the test's node, and then the one that became
+//! the test. All of them are denied to a packet that fails the test and those before it. Which questions are in the list, and in
+//! which order, is a guess at what the next run asks. It is made once for each test, and a wrong guess costs time only.
 
 use std::sync::Arc;
 
@@ -19,31 +19,31 @@ pub(super) struct ChainQuestions {
 }
 
 impl ChainQuestions {
-    /// How many of the chain's tests it leads past.
+    /// How many of the chain's tests the list covers.
     pub(super) fn tests(&self) -> usize {
         self.ends.len()
     }
 
-    /// How many questions are denied to a packet that fails so many tests, and no more.
+    /// How many questions are denied to a packet that fails exactly so many tests.
     pub(super) fn until(&self, fails: usize) -> usize {
         self.ends.get(fails).map_or(self.questions.len(), |end| *end as usize - 1)
     }
 
-    /// The questions behind so many tests, up to the one of this number.
-    pub(super) fn questions(&self, behind: usize, until: usize) -> &[Arc<Cond>] {
-        let from = match behind.checked_sub(1) {
+    /// The questions after so many tests, up to the one of this number.
+    pub(super) fn questions(&self, after: usize, until: usize) -> &[Arc<Cond>] {
+        let from = match after.checked_sub(1) {
             None => Some(0),
             Some(last) => self.ends.get(last).map(|end| *end as usize),
         };
         from.and_then(|from| self.questions.get(from..until)).unwrap_or_default()
     }
 
-    /// How many tests the first so many questions lead past.
+    /// How many tests the first so many questions cover.
     pub(super) fn tests_in(&self, questions: usize) -> usize {
         self.ends.partition_point(|end| *end as usize <= questions)
     }
 
-    /// Goes on past the chain's next test, which asks for `cond` and whose node has these memos.
+    /// Adds the chain's next test, which asks for `cond` and whose node has these memos.
     pub(super) fn push(&mut self, cond: &Arc<Cond>, memos: &[QuestionMemo]) {
         let begun = memos.iter().position(|memo| memo.begun().is_some());
         let before = &memos[..begun.unwrap_or(memos.len())];
@@ -52,7 +52,7 @@ impl ChainQuestions {
         self.ends.push(self.questions.len() as u32);
     }
 
-    /// Ends it behind so many tests.
+    /// Keeps the questions of so many tests.
     pub(super) fn truncate(&mut self, tests: usize) {
         self.ends.truncate(tests);
         self.questions.truncate(self.ends.last().map_or(0, |end| *end as usize));

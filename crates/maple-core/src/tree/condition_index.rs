@@ -1,35 +1,34 @@
-//! The first condition of a long list that a packet fits, found without trying one after the other.
+//! The first condition of a long list that a packet fits: a tuple space (`tuple_space.rs`).
 //!
 //! # What
 //!
-//! A chain of tests (each the no-side of the one before) is a list of conditions that grows and shrinks at its end. The
-//! index keeps it as a *tuple space*: conditions with the same masks on the same fields form a *tuple*, and within a
-//! tuple a hash table leads from the values under the masks to the conditions with these values. What a condition says
-//! beyond that (ranges) is checked on the condition itself.
+//! A chain of tests (each the no-side of the one before) is a list of conditions that grows and shrinks at its end.
+//! Conditions with the same masks on the same fields form a *group*. Within a group, a hash table leads from the values
+//! under the masks to the conditions with these values. What a condition says beyond that (ranges) is checked on the condition
+//! itself.
 //!
-//! Lists from practice have hundreds of tuples, but a packet can fit conditions in one or two of them. So before any
-//! tuple is looked at, every field narrows down the tuples: a *filter* knows for each mask on its field which values
-//! occur, and in which tuples, as a set of bits. The packet's value under each mask is looked up, the sets found are
-//! united with that of the tuples that don't ask for the field, and the sets of all fields are intersected. The tuples
-//! that remain are looked at in the order of their first conditions, and no further than the best that was found.
+//! Lists from practice have hundreds of groups, but a packet can fit conditions in one or two of them. So before any group
+//! is looked at, *filters* rule groups out. The filter of a field knows for each mask which values occur, and in which
+//! groups, as a set of bits. The packet's value under each mask is looked up. The sets that are found are united with that of
+//! the groups that don't ask for the field, and the results of all fields are intersected. The groups that remain are looked
+//! at in the order of their first conditions, and no further than the best condition found.
 //!
-//! Sets have at most [`MAX_TUPLES`] bits: behind that many tuples a new *segment* begins, with an index of its own,
-//! which is asked only where the segments before have nothing.
+//! Sets have at most [`MAX_GROUPS`] bits. After that many groups a new *segment* begins, with an index of its own. It is
+//! asked only if the segments before have nothing.
 //!
 //! # Why it is correct
 //!
-//! A packet that fits a condition has the condition's values under the masks, so every filter leaves the condition's
-//! tuple in, and the tuple's table leads to it. Whatever is found is checked with [`Cond::holds`], so what filters and
-//! tables say too much costs time only. That allows them to keep entries of conditions that are gone, until these are
-//! far more than what is there; then the segment is built anew.
+//! A packet that fits a condition has the condition's values under the masks. So every filter leaves the condition's group in,
+//! and the group's table leads to it. Whatever is found is checked with [`Cond::holds`]. So filters and tables may name too
+//! much: they keep conditions that are gone, until these are far more than what is there. Then the segment is built anew.
 //!
-//! A tuple is made for its first condition and goes with it, and conditions come and go at the end. So tuples stand in
-//! the order of their first conditions, and it is always the last one that goes.
+//! A group is made for its first condition and goes with it, and conditions come and go at the end. So groups stand in the
+//! order of their first conditions, and it is always the last one that goes.
 //!
 //! # Cost
 //!
-//! A question: one look-up a mask of each field, one a remaining tuple. A condition that comes in: one insertion a field
-//! and one into its tuple; it takes some 100 to 200 bytes. The plain walk ([`super::Tree::walk`]) is the oracle.
+//! A question takes a look-up a mask of each field, and one a group that remains. A new condition takes an insertion a field
+//! and one into its group. The plain walk ([`super::Tree::walk`]) is the oracle.
 
 use std::sync::Arc;
 
@@ -37,12 +36,13 @@ use maple_wire::Field;
 use rustc_hash::FxHashMap;
 
 use crate::trace::{Cond, Fields};
+use crate::tuple_space::fold;
 
 #[cfg(test)]
 mod tests;
 
-/// How many tuples a segment has at most.
-const MAX_TUPLES: usize = WORD * MAX_WORDS;
+/// How many groups a segment has at most.
+const MAX_GROUPS: usize = WORD * MAX_WORDS;
 const WORD: usize = 64;
 const MAX_WORDS: usize = 8;
 
@@ -62,15 +62,15 @@ struct Segment {
     /// Where it begins in the whole.
     start: usize,
     entries: Vec<Entry>,
-    tuples: Vec<Tuple>,
+    groups: Vec<Group>,
     by_shape: FxHashMap<Shape, u16>,
-    /// The first and the last condition of a tuple that have certain values; by a mix of tuple and values.
+    /// The first and the last condition of a group that have certain values; by a mix of group and values.
     members: FxHashMap<u64, Ends>,
     /// In OXM order, so that what proves a field to be there comes before it.
     filters: Vec<Filter>,
     /// How many pairs of a field and a mask there are.
     slots: u16,
-    /// Sets of tuples with more than one member that rows name, `words` each.
+    /// Sets of groups with more than one member that rows name, `words` each.
     sets: Vec<u64>,
     words: usize,
     /// How many conditions went since the segment was built.
@@ -81,7 +81,7 @@ struct Segment {
 #[derive(Clone, Debug)]
 struct Entry {
     cond: Arc<Cond>,
-    tuple: u16,
+    group: u16,
     /// Under which it is in `members`.
     key: u64,
     /// The neighbours with the same key.
@@ -99,7 +99,7 @@ struct Ends {
 type Shape = Box<[u16]>;
 
 #[derive(Clone, Debug)]
-struct Tuple {
+struct Group {
     shape: Shape,
     /// Its first condition.
     first: u32,
@@ -109,12 +109,12 @@ struct Tuple {
 #[derive(Clone, Debug)]
 struct Filter {
     field: Field,
-    /// The tuples that don't ask for the field.
+    /// The groups that don't ask for the field.
     wild: [u64; MAX_WORDS],
     masks: Vec<Mask>,
 }
 
-/// The values that occur under one mask, and in which tuples.
+/// The values that occur under one mask, and in which groups.
 #[derive(Clone, Debug)]
 struct Mask {
     mask: u128,
@@ -122,7 +122,7 @@ struct Mask {
     rows: FxHashMap<u64, Row>,
 }
 
-/// A set of tuples.
+/// A set of groups.
 #[derive(Clone, Copy, Debug)]
 enum Row {
     /// Of one.
@@ -169,7 +169,7 @@ impl ConditionIndex {
 impl Segment {
     /// Whether another condition, whatever it is, can be taken in.
     fn has_room(&self) -> bool {
-        self.tuples.len() < MAX_TUPLES && usize::from(self.slots) + Field::COUNT <= MAX_SLOTS
+        self.groups.len() < MAX_GROUPS && usize::from(self.slots) + Field::COUNT <= MAX_SLOTS
     }
 
     fn first<P: Fields + ?Sized>(&self, packet: &P) -> Option<usize> {
@@ -179,11 +179,11 @@ impl Segment {
             self.filter(filter, packet, open, &mut mixed)?;
         }
         let mut best = None;
-        for (at, tuple) in self.open_tuples(open) {
-            if best.is_some_and(|best| best < tuple.first) {
+        for (at, group) in self.open_groups(open) {
+            if best.is_some_and(|best| best < group.first) {
                 break;
             }
-            let key = tuple.shape.iter().fold(mix_tuple(at), |key, slot| key.wrapping_add(mixed[usize::from(*slot)]));
+            let key = group.shape.iter().fold(mix_group(at), |key, slot| key.wrapping_add(mixed[usize::from(*slot)]));
             let mut next = self.members.get(&key).map(|ends| ends.first);
             while let Some(at) = next.filter(|at| best.is_none_or(|best| *at < best)) {
                 let entry = &self.entries[at as usize];
@@ -196,8 +196,8 @@ impl Segment {
         best.map(|at| at as usize)
     }
 
-    /// Leaves those tuples open whose conditions on the filter's field the packet can fit; `None` if that is none. QuestionMemos
-    /// what tuples mix into their keys.
+    /// Leaves those groups open whose conditions on the filter's field the packet can fit; `None` if that is none. QuestionMemos
+    /// what groups mix into their keys.
     #[inline]
     fn filter<P: Fields + ?Sized>(
         &self,
@@ -217,7 +217,7 @@ impl Segment {
                 let key = fold(value & mask.mask);
                 match mask.rows.get(&key) {
                     None => continue,
-                    Some(Row::One(tuple)) => set(fits, *tuple),
+                    Some(Row::One(group)) => set(fits, *group),
                     Some(Row::Several(at)) => {
                         let several = &self.sets[*at as usize * self.words..][..self.words];
                         fits.iter_mut().zip(several).for_each(|(fits, several)| *fits |= several);
@@ -234,21 +234,21 @@ impl Segment {
         (left != 0).then_some(())
     }
 
-    /// The tuples of a set, in order.
-    fn open_tuples(&self, open: &[u64]) -> impl Iterator<Item = (u16, &Tuple)> {
+    /// The groups of a set, in order.
+    fn open_groups(&self, open: &[u64]) -> impl Iterator<Item = (u16, &Group)> {
         let bits = open.iter().enumerate().flat_map(|(word, bits)| {
             std::iter::successors(Some(*bits).filter(|bits| *bits != 0), |bits| {
                 Some(bits & (bits - 1)).filter(|bits| *bits != 0)
             })
             .map(move |bits| word * WORD + bits.trailing_zeros() as usize)
         });
-        bits.map_while(|at| Some((at as u16, self.tuples.get(at)?)))
+        bits.map_while(|at| Some((at as u16, self.groups.get(at)?)))
     }
 
     fn bytes(&self) -> usize {
         let rows = |mask: &Mask| size_of_val(mask) + mask.rows.capacity() * (size_of::<(u64, Row)>() + 1);
         let filter = |filter: &Filter| size_of_val(filter) + filter.masks.iter().map(rows).sum::<usize>();
-        let shapes = self.tuples.iter().map(|tuple| 2 * (size_of_val(tuple) + size_of_val(&tuple.shape[..])));
+        let shapes = self.groups.iter().map(|group| 2 * (size_of_val(group) + size_of_val(&group.shape[..])));
         size_of_val(self)
             + size_of_val(&self.entries[..])
             + size_of_val(&self.sets[..])
@@ -260,19 +260,19 @@ impl Segment {
     fn push(&mut self, cond: Arc<Cond>) {
         let at = self.entries.len() as u32;
         let shape = self.shape(&cond);
-        let tuple = match self.by_shape.get(&shape) {
-            Some(tuple) => *tuple,
-            None => self.new_tuple(shape, at),
+        let group = match self.by_shape.get(&shape) {
+            Some(group) => *group,
+            None => self.new_group(shape, at),
         };
-        let mut key = mix_tuple(tuple);
+        let mut key = mix_group(group);
         for constraint in cond.all.iter().filter(|c| c.mask != 0) {
             let filter = self.filters.iter_mut().find(|filter| filter.field == constraint.field);
             let mask = filter.and_then(|filter| filter.masks.iter_mut().find(|mask| mask.mask == constraint.mask));
             let mask = mask.expect("the shape's masks are there");
             let value = fold(constraint.value);
             key = key.wrapping_add(mix(value, mask.slot));
-            let row = mask.rows.entry(value).or_insert(Row::One(tuple));
-            add(row, tuple, &mut self.sets, self.words);
+            let row = mask.rows.entry(value).or_insert(Row::One(group));
+            add(row, group, &mut self.sets, self.words);
         }
         let ends = self.members.entry(key).or_insert(Ends { first: at, last: at });
         let before = (ends.last != at).then_some(ends.last);
@@ -280,7 +280,7 @@ impl Segment {
         if let Some(before) = before {
             self.entries[before as usize].after = Some(at);
         }
-        self.entries.push(Entry { cond, tuple, key, before, after: None });
+        self.entries.push(Entry { cond, group, key, before, after: None });
     }
 
     fn pop(&mut self) {
@@ -294,13 +294,13 @@ impl Segment {
                 self.members.remove(&entry.key);
             }
         }
-        if self.tuples[usize::from(entry.tuple)].first as usize == self.entries.len() {
-            let tuple = self.tuples.pop();
-            tuple.and_then(|tuple| self.by_shape.remove(&tuple.shape));
-            self.filters.iter_mut().for_each(|filter| clear(&mut filter.wild, entry.tuple));
+        if self.groups[usize::from(entry.group)].first as usize == self.entries.len() {
+            let group = self.groups.pop();
+            group.and_then(|group| self.by_shape.remove(&group.shape));
+            self.filters.iter_mut().for_each(|filter| clear(&mut filter.wild, entry.group));
         }
         self.gone += 1;
-        if self.gone > 2 * (self.entries.len() + MAX_TUPLES) {
+        if self.gone > 2 * (self.entries.len() + MAX_GROUPS) {
             self.rebuild();
         }
     }
@@ -320,7 +320,7 @@ impl Segment {
                 Ok(at) => at,
                 Err(at) => {
                     let mut wild = [0; MAX_WORDS];
-                    (0..self.tuples.len()).for_each(|tuple| set(&mut wild, tuple as u16));
+                    (0..self.groups.len()).for_each(|group| set(&mut wild, group as u16));
                     self.filters.insert(at, Filter { field: constraint.field, wild, masks: Vec::new() });
                     at
                 }
@@ -337,19 +337,19 @@ impl Segment {
         shape.into()
     }
 
-    fn new_tuple(&mut self, shape: Shape, first: u32) -> u16 {
-        let tuple = self.tuples.len() as u16;
-        if usize::from(tuple) == self.words * WORD {
+    fn new_group(&mut self, shape: Shape, first: u32) -> u16 {
+        let group = self.groups.len() as u16;
+        if usize::from(group) == self.words * WORD {
             self.widen();
         }
         for filter in &mut self.filters {
             if filter.masks.iter().all(|mask| !shape.contains(&mask.slot)) {
-                set(&mut filter.wild, tuple);
+                set(&mut filter.wild, group);
             }
         }
-        self.by_shape.insert(shape.clone(), tuple);
-        self.tuples.push(Tuple { shape, first });
-        tuple
+        self.by_shape.insert(shape.clone(), group);
+        self.groups.push(Group { shape, first });
+        group
     }
 
     /// Doubles the room in sets.
@@ -364,32 +364,27 @@ impl Segment {
     }
 }
 
-/// Puts a tuple into a row.
-fn add(row: &mut Row, tuple: u16, sets: &mut Vec<u64>, words: usize) {
+/// Puts a group into a row.
+fn add(row: &mut Row, group: u16, sets: &mut Vec<u64>, words: usize) {
     match *row {
-        Row::One(there) if there == tuple => {}
+        Row::One(there) if there == group => {}
         Row::One(there) => {
             let at = sets.len();
             sets.resize(at + words, 0);
             set(&mut sets[at..], there);
-            set(&mut sets[at..], tuple);
+            set(&mut sets[at..], group);
             *row = Row::Several((at / words) as u32);
         }
-        Row::Several(at) => set(&mut sets[at as usize * words..][..words], tuple),
+        Row::Several(at) => set(&mut sets[at as usize * words..][..words], group),
     }
 }
 
-fn set(bits: &mut [u64], tuple: u16) {
-    bits[usize::from(tuple) / WORD] |= 1 << (usize::from(tuple) % WORD);
+fn set(bits: &mut [u64], group: u16) {
+    bits[usize::from(group) / WORD] |= 1 << (usize::from(group) % WORD);
 }
 
-fn clear(bits: &mut [u64], tuple: u16) {
-    bits[usize::from(tuple) / WORD] &= !(1 << (usize::from(tuple) % WORD));
-}
-
-/// A value as one word, different for different values of the fields that have no more bits.
-fn fold(value: u128) -> u64 {
-    value as u64 ^ ((value >> 64) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+fn clear(bits: &mut [u64], group: u16) {
+    bits[usize::from(group) / WORD] &= !(1 << (usize::from(group) % WORD));
 }
 
 /// What a value under a slot's mask adds to a key.
@@ -398,6 +393,6 @@ fn mix(value: u64, slot: u16) -> u64 {
     (spread ^ spread >> 32).wrapping_mul(0xc4ce_b9fe_1a85_ec53)
 }
 
-fn mix_tuple(tuple: u16) -> u64 {
-    u64::from(tuple).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+fn mix_group(group: u16) -> u64 {
+    u64::from(group).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }

@@ -11,7 +11,7 @@ use crate::trace::Item;
 /// What came of adding a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Augmented {
-    /// The trace ended in unexplored country: the leaf is there now.
+    /// The trace ended where the tree was unexplored: the leaf is there now.
     Added,
     /// The tree has this trace: its leaf stands there, the new one was not added.
     Existing(LeafId),
@@ -31,8 +31,8 @@ pub enum Augmented {
 pub(crate) struct Edit {
     /// The node and the branch under which this happened; `None` at the root.
     pub(crate) place: Option<(NodeId, Branch)>,
-    /// The nodes that are gone, each before the one above it. What [`Tree::node`] says of them is still true until the next edit, but for
-    /// their links to each other.
+    /// The nodes that are gone, each before the one above it. Until the next edit, what [`Tree::node`] says of them is still
+    /// true, except for their links to each other.
     pub(crate) removed: Vec<NodeId>,
     /// The new nodes: the first one stands at `place`, each other one is the only child of the one before, and the last
     /// is the leaf.
@@ -122,8 +122,8 @@ impl Tree {
         }
     }
 
-    /// The nodes of those of these leaves that are there. Has what [`Tree::remove`] reads of them on its way, so that memory
-    /// is waited for once for several leaves.
+    /// The nodes of those of these leaves that are there. Prefetches what [`Tree::remove`] reads of them, so that several
+    /// leaves wait for memory once.
     pub(crate) fn prefetch_removal(&self, leaves: &[LeafId], nodes: &mut Vec<NodeId>) {
         nodes.clear();
         nodes.extend(leaves.iter().filter_map(|leaf| self.leaves.get(leaf)));
@@ -152,7 +152,7 @@ impl Tree {
         self.edit.place = None;
     }
 
-    /// Hangs the rest of a trace into the unexplored place `from`.
+    /// Adds the rest of a trace at the unexplored place `from`.
     pub(super) fn extend(&mut self, from: Option<(NodeId, Branch)>, items: &[Item], leaf: LeafId) -> Augmented {
         self.edit.place = from;
         let mut from = from;
@@ -180,13 +180,13 @@ impl Tree {
         Augmented::Replaced { removed, depth }
     }
 
-    /// Takes out a node that has nothing below it, and stands here.
+    /// Takes out a node at this place, which has nothing below it.
     pub(super) fn take_out(&mut self, node: NodeId, place: Option<(NodeId, Branch)>) {
         self.discard(node);
         self.vacate(place);
     }
 
-    /// Has nothing stand here.
+    /// Makes a place unexplored.
     fn vacate(&mut self, place: Option<(NodeId, Branch)>) {
         match place {
             None => self.root = None,

@@ -2,12 +2,12 @@
 //!
 //! # What
 //!
-//! Four kinds of nodes. A *leaf* (`L`) stands for the policy's answer to all packets that get there. A *value* node
+//! Four kinds of nodes. A *leaf* (`L`) stands for what the policy decided about all packets that get there. A *value* node
 //! (`V`) reads a field under a mask and has a child for each value seen. A *test* node (`T`) asks a condition and has
 //! a yes-side and a no-side. *Unexplored* (`Ω`) is the absence of a node: no trace has been there.
 //!
-//! Nodes live in one arena and name each other by index, with a link to the parent. So a leaf's way to the root is
-//! known without a search, and no operation recurses: chains of tests may be tens of thousands deep.
+//! Nodes live in one arena and name each other by index, with a link to the parent. So a leaf's path to the root is
+//! known without a search. No operation recurses: chains of tests may be tens of thousands deep.
 //!
 //! # Why it is correct
 //!
@@ -17,17 +17,17 @@
 //!
 //! # Cost
 //!
-//! [`Tree::augment`] takes one step a node on the way, a hash look-up in a `V` node of any size; [`Tree::search`] takes
-//! one step for all tests of a long chain (`index.rs`). [`Tree::remove`] and [`Tree::path`] take one step a node from the
-//! leaf up. To find the leaves that an invalidation means costs little more than these leaves (`touch.rs`).
+//! [`Tree::augment`] takes one step a node on the path, a hash look-up in a `V` node of any size; [`Tree::search`] takes
+//! one step for all tests of a long chain (`condition_index.rs`). [`Tree::remove`] and [`Tree::path`] take one step a node from the
+//! leaf up. An invalidation costs little more than the leaves that it finds (`value_index.rs`).
 //!
 //! A node takes 64 bytes: 24 that look-ups read, 16 for links, 16 for its place in the walk order, 4 for when it was last
-//! used, 4 for its memos (`memos.rs`). A leaf takes some 20 more to be found by its name, and a child of a large `V` node 11 to 21 (`values.rs`). A
+//! used, 4 for its memos (`question_memo.rs`). A leaf takes some 20 more to be found by its name, and a child of a large `V` node 11 to 21 (`values.rs`). A
 //! test's condition is shared with the traces that ask it, and in a long chain stands in its index, in what is known
 //! where it fails and among the questions that runs ask. Measured with [`Tree::bytes`]: a million traces take 105 MB if
 //! they read two prefixes and 73,000 of them are in the tree, and 770 to 1,260 MB in trees of filter sets, where a trace
-//! brings one to two tests of five parts. `Tree::coldest` chooses which
-//! to give up (`cold.rs`).
+//! brings one to two tests of five parts. [`Tree::least_recently_used`] chooses which
+//! to give up (`rarely_used.rs`).
 //!
 //! # For compilers
 //!
@@ -91,7 +91,7 @@ pub struct Tree {
     edit: Edit,
     /// How many there were.
     edits: u64,
-    /// Questions that runs asked right in front of a node, and what became of them.
+    /// Questions that runs asked right before a node, and what became of them.
     memos: QuestionMemos,
 }
 
@@ -118,7 +118,7 @@ pub(crate) enum Branch {
     Outcome(bool),
 }
 
-/// What a search finds behind a node.
+/// What a search finds at a node.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     /// The node is a leaf.
@@ -130,7 +130,7 @@ enum Step {
 /// A node. `None` in place of a child is `Ω`.
 #[derive(Clone, Debug)]
 pub(crate) enum Node {
-    /// The policy's answer.
+    /// What the policy decided.
     Leaf(LeafId),
     /// A read of a field under a mask: a child for each value seen.
     Value(Box<Values>),
@@ -201,13 +201,13 @@ impl Tree {
         }
     }
 
-    /// The items on the way from the root to the leaf: its trace. `None` where the leaf is not in the tree.
+    /// The items on the path from the root to the leaf: its trace. `None` where the leaf is not in the tree.
     pub fn path(&self, leaf: LeafId) -> Option<Vec<Item>> {
         let leaf = *self.leaves.get(&leaf)?;
         Some(self.items_to(self.parent(leaf)))
     }
 
-    /// The items on the way from the root to a branch of a node, or to the root.
+    /// The items on the path from the root to a branch of a node, or to the root.
     fn items_to(&self, place: Option<(NodeId, Branch)>) -> Vec<Item> {
         let above = |(node, _): &(NodeId, Branch)| self.parent(*node);
         let mut items: Vec<Item> =
@@ -269,9 +269,9 @@ impl Tree {
         Some((parent, branch))
     }
 
-    /// A number that is smaller for what comes first in the order in which a walk decides: a test stands behind its yes-side
-    /// and before its no-side, a `V` node before its children. The children of a `V` node, whose packets differ, stand in no
-    /// order that means anything.
+    /// A number that is smaller for what comes first in the order in which a walk decides: a test comes after its yes-side
+    /// and before its no-side, a `V` node before its children. The order of the children of a `V` node means nothing, since
+    /// their packets differ.
     ///
     /// The order of two nodes never changes while both live; numbers are valid until the next augmentation. Costs a load.
     pub(crate) fn rank(&self, node: NodeId) -> u64 {

@@ -1,21 +1,21 @@
-//! Which of two nodes comes first, told at once: a list with labels.
+//! Which of two nodes comes first, in two loads: a list with labels.
 //!
 //! # What
 //!
-//! All nodes of a tree stand in one list, in the order in which a walk decides: the yes-side of a test, the test itself
-//! (where its barrier has its place), its no-side; a `V` node before its children, of which the newest is first. Each
-//! has a 64-bit label, and labels ascend along the list. A node's place never changes while it lives, its label may.
+//! All nodes of a tree stand in one list, in the order in which a walk decides: the yes-side of a test, the test itself (where
+//! its barrier entry has its place), its no-side; a `V` node before its children, of which the newest is first. Each has a
+//! 64-bit label, and labels ascend along the list. A node's place never changes while it exists; its label may.
 //!
 //! # Why it is correct
 //!
-//! A node comes in where nothing was, as a neighbour of its parent, so a subtree always is one stretch of the list.
-//! Where the neighbours' labels leave no room, the smallest aligned block of labels around them that is sparse enough
-//! gets even gaps (Bender and others, "Two simplified algorithms for maintaining order in a list", ESA 2002).
+//! A node comes in where nothing was, next to its parent. So a subtree is always one stretch of the list. If the labels of its
+//! neighbours leave no room, the smallest aligned block of labels around them that is sparse enough gets even gaps (Bender
+//! and others, *Two simplified algorithms for maintaining order in a list*, ESA 2002).
 //!
 //! # Cost
 //!
-//! Comparing is two loads. An insertion costs the logarithm of the number of nodes, averaged over many, and O(1) at the
-//! end of the list, where chains of tests grow. 16 bytes a node.
+//! A comparison is two loads. An insertion costs the logarithm of the number of nodes, averaged over many, and O(1) at the end
+//! of the list, where chains of tests grow. A node takes 16 bytes.
 
 use maple_prefetch::prefetch;
 
@@ -42,9 +42,9 @@ pub(super) enum At {
     Alone,
     /// Right before this node.
     Before(NodeId),
-    /// Right behind this node.
+    /// Right after this node.
     After(NodeId),
-    /// Right behind this node, where more nodes will come in.
+    /// Right after this node, where more nodes will come in.
     First(NodeId),
 }
 
@@ -52,7 +52,7 @@ pub(super) enum At {
 /// 32 insertions in one place.
 const STEP: u64 = 1 << 32;
 
-/// Which part of the room behind a `V` node its newest child takes: the next child comes in before it. So a gap takes
+/// A new child of a `V` node leaves all but this part of the gap before it, where the next child comes in. So a gap takes
 /// hundreds of children, not 32.
 const SHARE: u64 = 32;
 
@@ -89,12 +89,12 @@ impl Order {
         }
     }
 
-    /// Has a node's place in the list on its way.
+    /// Prefetches a node's place in the list.
     pub(super) fn prefetch(&self, node: NodeId) {
         prefetch(self.place(node));
     }
 
-    /// Has its neighbours' places on their way.
+    /// Prefetches the places of its neighbours.
     pub(super) fn prefetch_around(&self, node: NodeId) {
         let Place { before, after, .. } = self.place(node);
         before.iter().chain(after).for_each(|other| prefetch(self.place(*other)));
@@ -111,7 +111,7 @@ impl Order {
         }
     }
 
-    /// A label between two neighbours, if there is one: so that what is left behind it is a share of the room.
+    /// A label between two neighbours, if there is one. What is left after it is one part in `share` of the gap.
     fn room(&self, before: Option<NodeId>, after: Option<NodeId>, share: u64) -> Option<u64> {
         let low = before.map(|node| self.label(node));
         let high = after.map(|node| self.label(node));

@@ -1,15 +1,15 @@
-//! What runs asked right in front of nodes, by node.
+//! What runs asked right before nodes, by node.
 
 use super::NodeId;
 use super::replay::QuestionMemo;
 
-/// The memos of a tree's nodes, of which many have none.
+/// The memos of a tree's nodes. Many nodes have none.
 #[derive(Clone, Debug, Default)]
 pub(super) struct QuestionMemos {
     /// By node: which list is its own, counted from 1; or 0.
     lists_of: Vec<u32>,
     lists: Vec<Vec<QuestionMemo>>,
-    /// Lists that are nobody's, and empty.
+    /// Empty lists that no node has.
     free: Vec<u32>,
 }
 
@@ -26,7 +26,7 @@ impl QuestionMemos {
         }
     }
 
-    /// The memos of a node, of which there are to be more.
+    /// The memos of a node, to add some.
     pub(super) fn of_mut(&mut self, node: NodeId) -> &mut Vec<QuestionMemo> {
         let list = &mut self.lists_of[node.index()];
         if *list == 0 {

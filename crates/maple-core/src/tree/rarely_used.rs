@@ -1,26 +1,26 @@
-//! How long leaves have not been used, and how much memory a tree takes: what keeps a tree bounded.
+//! Which leaves were not used for a long time, and how much memory a tree takes: what keeps a tree bounded.
 //!
-//! Time is counted in periods, which the owner of the tree begins. A leaf remembers the last one in which a look-up
-//! found it, in an array of 4 bytes a node: some nanoseconds where that is not in the cache. Whoever knows
-//! otherwise that a leaf's packets were seen (by a switch's counters, say) may say so.
+//! Time is counted in periods, which the owner of the tree begins. A leaf remembers the last period in which a look-up found it,
+//! in an array of 4 bytes a node. Whoever knows otherwise that a leaf's packets were seen (by a switch's counters, say) may
+//! say so.
 
 use super::{LeafId, Node, NodeId, Tree};
 
 impl Tree {
-    /// Begins a new period: leaves that are used from now on are warmer than all others.
+    /// Begins a new period: leaves that are used from now on count as more recently used than all others.
     pub fn begin_period(&self) {
         self.period.set(self.period.get().saturating_add(1));
     }
 
-    /// Takes memo that packets of a leaf were seen. A leaf that is not there is passed over.
+    /// Packets of a leaf were seen. A leaf that is not there is passed over.
     pub fn mark_used(&self, leaf: LeafId) {
         if let Some(node) = self.leaves.get(&leaf) {
             self.use_leaf(*node);
         }
     }
 
-    /// The `count` leaves (or all, if there are fewer) that have not been used for the longest time, the coldest first,
-    /// older ones before newer ones. Costs a step a leaf: ask for many at once.
+    /// The `count` leaves (or all, if there are fewer) that have not been used for the longest time. The least recently used
+    /// comes first, and of equals the older one. Costs a step a leaf, so ask for many at once.
     pub fn least_recently_used(&self, count: usize) -> Vec<LeafId> {
         let mut all: Vec<(u32, LeafId)> =
             self.leaves.iter().map(|(leaf, node)| (self.used[node.index()].get(), *leaf)).collect();

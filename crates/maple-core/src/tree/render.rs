@@ -15,8 +15,8 @@ impl Tree {
     ///     00:00:00:00:00:02: L 1
     /// ```
     ///
-    /// Unexplored sides of tests are shown as `Ω`, reads that f did not make as `(specialised)`. No-sides stand under their test's own indentation, so that a chain
-    /// of tests reads from top to bottom.
+    /// Unexplored sides of tests are shown as `Ω`, reads that f did not make as `(specialised)`. No-sides have their test's own
+    /// indentation, so that a chain of tests reads from top to bottom.
     pub fn render(&self) -> String {
         let mut out = String::new();
         // What is still to be written: indentation, the label of the branch, the node.
@@ -36,8 +36,8 @@ impl Tree {
             Some(Node::Value(values)) => {
                 let is_whole = values.mask == values.field.full_mask();
                 let mask = if is_whole { String::new() } else { format!("/{:#x}", values.mask) };
-                let narrows = node.is_some_and(|node| self.is_specialisation(node));
-                format!("V {}{mask}{}", values.field, if narrows { " (specialised)" } else { "" })
+                let is_specialised = node.is_some_and(|node| self.is_specialisation(node));
+                format!("V {}{mask}{}", values.field, if is_specialised { " (specialised)" } else { "" })
             }
             Some(Node::Test { cond, .. }) => format!("T {cond}"),
         }

@@ -1,32 +1,32 @@
-//! Recording a run of a policy along a tree: what the tree knows of the run's questions is not recorded again.
+//! Replay: a run of a policy is recorded along its tree, and what the tree knows of its questions is not recorded again.
 //!
 //! # What
 //!
-//! A run for which the tree has no leaf mostly asks what earlier runs asked, and leaves their way at its end. So a
-//! [`Replay`] answers the run's questions and goes down the tree as long as it asks the same, which costs a comparison
-//! of pointers a question: no item is written, nothing has to be known of the items before. Only where the run asks
-//! something else items are written, as a recorder would, and lowered for the switch ([`Trace::lower`]).
+//! A run for which the tree has no leaf mostly asks what earlier runs asked, and leaves their path at its end. So a
+//! [`Replay`] answers the run's questions and goes down the tree as long as the run asks the same. That costs a comparison of
+//! pointers a question: no item is written, and nothing has to be known of the items before. Only when the run asks something
+//! else, items are written as a recorder would, and lowered for the switch ([`Trace::lower`]).
 //!
-//! A question need not be the item that it becomes: it may be known from the items before, lack the part of it that is
-//! known, or become several items that the switch can match. What became of a question in front of a node is kept with
-//! the node (a [`QuestionMemo`]), so that the next run need not ask it again; in front of leaves, where such runs don't get to, it is
-//! not kept.
+//! A question need not be the item that it becomes. It may be known from the items before; or lack the part of it that is
+//! known; or become several items that the switch can match. What became of a question before a node is kept with the node
+//! (a [`QuestionMemo`]), so that the next run need not find it out again. Leaves keep no memos, as no such run gets there.
 //!
-//! At the first test of a long chain the chain's index says which of its tests is the first that the packet fits. Up to
-//! there all questions of a run that asks what others did get a no, without a look at the packet (`questions_ahead.rs`).
+//! At the first test of a long chain, the chain's index says which of its tests is the first that the packet fits. Up to
+//! there, all questions of a run that asks what others did are denied, without a look at the packet (`chain_questions.rs`).
 //!
 //! # Why it is correct
 //!
-//! What is made of a question depends on the question and on the items before, and these are the way to the node. So a
-//! node that asks the same is what would have been written, and what became of a question in front of a node once, always
-//! becomes of it while the node lives; where that was nothing, all packets that get there have the same answer. A test
-//! that a question becomes asks for parts of it: where the test fails, the answer is no, and nothing else becomes of the
-//! question. The oracle is a recorder, [`Trace::lower`] and [`Tree::augment`].
+//! What becomes of a question depends on the question and on the items before it, and these are the path to the node. So a node
+//! that asks the same is what would have been written. What became of a question before a node always becomes of it while
+//! the node exists; if that was nothing, all packets that get there have the same answer. A test that a question becomes asks
+//! for parts of it. So where the test fails, the question is denied, and nothing else becomes of it. The oracle is a recorder,
+//! [`Trace::lower`] and [`Tree::augment`].
 //!
 //! # Cost
 //!
 //! A question that the tree asks costs its answer and some nanoseconds; in a long chain, the latter only. The first other
-//! question costs the length of the way, where long chains count for as much as they have tests of one part; then each costs what it costs a recorder. To put the run's leaf in ([`Tree::insert_replayed`]) costs the new nodes.
+//! question costs the length of the path, where a long chain counts as one step for each of its tests of one part. Then each
+//! question costs what it costs a recorder. [`Tree::insert_replayed`] costs the new nodes.
 
 use std::cell::Cell;
 use std::slice::Iter;
@@ -39,20 +39,20 @@ use super::{Augmented, Branch, LeafId, Node, NodeId, Tree};
 use crate::capabilities::Capabilities;
 use crate::trace::{Cond, Fields, Item, Lowered, Trace};
 
-/// Answers one run's questions about its packet along a tree. All questions must be about the same packet.
+/// A run that is under way: its questions about its packet are answered along a tree. All must be about the same packet.
 #[derive(Debug)]
 pub struct Replay<'t> {
     tree: &'t Tree,
     capabilities: &'t Capabilities,
-    /// What the run is likely to ask next, with no for an answer: the rest of [`InChain::known`].
+    /// What the run is likely to ask next, all of it denied: the rest of [`InChain::known`].
     next: Iter<'t, Arc<Cond>>,
     at: Place,
-    /// In a long chain: how far the run is in it, which may be farther than `at`.
+    /// In a long chain: how far the run is in it. That may be farther than `at`.
     ahead: Option<InChain<'t>>,
-    /// The memos of a node, and where the memo that was last found stands: the next is likely the next to be asked for.
+    /// The memos of a node, and the place of the one that was last found: the next one is likely asked for next.
     noted: Option<(NodeId, &'t [QuestionMemo], usize)>,
     short: bool,
-    /// From the first question on that the tree does not ask: all items. Those up to `at` are on the tree.
+    /// All items, once the run has asked what the tree does not ask. Those up to `at` are on the tree.
     written: Option<Lowered<'t>>,
     memos: Vec<NewMemo>,
 }
@@ -70,9 +70,9 @@ struct Place {
 #[derive(Clone, Copy, Debug)]
 struct InChain<'t> {
     chain: LongChain<'t>,
-    /// How many of the chain's tests are behind [`Replay::at`].
+    /// How many of the chain's tests [`Replay::at`] has passed.
     noted: usize,
-    /// To how many of the road's questions the packet's answer is no.
+    /// How many of the chain's questions are denied to the packet.
     known: usize,
 }
 
@@ -82,29 +82,29 @@ enum Question {
     Fits(Arc<Cond>),
     /// A field under a mask. In a box, as there are few of them.
     Read(Box<(Field, u128)>),
-    /// Nothing more: it has its answer. The node is a read all the same (`narrow.rs`).
+    /// Nothing more: it has its route. The node is a read that specialises leaves (`specialise.rs`).
     End,
 }
 
-/// What becomes of a question that is asked right in front of a node.
+/// What becomes of a question that is asked right before a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Becomes {
-    /// Nothing: the answer is known there. Whether a packet fits, if that was asked.
+    /// Nothing: the answer is known there. Says whether a packet fits, if that was asked.
     Known(bool),
-    /// The node, which is all that is open of it.
+    /// The node, which asks all that is not known.
     Node,
-    /// The node, and then what becomes of it in front of the node's child, unless the node is a test that failed.
+    /// The node, and then what becomes of it before the node's child, unless the node is a test that failed.
     FirstPart,
 }
 
-/// A question that was asked right in front of a node.
+/// A question that was asked right before a node, and what became of it.
 #[derive(Clone, Debug)]
 pub(super) struct QuestionMemo {
     question: Question,
     becomes: Becomes,
 }
 
-/// A memo for the node behind so many items.
+/// A memo for the node after so many items.
 #[derive(Debug)]
 struct NewMemo {
     depth: usize,
@@ -112,7 +112,7 @@ struct NewMemo {
     memo: QuestionMemo,
 }
 
-/// A run that was followed: to be put into its tree before anything else is.
+/// A run that has ended. It must be inserted into its tree before anything else is.
 #[derive(Debug)]
 pub struct Replayed {
     at: Place,
@@ -122,7 +122,7 @@ pub struct Replayed {
     edits: u64,
 }
 
-/// A packet that remembers whether anything was looked at that was not captured.
+/// A packet that remembers whether a field was looked at that was not captured.
 struct Looked<'p, P: ?Sized> {
     packet: &'p P,
     short: Cell<bool>,
@@ -136,13 +136,13 @@ impl Replayed {
 }
 
 impl Tree {
-    /// Whether some question begins with a test, and goes on with others where that holds: so the test's yes-side will
-    /// have tests or reads of its own, once it is explored.
+    /// Whether a test prefixes a longer condition that some run asked for: its yes-side will have tests or reads of its own,
+    /// once it is explored.
     pub(crate) fn prefixes_a_longer_condition(&self, test: NodeId) -> bool {
         self.memos.of(test).iter().any(|memo| memo.becomes == Becomes::FirstPart)
     }
 
-    /// Begins to follow a run. All traces of a tree are lowered for the same capabilities.
+    /// Begins to replay a run. All traces of a tree are lowered for the same capabilities.
     pub fn begin_replay<'t>(&'t self, capabilities: &'t Capabilities) -> Replay<'t> {
         let at = Place { here: self.root(), ..Place::default() };
         Replay {
@@ -158,14 +158,14 @@ impl Tree {
         }
     }
 
-    /// Adds the trace of a run that was followed, ending in `leaf`: [`Tree::augment`] without the items.
+    /// Adds the trace of a run that was replayed, ending in `leaf`: [`Tree::augment`] without the items.
     ///
     /// # Panics
     ///
-    /// If the tree has changed since the run was followed, or `leaf` is in it.
+    /// If the tree has changed since the run began, or `leaf` is in it.
     pub fn insert_replayed(&mut self, run: Replayed, leaf: LeafId) -> Augmented {
         assert!(!self.contains(leaf), "leaf {} has a trace already", leaf.0);
-        assert_eq!(run.edits, self.edits, "a run is put into the tree that it followed");
+        assert_eq!(run.edits, self.edits, "a run is inserted into the tree that it was replayed on");
         let Replayed { at, rest, memos, .. } = run;
         self.begin_edit();
         let outcome = self.put_at(at.from, at.here, &rest, at.depth, leaf);
@@ -177,8 +177,8 @@ impl Tree {
                 if there.iter().all(|other| other.question != memo.question) {
                     there.push(memo);
                 }
-            } else if let Some(behind) = depth.checked_sub(at.depth).filter(|behind| *behind < new) {
-                self.memos.of_mut(self.edit.added[behind]).push(memo);
+            } else if let Some(further) = depth.checked_sub(at.depth).filter(|further| *further < new) {
+                self.memos.of_mut(self.edit.added[further]).push(memo);
             }
         }
         self.extend_chain_questions();
@@ -202,7 +202,7 @@ impl<'t> Replay<'t> {
         self.fits_elsewhere(packet, cond)
     }
 
-    /// The same for a question that is not the next in a chain.
+    /// The same for a question that is not the next one of a chain.
     #[inline(never)]
     fn fits_elsewhere<P: Fields + ?Sized>(&mut self, packet: &P, cond: &Arc<Cond>) -> bool {
         if self.ahead.is_some() {
@@ -255,7 +255,7 @@ impl<'t> Replay<'t> {
         packet.value(field).unwrap_or(0) & mask
     }
 
-    /// Asks what a trace says that was recorded of the packet.
+    /// Asks all that a trace observed. It must have been recorded of the same packet.
     pub fn observe<P: Fields + ?Sized>(&mut self, packet: &P, trace: &Trace) {
         self.short |= trace.short;
         for item in &trace.items {
@@ -266,7 +266,7 @@ impl<'t> Replay<'t> {
         }
     }
 
-    /// Ends the run. Where the tree has narrowed leaves, it goes on to the one that is the packet's.
+    /// Ends the run. If the tree has specialised leaves there, it goes on to the packet's.
     pub fn finish<P: Fields + ?Sized>(mut self, packet: &P) -> Replayed {
         self.catch_up();
         let (depth, written) = (self.at.depth, self.written.take());
@@ -280,7 +280,7 @@ impl<'t> Replay<'t> {
         Replayed { at, rest, short, memos, edits: tree.edits }
     }
 
-    /// What becomes of a question in front of a node, where that is known.
+    /// What becomes of a question before a node, if that is known.
     fn becomes(&mut self, node: NodeId, is: impl Fn(&Question) -> bool) -> Option<Becomes> {
         let (memos, next) = match self.noted {
             Some((of, memos, last)) if of == node => (memos, last + 1),
@@ -302,12 +302,12 @@ impl<'t> Replay<'t> {
         };
         self.short |= packet.short.get();
         self.at.go(self.tree, node, branch);
-        let ahead = self.ahead.filter(|_| branch == Branch::Outcome(false)).and_then(|ahead| ahead.behind(node));
+        let ahead = self.ahead.filter(|_| branch == Branch::Outcome(false)).and_then(|ahead| ahead.after(node));
         self.go_ahead(ahead);
         branch
     }
 
-    /// Takes memo that the run comes to a node, which may be the first of a long chain.
+    /// The run comes to a node, which may be the first of a long chain.
     fn enter<P: Fields + ?Sized>(&mut self, packet: &P, node: NodeId) {
         let packet = Looked::new(packet);
         let ahead = self.tree.enter(node, &packet).map(|mut chain| {
@@ -320,7 +320,7 @@ impl<'t> Replay<'t> {
         self.go_ahead(ahead);
     }
 
-    /// How many questions are expected, all with no for an answer.
+    /// How many questions are expected, all of which are denied.
     #[cfg(test)]
     pub(super) fn expected(&self) -> usize {
         self.next.len()
@@ -344,7 +344,7 @@ impl<'t> Replay<'t> {
         self.at = Place { from: Some((last, branch)), here: self.tree.child(last, branch), depth };
     }
 
-    /// The items of the run up to a place on the tree, where none were written before.
+    /// The items of the run up to a place on the tree, if none were written before.
     fn written_from(&mut self, place: Place) -> &mut Lowered<'t> {
         self.written.get_or_insert_with(|| {
             (self.at, self.next, self.ahead) = (place, Iter::default(), None);
@@ -362,8 +362,8 @@ impl<'t> Replay<'t> {
         self.write(packet, Question::Read(Box::new((field, mask))), false, write);
     }
 
-    /// Has a question become items, and memos what became of it. `write` says whether the last of them, if that is a test,
-    /// asks for all that was left.
+    /// Turns a question into items, and keeps a memo of them. `write` says whether the last of them, if that is a test, asks for
+    /// all that was left.
     fn write<P: Fields + ?Sized>(
         &mut self,
         packet: &P,
@@ -401,7 +401,7 @@ impl<'t> Replay<'t> {
 }
 
 impl QuestionMemo {
-    /// For a read that narrows leaves.
+    /// For a read that specialises a leaf.
     pub(super) fn of_specialisation() -> QuestionMemo {
         QuestionMemo { question: Question::End, becomes: Becomes::Node }
     }
@@ -410,7 +410,7 @@ impl QuestionMemo {
         self.question == Question::End
     }
 
-    /// The condition of which it says that no packet gets to the node and fits it.
+    /// The condition of which the memo says that no packet which gets to the node fits it.
     pub(super) fn denied(&self) -> Option<&Arc<Cond>> {
         match self {
             QuestionMemo { question: Question::Fits(cond), becomes: Becomes::Known(false) } => Some(cond),
@@ -418,7 +418,7 @@ impl QuestionMemo {
         }
     }
 
-    /// The condition that is denied to packets that fail the node, as it begins with the node's test.
+    /// The condition that the node's test prefixes: packets that fail the node don't fit it.
     pub(super) fn begun(&self) -> Option<&Arc<Cond>> {
         match self {
             QuestionMemo { question: Question::Fits(cond), becomes: Becomes::Node | Becomes::FirstPart } => Some(cond),
@@ -439,8 +439,8 @@ impl Question {
 }
 
 impl<'t> InChain<'t> {
-    /// Behind a test that the packet failed, if it is the chain's next.
-    fn behind(self, test: NodeId) -> Option<InChain<'t>> {
+    /// After a test that the packet failed, if it is the chain's next.
+    fn after(self, test: NodeId) -> Option<InChain<'t>> {
         let is_next = self.chain.nodes.get(self.noted) == Some(&test);
         is_next.then(|| InChain { noted: self.noted + 1, ..self })
     }

@@ -1,14 +1,14 @@
-//! Leaves that keep a part of their packets only.
+//! Specialised leaves, which keep a part of their packets only.
 //!
 //! # What
 //!
-//! A run that ends says of all packets that pass its trace what to do with them. It may be better to have its answer for
-//! some of them only: those that agree with its packet in some more bits. So a read is put in front of the leaf, as if f
-//! had made it, with a memo that f did not: runs that end there read it too ([`super::Replay::finish`]).
+//! A run that ends decides for all packets that pass its trace. It may be better to apply its decision to some of them only:
+//! those that agree with its packet in some more bits (`compile/incremental/specialise.rs`). So a read is put before the leaf, as
+//! if f had made it, with a memo that f did not. Runs that end there read it too ([`super::Replay::finish`]).
 //!
 //! # Why it is correct
 //!
-//! f would do the same had it looked at more of the packet before it gave its answer.
+//! f would decide the same if it looked at more of the packet before.
 
 use maple_wire::Constraint;
 
@@ -17,7 +17,8 @@ use super::{Branch, LeafId, Node, NodeId, Tree};
 use crate::trace::Item;
 
 impl Tree {
-    /// Has a leaf keep only those of its packets that fit `read`, which its packet must. Of the others nothing is known then.
+    /// Makes a leaf keep only those of its packets that fit `read`. The packet that made the leaf must fit. Nothing is known of
+    /// the others then.
     pub(crate) fn specialise(&mut self, leaf: LeafId, read: Constraint) {
         let Some(at) = self.leaf_node(leaf) else { return };
         self.begin_edit();

@@ -1,24 +1,24 @@
-//! From a value of a field to the leaves whose packets can have it: what an invalidation asks for.
+//! From the value of a field to the leaves whose packets can have it: what an invalidation asks for.
 //!
 //! # What
 //!
-//! A trace *states* bits of a field with its reads and with the tests that held. For each field that was ever asked for,
-//! the leaves stand in lists by the bits that their traces state and the values of these, or in one list if they state
-//! none. Packets of a leaf can have a value if what its trace states does not contradict it. That a test that failed may
-//! rule the value out is not looked at, so some leaves too many may be named.
+//! A trace *states* bits of a field by its reads and by the tests that held. For each field that was ever asked for, leaves
+//! stand in lists by the bits that their traces state and the values of these: a tuple space (`tuple_space.rs`). Packets of a
+//! leaf can have a value if what its trace states does not contradict it. A test that failed may rule the value out too;
+//! that is not looked at, so a few leaves too many may be named.
 //!
 //! # Cost
 //!
-//! A question costs a look at a bit a mask of the field, where that is set a look-up, and the leaves that it finds. A field is taken up when it is first
-//! asked for, by one walk of the tree; from then on a new leaf costs a step an item of its trace. Leaves that go are not
-//! looked for: lists drop them when they are next read, and all lists when half of what they hold is gone. Masks with no
-//! lists left are not asked.
+//! A question costs a bit a mask of the field, a look-up where that bit is set, and the leaves that it finds. A field is
+//! taken up when it is first asked for, by one walk of the tree. From then on a new leaf costs a step an item of its trace.
+//! Lists drop leaves that are gone when they are next read, and all lists do when half of what they hold is gone.
 
 use maple_wire::{Constraint, Field};
 use rustc_hash::FxHashMap;
 
 use super::{LeafId, Node, NodeId, Tree};
 use crate::trace::Item;
+use crate::tuple_space::{OneOrMany, fold};
 
 /// The fields that were asked for.
 #[derive(Clone, Debug, Default)]
@@ -38,17 +38,9 @@ struct Stated {
 /// Leaves by the value that they state.
 #[derive(Clone, Debug, Default)]
 struct Lists {
-    by_value: FxHashMap<u128, List>,
-    /// For each value that has or had a list a bit, which other values may share. Most values that are asked for have none.
+    by_value: FxHashMap<u128, OneOrMany<LeafId>>,
+    /// A bit for each value that has or had a list; values share bits. Most values that are asked for have none.
     seen: [u64; 4],
-}
-
-/// Leaves; mostly one, which takes no memory of its own.
-#[derive(Clone, Debug)]
-enum List {
-    One(LeafId),
-    /// Several, or none.
-    Several(Vec<LeafId>),
 }
 
 /// Bits of a field: mask and value.
@@ -62,37 +54,6 @@ impl ValueIndex {
     /// Whether any field was asked for.
     pub(super) fn is_asked(&self) -> bool {
         !self.fields.is_empty()
-    }
-}
-
-impl Default for List {
-    fn default() -> List {
-        List::Several(Vec::new())
-    }
-}
-
-impl List {
-    fn leaves(&self) -> &[LeafId] {
-        match self {
-            List::One(leaf) => std::slice::from_ref(leaf),
-            List::Several(leaves) => leaves,
-        }
-    }
-
-    fn push(&mut self, leaf: LeafId) {
-        match self {
-            List::Several(leaves) if leaves.is_empty() => *self = List::One(leaf),
-            List::Several(leaves) => leaves.push(leaf),
-            List::One(first) => *self = List::Several(vec![*first, leaf]),
-        }
-    }
-
-    fn retain(&mut self, is_there: impl Fn(LeafId) -> bool) {
-        match self {
-            List::One(leaf) if is_there(*leaf) => {}
-            List::One(_) => *self = List::default(),
-            List::Several(leaves) => leaves.retain(|leaf| is_there(*leaf)),
-        }
     }
 }
 
@@ -126,14 +87,14 @@ impl Tree {
         leaves
     }
 
-    /// Forgets a leaf that has this trace.
+    /// Removes a leaf that has this trace.
     pub(super) fn value_index_remove(&mut self, items: &[Item], leaf: LeafId) {
         for stated in &mut self.value_index.get_mut().fields {
             stated.remove(bits(items, stated.field), leaf);
         }
     }
 
-    /// Takes memo of a new leaf.
+    /// Adds a new leaf that has this trace.
     pub(super) fn value_index_add(&mut self, items: &[Item], leaf: LeafId) {
         for stated in &mut self.value_index.get_mut().fields {
             stated.insert(bits(items, stated.field), leaf);
@@ -154,7 +115,7 @@ fn bits(items: &[Item], field: Field) -> Bits {
 
 /// A value's bit in [`Lists::seen`]: which word, and which bit of it.
 fn bit(value: u128) -> (usize, u64) {
-    let mixed = (value as u64 ^ (value >> 64) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let mixed = fold(value).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     ((mixed >> 62) as usize, 1 << (mixed >> 56 & 63))
 }
 
@@ -205,19 +166,19 @@ impl Stated {
     fn remove(&mut self, bits: Bits, leaf: LeafId) {
         let Some((_, lists)) = self.masks.iter_mut().find(|(mask, _)| *mask == bits.mask) else { return };
         let Some(list) = lists.by_value.get_mut(&bits.value) else { return };
-        let before = list.leaves().len();
+        let before = list.items().len();
         list.retain(|other| other != leaf);
-        self.held -= before - list.leaves().len();
+        self.held -= before - list.items().len();
     }
 
-    /// The leaves that don't contradict a constraint, in no order; forgets those that are gone.
+    /// The leaves that don't contradict a constraint, in no order. Drops those that are gone.
     fn find(&mut self, asked: &Constraint, is_there: impl Fn(LeafId) -> bool) -> Vec<LeafId> {
         let mut found = Vec::new();
-        let mut read = |list: &mut List| {
-            let before = list.leaves().len();
+        let mut read = |list: &mut OneOrMany<LeafId>| {
+            let before = list.items().len();
             list.retain(&is_there);
-            found.extend_from_slice(list.leaves());
-            before - list.leaves().len()
+            found.extend_from_slice(list.items());
+            before - list.items().len()
         };
         let mut is_spent = false;
         for (mask, Lists { by_value: lists, seen }) in &mut self.masks {
@@ -229,14 +190,14 @@ impl Stated {
                 }
                 if let Some(list) = lists.get_mut(&(asked.value & common)) {
                     self.held -= read(list);
-                    if list.leaves().is_empty() {
+                    if list.items().is_empty() {
                         lists.remove(&(asked.value & common));
                     }
                 }
             } else {
                 let fit = lists.iter_mut().filter(|(value, _)| (**value ^ asked.value) & common == 0);
                 self.held -= fit.map(|(_, list)| read(list)).sum::<usize>();
-                lists.retain(|_, list| !list.leaves().is_empty());
+                lists.retain(|_, list| !list.items().is_empty());
             }
             is_spent |= lists.is_empty();
         }
@@ -246,16 +207,16 @@ impl Stated {
         found
     }
 
-    /// Forgets all leaves that are gone.
+    /// Drops all leaves that are gone.
     fn sweep(&mut self, is_there: impl Fn(LeafId) -> bool) {
         for (_, lists) in &mut self.masks {
             lists.by_value.retain(|_, list| {
                 list.retain(&is_there);
-                !list.leaves().is_empty()
+                !list.items().is_empty()
             });
         }
         self.masks.retain(|(_, lists)| !lists.by_value.is_empty());
         self.held =
-            self.masks.iter().flat_map(|(_, lists)| lists.by_value.values()).map(|list| list.leaves().len()).sum();
+            self.masks.iter().flat_map(|(_, lists)| lists.by_value.values()).map(|list| list.items().len()).sum();
     }
 }

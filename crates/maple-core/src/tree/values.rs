@@ -1,9 +1,9 @@
 //! The children of a `V` node.
 //!
-//! Most `V` nodes have one child or two, some have tens of thousands. So a single child stands in the node, few in a list, many
-//! in a hash table: open addressing, the place of a value being the upper bits of a product, and removed entries filled from
-//! behind, so that a look-up touches one or two neighbouring entries and nothing else. Keys are no wider than the mask
-//! needs. With 32 bits a child costs 11 to 21 bytes, with 64 bits twice as much.
+//! Most `V` nodes have one or two children, and some have tens of thousands. So a single child stands in the node, few in a
+//! list, many in a hash table. The table has open addressing: the upper bits of a product give the place of a value, and a
+//! removed entry is filled from the ones after it. So a look-up reads one or two neighbouring places. Keys are no wider than the
+//! mask needs: with 32 bits a child takes 11 to 21 bytes, with 64 bits twice as much.
 
 use maple_prefetch::prefetch;
 use maple_wire::Field;
@@ -117,17 +117,17 @@ impl<K: Key> Table<K> {
     fn find(&self, key: K) -> usize {
         let mut at = self.home(key);
         while self.entries[at].is_some_and(|(there, _)| there != key) {
-            at = self.behind(at);
+            at = self.next(at);
         }
         at
     }
 
-    /// Has the place where the key belongs on its way.
+    /// Prefetches the place where the key belongs.
     fn prefetch(&self, key: K) {
         prefetch(&self.entries[self.home(key)]);
     }
 
-    fn behind(&self, at: usize) -> usize {
+    fn next(&self, at: usize) -> usize {
         (at + 1) & (self.entries.len() - 1)
     }
 
@@ -154,15 +154,15 @@ impl<K: Key> Table<K> {
             return;
         }
         self.len -= 1;
-        // What stands behind moves up unless it would come before its home.
-        let mut at = self.behind(gap);
+        // What comes after moves up, unless it would come before its home.
+        let mut at = self.next(gap);
         while let Some((key, _)) = self.entries[at] {
             let ahead = |from: usize| at.wrapping_sub(from) & (self.entries.len() - 1);
             if ahead(self.home(key)) >= ahead(gap) {
                 self.entries[gap] = self.entries[at].take();
                 gap = at;
             }
-            at = self.behind(at);
+            at = self.next(at);
         }
     }
 
@@ -188,7 +188,7 @@ impl Values {
         }
     }
 
-    /// Has what a look-up in this packet reads besides the node on its way.
+    /// Prefetches what a look-up of this packet reads besides the node.
     #[inline]
     pub(super) fn prefetch<P: Fields + ?Sized>(&self, packet: &P) {
         self.prefetch_child(|| packet.value(self.field).unwrap_or_default() & self.mask);

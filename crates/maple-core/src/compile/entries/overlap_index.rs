@@ -1,23 +1,25 @@
-//! Which entries overlap a given set, found without comparing all pairs: a tuple space that forgets as well.
+//! Which entries overlap a given match: a tuple space (`tuple_space.rs`) that entries can leave.
 //!
 //! # What
 //!
-//! Sets with the same masks form a *group*. Two sets overlap exactly if they agree in the bits that both fix. Seen from
-//! a set with certain masks, the bits in common with a group are the same for all its members, so a large group keeps
-//! hash tables (*views*), each from the values of some bits to the members that have them. A view of fewer bits than are
-//! common finds a few members too many, which a comparison sorts out; so a group has few views, and a new one is only
-//! made where those that are there would find many, and sets with such masks have come before: the first time members are
-//! looked at one by one, which costs less than a view that nobody asks again. Members of small groups stand in one list and are
-//! looked at one by one.
+//! Matches with the same masks form a *group*. Two matches overlap exactly if they agree in the bits that both state. Seen
+//! from a match, the bits in common with a group are the same for all its members. So a large group keeps hash tables
+//! (*views*), each from the values of some bits to the members that have them.
 //!
-//! Views don't hear of a entry that goes. Entries in them bear the entry's *stamp*, which changes when it goes, and those
-//! that are out of date are dropped when they are next read; or all views of the group, when it is next asked or gets a
-//! member, if they hold more of them than of others.
+//! * A view of fewer bits than are in common finds a few members too many, and a comparison sorts them out. So a group has
+//!   few views.
+//! * A new view is made only if the others would find many members, and matches with such masks were asked before. The first
+//!   time, members are compared one by one, which costs less than a view that nobody asks again.
+//! * Members of small groups stand in one list, and are compared one by one.
+//!
+//! Views don't hear of an entry that goes. Members of views have the *stamp* of the entry, which changes when it goes. Those
+//! that are out of date are dropped when they are next read. If they are more than the others, all views of the group are
+//! dropped when it is next asked or gets a member.
 //!
 //! # Cost
 //!
-//! Rules come in few mask patterns, however many they are: a question costs a look-up a large group and a comparison a
-//! member of a small one, an insertion the number of views of its own group, a removal a few steps.
+//! Rules come in few mask patterns, however many they are. A question costs a look-up a large group and a comparison a member
+//! of the small ones; an insertion the views of its own group; a removal a few steps.
 
 use std::hash::{Hash, Hasher};
 
@@ -26,14 +28,15 @@ use rustc_hash::{FxHashMap, FxHasher};
 
 use super::packed::{PackedMatches, overlap};
 use super::store::EntryId;
+use crate::tuple_space::OneOrMany;
 
-/// Up to how many members of a group are looked at one by one.
+/// A group of so many members at most is small.
 const FEW: usize = 24;
 
-/// How many members a look-up in a view may find on average, so that it serves in place of a more exact one.
+/// How many members a look-up in a view may find on average, if it is to serve in place of a more exact view.
 const CANDIDATES: usize = 4;
 
-/// The entries of a table by their sets.
+/// The entries of a table by their matches.
 #[derive(Debug, Default)]
 pub(super) struct OverlapIndex {
     groups: Vec<Group>,
@@ -42,20 +45,20 @@ pub(super) struct OverlapIndex {
     last: u32,
     /// The large groups.
     large: Vec<u32>,
-    /// Members of small groups, and their sets one behind the other: most questions look at all of them.
+    /// The members of small groups, and their matches one after the other: most questions look at all of them.
     loose: Vec<EntryId>,
     loose_sets: Vec<u64>,
     /// By entry.
     places: Vec<Place>,
 }
 
-/// What is known of a entry, or of the number of one that has gone.
+/// Where an entry stands. A number keeps its stamp when its entry goes.
 #[derive(Clone, Copy, Debug, Default)]
 struct Place {
     group: u32,
     /// Where it stands in that group or, if that is small, among the loose ones.
     at: u32,
-    /// How often a entry of this number has gone.
+    /// How often an entry of this number has gone.
     stamp: u32,
 }
 
@@ -63,22 +66,22 @@ struct Place {
 struct Group {
     masks: Box<[u64]>,
     size: usize,
-    /// None while the group is small.
+    /// Empty while the group is small.
     members: Vec<EntryId>,
     views: Vec<View>,
-    /// How many members went since there were no views.
+    /// How many members went since the first view was made.
     gone: usize,
-    /// How sets of a group are answered.
+    /// By the group of the match that asks: how it is answered.
     view_for: FxHashMap<u32, Answered>,
 }
 
-/// How a group answers sets with certain masks.
+/// How a group answers matches with certain masks.
 #[derive(Clone, Copy, Debug)]
 enum Answered {
-    /// By a view; and how large the group was when that was decided.
+    /// By a view. The second number says how large the group was when that was decided.
     ByView(usize, usize),
-    /// By a look at each member, once.
-    ByLooks,
+    /// By a comparison with each member, for once.
+    ByComparison,
 }
 
 #[derive(Debug)]
@@ -92,13 +95,9 @@ struct View {
 struct Masks(Box<[u64]>);
 
 /// Members with the same values.
-#[derive(Debug)]
-enum Found {
-    One(Member),
-    Several(Vec<Member>),
-}
+type Found = OneOrMany<Member>;
 
-/// A entry that is a member as long as its stamp is this.
+/// An entry that is a member as long as its stamp is this.
 #[derive(Clone, Copy, Debug)]
 struct Member {
     entry: EntryId,
@@ -106,7 +105,7 @@ struct Member {
 }
 
 impl OverlapIndex {
-    /// Adds a entry whose set is in the matches.
+    /// Adds an entry whose set is in the matches.
     pub(super) fn insert(&mut self, matches: &PackedMatches, entry: EntryId) {
         let at = self.group_of(matches.get(entry));
         let group = &mut self.groups[at as usize];
@@ -132,7 +131,7 @@ impl OverlapIndex {
         group.views.iter_mut().for_each(|view| view.insert(matches.get(entry), member));
     }
 
-    /// Takes out a entry.
+    /// Takes out an entry.
     pub(super) fn remove(&mut self, entry: EntryId) {
         let Place { group: of, at, stamp } = self.places[entry as usize];
         self.places[entry as usize].stamp = stamp.wrapping_add(1);
@@ -157,7 +156,7 @@ impl OverlapIndex {
         }
     }
 
-    /// Calls `seen` with all entries that overlap a set.
+    /// Calls `seen` with all entries that overlap a match.
     pub(super) fn overlapping(&mut self, matches: &PackedMatches, set: &[u64], mut seen: impl FnMut(EntryId)) {
         let asking = self.group_of(set);
         self.loose_overlapping(set, &mut seen);
@@ -175,13 +174,16 @@ impl OverlapIndex {
             };
             let view = &mut group.views[view];
             if let Some(found) = view.by_values.get_mut(&view.masks.key(set)) {
-                found.forget(places);
-                found.members(places).for_each(|member| check(&member.entry));
+                if let OneOrMany::Many(members) = found {
+                    members.retain(|member| member.is_there(places));
+                }
+                let members = found.items().iter().filter(|member| member.is_there(places));
+                members.for_each(|member| check(&member.entry));
             }
         }
     }
 
-    /// Calls `seen` with the loose entries that overlap a set.
+    /// Calls `seen` with the loose entries that overlap a match.
     fn loose_overlapping(&self, set: &[u64], mut seen: impl FnMut(EntryId)) {
         if let Ok(set) = <&[u64; 4]>::try_from(set) {
             // The usual length, without a loop.
@@ -242,7 +244,7 @@ impl OverlapIndex {
 }
 
 impl Group {
-    /// Drops the views if more of their members have gone than are there.
+    /// Drops the views if more members have gone than are there.
     fn forget_views_of_the_gone(&mut self) {
         if self.gone > self.size {
             self.views.clear();
@@ -251,12 +253,12 @@ impl Group {
         }
     }
 
-    /// The view for a set whose group stands at `asking`. `None` where all members are to be looked at.
+    /// The view for a match of the group at `asking`. `None` if all members are to be compared.
     fn view(&mut self, matches: &PackedMatches, places: &[Place], asking: u32, set: &[u64]) -> Option<usize> {
         self.forget_views_of_the_gone();
         let is_first = match self.view_for.get(&asking) {
             Some(Answered::ByView(view, size)) if self.size <= 2 * *size => return Some(*view),
-            Some(Answered::ByView(..) | Answered::ByLooks) => false,
+            Some(Answered::ByView(..) | Answered::ByComparison) => false,
             None => true,
         };
         let common: Box<[u64]> = self.masks.iter().zip(set.iter().skip(1).step_by(2)).map(|(a, b)| a & b).collect();
@@ -271,7 +273,7 @@ impl Group {
         let at = match self.views.iter().position(serves) {
             Some(at) => at,
             None if is_first => {
-                self.view_for.insert(asking, Answered::ByLooks);
+                self.view_for.insert(asking, Answered::ByComparison);
                 return None;
             }
             None => self.add_view(matches, places, common),
@@ -280,7 +282,7 @@ impl Group {
         Some(at)
     }
 
-    /// Makes a view, and says which it is.
+    /// Makes a view, and returns its place.
     fn add_view(&mut self, matches: &PackedMatches, places: &[Place], masks: Box<[u64]>) -> usize {
         let by_values = FxHashMap::with_capacity_and_hasher(self.members.len(), Default::default());
         let mut view = View { masks: Masks(masks), by_values };
@@ -293,31 +295,6 @@ impl Group {
     }
 }
 
-impl Found {
-    /// Those that are still members.
-    fn members(&self, places: &[Place]) -> impl Iterator<Item = &Member> {
-        let members = match self {
-            Found::One(member) => std::slice::from_ref(member),
-            Found::Several(members) => members,
-        };
-        members.iter().filter(|member| member.is_there(places))
-    }
-
-    /// Drops those that are members no more, but for one that stands alone.
-    fn forget(&mut self, places: &[Place]) {
-        if let Found::Several(members) = self {
-            members.retain(|member| member.is_there(places));
-        }
-    }
-
-    fn insert(&mut self, member: Member) {
-        match self {
-            Found::One(other) => *self = Found::Several(vec![*other, member]),
-            Found::Several(members) => members.push(member),
-        }
-    }
-}
-
 impl Member {
     fn is_there(self, places: &[Place]) -> bool {
         places[self.entry as usize].stamp == self.stamp
@@ -326,13 +303,12 @@ impl Member {
 
 impl View {
     fn insert(&mut self, set: &[u64], member: Member) {
-        let there = self.by_values.entry(self.masks.key(set));
-        there.and_modify(|found| found.insert(member)).or_insert(Found::One(member));
+        self.by_values.entry(self.masks.key(set)).or_default().push(member);
     }
 }
 
 impl Masks {
-    /// A number for the values of the bits that count, which other values may share.
+    /// A hash of the values of the bits that count.
     fn key(&self, set: &[u64]) -> u64 {
         let mut hasher = FxHasher::default();
         set.iter().step_by(2).zip(&self.0).for_each(|(value, mask)| (value & mask).hash(&mut hasher));

@@ -2,13 +2,11 @@
 
 use maple_wire::{Constraint, Instruction};
 
-use super::overlap::{Overlaps, Summary};
 use crate::tree::LeafId;
 
 /// Elements in order of precedence.
 pub(super) struct Elements {
     list: Vec<Element>,
-    overlaps: Overlaps<Levels>,
     /// What leaves do, one entry a leaf.
     deeds: Vec<Vec<Instruction>>,
     /// Barriers around which no other barrier has been laid yet, ascending.
@@ -21,6 +19,8 @@ struct Element {
     leaf: Option<LeafId>,
     level: u32,
     kind: Kind,
+    /// It is a barrier entry that will never forward.
+    stays_barrier: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -54,46 +54,9 @@ pub(super) enum Behind {
     Leaf(LeafId),
 }
 
-/// The lowest levels (the highest numbers) among some elements.
-#[derive(Clone, Copy)]
-struct Levels {
-    /// Of those that are answers or may become one: leaves, and barriers over unexplored yes-sides.
-    answers: Option<u32>,
-    /// Of the other barriers.
-    barriers: Option<u32>,
-    /// Whether one of the elements is more than a reservation.
-    solid: bool,
-}
-
-impl Summary for Levels {
-    fn absorb(&mut self, new: Levels) {
-        self.answers = self.answers.max(new.answers);
-        self.barriers = self.barriers.max(new.barriers);
-        self.solid |= new.solid;
-    }
-}
-
-impl Levels {
-    /// The first level below all of these elements: for a barrier that stays one, below those that may be answers.
-    fn below(&self, stays_barrier: bool) -> u32 {
-        let lowest = if stays_barrier { self.answers } else { self.answers.max(self.barriers) };
-        lowest.map_or(0, |level| level + 1)
-    }
-}
-
-/// The first of some positions.
-#[derive(Clone, Copy)]
-struct First(usize);
-
-impl Summary for First {
-    fn absorb(&mut self, other: First) {
-        self.0 = self.0.min(other.0);
-    }
-}
-
 impl Elements {
     pub(super) fn new() -> Elements {
-        Elements { list: Vec::new(), overlaps: Overlaps::new(), deeds: Vec::new(), outermost: Vec::new() }
+        Elements { list: Vec::new(), deeds: Vec::new(), outermost: Vec::new() }
     }
 
     /// How many there are.
@@ -139,18 +102,14 @@ impl Elements {
 
     /// The elements that become rules when there are `levels` priorities, in order of precedence.
     pub(super) fn installed(&self, levels: u32) -> Vec<Installed<'_>> {
-        let mut answers = Overlaps::new();
         let mut installed = Vec::new();
         for (at, element) in self.list.iter().enumerate().rev() {
             if element.level >= levels {
                 continue;
             }
             let instructions = match element.kind {
-                Kind::Apply { deed } => {
-                    answers.insert(&element.all, First(at));
-                    Some(self.deeds[deed].as_slice())
-                }
-                Kind::Barrier { until } if protects(&mut answers, element, until) => None,
+                Kind::Apply { deed } => Some(self.deeds[deed].as_slice()),
+                Kind::Barrier { until } if self.protects(at, until, levels) => None,
                 Kind::Barrier { .. } | Kind::Reserved => continue,
             };
             installed.push(Installed { all: &element.all, leaf: element.leaf, level: element.level, instructions });
@@ -161,24 +120,39 @@ impl Elements {
 
     /// Lays down an element unless one before it covers it.
     fn push(&mut self, all: &[Constraint], leaf: Option<LeafId>, kind: Kind, stays_barrier: bool) {
-        let (mut level, mut covered) = (0, false);
-        self.overlaps.overlapping(all, |levels, cover| {
-            level = level.max(levels.below(stays_barrier));
-            covered |= cover && levels.solid;
-        });
-        if covered {
-            return;
+        let mut level = 0;
+        for there in self.list.iter().filter(|there| overlap(&there.all, all)) {
+            if there.kind != Kind::Reserved && covers(&there.all, all) {
+                return;
+            }
+            // Only between two barrier entries that will never forward no order is needed.
+            if !(stays_barrier && there.stays_barrier) {
+                level = level.max(there.level + 1);
+            }
         }
-        let solid = kind != Kind::Reserved;
-        let (answers, barriers) = if stays_barrier { (None, Some(level)) } else { (Some(level), None) };
-        self.overlaps.insert(all, Levels { answers, barriers, solid });
-        self.list.push(Element { all: all.to_vec(), leaf, level, kind });
+        self.list.push(Element { all: all.to_vec(), leaf, level, kind, stays_barrier });
+    }
+
+    /// Whether a rule that forwards overlaps an element, and comes after it and before `until`.
+    fn protects(&self, at: usize, until: Option<usize>, levels: u32) -> bool {
+        let later = &self.list[at + 1..until.unwrap_or(self.list.len())];
+        later.iter().any(|later| {
+            matches!(later.kind, Kind::Apply { .. }) && later.level < levels && overlap(&later.all, &self.list[at].all)
+        })
     }
 }
 
-/// Whether one of `answers` overlaps the element before `until`.
-fn protects(answers: &mut Overlaps<First>, element: &Element, until: Option<usize>) -> bool {
-    let mut first = usize::MAX;
-    answers.overlapping(&element.all, |answer, _| first = first.min(answer.0));
-    first < until.unwrap_or(usize::MAX)
+/// Whether a packet can fit both matches: they agree in the bits that both fix.
+fn overlap(a: &[Constraint], b: &[Constraint]) -> bool {
+    let mut rest = b.iter().peekable();
+    a.iter().all(|x| {
+        while rest.next_if(|y| y.field < x.field).is_some() {}
+        rest.peek().is_none_or(|y| y.field != x.field || (x.value ^ y.value) & x.mask & y.mask == 0)
+    })
+}
+
+/// Whether `a`, which overlaps `b`, takes every packet that `b` takes: it fixes no other bits.
+fn covers(a: &[Constraint], b: &[Constraint]) -> bool {
+    let mut rest = b.iter();
+    a.iter().all(|x| rest.find(|y| y.field == x.field).is_some_and(|y| x.mask & y.mask == x.mask))
 }

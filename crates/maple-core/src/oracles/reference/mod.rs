@@ -2,45 +2,43 @@
 //!
 //! # What
 //!
-//! A walk of the tree, from what takes precedence to what yields: at a test, the yes-side before the no-side. The walk
-//! carries the region of packets that a node stands for, as far as a match can say it: reads and tests that held. It
+//! A walk of the tree, from what takes precedence to what yields: at a test, the yes-side comes before the no-side. The
+//! walk carries the region of packets that a node stands for, as far as a match can say it: reads and tests that held. It
 //! lays down *elements*:
 //!
-//! * a leaf with instructions: its region does them;
-//! * behind the yes-side of a test that is not *complete* (some packet of it gets to no such leaf): a *barrier* over
-//!   the test's yes-region, so that rules of the no-side can't take these packets.
+//! * for a leaf with instructions, its region with these;
+//! * after the yes-side of a test that is not *complete* (some packet of it gets to no such leaf), a *barrier* over the
+//!   test's yes-region, so that rules of the no-side can't take these packets.
 //!
-//! Levels are numbered from the top down: an element gets the first level below all elements before it that overlap it
-//! (`overlap.rs`). Only between two barriers over explored yes-sides is no order needed. Whether two leaves do the same
-//! makes no difference, and a barrier over an unexplored yes-side counts as the answer that it may become: so when that
-//! packet comes, its answer takes the barrier's place, and nothing else moves.
+//! Levels are numbered from the top down. An element gets the first level below all earlier elements that overlap it. Only
+//! two barriers over explored yes-sides need no order. It makes no difference whether two leaves do the same. A barrier over
+//! an unexplored yes-side counts as the leaf that may come there.
 //!
-//! Last, from the bottom up, barriers that protect nothing are dropped: a barrier becomes a rule only where a rule with
-//! instructions follows that overlaps it, before the next barrier that covers it anyway (that of the innermost test
-//! around it whose yes-side it is in).
+//! Last, barriers that protect nothing are left out. A barrier becomes a rule only if a later rule with instructions
+//! overlaps it, before the next barrier that covers it anyway: that of the innermost test in whose yes-side it is.
 //!
-//! # Necessity it is correct
+//! # Why it is correct
 //!
-//! Let a packet's first rule be `r`, with instructions, from leaf `l`. Had the packet another road in the tree than to
-//! `l`, it would leave the road to `l` at a node. That is no `V` node and no test at which `l` is on the yes-side, since
-//! `r`'s match states the reads and tests that held. So it is a test with `l` on the no-side, and the packet fits the
-//! test. If it gets to a leaf with instructions there, that leaf's element comes before `r` and overlaps it, so it has a
-//! higher level; or something before covers that element, and the same holds for that. If it gets to none, the yes-side
-//! is not complete, and a barrier covers the packet; that, or a barrier around it, comes before `r` and is a rule
-//! because `r` follows. So `r` would not be first. The packet gets what `l` says, or the controller.
+//! Let a packet's first rule be `r`, with instructions, from leaf `l`. If the packet does not get to `l` in the tree, its path
+//! leaves the path to `l` at a node. That is no `V` node, and no test with `l` on the yes-side, since the match of `r`
+//! states the reads and tests that held. So it is a test with `l` on the no-side, and the packet fits the test.
 //!
-//! * What the switch can't match is never stated: a yes-side or child whose region can't be matched counts as
-//!   unexplored, and the barrier of such a test is widened until it can be. If nothing of the test can be stated, its
-//!   no-side has no rules either.
-//! * A leaf that does its instructions to some of its packets only is like a `V` node with one child.
+//! If the packet gets to a leaf with instructions there, that leaf's element comes before `r` and overlaps it, so its level
+//! is higher; or an earlier element covers it, and the same holds for that one. If the packet gets to none, the yes-side is
+//! not complete, and a barrier has the packet. That barrier, or one around it, comes before `r`, and is a rule because `r`
+//! follows. In both cases `r` is not first. So the packet is treated as `l` says, or goes to the controller.
+//!
+//! * What the switch can't match is never stated. A yes-side or child whose region can't be matched counts as unexplored,
+//!   and the barrier of such a test is widened until it can be. If nothing of the test can be stated, its no-side has no
+//!   rules either.
+//! * A leaf whose instructions are for a part of its packets is like a `V` node with one child.
 //! * Elements that one earlier element covers are left out: no packet would get to them.
 //! * Elements whose level lies below the lowest priority get no rule. Every element that must yield to one of these lies
-//!   lower still, so what is left out falls to the controller.
+//!   lower still, so what is left out goes to the controller.
 //!
 //! # Cost
 //!
-//! One step a node, one question to the overlap index an element; no recursion on depth. The compiler starts afresh
-//! each time.
+//! Each element is compared with all earlier ones. That is slow, and there is nothing to get wrong. No recursion on depth.
 
 use std::ops::RangeInclusive;
 
@@ -52,7 +50,6 @@ use crate::rule::{Rule, to_controller};
 use crate::tree::{LeafId, Tree};
 
 mod elements;
-mod overlap;
 mod walk;
 
 /// Compiles trees to rules from scratch: the oracle of [`Table`](crate::Table).

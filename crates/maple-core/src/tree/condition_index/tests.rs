@@ -97,7 +97,7 @@ fn a_list_with_more_shapes_than_a_segment_holds_has_several() {
         (index.len..3000).for_each(|at| index.push(conds[at].clone()));
         (left..3000).for_each(|_| index.pop());
         check(&index, &conds[..left], &packets);
-        assert!(index.segments.iter().all(|segment| segment.gone <= segment.entries.len() + MAX_TUPLES));
+        assert!(index.segments.iter().all(|segment| segment.gone <= segment.entries.len() + MAX_GROUPS));
     }
     assert_eq!((index.len, index.segments.len()), (0, 0));
 }

@@ -1,0 +1,69 @@
+//! Tuple spaces: the one design of the three indexes over matches.
+//!
+//! # What
+//!
+//! There are tens of thousands of matches, but few *shapes*: which bits of which fields a match states. Within a group of
+//! matches of one shape, the values under these bits are the key of a hash table. So a question costs a look-up a shape, not a
+//! comparison a match (Srinivasan and others, *Packet classification using tuple space search*, SIGCOMM 1999).
+//!
+//! | index | holds | question | shapes are |
+//! | --- | --- | --- | --- |
+//! | `compile/entries/overlap_index.rs` | matches of entries | which overlap this match? | masks, word by word |
+//! | `tree/condition_index.rs` | the conditions of a long chain of tests | which is the first that this packet fits? | slots: pairs of field and mask |
+//! | `tree/value_index.rs` | leaves, by what they state of one field | which may have this value? | masks of the field |
+//!
+//! The hash tables differ, since the questions do. A packet has all bits, so the second index has one key a condition. A
+//! match states some bits only, so the first has a table for each set of bits that two shapes have in common. One index for
+//! all would be slower for each.
+//!
+//! # What they share
+//!
+//! * *Candidates are checked.* A table may name too much: keys are hashes, or have fewer bits than possible. Each index
+//!   compares what it found with what was asked. So tables are right if they never name too little.
+//! * *Removal is lazy.* A table is not told of every member that goes. Readers skip it, and a table with more of those than
+//!   of others begins anew. So going costs a few steps, however many tables there are.
+//! * *Lists are short.* Most keys have one member, which takes no memory of its own ([`OneOrMany`]).
+
+/// A list that mostly has one item.
+#[derive(Clone, Debug)]
+pub(crate) enum OneOrMany<T> {
+    One(T),
+    /// Several, or none.
+    Many(Vec<T>),
+}
+
+impl<T> Default for OneOrMany<T> {
+    fn default() -> OneOrMany<T> {
+        OneOrMany::Many(Vec::new())
+    }
+}
+
+impl<T: Copy> OneOrMany<T> {
+    pub(crate) fn items(&self) -> &[T] {
+        match self {
+            OneOrMany::One(item) => std::slice::from_ref(item),
+            OneOrMany::Many(items) => items,
+        }
+    }
+
+    pub(crate) fn push(&mut self, item: T) {
+        match self {
+            OneOrMany::Many(items) if items.is_empty() => *self = OneOrMany::One(item),
+            OneOrMany::Many(items) => items.push(item),
+            OneOrMany::One(first) => *self = OneOrMany::Many(vec![*first, item]),
+        }
+    }
+
+    pub(crate) fn retain(&mut self, stays: impl Fn(T) -> bool) {
+        match self {
+            OneOrMany::One(item) if stays(*item) => {}
+            OneOrMany::One(_) => *self = OneOrMany::default(),
+            OneOrMany::Many(items) => items.retain(|item| stays(*item)),
+        }
+    }
+}
+
+/// A value as one word. Values of at most 64 bits differ from each other.
+pub(crate) fn fold(value: u128) -> u64 {
+    value as u64 ^ ((value >> 64) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
