@@ -1,7 +1,8 @@
-use maple_wire::Version;
+use maple_wire::{PortNo, Version};
 
+use super::requests::LONGEST_RETRY;
 use super::*;
-use crate::labels::{Acquire, Carriage};
+use crate::labels::{Acquire, Carriage, Holder, News};
 use crate::network::Location;
 use crate::route::{Goal, SwitchHops};
 
