@@ -21,7 +21,7 @@
 //! when it has read everything that the switch had sent. Messages between two shards stay in order, so an answer that
 //! was on its way arrives first.
 //!
-//! What hosts can do: a probe carries an authentication code and the time when it was sent ([`frame`]). A modified or
+//! What hosts can do: a probe carries an authentication code and the time when it was sent (`frame.rs`). A modified or
 //! forged probe is counted and ignored, whatever port it arrives at. So is a probe that was older than [`Timing::flight`]
 //! on arrival. Each form of a probe counts once at each port. A host that is attached twice and forwards everything at
 //! once in both directions is a wire, and looks like one.
