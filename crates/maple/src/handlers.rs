@@ -71,7 +71,7 @@ pub use maple_controller::HandlerFactory;
 ///
 /// let mut out = Replies::default();
 /// let xid = out.request(&Message::BarrierRequest);
-/// assert_eq!(out.tally().messages, 1);
+/// assert_eq!(out.counts().messages, 1);
 /// ```
 #[doc(inline)]
 pub use maple_controller::Replies;
@@ -89,7 +89,7 @@ pub use maple_controller::session::SwitchInfo;
 ///
 /// let mut out = Replies::default();
 /// install_table_miss(&mut out);
-/// assert_ne!(out.tally().messages, 0);
+/// assert_ne!(out.counts().messages, 0);
 /// ```
 #[doc(inline)]
 pub use maple_controller::handler::install_table_miss;
