@@ -5,7 +5,7 @@
 //! [`Table`] is what drives a switch's rules: the engine for the packets that enter, the benchmarks. It owns the tree, knows what each leaf does, and says after each edit which changes bring the
 //! switch from the rules before to the rules now, in an order whose every prefix is safe (`update.rs`).
 //!
-//! How the rules come about is a [`Strategy`].
+//! The rules come from a [`TableBackend`]: the incremental compiler, unless tests or benchmarks choose another.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -29,7 +29,7 @@ pub struct Target {
     pub capabilities: Capabilities,
     /// The priorities that rules may have. Below them there must be a rule that sends the rest to the controller.
     pub priorities: RangeInclusive<u16>,
-    /// Which cookie a leaf's rule gets, or (for `None`) a barrier that belongs to no leaf.
+    /// Which cookie a leaf's rule gets, or (for `None`) a barrier rule that belongs to no leaf.
     pub cookie: Box<dyn Fn(Option<LeafId>) -> u64 + Send>,
 }
 
@@ -42,7 +42,7 @@ pub struct Table {
     backend: Box<dyn TableBackend>,
 }
 
-/// How a strategy keeps a table.
+/// A compiler that keeps a table: the product's, or one to compare it with.
 pub trait TableBackend: fmt::Debug + Send {
     /// The tree.
     fn tree(&self) -> &Tree;
@@ -104,18 +104,18 @@ impl Table {
         self.backend.augment(items, leaf, action)
     }
 
-    /// Begins to follow a run along the tree: what the tree knows of the run's questions is not recorded again.
+    /// Begins to replay a run along the tree: what the tree knows of the run's questions is not recorded again.
     pub fn begin_replay(&self) -> Replay<'_> {
         self.tree().begin_replay(self.backend.capabilities())
     }
 
-    /// Adds the trace of a run that was followed: [`Table::augment`] without the items. `packet` is the run's. Where that
-    /// spares many rules, the leaf is narrowed to packets that agree with this one in some more bits
-    /// (`docs/algorithm.md`, "Leaves that are narrowed"), whether it has an answer now or gets it later.
+    /// Adds the trace of a run that was replayed: [`Table::augment`] without the items. `packet` is the run's. If that saves
+    /// many rules, the leaf is specialised: it keeps the packets that agree with this one in some more bits
+    /// (`docs/algorithm.md`, "Leaf specialisation"), whether it forwards now or later.
     ///
     /// # Panics
     ///
-    /// If the tree has changed since the run was followed, or `leaf` is in it.
+    /// If the tree has changed since the run began, or `leaf` is in it.
     pub fn insert_replayed(
         &mut self,
         run: Replayed,
@@ -142,8 +142,8 @@ impl Table {
         self.backend.set_action(leaf, action);
     }
 
-    /// Takes rules out that are there without need. Where leaves go some that send packets to the controller stay, since to
-    /// see that they can be done without takes longer than to leave them; otherwise each new trace has some of them looked at.
+    /// Removes all redundant barrier rules. When leaves go, some stay, since it takes longer to see that they are redundant than
+    /// to keep them; otherwise each new trace has some of them decided.
     pub fn remove_redundant(&mut self) {
         self.backend.remove_redundant();
     }

@@ -9,6 +9,7 @@ mod skip;
 mod classbench;
 mod compile;
 mod deep;
+mod essay;
 mod levels;
 mod paper;
 mod record;
