@@ -62,24 +62,24 @@ struct RunState {
     wrote_at: Option<Source>,
     /// The route goes nowhere but back: the place that says so.
     goes_back: Option<Arc<str>>,
-    /// Whether each packet of the kind has to come to the controller.
+    /// Whether every packet that this trace matches must come to the controller.
     each: bool,
     /// Which handlers hear of the packet, a bit for each.
     heard: u64,
-    /// Paths that f has asked for, each with what it has looked at of what was found.
+    /// The paths that f requested, each with what f read of the result.
     paths: Vec<(Cell, Arc<Looked>)>,
 }
 
-/// What f is asked about.
+/// What one run of f decides.
 enum Subject {
     Frame { bytes: Arc<[u8]>, total_len: usize },
     Headers(Rc<dyn Fields>),
 }
 
-/// The headers of no packet.
+/// Headers without any field.
 struct NoFields;
 
-/// The bit of a hardware address that says that it is a group's.
+/// The bit of a MAC address that marks a group address.
 const GROUP: u128 = 1 << 40;
 
 /// The fields of a subject.
@@ -88,13 +88,13 @@ enum View<'a> {
     Headers(&'a dyn Fields),
 }
 
-/// What is left of a run when it ends.
+/// The result of a run.
 pub struct Finished {
     /// What f observed of its packet.
     pub trace: Trace,
-    /// What f read and wrote of the state.
+    /// The cells that f read and wrote.
     pub txn: Txn,
-    /// An error that f was told of and that makes its answer void.
+    /// The first error that f received. It makes f's route invalid.
     pub error: Option<PolicyError>,
     /// Where f first wrote, if it did and that is known.
     pub wrote_at: Option<Source>,
@@ -142,12 +142,12 @@ impl Run {
         Run { state: Rc::new(RefCell::new(Some(state))) }
     }
 
-    /// The packet, for f.
+    /// The handle through which f observes the packet.
     pub fn packet(&self) -> PacketHandle {
         PacketHandle(self.clone())
     }
 
-    /// The rest of the world, for f.
+    /// The handle through which f reads and writes the network's state.
     pub fn net(&self) -> Net {
         Net(self.clone())
     }
@@ -215,7 +215,7 @@ impl Run {
         Ok(self.resolve(route)?.1)
     }
 
-    /// Ends the run. `None` if it was ended before.
+    /// Ends the run. Returns `None` if the run has already ended.
     pub fn finish(&self) -> Option<Finished> {
         let mut state = self.state.borrow_mut().take()?;
         for cell in state.paths.iter().filter_map(|(path, looked)| looked.at(path)) {
@@ -277,7 +277,7 @@ impl Fields for View<'_> {
 }
 
 impl PacketHandle {
-    /// Whether the run goes on, so that the other methods may be called.
+    /// Whether the run is still in progress. The other methods panic after it has ended.
     pub fn is_live(&self) -> bool {
         self.0.state.borrow().is_some()
     }
@@ -321,13 +321,13 @@ impl PacketHandle {
         self.equals(Field::EthDst, GROUP, GROUP, caller(Caller::caller()))
     }
 
-    /// The source's hardware address.
+    /// The source MAC address.
     #[track_caller]
     pub fn eth_src(&self) -> Mac {
         Mac::from_bits(self.get(Field::EthSrc).unwrap_or_default())
     }
 
-    /// The destination's hardware address.
+    /// The destination MAC address.
     #[track_caller]
     pub fn eth_dst(&self) -> Mac {
         Mac::from_bits(self.get(Field::EthDst).unwrap_or_default())
@@ -350,7 +350,7 @@ impl PacketHandle {
         }
     }
 
-    /// The line that f asked its latest recorded question from, where that is known.
+    /// The source line of the latest recorded observation, if it is known.
     pub fn last_source(&self) -> Option<Source> {
         self.0.state().recorder.last_source()
     }
@@ -409,12 +409,12 @@ impl Route {
 }
 
 impl Net {
-    /// Whether the run goes on, so that the other methods may be called.
+    /// Whether the run is still in progress. The other methods panic after it has ended.
     pub fn is_live(&self) -> bool {
         self.0.state.borrow().is_some()
     }
 
-    /// Where a host is, if it was seen. Without host tracking this makes the run fail.
+    /// The location of a host, or `None` if it is unknown. The run fails if host tracking is off.
     pub fn locate(&self, mac: Mac) -> Option<Location> {
         self.try_locate(mac).ok().flatten()
     }
@@ -439,7 +439,7 @@ impl Net {
         }
     }
 
-    /// The IP addresses that a host announced last of all; `None` for an unknown host.
+    /// The IP addresses that a host announced most recently, or `None` for an unknown host.
     pub fn host_addresses(&self, mac: Mac) -> Option<(Vec<Ipv4Addr>, Vec<Ipv6Addr>)> {
         match self.read(Cell::HostAddresses(mac)) {
             CellValue::Addresses(addresses) => addresses,
@@ -551,7 +551,7 @@ impl Net {
         self.get(table, key).is_some()
     }
 
-    /// How many keys a table has.
+    /// The number of keys in a table.
     pub fn len(&self, table: &str) -> usize {
         match self.read(Cell::TableLen(table.into())) {
             CellValue::Len(len) => len,
@@ -578,7 +578,7 @@ impl Net {
         self.write(Write::Table { table: table.into(), key, value: Some(value) }, caller(Caller::caller()));
     }
 
-    /// Takes a key from a table.
+    /// Removes a key from a table.
     #[track_caller]
     pub fn delete(&self, table: &str, key: Value) {
         self.write(Write::Table { table: table.into(), key, value: None }, caller(Caller::caller()));
@@ -631,12 +631,12 @@ impl Net {
         state.txn.write(write);
     }
 
-    /// Of which types a table's keys and values are, if that was declared.
+    /// The declared types of a table's keys and values, or `None` if none were declared.
     pub fn types(&self, table: &str) -> Option<Arc<Types>> {
         self.0.state().txn.types(table).cloned()
     }
 
-    /// Of which type a variable is, if that was declared.
+    /// The declared type of a variable, or `None` if none was declared.
     pub fn kind(&self, var: &str) -> Option<Arc<Kind>> {
         self.0.state().txn.kind(var).cloned()
     }
@@ -653,7 +653,7 @@ impl Net {
         }
     }
 
-    /// The best path, not yet looked at; `None` if links have no costs by that name.
+    /// The best path, of which f has read nothing yet. `None` if no link cost has that name.
     fn path_to(&self, from: Dpid, to: Location, weight: Option<Name>) -> Option<Route> {
         let cell = Cell::Path { from, to: to.switch, weight: weight.clone() };
         let mut state = self.0.state();
