@@ -5,6 +5,7 @@ VENV := $(CURDIR)/.venv
 BIN := $(VENV)/bin
 # Mininet's module belongs to the system's interpreter.
 SYSTEM_PYTHON ?= /usr/bin/python3
+MATURIN := $(VENV)/.maturin
 TOOLS := $(VENV)/.tools
 # How the Rust in the wheel is built: a profile of Cargo.toml.
 PROFILE = release
@@ -24,18 +25,25 @@ help:
 	@echo 'make bench-http  HTTP connection time on Open vSwitch under three controllers (root; docs/benchmarks.md)'
 	@echo 'make lint   rustfmt, clippy, ruff, mypy, stubtest, links of the documentation'
 
+# Built as quickly as can be; `make build` puts the program that runs fastest in its place.
+demo: PROFILE = demo
 demo: build
-	$(BIN)/maple run examples/secure_routing.py --emulate ring:4 --traffic 20s
+	$(BIN)/maple run examples/secure_routing.py --emulate ring:4 --traffic 10s
 
-build: $(TOOLS)
+build: $(MATURIN)
 	$(BIN)/maturin build --profile $(PROFILE) --out target/wheels --compatibility linux
 	$(BIN)/pip install --quiet --force-reinstall --no-deps target/wheels/*.whl
 
-# A virtual environment with the tools. Debian's Python may lack ensurepip; then another pip fills it.
-$(TOOLS): pyproject.toml
+# A virtual environment with what builds the wheel. Debian's Python may lack ensurepip; then another pip fills it.
+$(MATURIN): pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || \
 	    { $(PYTHON) -m venv --without-pip $(VENV) && $(PYTHON) -m pip --python $(BIN)/python install --quiet pip; }
-	$(BIN)/pip install --quiet 'maturin>=1.9.4,<2' 'pytest>=8' 'hypothesis>=6' 'mypy>=1.14' 'ruff>=0.9' \
+	$(BIN)/pip install --quiet 'maturin>=1.9.4,<2'
+	touch $(MATURIN)
+
+# The tools of tests, lints and documentation.
+$(TOOLS): $(MATURIN)
+	$(BIN)/pip install --quiet 'pytest>=8' 'hypothesis>=6' 'mypy>=1.14' 'ruff>=0.9' \
 	    'mkdocs-material>=9.5,<10' 'mkdocstrings-python>=1.10,<3'
 	touch $(TOOLS)
 
@@ -51,7 +59,7 @@ test:
 test-rust:
 	cargo test --workspace --exclude maple-python
 
-test-python: build
+test-python: build $(TOOLS)
 	$(BIN)/python -m pytest tests/python
 
 # Tests take the program as it is linked fastest; `make build` puts the one that runs fastest in its place.

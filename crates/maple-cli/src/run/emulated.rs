@@ -81,7 +81,7 @@ impl Emulated<'_> {
         watch.lines.finish();
         let network = emulation.snapshot()?;
         if !commands {
-            print_line(format_args!("\n{}", rules::of_all(controller)));
+            print_line(format_args!("\n{}", rules::of_one_flow(controller)));
         }
         summary::of_network(controller, &network, verdicts.as_ref());
         emulation.stop()?;

@@ -1,31 +1,104 @@
-//! The rules of switches with what they are for, as text.
+//! The rules that carry one flow through the network, with what each is for, as text.
+
+use std::fmt::Write as _;
 
 use maple_controller::Handle;
+use maple_core::Location;
+use maple_core::engine::TableRule;
+use maple_core::state::Snapshot;
 use maple_wire::print::flow_line;
+use maple_wire::{Action, Dpid, Field, Instruction, PortNo, Version};
 
-/// The rules of every switch: a line each as `ovs-ofctl dump-flows --no-stats` prints it, under a comment that says
-/// which lines of the policy decided.
-pub fn of_all(handle: &Handle) -> String {
-    let mut text = String::new();
-    for switch in handle.switches() {
-        let rules = handle.rules(switch.dpid);
-        text.push_str(&format!("switch {}: {} rules\n", switch.dpid, rules.len()));
-        let mut last = String::new();
-        for rule in rules {
-            if rule.why != last {
-                text.push_str(&format!("  # {}\n", rule.why));
-                last = rule.why;
+/// The most switches that are shown for a flow.
+const MAX_HOPS: usize = 8;
+
+/// How many rules each switch has, and the rules that one flow meets on its way: each as `ovs-ofctl dump-flows
+/// --no-stats` prints it, under its purpose. The flow is the one whose first rule looks at most fields.
+pub fn of_one_flow(controller: &Handle) -> String {
+    let mut text = String::from("rules");
+    let mut first: Option<(Dpid, Version, TableRule)> = None;
+    for switch in controller.switches() {
+        let rules = controller.rules(switch.dpid);
+        let _ = write!(text, "{} switch {:x}: {}", if first.is_none() { ":" } else { "," }, switch.dpid.0, rules.len());
+        for rule in rules.into_iter().filter(|rule| forwards_decided(rule)) {
+            let fields = |rule: &TableRule| rule.rule.matching.constraints().count();
+            if first.as_ref().is_none_or(|(_, _, best)| fields(&rule) > fields(best)) {
+                first = Some((switch.dpid, switch.version, rule));
             }
-            let line = flow_line(
-                switch.version,
-                rule.table_id,
-                rule.rule.priority,
-                rule.rule.cookie,
-                &rule.rule.matching,
-                &rule.rule.instructions,
-            );
-            text.push_str(&format!("  {}\n", line.trim_start()));
         }
     }
+    text.push('\n');
+    if let Some((switch, version, rule)) = first {
+        text.push_str(
+            "\none flow, explained: the rule of its kind of packets, and the rules that it meets after that\n",
+        );
+        follow(&mut text, controller, switch, version, rule);
+    }
     text
+}
+
+/// Whether a rule came from the policy and sends packets on.
+fn forwards_decided(rule: &TableRule) -> bool {
+    rule.leaf.is_some() && !rule.rule.instructions.is_empty()
+}
+
+/// Appends a rule and the rules that its packets meet after it.
+fn follow(text: &mut String, controller: &Handle, mut switch: Dpid, mut version: Version, mut rule: TableRule) {
+    let state = controller.snapshot();
+    for _ in 0..MAX_HOPS {
+        append(text, switch, version, &rule);
+        let next = match metadata(&rule) {
+            Some(number) => find(controller, switch, Field::Metadata, number).map(|next| (switch, version, next)),
+            None => next_switch(&rule, switch, &state).and_then(|(at, label)| {
+                let version = state.switch(at)?.version;
+                find(controller, at, Field::VlanVid, label).map(|next| (at, version, next))
+            }),
+        };
+        let Some(next) = next else { return };
+        (switch, version, rule) = next;
+    }
+}
+
+fn append(text: &mut String, switch: Dpid, version: Version, rule: &TableRule) {
+    let TableRule { table_id, rule, why, .. } = rule;
+    let line = flow_line(version, *table_id, rule.priority, rule.cookie, &rule.matching, &rule.instructions);
+    let _ = write!(text, "  switch {:x}  # {why}\n    {}\n", switch.0, line.trim_start());
+}
+
+/// The number of the route that a rule hands its packets to.
+fn metadata(rule: &TableRule) -> Option<u128> {
+    rule.rule.instructions.iter().find_map(|instruction| match instruction {
+        Instruction::WriteMetadata { metadata, .. } => Some(u128::from(*metadata)),
+        _ => None,
+    })
+}
+
+/// The rule of a switch that matches this value of a field.
+fn find(controller: &Handle, switch: Dpid, field: Field, value: u128) -> Option<TableRule> {
+    let has = |rule: &TableRule| rule.rule.matching.get(field).is_some_and(|one| one.is_exact() && one.value == value);
+    controller.rules(switch).into_iter().find(has)
+}
+
+/// The switch at the far end of the first link that a rule sends packets over, and the label that they carry there, as
+/// the value of its VLAN id.
+fn next_switch(rule: &TableRule, switch: Dpid, state: &Snapshot) -> Option<(Dpid, u128)> {
+    const TAG_PRESENT: u128 = 0x1000;
+    let mut label = None;
+    let actions = rule.rule.instructions.iter().filter_map(|instruction| match instruction {
+        Instruction::ApplyActions(actions) => Some(actions),
+        _ => None,
+    });
+    for action in actions.flatten() {
+        match action {
+            Action::SetField(set) if set.field == Field::VlanVid => label = Some(set.value),
+            Action::SetVlanVid(vid) => label = Some(TAG_PRESENT | u128::from(*vid)),
+            Action::Output { port, .. } if *port != PortNo::CONTROLLER => {
+                if let Some(far) = state.peer(Location::new(switch, *port)) {
+                    return label.map(|label| (far.switch, label));
+                }
+            }
+            _ => {}
+        }
+    }
+    None
 }
