@@ -20,7 +20,7 @@ pub fn of_one_flow(controller: &Handle) -> String {
     for switch in controller.switches() {
         let rules = controller.rules(switch.dpid);
         let _ = write!(text, "{} switch {:x}: {}", if first.is_none() { ":" } else { "," }, switch.dpid.0, rules.len());
-        for rule in rules.into_iter().filter(|rule| forwards_decided(rule)) {
+        for rule in rules.into_iter().filter(forwards_decided) {
             let fields = |rule: &TableRule| rule.rule.matching.constraints().count();
             if first.as_ref().is_none_or(|(_, _, best)| fields(&rule) > fields(best)) {
                 first = Some((switch.dpid, switch.version, rule));
