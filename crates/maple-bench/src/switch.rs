@@ -167,8 +167,8 @@ mod tests {
         let header = FiveTuple { src: 1, dst: 2, src_port: 3, dst_port: 4, proto: 6 };
         let mut switch = Switch::default();
         switch.apply(&Change::Add(tcp(1, 4))).unwrap();
-        assert!(switch.apply(&Change::Add(tcp(2, 4))).unwrap_err().contains("is there"));
-        assert!(switch.apply(&Change::Delete(tcp(1, 5))).unwrap_err().contains("not there"));
+        assert!(switch.apply(&Change::Add(tcp(2, 4))).unwrap_err().contains("existing rule"));
+        assert!(switch.apply(&Change::Delete(tcp(1, 5))).unwrap_err().contains("missing rule"));
         switch.apply(&Change::Add(rule(4, Constraint::exact(Field::TcpDst, 4), 9))).unwrap();
         assert!(switch.treat(&header).unwrap_err().contains("two rules"));
         assert!(switch.apply(&Change::Add(rule(4, Constraint::exact(Field::VlanPcp, 1), 9))).is_err());

@@ -228,7 +228,7 @@ fn handlers_refuse_options_of_policies_and_cores_that_are_not_there() {
     assert!(text(&output.stderr).contains("--emulate is for policies"), "{}", text(&output.stderr));
     let output = maple(&["run", "builtin:hub", "--listen", "127.0.0.1:0", "--control", "none", "--cores", "9999"]);
     assert_eq!(output.status.code(), Some(1));
-    assert!(text(&output.stderr).contains("no core 9999"), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("core 9999 is not available"), "{}", text(&output.stderr));
 }
 
 #[test]
