@@ -223,9 +223,9 @@ def test_asking_without_snooping_is_an_error() -> None:
     ("options", "error"),
     [
         ({"snoop": "arp"}, 'cannot snoop on "arp"'),
-        ({"snoop": "dhcp"}, "needs the ports where servers are: dhcp_servers="),
-        ({"dhcp_servers": [(1, 1)]}, 'snooping of "dhcp", which is off'),
-        ({"snoop": ["dhcp"], "dhcp_servers": [(1, 1)], "querier": True}, "asks by IGMP or MLD"),
+        ({"snoop": "dhcp"}, "snooping on DHCP needs the ports of the servers: dhcp_servers="),
+        ({"dhcp_servers": [(1, 1)]}, 'ports of DHCP servers need snooping on "dhcp", which is off'),
+        ({"snoop": ["dhcp"], "dhcp_servers": [(1, 1)], "querier": True}, 'a querier needs snooping on "igmp" or "mld"'),
     ],
 )
 def test_what_does_not_fit_together_is_refused_where_it_is_declared(options: dict[str, object], error: str) -> None:

@@ -17,7 +17,7 @@ class Filter:
 
     def __init__(self, number: int, line: str) -> None:
         words = line.lstrip("@").split()
-        self.source, self.destination = self.prefix(words[0]), self.prefix(words[1])
+        self.source, self.destination = self.network(words[0]), self.network(words[1])
         self.source_ports = int(words[2]), int(words[4])
         self.destination_ports = int(words[5]), int(words[7])
         value, mask = (int(part, 16) for part in words[8].split("/"))
@@ -25,7 +25,7 @@ class Filter:
         self.port = PORTS[number % len(PORTS)]
 
     @staticmethod
-    def Prefix(text: str) -> Prefix | None:
+    def network(text: str) -> Prefix | None:
         return None if text.endswith("/0") else Prefix(text)
 
     def fits(self, pkt: Packet) -> bool:

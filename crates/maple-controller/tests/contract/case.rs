@@ -3,14 +3,12 @@
 use std::fmt;
 
 use maple_core::oracles::Strategy;
+use maple_core::sim::cases::{Change, HostAddresses, PacketSpec, Program, World};
 use maple_core::{Location, Mac};
 use maple_emulator::network::ControlFaults;
 use maple_emulator::time::{MILLISECOND, Time};
 use maple_emulator::topology::{HostSpec, LinkSpec, SwitchSpec, Topology, addresses};
 use maple_wire::{Dpid, PortNo, Version};
-
-use crate::packets::PacketSpec;
-use crate::program::{Change, Program};
 
 /// A whole-network sequence.
 #[derive(Clone, Debug, PartialEq)]
@@ -112,6 +110,21 @@ impl Case {
     /// The datapath ids.
     pub fn dpids(&self) -> Vec<Dpid> {
         (1..=self.switches).map(Dpid).collect()
+    }
+
+    /// The network, as programs and packets know it.
+    pub fn world(&self) -> World {
+        let host = |at: usize| {
+            let (mac, ipv4, ipv6) = addresses(at as u32 + 1);
+            HostAddresses { mac: Mac(mac), ipv4, ipv6 }
+        };
+        World {
+            switches: self.switches,
+            links: self.links.iter().map(|link| (link.a, link.b)).collect(),
+            edges: self.hosts.clone(),
+            hosts: (0..self.hosts.len()).map(host).collect(),
+            all_answers: false,
+        }
     }
 
     /// The network for the emulator.

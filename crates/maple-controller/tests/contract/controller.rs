@@ -12,14 +12,13 @@ use maple_controller::session::ENGINE_XIDS;
 use maple_controller::simulation::{Batch, Line, Simulation, SimulationOptions};
 use maple_controller::{Deadlines, Notice, QueueLimits};
 use maple_core::engine::{Event, Options, Stats, TableRule, Time};
+use maple_core::sim::cases::WEIGHT;
 use maple_core::state::{Snapshot, Write};
 use maple_core::{Policy, Report, Store};
 use maple_emulator::network::ControlEvent;
 use maple_emulator::{Network, Random};
 use maple_wire::msg::ReplyBody;
 use maple_wire::{Dpid, Message};
-
-use crate::program::WEIGHT;
 
 /// How many turns may follow each other without time passing.
 const MAX_TURNS: usize = 10_000;

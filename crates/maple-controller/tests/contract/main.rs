@@ -11,8 +11,6 @@
 
 mod case;
 mod generate;
-mod packets;
-mod program;
 
 mod oracle;
 mod paths;
@@ -20,7 +18,6 @@ mod routes;
 mod state;
 
 mod controller;
-mod policy;
 mod world;
 
 mod check;

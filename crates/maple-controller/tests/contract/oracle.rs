@@ -6,12 +6,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use maple_core::network::{Location, PortKind};
+use maple_core::sim::cases::{Answer, Change, Operand, Program, Question, Subject, TABLES, Who, int};
 use maple_core::{Mac, Value};
 use maple_wire::packet::rewrite;
 use maple_wire::{Constraint, Dpid, Field, Packet, PortNo};
 
 use crate::paths;
-use crate::program::{Answer, Change, Operand, Program, Question, Subject, TABLES, Who, int};
 use crate::routes::{Branch, resolve};
 use crate::state::State;
 
@@ -260,6 +260,11 @@ impl Run<'_> {
             Answer::Drop => Vec::new(),
             Answer::Flood => vec![Branch::along(paths::flood(&self.state, here))],
             Answer::To(ports) => vec![Branch::along(ports.iter().map(|port| (here, *port)))],
+            Answer::ToEdges(count) => {
+                let edges = self.state.edge_ports().into_iter().filter(|at| at.switch == here);
+                vec![Branch::along(edges.take(*count).map(|at| (here, at.port)))]
+            }
+            Answer::ToPort(to) => self.path(here, *to, false),
             Answer::ToStored { table, key, otherwise } => match self.lookup(table, key) {
                 Some(Value::Int(port)) => vec![Branch::along([(here, PortNo(port as u32))])],
                 _ => self.answer(otherwise),
@@ -273,6 +278,7 @@ impl Run<'_> {
                 None => self.answer(otherwise),
             },
             Answer::Hops(hops) => vec![Branch::along(hops.iter().copied())],
+            Answer::Special(special) => panic!("there is no model of {special:?}"),
             Answer::Union(routes) => routes.iter().flat_map(|route| self.answer(route)).collect(),
             Answer::Set { field, value, route } => {
                 let mut branches = self.answer(route);

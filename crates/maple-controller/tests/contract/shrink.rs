@@ -6,7 +6,6 @@ use maple_wire::Version;
 
 use crate::case::{Case, Step};
 use crate::check::{self, Failure, MessageCounts};
-use crate::program::{Answer, Program};
 
 /// How many runs shrinking may take.
 const BUDGET: usize = 600;
@@ -48,7 +47,7 @@ fn candidates(case: &Case) -> Vec<Case> {
         chunk /= 2;
     }
     all.extend((0..case.packets.len()).map(|packet| without_packet(case, packet)));
-    all.extend(programs(&case.program).into_iter().map(|program| Case { program, ..case.clone() }));
+    all.extend(case.program.smaller().into_iter().map(|program| Case { program, ..case.clone() }));
     all.extend(without_links(case));
     all.extend(plainer(case));
     all
@@ -91,7 +90,7 @@ fn plainer(case: &Case) -> Vec<Case> {
     ];
     for (at, packet) in case.packets.iter().enumerate() {
         let mut plain = packet.clone();
-        (plain.vlan, plain.cut) = (None, None);
+        (plain.tags, plain.cut) = (Vec::new(), None);
         let mut smaller = case.clone();
         smaller.packets[at] = plain;
         all.push(smaller);
@@ -114,42 +113,4 @@ fn plainer(case: &Case) -> Vec<Case> {
     }
     all.retain(|smaller| smaller != case);
     all
-}
-
-/// Smaller programs: a part in place of the whole, or one part made smaller.
-fn programs(program: &Program) -> Vec<Program> {
-    let mut all: Vec<Program> = program.children().into_iter().cloned().collect();
-    if let Program::Answer(answer) = program {
-        all.extend(answers(answer).into_iter().map(Program::Answer));
-    }
-    if let Program::Switch { subject, arms, other } = program
-        && arms.len() > 1
-    {
-        all.extend((0..arms.len()).map(|at| {
-            let mut arms = arms.clone();
-            arms.remove(at);
-            Program::Switch { subject: *subject, arms, other: other.clone() }
-        }));
-    }
-    for (at, child) in program.children().into_iter().enumerate() {
-        all.extend(programs(child).into_iter().map(|smaller| program.with_child(at, smaller)));
-    }
-    all
-}
-
-/// Smaller answers.
-fn answers(answer: &Answer) -> Vec<Answer> {
-    match answer {
-        Answer::Drop => Vec::new(),
-        Answer::Union(routes) => routes.clone(),
-        Answer::Set { field, value, route } => {
-            let inner = answers(route).into_iter();
-            let again = inner.map(|route| Answer::Set { field: *field, value: *value, route: Box::new(route) });
-            [(**route).clone()].into_iter().chain(again).collect()
-        }
-        Answer::ToStored { otherwise, .. }
-        | Answer::Path { otherwise, .. }
-        | Answer::PathFromHere { otherwise, .. } => vec![(**otherwise).clone()],
-        Answer::Flood | Answer::To(_) | Answer::Hops(_) => vec![Answer::Drop],
-    }
 }

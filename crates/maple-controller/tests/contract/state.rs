@@ -3,10 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use maple_core::network::{Location, PortInfo, PortKind};
+use maple_core::sim::cases::{TABLES, VARS, WEIGHT};
 use maple_core::{Mac, Snapshot, Value};
 use maple_wire::{Dpid, PortNo, Version};
-
-use crate::program::{TABLES, VARS, WEIGHT};
 
 /// The state at one moment.
 #[derive(Clone, Debug, PartialEq, Default)]
@@ -70,7 +69,7 @@ impl State {
         self.costs.get(&(from, to)).copied().unwrap_or(1)
     }
 
-    /// What is behind a port.
+    /// What a port leads to.
     pub fn kind(&self, at: Location) -> Option<PortKind> {
         self.ports.get(&at).map(|info| info.kind)
     }

@@ -4,10 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use maple_core::Value;
 use maple_core::engine::{self, Options, Selection};
-use maple_core::network::{LinkName, Location, PortInfo, PortKind};
-use maple_core::state::Write;
+use maple_core::network::{Location, PortInfo, PortKind};
+use maple_core::sim::cases::Program;
 use maple_emulator::Network;
 use maple_emulator::network::{ControlFaults, FrameId, NetworkOptions};
 use maple_emulator::switch::{Rule, SwitchOptions};
@@ -17,8 +16,6 @@ use maple_wire::{Action, Constraint, Dpid, Field, Instruction, Match, Message};
 
 use crate::case::{Case, Event, host_mac, host_name};
 use crate::controller::{Controller, Pace};
-use crate::policy::Programmed;
-use crate::program::{Change, Operand, Program, WEIGHT};
 use crate::state::State;
 
 /// The cookie of the rule that somebody else has put into every switch.
@@ -65,7 +62,7 @@ impl<'a> World<'a> {
         let switch =
             SwitchOptions { n_tables: case.tables.0, table_size: case.tables.1, open_vswitch: case.open_vswitch };
         let options = NetworkOptions { seed: case.seed, switch, ..NetworkOptions::new(case.version) };
-        let policy = Arc::new(Programmed(case.program.clone()));
+        let policy = Arc::new(case.program.clone());
         let Case { track_hosts, compiler, room: (max_rules, max_traces), .. } = *case;
         // Hosts that announced nothing are looked for no longer than others.
         let silence = Duration::from_millis(500);
@@ -234,7 +231,7 @@ impl<'a> World<'a> {
             Event::Mend(dpid) => network.mend_control(*dpid),
             Event::Slow(dpid, faults) => network.control_faults(*dpid, *faults),
             Event::Lose(dpid, number) => return self.lose(*dpid, *number),
-            Event::Write(change) => return self.tell(engine::Event::Write(vec![write_of(change)])),
+            Event::Write(change) => return self.tell(change.event()),
             Event::InvalidateAll => return self.tell(engine::Event::Invalidate(Selection::All)),
             Event::InvalidateHost(host) => {
                 return self.tell(engine::Event::Invalidate(Selection::Host(host_mac(*host))));
@@ -408,23 +405,4 @@ fn torn_rules(rules: &[Rule], wanted: &dyn Fn(&Rule, &Rule) -> bool) -> Option<S
         .into_iter()
         .find(|(a, b)| meet(a, b) && !shielded(a, b) && wanted(a, b))
         .map(|(a, b)| format!("{a:?}\nand {b:?}"))
-}
-
-/// A change from outside, as the engine takes it.
-fn write_of(change: &Change) -> Write {
-    let constant = |operand: &Operand| match operand {
-        Operand::Constant(value) => value.clone(),
-        Operand::Field(_) => Value::None,
-    };
-    match change {
-        Change::Put { table, key, value } => {
-            Write::Table { table: (*table).into(), key: constant(key), value: Some(constant(value)) }
-        }
-        Change::Take { table, key } => Write::Table { table: (*table).into(), key: constant(key), value: None },
-        Change::Set { name, value } => Write::Var { name: (*name).into(), value: Some(constant(value)) },
-        Change::Cost { from, to, cost } => {
-            Write::Cost { name: WEIGHT.into(), link: LinkName::Switches(*from, *to), cost: Some(*cost) }
-        }
-        Change::Count { .. } | Change::Invalidate { .. } => unreachable!("only packets do that"),
-    }
 }

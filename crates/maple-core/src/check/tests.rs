@@ -10,6 +10,7 @@ use crate::network::PortInfo;
 use crate::policy::{Net, PacketHandle, PolicyError};
 use crate::route::Route;
 use crate::sim;
+use crate::sim::cases::{HostAddresses, Program, World};
 use crate::state::{SwitchInfo, Value};
 
 /// Two switches with two hosts each.
@@ -175,21 +176,36 @@ fn a_policy_that_fails_always_in_another_way_is_counted_and_no_finding() {
     assert_eq!((check.coverage().failed, check.findings().count()), (10, 0));
 }
 
+/// A random program over a network of two switches.
+fn program(seed: u64, depth: u32) -> Program {
+    let at = |switch, port| Location::new(Dpid(switch), PortNo(port));
+    let mac = |n| Mac([0, 0, 0, 0, 0, n]);
+    let host = |n: u8| HostAddresses { mac: mac(n), ipv4: [10, 0, 0, n].into(), ipv6: u128::from(n).into() };
+    let world = World {
+        switches: 2,
+        links: vec![(at(1, 1), at(2, 1))],
+        edges: vec![at(1, 4), at(2, 4)],
+        hosts: (1..=4).map(host).collect(),
+        all_answers: true,
+    };
+    world.program(&mut sim::Random(seed), depth)
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
 
     #[test]
     fn policies_that_look_at_nothing_else_raise_no_alarm(seed: u64) {
-        let policy = sim::generate::policy(&mut sim::Random(seed), 5);
-        let check = checked(policy, 150);
+        let policy = program(seed, 5);
+        let check = checked(policy.clone(), 150);
         let findings: Vec<&Finding> = check.findings().collect();
-        prop_assert!(findings.is_empty(), "{findings:?}");
+        prop_assert!(findings.is_empty(), "{policy}\n{findings:?}");
     }
 
     /// The naive oracle of the coverage: counts sides of tests over all pairs of prefixes.
     #[test]
     fn open_sides_are_those_of_the_list_of_traces(seed: u64) {
-        let policy = sim::generate::policy(&mut sim::Random(seed), 4);
+        let policy = program(seed, 4);
         let check = checked(policy, 60);
         let traces: Vec<&[Item]> = check.tried.iter().map(|tried| tried.first.trace.items.as_slice()).collect();
         let taken: HashSet<&[Item]> = traces.iter().flat_map(|items| (0..=items.len()).map(|end| &items[..end])).collect();

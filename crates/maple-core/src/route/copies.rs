@@ -2,7 +2,7 @@
 //! switches do is held against this.
 
 use maple_wire::packet::rewrite;
-use maple_wire::{Constraint, Dpid, Field, PortNo};
+use maple_wire::{Constraint, Dpid, Field, Packet, PortNo};
 
 use super::{Resolved, SwitchHops};
 use crate::forwarding::{TAG_PRESENT, VLAN_TYPE};
@@ -10,8 +10,8 @@ use crate::network::Location;
 
 impl Resolved {
     /// Where copies of a frame that came in at `came_in` leave the network, and their bytes; in order. None goes back out of
-    /// that port, unless the route says [`PortNo::IN_PORT`]. A copy whose rewrites don't fit the frame is not made. Frames of
-    /// f's own leave as they are.
+    /// that port, unless the route says [`PortNo::IN_PORT`]. A copy whose rewrites don't fit the frame is not made. A header
+    /// that is cut off stays as it is, as in the later fragments of an IP packet. Frames of f's own leave as they are.
     pub fn copies(&self, frame: &[u8], came_in: Location) -> Vec<(Location, Vec<u8>)> {
         let mut copies = Vec::new();
         for (switch, hops) in &self.switches {
@@ -46,7 +46,11 @@ impl SwitchHops {
                 Field::VlanVid => {}
                 // The priority goes with the tag.
                 Field::VlanPcp if untagged => {}
-                _ => rewrite::set_field(&mut bytes, &Constraint::exact(*field, *value)).ok()?,
+                field => {
+                    Packet::new(&bytes, 0).switch_value(*field)?;
+                    // The packet may be too short for the header, or a later fragment: switches pass over the rewrite.
+                    let _ = rewrite::set_field(&mut bytes, &Constraint::exact(*field, *value));
+                }
             }
         }
         Some(bytes)
@@ -108,6 +112,13 @@ mod tests {
         assert_eq!(out(&tagged, &[(Field::VlanVid, 20)], true), frame().vlan(20).raw(0x88b5, b"x"));
         assert_eq!(out(&tagged, &[(Field::VlanVid, 0), (Field::VlanPcp, 3)], true), plain);
         assert_eq!(out(&plain, &[(Field::VlanVid, 0)], false), plain);
+    }
+
+    #[test]
+    fn a_later_fragment_leaves_as_it_is() {
+        let later = frame().ipv4([10, 0, 0, 1], [10, 0, 0, 2]).fragment(3, false, 7).proto(6).payload(b"x");
+        let copies = route(&[1], &[(Field::TcpDst, 80)], false).copies(&later, IN);
+        assert_eq!(copies, [(Location::new(Dpid(1), PortNo(1)), later)]);
     }
 
     #[test]

@@ -22,14 +22,13 @@ use crate::report::Report;
 use crate::state::{Snapshot, Store, Write};
 
 mod bridge;
+pub mod cases;
 mod switch;
 
 #[cfg(test)]
 mod contract;
 #[cfg(test)]
 mod flaps;
-#[cfg(test)]
-pub(crate) mod generate;
 #[cfg(test)]
 mod hosts;
 #[cfg(test)]
@@ -81,6 +80,11 @@ impl Random {
     /// Whether, with this chance in a hundred.
     pub fn chance(&mut self, percent: usize) -> bool {
         self.below(100) < percent
+    }
+
+    /// Whether, with a chance of one in `n`, which is not 0.
+    pub fn one_in(&mut self, n: usize) -> bool {
+        self.below(n) == 0
     }
 
     /// One of these.

@@ -323,18 +323,21 @@ pub fn apply(action: &Action, frame: &mut Vec<u8>) {
         Action::SetField(set) => rewrite::set_field(frame, set),
         Action::PushVlan(kind) => rewrite::push_vlan(frame, *kind),
         Action::PopVlan => rewrite::pop_vlan(frame),
-        Action::SetVlanVid(vid) => {
-            let tagged = Packet::new(frame, 0).switch_value(Field::VlanVid).is_some_and(|vid| vid & 0x1000 != 0);
-            let pushed = if tagged { Ok(()) } else { rewrite::push_vlan(frame, 0x8100) };
-            let set = Constraint::exact(Field::VlanVid, 0x1000 | u128::from(*vid));
-            pushed.and_then(|()| rewrite::set_field(frame, &set))
-        }
+        Action::SetVlanVid(vid) => set_tag(frame, Field::VlanVid, 0x1000 | u128::from(*vid)),
+        Action::SetVlanPcp(pcp) => set_tag(frame, Field::VlanPcp, u128::from(*pcp)),
         Action::SetTpSrc(port) => set_either(frame, Field::TcpSrc, Field::UdpSrc, *port),
         Action::SetTpDst(port) => set_either(frame, Field::TcpDst, Field::UdpDst, *port),
         other => panic!("the engine uses no {other:?}"),
     };
     // A switch leaves a packet alone where an action makes no sense for it.
     let _ = done;
+}
+
+/// Sets a field of the VLAN tag; gives the frame a tag if it has none (1.0, §5.2.4).
+fn set_tag(frame: &mut Vec<u8>, field: Field, value: u128) -> Result<(), rewrite::RewriteError> {
+    let is_tagged = Packet::new(frame, 0).switch_value(Field::VlanPcp).is_some();
+    let pushed = if is_tagged { Ok(()) } else { rewrite::push_vlan(frame, 0x8100) };
+    pushed.and_then(|()| rewrite::set_field(frame, &Constraint::exact(field, value)))
 }
 
 fn set_either(frame: &mut [u8], tcp: Field, udp: Field, port: u16) -> Result<(), rewrite::RewriteError> {

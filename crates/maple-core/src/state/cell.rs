@@ -154,8 +154,9 @@ impl Cell {
 
     /// Whether the cell has the value `seen`, which it had in the published snapshot of this version, if one is given.
     pub(super) fn still(&self, seen: &CellValue, version: Option<u64>, now: &Snapshot) -> bool {
-        // A table as a whole is not compared key by key where nobody wrote to it.
+        // A table as a whole is not compared key by key where nobody wrote to it since. An older snapshot can't say.
         if let (Cell::TableAll(table), Some(version)) = (self, version)
+            && version <= now.version()
             && now.table(table).is_some_and(|rows| rows.is_as_in(version))
         {
             return true;

@@ -158,8 +158,10 @@ proptest! {
                 prop_assert_eq!(&Model::of(snapshot), then);
                 for table in TABLES {
                     let cell = Cell::TableAll(table.into());
-                    let still = cell.still(&cell.evaluate(snapshot), Some(snapshot.version()), &newest);
-                    prop_assert_eq!(still, model.tables.get(table) == then.tables.get(table));
+                    let still = |seen: &Snapshot, now| cell.still(&cell.evaluate(seen), Some(seen.version()), now);
+                    let same = model.tables.get(table) == then.tables.get(table);
+                    prop_assert_eq!(still(snapshot, &newest), same);
+                    prop_assert_eq!(still(&newest, snapshot), same, "asked of an older snapshot");
                 }
             }
         }

@@ -1,19 +1,20 @@
 //! What happens in a case: packets and events.
 
-use maple_core::{Location, Value};
+use maple_core::Location;
+use maple_core::sim::cases::World;
 use maple_emulator::network::ControlFaults;
 use maple_emulator::time::{MICROSECOND, MILLISECOND};
-use maple_wire::{Field, PortNo};
+use maple_wire::{Dpid, PortNo};
 
 use super::{Dice, Flavour};
 use crate::case::{Case, Event, Step};
-use crate::program::{Change, Operand, VARS, int};
 
 impl Dice {
     /// Packets and events, some close together and some far apart.
     pub(super) fn steps(&mut self, case: &mut Case, flavour: Flavour) {
+        let world = &case.world();
         for _ in 0..self.below(6) {
-            let cost = self.cost(case);
+            let cost = world.cost(&mut self.random);
             case.steps.push(Step::Do(Event::Write(cost)));
         }
         let count = 6 + self.below(14);
@@ -47,7 +48,7 @@ impl Dice {
                     let faults = ControlFaults { delay, jitter, ..ControlFaults::default() };
                     Event::Slow(self.dpid(case), faults)
                 } else {
-                    self.event(case, flavour)
+                    self.event(case, world, flavour)
                 };
                 case.steps.push(Step::Do(event));
                 if self.one_in(3) {
@@ -69,14 +70,14 @@ impl Dice {
         }
     }
 
-    fn event(&mut self, case: &Case, flavour: Flavour) -> Event {
+    fn event(&mut self, case: &Case, world: &World, flavour: Flavour) -> Event {
         if flavour != Flavour::Hard || self.one_in(3) {
             return match self.below(10) {
                 0 => Event::InvalidateAll,
-                8.. => Event::Write(self.cost(case)),
+                8.. => Event::Write(world.cost(&mut self.random)),
                 1 => Event::InvalidateHost(self.below(case.hosts.len() as u64) as usize),
-                2 => Event::InvalidatePort(Location::new(self.dpid(case), self.port())),
-                _ => Event::Write(self.outside_change(case)),
+                2 => Event::InvalidatePort(Location::new(self.dpid(case), PortNo(1 + self.below(5) as u32))),
+                _ => Event::Write(world.outside_write(&mut self.random)),
             };
         }
         let dpid = self.dpid(case);
@@ -101,24 +102,7 @@ impl Dice {
         }
     }
 
-    /// A change that needs no packet.
-    fn outside_change(&mut self, case: &Case) -> Change {
-        let constant = |n: u64| Operand::Constant(int(n.into()));
-        match self.change(case) {
-            Change::Put { table, value: Operand::Field(_), .. } => {
-                Change::Put { table, key: Operand::Constant(self.key(case)), value: constant(self.below(4)) }
-            }
-            Change::Put { table, value, .. } => Change::Put { table, key: Operand::Constant(self.key(case)), value },
-            Change::Take { table, .. } => Change::Take { table, key: Operand::Constant(self.key(case)) },
-            Change::Count { name } | Change::Set { name, .. } => Change::Set { name, value: constant(self.below(3)) },
-            Change::Invalidate { .. } => Change::Set { name: VARS[0], value: constant(self.below(3)) },
-            change => change,
-        }
-    }
-
-    /// A key that packets lead to.
-    fn key(&mut self, case: &Case) -> Value {
-        let field = self.pick(&[Field::EthSrc, Field::TcpDst, Field::InPort]);
-        int(self.value(case, field))
+    fn dpid(&mut self, case: &Case) -> Dpid {
+        Dpid(1 + self.below(case.switches))
     }
 }

@@ -1,19 +1,22 @@
-//! Random policies as data: a decision tree over the packet and the state, with routes at its leaves.
+//! Policies as data: a decision tree over the packet and the state, with routes at its leaves.
 //!
-//! A [`Program`] says nothing of how it is run. [`crate::policy`] runs it through Maple's handles, [`crate::oracle`]
-//! on a raw frame and a plain model of the state; the two share this file and the vocabulary of fields and values.
+//! A [`Program`] says nothing of how it runs. It is a [`Policy`](crate::policy::Policy), so Maple runs it as it runs a
+//! user's policy. The controller's contract test runs it a second time, on a raw frame and a plain model of the state.
 
 use std::fmt;
 
-use maple_core::{Mac, Value};
 use maple_wire::{Dpid, Field, PortNo};
+
+use crate::engine::{Event, Selection};
+use crate::network::{LinkName, Location, Mac};
+use crate::state::{Value, Write};
 
 /// The tables that programs and events use.
 pub const TABLES: [&str; 2] = ["t0", "t1"];
 /// The variables that programs and events use.
 pub const VARS: [&str; 2] = ["v0", "v1"];
 /// The link attribute that programs weigh paths by.
-pub const WEIGHT: &str = "w";
+pub const WEIGHT: &str = "cost";
 
 /// A policy.
 #[derive(Clone, Debug, PartialEq)]
@@ -122,11 +125,16 @@ pub enum Answer {
     Flood,
     /// Out of these ports of the ingress switch.
     To(Vec<PortNo>),
-    /// Out of the port that a table holds for a key, else as said.
+    /// Out of so many edge ports of the ingress switch, the first ones.
+    ToEdges(usize),
+    /// Out of the port that a table holds for a key, else as `otherwise` says.
     ToStored { table: &'static str, key: Operand, otherwise: Box<Answer> },
-    /// To a host, by hop count or by weight, from the source's place; as said if either is not known.
+    /// To a port, from the ingress switch.
+    ToPort(Location),
+    /// To a host from the source's location, by hop count or by weight. As `otherwise` says if either location is not
+    /// known.
     Path { to: Who, weighted: bool, otherwise: Box<Answer> },
-    /// To a host, from the switch where the packet entered; as said if it is not known where that host is.
+    /// To a host, from the ingress switch. As `otherwise` says if the host's location is not known.
     PathFromHere { to: Who, weighted: bool, otherwise: Box<Answer> },
     /// Along these hops.
     Hops(Vec<(Dpid, PortNo)>),
@@ -134,11 +142,62 @@ pub enum Answer {
     Union(Vec<Answer>),
     /// With a field rewritten.
     Set { field: Field, value: u128, route: Box<Answer> },
+    /// One that a plain model of routes does not know.
+    Special(Special),
+}
+
+/// Answers that the controller's oracle has no model of: only [`World::all_answers`](super::World) brings them.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Special {
+    /// Out of the ingress port, and out of the first edge port of the ingress switch.
+    Back,
+    /// To the host that owns an IPv4 address, from the ingress switch.
+    ToAddress(std::net::Ipv4Addr),
+    /// With a frame of the policy's own to where the packet came from, or out of a port. The port may not exist.
+    Own { to: Option<Location>, route: Box<Answer> },
+    /// Under the limit of this name.
+    Limited { name: u8, route: Box<Answer> },
+    /// With a copy to a location, which may not exist.
+    Copy { to: Location, route: Box<Answer> },
+    /// One of these routes, by a hash of these fields.
+    OneOf { routes: Vec<Answer>, by: Vec<Field> },
+}
+
+impl Change {
+    /// The event that makes this change from outside, without a packet.
+    ///
+    /// # Panics
+    ///
+    /// When only a packet can make it: it counts, or it asks for a field.
+    pub fn event(&self) -> Event {
+        let constant = |operand: &Operand| match operand {
+            Operand::Constant(value) => value.clone(),
+            Operand::Field(field) => panic!("{self:?} asks for {field:?}, and there is no packet"),
+        };
+        let write = match self {
+            Change::Put { table, key, value } => {
+                Write::Table { table: (*table).into(), key: constant(key), value: Some(constant(value)) }
+            }
+            Change::Take { table, key } => Write::Table { table: (*table).into(), key: constant(key), value: None },
+            Change::Set { name, value } => Write::Var { name: (*name).into(), value: Some(constant(value)) },
+            Change::Cost { from, to, cost } => {
+                Write::Cost { name: WEIGHT.into(), link: LinkName::Switches(*from, *to), cost: Some(*cost) }
+            }
+            Change::Invalidate { field, value } => return Event::Invalidate(selection(*field, *value)),
+            Change::Count { name } => panic!("only a packet counts {name}"),
+        };
+        Event::Write(vec![write])
+    }
+}
+
+/// The packets with this value of a field.
+pub fn selection(field: Field, value: u128) -> Selection {
+    Selection::Fields(vec![maple_wire::Constraint::exact(field, value)])
 }
 
 impl Program {
-    /// Its parts, for shrinking.
-    pub fn children(&self) -> Vec<&Program> {
+    /// Its parts.
+    fn children(&self) -> Vec<&Program> {
         match self {
             Program::Answer(_) => Vec::new(),
             Program::Ask { yes, no, .. } => vec![yes, no],
@@ -148,7 +207,7 @@ impl Program {
     }
 
     /// The same program with its `at`-th part replaced.
-    pub fn with_child(&self, at: usize, child: Program) -> Program {
+    fn with_child(&self, at: usize, child: Program) -> Program {
         let mut whole = self.clone();
         match &mut whole {
             Program::Answer(_) => {}
@@ -160,6 +219,27 @@ impl Program {
             Program::Write { then, .. } | Program::Either { then, .. } => **then = child,
         }
         whole
+    }
+
+    /// Smaller programs, for shrinking: a part in place of the whole, or one part made smaller.
+    pub fn smaller(&self) -> Vec<Program> {
+        let mut all: Vec<Program> = self.children().into_iter().cloned().collect();
+        if let Program::Answer(answer) = self {
+            all.extend(answer.smaller().into_iter().map(Program::Answer));
+        }
+        if let Program::Switch { subject, arms, other } = self
+            && arms.len() > 1
+        {
+            all.extend((0..arms.len()).map(|at| {
+                let mut arms = arms.clone();
+                arms.remove(at);
+                Program::Switch { subject: *subject, arms, other: other.clone() }
+            }));
+        }
+        for (at, child) in self.children().into_iter().enumerate() {
+            all.extend(child.smaller().into_iter().map(|smaller| self.with_child(at, smaller)));
+        }
+        all
     }
 
     fn write(&self, f: &mut fmt::Formatter<'_>, depth: usize) -> fmt::Result {
@@ -199,6 +279,31 @@ impl Program {
 impl fmt::Display for Program {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.write(f, 1)
+    }
+}
+
+impl Answer {
+    /// Smaller answers, for shrinking.
+    fn smaller(&self) -> Vec<Answer> {
+        let inside = |route: &Answer, wrap: &dyn Fn(Box<Answer>) -> Answer| {
+            let again = route.smaller().into_iter().map(|route| wrap(Box::new(route)));
+            [route.clone()].into_iter().chain(again).collect()
+        };
+        match self {
+            Answer::Drop => Vec::new(),
+            Answer::Union(routes) | Answer::Special(Special::OneOf { routes, .. }) => routes.clone(),
+            Answer::Set { field, value, route } => {
+                inside(route, &|route| Answer::Set { field: *field, value: *value, route })
+            }
+            Answer::Special(Special::Copy { to, route }) => {
+                inside(route, &|route| Answer::Special(Special::Copy { to: *to, route }))
+            }
+            Answer::Special(Special::Limited { route, .. } | Special::Own { route, .. }) => vec![(**route).clone()],
+            Answer::ToStored { otherwise, .. }
+            | Answer::Path { otherwise, .. }
+            | Answer::PathFromHere { otherwise, .. } => vec![(**otherwise).clone()],
+            _ => vec![Answer::Drop],
+        }
     }
 }
 

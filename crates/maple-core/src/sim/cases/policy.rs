@@ -1,16 +1,16 @@
-//! Programs run through Maple's API, as a user's policy would be.
+//! Programs run through Maple's API, as a user's policy does.
 
 use std::sync::LazyLock;
 
-use maple_core::engine::Selection;
-use maple_core::network::{LinkName, Location};
-use maple_core::policy::{Net, PacketHandle, Policy, PolicyError};
-use maple_core::query::Query;
-use maple_core::state::{Access, Stop};
-use maple_core::{Hop, Mac, Observe as _, Route, Value};
-use maple_wire::{Constraint, Dpid, PortNo};
+use maple_wire::{Dpid, PortNo};
 
-use crate::program::{Answer, Change, Operand, Program, Question, Subject, WEIGHT, Who, int};
+use super::program::{Answer, Change, Operand, Program, Question, Special, Subject, WEIGHT, Who, int, selection};
+use crate::network::{Hop, LinkName, Location, Mac};
+use crate::policy::{Net, PacketHandle, Policy, PolicyError};
+use crate::query::Query;
+use crate::route::{Limit, Route};
+use crate::run::Observe as _;
+use crate::state::{Access, Stop, Value};
 
 /// Of a table, a value, and a number.
 type ManyEntries = Query<(String, (Value, u64)), bool>;
@@ -36,12 +36,9 @@ static DEGREE: LazyLock<Query<Dpid, u64>> = LazyLock::new(|| {
     })
 });
 
-/// A program as Maple's policy.
-pub struct Programmed(pub Program);
-
-impl Policy for Programmed {
+impl Policy for Program {
     fn decide(&self, pkt: &PacketHandle, net: &Net) -> Result<Route, PolicyError> {
-        let mut at = &self.0;
+        let mut at = self;
         loop {
             at = match at {
                 Program::Answer(route) => return Ok(answer(route, pkt, net)),
@@ -140,7 +137,7 @@ fn write(change: &Change, pkt: &PacketHandle, net: &Net) {
         }
         Change::Cost { from, to, cost } => net.set_cost(WEIGHT, LinkName::Switches(*from, *to), *cost),
         Change::Invalidate { field, value } => {
-            net.invalidate(Selection::Fields(vec![Constraint::exact(*field, *value)]));
+            net.invalidate(selection(*field, *value));
         }
     }
 }
@@ -150,6 +147,8 @@ fn answer(answer: &Answer, pkt: &PacketHandle, net: &Net) -> Route {
         Answer::Drop => Route::drop(),
         Answer::Flood => net.flood(),
         Answer::To(ports) => Route::to(ports.iter().copied()),
+        Answer::ToEdges(count) => Route::to(net.edge_ports(pkt.switch()).into_iter().take(*count)),
+        Answer::ToPort(to) => path(Location::new(pkt.switch(), PortNo(0)), *to, false, net),
         Answer::ToStored { table, key, otherwise } => match net.get(table, &operand(key, pkt)) {
             Some(Value::Int(port)) => Route::to([PortNo(port as u32)]),
             _ => self::answer(otherwise, pkt, net),
@@ -165,9 +164,36 @@ fn answer(answer: &Answer, pkt: &PacketHandle, net: &Net) -> Route {
         Answer::Hops(hops) => Route::hops(hops.iter().map(|(dpid, port)| Hop::new(*dpid, *port))),
         Answer::Union(routes) => Route::union(routes.iter().map(|route| self::answer(route, pkt, net))),
         Answer::Set { field, value, route } => self::answer(route, pkt, net).set(*field, *value),
+        Answer::Special(answer) => special(answer, pkt, net),
     }
 }
 
 fn path(from: Location, to: Location, weighted: bool, net: &Net) -> Route {
     if weighted { net.path(from, to, WEIGHT) } else { net.shortest_path(from, to) }
+}
+
+fn special(answer: &Special, pkt: &PacketHandle, net: &Net) -> Route {
+    let inner = |route: &Answer| self::answer(route, pkt, net);
+    match answer {
+        Special::Back => Route::to(net.edge_ports(pkt.switch()).into_iter().take(1).chain([PortNo::IN_PORT])),
+        Special::ToAddress(address) => match net.locate_ip((*address).into()) {
+            Some((mac, _)) => {
+                inner(&Answer::PathFromHere { to: Who::Host(mac), weighted: false, otherwise: Box::new(Answer::Drop) })
+            }
+            None => Route::unreachable(),
+        },
+        Special::Limited { name, route } => inner(route).limit(Limit::packets(name.to_string(), 1000)),
+        Special::Copy { to, route } => inner(route).copy_to(*to),
+        Special::OneOf { routes, by } => Route::one_of(routes.iter().map(inner), pkt, by),
+        Special::Own { to, route } => {
+            let Some(frame) = pkt.frame() else { return Route::drop() };
+            let own = [&[frame[0] ^ 0x40], &frame[1..]].concat();
+            match (to, &**route) {
+                (Some(to), _) => net.send(*to, own),
+                (None, Answer::Drop) => return Route::answer([own]),
+                (None, _) => net.reply(own),
+            }
+            inner(route)
+        }
+    }
 }

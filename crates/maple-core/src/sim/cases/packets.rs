@@ -1,4 +1,4 @@
-//! The packets that hosts send: a small universe, so that packets often agree with each other and with what programs
+//! Packets as data. There are few different ones, so that packets often agree with each other and with what programs
 //! ask.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -15,12 +15,23 @@ pub struct PacketSpec {
     pub src: [u8; 6],
     /// The hardware address that it is for.
     pub dst: [u8; 6],
-    /// A VLAN tag: id and priority.
-    pub vlan: Option<(u16, u8)>,
+    /// Its VLAN tags, the outer one first.
+    pub tags: Vec<Tag>,
     /// What it carries.
     pub body: Body,
-    /// Cut off behind so many bytes.
+    /// Cut off after so many bytes.
     pub cut: Option<usize>,
+}
+
+/// A VLAN tag.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Tag {
+    /// Whether it is a service tag (Ethernet type 0x88a8).
+    pub service: bool,
+    /// The VLAN id.
+    pub vid: u16,
+    /// The priority.
+    pub pcp: u8,
 }
 
 /// What a packet carries.
@@ -54,11 +65,11 @@ pub enum Transport {
 }
 
 impl PacketSpec {
-    /// The frame, with `number` in its payload.
+    /// The frame, with `number` at its end.
     pub fn frame(&self, number: u64) -> Vec<u8> {
         let mut frame = Frame::ethernet(self.dst, self.src);
-        if let Some((vid, pcp)) = self.vlan {
-            frame = frame.tag(0x8100, vid, pcp);
+        for tag in &self.tags {
+            frame = frame.tag(if tag.service { 0x88a8 } else { 0x8100 }, tag.vid, tag.pcp);
         }
         let payload = number.to_be_bytes();
         let mut bytes = match &self.body {

@@ -1,0 +1,37 @@
+//! Random cases: networks, policies, packets and changes of the state, as data.
+//!
+//! Two tests hold Maple to its contract on random networks. The one of this crate runs engines against simulated
+//! switches and asks the policy itself what is right. The one of `maple-controller` runs whole controllers over real
+//! OpenFlow bytes and asks a plain model. Both draw what they play from here, so a question, an answer or a header
+//! that is added here is tested twice. What differs between them stays with them: which events they can make happen.
+//!
+//! A [`World`] says what a network has. From it and a [`Random`](super::Random) come programs, packets and changes
+//! that concern this network. Equal seeds give equal cases.
+
+#[expect(missing_docs, reason = "the fields of its variants bear the names of what they hold")]
+mod packets;
+mod policy;
+#[expect(missing_docs, reason = "the fields of its variants bear the names of what they hold")]
+mod program;
+mod programs;
+
+pub use packets::{Body, PacketSpec, Tag, Transport};
+pub use program::{Answer, Change, Operand, Program, Question, Special, Subject, TABLES, VARS, WEIGHT, Who, int};
+pub use programs::{HostAddresses, World};
+
+use super::Random;
+
+/// The pairs of switches that links join, so that the network is connected: a random tree, and up to `most` links
+/// more. Switches are 1, 2, …; a pair can come twice.
+pub fn links(random: &mut Random, switches: u64, most: usize) -> Vec<(u64, u64)> {
+    let switch = |random: &mut Random, last: u64| 1 + random.below(last as usize) as u64;
+    let mut pairs: Vec<(u64, u64)> = (2..=switches).map(|far| (switch(random, far - 1), far)).collect();
+    for _ in 0..random.below(most + 1) {
+        let (a, b) = (switch(random, switches), switch(random, switches));
+        let known = pairs.contains(&(a, b)) || pairs.contains(&(b, a));
+        if a != b && (!known || random.one_in(3)) {
+            pairs.push((a, b));
+        }
+    }
+    pairs
+}
