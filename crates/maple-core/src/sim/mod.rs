@@ -153,6 +153,8 @@ pub struct Sim {
     pub hits: u64,
     /// Flow-mods seen.
     pub flow_mods: u64,
+    /// What switches were told, in the order in which it came, since somebody put a list here.
+    pub messages: Option<Vec<(Dpid, Message)>>,
     settled: Vec<(ShardId, u64)>,
     /// What handlers would hear of.
     pub heard: Vec<ListenerPacket>,
@@ -191,6 +193,7 @@ impl Sim {
             link_delay: Duration::ZERO,
             hits: 0,
             flow_mods: 0,
+            messages: None,
             settled: Vec::new(),
             heard: Vec::new(),
             engines,
@@ -490,6 +493,9 @@ impl Sim {
 
     fn at_switch(&mut self, dpid: Dpid, xid: u32, message: Message) {
         let Some(switch) = self.switches.get_mut(&dpid) else { return };
+        if let Some(messages) = &mut self.messages {
+            messages.push((dpid, message.clone()));
+        }
         match through_codec(switch.version, xid, &message) {
             Message::FlowMod(flow_mod) => {
                 self.flow_mods += 1;
