@@ -1,0 +1,253 @@
+//! One run of f: its packet under tracing, its state in a transaction, and the handles f holds on both.
+//!
+//! Handles are owned and cheap to clone, so that a binding can wrap them in its language's objects. They end with the
+//! run: [`Run::finish`] takes packet and state away, and a handle that f kept panics when used afterwards (bindings
+//! ask [`PacketHandle::is_live`] first), because what is not recorded must not be observable.
+
+use std::cell::{RefCell, RefMut};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use maple_wire::{Dpid, Field, Packet, PortNo};
+
+use crate::network::{Location, Mac};
+use crate::policy_error::PolicyError;
+use crate::route::{Goal, Looked, Resolved, Route};
+use crate::state::{Cell, Txn};
+use crate::trace::{Cond, Fields, Recorder, Source, Trace};
+
+mod net;
+mod packet;
+mod tables;
+
+pub use net::Net;
+pub use packet::{Observe, PacketHandle};
+
+/// One run of f.
+#[derive(Clone)]
+pub struct Run {
+    state: Rc<RefCell<Option<RunState>>>,
+}
+
+struct RunState {
+    subject: Subject,
+    ingress: Location,
+    track_hosts: bool,
+    recorder: Recorder,
+    txn: Txn,
+    error: Option<PolicyError>,
+    read_switch: bool,
+    /// Where f first wrote.
+    wrote_at: Option<Source>,
+    /// The route goes nowhere but back: the place that says so.
+    goes_back: Option<Arc<str>>,
+    /// Whether every packet that this trace matches must come to the controller.
+    each: bool,
+    /// Which handlers hear of the packet, a bit for each.
+    heard: u64,
+    /// The paths that f requested, each with what f read of the result.
+    paths: Vec<(Cell, Arc<Looked>)>,
+}
+
+/// What one run of f decides.
+enum Subject {
+    Frame { bytes: Arc<[u8]>, total_len: usize },
+    Headers(Rc<dyn Fields>),
+}
+
+/// Headers without any field.
+struct NoFields;
+
+/// The fields of a subject.
+enum View<'a> {
+    Packet(Packet<'a>),
+    Headers(&'a dyn Fields),
+}
+
+/// The result of a run.
+pub struct Finished {
+    /// What f observed of its packet.
+    pub trace: Trace,
+    /// The cells that f read and wrote.
+    pub txn: Txn,
+    /// The first error that f received. It makes f's route invalid.
+    pub error: Option<PolicyError>,
+    /// Where f first wrote, if it did and that is known.
+    pub wrote_at: Option<Source>,
+    /// The place that made the route, if its only port is the one where the packet came in: a switch sends nothing there.
+    pub goes_back: Option<Arc<str>>,
+    /// Which handlers hear of the packet, a bit for each of [`crate::engine::Options::listener_filters`].
+    pub heard: u64,
+}
+
+impl Run {
+    /// A run over `frame` (of which `total_len` bytes were on the wire) that entered at `ingress`.
+    pub fn new(frame: Arc<[u8]>, total_len: usize, ingress: Location, txn: Txn, track_hosts: bool) -> Run {
+        let subject = Subject::Frame { bytes: frame, total_len };
+        Run::on(subject, ingress, txn, track_hosts, Recorder::new())
+    }
+
+    /// A run over abstract headers, which have their fields by themselves: no frame, and no place where it entered.
+    pub fn of_headers(headers: Rc<dyn Fields>, txn: Txn) -> Run {
+        let nowhere = Location::new(Dpid(0), PortNo(0));
+        Run::on(Subject::Headers(headers), nowhere, txn, false, Recorder::of_headers())
+    }
+
+    /// A run of a query: state, and a packet that has no fields.
+    pub(crate) fn of_state(txn: Txn, track_hosts: bool) -> Run {
+        let nowhere = Location::new(Dpid(0), PortNo(0));
+        Run::on(Subject::Headers(Rc::new(NoFields)), nowhere, txn, track_hosts, Recorder::of_headers())
+    }
+
+    fn on(subject: Subject, ingress: Location, txn: Txn, track_hosts: bool, recorder: Recorder) -> Run {
+        let (error, read_switch, wrote_at, paths) = (None, false, None, Vec::new());
+        let state = RunState {
+            subject,
+            ingress,
+            track_hosts,
+            recorder,
+            txn,
+            error,
+            read_switch,
+            wrote_at,
+            goes_back: None,
+            each: false,
+            heard: 0,
+            paths,
+        };
+        Run { state: Rc::new(RefCell::new(Some(state))) }
+    }
+
+    /// The handle through which f observes the packet.
+    pub fn packet(&self) -> PacketHandle {
+        PacketHandle::of(self)
+    }
+
+    /// The handle through which f reads and writes the network's state.
+    pub fn net(&self) -> Net {
+        Net::of(self)
+    }
+
+    /// Asks of the packet what a switch without a second table must match besides f's trace: where it comes from, and
+    /// its VLAN id, where a label takes the place of that (`vlan`).
+    pub(crate) fn read_location(&self, vlan: bool) {
+        let mut state = self.state();
+        let RunState { subject, ingress, recorder, txn, track_hosts, .. } = &mut *state;
+        let packet = subject.view(*ingress);
+        recorder.read(&packet, Field::InPort, Field::InPort.full_mask(), None);
+        txn.read(Cell::Port(*ingress));
+        if *track_hosts && let Some(source) = recorder.read(&packet, Field::EthSrc, Field::EthSrc.full_mask(), None) {
+            txn.read(Cell::HostAt(Mac::from_bits(source)));
+        }
+        if vlan {
+            recorder.read(&packet, Field::VlanVid, Field::VlanVid.full_mask(), None);
+        }
+    }
+
+    /// Asks of the packet which of these conditions it fits: whoever hears of such packets hears of each of them.
+    pub(crate) fn hear(&self, wanted: &[Cond]) {
+        let mut state = self.state();
+        let RunState { subject, ingress, recorder, .. } = &mut *state;
+        let packet = subject.view(*ingress);
+        let mut heard = 0;
+        for (number, cond) in wanted.iter().enumerate() {
+            heard |= u64::from(recorder.matches(&packet, cond, None)) << number;
+        }
+        state.heard = heard;
+        state.each |= heard != 0;
+    }
+
+    /// Checks f's answer against packet and network: where the packet goes, and what of that lasts. What that looks at belongs
+    /// to the trace, and but for a plan to the dependencies.
+    pub(crate) fn resolve(&self, route: &Route) -> Result<(Goal, Arc<Resolved>), PolicyError> {
+        let mut state = self.state();
+        let RunState { subject, ingress, recorder, txn, .. } = &mut *state;
+        let packet = subject.view(*ingress);
+        // Reads, not tests: a rule that rewrites a field must state the field's prerequisites in its match (1.3 §7.2.5), and
+        // that they follow from failed tests is no statement.
+        let mut ask = |field, value, mask| recorder.read(&packet, field, mask, None) == Some(value & mask);
+        let resolved = route.goal(ingress.switch, txn, &mut ask);
+        if resolved.as_ref().is_ok_and(|(_, resolved)| route.goes_back(resolved, *ingress)) {
+            let place = route.made_at().map_or_else(|| "in the policy".into(), ToString::to_string);
+            state.goes_back = Some(place.into());
+        }
+        let resolved = resolved.and_then(|planned| {
+            let own = route.own_frames(state.ingress, &state.txn)?;
+            if own.is_empty() {
+                return Ok(planned);
+            }
+            state.each = true;
+            let resolved = Arc::new(Resolved { own, ..(*planned.1).clone() });
+            Ok((Goal::Fixed(Arc::clone(&resolved)), resolved))
+        });
+        resolved.map_err(|error| PolicyError::Route { error, made_at: route.made_at().cloned() })
+    }
+
+    /// Where the packet goes by f's answer, as [`Policy`](crate::policy::Policy) gives it.
+    ///
+    /// # Errors
+    /// [`PolicyError::Route`]: why it can't go there.
+    pub fn resolved(&self, route: &Route) -> Result<Arc<Resolved>, PolicyError> {
+        Ok(self.resolve(route)?.1)
+    }
+
+    /// Ends the run. Returns `None` if the run has already ended.
+    pub fn finish(&self) -> Option<Finished> {
+        let mut state = self.state.borrow_mut().take()?;
+        for cell in state.paths.iter().filter_map(|(path, looked)| looked.at(path)) {
+            state.txn.read(cell);
+        }
+        let mut trace = state.recorder.finish();
+        trace.read_switch |= state.read_switch;
+        trace.each = state.each;
+        Some(Finished {
+            trace,
+            txn: state.txn,
+            error: state.error,
+            wrote_at: state.wrote_at,
+            goes_back: state.goes_back,
+            heard: state.heard,
+        })
+    }
+
+    fn state(&self) -> RefMut<'_, RunState> {
+        RefMut::map(self.state.borrow_mut(), |state| state.as_mut().expect("a handle was used after its run"))
+    }
+}
+
+impl Subject {
+    fn view(&self, ingress: Location) -> View<'_> {
+        match self {
+            Subject::Frame { bytes, total_len } => {
+                View::Packet(Packet::with_wire_len(bytes, ingress.port.0, *total_len))
+            }
+            Subject::Headers(headers) => View::Headers(&**headers),
+        }
+    }
+}
+
+impl Fields for NoFields {
+    fn value(&self, _: Field) -> Option<u128> {
+        None
+    }
+
+    fn is_captured(&self, _: Field) -> bool {
+        true
+    }
+}
+
+impl Fields for View<'_> {
+    fn value(&self, field: Field) -> Option<u128> {
+        match self {
+            View::Packet(packet) => Fields::value(packet, field),
+            View::Headers(headers) => headers.value(field),
+        }
+    }
+
+    fn is_captured(&self, field: Field) -> bool {
+        match self {
+            View::Packet(packet) => Fields::is_captured(packet, field),
+            View::Headers(headers) => headers.is_captured(field),
+        }
+    }
+}

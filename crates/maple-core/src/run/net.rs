@@ -1,0 +1,187 @@
+//! The handle through which f reads the network, and sends frames of its own.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::panic::Location as Caller;
+
+use maple_wire::{Dpid, PortNo};
+
+use super::Run;
+use crate::network::{Location, Mac, OwnFrame};
+use crate::policy_error::PolicyError;
+use crate::route::Route;
+use crate::state::{Cell, CellValue, Name};
+use crate::trace::caller;
+
+/// f's view of everything else. Every read is a dependency of the run.
+#[derive(Clone)]
+pub struct Net(pub(super) Run);
+
+impl Net {
+    /// The handle of a run.
+    pub(super) fn of(run: &Run) -> Net {
+        Net(run.clone())
+    }
+
+    /// Whether the run is still in progress. The other methods panic after it has ended.
+    pub fn is_live(&self) -> bool {
+        self.0.state.borrow().is_some()
+    }
+
+    /// The location of a host, or `None` if it is unknown. The run fails if host tracking is off.
+    pub fn locate(&self, mac: Mac) -> Option<Location> {
+        self.try_locate(mac).ok().flatten()
+    }
+
+    /// Where a host is, if it was seen.
+    ///
+    /// # Errors
+    /// [`PolicyError::HostsNotTracked`] without host tracking; the run fails then, whatever f does with the error.
+    pub fn try_locate(&self, mac: Mac) -> Result<Option<Location>, PolicyError> {
+        self.need_hosts(mac)?;
+        Ok(match self.read(Cell::HostAt(mac)) {
+            CellValue::Location(at) => at,
+            _ => None,
+        })
+    }
+
+    /// The host that uses an IP address, and where it is.
+    pub fn locate_ip(&self, ip: IpAddr) -> Option<(Mac, Location)> {
+        match self.read(Cell::HostByIp(ip)) {
+            CellValue::Host(host) => host,
+            _ => None,
+        }
+    }
+
+    /// The IP addresses that a host announced most recently, or `None` for an unknown host.
+    pub fn host_addresses(&self, mac: Mac) -> Option<(Vec<Ipv4Addr>, Vec<Ipv6Addr>)> {
+        match self.read(Cell::HostAddresses(mac)) {
+            CellValue::Addresses(addresses) => addresses,
+            _ => None,
+        }
+    }
+
+    /// All hosts and where they are, by address.
+    pub fn hosts(&self) -> Vec<(Mac, Location)> {
+        match self.read(Cell::Hosts) {
+            CellValue::Hosts(hosts) => hosts,
+            _ => Vec::new(),
+        }
+    }
+
+    /// All switches, by datapath id.
+    pub fn switches(&self) -> Vec<Dpid> {
+        match self.read(Cell::Switches) {
+            CellValue::Switches(switches) => switches,
+            _ => Vec::new(),
+        }
+    }
+
+    /// All links, each once, lower end first.
+    pub fn links(&self) -> Vec<(Location, Location)> {
+        match self.read(Cell::Links) {
+            CellValue::Links(links) => links,
+            _ => Vec::new(),
+        }
+    }
+
+    /// The edge ports of a switch that are up, in order.
+    pub fn edge_ports(&self, switch: Dpid) -> Vec<PortNo> {
+        match self.read(Cell::EdgePorts(switch)) {
+            CellValue::Ports(ports) => ports,
+            _ => Vec::new(),
+        }
+    }
+
+    /// The path with the fewest hops from `a`'s switch out of `b`, or an unreachable route.
+    #[track_caller]
+    pub fn shortest_path(&self, a: Location, b: Location) -> Route {
+        let at = caller(Caller::caller());
+        self.path_to(a.switch, b, None).unwrap_or_else(Route::unreachable).from_line(at)
+    }
+
+    /// The path of least cost from `a`'s switch out of `b`, or an unreachable route. `weight` names the link attribute
+    /// that says what a link costs (1 where it says nothing); [`UTILISATION`](crate::network::UTILISATION) is one that Maple
+    /// measures. Without costs of that name this makes the run fail.
+    #[track_caller]
+    pub fn path(&self, a: Location, b: Location, weight: &str) -> Route {
+        let at = caller(Caller::caller());
+        self.try_path(a, b, weight)
+            .unwrap_or_else(|error| {
+                let error = match &at {
+                    Some(line) => PolicyError::Exception(format!("{line}: {error}").into()),
+                    None => error,
+                };
+                self.0.state().error.get_or_insert(error);
+                Route::unreachable()
+            })
+            .from_line(at)
+    }
+
+    /// The same as [`Net::path`], for callers that have an answer to a name that is not there.
+    ///
+    /// # Errors
+    /// [`PolicyError::NoSuchWeight`] if links have no costs by that name. That is a dependency like any answer, and the
+    /// run may go on.
+    pub fn try_path(&self, a: Location, b: Location, weight: &str) -> Result<Route, PolicyError> {
+        let route = self.path_to(a.switch, b, Some(weight.into()));
+        route.ok_or_else(|| PolicyError::NoSuchWeight { name: weight.into(), known: self.weights() })
+    }
+
+    /// The names that links have costs by, in order.
+    pub fn weights(&self) -> Vec<Name> {
+        match self.read(Cell::Weights) {
+            CellValue::Names(names) => names,
+            _ => Vec::new(),
+        }
+    }
+
+    /// The network's spanning tree and all edge ports.
+    #[track_caller]
+    pub fn flood(&self) -> Route {
+        Route::flood()
+    }
+
+    /// Sends a frame of f's own out of an edge port when the run commits, beside whatever the route says of the packet. Each
+    /// packet of the kind comes to the controller then. [`Route::answer`] is for where the packet came from.
+    pub fn send(&self, at: Location, frame: Vec<u8>) {
+        self.0.state().txn.send(OwnFrame { at, bytes: frame.into() });
+    }
+
+    /// Sends a frame of f's own to where the packet came from when the run commits, beside whatever the route says.
+    pub fn reply(&self, frame: Vec<u8>) {
+        let mut state = self.0.state();
+        let at = state.ingress;
+        state.txn.send(OwnFrame { at, bytes: frame.into() });
+    }
+
+    /// Reads any cell. The named methods are for people.
+    pub fn read(&self, cell: Cell) -> CellValue {
+        self.0.state().txn.read(cell)
+    }
+
+    /// The best path, of which f has read nothing yet. `None` if no link cost has that name.
+    fn path_to(&self, from: Dpid, to: Location, weight: Option<Name>) -> Option<Route> {
+        let cell = Cell::Path { from, to: to.switch, weight: weight.clone() };
+        let mut state = self.0.state();
+        let found = match cell.evaluate(state.txn.peek()) {
+            CellValue::Hops(found) => found,
+            _ => {
+                state.txn.read(cell);
+                return None;
+            }
+        };
+        let (route, looked) = Route::path(from, to, weight, found);
+        state.paths.push((cell, looked));
+        Some(route)
+    }
+
+    pub(crate) fn need_hosts(&self, mac: Mac) -> Result<(), PolicyError> {
+        let mut state = self.0.state();
+        if state.track_hosts {
+            return Ok(());
+        }
+        let error = PolicyError::HostsNotTracked(mac);
+        state.error.get_or_insert_with(|| error.clone());
+        Err(error)
+    }
+}

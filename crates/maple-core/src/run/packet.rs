@@ -1,0 +1,173 @@
+//! The handle through which f observes its packet.
+
+use std::panic::Location as Caller;
+use std::sync::Arc;
+
+use maple_wire::{Dpid, Field, PortNo};
+
+use super::{Run, RunState, Subject, View};
+use crate::network::Mac;
+use crate::route::Route;
+use crate::trace::{Cond, Recorder, Source, caller};
+
+/// f's view of its packet. Every method records what it answers.
+#[derive(Clone)]
+pub struct PacketHandle(Run);
+
+/// Questions to a packet with the source line that each comes from: for bindings, which know lines that Rust does not.
+pub trait Observe {
+    /// The field's value under a mask, or `None` if the packet has no such field.
+    fn read(&self, field: Field, mask: u128, source: Option<Source>) -> Option<u128>;
+
+    /// Whether the packet has the field and it has this value under the mask.
+    fn equals(&self, field: Field, value: u128, mask: u128, source: Option<Source>) -> bool;
+
+    /// Whether the packet has the field and it lies between these values, both included.
+    fn in_range(&self, field: Field, lo: u128, hi: u128, source: Option<Source>) -> bool;
+
+    /// Whether the packet has the field.
+    fn present(&self, field: Field, source: Option<Source>) -> bool;
+
+    /// Whether the packet has all fields of a condition and they are as it says, as one test.
+    fn fits(&self, cond: &Cond, source: Option<Source>) -> bool;
+}
+
+/// The bit of a MAC address that marks a group address.
+const GROUP: u128 = 1 << 40;
+
+impl PacketHandle {
+    /// The handle of a run.
+    pub(super) fn of(run: &Run) -> PacketHandle {
+        PacketHandle(run.clone())
+    }
+
+    /// Whether the run is still in progress. The other methods panic after it has ended.
+    pub fn is_live(&self) -> bool {
+        self.0.state.borrow().is_some()
+    }
+
+    /// The switch where the packet entered the network.
+    pub fn switch(&self) -> Dpid {
+        let mut state = self.0.state();
+        state.read_switch = true;
+        state.ingress.switch
+    }
+
+    /// The value of a field, or `None` where the packet has no such field.
+    #[track_caller]
+    pub fn get(&self, field: Field) -> Option<u128> {
+        self.read(field, field.full_mask(), caller(Caller::caller()))
+    }
+
+    /// Whether the packet has the field with this value.
+    #[track_caller]
+    pub fn is(&self, field: Field, value: u128) -> bool {
+        self.equals(field, value, field.full_mask(), caller(Caller::caller()))
+    }
+
+    /// Whether the packet has the field, between these values, both included.
+    #[track_caller]
+    pub fn within(&self, field: Field, lo: u128, hi: u128) -> bool {
+        self.in_range(field, lo, hi, caller(Caller::caller()))
+    }
+
+    /// Whether the packet has all fields of a condition and they are as it says: several conditions asked as one test.
+    /// The condition need not state the fields' prerequisites.
+    #[track_caller]
+    pub fn matches(&self, cond: &Cond) -> bool {
+        self.fits(cond, caller(Caller::caller()))
+    }
+
+    /// Whether the packet is for a group of hosts, or for all: the group bit of `eth_dst`. A test of that bit, so all such
+    /// packets can have one rule, whoever sends them.
+    #[track_caller]
+    pub fn is_multicast(&self) -> bool {
+        self.equals(Field::EthDst, GROUP, GROUP, caller(Caller::caller()))
+    }
+
+    /// The source MAC address.
+    #[track_caller]
+    pub fn eth_src(&self) -> Mac {
+        Mac::from_bits(self.get(Field::EthSrc).unwrap_or_default())
+    }
+
+    /// The destination MAC address.
+    #[track_caller]
+    pub fn eth_dst(&self) -> Mac {
+        Mac::from_bits(self.get(Field::EthDst).unwrap_or_default())
+    }
+
+    /// The port by which the packet entered.
+    #[track_caller]
+    pub fn in_port(&self) -> PortNo {
+        PortNo(self.get(Field::InPort).unwrap_or_default() as u32)
+    }
+
+    /// The whole frame, from the Ethernet header on, without its check sequence. No rule can look at it, so each packet of
+    /// the kind comes to the controller. `None` if the switch sent only its beginning, or there is no frame.
+    pub fn frame(&self) -> Option<Arc<[u8]>> {
+        let mut state = self.0.state();
+        state.each = true;
+        match &state.subject {
+            Subject::Frame { bytes, total_len } if bytes.len() >= *total_len => Some(Arc::clone(bytes)),
+            _ => None,
+        }
+    }
+
+    /// The source line of the latest recorded observation, if it is known.
+    pub fn last_source(&self) -> Option<Source> {
+        self.0.state().recorder.last_source()
+    }
+
+    fn ask<T>(&self, question: impl FnOnce(&mut Recorder, &View<'_>) -> T) -> T {
+        let mut state = self.0.state();
+        let RunState { subject, ingress, recorder, .. } = &mut *state;
+        question(recorder, &subject.view(*ingress))
+    }
+}
+
+impl Observe for PacketHandle {
+    fn read(&self, field: Field, mask: u128, source: Option<Source>) -> Option<u128> {
+        self.ask(|recorder, packet| recorder.read(packet, field, mask, source))
+    }
+
+    fn equals(&self, field: Field, value: u128, mask: u128, source: Option<Source>) -> bool {
+        self.ask(|recorder, packet| recorder.equals(packet, field, value, mask, source))
+    }
+
+    fn in_range(&self, field: Field, lo: u128, hi: u128, source: Option<Source>) -> bool {
+        self.ask(|recorder, packet| recorder.in_range(packet, field, lo, hi, source))
+    }
+
+    fn present(&self, field: Field, source: Option<Source>) -> bool {
+        self.ask(|recorder, packet| recorder.present(packet, field, source))
+    }
+
+    fn fits(&self, cond: &Cond, source: Option<Source>) -> bool {
+        self.ask(|recorder, packet| recorder.matches(packet, cond, source))
+    }
+}
+
+impl Route {
+    /// One of several routes, the same for packets that agree in these fields: to spread flows over several ways. Routes
+    /// without a way don't count; give one twice for twice its share.
+    ///
+    /// Some of the lower bits of the fields choose, at most [`SPREAD_BITS`](crate::route::SPREAD_BITS) in all, so that a few rules do for all flows. Who gets
+    /// which is the same in every process, and when a way fails only its packets change.
+    ///
+    /// ```
+    /// use maple_core::{Net, PacketHandle, Route};
+    /// use maple_wire::Field;
+    ///
+    /// fn f(pkt: &PacketHandle, net: &Net) -> Route {
+    ///     let (Some(src), Some(dst)) = (net.locate(pkt.eth_src()), net.locate(pkt.eth_dst())) else { return net.flood() };
+    ///     let ways = ["upper", "lower"].map(|weight| net.path(src, dst, weight));
+    ///     Route::one_of(ways, pkt, &[Field::Ipv4Src, Field::TcpSrc])
+    /// }
+    /// ```
+    #[track_caller]
+    pub fn one_of(routes: impl IntoIterator<Item = Route>, pkt: &impl Observe, by: &[Field]) -> Route {
+        let at = caller(Caller::caller());
+        Route::one_by(routes, |field, mask| pkt.read(field, mask, at.clone()), by).from_line(at.clone())
+    }
+}

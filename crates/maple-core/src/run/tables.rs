@@ -1,0 +1,155 @@
+//! What f reads and writes of its own state: tables, variables, costs of links.
+
+use std::panic::Location as Caller;
+use std::sync::Arc;
+
+use super::Net;
+use crate::network::LinkName;
+use crate::policy_error::PolicyError;
+use crate::route::Route;
+use crate::state::{Access, Cell, CellValue, Kind, Read, Savepoint, Selection, Stop, Types, Value, Write};
+use crate::trace::{Source, caller};
+
+impl Net {
+    /// The value at a table's key.
+    pub fn get(&self, table: &str, key: &Value) -> Option<Value> {
+        self.value(Cell::Table(table.into(), key.clone()))
+    }
+
+    /// Whether a table has a key. A dependency on the key's value.
+    pub fn contains(&self, table: &str, key: &Value) -> bool {
+        self.get(table, key).is_some()
+    }
+
+    /// The number of keys in a table.
+    pub fn len(&self, table: &str) -> usize {
+        match self.read(Cell::TableLen(table.into())) {
+            CellValue::Len(len) => len,
+            _ => 0,
+        }
+    }
+
+    /// All keys and values of a table, by key. A dependency on the whole table.
+    pub fn entries(&self, table: &str) -> Vec<(Value, Value)> {
+        match self.read(Cell::TableAll(table.into())) {
+            CellValue::Table(all) => all.iter().map(|(k, v)| (k.clone(), v.clone())).collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// A variable's value.
+    pub fn var(&self, name: &str) -> Option<Value> {
+        self.value(Cell::Var(name.into()))
+    }
+
+    /// Puts a value at a table's key.
+    #[track_caller]
+    pub fn set(&self, table: &str, key: Value, value: Value) {
+        self.write(Write::Table { table: table.into(), key, value: Some(value) }, caller(Caller::caller()));
+    }
+
+    /// Removes a key from a table.
+    #[track_caller]
+    pub fn delete(&self, table: &str, key: Value) {
+        self.write(Write::Table { table: table.into(), key, value: None }, caller(Caller::caller()));
+    }
+
+    /// Sets a variable.
+    #[track_caller]
+    pub fn set_var(&self, name: &str, value: Value) {
+        self.write(Write::Var { name: name.into(), value: Some(value) }, caller(Caller::caller()));
+    }
+
+    /// Sets what a link costs by an attribute.
+    #[track_caller]
+    pub fn set_cost(&self, weight: &str, link: LinkName, cost: u64) {
+        self.write(Write::Cost { name: weight.into(), link, cost: Some(cost) }, caller(Caller::caller()));
+    }
+
+    /// Does what `f` does, or nothing of it. The run is one transaction anyway; this is for the part of it that may turn
+    /// out to be impossible, and for code that serves background threads too.
+    ///
+    /// # Errors
+    /// What `f` says. [`PolicyError::Retry`], or [`Net::retry`], then has the packet wait.
+    pub fn atomically<T>(&self, f: impl FnOnce(&Net) -> Result<T, Stop>) -> Result<T, Stop> {
+        let before = self.savepoint();
+        let done = f(self);
+        if done.is_err() {
+            self.roll_back(before);
+        }
+        done
+    }
+
+    /// The answer that there is none now: the packet waits until something that the run read has changed, and the run
+    /// has no effect.
+    pub fn retry(&self) -> Route {
+        self.0.state().error.get_or_insert(PolicyError::Retry);
+        Route::unreachable()
+    }
+
+    /// Withdraws rules when the run commits (the paper's explicit API; tracked state needs none of it).
+    pub fn invalidate(&self, selection: Selection) {
+        self.0.state().txn.invalidate(selection);
+    }
+
+    /// Writes, for bindings that know their own source lines.
+    pub fn write(&self, write: Write, source: Option<Source>) {
+        let mut state = self.0.state();
+        if state.wrote_at.is_none() {
+            state.wrote_at = source;
+        }
+        state.txn.write(write);
+    }
+
+    /// The declared types of a table's keys and values, or `None` if none were declared.
+    pub fn types(&self, table: &str) -> Option<Arc<Types>> {
+        self.0.state().txn.types(table).cloned()
+    }
+
+    /// The declared type of a variable, or `None` if none was declared.
+    pub fn kind(&self, var: &str) -> Option<Arc<Kind>> {
+        self.0.state().txn.kind(var).cloned()
+    }
+
+    fn value(&self, cell: Cell) -> Option<Value> {
+        match self.read(cell) {
+            CellValue::Value(value) => value,
+            _ => None,
+        }
+    }
+
+    /// That a table was declared, which never changes, so nothing depends on it; else the run fails with this.
+    pub(crate) fn need_table(&self, table: &str, error: PolicyError) -> Result<(), PolicyError> {
+        let mut state = self.0.state();
+        if state.txn.types(table).is_some() {
+            return Ok(());
+        }
+        state.error.get_or_insert_with(|| error.clone());
+        Err(error)
+    }
+}
+
+impl Read for Net {
+    fn cell(&self, cell: Cell) -> CellValue {
+        self.read(cell)
+    }
+}
+
+impl Access for Net {
+    #[track_caller]
+    fn put(&self, write: Write) {
+        self.write(write, caller(Caller::caller()));
+    }
+
+    fn savepoint(&self) -> Savepoint {
+        self.0.state().txn.savepoint()
+    }
+
+    fn roll_back(&self, to: Savepoint) {
+        let mut state = self.0.state();
+        state.txn.roll_back(to);
+        if !state.txn.wrote() {
+            state.wrote_at = None;
+        }
+    }
+}
