@@ -386,12 +386,13 @@ fn excuse(
         let allowed = out_of_control(world, arrival, deliveries, (since, begin, end));
         let wild = |dpid: Dpid| world.outage(dpid, begin, end).is_some();
         // What such a switch sends on by its stale rules, perhaps under a label, goes wherever the others' rules say.
-        let passed_wild = |copy: &&(Dpid, PortNo, Vec<u8>)| {
-            let is_it = |d: &&Delivery| matches!(d.outcome, Outcome::Egress { dpid, port, .. } if (dpid, port) == (copy.0, copy.1));
-            let mut ways = deliveries.iter().filter(is_it);
+        let passed_wild = |copy: &(Dpid, PortNo, Vec<u8>)| {
+            let mut ways = deliveries.iter().filter(
+                |d| matches!(d.outcome, Outcome::Egress { dpid, port, .. } if (dpid, port) == (copy.0, copy.1)),
+            );
             ways.all(|delivery| delivery.path.iter().any(|hop| wild(hop.dpid)))
         };
-        if came.iter().all(|copy| wild(copy.0) || allowed.contains(copy) || passed_wild(&copy)) {
+        if came.iter().all(|copy| wild(copy.0) || allowed.contains(copy) || passed_wild(copy)) {
             return Some(Excuse::OutOfControl);
         }
     }
