@@ -191,7 +191,7 @@ impl Engine {
         let state = self.store.snapshot();
         for at in &refreshed.ports {
             self.mark_dirty(at.switch, Stale { classifier: true, ..Stale::default() });
-            self.switches.get_mut(&at.switch).into_iter().for_each(|switch| switch.labels.forget_arrivals());
+            self.forget_arrivals(at.switch);
             if state.port(*at).is_none_or(|port| !matches!(port.kind, PortKind::Link(_))) {
                 self.close_labels(*at);
             }

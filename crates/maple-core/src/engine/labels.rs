@@ -109,6 +109,11 @@ impl Engine {
         self.with_labels(dpid, |labels, _, out| labels.revoke(serial, why, out));
     }
 
+    /// The ports of a switch have changed: its classifier is made again, and labels wait for it.
+    pub(super) fn forget_arrivals(&mut self, dpid: Dpid) {
+        self.with_labels(dpid, |labels, _, _| labels.forget_arrivals());
+    }
+
     /// Closes the labels for a port that is no longer a link port.
     pub(super) fn close_labels(&mut self, at: Location) {
         self.with_labels(at.switch, |labels, _, out| labels.close_port(at.port, out));

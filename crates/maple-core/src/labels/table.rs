@@ -449,10 +449,10 @@ impl LabelTable {
         self.arrivals.contains(&port)
     }
 
-    /// Ports have changed.
+    /// Ports have changed, and so will the classifier. Labels that waited for the old one wait for the new one.
     pub fn forget_arrivals(&mut self) {
         self.arrivals.clear();
-        self.awaited.clear();
+        self.touched.extend(self.awaited.keys().filter_map(|serial| self.by_serial.get(serial)));
     }
 
     /// How many labels there are.

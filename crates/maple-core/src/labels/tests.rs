@@ -421,6 +421,29 @@ fn a_label_is_ready_for_a_further_port_only_when_the_switch_has_confirmed_what_g
 }
 
 #[test]
+fn a_label_that_waits_for_a_classifier_waits_for_the_next_one_when_ports_change() {
+    let (mut world, ask) = one_switch(false);
+    ask(&mut world, 1, 20);
+    world.follow(Dpid(1));
+    world.post();
+    // Somebody asks, and ports change, before anything is sent to the switch.
+    let holder = Holder::Route { shard: ShardId(0), serial: 1, port: PortNo(1) };
+    let (at, suffix) = (at(1, 21), world.senders[&holder].suffix.clone());
+    let holder = Holder::Route { shard: ShardId(0), serial: 2, port: PortNo(1) };
+    world.senders.insert(holder, Sender { at, suffix: suffix.clone(), label: None, ready: false });
+    let range = world.range;
+    world.with(Dpid(1), |switch, now, out| {
+        switch.labels.acquire(now, Acquire { at, suffix, holder }, &mut switch.ids, range, out);
+        switch.labels.forget_arrivals();
+    });
+    world.post();
+    assert!(!world.is_ready(2));
+    world.follow(Dpid(1));
+    world.post();
+    assert!(world.is_ready(2), "nobody tells it otherwise");
+}
+
+#[test]
 fn a_label_that_is_in_use_stays_where_there_is_no_room_for_what_goes_with_a_further_port() {
     let (mut world, ask) = one_switch(false);
     ask(&mut world, 1, 20);
