@@ -387,10 +387,11 @@ fn excuse(
         let wild = |dpid: Dpid| world.outage(dpid, begin, end).is_some();
         // What such a switch sends on by its stale rules, perhaps under a label, goes wherever the others' rules say.
         let passed_wild = |copy: &(Dpid, PortNo, Vec<u8>)| {
-            let mut ways = deliveries.iter().filter(
-                |d| matches!(d.outcome, Outcome::Egress { dpid, port, .. } if (dpid, port) == (copy.0, copy.1)),
-            );
-            ways.all(|delivery| delivery.path.iter().any(|hop| wild(hop.dpid)))
+            let is_it = |d: &Delivery| {
+                let at = matches!(d.outcome, Outcome::Egress { dpid, port, .. } if (dpid, port) == (copy.0, copy.1));
+                at && d.frame == copy.2
+            };
+            deliveries.iter().filter(|d| is_it(d)).all(|d| d.path.iter().any(|hop| wild(hop.dpid)))
         };
         if came.iter().all(|copy| wild(copy.0) || allowed.contains(copy) || passed_wild(copy)) {
             return Some(Excuse::OutOfControl);
