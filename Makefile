@@ -19,7 +19,7 @@ help:
 	@echo 'make build  build into .venv: .venv/bin/maple, and the package maple'
 	@echo 'make docs   the documentation as a site, in target/site; any broken link is an error'
 	@echo 'make test   all tests: Rust, Python, and as root those on Open vSwitch and Mininet'
-	@echo 'make bench-runtime  throughput and latency of the runtime, and the figures of docs/runtime.md (a quarter of an hour)'
+	@echo 'make bench-runtime  throughput and latency of the runtime, and the figures of docs/results/runtime.md (a quarter of an hour)'
 	@echo 'make bench-flows    new flows through whole networks, beside os-ken (docs/benchmarks.md; an hour)'
 	@echo 'make bench-campus   500 flows a second through 200 emulated switches'
 	@echo 'make bench-http  HTTP connection time on Open vSwitch under three controllers (root; docs/benchmarks.md)'
@@ -84,11 +84,11 @@ system-packages:
 	        openvswitch-switch mininet python3-pytest ethtool iputils-ping iproute2; \
 	fi
 
-# Tables and plots go to target/bench/runtime, the finished figures to docs/runtime. AGAINST='NAME=COMMAND {port}' compares.
+# Tables and plots go to target/bench/runtime, the finished figures to docs/results/runtime. AGAINST='NAME=COMMAND {port}' compares.
 bench-runtime:
 	cargo build --release -p maple-cli
 	bench/runtime/run.sh "$$(cargo metadata --format-version 1 --no-deps | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')/release/maple" \
-	    $(CURDIR)/target/bench/runtime; status=$$?; cp target/bench/runtime/*.svg docs/runtime/; exit $$status
+	    $(CURDIR)/target/bench/runtime; status=$$?; cp target/bench/runtime/*.svg docs/results/runtime/; exit $$status
 
 # os-ken, to compare with, in an environment of its own.
 PEERS := $(CURDIR)/target/peers

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Measures the runtime and draws the figures of docs/runtime.md: bench/runtime/run.sh MAPLE FOLDER
+# Measures the runtime and draws the figures of docs/results/runtime.md: bench/runtime/run.sh MAPLE FOLDER
 # MAPLE is the program, FOLDER gets one folder a benchmark with its table, its JSON and its plots, and the finished figures.
 # AGAINST='NAME=COMMAND' is another controller for the figures that compare (docs/cli.md, `maple bench`); ROUNDS is how often
 # each point is measured (3). The machine must have nothing else to do: controller and generator have a core each.

@@ -1,6 +1,6 @@
 //! What filter sets of a style look like: shares of prefix lengths, protocols, ports, and the shape of their networks.
 //!
-//! The figures are rounded measurements of published sets of these styles (`docs/benchmarks.md` compares); they are weights,
+//! The figures are rounded measurements of published sets of these styles (`docs/results/rules.md` compares); they are weights,
 //! so that a column need not sum up to anything.
 
 use std::fmt;
