@@ -12,15 +12,16 @@ pub use crate::run::{Net, PacketHandle};
 
 /// The user's f.
 pub trait Policy: Send + Sync {
-    /// Says where `pkt` goes. Must depend on nothing but what it asks of its arguments.
+    /// Decides where `pkt` goes. The answer must depend only on what it reads through its arguments.
     ///
     /// # Errors
     /// [`PolicyError`] drops the packet; nothing is cached.
     fn decide(&self, pkt: &PacketHandle, net: &Net) -> Result<Route, PolicyError>;
 
-    /// Decides several packets, in order, one answer each. Bindings whose language has a lock take it once here.
+    /// Decides several packets, in order, with one answer each. Bindings to a language with a global lock take it once
+    /// here.
     ///
-    /// A panic in [`Policy::decide`] is that packet's error and nobody else's.
+    /// A panic in [`Policy::decide`] is the error of that packet alone.
     fn decide_batch(&self, runs: &[Run]) -> Vec<Result<Route, PolicyError>> {
         let decide = |run: &Run| {
             let decided = catch_unwind(AssertUnwindSafe(|| self.decide(&run.packet(), &run.net())));
@@ -29,8 +30,8 @@ pub trait Policy: Send + Sync {
         runs.iter().map(decide).collect()
     }
 
-    /// Runs `worker`, which is all that a thread does that asks this policy. Bindings to languages that keep books
-    /// about threads enter the thread there once, instead of for each batch.
+    /// Runs `worker`, which is the whole work of a thread that calls this policy. Bindings to languages that register
+    /// their threads do so here once, instead of for each batch.
     fn on_thread(&self, worker: &mut (dyn FnMut() + Send)) {
         worker();
     }

@@ -9,7 +9,7 @@ use crate::plan::RouteError;
 use crate::state::Stop;
 use crate::trace::Source;
 
-/// Why a run of f gave no route. The packet is dropped, the error reported once and counted, nothing cached.
+/// Why a run of f gave no route. The packet is dropped, the error is reported once and counted, and nothing is cached.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PolicyError {
     /// f failed: the text with traceback, as its language prints it.
@@ -18,7 +18,7 @@ pub enum PolicyError {
     /// f returned something that is no route: what it was and where, and what it may return, in its language's words.
     #[error("{0}")]
     WrongReturn(Arc<str>),
-    /// f can't answer before something that it read has changed.
+    /// f can't answer until something that it read has changed.
     #[error("the packet waits until something that the policy read changes")]
     Retry,
     /// f ran longer than it may: the text with traceback, as its language prints it.
@@ -29,7 +29,7 @@ pub enum PolicyError {
     Route {
         /// What is wrong with it.
         error: RouteError,
-        /// The line that made it, where that is known.
+        /// The line that made it, if it is known.
         made_at: Option<Source>,
     },
     /// f asked for a path by costs that no link has.
@@ -43,7 +43,7 @@ pub enum PolicyError {
     /// f asked where a host is, but hosts are not tracked.
     #[error("net.locate({0}) needs host tracking, which is off (track_hosts=False)")]
     HostsNotTracked(Mac),
-    /// f asked for what nobody snoops on: what it asked, and which protocols tell it.
+    /// f asked for what needs snooping, which is off: what it asked for, and the protocols to snoop on.
     #[error("{0} needs snooping of {1}, which is off (@policy(snoop=…) or --snoop)")]
     NotSnooped(&'static str, &'static str),
 }
@@ -70,7 +70,7 @@ fn names(known: &[Name]) -> String {
     format!("{known} (weights() in the policy, `--weights FILE` and links of an emulated topology give costs names)")
 }
 
-/// What a panic of `who` says.
+/// The text of a panic in `who`.
 pub(crate) fn panic_text(who: &str, panic: &(dyn Any + Send)) -> Arc<str> {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("without a message");

@@ -1,23 +1,23 @@
-//! Queries: memoised functions of state that people write.
+//! Queries: memoised functions of state that users write.
 //!
 //! # What
 //!
-//! A [`Query`] is a function of the state and of an argument, as a path is one that Maple has. Its answer is a [`Cell`]:
+//! A [`Query`] is a function of the state and of an argument; paths are built-in ones. Its answer is a [`Cell`]:
 //! whatever reads it depends on the *answer*, not on what the function read. When a write may change the answer, the
-//! function runs again, once; only if the answer differs are its dependents invalidated.
+//! function runs again, once. Only if the answer differs are its dependents invalidated.
 //!
 //! # Why it is correct
 //!
-//! The function sees nothing but its argument and the cells that it reads, which a transaction of its own notes over one
-//! snapshot. In any other snapshot in which all these cells are equal its answer is the same, and only then does the store
-//! take an answer from its memo. A subscription to an answer is also one to the cells that it was made of. An answer is
-//! never more than a function of a snapshot, so transactions need not know of queries.
+//! The function sees nothing but its argument and the cells that it reads, which its own transaction notes over one
+//! snapshot. In any other snapshot in which all these cells are equal, its answer is the same, and only then does the
+//! store take an answer from its memo. A subscription to an answer is also one to the cells that it was made of. An
+//! answer is only a function of a snapshot, so transactions need not know of queries.
 //!
 //! # Cost
 //!
-//! An answer in the same snapshot costs a look-up by hash; in another one also a comparison for each cell that it read. When
-//! a query has subscribers and what it read changes, its function runs within the commit, while other commits wait: a
-//! query should be quick. Failures are never remembered.
+//! An answer in the same snapshot costs a look-up by hash; in another snapshot, also a comparison for each cell that it
+//! read. When a query has subscribers and what it read changes, its function runs within the commit, while other
+//! commits wait: so a query should be quick. Failures are never remembered.
 
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -27,7 +27,7 @@ use crate::policy_error::panic_text;
 use crate::run::{Net, Run};
 use crate::state::{Answer, Cell, CellValue, Function, Question, Read, Stored, Value, WrongType};
 
-/// A memoised function of state, with an argument (`()` where there is none).
+/// A memoised function of state, with an argument (`()` if there is none).
 #[derive(Debug)]
 pub struct Query<A, V> {
     function: Function,
@@ -51,7 +51,7 @@ pub enum QueryError {
 }
 
 impl<A: Stored, V: Stored> Query<A, V> {
-    /// The query that `f` answers. It may read all that policies may, and must write nothing.
+    /// The query that `f` answers. It may read everything that policies may, and must write nothing.
     pub fn new(name: &str, f: impl Fn(&Net, A) -> V + Send + Sync + 'static) -> Query<A, V> {
         let ask = move |net: &Net, argument: &Value| match A::from_value(argument) {
             Some(argument) => Ok(f(net, argument).to_value()),
@@ -60,7 +60,7 @@ impl<A: Stored, V: Stored> Query<A, V> {
         Query::of(Function::new(name, ask))
     }
 
-    /// The query that this function answers, whose arguments and answers had better be of these types.
+    /// The query that this function answers. Its arguments and answers should be of these types.
     pub fn of(function: Function) -> Query<A, V> {
         Query { function, types: PhantomData }
     }
@@ -73,7 +73,7 @@ impl<A: Stored, V: Stored> Query<A, V> {
     /// Its answer in this state.
     ///
     /// # Panics
-    /// If there is none; in a policy that is an error of this packet. [`Query::try_get`] does without.
+    /// If there is none; in a policy that is an error of this packet. [`Query::try_get`] returns an error instead.
     pub fn get(&self, state: &impl Read, argument: &A) -> V {
         self.try_get(state, argument).unwrap_or_else(|error| panic!("{error}"))
     }

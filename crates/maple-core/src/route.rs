@@ -1,11 +1,11 @@
-//! Routes: f's answer to a packet, and what it comes to at each switch.
+//! Routes: where f sends a packet, and what each switch does for that.
 //!
-//! A [`Route`] is what f says; it may be wrong. [`Route::resolve`] checks it against the network and gives a
-//! [`Resolved`]: for each switch which ports the packet leaves by.
+//! A [`Route`] is what f returns; it may be invalid. [`Route::resolve`] checks it against the network and returns a
+//! [`Resolved`]: for each switch, the ports that the packet leaves by.
 //!
-//! What f says is mostly a [`Plan`]: the path to a host, or everywhere. What a plan comes to changes with the topology, and f
-//! has not looked at that; so a leaf keeps the plan, and those with one plan share what it comes to (`Goal`). Only if f
-//! looks at the hops of a path, or rewrites headers, does the leaf depend on them.
+//! What f returns is mostly a [`Plan`]: the path to a host, or a flood. What a plan resolves to changes with the
+//! topology, and f has not looked at that. So a leaf keeps the plan, and leaves with equal plans share what it resolves
+//! to (`Goal`). Only if f looks at the hops of a path, or rewrites headers, does the leaf depend on them.
 
 mod copies;
 
@@ -34,11 +34,11 @@ use crate::trace::{Source, caller};
 #[derive(Clone, Default)]
 pub struct Route {
     branches: Vec<Branch>,
-    /// What f was told of the branches' paths.
+    /// What path queries found for the branches' paths.
     found: Vec<Found>,
     unreachable: bool,
     meter: Option<Meter>,
-    /// Frames of f's own, to where the packet came from.
+    /// Frames of f's own, sent back to where the packet came from.
     answers: Vec<Arc<[u8]>>,
     /// The line of f that made it. Equal routes may come from different lines.
     made_at: Option<Source>,
@@ -53,7 +53,7 @@ struct Found {
     looked: Arc<Looked>,
 }
 
-/// What of a path that was found somebody has looked at.
+/// What f has looked at of a path that was found.
 #[derive(Debug, Default)]
 pub(crate) struct Looked {
     existence: AtomicBool,
@@ -61,7 +61,7 @@ pub(crate) struct Looked {
 }
 
 impl Looked {
-    /// The cell that whoever looked depends on.
+    /// The cell that the run depends on because it looked; `None` if it did not look.
     pub fn at(&self, path: &Cell) -> Option<Cell> {
         match path {
             _ if self.hops.load(Relaxed) => Some(path.clone()),
@@ -73,22 +73,22 @@ impl Looked {
     }
 }
 
-/// How many bits of packets choose between routes: 256 rules, at most, take the place of one for each flow.
+/// How many bits of a packet choose between routes: at most 256 rules replace one rule for each flow.
 pub const SPREAD_BITS: u32 = 8;
 
-/// A number in which each bit depends on all bits of another (the finish of SplitMix64).
+/// A number whose every bit depends on all bits of the argument (the finish of SplitMix64).
 fn scatter(number: u64) -> u64 {
     let number = (number ^ number >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let number = (number ^ number >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
     number ^ number >> 31
 }
 
-/// Where a packet goes: f's answer, as far as it lasts.
+/// Where a packet goes: the part of f's answer that lasts.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Goal {
     /// Wherever the plan leads, as the topology changes.
     Plan(Plan),
-    /// Just there: the packet's headers have a part in it.
+    /// Exactly these hops: the route has rewrites, or frames of f's own.
     Fixed(Arc<Resolved>),
 }
 
@@ -101,7 +101,7 @@ impl Goal {
         }
     }
 
-    /// What it comes to in a state.
+    /// What it resolves to in a state.
     pub fn now(&self, state: &Snapshot) -> Result<Arc<Resolved>, RouteError> {
         match self {
             Goal::Plan(plan) => state.route(plan),
@@ -127,7 +127,8 @@ impl fmt::Debug for Route {
     }
 }
 
-/// What it says, such as `to 1, 2 set vlan_vid=10 queue 2` or `by 1:3, 2:1`. In a run this is a look at the hops of paths.
+/// The route as text, such as `to 1, 2 set vlan_vid=10 queue 2` or `by 1:3, 2:1`. In a run, this looks at the hops of
+/// paths.
 impl fmt::Display for Route {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let branches = self.spelled_out();
@@ -151,7 +152,7 @@ impl Route {
         Route::default().from_line(caller(Caller::caller()))
     }
 
-    /// Sends the packet nowhere because there is no way; what path queries answer then. Falsy in Python.
+    /// Sends the packet nowhere because there is no path: what path queries then return. Falsy in Python.
     pub fn unreachable() -> Route {
         Route { unreachable: true, ..Route::default() }
     }
@@ -162,8 +163,8 @@ impl Route {
         Route::of(Branch { flood: true, ..Branch::default() }).from_line(caller(Caller::caller()))
     }
 
-    /// Sends the packet out of these edge ports of the ingress switch, but not back out of the one that it came in by: only
-    /// [`PortNo::IN_PORT`] says that (OpenFlow 1.3 §7.2.5).
+    /// Sends the packet out of these edge ports of the ingress switch, but not back out of the one that it came in by:
+    /// only [`PortNo::IN_PORT`] does that (OpenFlow 1.3 §7.2.5).
     #[track_caller]
     pub fn to(ports: impl IntoIterator<Item = PortNo>) -> Route {
         let ports = ports.into_iter().collect();
@@ -177,18 +178,18 @@ impl Route {
         Route::of(Branch { hops, ..Branch::default() }).from_line(caller(Caller::caller()))
     }
 
-    /// Sends the packet nowhere, and these frames of f's own out of the port that it came in by: an ARP or ICMP answer, say.
-    /// Frames are whole, from the Ethernet header on, without their check sequence; [`maple_wire::packet::build`] makes them.
-    /// Each such packet comes to the controller: only f can say what the answer is. [`Net::send`](crate::run::Net::send)
-    /// sends to other places, and beside any route.
+    /// Sends the packet nowhere, and these frames of f's own out of the port that it came in by: for example, an ARP or
+    /// ICMP answer. Each frame is whole, from the Ethernet header on, without its check sequence;
+    /// [`maple_wire::packet::build`] makes them. Each such packet comes to the controller: only f can compute the
+    /// answer. [`Net::send`](crate::run::Net::send) sends to other places, and in addition to any route.
     #[track_caller]
     pub fn answer(frames: impl IntoIterator<Item = Vec<u8>>) -> Route {
         let answers = frames.into_iter().map(Arc::from).collect();
         Route { answers, ..Route::default() }.from_line(caller(Caller::caller()))
     }
 
-    /// Sends the packet along all of these routes, over each hop once: a multicast tree. It is unreachable only if
-    /// all of them are. The first meter given counts.
+    /// Sends the packet along all of these routes, over each hop once: a multicast tree. It is unreachable only if all
+    /// of them are. The first meter given counts.
     #[track_caller]
     pub fn union(routes: impl IntoIterator<Item = Route>) -> Route {
         let mut all = Route::drop().from_line(caller(Caller::caller()));
@@ -206,7 +207,7 @@ impl Route {
     }
 
     /// The same route with a header field rewritten where the packet leaves the network. `vlan_vid` takes a VLAN id (a
-    /// tag is pushed where the packet has none), or 0 to take the tag away.
+    /// tag is pushed if the packet has none), or 0 to remove the tag.
     #[must_use]
     pub fn set(mut self, field: Field, value: u128) -> Route {
         self.branches.iter_mut().for_each(|b| {
@@ -222,8 +223,9 @@ impl Route {
         self
     }
 
-    /// The same route, and a copy of the packet as it sends it to an edge port besides: a mirror. The copy leaves the route where
-    /// that is nearest to the place; where there is no way, or the packet came in there, there is none.
+    /// The same route, with a copy of the packet to an edge port in addition: a mirror. The copy is treated as the
+    /// route's first branch treats the packet. It leaves the route at the switch nearest to the port. There is no copy
+    /// if no path leads there, or if the packet came in there.
     #[must_use]
     pub fn copy_to(mut self, place: Location) -> Route {
         let treatment = self.branches.first().map(|branch| branch.treatment.clone()).unwrap_or_default();
@@ -253,15 +255,15 @@ impl Route {
         chosen.map_or_else(Route::unreachable, |(_, route)| route)
     }
 
-    /// The same route through the meter of this number, which somebody has made at the ingress switch (OpenFlow 1.3).
+    /// The same route through the meter of this number, which must exist at the ingress switch (OpenFlow 1.3).
     #[must_use]
     pub fn meter(mut self, meter: u32) -> Route {
         self.meter = Some(Meter::Number(meter));
         self
     }
 
-    /// The same route under this limit at the switch where packets enter (OpenFlow 1.3): Maple makes the meter, and takes it away
-    /// when no rule needs it.
+    /// The same route under this limit at the switch where packets enter (OpenFlow 1.3). Maple makes the meter, and
+    /// removes it when no rule needs it.
     ///
     /// ```
     /// use maple_core::{Net, PacketHandle, Route};
@@ -284,19 +286,19 @@ impl Route {
         self
     }
 
-    /// The line of f that made it, where that is known.
+    /// The line of f that made it, if it is known.
     pub fn made_at(&self) -> Option<&Source> {
         self.made_at.as_ref()
     }
 
-    /// Whether there was no way. In a policy this makes a dependency of whether there is a path, and a look at its hops makes
-    /// one of the hops; a route that is only returned follows the path wherever it leads.
+    /// Whether there was no path. In a policy, this call makes the run depend on whether there is a path; a look at the
+    /// hops makes it depend on the hops. A route that is only returned follows the path wherever it leads.
     pub fn is_unreachable(&self) -> bool {
         self.found.iter().for_each(|found| found.looked.existence.store(true, Relaxed));
         self.unreachable
     }
 
-    /// Whether the packet goes to all edge ports of the network, be it among others.
+    /// Whether the packet goes to all edge ports of the network, perhaps with other places.
     pub fn floods(&self) -> bool {
         self.branches.iter().any(|branch| branch.flood)
     }
@@ -306,22 +308,22 @@ impl Route {
         self.answers.is_empty() && self.spelled_out().iter().all(Branch::is_empty)
     }
 
-    /// The hops given one by one, in order; what a path query found.
+    /// The hops that were given one by one, and those that path queries found; in order within each branch.
     pub fn explicit_hops(&self) -> impl Iterator<Item = Hop> + '_ {
         self.spelled_out().into_iter().flat_map(|branch| branch.hops)
     }
 
-    /// The paths that the route follows wherever they lead, without a look at where that is.
+    /// The paths that the route follows, wherever they lead. This is no look at their hops.
     pub fn paths(&self) -> impl Iterator<Item = Cell> + '_ {
         self.branches.iter().filter_map(|branch| branch.path.as_ref()).map(cell)
     }
 
-    /// Notes that somebody looks at the hops that path queries found.
+    /// Notes that f looks at the hops that path queries found.
     fn look(&self) {
         self.found.iter().for_each(|found| found.looked.hops.store(true, Relaxed));
     }
 
-    /// The branches with the hops of their paths; those without a path are none.
+    /// The branches with the hops of their paths, without those branches for which no path was found.
     fn spelled_out(&self) -> Vec<Branch> {
         self.look();
         let hops = |path: &PathTo| {
@@ -338,7 +340,7 @@ impl Route {
         self.branches.iter().filter_map(spelled_out).collect()
     }
 
-    /// The best path from a switch out of `to`, which had these hops when f asked, and who looks at them.
+    /// The best path from a switch out of `to`, which had these hops when f asked, and the record of what f looks at.
     pub(crate) fn path(
         from: Dpid,
         to: Location,
@@ -352,11 +354,12 @@ impl Route {
         (Route { branches, found, unreachable, ..Route::default() }, looked)
     }
 
-    /// What the route comes to when a packet enters at `ingress`. `ask` answers whether the packet has a
-    /// field with a value under a mask, and records that in the trace.
+    /// What the route resolves to when a packet enters at `ingress`. `ask` answers whether the packet has a field with
+    /// a value under a mask, and records that in the trace.
     ///
-    /// Output to a port that is not known yet to be edge or link (it just came up), or to a link whose far end does
-    /// not know of it, is left out until it is known; output to an edge port that is down stays: the switch loses it.
+    /// Output to a port that is not known yet to be edge or link (it just came up) is left out until it is known, and
+    /// so is output to a link whose far end does not know of it. Output to an edge port that is down stays: the switch
+    /// drops it.
     ///
     /// # Errors
     /// [`RouteError`] says what is wrong.
@@ -369,8 +372,8 @@ impl Route {
         Ok(self.goal(ingress, txn, ask)?.1)
     }
 
-    /// The same, and what of it lasts. A plan is no dependency of the run: whoever keeps it follows it. All that a fixed
-    /// goal rests on is read through `txn`.
+    /// The same, with the part of it that lasts. A plan is no dependency of the run: a leaf that keeps it follows it.
+    /// All that a fixed goal rests on is read through `txn`.
     pub(crate) fn goal(
         &self,
         ingress: Dpid,
@@ -393,8 +396,8 @@ impl Route {
         Ok((Goal::Fixed(Arc::clone(&resolved)), resolved))
     }
 
-    /// What the packet comes to besides: the frames that f sent with [`Net::send`](crate::run::Net::send), and its answers
-    /// to the place where the packet came in.
+    /// What is sent in addition to the packet: the frames that f sent with [`Net::send`](crate::run::Net::send), and
+    /// the route's answers to the place where the packet came in.
     pub(crate) fn own_frames(&self, came_in: Location, txn: &Txn) -> Result<Vec<OwnFrame>, FrameError> {
         let answers = self.answers.iter().map(|bytes| OwnFrame { at: came_in, bytes: Arc::clone(bytes) });
         let all: Vec<OwnFrame> = txn.sends().iter().cloned().chain(answers).collect();
@@ -413,8 +416,8 @@ impl Route {
         Ok(all)
     }
 
-    /// Whether the only port that a packet would leave by is the one where it came in, and the route names that port. A path to
-    /// a host that is there, or a flood, means no such thing.
+    /// Whether the route names the port where the packet came in, and the packet would leave by no other. A path to a
+    /// host at that port, or a flood, does not name it.
     pub(crate) fn goes_back(&self, resolved: &Resolved, came_in: Location) -> bool {
         let back =
             |(switch, hops): (&Dpid, &SwitchHops)| *switch == came_in.switch && hops.edges.contains(&came_in.port);
@@ -423,7 +426,7 @@ impl Route {
         named && resolved.egress_count() == 1 && resolved.switches.iter().any(back)
     }
 
-    /// What of the route its hops come from.
+    /// The part of the route that determines its hops.
     fn plan(&self, ingress: Dpid) -> Plan {
         Plan::new(ingress, self.branches.clone(), self.meter.clone())
     }

@@ -1,7 +1,8 @@
-//! What snooping has learned, as f asks for it: who belongs to multicast groups, and which addresses hosts have leased.
+//! What snooping has learned, as f asks for it: the members of multicast groups, and the addresses that hosts have
+//! leased.
 //!
-//! It lies in ordinary tables of tracked state, so a run depends on the groups and leases that it asked for, and on no
-//! others. The tables are declared where somebody snoops; asking without that is an error, for no answer would ever change.
+//! It is kept in ordinary tables of tracked state, so a run depends only on the groups and leases that it asked for.
+//! The tables are declared only if snooping is on. Asking without snooping is an error, as no answer would ever change.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -110,13 +111,13 @@ pub fn group_key(group: IpAddr) -> Value {
     }
 }
 
-/// Whether this writes or declares what snooping learns: what belongs to one network, and is not the policy's own.
+/// Whether this writes or declares what snooping learns, which belongs to one network and not to the policy.
 pub fn is_learned(write: &Write) -> bool {
     let tables = [MEMBERS, MEMBERS_BY_MAC, LEASES, LEASES_BY_MAC];
     matches!(write, Write::Table { table, .. } | Write::Types { table, .. } if tables.contains(&&**table))
 }
 
-/// Says in the store that somebody snoops on groups, on leases, or on both, so that f may ask.
+/// Declares that snooping on groups, on leases, or on both is on, so that f may ask.
 ///
 /// # Errors
 /// [`DeclareError`] if the policy has a table of such a name that holds something else.
@@ -132,8 +133,8 @@ pub fn declare(store: &Store, groups: bool, leases: bool) -> Result<Vec<Commit>,
     wanted.map(|(_, name, key, value)| store.declare_types(name, Types { key, value })).collect()
 }
 
-/// What makes these the members of a group, in order, where nothing counts members by hardware address: for a network that
-/// is made up.
+/// The writes that make these the members of a group, in order, if nothing else counts members by hardware address: for
+/// simulated networks.
 pub fn members(state: &Snapshot, group: IpAddr, members: &[Location]) -> Vec<Write> {
     let put = |table: &str, key: Value, members: Vec<Location>| {
         let value = (!members.is_empty()).then(|| members.to_value());
@@ -153,7 +154,7 @@ pub fn members(state: &Snapshot, group: IpAddr, members: &[Location]) -> Vec<Wri
     vec![put(MEMBERS, group_key(group), members.to_vec()), put(MEMBERS_BY_MAC, mac.into(), of_mac)]
 }
 
-/// What makes this a lease, its host's newest: for a network that is made up.
+/// The writes that make this a lease, and its host's newest: for simulated networks.
 pub fn lease(lease: &Lease) -> Vec<Write> {
     let put = |table: &str, key| Write::Table { table: table.into(), key, value: Some(lease.to_value()) };
     vec![put(LEASES, lease.ip.into()), put(LEASES_BY_MAC, lease.mac.into())]
@@ -184,7 +185,7 @@ impl Net {
     /// The same.
     ///
     /// # Errors
-    /// [`PolicyError::NotSnooped`] where nobody snoops on groups; the run fails then, whatever f does with the error.
+    /// [`PolicyError::NotSnooped`] if groups are not snooped on; the run then fails, whatever f does with the error.
     pub fn try_members(&self, group: Group) -> Result<Vec<Location>, PolicyError> {
         self.need_table(MEMBERS, PolicyError::NotSnooped("net.members", "IGMP or MLD"))?;
         Ok(match group {
@@ -194,8 +195,8 @@ impl Net {
         .unwrap_or_default())
     }
 
-    /// The lease of an IPv4 address; `None` if nobody has it. A dependency on this lease alone. Without snooping this makes
-    /// the run fail.
+    /// The lease of an IPv4 address; `None` if no host has it. A dependency on this lease alone. Without snooping this
+    /// makes the run fail.
     pub fn lease(&self, ip: Ipv4Addr) -> Option<Lease> {
         self.try_lease(ip).ok().flatten()
     }
@@ -203,7 +204,7 @@ impl Net {
     /// The same.
     ///
     /// # Errors
-    /// [`PolicyError::NotSnooped`] where nobody snoops on DHCP; the run fails then, whatever f does with the error.
+    /// [`PolicyError::NotSnooped`] if DHCP is not snooped on; the run then fails, whatever f does with the error.
     pub fn try_lease(&self, ip: Ipv4Addr) -> Result<Option<Lease>, PolicyError> {
         self.need_table(LEASES, PolicyError::NotSnooped("net.lease", "DHCP"))?;
         Ok(Table::<Ipv4Addr, Lease>::new(LEASES).get(self, &ip))
@@ -251,7 +252,7 @@ mod tests {
 
     const GROUP: IpAddr = IpAddr::V4(Ipv4Addr::new(239, 1, 1, 1));
 
-    /// What f says on this store, the cells that it read, and why it failed.
+    /// What f returns on this store, the cells that it read, and why it failed.
     fn ask<T>(store: &Store, f: impl Fn(&Net) -> T) -> (T, Vec<Cell>, Option<PolicyError>) {
         let run = Run::new(Arc::new([0; 64]), 64, Location::new(Dpid(1), PortNo(1)), store.begin(), true);
         let said = f(&run.net());

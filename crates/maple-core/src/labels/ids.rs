@@ -48,8 +48,8 @@ impl LabelRange {
         self.first..=self.last
     }
 
-    /// The ids for labels of this scope. Labels of one arrival port have the last quarter where the others have the rest, so
-    /// that none of them can be taken for one of these.
+    /// The ids for labels of this scope. Labels of one arrival port take the last quarter of the range, and other
+    /// labels the rest, so that neither can be taken for the other.
     fn of_scope(self, scope: Option<PortNo>, only_scoped: bool) -> RangeInclusive<u16> {
         let scoped = (self.last - self.first + 1) / 4;
         match scope {
@@ -62,8 +62,8 @@ impl LabelRange {
 
 /// The ids of one switch.
 ///
-/// An id that was given back rests until nobody can have a packet with it. The next id is taken after the last one that was
-/// taken, so that each rests as long as can be.
+/// An id that was given back rests until no packet can carry it any more. The search for the next id starts after the
+/// last one that was taken, so that each id rests for as long as possible.
 #[derive(Debug, Default)]
 pub(crate) struct LabelIds {
     /// Until when an id that is not free rests; `None` while it is in use.
@@ -74,8 +74,8 @@ pub(crate) struct LabelIds {
 }
 
 impl LabelIds {
-    /// Takes an id, with a serial number that no other label of this switch has had. `only_scoped`: the switch has no labels
-    /// but those of one arrival port.
+    /// Takes an id, with a serial number that no other label of this switch has had. `only_scoped`: all labels of the
+    /// switch are for one arrival port each.
     pub fn take(
         &mut self,
         now: Time,

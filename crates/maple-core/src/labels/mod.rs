@@ -6,39 +6,41 @@
 //! forwards. A label is a VLAN id that names, at one switch, what the rest of the network does with the packet from
 //! there on: a [`Suffix`] of the route. A core switch matches the label, sets the one that the next switch knows the
 //! packet by, and forwards. An egress switch removes it, does what is particular to its ports, and lets the packet out.
-//! Equal suffixes share one label. So a switch behind the ingress has one rule for each label, however many flows there are.
+//! Equal suffixes share one label. So a switch after the ingress has one rule for each label, however many flows there
+//! are.
 //!
 //! * [`Suffix`], [`Carriage`]: what labels mean, and how a route is carried by them.
 //! * [`LabelIds`]: which ids of a switch are free. It outlives the switch's session.
-//! * [`Onward`]: the labels of the next switches, as whoever sends packets to them holds them.
+//! * [`Onward`]: the labels of the next switches, as a holder keeps them.
 //! * [`LabelTable`]: the labels of one switch, kept by the switch's shard.
 //!
-//! Whoever sends packets under a label *holds* it: a route at its ingress, or the label of the switch before. Holders ask
-//! for a suffix ([`Acquire`]), are told the id at once and later that packets may come ([`News`]), and give it back.
+//! The *holder* of a label sends packets under it: a route at its ingress, or the label of the switch before. A holder
+//! asks for a suffix ([`Acquire`]), is told the id immediately and later that packets may come ([`News`]), and gives
+//! the label back.
 //!
 //! # Why it is correct
 //!
-//! *A label means one thing at a time.* While some rule may send packets under a label it has a holder, and a label
-//! with a holder keeps its id and its rule. A holder gives a label back only when its own rule is gone, which the switch
-//! has confirmed; if that can't be confirmed, because the switch is gone, the label rests for
-//! [`Quarantine::unconfirmed`]. A label without holders keeps its rule for [`Quarantine::confirmed`], so that packets in
-//! flight arrive, then loses its rule, and only when that is confirmed gives back what it holds itself. Its id is not
-//! used again for the same time once more. Open vSwitch confirms some milliseconds before its datapath follows: the times
-//! are longer than that, and nothing depends on the confirmation alone.
+//! *A label means one thing at a time.* While some rule may send packets under a label, the label has a holder, and a
+//! label with a holder keeps its id and its rule. A holder gives a label back only when the switch has confirmed that
+//! the holder's own rule is gone. If that can't be confirmed, because the switch is gone, the label is kept for
+//! [`Quarantine::unconfirmed`]. A label without holders keeps its rule for [`Quarantine::confirmed`], so that packets
+//! in flight arrive, and then loses its rule. Only when that is confirmed does it give back what it holds itself. Its
+//! id is not reused for another such time. Open vSwitch confirms some milliseconds before its datapath follows: the
+//! times are longer than that, and nothing depends on the confirmation alone.
 //!
 //! *A rule that leads to a label is installed only when the label is ready*: its own rule is confirmed, and so are all
-//! further on. So a packet always finds rules. Where a switch's datapath lags, the packet comes to the controller, which
-//! knows the label, and does what its rule would have done.
+//! rules after it. So a packet always finds rules. If a switch's datapath lags, the packet comes to the controller,
+//! which knows the label, and does what its rule would have done.
 //!
-//! *No frame from an edge port is taken for a labelled one.* The classifier sends only link ports to the table of labels;
-//! where a switch has one table, a label's rule matches its link port too. Hosts keep all their VLAN ids: a label is a
-//! tag around theirs. OpenFlow 1.0 cannot push a second tag: at a 1.0 ingress the label replaces the packet's tag, and
-//! the id that it replaced is part of what the label means.
+//! *No frame from an edge port is taken for a labelled one.* The classifier sends only link ports to the table of
+//! labels; if a switch has only one table, a label's rule matches its link port too. Hosts keep all their VLAN ids: a
+//! label is a tag around theirs. OpenFlow 1.0 cannot push a second tag: at a 1.0 ingress the label replaces the
+//! packet's tag, and the id that it replaced is part of what the label means.
 //!
 //! # Cost
 //!
 //! A flow whose labels exist costs no message to any switch but its ingress. A new label costs one rule and one message
-//! each way. Links carry 4 bytes more a packet.
+//! each way. A labelled packet is 4 bytes longer on links.
 
 mod ids;
 mod onward;
@@ -68,11 +70,11 @@ use crate::network::Location;
 pub(crate) struct Quarantine {
     /// After the switch has confirmed that no rule leads to the label.
     pub confirmed: Duration,
-    /// Where that could not be confirmed, because a switch is gone.
+    /// If that could not be confirmed, because a switch is gone.
     pub unconfirmed: Duration,
 }
 
-/// Who sends packets under a label. The serial number is of one request, and never used again.
+/// The sender of packets under a label. The serial number belongs to one request, and is never used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Holder {
     /// A route at its ingress, whose shard this is.
@@ -97,11 +99,11 @@ pub(crate) enum News {
     Allocated(u16),
     /// Packets may come.
     Ready,
-    /// No packets may come any more, or never. The holder has to give it back.
+    /// No packets may come: no longer, or never. The holder must give the label back.
     Refused(Refusal),
 }
 
-/// Why a label can't be had.
+/// Why a label is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Refusal {
     /// All ids are taken.
@@ -116,7 +118,7 @@ pub(crate) enum Refusal {
     /// The switch can't match the packets that the rule would rewrite.
     #[error("switch {0} can't match the packets that it is to rewrite under a label")]
     Unmatchable(Dpid),
-    /// The way to the switch is a segment with hosts or other switches on it.
+    /// The path to the switch crosses a segment with hosts or other switches on it.
     #[error(
         "the route crosses a plain bridge, to switch {0}, that has hosts or other switches on it (docs/networks.md)"
     )]
@@ -126,12 +128,12 @@ pub(crate) enum Refusal {
     Gone(Dpid),
 }
 
-/// What a label table, or whoever holds labels, wants done.
+/// What a label table, or a holder of labels, wants done.
 #[derive(Clone, Debug)]
 pub(crate) enum LabelEffect {
     /// Ask the switch's shard for a label.
     Ask(Acquire),
-    /// Give a label of this switch back. Whether it is confirmed that no rule leads to it.
+    /// Give a label of this switch back. `confirmed`: it is confirmed that no rule leads to it any more.
     Release { at: Dpid, holder: Holder, confirmed: bool },
     /// Tell a holder.
     Tell(Holder, News),

@@ -1,4 +1,4 @@
-//! The labels of the next switches, as whoever sends packets to them holds them.
+//! The labels of the next switches, as a holder keeps them.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use maple_wire::PortNo;
 use super::{Acquire, Holder, LabelEffect, News, Suffix};
 use crate::network::Location;
 
-/// One label for each link that packets go on by.
+/// One label for each link that packets leave by.
 #[derive(Debug, Default)]
 pub(crate) struct Onward {
     links: Vec<Link>,
@@ -38,7 +38,7 @@ impl Onward {
         out.extend(self.links.iter().map(ask));
     }
 
-    /// Gives all of them back. Whether it is confirmed that no rule leads to them.
+    /// Gives all of them back. `confirmed`: it is confirmed that no rule leads to them any more.
     pub fn release(&mut self, holder: impl Fn(PortNo) -> Holder, confirmed: bool, out: &mut Vec<LabelEffect>) {
         for link in &mut self.links {
             (link.label, link.ready) = (None, false);
@@ -46,7 +46,7 @@ impl Onward {
         }
     }
 
-    /// Notes what is told of the label for a port.
+    /// Notes news about the label for a port.
     pub fn learn(&mut self, port: PortNo, news: &News) {
         let Some(link) = self.links.iter_mut().find(|link| link.port == port) else { return };
         match news {

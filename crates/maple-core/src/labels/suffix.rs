@@ -1,4 +1,4 @@
-//! What labels mean, and how a route is carried by them.
+//! What labels mean, and how they carry a route.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash, Hasher};
@@ -12,13 +12,13 @@ use crate::network::Location;
 use crate::plan::{Resolved, SwitchHops, Treatment, is_settable};
 use crate::trace::Fields;
 
-/// What the network does with a packet from a switch on: a subtree of a route's hops, with what is particular to each
-/// switch where the packet leaves.
+/// What the network does with a packet from a switch on: a subtree of a route's hops, with what each switch does where
+/// the packet leaves.
 ///
-/// Equality compares hashes first, and looks into further suffixes only where they are not the same object.
+/// Equality compares hashes first, and compares further suffixes only if they are not the same object.
 #[derive(Debug)]
 pub(crate) struct Suffix {
-    /// Of all that follows.
+    /// The hash of all other fields.
     hash: u64,
     /// The switch where it begins.
     pub switch: Dpid,
@@ -33,26 +33,26 @@ pub(crate) struct Suffix {
 pub(crate) struct Exit {
     /// The edge ports.
     pub edges: BTreeSet<PortNo>,
-    /// What is done to them before.
+    /// What is done to packets before they leave.
     pub treatment: Treatment,
-    /// Whether they have a VLAN tag of their own; known where the treatment rewrites it.
+    /// Whether they have a VLAN tag of their own; known only if the treatment rewrites the VLAN id.
     pub tagged: bool,
-    /// The VLAN id that the label stands in place of.
+    /// The VLAN id that the label replaces.
     pub replaced: Option<u16>,
-    /// What packets have in common that a switch must be told before it rewrites them (1.3 §7.2.5).
+    /// What all these packets fit, and a rule must match before it rewrites them (1.3 §7.2.5).
     pub needs: Vec<Constraint>,
 }
 
-/// How a route is carried: what the ingress does to all copies, and what that leaves to others.
+/// How a route is carried: what the ingress does to all copies, and what that leaves to other switches.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
 pub(crate) struct Carriage {
     /// What is rewritten at the ingress, in all copies.
     pub shared: BTreeMap<Field, u128>,
-    /// The VLAN id that labels stand in place of (at an OpenFlow 1.0 ingress).
+    /// The VLAN id that labels replace (at an OpenFlow 1.0 ingress).
     pub replaced: Option<u16>,
-    /// Whether packets have a VLAN tag of their own; known where that is rewritten.
+    /// Whether packets have a VLAN tag of their own; known only if that is rewritten.
     pub tagged: bool,
-    /// Whether only packets without a VLAN tag can be carried so.
+    /// Whether only packets without a VLAN tag can be carried this way.
     pub untagged_only: bool,
     needs: Vec<Constraint>,
 }
@@ -102,8 +102,8 @@ impl Hash for Suffix {
 }
 
 impl Carriage {
-    /// How the route of a packet is carried from a switch of this version. `None` if it can't be: what switches behind the
-    /// ingress are to rewrite is out of their sight.
+    /// How the route of a packet is carried from a switch of this version. `None` if it can't be: switches after the
+    /// ingress would have to rewrite headers that they can't see.
     pub fn of(route: &Resolved, ingress: Dpid, version: Version, packet: &Packet<'_>) -> Option<Carriage> {
         let crosses_links = route.switches.get(&ingress).is_some_and(|hops| !hops.links.is_empty());
         if !crosses_links {
@@ -121,7 +121,7 @@ impl Carriage {
         let behind = || route.switches.iter().filter(|(dpid, hops)| **dpid != ingress && !hops.edges.is_empty());
         let here = route.switches.get(&ingress).map(|hops| carriage.left(hops)).unwrap_or_default();
         if version == Version::Of13 && vlan.is_some() && here.rewrites.keys().any(|field| is_vlan(*field)) {
-            // When the label is off again a switch no longer knows that there is a tag.
+            // Once the label is removed, a switch no longer knows that there is a tag.
             return None;
         }
         if behind().all(|(_, hops)| carriage.left(hops).rewrites.is_empty()) {
@@ -149,7 +149,7 @@ impl Carriage {
     pub fn left(&self, hops: &SwitchHops) -> Treatment {
         let mut treatment = hops.treatment.clone();
         let untagged = self.shared.get(&Field::VlanVid) == Some(&0);
-        // The priority goes with the tag.
+        // The priority is removed with the tag.
         let is_done = |field: &Field| self.shared.contains_key(field) || untagged && *field == Field::VlanPcp;
         treatment.rewrites.retain(|field, _| !is_done(field));
         treatment
@@ -177,8 +177,8 @@ impl Carriage {
     }
 }
 
-/// The rewrites that all copies share and a switch of this version can do before it puts a label on. In 1.0 the packet's
-/// tag is the label.
+/// The rewrites that all copies share, and that a switch of this version can do before it pushes a label. In 1.0 the
+/// packet's tag is the label.
 fn shared<'a>(mut all: impl Iterator<Item = &'a Treatment>, version: Version) -> BTreeMap<Field, u128> {
     let can = |field: Field| is_settable(field, version) && !(version == Version::Of10 && is_vlan(field));
     let mut shared = all.next().map(|first| first.rewrites.clone()).unwrap_or_default();
@@ -193,7 +193,8 @@ fn is_vlan(field: Field) -> bool {
     matches!(field, Field::VlanVid | Field::VlanPcp)
 }
 
-/// The prerequisites of these fields that a packet has, but for those about its VLAN tag: a label's rule states the label.
+/// The prerequisites of these fields that a packet has, except those about its VLAN tag: a label's rule states the
+/// label.
 fn needs(fields: &BTreeSet<Field>, packet: &Packet<'_>) -> Option<Vec<Constraint>> {
     let mut needs = BTreeSet::new();
     for field in fields {
@@ -206,7 +207,7 @@ fn needs(fields: &BTreeSet<Field>, packet: &Packet<'_>) -> Option<Vec<Constraint
     Some(needs.into_iter().collect())
 }
 
-/// The switches behind the ingress, each after all that follow on it.
+/// The switches after the ingress, each listed after all switches that packets reach from it.
 fn from_the_ends(route: &Resolved, ingress: Dpid) -> Vec<Dpid> {
     let mut order = Vec::new();
     let mut next: Vec<Dpid> = vec![ingress];

@@ -1,7 +1,7 @@
 //! The labels of one switch, kept by the switch's shard.
 //!
-//! A state machine without I/O: requests and confirmations come in, [`LabelEffect`]s and rule changes go out. A label
-//! lives so:
+//! A state machine without I/O: requests and confirmations come in, [`LabelEffect`]s and rule changes go out. The life
+//! of a label:
 //!
 //! ```text
 //! acquired ─► its next labels' ids known ─► rule sent ─► rule confirmed ─► ready, once all next labels are ready
@@ -25,11 +25,11 @@ use crate::plan::Treatment;
 use crate::rule::Rule;
 use crate::update::Change;
 
-/// The priority of a label's rule, above those of the policy. One for a single arrival port lies above one for all.
+/// The priority of a label's rule, above those of the policy. A rule for a single arrival port lies above one for all.
 const LABEL: u16 = 65020;
 const SCOPED_LABEL: u16 = 65021;
 
-/// Where a label's number stands in a cookie, in place of a leaf: behind this byte.
+/// The byte of a cookie after which a label's number stands, in place of a leaf.
 const COOKIE: u64 = 0xfe << 32;
 
 /// Names a label at its switch.
@@ -58,10 +58,10 @@ pub(crate) struct LabelTable {
     touched: BTreeSet<LabelKey>,
     /// When labels without holders end.
     ends: BTreeSet<(Time, u64)>,
-    /// The ports that the classifier is known to send here.
+    /// The ports whose packets the classifier is known to send here.
     arrivals: BTreeSet<PortNo>,
-    /// Labels of which packets are to arrive by further ports: nobody hears that these are ready until the switch has
-    /// confirmed the classifier that goes with them.
+    /// Labels whose packets are to arrive by further ports. Holders are not told that these labels are ready until the
+    /// switch has confirmed the classifier for those ports.
     awaited: BTreeMap<u64, BTreeSet<PortNo>>,
 }
 
@@ -75,7 +75,7 @@ struct Label {
     /// Until when packets of former holders may be in flight.
     in_flight: Time,
     state: State,
-    /// Why no packets may come any more.
+    /// Why no packets may be sent under it any more.
     refused: Option<Refusal>,
 }
 
@@ -87,13 +87,13 @@ enum State {
     Sent(Rule),
     /// The switch has the rule.
     Confirmed(Rule),
-    /// The switch refused the rule, or has no room for it. What is to be taken back.
+    /// The switch refused the rule, or is full. Holds the rule that is to be deleted, if there was one.
     Denied(Option<Rule>),
-    /// The rule is on its way out.
+    /// The rule is being deleted.
     Leaving(Rule),
 }
 
-/// What changes in the rules, and which labels are confirmed, or gone, when the switch has done that.
+/// Rule changes, and the labels that are confirmed, or gone, when the switch has made them.
 #[derive(Debug, Default)]
 pub(crate) struct LabelRuleChanges {
     pub changes: Vec<Change>,
@@ -133,7 +133,7 @@ impl LabelTable {
         }
     }
 
-    /// Somebody asks for a label.
+    /// Acquires a label for a holder.
     pub fn acquire(
         &mut self,
         now: Time,
@@ -196,7 +196,7 @@ impl LabelTable {
         Some(key)
     }
 
-    /// The next switch says something of the label that one of these sends packets to.
+    /// Notes news from the next switch, about a label that one of these labels sends packets to.
     pub fn learn(&mut self, serial: u64, port: PortNo, news: &News, out: &mut Vec<LabelEffect>) {
         let Some(key) = self.by_serial.get(&serial).copied() else { return };
         if let News::Refused(why) = news {
@@ -239,7 +239,7 @@ impl LabelTable {
         }
     }
 
-    /// A holder gives its label back. `confirmed`: no rule leads to it from there.
+    /// A holder gives its label back. `confirmed`: no rule of the holder leads to it any more.
     pub fn release(&mut self, now: Time, holder: Holder, confirmed: bool, out: &mut Vec<LabelEffect>) {
         let Some(key) = self.by_holder.remove(&holder) else { return };
         let Some(label) = self.labels.get_mut(&key) else { return };
@@ -266,8 +266,8 @@ impl LabelTable {
         }
     }
 
-    /// Takes a label out whose packets have passed. One whose rule is not confirmed waits for that: its confirmation must not
-    /// be taken for that of the deletion.
+    /// Removes a label whose packets have passed. If its rule is not confirmed yet, the label waits for that: the
+    /// confirmation must not be taken for that of the deletion.
     fn end(&mut self, now: Time, key: LabelKey, ids: &mut LabelIds, out: &mut Vec<LabelEffect>) {
         let Some(label) = self.labels.get_mut(&key) else { return };
         match &label.state {
@@ -286,7 +286,7 @@ impl LabelTable {
         self.hide(key);
     }
 
-    /// From now on nobody gets this label.
+    /// From now on no holder gets this label.
     fn hide(&mut self, key: LabelKey) {
         let Some(label) = self.labels.get(&key) else { return };
         let named = (key.port, Arc::clone(&label.suffix));
@@ -307,7 +307,7 @@ impl LabelTable {
         ids.give_back(key, now + self.quarantine.confirmed);
     }
 
-    /// Nobody may send packets under this label any more. It stays until all holders have given it back.
+    /// Refuses a label: no packets may be sent under it any more. It stays until all holders have given it back.
     pub fn refuse(&mut self, key: LabelKey, why: Refusal, out: &mut Vec<LabelEffect>) {
         let Some(label) = self.labels.get_mut(&key).filter(|label| label.refused.is_none()) else { return };
         label.refused = Some(why);
@@ -315,15 +315,15 @@ impl LabelTable {
         self.hide(key);
     }
 
-    /// The switch refused a label's rule, or has no room for it.
+    /// The switch refused a label's rule, or is full.
     pub fn deny(&mut self, serial: u64, why: Refusal, out: &mut Vec<LabelEffect>) {
         if let Some(key) = self.by_serial.get(&serial).copied() {
             self.take_rule(key, why, out);
         }
     }
 
-    /// There is no room for a label's rule, or for what else was to be sent with it. One whose rule is there may be in use,
-    /// and stays.
+    /// The switch is full: a label's rule does not fit, or something else that was to be sent with it. A label whose
+    /// rule is confirmed may be in use, and stays.
     pub fn turn_away(&mut self, serial: u64, why: Refusal, out: &mut Vec<LabelEffect>) {
         let is_there = |key: &&LabelKey| self.labels.get(key).is_some_and(|l| matches!(l.state, State::Confirmed(_)));
         if let Some(key) = self.by_serial.get(&serial).filter(|key| !is_there(key)).copied() {
@@ -331,14 +331,14 @@ impl LabelTable {
         }
     }
 
-    /// A label has to go. Its rule stays until nobody sends packets under it.
+    /// Withdraws a label. Its rule stays until no holder sends packets under it.
     pub fn revoke(&mut self, serial: u64, why: Refusal, out: &mut Vec<LabelEffect>) {
         if let Some(key) = self.by_serial.get(&serial).copied() {
             self.refuse(key, why, out);
         }
     }
 
-    /// A port is a link no more: whatever comes by it carries no label.
+    /// A port is no longer a link: packets that come by it carry no label.
     pub fn close_port(&mut self, port: PortNo, out: &mut Vec<LabelEffect>) {
         let all = LabelKey { port: Some(port), id: 0 }..=LabelKey { port: Some(port), id: u16::MAX };
         let keys: Vec<LabelKey> = self.labels.range(all).map(|(key, _)| *key).collect();
@@ -347,7 +347,7 @@ impl LabelTable {
         }
     }
 
-    /// Nobody may send packets under a label any more, and its rule goes at once.
+    /// Refuses a label, and deletes its rule immediately.
     fn take_rule(&mut self, key: LabelKey, why: Refusal, out: &mut Vec<LabelEffect>) {
         self.refuse(key, why, out);
         let Some(label) = self.labels.get_mut(&key) else { return };
@@ -363,7 +363,7 @@ impl LabelTable {
         }
     }
 
-    /// The switch is gone, and with it all its labels.
+    /// The switch is gone, and all its labels with it.
     pub fn shut(&mut self, now: Time, ids: &mut LabelIds, out: &mut Vec<LabelEffect>) {
         let why = News::Refused(Refusal::Gone(self.switch));
         for (key, mut label) in std::mem::take(&mut self.labels) {
@@ -374,8 +374,8 @@ impl LabelTable {
         }
     }
 
-    /// What has changed in the rules since this was last asked. `cookie` makes a cookie of what stands in place of a leaf.
-    /// Rules of different labels take different packets, so any order is safe.
+    /// Takes the rule changes since the last call. `cookie` makes a cookie from the number that stands in place of a
+    /// leaf. Rules of different labels match different packets, so any order is safe.
     pub fn take_changes(&mut self, cookie: impl Fn(u64) -> u64) -> LabelRuleChanges {
         let mut unmade = LabelRuleChanges::default();
         for key in std::mem::take(&mut self.touched) {
@@ -401,12 +401,12 @@ impl LabelTable {
         unmade
     }
 
-    /// Whether [`LabelTable::take_changes`] has something to say.
+    /// Whether [`LabelTable::take_changes`] has something to do.
     pub fn is_touched(&self) -> bool {
         !self.touched.is_empty()
     }
 
-    /// The rule of a label, once the ids of the next ones are known.
+    /// The rule of a label, once the ids of the next labels are known.
     fn rule(&self, key: LabelKey, cookie: impl Fn(u64) -> u64) -> Option<Rule> {
         let label = self.labels.get(&key)?;
         let instructions = self.instructions(label)?;
@@ -437,14 +437,15 @@ impl LabelTable {
         Some(forwarding::instructions(self.version, actions, None))
     }
 
-    /// What is done with a packet that arrives by a port under an id. `None` if it is no label, or its rule is not known.
+    /// What is done with a packet that arrives by a port under an id. `None` if the id is no label, or if its rule is
+    /// not known.
     pub fn answer(&self, port: PortNo, id: u16) -> Option<&[Instruction]> {
         let key = [Some(port), None].map(|port| LabelKey { port, id });
         let label = key.iter().find_map(|key| self.labels.get(key))?;
         label.rule().map(|rule| &rule.instructions[..])
     }
 
-    /// Whether labelled packets were said to arrive by a port. Forgotten when ports change.
+    /// Whether labelled packets are expected to arrive by a port. Forgotten when ports change.
     pub fn expects(&self, port: PortNo) -> bool {
         self.arrivals.contains(&port)
     }
@@ -470,7 +471,7 @@ impl LabelTable {
         self.labels.values().filter(|label| label.rule().is_some() && label.refused.is_none()).map(|label| label.serial)
     }
 
-    /// A label by its serial number, in words for people.
+    /// A label by its serial number, as text for users.
     pub fn describe(&self, serial: u64) -> Option<String> {
         let key = self.by_serial.get(&serial)?;
         let label = self.labels.get(key)?;
@@ -478,7 +479,7 @@ impl LabelTable {
     }
 }
 
-/// Edge ports where packets leave, in words for people.
+/// Edge ports where packets leave, as text for users.
 pub(crate) fn outline(mut exits: Vec<Location>) -> String {
     if exits.is_empty() {
         return "to nowhere".to_owned();

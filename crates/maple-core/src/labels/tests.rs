@@ -1,4 +1,4 @@
-//! Label tables by themselves: several switches whose tables talk to each other, with delays, losses and few ids.
+//! Label tables by themselves: several switches whose tables exchange messages, with delays, losses and few ids.
 //!
 //! The oracle is naive: a packet carries the place where it must come out, and follows the rules that switches have.
 
@@ -63,7 +63,7 @@ struct Packet {
     sent: Time,
 }
 
-/// Somebody who sends packets.
+/// A sender of packets.
 struct Sender {
     at: Location,
     suffix: Arc<Suffix>,
@@ -118,7 +118,7 @@ impl World {
         self.switches.insert(dpid, Switch { labels, ids, rules: BTreeMap::new(), behind: VecDeque::new() });
     }
 
-    /// Has a table do something; what it wants goes out.
+    /// Lets a table do something, and sends the effects.
     fn with(&mut self, dpid: Dpid, work: impl FnOnce(&mut Switch, Time, &mut Vec<LabelEffect>)) {
         let Some(switch) = self.switches.get_mut(&dpid) else { return };
         let mut effects = Vec::new();
@@ -178,7 +178,7 @@ impl World {
         }
     }
 
-    /// All who are ready send a packet.
+    /// Every sender that is ready sends a packet.
     fn send(&mut self) {
         for sender in self.senders.values().filter(|sender| sender.ready) {
             let label = sender.label.expect("who is ready knows the label");
@@ -282,7 +282,7 @@ impl World {
         }
     }
 
-    /// Lets everything come to rest.
+    /// Lets everything finish: two seconds without new requests.
     fn rest(&mut self) {
         for _ in 0..2000 {
             while !self.letters.is_empty() {
@@ -305,14 +305,14 @@ fn a_packet_under_a_label_comes_out_where_the_label_meant_or_nowhere() {
         (0..3000).for_each(|_| world.step(seed));
         world.packets.clear();
         world.rest();
-        // Who is still there and was not refused is ready, and its packets arrive.
+        // A sender that is still there and was not refused is ready, and its packets arrive.
         assert!(world.senders.values().all(|sender| sender.ready), "seed {seed}");
         let before = (world.delivered, world.lost);
         world.send();
         (0..SWITCHES).for_each(|_| world.hop(seed));
         let arrived = world.delivered - before.0;
         assert_eq!((arrived, world.lost), (world.senders.len() as u64, before.1), "seed {seed}");
-        // When everybody has stopped nothing is left.
+        // When all senders have stopped, nothing is left.
         let all: Vec<Holder> = world.senders.keys().copied().collect();
         all.into_iter().for_each(|holder| world.stop(holder));
         world.rest();
@@ -426,7 +426,7 @@ fn a_label_that_waits_for_a_classifier_waits_for_the_next_one_when_ports_change(
     ask(&mut world, 1, 20);
     world.follow(Dpid(1));
     world.post();
-    // Somebody asks, and ports change, before anything is sent to the switch.
+    // A holder asks, and ports change, before anything is sent to the switch.
     let holder = Holder::Route { shard: ShardId(0), serial: 1, port: PortNo(1) };
     let (at, suffix) = (at(1, 21), world.senders[&holder].suffix.clone());
     let holder = Holder::Route { shard: ShardId(0), serial: 2, port: PortNo(1) };

@@ -11,7 +11,7 @@ use maple_wire::{Dpid, PortNo};
 use super::{Hop, Location, PortInfo, PortKind};
 use crate::ids::Name;
 
-/// What a search asks of a network.
+/// What a search needs from a network.
 pub trait Graph {
     /// Whether the switch is there.
     fn has_switch(&self, switch: Dpid) -> bool;
@@ -34,7 +34,7 @@ pub fn path(network: &impl Graph, from: Dpid, to: Dpid, weight: Option<&Name>) -
     path_along(network, from, to, weight, &distances_to(network, to, weight))
 }
 
-/// The same, for whoever knows what [`distances_to`] says of `to` in this network.
+/// The same, for a caller that has the result of [`distances_to`] for `to` in this network.
 pub(crate) fn path_along(
     network: &impl Graph,
     from: Dpid,
@@ -45,7 +45,7 @@ pub(crate) fn path_along(
     if !network.has_switch(from) || !network.has_switch(to) {
         return None;
     }
-    // Distances are taken towards `to`; the path from `from` then takes at each switch the lowest port that is on a
+    // Distances are measured towards `to`. So the path from `from` takes, at each switch, the lowest port that is on a
     // best path.
     let (mut at, mut hops) = (from, Vec::new());
     while at != to {
@@ -64,10 +64,10 @@ pub(crate) fn path_along(
 /// The hops of a flood that starts at `from`: along the spanning tree of its part of the network, away from `from`,
 /// and out of every edge port that is up. Branches without such a port are left out. In order.
 ///
-/// The spanning tree is one for all starts, so two floods that arrive at a switch by the same port go on alike.
+/// All starts share one spanning tree, so two floods that arrive at a switch by the same port continue in the same way.
 pub fn flood(network: &impl Graph, from: Dpid) -> Vec<Hop> {
     let tree = spanning_tree(network, from);
-    // Each switch with the hop that leads to it, those nearer to `from` first.
+    // Each switch with the hop that leads to it, those nearest to `from` first.
     let (mut seen, mut reached, mut next) = (BTreeSet::from([from]), vec![(from, None)], 0);
     while let Some((at, _)) = reached.get(next).copied() {
         for (out, peer) in network.links_of(at).filter(|(out, _)| tree.contains(out)) {
@@ -134,7 +134,7 @@ pub fn distances_to(network: &impl Graph, to: Dpid, weight: Option<&Name>) -> Di
             continue;
         }
         for (near, far) in network.links_of(at) {
-            // The link is used from its far end towards us.
+            // The link is used from its far end towards this switch.
             let next = (sum.saturating_add(cost(network, far, near.switch, weight)), len + 1);
             if distance.get(&far.switch).is_none_or(|best| next < *best) {
                 distance.insert(far.switch, next);

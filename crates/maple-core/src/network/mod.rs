@@ -117,21 +117,22 @@ impl fmt::Debug for Location {
 /// What is behind a port.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum PortKind {
-    /// Not known yet: discovery has not had its chance. Nothing is learned from it, nothing sent by it.
+    /// Not known yet: discovery has not had time to find out. Nothing is learned at it, and nothing is sent out of it.
     New,
     /// Hosts.
     Edge,
     /// Another of our switches, by this port of it.
     Link(Location),
-    /// A segment that several ports share. Its hosts enter and leave by another port; this one is shut.
+    /// A segment that several ports share. Its hosts enter and leave by another port; this one is closed.
     Shared {
         /// The port that is open, an edge port.
         with: Location,
-        /// The port of this switch where its link through the controller to that one's switch begins; `None` where another
-        /// port has it, or the switch is the same.
+        /// The port of this switch where the link through the controller to the other port's switch begins. `None` if
+        /// another port has that link, or both ports are on one switch.
         link: Option<PortNo>,
     },
-    /// A middlebox that passes packets on with their sources as they are: no host is there, and floods leave it out.
+    /// A middlebox that forwards packets with their sources unchanged: no host is located there, and floods leave it
+    /// out.
     Middlebox,
 }
 
@@ -161,7 +162,7 @@ impl HostInfo {
         self.ipv4.iter().copied().map(IpAddr::V4).chain(self.ipv6.iter().copied().map(IpAddr::V6))
     }
 
-    /// The address is its own.
+    /// Adds one of its own addresses.
     pub fn insert(&mut self, ip: IpAddr) {
         match ip {
             IpAddr::V4(ip) => drop(self.ipv4.insert(ip)),
@@ -169,7 +170,7 @@ impl HostInfo {
         }
     }
 
-    /// The address is not its own any more.
+    /// Removes one of its own addresses.
     pub fn remove(&mut self, ip: IpAddr) {
         match ip {
             IpAddr::V4(ip) => drop(self.ipv4.remove(&ip)),
@@ -205,11 +206,11 @@ impl fmt::Debug for Hop {
     }
 }
 
-/// A named link attribute's subject: which link the cost is of.
+/// The link, or links, that a cost applies to.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum LinkName {
     /// The link that leaves by this port, in this direction.
     Port(Location),
-    /// Every link from the first switch to the second. A cost by port goes before one by switches.
+    /// Every link from the first switch to the second. A cost by port takes precedence over one by switches.
     Switches(Dpid, Dpid),
 }

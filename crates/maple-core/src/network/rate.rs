@@ -1,4 +1,4 @@
-//! What is measured of the network, and on which scale f looks at it.
+//! Which rates of the network are measured, and on which scale f reads them.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -12,11 +12,11 @@ pub enum Gauge {
     Sent(Location),
     /// What a port receives.
     Received(Location),
-    /// What one host sends to another, as counted by the rules that say both, where the first one is.
+    /// What one host sends to another, as counted at the first one's switch by the rules that match both.
     Traffic {
-        /// Who sends it.
+        /// The host that sends it.
         from: Mac,
-        /// Who it is for.
+        /// The host that it is for.
         to: Mac,
     },
 }
@@ -42,8 +42,8 @@ impl fmt::Display for Gauge {
 /// The weight by which a link costs 1, and 1 more for each tenth of it that is used.
 pub const UTILISATION: &str = "utilisation";
 
-/// How f looks at a rate: in steps, so that an answer changes when a step is passed, and with hysteresis, so that a rate that
-/// wavers around a step does not change it each time.
+/// How f reads a rate: in steps, so that an answer changes only when a step is passed; and with hysteresis, so that a
+/// rate that wavers around a step does not change it each time.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Scale {
     /// 1 from more than `from` bit/s on, until it is at most `until` again; else 0. `until` is at most `from`.
@@ -53,7 +53,7 @@ pub enum Scale {
         /// At most this ends it.
         until: u64,
     },
-    /// How many tenths of this many bit/s are reached, 0 to 10: a tenth counts once the rate has reached it, until it is half
-    /// a tenth below.
+    /// How many tenths of this many bit/s are reached, 0 to 10: a tenth counts once the rate has reached it, until it
+    /// is half a tenth below.
     TenthsOf(u64),
 }

@@ -1,4 +1,4 @@
-//! Meters: how much of what takes a route may pass the switch where it enters (1.3 §5.7).
+//! Meters: how much traffic of a route may pass the switch where it enters (1.3 §5.7).
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,22 +8,23 @@ use crate::ids::Name;
 /// The meter that a route's packets pass at the switch where they enter; OpenFlow 1.0 has none.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Meter {
-    /// One that somebody has made at the switch, by its number.
+    /// One that exists at the switch already, by its number.
     Number(u32),
     /// One that Maple makes.
     Limit(Arc<Limit>),
 }
 
-/// How much may pass, of all packets together that enter at one switch under this limit; what is more is dropped.
+/// How much of the packets that enter at one switch under this limit may pass, all together. The excess is dropped.
 ///
-/// Equal limits are one, so routes that name the same limit share it. Each switch where such packets enter has a meter of its own.
+/// Equal limits are one, so routes that name the same limit share it. Each switch where such packets enter has its own
+/// meter.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Limit {
-    /// Tells limits apart that are otherwise the same.
+    /// Distinguishes limits that are otherwise equal.
     pub name: Name,
     /// How many units a second, 1 or more.
     pub rate: u32,
-    /// How many units may come at once; 0: what the switch holds to be right.
+    /// How many units may come in one burst; 0 leaves this to the switch.
     pub burst: u32,
     /// What is counted.
     pub unit: Unit,
@@ -39,12 +40,12 @@ pub enum Unit {
 }
 
 impl Limit {
-    /// So many kilobits a second.
+    /// A limit of this many kilobits a second.
     pub fn kilobits(name: impl Into<Name>, rate: u32) -> Limit {
         Limit { name: name.into(), rate, burst: 0, unit: Unit::Kilobits }
     }
 
-    /// So many packets a second.
+    /// A limit of this many packets a second.
     pub fn packets(name: impl Into<Name>, rate: u32) -> Limit {
         Limit { unit: Unit::Packets, ..Limit::kilobits(name, rate) }
     }

@@ -1,4 +1,4 @@
-//! Plans: what of a route its hops come from, and what that comes to in a network.
+//! Plans: the part of a route that determines its hops, and what that resolves to in a network.
 
 mod error;
 mod limit;
@@ -19,7 +19,7 @@ pub use resolved::{Resolved, SwitchHops, Treatment, is_settable};
 use crate::ids::Name;
 use crate::network::{Hop, Location, PortInfo, PortKind};
 
-/// The network, as a plan asks for it. What answers notes what it was asked: the plan's hops depend on that.
+/// What a plan asks of the network. Each answer is noted, unless stated otherwise, as the plan's hops depend on it.
 pub(crate) trait Topology {
     /// The hops of a flood that starts at a switch; `None` if it is not there.
     fn flood(&mut self, from: Dpid) -> Option<Arc<[Hop]>>;
@@ -37,7 +37,7 @@ pub(crate) trait Topology {
     fn ports_of(&self, switch: Dpid) -> Vec<PortNo>;
 }
 
-/// A route and where it begins: what its hops come to depends on nothing else but the topology.
+/// A route and where it begins: its hops depend on this and on the topology alone.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Plan(Arc<PlanOf>);
 
@@ -48,12 +48,12 @@ pub(crate) struct Branch {
     pub ports: BTreeSet<PortNo>,
     pub hops: BTreeSet<Hop>,
     pub path: Option<PathTo>,
-    /// A copy goes there, from wherever on the route that is nearest.
+    /// A copy goes there, from the switch of the route that is nearest.
     pub copy_to: Option<Location>,
     pub treatment: Treatment,
 }
 
-/// The best path to a place, whichever that is at the time.
+/// The best path to a port, as it is at the time.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct PathTo {
     pub from: Dpid,
@@ -72,7 +72,7 @@ impl fmt::Debug for Plan {
 
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct PlanOf {
-    /// Of the rest.
+    /// The hash of the other fields.
     hash: u64,
     ingress: Dpid,
     branches: Vec<Branch>,
@@ -95,7 +95,7 @@ impl Plan {
 }
 
 impl Plan {
-    /// What it comes to in a network.
+    /// What it resolves to in a network.
     pub(crate) fn resolve(&self, topology: &mut impl Topology) -> Result<Resolved, RouteError> {
         self.0.resolve(topology)
     }
@@ -198,7 +198,7 @@ impl PlanOf {
         }
     }
 
-    /// Every hop with its treatment, and whether it comes from the flood query (which has looked at the ports).
+    /// Every hop with its treatment, and whether it comes from the flood query (which has checked the ports).
     fn all_hops(&self, topology: &mut impl Topology) -> BTreeMap<Hop, (Treatment, bool)> {
         let ingress = self.ingress;
         let mut all = BTreeMap::new();
@@ -226,10 +226,10 @@ impl PlanOf {
         all
     }
 
-    /// The hops that lead a copy from the route to a place; none where it passes there anyway, or there is no way.
+    /// The hops that lead a copy from the route to a place; none if the route goes there anyway, or there is no path.
     ///
-    /// They begin at the switch of the route that is nearest: a way from there meets no other switch of the route, as that
-    /// would be nearer. So what was a tree stays one.
+    /// They begin at the nearest switch of the route. A path from there meets no other switch of the route, as that one
+    /// would be nearer. So the hops still form a tree.
     fn way_to_copy<T>(&self, all: &BTreeMap<Hop, T>, place: Location, topology: &mut impl Topology) -> Vec<Hop> {
         let last = Hop::new(place.switch, place.port);
         let Some(info) = topology.port(place) else { return Vec::new() };

@@ -14,7 +14,7 @@ pub struct Resolved {
     pub switches: BTreeMap<Dpid, SwitchHops>,
     /// The meter that the packet passes at the ingress (OpenFlow 1.3).
     pub meter: Option<Meter>,
-    /// What f sends itself. No rule does that: each packet of the kind comes to the controller.
+    /// Frames that f sends itself. No rule can do that, so each packet of this kind comes to the controller.
     pub own: Vec<OwnFrame>,
 }
 
@@ -23,13 +23,13 @@ pub struct Resolved {
 pub struct SwitchHops {
     /// The link port it arrives by; `None` at the ingress.
     pub arrives: Option<PortNo>,
-    /// The links it goes on by, and the port of the next switch where each ends.
+    /// The links that it leaves by, and the port of the next switch where each ends.
     pub links: BTreeMap<PortNo, Location>,
     /// The edge ports it leaves by.
     pub edges: BTreeSet<PortNo>,
     /// What is done to it before it leaves by an edge port.
     pub treatment: Treatment,
-    /// Whether the packet has a VLAN tag; known where the treatment rewrites it.
+    /// Whether the packet has a VLAN tag; known only if the treatment rewrites the VLAN id.
     pub tagged: bool,
 }
 
@@ -39,17 +39,17 @@ impl Resolved {
         self.switches.values().map(|hops| hops.edges.len()).sum()
     }
 
-    /// Without the ingress' part where that sends nothing: a drop has no parts.
+    /// Removes the ingress switch if it sends nothing: a drop has no switches.
     pub(super) fn pruned(mut self, ingress: Dpid) -> Resolved {
         self.switches.retain(|switch, hops| *switch != ingress || !hops.links.is_empty() || !hops.edges.is_empty());
         self
     }
 }
 
-/// What is done to the packet where it leaves the network.
+/// What is done to the packet when it leaves the network.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Treatment {
-    /// Header fields to rewrite, one value a field.
+    /// Header fields to rewrite, one value for each.
     pub rewrites: BTreeMap<Field, u128>,
     /// The queue of the egress ports to use.
     pub queue: Option<u32>,

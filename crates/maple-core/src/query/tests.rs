@@ -1,4 +1,5 @@
-//! Queries: cut off when equal, asked no more often than needed, and always what they would be if they were asked anew.
+//! Queries: an equal answer affects no dependents, functions run no more often than needed, and answers are always what
+//! they would be if they were computed again.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -217,7 +218,7 @@ fn a_transaction_that_waits_is_woken_by_a_new_answer_only() {
 
 const TABLES: i64 = 4;
 
-/// What a random query computes: numbers of a small range, so that answers are often equal.
+/// What a random query computes: numbers from a small range, so that answers are often equal.
 #[derive(Clone, Debug)]
 enum Term {
     Key(i64),
@@ -226,7 +227,7 @@ enum Term {
     /// An earlier query.
     Query(usize, i64),
     Sum(Box<Term>, Box<Term>),
-    /// The second or the third, by the first: what is read depends on what was read.
+    /// The second or the third, as the first says: what is read depends on what was read.
     If(Box<Term>, Box<Term>, Box<Term>),
 }
 
@@ -253,7 +254,7 @@ impl Term {
         number.rem_euclid(MODULUS)
     }
 
-    /// The same from the snapshot, with queries computed anew: `terms` are those of the earlier queries.
+    /// The same from the snapshot, with queries computed again: `terms` are those of the earlier queries.
     fn naive(&self, state: &Snapshot, terms: &[Term]) -> i64 {
         let naive = |term: &Term| term.naive(state, terms);
         let int = |value: Option<&Value>| value.and_then(Value::as_int).unwrap_or(0) as i64;
@@ -276,7 +277,7 @@ impl Term {
     }
 }
 
-/// What a query answers, computed anew.
+/// What a query answers, computed again.
 fn ask(terms: &[Term], query: usize, argument: i64, state: &Snapshot) -> i64 {
     (terms[query].naive(state, &terms[..query]) + argument).rem_euclid(MODULUS)
 }

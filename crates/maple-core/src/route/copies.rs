@@ -1,5 +1,5 @@
-//! What comes out of the network for a packet, by a route's meaning alone: no rules, actions or labels take part. What
-//! switches do is held against this.
+//! Which copies of a packet leave the network by a route's meaning alone, without rules, actions or labels. What
+//! switches do is compared with this.
 
 use maple_wire::packet::rewrite;
 use maple_wire::{Constraint, Dpid, Field, Packet, PortNo};
@@ -9,9 +9,10 @@ use crate::forwarding::{TAG_PRESENT, VLAN_TYPE};
 use crate::network::Location;
 
 impl Resolved {
-    /// Where copies of a frame that came in at `came_in` leave the network, and their bytes; in order. None goes back out of
-    /// that port, unless the route says [`PortNo::IN_PORT`]. A copy whose rewrites don't fit the frame is not made. A header
-    /// that is cut off stays as it is, as in the later fragments of an IP packet. Frames of f's own leave as they are.
+    /// Where copies of a frame that came in at `came_in` leave the network, and their bytes; in order. No copy goes
+    /// back out of that port, unless the route says [`PortNo::IN_PORT`]. A copy whose rewrites don't fit the frame is
+    /// not made. A header that is cut off stays as it is, as in the later fragments of an IP packet. Frames of f's own
+    /// leave as they are.
     pub fn copies(&self, frame: &[u8], came_in: Location) -> Vec<(Location, Vec<u8>)> {
         let mut copies = Vec::new();
         for (switch, hops) in &self.switches {
@@ -44,11 +45,11 @@ impl SwitchHops {
         for (field, value) in rewrites {
             match field {
                 Field::VlanVid => {}
-                // The priority goes with the tag.
+                // The priority is removed with the tag.
                 Field::VlanPcp if untagged => {}
                 field => {
                     Packet::new(&bytes, 0).switch_value(*field)?;
-                    // The packet may be too short for the header, or a later fragment: switches pass over the rewrite.
+                    // The packet may be too short for the header, or a later fragment: switches skip the rewrite.
                     let _ = rewrite::set_field(&mut bytes, &Constraint::exact(*field, *value));
                 }
             }
@@ -57,7 +58,7 @@ impl SwitchHops {
     }
 }
 
-/// Gives the frame this VLAN id, in the tag that it has or a new one; 0 takes the tag away.
+/// Gives the frame this VLAN id, in the tag that it has or a new one; 0 removes the tag.
 fn set_vlan(bytes: &mut Vec<u8>, vid: u128, tagged: bool) -> Option<()> {
     if vid == 0 {
         return if tagged { rewrite::pop_vlan(bytes).ok() } else { Some(()) };

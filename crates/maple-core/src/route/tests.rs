@@ -1,4 +1,4 @@
-//! Which routes are refused, and what good ones come to.
+//! Which routes are refused, and what good ones resolve to.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

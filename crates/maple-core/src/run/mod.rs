@@ -39,11 +39,11 @@ struct RunState {
     read_switch: bool,
     /// Where f first wrote.
     wrote_at: Option<Source>,
-    /// The route goes nowhere but back: the place that says so.
+    /// If the route only sends the packet back where it came in: the line that made the route.
     goes_back: Option<Arc<str>>,
     /// Whether every packet that this trace matches must come to the controller.
     each: bool,
-    /// Which handlers hear of the packet, a bit for each.
+    /// Which handlers receive the packet, a bit for each.
     heard: u64,
     /// The paths that f requested, each with what f read of the result.
     paths: Vec<(Cell, Arc<Looked>)>,
@@ -74,9 +74,10 @@ pub struct Finished {
     pub error: Option<PolicyError>,
     /// Where f first wrote, if it did and that is known.
     pub wrote_at: Option<Source>,
-    /// The place that made the route, if its only port is the one where the packet came in: a switch sends nothing there.
+    /// The place that made the route, if its only port is the one where the packet came in: a switch sends nothing
+    /// there.
     pub goes_back: Option<Arc<str>>,
-    /// Which handlers hear of the packet, a bit for each of [`crate::engine::Options::listener_filters`].
+    /// Which handlers receive the packet, a bit for each of [`crate::engine::Options::listener_filters`].
     pub heard: u64,
 }
 
@@ -87,7 +88,8 @@ impl Run {
         Run::on(subject, ingress, txn, track_hosts, Recorder::new())
     }
 
-    /// A run over abstract headers, which have their fields by themselves: no frame, and no place where it entered.
+    /// A run over abstract headers, which hold field values themselves: there is no frame, and no place where it
+    /// entered.
     pub fn of_headers(headers: Rc<dyn Fields>, txn: Txn) -> Run {
         let nowhere = Location::new(Dpid(0), PortNo(0));
         Run::on(Subject::Headers(headers), nowhere, txn, false, Recorder::of_headers())
@@ -128,8 +130,8 @@ impl Run {
         Net::of(self)
     }
 
-    /// Asks of the packet what a switch without a second table must match besides f's trace: where it comes from, and
-    /// its VLAN id, where a label takes the place of that (`vlan`).
+    /// Reads from the packet what a switch without a second table must match besides f's trace: where it comes from,
+    /// and, if a label replaces its VLAN id (`vlan`), that id.
     pub(crate) fn read_location(&self, vlan: bool) {
         let mut state = self.state();
         let RunState { subject, ingress, recorder, txn, track_hosts, .. } = &mut *state;
@@ -144,7 +146,8 @@ impl Run {
         }
     }
 
-    /// Asks of the packet which of these conditions it fits: whoever hears of such packets hears of each of them.
+    /// Asks the packet which of these conditions it fits. A handler that receives one such packet receives each of
+    /// them.
     pub(crate) fn hear(&self, wanted: &[Cond]) {
         let mut state = self.state();
         let RunState { subject, ingress, recorder, .. } = &mut *state;
@@ -157,14 +160,15 @@ impl Run {
         state.each |= heard != 0;
     }
 
-    /// Checks f's answer against packet and network: where the packet goes, and what of that lasts. What that looks at belongs
-    /// to the trace, and but for a plan to the dependencies.
+    /// Checks f's answer against the packet and the network. Returns where the packet goes, and the part of this answer
+    /// that lasts. What the check reads of the packet belongs to the trace. What it reads of the network is a
+    /// dependency, except for a plan.
     pub(crate) fn resolve(&self, route: &Route) -> Result<(Goal, Arc<Resolved>), PolicyError> {
         let mut state = self.state();
         let RunState { subject, ingress, recorder, txn, .. } = &mut *state;
         let packet = subject.view(*ingress);
-        // Reads, not tests: a rule that rewrites a field must state the field's prerequisites in its match (1.3 §7.2.5), and
-        // that they follow from failed tests is no statement.
+        // Reads, not tests: a rule that rewrites a field must state the field's prerequisites in its match (1.3
+        // §7.2.5). It is not enough that they follow from failed tests.
         let mut ask = |field, value, mask| recorder.read(&packet, field, mask, None) == Some(value & mask);
         let resolved = route.goal(ingress.switch, txn, &mut ask);
         if resolved.as_ref().is_ok_and(|(_, resolved)| route.goes_back(resolved, *ingress)) {

@@ -100,8 +100,8 @@ impl Net {
     }
 
     /// The path of least cost from `a`'s switch out of `b`, or an unreachable route. `weight` names the link attribute
-    /// that says what a link costs (1 where it says nothing); [`UTILISATION`](crate::network::UTILISATION) is one that Maple
-    /// measures. Without costs of that name this makes the run fail.
+    /// that says what a link costs (1 if the link has no such cost); [`UTILISATION`](crate::network::UTILISATION) is
+    /// one that Maple measures. Without costs of that name this makes the run fail.
     #[track_caller]
     pub fn path(&self, a: Location, b: Location, weight: &str) -> Route {
         let at = caller(Caller::caller());
@@ -117,7 +117,7 @@ impl Net {
             .from_line(at)
     }
 
-    /// The same as [`Net::path`], for callers that have an answer to a name that is not there.
+    /// The same as [`Net::path`], for callers that can handle an unknown name.
     ///
     /// # Errors
     /// [`PolicyError::NoSuchWeight`] if links have no costs by that name. That is a dependency like any answer, and the
@@ -141,25 +141,25 @@ impl Net {
         Route::flood()
     }
 
-    /// Sends a frame of f's own out of an edge port when the run commits, beside whatever the route says of the packet. Each
-    /// packet of the kind comes to the controller then. [`Route::answer`] is for where the packet came from.
+    /// Sends a frame of f's own out of an edge port when the run commits, in addition to the packet's route. Each
+    /// packet of this kind then comes to the controller. [`Route::answer`] sends to where the packet came from.
     pub fn send(&self, at: Location, frame: Vec<u8>) {
         self.0.state().txn.send(OwnFrame { at, bytes: frame.into() });
     }
 
-    /// Sends a frame of f's own to where the packet came from when the run commits, beside whatever the route says.
+    /// Sends a frame of f's own to where the packet came from when the run commits, in addition to the packet's route.
     pub fn reply(&self, frame: Vec<u8>) {
         let mut state = self.0.state();
         let at = state.ingress;
         state.txn.send(OwnFrame { at, bytes: frame.into() });
     }
 
-    /// Reads any cell. The named methods are for people.
+    /// Reads any cell. The named methods are easier to use.
     pub fn read(&self, cell: Cell) -> CellValue {
         self.0.state().txn.read(cell)
     }
 
-    /// The best path, of which f has read nothing yet. `None` if no link cost has that name.
+    /// The best path, before f has looked at it. `None` if no link cost has that name.
     fn path_to(&self, from: Dpid, to: Location, weight: Option<Name>) -> Option<Route> {
         let cell = Cell::Path { from, to: to.switch, weight: weight.clone() };
         let mut state = self.0.state();

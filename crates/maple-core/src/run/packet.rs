@@ -14,7 +14,7 @@ use crate::trace::{Cond, Recorder, Source, caller};
 #[derive(Clone)]
 pub struct PacketHandle(Run);
 
-/// Questions to a packet with the source line that each comes from: for bindings, which know lines that Rust does not.
+/// Questions to a packet, each with its source line: for bindings, which know lines that Rust does not.
 pub trait Observe {
     /// The field's value under a mask, or `None` if the packet has no such field.
     fn read(&self, field: Field, mask: u128, source: Option<Source>) -> Option<u128>;
@@ -53,7 +53,7 @@ impl PacketHandle {
         state.ingress.switch
     }
 
-    /// The value of a field, or `None` where the packet has no such field.
+    /// The value of a field, or `None` if the packet has no such field.
     #[track_caller]
     pub fn get(&self, field: Field) -> Option<u128> {
         self.read(field, field.full_mask(), caller(Caller::caller()))
@@ -78,8 +78,8 @@ impl PacketHandle {
         self.fits(cond, caller(Caller::caller()))
     }
 
-    /// Whether the packet is for a group of hosts, or for all: the group bit of `eth_dst`. A test of that bit, so all such
-    /// packets can have one rule, whoever sends them.
+    /// Whether the packet is for a group of hosts, or for all: the group bit of `eth_dst`. A test of that bit, so all
+    /// such packets can have one rule, whatever their source.
     #[track_caller]
     pub fn is_multicast(&self) -> bool {
         self.equals(Field::EthDst, GROUP, GROUP, caller(Caller::caller()))
@@ -103,8 +103,8 @@ impl PacketHandle {
         PortNo(self.get(Field::InPort).unwrap_or_default() as u32)
     }
 
-    /// The whole frame, from the Ethernet header on, without its check sequence. No rule can look at it, so each packet of
-    /// the kind comes to the controller. `None` if the switch sent only its beginning, or there is no frame.
+    /// The whole frame, from the Ethernet header on, without its check sequence. No rule can match on it, so each
+    /// packet of this kind comes to the controller. `None` if the switch sent only its beginning, or there is no frame.
     pub fn frame(&self) -> Option<Arc<[u8]>> {
         let mut state = self.0.state();
         state.each = true;
@@ -149,11 +149,12 @@ impl Observe for PacketHandle {
 }
 
 impl Route {
-    /// One of several routes, the same for packets that agree in these fields: to spread flows over several ways. Routes
-    /// without a way don't count; give one twice for twice its share.
+    /// One of several routes, the same for packets that agree in these fields: spreads flows over several paths.
+    /// Unreachable routes don't count; give a route twice for twice its share.
     ///
-    /// Some of the lower bits of the fields choose, at most [`SPREAD_BITS`](crate::route::SPREAD_BITS) in all, so that a few rules do for all flows. Who gets
-    /// which is the same in every process, and when a way fails only its packets change.
+    /// Some of the lower bits of the fields choose, at most [`SPREAD_BITS`](crate::route::SPREAD_BITS) in all, so that
+    /// a few rules suffice for all flows. The choice is the same in every process. When a path fails, only its packets
+    /// change.
     ///
     /// ```
     /// use maple_core::{Net, PacketHandle, Route};

@@ -66,11 +66,11 @@ impl Net {
         self.write(Write::Cost { name: weight.into(), link, cost: Some(cost) }, caller(Caller::caller()));
     }
 
-    /// Does what `f` does, or nothing of it. The run is one transaction anyway; this is for the part of it that may turn
-    /// out to be impossible, and for code that serves background threads too.
+    /// Does what `f` does, or nothing of it. The run is one transaction anyway. This is for a part of it that may turn
+    /// out to be impossible, and for code that background threads use too.
     ///
     /// # Errors
-    /// What `f` says. [`PolicyError::Retry`], or [`Net::retry`], then has the packet wait.
+    /// What `f` returns. [`PolicyError::Retry`], or [`Net::retry`], then makes the packet wait.
     pub fn atomically<T>(&self, f: impl FnOnce(&Net) -> Result<T, Stop>) -> Result<T, Stop> {
         let before = self.savepoint();
         let done = f(self);
@@ -80,14 +80,14 @@ impl Net {
         done
     }
 
-    /// The answer that there is none now: the packet waits until something that the run read has changed, and the run
-    /// has no effect.
+    /// The answer of a run that can't decide now: the packet waits until something that the run read has changed, and
+    /// the run has no effect.
     pub fn retry(&self) -> Route {
         self.0.state().error.get_or_insert(PolicyError::Retry);
         Route::unreachable()
     }
 
-    /// Withdraws rules when the run commits (the paper's explicit API; tracked state needs none of it).
+    /// Withdraws rules when the run commits (the paper's explicit API; tracked state does not need it).
     pub fn invalidate(&self, selection: Selection) {
         self.0.state().txn.invalidate(selection);
     }
@@ -118,7 +118,8 @@ impl Net {
         }
     }
 
-    /// That a table was declared, which never changes, so nothing depends on it; else the run fails with this.
+    /// Checks that a table was declared; otherwise the run fails with this error. A declaration never changes, so
+    /// nothing depends on it.
     pub(crate) fn need_table(&self, table: &str, error: PolicyError) -> Result<(), PolicyError> {
         let mut state = self.0.state();
         if state.txn.types(table).is_some() {

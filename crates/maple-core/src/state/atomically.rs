@@ -4,19 +4,19 @@
 //!
 //! A transaction is a function of a [`Tx`] that may run several times and takes effect once, as if it had run alone.
 //! Each run sees one snapshot and its own writes. At commit what it read must still hold; if not, it runs again. One
-//! that ends with [`Stop::Retry`] has no effect, and runs again when something that it read has changed. Who only
-//! reads takes a [`View`]: one snapshot, which needs neither log nor commit.
+//! that ends with [`Stop::Retry`] has no effect, and runs again when something that it read has changed. A caller that
+//! only reads takes a [`View`]: one snapshot, which needs neither log nor commit.
 //!
 //! # Why long transactions end
 //!
-//! A run fails only because another transaction committed, so some transaction always gets on. One that has lost
-//! [`Store::PATIENT`] times goes through the turnstile alone: until it has committed, others' commits wait. It then runs
+//! A run fails only because another transaction committed, so some transaction always makes progress. One that has lost
+//! [`Store::PATIENT`] times passes the turnstile alone: until it has committed, all other commits wait. It then runs
 //! once, as nothing can change under it.
 //!
 //! # Who may call
 //!
-//! Any thread, but not from within a transaction (which would have to wait for itself; it panics where it can tell). Core
-//! does not block: how to wait is the caller's [`Patience`].
+//! Any thread, but not from within a transaction: it would wait for itself, and panics if it can tell. Core does not
+//! block: how to wait is the caller's [`Patience`].
 
 use std::cell::{Cell as Slot, RefCell};
 use std::sync::{Arc, RwLockWriteGuard};
@@ -27,7 +27,7 @@ use arc_swap::Guard;
 use super::{Cell, CellValue, Commit, Conflict, Name, Savepoint, Snapshot, Store, Txn, Value, Write, sync};
 use crate::ids::LeafId;
 
-/// Whoever can read tracked state.
+/// Something that can read tracked state.
 pub trait Read {
     /// The value of a cell.
     fn cell(&self, cell: Cell) -> CellValue;
@@ -53,10 +53,10 @@ pub trait Access: Read {
     /// Takes back what was written since.
     fn roll_back(&self, to: Savepoint);
 
-    /// What `first` does; where that would wait, what `second` does instead, and nothing of `first`.
+    /// Does `first`. If that would wait, takes back what it wrote and does `second` instead.
     ///
     /// # Errors
-    /// What the one that counts says. If both would wait, the transaction waits for whatever either of them read.
+    /// The error of the one that takes effect. If both would wait, the transaction waits for what either of them read.
     fn or_else<T>(
         &self,
         first: impl FnOnce(&Self) -> Result<T, Stop>,
@@ -76,7 +76,7 @@ pub trait Access: Read {
 /// Why a transaction has no effect.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Stop {
-    /// It can't be done now: to be run again when something that it read has changed.
+    /// It can't be done now: it is run again when something that it read has changed.
     #[error("it waits until something that it read changes")]
     Retry,
     /// It is not to be done.
@@ -88,7 +88,7 @@ impl Stop {
     /// Goes on if `possible`, and waits otherwise.
     ///
     /// # Errors
-    /// [`Stop::Retry`] where it is not possible.
+    /// [`Stop::Retry`] if it is not possible.
     pub fn unless(possible: bool) -> Result<(), Stop> {
         if possible { Ok(()) } else { Err(Stop::Retry) }
     }
@@ -101,7 +101,7 @@ pub struct Tx(RefCell<Txn>);
 /// One consistent state, for reading.
 pub struct View(Guard<Arc<Snapshot>>);
 
-/// While this lives, nobody else commits.
+/// While this lives, no other thread commits.
 pub struct ExclusiveCommit<'a> {
     store: &'a Store,
     _turnstile: RwLockWriteGuard<'a, ()>,
@@ -117,14 +117,14 @@ impl ExclusiveCommit<'_> {
     }
 }
 
-/// What one run came to.
+/// The result of one run.
 #[derive(Debug)]
 pub enum Attempt<T> {
     /// It committed.
     Done(T, Commit),
     /// Another transaction changed what it had read; nothing happened.
     Conflict,
-    /// It wants to be run again when something that this read has changed.
+    /// It is to be run again when something that this transaction read has changed.
     Retry(Txn),
     /// It cancelled itself.
     Cancelled,
@@ -132,13 +132,13 @@ pub enum Attempt<T> {
 
 /// How a thread waits. One value serves one thread.
 pub trait Patience {
-    /// A little, after a transaction lost for the nth time in a row.
+    /// Waits a little, after a transaction lost for the nth time in a row.
     fn back_off(&self, lost: u32);
 
-    /// What ends [`Patience::wait`].
+    /// The waker that ends [`Patience::wait`].
     fn waker(&self) -> Waker;
 
-    /// Until the waker was used, also if that was before. `false` if that takes longer than this patience.
+    /// Waits until the waker is used, also if it was used before. `false` if that takes longer than this patience.
     fn wait(&self) -> bool;
 }
 
@@ -154,16 +154,16 @@ pub enum Stopped {
 }
 
 impl Store {
-    /// How often a transaction may lose against others before they must wait for it.
+    /// How often a transaction may lose against others before these must wait for it.
     pub const PATIENT: u32 = 16;
 
-    /// The newest state, for reading. Costs a few nanoseconds on any number of threads.
+    /// The newest state, for reading. Takes no lock.
     pub fn view(&self) -> View {
         sync::step();
         View(self.current.load())
     }
 
-    /// Runs `f` until it takes effect or says that it is not to.
+    /// Runs `f` until it takes effect or cancels itself.
     ///
     /// # Errors
     /// [`Stopped`] if it cancelled itself, or waited longer than `patience`; it had no effect then.
@@ -201,15 +201,15 @@ impl Store {
         self.run(f, |txn| self.commit(txn, None).ok())
     }
 
-    /// The same while nobody else can commit.
+    /// The same while no other transaction can commit.
     fn attempt_alone<T>(&self, f: impl FnOnce(&Tx) -> Result<T, Stop>) -> Attempt<T> {
         let turn = self.turn();
         let _alone = NestingGuard::enter();
         self.run(f, |txn| turn.commit(txn, None).ok())
     }
 
-    /// Waits until all commits under way are done, and then has all others wait. What is read and committed by the turn
-    /// can't conflict. Whoever holds it must not commit otherwise.
+    /// Waits until all commits under way are done, and then makes all others wait. What the holder reads and commits
+    /// through it can't conflict. The holder must not commit in any other way.
     pub fn turn(&self) -> ExclusiveCommit<'_> {
         ExclusiveCommit { store: self, _turnstile: sync::write(&self.turnstile) }
     }
@@ -219,7 +219,7 @@ impl Store {
         let ended = f(&tx);
         let txn = tx.into_txn();
         match ended {
-            // What it read was all true when it began, and nobody needs to know.
+            // All that it read was true when it began, and no other transaction needs to know of it.
             Ok(value) if !txn.wrote() => Attempt::Done(value, Commit::default()),
             Ok(value) => commit(txn).map_or(Attempt::Conflict, |commit| Attempt::Done(value, commit)),
             Err(Stop::Retry) => Attempt::Retry(txn),
@@ -238,7 +238,7 @@ struct NestingGuard;
 
 impl NestingGuard {
     fn enter() -> NestingGuard {
-        // Simulated threads share what belongs to the thread of the system.
+        // Simulated threads share the thread-local values of one system thread.
         ALONE.set(!sync::is_simulated());
         NestingGuard
     }
@@ -251,7 +251,7 @@ impl Drop for NestingGuard {
 }
 
 impl Tx {
-    /// A run of this transaction.
+    /// One run over this transaction.
     pub fn new(txn: Txn) -> Tx {
         Tx(RefCell::new(txn))
     }

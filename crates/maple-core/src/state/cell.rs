@@ -31,7 +31,7 @@ pub enum Cell {
     Hosts,
     /// All switches.
     Switches,
-    /// All links, each once, lower end first.
+    /// All usable links, each once, lower end first.
     Links,
     /// The edge ports of a switch that are up.
     EdgePorts(Dpid),
@@ -49,10 +49,11 @@ pub enum Cell {
         from: Dpid,
         /// The last switch.
         to: Dpid,
-        /// Name of the attribute; each link costs 1 where it says nothing, or where there is no name.
+        /// Name of the attribute; each link costs 1 if it has no cost by that name, or if no name is given.
         weight: Option<Name>,
     },
-    /// Whether there is a path between two switches by links that have this attribute, or any.
+    /// Whether there is a path between two switches, by this link attribute or by hop count. There is none by an
+    /// unknown attribute.
     HasPath {
         /// The first switch.
         from: Dpid,
@@ -65,7 +66,7 @@ pub enum Cell {
     Weights,
     /// The hops of a flood that starts at this switch: the network's spanning tree, and all edge ports on it.
     Flood(Dpid),
-    /// What a route comes to.
+    /// What a route plan resolves to.
     Route(Plan),
     /// The answer of a query.
     Query(Question),
@@ -96,7 +97,7 @@ pub enum CellValue {
     Ports(Vec<PortNo>),
     /// Of [`Cell::Port`].
     Port(Option<PortInfo>),
-    /// Of [`Cell::Speed`]; `None` where the switch does not say.
+    /// Of [`Cell::Speed`]; `None` if the switch does not say.
     Speed(Option<u64>),
     /// Of [`Cell::Rate`].
     Step(u8),
@@ -104,7 +105,7 @@ pub enum CellValue {
     Hops(Option<Arc<[Hop]>>),
     /// Of [`Cell::HasPath`].
     Exists(bool),
-    /// Of [`Cell::Path`], where links have no costs by that name.
+    /// Of [`Cell::Path`], if links have no costs by that name.
     NoSuchWeight,
     /// Of [`Cell::Weights`].
     Names(Vec<Name>),
@@ -152,9 +153,11 @@ impl Cell {
         }
     }
 
-    /// Whether the cell has the value `seen`, which it had in the published snapshot of this version, if one is given.
+    /// Whether the cell still has the value `seen`, which it had in the published snapshot of this version, if one is
+    /// given.
     pub(super) fn still(&self, seen: &CellValue, version: Option<u64>, now: &Snapshot) -> bool {
-        // A table as a whole is not compared key by key where nobody wrote to it since. An older snapshot can't say.
+        // A whole table that was not written since is not compared key by key. An older snapshot can't say whether it
+        // was.
         if let (Cell::TableAll(table), Some(version)) = (self, version)
             && version <= now.version()
             && now.table(table).is_some_and(|rows| rows.is_as_in(version))
@@ -172,7 +175,7 @@ impl Cell {
         }
     }
 
-    /// What is measured for it.
+    /// What must be measured for it.
     pub(super) fn gauge(&self) -> Option<Gauge> {
         match self {
             Cell::Rate(gauge, _) => Some(*gauge),

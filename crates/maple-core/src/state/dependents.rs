@@ -1,14 +1,14 @@
-//! Who depends on which cell: leaves, which are withdrawn when it changes, and waiters, which are woken.
+//! What depends on which cell: leaves, which are withdrawn when it changes, and waiters, which are woken.
 //!
 //! # Cost
 //!
-//! Cells are found by hash, and have a number under which leaves know them: 4 bytes a leaf and cell. So a write costs the
-//! look-ups of the few cells that it can change, whether there are ten subscriptions or a million; where a table has no
-//! reader at all even these are saved. Questions about the topology
-//! are kept in order besides, as a change of a link may concern all paths: each *distinct* one is evaluated once.
+//! Cells are found by hash. Each has a number by which leaves know it: 4 bytes for each leaf and cell. So a write costs
+//! the look-ups of the few cells that it can change, however many subscriptions there are. For a table that no one
+//! reads, even these are saved. Questions about the topology are also kept in order, as a change of a link may concern
+//! all paths: each *distinct* one is evaluated once.
 //!
-//! A query that somebody is subscribed to is in turn subscribed to what its answer was made of. When that changes the
-//! query is evaluated, once for all its dependents; they hear of it only if the answer differs.
+//! A query with subscribers is itself subscribed to the cells that its answer was made of. When one of these changes,
+//! the query is evaluated once for all its dependents; they are affected only if the answer differs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::task::Waker;
@@ -20,11 +20,11 @@ use super::{Cell, CellValue, Name, Snapshot, Value, Write};
 use crate::ids::LeafId;
 use crate::network::{Gauge, HostInfo, Mac};
 
-/// Who depends on what. Leaves come here when their run commits and go when they are withdrawn or forgotten.
+/// What depends on what. Leaves are added when their run commits, and removed when they are withdrawn or forgotten.
 #[derive(Debug, Default)]
 pub(super) struct Dependents {
     ids: FxHashMap<Cell, CellId>,
-    /// By number; those that nobody is subscribed to are free.
+    /// By number; those without subscribers are free.
     cells: Vec<Option<Subscription>>,
     free: Vec<CellId>,
     /// Those cells that are about the topology, in order.
@@ -33,9 +33,9 @@ pub(super) struct Dependents {
     rates: BTreeMap<Gauge, BTreeSet<Cell>>,
     /// How many cells are paths by how much of links is used.
     paths_by_use: usize,
-    /// How often something was asked for that nobody else asked for then.
+    /// How often a measurement was requested that no other subscription had requested.
     measurings: u64,
-    /// How many cells are about which table.
+    /// How many subscribed cells are about each table.
     tables: FxHashMap<Name, About>,
     leaves: FxHashMap<LeafId, Box<[CellId]>>,
     waiters: BTreeMap<WaiterId, (Box<[CellId]>, Waker)>,
@@ -69,7 +69,7 @@ impl AddressKinds {
     }
 }
 
-/// The number of a cell that somebody is subscribed to.
+/// The number of a cell with subscribers.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 struct CellId(u32);
 
@@ -104,7 +104,7 @@ impl Subscription {
     }
 }
 
-/// What a change of cells means to their dependents, who are subscribed no more.
+/// The dependents of cells that changed. They are no longer subscribed.
 #[derive(Default)]
 pub(super) struct Invalidated {
     pub withdraw: BTreeSet<LeafId>,
@@ -133,7 +133,7 @@ impl Dependents {
         self.leaves.insert(leaf, cells.into());
     }
 
-    /// Subscribes somebody who is to be woken when one of these cells changes.
+    /// Subscribes a waker, which is woken when one of these cells changes.
     pub fn watch(&mut self, reads: &BTreeMap<Cell, CellValue>, waker: Waker, now: &Snapshot) -> WaiterId {
         self.next_waiter.0 += 1;
         let waiter = self.next_waiter;
@@ -168,7 +168,7 @@ impl Dependents {
         self.leaves.contains_key(&leaf)
     }
 
-    /// The leaves that depend on a cell, by themselves or by what was made of it.
+    /// The leaves that depend on a cell, directly or by what was made of it.
     pub fn of(&self, cell: &Cell) -> BTreeSet<LeafId> {
         let (mut leaves, mut seen) = (BTreeSet::new(), BTreeSet::new());
         let mut next: Vec<CellId> = self.ids.get(cell).copied().into_iter().collect();
@@ -180,7 +180,7 @@ impl Dependents {
         leaves
     }
 
-    /// The cells that somebody is subscribed to, in no order.
+    /// The cells with subscribers, in no particular order.
     pub fn cells(&self) -> impl Iterator<Item = &Cell> {
         self.ids.keys()
     }
@@ -190,32 +190,33 @@ impl Dependents {
         (self.leaves.len(), self.ids.len())
     }
 
-    /// The kinds of addresses that somebody has ever been subscribed to.
+    /// The kinds of addresses that a leaf or a waiter has ever subscribed to.
     pub fn address_kinds(&self) -> AddressKinds {
         self.address_kinds
     }
 
-    /// What somebody wants measured of a port.
+    /// Whether a subscription needs this measured.
     pub fn wants(&self, gauge: &Gauge) -> bool {
         self.rates.contains_key(gauge)
     }
 
-    /// What somebody wants measured of what a host sends to others.
+    /// What subscriptions need measured of what a host sends to others.
     pub fn wanted_traffic(&self, from: Mac) -> impl Iterator<Item = Gauge> + '_ {
         self.rates.range(Gauge::all_from(from)).map(|(gauge, _)| *gauge)
     }
 
-    /// Whether somebody wants to know how much of every link is used.
+    /// Whether a subscription needs to know how much of every link is used.
     pub fn want_use_of_links(&self) -> bool {
         self.paths_by_use > 0
     }
 
-    /// Goes up when somebody wants something measured that was not wanted before.
+    /// Goes up when a subscription needs something measured that was not measured before.
     pub fn measurings(&self) -> u64 {
         self.measurings
     }
 
-    /// Evaluates the subscribed cells that `writes` may have changed and ends the subscriptions of those that did.
+    /// Evaluates the subscribed cells that `writes` may have changed, and ends the subscriptions to those that did
+    /// change.
     pub fn changed(&mut self, writes: &[Write], before: &Snapshot, next: &Snapshot) -> Invalidated {
         let mut touched = Invalidated::default();
         let suspects = self.suspects(writes, before);
@@ -247,7 +248,7 @@ impl Dependents {
         touched
     }
 
-    /// The cells that these writes can change and somebody is subscribed to.
+    /// The subscribed cells that these writes can change.
     pub fn suspects(&self, writes: &[Write], before: &Snapshot) -> FxHashSet<Cell> {
         let mut suspects = FxHashSet::default();
         if self.ids.is_empty() {
@@ -267,7 +268,7 @@ impl Dependents {
                         before.traffic_from(*mac).for_each(|gauge| self.suspect_rate(&mut suspects, &gauge));
                     }
                 }
-                // Nobody depends on what a place was declared to hold.
+                // No run depends on what a place was declared to hold.
                 Write::Types { .. } | Write::Kind { .. } => {}
                 Write::Weight(name) | Write::Cost { name, .. } => {
                     self.suspect(&mut suspects, [Cell::Weights]);
@@ -318,12 +319,12 @@ impl Dependents {
         self.cells.get(id.0 as usize)?.as_ref()
     }
 
-    /// The subscription of a number that was given out and not released since.
+    /// The subscription with a number that was given out and not released since.
     fn at(&mut self, id: CellId) -> &mut Subscription {
         self.cells[id.0 as usize].as_mut().expect("numbers are given out for cells that somebody is subscribed to")
     }
 
-    /// The number of a cell. Whoever asks subscribes somebody to it.
+    /// The number of a cell. The caller then adds a subscriber to it.
     fn id(&mut self, cell: Cell, value: CellValue, now: &Snapshot) -> CellId {
         if let Some(id) = self.ids.get(&cell) {
             return *id;
@@ -357,7 +358,7 @@ impl Dependents {
         id
     }
 
-    /// Subscribes a query or route to what its value is made of now, and no more to what it was made of.
+    /// Subscribes a query or route to what its value is made of now, and ends the subscriptions to its former inputs.
     fn resubscribe(&mut self, id: CellId, now: &Snapshot) {
         let Some(subscription) = self.get(id) else { return };
         let reads = match &subscription.cell {
@@ -377,7 +378,7 @@ impl Dependents {
         }
     }
 
-    /// Ends a subscription to a cell, and forgets those cells that nobody is subscribed to then.
+    /// Ends a subscription to a cell, and forgets all cells that then have no subscriber.
     fn release(&mut self, id: CellId, remove: impl FnOnce(&mut Subscription) -> bool) {
         remove(self.at(id));
         let mut unwanted = vec![id];
@@ -414,7 +415,7 @@ impl Dependents {
     }
 }
 
-/// Whether a table has other keys or values than before; nothing but these writes happened to it.
+/// Whether a table has other keys or values than before. Only these writes happened to it.
 fn differs(table: &Name, writes: &[Write], before: &Snapshot, next: &Snapshot) -> bool {
     let at = |state: &Snapshot, key: &Value| state.table(table).and_then(|rows| rows.get(key)).cloned();
     writes.iter().any(|write| match write {

@@ -1,8 +1,8 @@
-//! What follows from the topology: paths, floods, and what routes come to.
+//! What follows from the topology: paths, floods, and what route plans resolve to.
 //!
-//! Each is a function of a snapshot, so nothing here is state. It is remembered for the topology that the newest snapshots
-//! share: a new flow over a known path costs a look-up, and all paths to a switch share one search. A change of the topology
-//! empties what it may concern; runs on an older snapshot compute for themselves.
+//! Each is a function of a snapshot, so nothing here is state. Results are remembered for the topology that the newest
+//! snapshots share: a new flow over a known path costs a look-up, and all paths to a switch share one search. A change
+//! of the topology drops the results that it may concern. Runs on an older snapshot compute their own.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -50,10 +50,11 @@ struct Remembered {
 }
 
 impl Remembered {
-    /// Values that are remembered at most.
+    /// At most this many values are remembered.
     const MOST: usize = 1 << 17;
 
-    /// Itself, if it is about this version or may become so.
+    /// The results for this version, emptied first if they are of an older version or too many. `None` if they are of a
+    /// newer version, or if `changed` is a draft.
     fn at(&mut self, changed: Changed) -> Option<&mut Remembered> {
         let Changed::At(version) = changed else { return None };
         if self.version < version || self.values.len() >= Remembered::MOST || self.distances.len() >= Remembered::MOST {
@@ -95,7 +96,7 @@ impl Snapshot {
         made
     }
 
-    /// What a route's plan comes to.
+    /// What a route's plan resolves to.
     pub(crate) fn route(&self, plan: &Plan) -> Result<Arc<Resolved>, RouteError> {
         match self.derive(&Cell::Route(plan.clone())) {
             CellValue::Route(resolved) => resolved,
@@ -103,7 +104,7 @@ impl Snapshot {
         }
     }
 
-    /// What a plan comes to, and the cells that this rests on.
+    /// What a plan resolves to, and the cells that this rests on.
     fn resolve(&self, plan: &Plan) -> (CellValue, Inputs) {
         let mut txn = Txn::new(Arc::new(self.clone()));
         let resolved = CellValue::Route(plan.resolve(&mut txn).map(Arc::new));

@@ -1,43 +1,43 @@
-//! The snapshot before the newest: where nobody holds it any more, it becomes the next one.
+//! The snapshot before the newest: when no reader holds it any more, it becomes the next one.
 //!
 //! # Why
 //!
-//! Snapshots are immutable for whoever has one. To make the next one by copying costs memory for each node on the way to
-//! what changes. But most snapshots are read for a moment, and then nobody has them. So a commit takes the snapshot
-//! before the newest, does again what led from it to the newest, does its own writes, and publishes it: two snapshots
-//! take turns, and are changed in place.
+//! Snapshots are immutable for every reader. To make the next one by copying costs memory for each node on the way to
+//! what changes. But most snapshots are read for a moment, and then no reader holds them. So a commit takes the
+//! snapshot before the newest, repeats the writes that led from it to the newest, applies its own, and publishes the
+//! result. Two snapshots take turns, and are changed in place.
 //!
 //! # Why it is correct
 //!
-//! [`Arc::get_mut`] and [`Arc::make_mut`] change in place exactly what nobody else has, the snapshot as a whole and each
-//! node of its maps; what somebody else has is copied. So nobody can tell, except by the time it takes. (Dependents' guards
-//! count as well: to replace the newest snapshot turns each guard into a count.) The same writes in the same order make
-//! equal snapshots, as [`Snapshot::apply`] depends on nothing else.
+//! [`Arc::get_mut`] and [`Arc::make_mut`] change in place exactly what has no other owner, the snapshot as a whole and
+//! each node of its maps. What has another owner is copied. So readers see no difference, except in time. (A reader's
+//! guard counts as an owner too: replacing the newest snapshot turns each guard into a reference count.) The same
+//! writes in the same order make equal snapshots, as [`Snapshot::apply`] depends on nothing else.
 //!
 //! # Cost
 //!
-//! Each write is done twice, and what is written often is in memory twice. Where somebody still has the snapshot before
-//! the newest, the next one is made by copying; so are some more then, as others are likely to be in the midst of
-//! transactions again, and nodes that two snapshots share would be copied twice. After a commit of many writes there is
-//! no spare either.
+//! Each write is done twice, and what is written often is in memory twice. If a reader still holds the snapshot before
+//! the newest, the next one is made by copying. The next few commits copy too: other readers are probably in the middle
+//! of transactions again, and nodes that two snapshots share would be copied twice. No snapshot is kept after a commit
+//! of many writes.
 
 use std::sync::Arc;
 
 use super::{Snapshot, Write};
 
-/// The snapshot before the newest, where it may be of use.
+/// The snapshot before the newest, if it may be of use.
 #[derive(Debug, Default)]
 pub(super) struct DoubleBuffer {
     /// The snapshot, and the writes that lead from it to the newest.
     before: Option<(Arc<Snapshot>, Vec<Write>)>,
-    /// So many more commits copy.
+    /// This many more commits copy.
     copies: u32,
 }
 
 impl DoubleBuffer {
-    /// More writes than this are not done twice.
+    /// At most this many writes are done twice.
     const MOST: usize = 64;
-    /// So many commits copy after one that had to.
+    /// After a commit that had to copy, this many more copy.
     const COPIES: u32 = 64;
 
     /// The snapshot that these writes lead to from the newest one.

@@ -1,23 +1,23 @@
-//! What is remembered of a rate: enough to say, for any two thresholds, whether it has passed the upper one since it was last
-//! below the lower one.
+//! What is remembered of a rate: enough to say, for any two thresholds, whether it has passed the upper one since it
+//! was last below the lower one.
 //!
 //! # What
 //!
-//! A rate is sampled again and again, and f asks questions with hysteresis: "busy" from more than 50 Mbit/s on, until it is at
-//! most 40. Who asks later, or with other thresholds, must get the answer that the same samples give to everybody else: so
-//! the answer is a function of the samples alone, and not of who asked when.
+//! A rate is sampled again and again, and f asks questions with hysteresis: "busy" from more than 50 Mbit/s on, until
+//! it is at most 40. A question that is asked later, or with other thresholds, must be answered from the same samples
+//! as all others. So the answer is a function of the samples alone, and not of when a question was first asked.
 //!
 //! # Why it is correct
 //!
-//! Of all samples so far only those count at which the rate turned, and of these only those that no later one has passed: what
-//! a small swing did to a question, a greater one that came after it has done again (the wiping-out property of Preisach's
-//! model of hysteresis). What is left are swings that become smaller and smaller. A question looks at them from the newest on
-//! until one is beyond a threshold. The oracle, in the tests, goes through all samples.
+//! Of all samples so far, only those count at which the rate turned, and of these only those that no later one has
+//! passed. What a small swing did to a question, a greater swing after it has done again (the wiping-out property of
+//! Preisach's model of hysteresis). The swings that remain become smaller and smaller. A question looks at them from
+//! the newest on until one is beyond a threshold. The oracle, in the tests, goes through all samples.
 //!
 //! # Cost
 //!
-//! A sample costs a few comparisons on average, a question one for each swing. [`History::MOST`] swings are kept; of more the
-//! widest, oldest ones are forgotten, as if the rate had been 0 before.
+//! A sample costs a few comparisons on average, a question one comparison for each swing. At most [`History::MOST`]
+//! swings are kept; beyond that the oldest and widest are forgotten, as if the rate had been 0 before.
 
 use crate::network::Scale;
 
@@ -28,7 +28,7 @@ pub struct History {
 }
 
 impl History {
-    /// Turning points that are kept.
+    /// At most this many turning points are kept.
     pub const MOST: usize = 64;
 
     /// The newest sample, in bit/s; 0 before the first.

@@ -1,7 +1,7 @@
-//! Which tables and variables survive a restart, and who is told what is written to them.
+//! Which tables and variables survive a restart, and which journal is told of writes to them.
 //!
-//! Core keeps no file. Whoever does is a [`Journal`], which hears of each commit that wrote something to be kept, in the
-//! order of commits, before anybody can see what was written.
+//! Core itself writes no file. A [`Journal`] does: it is told of each commit that wrote something to be kept, in the
+//! order of commits, before any reader can see what was written.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -10,14 +10,14 @@ use std::task::Waker;
 
 use super::{Name, Snapshot, Store, Write};
 
-/// Hears what is to be kept.
+/// Is told of each write that is to survive a restart.
 pub trait Journal: Send + Sync {
-    /// The commit that makes this version writes this: tables and variables, as they are behind it. Called under the
-    /// store's lock, so it must not wait, nor use the store.
+    /// The commit that makes this version writes this: tables and variables, as they are after it. Called under the
+    /// store's lock, so it must neither wait nor use the store.
     fn append(&self, version: u64, writes: &[Write]);
 }
 
-/// What is to be kept, and by whom.
+/// The names that are kept, and the journal that keeps them.
 #[derive(Default)]
 pub(super) struct Kept {
     names: BTreeSet<Name>,
@@ -31,7 +31,7 @@ impl fmt::Debug for Kept {
 }
 
 impl Kept {
-    /// Tells the journal what it is to hear of a commit. The version to wait for, if that is anything.
+    /// Tells the journal what it keeps of a commit. Returns the version to wait for, if the journal was told anything.
     pub fn tell(&self, writes: &[Write], next: &Snapshot) -> Option<u64> {
         let journal = self.journal.as_ref()?;
         let kept: Vec<Write> = writes.iter().filter(|write| self.has(write)).map(|write| behind(write, next)).collect();
@@ -53,7 +53,7 @@ impl Kept {
 }
 
 impl Store {
-    /// Has the table and the variable of this name survive restarts, where a controller keeps state at all.
+    /// Makes the table and the variable of this name survive restarts, if the controller keeps state at all.
     pub fn keep(&self, name: &str) {
         let mut inner = self.lock();
         if inner.kept.names.insert(name.into())
@@ -64,20 +64,20 @@ impl Store {
         }
     }
 
-    /// The names of what is to be kept.
+    /// The names that are kept.
     pub fn kept(&self) -> Vec<Name> {
         self.lock().kept.names.iter().cloned().collect()
     }
 
-    /// Tells `journal` from now on what is written to what is to be kept, after putting there what it had `kept` of the
-    /// names that it `knows`: these are to be kept too, and what was written to them before counts no more. Of others
-    /// the journal is told what is there.
+    /// From now on tells `journal` of each write to what is to be kept. First restores `kept`, what the journal holds
+    /// of the names that it `knows`: these names are to be kept too, and values that they had until now are dropped. Of
+    /// other names to be kept, the journal is told the present contents.
     pub fn keep_in(&self, journal: Arc<dyn Journal>, knows: &[Name], kept: Vec<Write>) {
         let mut inner = self.lock();
         let state = self.snapshot();
         let before = knows.iter().flat_map(|name| contents(&state, name)).map(without_value);
         let writes: Vec<Write> = before.chain(kept).collect();
-        // The journal is not told: this is what it has.
+        // The journal is not told of these writes: it has them already.
         let (_, wake) = self.publish(&mut inner, self.newest(), writes);
         let new: Vec<Write> = inner
             .kept
@@ -105,7 +105,7 @@ fn contents(state: &Snapshot, name: &Name) -> Vec<Write> {
     state.table(name).into_iter().flatten().map(entry).chain(var).collect()
 }
 
-/// The write that takes away what this one puts.
+/// The write that removes what this one puts.
 fn without_value(write: Write) -> Write {
     match write {
         Write::Table { table, key, .. } => Write::Table { table, key, value: None },
@@ -114,7 +114,7 @@ fn without_value(write: Write) -> Write {
     }
 }
 
-/// The same write without what depends on the state before.
+/// The same write without what depends on the state before it: the value after an addition, not the amount.
 fn behind(write: &Write, next: &Snapshot) -> Write {
     match write {
         Write::Add { name, .. } => Write::Var { name: name.clone(), value: next.var(name).cloned() },

@@ -1,7 +1,7 @@
 //! Which values tables and variables are declared to hold.
 //!
-//! A declaration is part of the state, so that whoever writes, from wherever, is held to it. It never changes once it is
-//! there, and what it says of a value is a function of the value: no run depends on it.
+//! A declaration is part of the state, so every writer is held to it. It never changes once it is there, and whether a
+//! value fits is a function of the value alone: no run depends on it.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -40,7 +40,7 @@ pub enum Kind {
     Location,
     /// Values by key, of any type.
     Map,
-    /// So many values, each of its type.
+    /// A fixed number of values, each of its own type.
     Tuple(Arc<[Kind]>),
     /// Any number of values of a type.
     List(Arc<Kind>),
@@ -116,7 +116,7 @@ pub enum DeclareError {
         /// The key.
         key: Value,
     },
-    /// The policy has looked for keys that it can't have.
+    /// The policy has looked up keys that it can't have.
     #[error(
         "{0}; the policy has asked for that key before it was declared: declare it where the policy's file makes it"
     )]
@@ -124,8 +124,8 @@ pub enum DeclareError {
 }
 
 impl Kind {
-    /// This value as such a one is kept: an address that was spelled as text is the address, a whole number where
-    /// floating-point numbers are kept is one. `None` if the value is of another type.
+    /// This value as a place of this type keeps it: an address that was spelled as text is the address, and a whole
+    /// number becomes a floating-point number if those are kept. `None` if the value is of another type.
     pub fn normalise(&self, value: &Value) -> Option<Value> {
         Some(match (self, value) {
             (Kind::Optional(_), Value::None) => Value::None,
@@ -156,7 +156,7 @@ impl Kind {
         self.normalise(value).ok_or_else(|| no_value_of(name, self, value))
     }
 
-    /// Whether a value of no parts is of this type as it stands.
+    /// Whether a value that has no parts is of this type as it stands.
     fn is_of(&self, value: &Value) -> bool {
         matches!(
             (self, value),
@@ -228,7 +228,7 @@ impl Types {
     /// A key as the table named keeps it.
     ///
     /// # Errors
-    /// [`Mismatch`] if it is none.
+    /// [`Mismatch`] if it is of another type.
     pub fn key(&self, table: &Name, key: &Value) -> Result<Value, Mismatch> {
         self.key.normalise(key).ok_or_else(|| self.no_key(table, key))
     }
@@ -236,7 +236,7 @@ impl Types {
     /// A value as the table named keeps it.
     ///
     /// # Errors
-    /// [`Mismatch`] if it is none.
+    /// [`Mismatch`] if it is of another type.
     pub fn value(&self, table: &Name, value: &Value) -> Result<Value, Mismatch> {
         self.value.normalise(value).ok_or_else(|| self.no_value(table, value))
     }

@@ -4,35 +4,36 @@
 //!
 //! A [`Snapshot`] is one consistent, immutable view of everything: tables and variables of the policy, link costs, and
 //! the network (switches, ports, links, hosts). A run of f works on a [`Txn`] over one snapshot. The [`Store`] holds
-//! the newest snapshot and who depends on what.
+//! the newest snapshot and what depends on which cell.
 //!
 //! # Why it is correct
 //!
 //! * *Opacity*: a run reads one snapshot from beginning to end, so it never sees a mixture of states.
-//! * *The read set is the dependency set*: whatever a run learns it learns as the value of a [`Cell`], which the
-//!   transaction notes. At commit each noted value is compared with the newest snapshot's; if one differs the run is
-//!   repeated. Afterwards the same list is the leaf's subscription, registered under the same lock: no change can fall
-//!   between the two.
-//! * *Cut-off*: when a write may have changed a cell, the cell is evaluated again, and only if its *value* differs are
-//!   its dependents withdrawn. Paths and trees are cells like any other, and so are the answers of people's own
-//!   functions of state ([`crate::query`]).
-//!
-//! * *Strict serialisability*: commits are serialised by one lock, and validated under it; so a transaction is as if it
-//!   had run whole at the moment of its commit, and one that only reads at the moment that it took its snapshot.
+//! * *The read set is the dependency set*: everything that a run learns, it learns as the value of a [`Cell`], which
+//!   the transaction notes. At commit each noted value is compared with the one in the newest snapshot. If one differs,
+//!   the run is repeated. If none does, the same list becomes the leaf's subscription, registered under the same lock:
+//!   no change can fall between the two.
+//! * *Cut-off*: when a write may have changed a cell, the cell is evaluated again. Its dependents are withdrawn only if
+//!   its *value* differs. Paths and trees are cells like any other, and so are the answers of users' own functions of
+//!   state ([`crate::query`]).
+//! * *Strict serialisability*: one lock serialises commits, and each is validated under it. So a transaction is as if
+//!   it had run whole at the moment of its commit, and one that only reads as if at the moment that it took its
+//!   snapshot.
 //!
 //! # Order
 //!
 //! A write is *committed* when the new snapshot is published: each run that reads from then on sees it, and each leaf
-//! that depended on the old value is no longer current, so no shard answers another packet from it. It is
-//! *acknowledged* when every shard has ended the turn that it was in then: no packet that was answered from the old
-//! value is still to be sent. It is *settled* when every switch that lost a rule by it has said so (barrier replies).
+//! that depended on the old value is no longer current, so no shard decides another packet from it. It is
+//! *acknowledged* when every shard has ended the turn that it was in then: no packet that was decided from the old
+//! value is still to be sent. It is *settled* when every switch that lost a rule by it has confirmed this with a
+//! barrier reply.
 //!
 //! # Cost
 //!
-//! Snapshots are persistent maps: taking one is a pointer copy, a write is O(log n), and in place where nobody has the
-//! snapshot before any more. A commit costs one comparison a cell read if anything was written meanwhile, else nothing
-//! but the registration; a transaction that only read needs none. A change of the topology evaluates each *distinct*
-//! subscribed topology cell once.
+//! Snapshots are persistent maps. Taking one is a pointer copy. A write is O(log n), and is made in place when no
+//! reader holds the snapshot before the newest. A commit compares each cell that was read if anything was written
+//! meanwhile; otherwise it only registers the subscription. A transaction that only read needs no commit. A change of
+//! the topology evaluates each *distinct* subscribed topology cell once.
 //!
 //! Any thread may call the store.
 

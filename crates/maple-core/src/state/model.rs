@@ -1,5 +1,5 @@
-//! The store against maps that are copied whole: snapshots that somebody holds stay as they were, whatever is changed in
-//! place meanwhile, and transactions read what they wrote.
+//! The store against maps that are copied whole: snapshots that a reader holds stay as they were, whatever is changed
+//! in place meanwhile, and transactions read what they wrote.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,8 +1,8 @@
-//! Which tables and variables there are, for people who look from outside.
+//! Which tables and variables there are, for users who look from outside.
 //!
-//! State needs no declarations: a table is there when somebody writes to it. So a name is known if it was declared (bindings
-//! do that, and tell what a variable is until it is set), if something has it, or if a leaf depends on it. Whoever likes
-//! says of which types its keys and values are; then nothing else comes into it.
+//! State needs no declarations: a table exists once something is written to it. So a name is known if it was declared,
+//! if it holds something, or if a leaf depends on it. (Bindings declare names, and what a variable is until it is set.)
+//! A declaration may state the types of keys and values; then no other values are accepted.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,18 +18,18 @@ pub(super) struct Declared {
 }
 
 impl Store {
-    /// Says that there is a table of this name.
+    /// Declares a table of this name.
     pub fn declare_table(&self, name: &str) {
         self.lock().declared.tables.insert(name.into());
     }
 
-    /// Says that there is a variable of this name, and what it is until it is set.
+    /// Declares a variable of this name, and what it is until it is set.
     pub fn declare_var(&self, name: &str, initial: Value) {
         self.lock().declared.vars.insert(name.into(), initial);
     }
 
-    /// Says that there is a table of this name, and of which types its keys and values are. What it holds is brought to
-    /// these types: an address that was spelled as text becomes the address.
+    /// Declares a table of this name with the types of its keys and values. What it holds is converted to these types:
+    /// an address that was spelled as text becomes the address.
     ///
     /// # Errors
     /// [`DeclareError`] if it was declared otherwise, or holds something else.
@@ -60,7 +60,7 @@ impl Store {
         Ok(commit)
     }
 
-    /// Says of which type a variable is, besides [`Store::declare_var`].
+    /// Declares the type of a variable, in addition to [`Store::declare_var`].
     ///
     /// # Errors
     /// [`DeclareError`] if it was declared otherwise, or holds something else.
@@ -106,7 +106,7 @@ impl Store {
         snapshot.vars().chain(inner.declared.vars.keys()).chain(read).cloned().collect()
     }
 
-    /// A key that a table has, or one that a leaf asked it for: what kind of keys it has.
+    /// A key that the table has, or one that a leaf looked up: shows what its keys look like.
     pub fn example_key(&self, table: &str) -> Option<Value> {
         let first = |state: &super::Snapshot| Some(state.table(table)?.first_key()?.clone());
         first(&self.snapshot()).or_else(|| {
@@ -119,7 +119,7 @@ impl Store {
     }
 }
 
-/// What to do where there is a declaration already.
+/// The result of declaring a place that was declared before.
 fn same<T: PartialEq + ToString>(before: &T, now: &T, place: impl Fn() -> String) -> Result<Commit, DeclareError> {
     if before == now {
         return Ok(Commit::default());
@@ -127,7 +127,7 @@ fn same<T: PartialEq + ToString>(before: &T, now: &T, place: impl Fn() -> String
     Err(DeclareError::Twice { place: place(), before: before.to_string(), now: now.to_string() })
 }
 
-/// The writes that bring what a table holds to these types.
+/// The writes that convert what a table holds to these types.
 fn converted(state: &Snapshot, table: &Name, types: &Types) -> Result<Vec<Write>, DeclareError> {
     let mut writes = Vec::new();
     let mut keys = BTreeSet::new();
@@ -143,7 +143,7 @@ fn converted(state: &Snapshot, table: &Name, types: &Types) -> Result<Vec<Write>
             writes.push(Write::Table { table: table.clone(), key: new_key, value: Some(new_value) });
         }
     }
-    // What goes goes first: one key's old spelling may be another's new one.
+    // Deletions come first: one key's old spelling may be another's new one.
     writes.sort_by_key(|write| matches!(write, Write::Table { value: Some(_), .. }));
     Ok(writes)
 }

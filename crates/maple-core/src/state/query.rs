@@ -1,8 +1,9 @@
-//! Answers of queries, the functions of state that people write, and what they rest on.
+//! Answers of queries, which are functions of state that users write, and the cells that these answers rest on.
 //!
-//! An answer is a [`Cell`] like any other. The function behind it comes from above (`crate::query`); here it is something
+//! An answer is a [`Cell`] like any other. The query's function comes from above (`crate::query`); here it is something
 //! that reads through a transaction. An answer is remembered with the cells that it was made of, so it holds in every
-//! snapshot in which these are equal. The memo belongs to a store, and is emptied where it would grow beyond [`Memo::MOST`].
+//! snapshot in which these are equal. The memo belongs to a store, and is emptied before it grows beyond
+//! [`Memo::MOST`].
 
 use std::cell::RefCell;
 use std::cmp::Ordering as Order;
@@ -19,11 +20,11 @@ use super::{Cell, CellValue, Name, Snapshot, Txn, Value, sync};
 #[derive(Clone)]
 pub struct Function(Arc<Definition>);
 
-/// Asks a function of its argument: reads what it needs through the transaction, and gives that back with the answer. A query
-/// that asks for hosts fails where nobody tracks them (`false`).
+/// Evaluates a function at its argument: reads what it needs through the transaction, and returns that with the answer.
+/// If hosts are not tracked (`false`), a query that asks for them fails.
 type Ask = dyn Fn(Txn, &Value, bool) -> (Answer, Txn) + Send + Sync;
 
-/// What a query's function may say.
+/// What a query's function may return.
 pub type Answer = Result<Value, Arc<str>>;
 
 struct Definition {
@@ -44,7 +45,7 @@ pub struct Question {
 #[derive(Debug, Default)]
 pub(super) struct Memo {
     answers: Mutex<FxHashMap<Question, Vec<Remembered>>>,
-    /// Whether nobody notes where hosts are, so that asking for it is an error, as it is in f.
+    /// Whether host locations are not tracked, so that asking for them is an error, as it is in f.
     no_hosts: AtomicBool,
 }
 
@@ -60,7 +61,7 @@ struct Remembered {
 }
 
 thread_local! {
-    /// What this thread is in the middle of answering.
+    /// The questions that this thread is in the middle of answering.
     static ASKING: RefCell<Vec<Question>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -144,9 +145,9 @@ impl Drop for Asking {
 }
 
 impl Memo {
-    /// Questions that are remembered, at most.
+    /// At most this many questions are remembered.
     const MOST: usize = 1 << 17;
-    /// Answers to one question that are remembered: that of the newest state, and that of runs that began before.
+    /// At most this many answers to one question are remembered: for the newest state, and for runs that began before.
     const DEPTH: usize = 2;
 
     /// From now on queries that ask for hosts fail.
@@ -159,7 +160,7 @@ impl Memo {
         sync::lock(&self.answers).get(question).cloned().unwrap_or_default()
     }
 
-    /// Puts an answer in front, in place of the one that rests on the same.
+    /// Puts an answer first, and removes the one that rests on the same reads.
     fn remember(&self, question: &Question, new: Remembered) {
         let mut memo = sync::lock(&self.answers);
         if memo.len() >= Memo::MOST && !memo.contains_key(question) {

@@ -1,9 +1,9 @@
 //! The keys and values of one table.
 //!
-//! Keys are found by hash, in a persistent trie: a clone is a pointer copy, and a change copies the few nodes on the way to
-//! the key where another clone has them too, else it is made in place. Hosts of the network choose many of the keys
-//! (addresses), so the hash is keyed, anew in each process. Who looks at all keys gets them in order, as
-//! nothing that people see may depend on a hash; that costs a sort.
+//! Keys are found by hash, in a persistent trie. A clone is a pointer copy. A change copies the few nodes on the way to
+//! the key that another clone shares; the others are changed in place. Hosts of the network choose many of the keys
+//! (addresses), so the hash is keyed, with a new key in each process. Iteration is in the order of keys, as nothing
+//! that users see may depend on a hash; that costs a sort.
 
 use std::fmt;
 
@@ -17,7 +17,7 @@ use super::Value;
 #[derive(Clone, Default)]
 pub struct Rows {
     rows: GenericHashMap<Value, Value, RandomState, DefaultSharedPtr>,
-    /// The version of the snapshot that was the first to have it as it is, or one before in which nothing differs;
+    /// The version of the snapshot in which it was last written, or an earlier one since which nothing differs;
     /// `u64::MAX` in a transaction that wrote to it.
     changed: u64,
 }
@@ -55,7 +55,7 @@ impl Rows {
         self.rows.keys().min()
     }
 
-    /// Puts a value at `key`, or takes it away, in the snapshot of this version.
+    /// Puts a value at `key`, or removes it, in the snapshot of this version.
     pub(super) fn put(&mut self, key: &Value, value: Option<Value>, version: u64) {
         self.changed = version;
         match value {
@@ -82,7 +82,7 @@ impl<'a> IntoIterator for &'a Rows {
     }
 }
 
-/// What counts is what is in it, and not when it came there.
+/// Tables are equal if their contents are, whenever these were written.
 impl PartialEq for Rows {
     fn eq(&self, other: &Rows) -> bool {
         let same = || self.rows.iter().all(|(key, value)| other.get(key) == Some(value));

@@ -1,6 +1,6 @@
-//! Orders of steps that threads can take at the store, some ten thousand of them as `shuttle` chooses, and what must hold
-//! in each: transactions are strictly serialisable, no run sees a mixture of states, nobody waits for a change that has
-//! come, and a leaf is current or withdrawn once.
+//! Orders of steps that threads can take at the store, some ten thousand of them as `shuttle` chooses. In each of them:
+//! transactions are strictly serialisable, no run sees a mixture of states, no thread waits for a change that has
+//! already come, and a leaf is current or withdrawn once.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -13,7 +13,7 @@ use super::{
 };
 use crate::ids::LeafId;
 
-/// Waits by letting others run.
+/// Waits by letting other threads run.
 struct Yielding(Arc<Flag>);
 
 struct Flag(AtomicBool);
@@ -262,7 +262,7 @@ fn a_transaction_that_always_loses_gets_its_turn() {
             runs += 1;
             let seen = Counter::new("n").get(tx);
             if runs <= Store::PATIENT {
-                // Somebody else commits while this run is under way.
+                // Another transaction commits while this run is under way.
                 while Counter::new("n").get(&store.view()) == seen {
                     sync::step();
                 }
@@ -280,7 +280,7 @@ fn entry(key: u64, value: i64) -> Write {
     Write::Table { table: "free".into(), key: Value::from(key), value: Some(Value::from(value)) }
 }
 
-/// Waits as threads of the system do, with an end.
+/// Waits as system threads do: parks until it is woken.
 struct Parking(std::thread::Thread);
 
 impl Wake for ParkingWaker {

@@ -1,4 +1,4 @@
-//! One consistent view of all tracked state, and the writes that lead from one to the next.
+//! One consistent view of all tracked state, and the writes that lead from one view to the next.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ pub struct Snapshot {
     pub(super) ports_changed: Changed,
     tables: OrdMap<Name, Rows>,
     vars: OrdMap<Name, Value>,
-    /// Few, and made before the first packet.
+    /// Few, and usually declared before the first packet.
     declared: Arc<Declarations>,
     costs: OrdMap<Name, OrdMap<LinkName, u64>>,
     switches: OrdMap<Dpid, SwitchInfo>,
@@ -38,9 +38,9 @@ pub struct Snapshot {
     hosts: OrdMap<Mac, HostInfo>,
     by_ip: OrdMap<IpAddr, Mac>,
     by_port: OrdMap<Location, OrdSet<Mac>>,
-    /// What ports can send, in bit/s, where switches say so.
+    /// What ports can send, in bit/s, if their switches say so.
     speeds: OrdMap<Location, u64>,
-    /// What was measured of what somebody asked for.
+    /// The rates that were measured because a subscription needed them.
     rates: OrdMap<Gauge, Arc<History>>,
 }
 
@@ -49,14 +49,14 @@ pub struct Snapshot {
 pub struct SwitchInfo {
     /// The shard that serves it.
     pub shard: ShardId,
-    /// The version spoken with it.
+    /// The OpenFlow version spoken with it.
     pub version: Version,
 }
 
 /// One change of tracked state.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Write {
-    /// Puts a value at a table's key, or takes it away.
+    /// Puts a value at a table's key, or removes it.
     Table {
         /// The table.
         table: Name,
@@ -65,38 +65,38 @@ pub enum Write {
         /// The value; `None` deletes.
         value: Option<Value>,
     },
-    /// Sets a variable, or takes it away.
+    /// Sets a variable, or removes it.
     Var {
         /// The variable.
         name: Name,
         /// The value; `None` deletes.
         value: Option<Value>,
     },
-    /// Adds to a variable that holds an integer; one that holds none counts as 0. Sums stay within 127 bits. What was
-    /// there before need not be read, so writes of this kind are never in each other's way.
+    /// Adds to a variable that holds an integer; one that holds none counts as 0. Sums stay within 127 bits. The old
+    /// value need not be read, so writes of this kind never conflict.
     Add {
         /// The variable.
         name: Name,
         /// What is added.
         amount: i128,
     },
-    /// Says of which types a table's keys and values are: only by [`super::Store::declare_types`].
+    /// Declares the types of a table's keys and values: only by [`super::Store::declare_types`].
     Types {
         /// The table.
         table: Name,
         /// Its types.
         types: Arc<Types>,
     },
-    /// Says of which type a variable is: only by [`super::Store::declare_kind`].
+    /// Declares the type of a variable: only by [`super::Store::declare_kind`].
     Kind {
         /// The variable.
         name: Name,
         /// Its type.
         kind: Arc<Kind>,
     },
-    /// Says that links have costs by this name: 1, where nothing else is said. A name stays once it is there.
+    /// Declares that links have costs by this name: 1 unless set. A name stays once it is there.
     Weight(Name),
-    /// Sets what a link costs by an attribute, whose name is there from then on.
+    /// Sets what a link costs by an attribute, and declares the attribute's name.
     Cost {
         /// The attribute.
         name: Name,
@@ -105,7 +105,7 @@ pub enum Write {
         /// The cost; `None` is the default, 1.
         cost: Option<u64>,
     },
-    /// A switch is there or gone.
+    /// A switch connected or left.
     Switch {
         /// The switch.
         dpid: Dpid,
@@ -123,10 +123,10 @@ pub enum Write {
     Speed {
         /// The port.
         at: Location,
-        /// The speed; `None` is one that the switch does not say.
+        /// The speed; `None` if the switch does not say.
         speed: Option<u64>,
     },
-    /// A rate was measured. It is forgotten with the port, and when the host that sends is elsewhere.
+    /// A rate was measured. It is forgotten with the port, and when the host that sends moves.
     Rate {
         /// What was measured.
         gauge: Gauge,
@@ -178,12 +178,12 @@ impl Snapshot {
         self.vars.get(name)
     }
 
-    /// Of which types a table's keys and values are, if that was declared.
+    /// The types of a table's keys and values, if they were declared.
     pub fn types(&self, table: &str) -> Option<&Arc<Types>> {
         self.declared.table(table)
     }
 
-    /// Of which type a variable is, if that was declared.
+    /// The type of a variable, if it was declared.
     pub fn kind(&self, var: &str) -> Option<&Arc<Kind>> {
         self.declared.var(var)
     }
@@ -209,7 +209,7 @@ impl Snapshot {
         self.declared.check(write)
     }
 
-    /// The write as its table or variable keeps it, where that is another one.
+    /// The write as its table or variable keeps it, if that differs from this one.
     ///
     /// # Errors
     /// [`Mismatch`] if it puts a value of another type.
@@ -224,8 +224,8 @@ impl Snapshot {
         *by_port.or_else(|| costs.get(&LinkName::Switches(from.switch, to))).unwrap_or(&1)
     }
 
-    /// The writes that make the tables, variables and costs of another store what they are here, with their declared types:
-    /// all that people and policies wrote, and nothing of the network.
+    /// The writes that bring the tables, variables and costs of another store to what they are here, with their
+    /// declared types: all that users and policies wrote, and nothing of the network.
     pub fn of_users(&self) -> Vec<Write> {
         let mut writes: Vec<Write> = self.declared.writes().collect();
         for (table, rows) in self.tables.iter() {
@@ -248,7 +248,7 @@ impl Snapshot {
         writes
     }
 
-    /// Whether links have costs by this name. They always have one by how much of them is used.
+    /// Whether links have costs by this name. They always have one for utilisation.
     pub fn has_weight(&self, name: &str) -> bool {
         self.costs.contains_key(name) || name == UTILISATION
     }
@@ -273,7 +273,7 @@ impl Snapshot {
         self.switches.iter().map(|(dpid, info)| (*dpid, *info))
     }
 
-    /// What is known of a port; `None` where there is none.
+    /// What is known of a port; `None` if it does not exist.
     pub fn port(&self, at: Location) -> Option<PortInfo> {
         self.ports.get(&at).copied()
     }
@@ -299,7 +299,8 @@ impl Snapshot {
         self.link_ports.iter().filter_map(|at| self.peer(*at).filter(|peer| at < peer).map(|peer| (*at, peer)))
     }
 
-    /// The usable links of a switch: own port and far end, by port. Costs what links it has, however many ports.
+    /// The usable links of a switch: own port and far end, by port. Costs as much as it has link ports, however many
+    /// ports.
     pub fn links_of(&self, dpid: Dpid) -> impl Iterator<Item = (Location, Location)> + '_ {
         let all = Location::new(dpid, PortNo(0))..=Location::new(dpid, PortNo(u32::MAX));
         self.link_ports.range(all).filter_map(|at| self.peer(*at).map(|peer| (*at, peer)))
@@ -335,12 +336,12 @@ impl Snapshot {
         self.rates.get(gauge).map(|history| &**history)
     }
 
-    /// The step of a scale that a rate has reached; 0 where nothing was measured.
+    /// The step of a scale that a rate has reached; 0 if nothing was measured.
     pub(super) fn step(&self, gauge: &Gauge, scale: Scale) -> u8 {
         self.rate(gauge).map_or(0, |history| history.step(scale))
     }
 
-    /// What was measured of what a host sends to others.
+    /// The rates that were measured of what a host sends to others.
     pub(super) fn traffic_from(&self, from: Mac) -> impl Iterator<Item = Gauge> + '_ {
         self.rates.range(Gauge::all_from(from)).map(|(gauge, _)| *gauge)
     }
@@ -357,7 +358,7 @@ impl Snapshot {
         writes.iter().for_each(|write| self.apply(write));
     }
 
-    /// Applies one write. What comes of it depends on nothing but the snapshot and the write.
+    /// Applies one write. The result depends on nothing but the snapshot and the write.
     pub(super) fn apply(&mut self, write: &Write) {
         match write {
             Write::Table { table, key, value } => self.put_row(table, key, value.clone()),
@@ -403,7 +404,7 @@ impl Snapshot {
         if self.draft { Changed::InDraft } else { Changed::At(self.version) }
     }
 
-    /// Puts a value into a table, or takes it away; a table without keys is none.
+    /// Puts a value into a table, or removes it. A table without keys is removed.
     fn put_row(&mut self, table: &Name, key: &Value, value: Option<Value>) {
         let changed = if self.draft { u64::MAX } else { self.version };
         let Some(rows) = self.tables.get_mut(table) else {
@@ -477,7 +478,7 @@ pub(super) fn concerns_links(before: Option<PortInfo>, after: Option<PortInfo>) 
 
 fn put<K: Ord + Clone, V: Clone>(map: &mut OrdMap<K, V>, key: &K, value: Option<V>) {
     match value {
-        // What is there is replaced in place, without a copy of the key.
+        // An existing value is replaced in place, without a copy of the key.
         Some(value) => match map.get_mut(key) {
             Some(there) => *there = value,
             None => drop(map.insert(key.clone(), value)),

@@ -22,14 +22,14 @@ use crate::state::Selection;
 /// All tracked state, shared by the shards.
 #[derive(Debug, Default)]
 pub struct Store {
-    /// Read without a lock; replaced under the lock of `books`.
+    /// Read without a lock; replaced under the lock of `inner`.
     pub(super) current: ArcSwap<Snapshot>,
     inner: Mutex<StoreState>,
-    /// Held alone by a transaction that nobody may overtake, and by everybody else's commits together.
+    /// Held exclusively by a transaction that no other may overtake, and shared by all other commits.
     pub(super) turnstile: RwLock<()>,
-    /// Which label ids of each switch are free. They outlive sessions, in which a switch may come to another shard.
+    /// The free label ids of each switch. They outlive sessions: a switch may come back to another shard.
     labels: Mutex<BTreeMap<Dpid, LabelIds>>,
-    /// What the dependents in `books` say, for whoever asks often.
+    /// What the dependents in `inner` say, for callers that ask often.
     address_kinds: AtomicU8,
     /// Likewise.
     measurings: AtomicU64,
@@ -42,11 +42,11 @@ pub(super) struct StoreState {
     pub(super) kept: Kept,
     pub(super) declared: Declared,
     observers: Vec<Observer>,
-    /// What the next snapshot is made of, if there is any.
+    /// What the next snapshot is made of, if it is not copied.
     spare: DoubleBuffer,
 }
 
-/// Is given each snapshot, just before it becomes the newest.
+/// Receives each snapshot, just before it becomes the newest.
 struct Observer(Box<Observe>);
 
 type Observe = dyn Fn(&Arc<Snapshot>) + Send + Sync;
@@ -59,7 +59,7 @@ impl fmt::Debug for Observer {
 
 /// What a commit did.
 ///
-/// Whoever gets it gives it to an engine of the store as [`crate::Event::Committed`], or rules stay that should not.
+/// It must be given to an engine of the store as [`crate::Event::Committed`]; otherwise rules stay that should go.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Commit {
     /// The leaves of all shards that must be withdrawn, because a cell they read has another value now. They are no
@@ -67,9 +67,9 @@ pub struct Commit {
     pub withdraw: BTreeSet<LeafId>,
     /// The ports that changed.
     pub ports: BTreeSet<Location>,
-    /// The hosts that came to a place or left it.
+    /// The hosts that came to a port or left it.
     pub hosts: BTreeSet<(Location, Mac)>,
-    /// What the transaction asked to invalidate besides.
+    /// What else the transaction asked to invalidate.
     pub invalidate: Vec<Selection>,
     /// The version that it made, if a [`super::Journal`] was told of it.
     pub kept: Option<u64>,
@@ -96,7 +96,7 @@ impl Commit {
         }
     }
 
-    /// What concerns each shard. Whoever has more to tell the shards than the commit uses this and keeps the order.
+    /// What concerns each shard. A caller that tells the shards more than the commit uses this and keeps the order.
     pub fn by_shard(self, state: &Snapshot) -> BTreeMap<ShardId, Commit> {
         let mut shards: BTreeMap<ShardId, Commit> = BTreeMap::new();
         for leaf in self.withdraw {
@@ -150,7 +150,7 @@ impl Store {
         done
     }
 
-    /// Changes the state by what `decide` makes of the newest snapshot; nothing can come between.
+    /// Changes the state by what `decide` makes of the newest snapshot; no other commit can come between.
     pub fn update(&self, decide: impl FnOnce(&Snapshot) -> Vec<Write>) -> Commit {
         let _pass = sync::read(&self.turnstile);
         let mut inner = self.lock();
@@ -165,7 +165,7 @@ impl Store {
     /// Puts values into tables and variables, as these keep them.
     ///
     /// # Errors
-    /// [`Mismatch`] if one is not of the type that its place was declared with; nothing happened then.
+    /// [`Mismatch`] if one is not of the declared type of its place; nothing happened then.
     pub fn change(&self, writes: Vec<Write>) -> Result<Commit, Mismatch> {
         let mut mismatch = None;
         let normal = |state: &Snapshot, write: Write| Ok(state.normalise(&write)?.unwrap_or(write));
@@ -197,8 +197,8 @@ impl Store {
         Ok(commit)
     }
 
-    /// Has `waker` woken once when one of the cells that the transaction read has another value than it saw. `None`
-    /// if one has already.
+    /// Wakes `waker` once when one of the cells that the transaction read has another value than it saw. `None` if one
+    /// has already.
     pub fn watch(&self, txn: &Txn, waker: Waker) -> Option<WaiterId> {
         let mut inner = self.lock();
         let newest = self.snapshot();
@@ -223,33 +223,33 @@ impl Store {
         self.lock().dependents.of(cell)
     }
 
-    /// From now on `observe` is given every snapshot, just before it becomes the newest, for whoever compares with what
-    /// was true at any moment. Nobody else publishes until it returns, so it is to be quick, and it may not ask the store.
+    /// From now on gives `observe` every snapshot, just before it becomes the newest, for comparison with what was true
+    /// at any moment. No other commit publishes until it returns, so it must be quick, and it must not call the store.
     pub fn observe(&self, observe: impl Fn(&Arc<Snapshot>) + Send + Sync + 'static) {
         self.lock().observers.push(Observer(Box::new(observe)));
     }
 
-    /// Says that nobody notes where hosts are: queries that ask for it fail from now on, as f does.
+    /// Declares that host locations are not tracked: queries that ask for them fail from now on, as f does.
     pub fn know_no_hosts(&self) {
         self.newest().memo.know_no_hosts();
     }
 
-    /// Does something with the label ids of a switch. The shard that serves the switch does so.
+    /// Works on the label ids of a switch. Only the shard that serves the switch calls this.
     pub(crate) fn with_label_ids<T>(&self, switch: Dpid, work: impl FnOnce(&mut LabelIds) -> T) -> T {
         work(sync::lock(&self.labels).entry(switch).or_default())
     }
 
-    /// The kinds of addresses that somebody has ever been subscribed to.
+    /// The kinds of addresses that a leaf or a waiter has ever subscribed to.
     pub(crate) fn address_kinds(&self) -> AddressKinds {
         AddressKinds::of_bits(self.address_kinds.load(Ordering::Acquire))
     }
 
-    /// Goes up when somebody wants something measured that was not wanted before.
+    /// Goes up when a subscription needs something measured that was not measured before.
     pub(crate) fn measurings(&self) -> u64 {
         self.measurings.load(Ordering::Acquire)
     }
 
-    /// What somebody wants measured that this switch's ports count.
+    /// What subscriptions need measured from the counters of this switch's ports.
     pub(crate) fn wanted_of_ports(&self, dpid: Dpid) -> BTreeSet<Gauge> {
         let (inner, state) = (self.lock(), self.snapshot());
         let ports = state.ports_of(dpid).map(|(port, _)| Location::new(dpid, port));
@@ -261,12 +261,12 @@ impl Store {
         wanted
     }
 
-    /// Whether somebody wants paths by how much of links is used.
+    /// Whether a subscribed path depends on how much of links is used.
     pub(crate) fn wants_use_of_links(&self) -> bool {
         self.lock().dependents.want_use_of_links()
     }
 
-    /// What somebody wants measured that this switch's rules count.
+    /// What subscriptions need measured from the counters of this switch's rules.
     pub(crate) fn wanted_of_rules(&self, dpid: Dpid) -> BTreeSet<Gauge> {
         let (inner, state) = (self.lock(), self.snapshot());
         state.hosts_of(dpid).flat_map(|host| inner.dependents.wanted_traffic(host)).collect()
@@ -287,13 +287,12 @@ impl Store {
         self.lock().dependents.count()
     }
 
-    /// How many of the cells that somebody is subscribed to these writes could change: what a commit has to find out
-    /// before anything is withdrawn, by itself.
+    /// How many subscribed cells these writes could change: the first step of a commit, by itself.
     pub fn concerned(&self, writes: &[Write]) -> usize {
         self.lock().dependents.suspects(writes, &self.newest()).len()
     }
 
-    /// The newest snapshot, for whoever has the lock of the books.
+    /// The newest snapshot, for a caller that holds the lock of `inner`.
     pub(super) fn newest(&self) -> Guard<Arc<Snapshot>> {
         sync::step();
         self.current.load()
@@ -338,7 +337,7 @@ fn changed_since(reads: &BTreeMap<Cell, CellValue>, version: u64, newest: &Snaps
     reads.iter().find(|(cell, seen)| !cell.still(seen, Some(version), newest)).map(|(cell, _)| cell.clone())
 }
 
-/// A place that the transaction wrote, or looked for, before it was declared to hold something else.
+/// A place that the transaction wrote or read before it was declared to hold something else.
 fn declared_since(txn: &Txn, newest: &Snapshot) -> Option<Cell> {
     if txn.base.version == newest.version {
         return None;

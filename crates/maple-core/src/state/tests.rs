@@ -137,7 +137,7 @@ fn a_link_that_fails_withdraws_only_paths_that_change() {
     subscribe(&store, 3, &[path(1, 3, Some("cost"))]);
     subscribe(&store, 4, &[Cell::Flood(Dpid(1))]);
     let down = |port| Write::Port { at: port, info: Some(PortInfo { up: false, kind: PortKind::New }) };
-    // The spanning tree from switch 1 has 1-2 and 1-3, and nobody goes by 2-3 but the path from 2 to 3.
+    // The spanning tree from switch 1 has 1-2 and 1-3; only the path from 2 to 3 uses 2-3.
     assert_eq!(withdrawn(&store, vec![down(at(2, 2)), down(at(3, 1))]), [2]);
     assert_eq!(withdrawn(&store, link(at(2, 2), at(3, 1))), [0; 0], "leaf 2 is gone, the others don't care");
 }

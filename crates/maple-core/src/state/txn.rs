@@ -12,7 +12,7 @@ use crate::state::Selection;
 #[derive(Clone, Debug)]
 pub struct Txn {
     pub(super) base: Arc<Snapshot>,
-    /// The base with the own writes, once somebody asked for what they alone don't tell.
+    /// The base with the own writes. Made when a read needs more than the last write to a key or variable.
     working: OnceLock<Box<Snapshot>>,
     pub(super) reads: BTreeMap<Cell, CellValue>,
     pub(super) writes: Vec<Write>,
@@ -31,7 +31,7 @@ pub struct Savepoint {
 }
 
 impl Txn {
-    /// So many own writes are looked through for a key, rather than put into a snapshot.
+    /// Up to this many own writes are searched for a key, instead of being applied to a snapshot.
     const FEW: usize = 16;
 
     /// A transaction over this snapshot.
@@ -43,7 +43,7 @@ impl Txn {
     /// The value of `cell`, own writes included. The cell becomes a dependency.
     ///
     /// # Panics
-    /// If it is a key of another type than its table was declared with.
+    /// If it is a key of a type other than its table was declared with.
     #[track_caller]
     pub fn read(&mut self, cell: Cell) -> CellValue {
         if let Some(value) = self.reads.get(&cell)
@@ -68,7 +68,7 @@ impl Txn {
     /// Writes; later reads of this transaction see it.
     ///
     /// # Panics
-    /// If it puts a value of another type than its table or variable was declared with.
+    /// If it puts a value of a type other than its table or variable was declared with.
     #[track_caller]
     pub fn write(&mut self, write: Write) {
         if let Err(mismatch) = self.base.check(&write) {
@@ -80,7 +80,7 @@ impl Txn {
         self.writes.push(write);
     }
 
-    /// The value of a key or a variable, if there are few own writes and these say it all.
+    /// The value of a key or a variable, if there are few own writes and these determine it.
     fn own(&self, cell: &Cell) -> Option<CellValue> {
         if self.writes.len() > Txn::FEW {
             return None;
@@ -107,7 +107,7 @@ impl Txn {
         }
     }
 
-    /// Takes back what was written since. What was read stays read: that it was rolled back depends on it.
+    /// Takes back what was written since. What was read stays a dependency: the decision to roll back rests on it.
     pub fn roll_back(&mut self, to: Savepoint) {
         self.working = to.working;
         self.writes.truncate(to.writes);
@@ -121,7 +121,7 @@ impl Txn {
         Txn { working: OnceLock::new(), writes, invalidations, sends, ..self }
     }
 
-    /// Sends a frame when the transaction commits. That is no write: nobody reads it.
+    /// Sends a frame when the transaction commits. This is no write: no cell holds a frame.
     pub(crate) fn send(&mut self, frame: OwnFrame) {
         self.sends.push(frame);
     }
@@ -131,17 +131,17 @@ impl Txn {
         &self.sends
     }
 
-    /// Withdraws what `selection` says when the transaction commits.
+    /// Withdraws what `selection` names when the transaction commits.
     pub fn invalidate(&mut self, selection: Selection) {
         self.invalidations.push(selection);
     }
 
-    /// Of which types a table's keys and values are, if that was declared. It never changes, so nobody depends on it.
+    /// The types of a table's keys and values, if they were declared. They never change, so they are no dependency.
     pub fn types(&self, table: &str) -> Option<&Arc<Types>> {
         self.base.types(table)
     }
 
-    /// Of which type a variable is, if that was declared.
+    /// The type of a variable, if it was declared.
     pub fn kind(&self, var: &str) -> Option<&Arc<Kind>> {
         self.base.kind(var)
     }
@@ -156,8 +156,8 @@ impl Txn {
         &self.writes
     }
 
-    /// The state as the transaction sees it, without noting anything. For showing, and for decisions that are
-    /// validated in another way.
+    /// The state as the transaction sees it, without noting anything. For display, and for decisions that are validated
+    /// in another way.
     pub fn peek(&self) -> &Snapshot {
         if self.writes.is_empty() {
             return &self.base;

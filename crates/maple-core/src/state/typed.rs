@@ -37,7 +37,7 @@ pub struct Var<V> {
     initial: V,
 }
 
-/// A variable that is added to. Additions need not know the sum, so they are in nobody's way.
+/// A variable that is added to. An addition does not read the sum, so additions never conflict.
 #[derive(Clone, Debug)]
 pub struct Counter {
     name: Name,
@@ -74,8 +74,8 @@ impl<K: Stored, V: Stored> Table<K, V> {
     /// The value at `key`.
     ///
     /// # Panics
-    /// If that is no `V`, as others can write tables too. In a policy that is an error of this packet;
-    /// [`Table::try_get`] does without.
+    /// If that is no `V`: others can write tables too. In a policy the panic is an error of this packet.
+    /// [`Table::try_get`] returns an error instead.
     pub fn get(&self, state: &impl Read, key: &K) -> Option<V> {
         self.try_get(state, key).unwrap_or_else(|error| panic!("{error}"))
     }
@@ -127,7 +127,7 @@ impl<K: Stored, V: Stored> Table<K, V> {
         state.put(Write::Table { table: self.name.clone(), key: key.to_value(), value: Some(value.to_value()) });
     }
 
-    /// Takes `key` away.
+    /// Removes `key`.
     #[track_caller]
     pub fn delete(&self, state: &impl Access, key: &K) {
         state.put(Write::Table { table: self.name.clone(), key: key.to_value(), value: None });
@@ -135,7 +135,7 @@ impl<K: Stored, V: Stored> Table<K, V> {
 }
 
 impl<V: Stored + Clone> Var<V> {
-    /// The variable of this name, which is `initial` until it was set.
+    /// The variable of this name, which is `initial` until it is set.
     pub fn new(name: &str, initial: V) -> Var<V> {
         Var { name: name.into(), initial }
     }
@@ -187,7 +187,7 @@ impl Counter {
         state.put(Write::Add { name: self.name.clone(), amount });
     }
 
-    /// What it is: a dependency, which each addition changes.
+    /// The sum: a dependency, which each addition changes.
     pub fn get(&self, state: &impl Read) -> i128 {
         match state.cell(Cell::Var(self.name.clone())) {
             CellValue::Value(Some(value)) => value.as_int().unwrap_or_default(),

@@ -11,8 +11,8 @@ use crate::network::{Location, Mac};
 
 /// A value in a table or variable, and a key of a table: ordered, hashable, and equal only to itself.
 ///
-/// Two values of different variants are never equal (`Int(1)` is not `Bool(true)` nor `Float(1.0)`): a binding whose
-/// language says otherwise makes them canonical before they come here.
+/// Two values of different variants are never equal (`Int(1)` is not `Bool(true)` nor `Float(1.0)`). A binding whose
+/// language says otherwise must convert them to one form before it passes them here.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub enum Value {
     /// Nothing.

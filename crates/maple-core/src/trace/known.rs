@@ -2,31 +2,31 @@
 //!
 //! # What
 //!
-//! For each field: bits that are known, and values that are ruled out. Ruled-out values are kept as disjoint intervals,
-//! in which everything ordered meets: an exact value, a prefix and a range that failed are one interval each. A prefix
-//! or range that held leaves a lowest and a highest value. Masks that are no prefix have sets of their own.
+//! For each field: bits that are known, and values that are ruled out. Ruled-out values are kept as disjoint intervals:
+//! an exact value, a prefix or a range that failed is one interval. A prefix or range that held leaves a lowest and a
+//! highest value. Masks that are not prefixes have sets of their own.
 //!
-//! A failed conjunction of which more than one part is open rules out nothing in any one field. It is remembered as a
-//! whole, under the sum of its parts' hashes, not counting parts on fields that are prerequisites of others (unless it
-//! has no other parts). A condition that has these parts, perhaps with more, and implies or is known to have the
-//! prerequisites, fails too; it is looked for under the sums of all subsets of its parts.
+//! A failed conjunction with more than one open part rules out nothing in any one field. It is remembered as a whole,
+//! under the sum of its parts' hashes, not counting parts on fields that are prerequisites of others (unless it has no
+//! other parts). A condition that has these parts, perhaps with more, and implies or is known to have the
+//! prerequisites, fails too; it is looked up under the sums of all subsets of its parts.
 //!
-//! Hundreds of tests that failed one after the other, which a tree has in a chain, need not be put together for each run
-//! that passes them: the chain keeps its [`Failures`], and a run takes as many of them as it has passed ([`Passed`]). Only
-//! failed tests of one part, of which chains have few, are taken in one by one.
+//! A tree may have a chain of hundreds of tests that failed one after the other. These are not collected again for each
+//! run that passes them: the chain keeps its [`Failures`], and a run uses as many of them as it has passed
+//! ([`Passed`]). Only failed tests of one part are learned one by one; chains have few of them.
 //!
 //! # Why it is correct
 //!
-//! [`Known::cond`] says `Holds` or `Fails` only where every packet that passes the items agrees. It may say `Open` where
-//! a cleverer observer would know: that costs an item, nothing else. Where it says anything of a field, the field is
-//! there: the recorder puts prerequisites in front of every item.
+//! [`Known::cond`] returns `Holds` or `Fails` only if every packet that passes the items agrees. It may return `Open`
+//! when a more precise analysis would know: that costs an item, nothing else. Whenever it says anything of a field, the
+//! field is there: the recorder puts prerequisites before every item.
 //!
 //! # Cost
 //!
 //! Look-ups are logarithmic in the number of intervals of one field, so a run of ten thousand tests is not quadratic. A
-//! conjunction on fields of which nothing is known costs a hash a part, and a sum and a load (that says whether a failed
-//! conjunction can have these parts) a subset of parts. Conditions from practice have at most four parts that count.
-//! Each chain that was passed is asked as well.
+//! conjunction on fields of which nothing is known costs a hash for each part. For each subset of its parts it costs a
+//! sum, and a load that says whether a failed conjunction can have these parts. Conditions in practice have at most
+//! four parts that count. Each chain that was passed costs such loads as well.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -59,13 +59,13 @@ pub(crate) struct Known<'t> {
     /// What was passed before the items, or among the first of them.
     passed: Vec<Passed<'t>>,
     items: Vec<Item>,
-    /// Of which fields something is known.
+    /// The fields of which something is known.
     about: FieldSet,
     fields: Vec<(Field, FieldKnown)>,
     failed: Failed,
 }
 
-/// A list of tests that all failed, for whoever passed the first of them.
+/// A list of tests that all failed. A run uses those that it has passed, from the first on.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Failures {
     failed: Failed,
@@ -86,10 +86,10 @@ pub(crate) struct Passed<'t> {
 #[derive(Clone, Debug, Default)]
 struct Failed {
     list: Vec<Failure>,
-    /// The newest one for each value of a sum's upper bits, as its place in `list` and 1. A power of two, and so many
-    /// that most places are 0: most sums that are asked for are of no failed conjunction.
+    /// For each value of a sum's upper bits, the newest one: its place in `list` plus 1. The length is a power of two,
+    /// and so large that most places are 0: most sums that are looked up belong to no failed conjunction.
     newest: Vec<u32>,
-    /// Whether one has no other parts than such on prerequisites.
+    /// Whether one has no parts except on prerequisites.
     any_bare: bool,
 }
 
@@ -110,17 +110,17 @@ enum Part<'a> {
     Range(&'a Range),
 }
 
-/// How many places of [`Failed::newest`] there are at first, and at least for each failed conjunction.
+/// How many places [`Failed::newest`] has at first, and at least for each failed conjunction.
 const FIRST_PLACES: usize = 64;
 const PLACES: usize = 4;
 
 /// Fields on whose values the presence of others depends ([`Field::prerequisites`]).
 const PREREQUISITES: FieldSet = FieldSet::of(&[Field::EthType, Field::VlanVid, Field::IpProto, Field::Icmpv6Type]);
 
-/// Of how many parts all subsets are looked for. Of more, only the whole.
+/// All subsets of up to this many parts are looked up. Of more parts, only the whole is.
 const MAX_SUBSETS: usize = 5;
 
-/// The hashes of some of a condition's parts: of more than there is room for, the sum of all.
+/// The hashes of some of a condition's parts; if there are more than fit, the sum of all.
 #[derive(Default)]
 struct Hashes {
     hashes: [u64; MAX_SUBSETS],
@@ -138,7 +138,7 @@ struct FieldKnown {
     hi: u128,
     /// Values ruled out by what failed.
     excluded: Intervals,
-    /// Values ruled out under masks that are no prefix.
+    /// Values ruled out under masks that are not prefixes.
     holes: Vec<(u128, FxHashSet<u128>)>,
 }
 
@@ -147,7 +147,7 @@ struct FieldKnown {
 struct Intervals(BTreeMap<u128, u128>);
 
 impl Failures {
-    /// Takes in a test that becomes the last.
+    /// Adds a test at the end of the list.
     pub(crate) fn push(&mut self, cond: &Cond, place: usize) {
         match parts(cond).take(2).count() {
             0 => {}
@@ -156,7 +156,7 @@ impl Failures {
         }
     }
 
-    /// Forgets the last test, which stood at this place.
+    /// Removes the last test, which stood at this place.
     pub(crate) fn pop(&mut self, place: usize) {
         self.single.pop_if(|last| *last as usize == place);
         self.failed.pop(place);
@@ -169,7 +169,7 @@ impl Failures {
 }
 
 impl<'t> Known<'t> {
-    /// What is known where these were passed.
+    /// What is known of packets that passed these.
     pub(crate) fn after(passed: Vec<Passed<'t>>) -> Known<'t> {
         let mut known = Known { passed, ..Known::default() };
         for at in 0..known.passed.len() {
@@ -189,8 +189,8 @@ impl<'t> Known<'t> {
         (known.mask & mask == mask).then_some(known.value & mask)
     }
 
-    /// Whether packets that pass have the field. `Holds` only where the items *state* a prerequisite alternative, bit by
-    /// bit: a match on the field must state it too, so that it follows from what is ruled out is not enough.
+    /// Whether packets that pass have the field. `Holds` only if the items *state* a prerequisite alternative, bit by
+    /// bit: a match on the field must state it too, so it is not enough that it follows from what is ruled out.
     pub(crate) fn presence(&self, field: Field) -> Verdict {
         let mut alternatives = field.prerequisites().iter();
         if alternatives.clone().any(|all| all.iter().all(|part| self.states(&constraint_of(part)))) {
@@ -202,7 +202,7 @@ impl<'t> Known<'t> {
         }
     }
 
-    /// The first part of a prerequisite alternative of `field` that is to be read to settle its presence.
+    /// The first part of a prerequisite alternative of `field` that must be read to decide its presence.
     pub(crate) fn open_prerequisite(&self, field: Field) -> Option<Prerequisite> {
         let possible = field.prerequisites().iter().find(|all| self.alternative(all) != Verdict::Fails)?;
         possible.iter().find(|part| !self.states(&constraint_of(part))).copied()
@@ -210,7 +210,7 @@ impl<'t> Known<'t> {
 
     /// Whether packets that pass fit `cond`.
     pub(crate) fn cond(&self, cond: &Cond) -> Verdict {
-        // Most conditions that are known to fail ask for other bits than the known ones.
+        // Most conditions that are known to fail contradict known bits.
         if cond.all.iter().any(|c| self.of(c.field).is_some_and(|known| known.contradicts(c))) {
             return Verdict::Fails;
         }
@@ -275,7 +275,7 @@ impl<'t> Known<'t> {
         cond
     }
 
-    /// Takes in an item that packets now pass. Its condition must be reduced.
+    /// Adds an item, which packets now pass. Its condition must be reduced.
     pub(crate) fn learn(&mut self, item: Item) {
         match &item {
             Item::Read(constraint) => self.field(constraint.field).confine(constraint),
@@ -307,7 +307,7 @@ impl<'t> Known<'t> {
         self.value(c.field, c.mask) == Some(c.value)
     }
 
-    /// To be called before the item is in the list.
+    /// Must be called before the item is in the list.
     fn learn_failure(&mut self, cond: &Cond) {
         let mut all = parts(cond);
         match (all.next(), all.next()) {
@@ -364,7 +364,7 @@ impl Failed {
         all.filter(move |failure| failure.sum == sum).map(|failure| failure.item)
     }
 
-    /// Takes in a conjunction of several parts.
+    /// Adds a conjunction of several parts.
     fn learn(&mut self, cond: &Cond, item: usize) {
         let telling = Hashes::of(cond, false);
         let bare = telling.len == 0;
@@ -372,7 +372,7 @@ impl Failed {
         self.insert(if bare { Hashes::of(cond, true).sum() } else { telling.sum() }, item as u32);
     }
 
-    /// Forgets the last one, if it is this item.
+    /// Removes the last one, if it is this item.
     fn pop(&mut self, item: usize) {
         if let Some(last) = self.list.pop_if(|last| last.item as usize == item) {
             let place = self.place(last.sum);
@@ -448,7 +448,7 @@ impl FieldKnown {
         lo > hi || self.excluded.covers(lo, hi)
     }
 
-    /// Takes in that the field fits `c`.
+    /// Learns that the field fits `c`.
     fn confine(&mut self, c: &Constraint) {
         self.mask |= c.mask;
         self.value |= c.value;
@@ -457,12 +457,12 @@ impl FieldKnown {
         }
     }
 
-    /// Takes in that the field lies between `lo` and `hi`.
+    /// Learns that the field lies between `lo` and `hi`.
     fn confine_to(&mut self, lo: u128, hi: u128) {
         (self.lo, self.hi) = (self.lo.max(lo), self.hi.min(hi));
     }
 
-    /// Takes in that the field does not fit `c`.
+    /// Learns that the field does not fit `c`.
     fn exclude(&mut self, c: &Constraint) {
         if prefix_length(c.field, c.mask).is_some() {
             self.excluded.insert(c.value, c.value | (c.field.full_mask() & !c.mask));
@@ -484,7 +484,7 @@ impl Intervals {
 
     fn insert(&mut self, lo: u128, hi: u128) {
         let (mut lo, mut hi) = (lo, hi);
-        // The last interval that starts in or right behind the new one touches it unless it ends before it.
+        // The last interval that starts in the new one, or right after it, touches it unless it ends before it.
         while let Some((&start, &end)) = self.0.range(..=hi.saturating_add(1)).next_back() {
             if end.saturating_add(1) < lo {
                 break;
@@ -502,7 +502,7 @@ fn parts(cond: &Cond) -> impl Iterator<Item = Part<'_>> {
 }
 
 impl Hashes {
-    /// Those of parts on prerequisites of other fields, or those of the others.
+    /// The hashes of the parts on prerequisites of other fields, or those of the other parts.
     #[inline]
     fn of(cond: &Cond, prerequisites: bool) -> Hashes {
         let mut hashes = Hashes::default();
@@ -535,8 +535,8 @@ impl Hashes {
         self.hashes[..self.len].iter().fold(0, |sum, hash| sum.wrapping_add(*hash))
     }
 
-    /// Whether `found` says so of the sum of some of the hashes. They are gone through in the order of Gray's code, so
-    /// that each sum differs from the one before by one hash.
+    /// Whether `found` holds for the sum of some of the hashes. The subsets are visited in Gray code order, so that
+    /// each sum differs from the one before by one hash.
     #[inline]
     fn any_sum(&self, found: impl Fn(u64) -> bool) -> bool {
         let (mut sum, mut subset) = (0u64, 0usize);
@@ -563,7 +563,7 @@ fn hash(kind: u64, a: u128, b: u128) -> u64 {
 }
 
 impl Part<'_> {
-    /// Whether every value that fits this part fits `other`. `false` where that takes more than a look at both.
+    /// Whether every value that fits this part fits `other`. `false` if that takes more than a comparison of the two.
     fn implies(self, other: Part) -> bool {
         match (self, other) {
             (Part::Masked(a), Part::Masked(b)) => {

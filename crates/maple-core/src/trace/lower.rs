@@ -3,23 +3,24 @@
 //! # What
 //!
 //! A masked read of a field that takes no such mask becomes a read of the whole field. A test with a mask that can't be
-//! stated, or with ranges of too many blocks, is taken to pieces: the parts before as a test, then reads of the part's
-//! field, which say whether the part holds. Items that have become redundant are left out. Fields that
-//! the switch can't match at all stay as they are: the compiler leaves everything under them to the controller.
+//! stated, or with ranges of too many blocks, is split: the parts before become a test, and reads of the part's field
+//! then decide whether the part holds. Items that have become redundant are left out. Fields that the switch can't
+//! match at all stay as they are: the compiler leaves everything under them to the controller.
 //!
 //! # Why it is correct
 //!
-//! What is asked in place of an item says more than the item, so a packet that passes the new items passes the old ones.
-//! What is asked depends only on the items before and on the switch, not on the packet: so lowered traces of one
-//! policy form a tree as the traces did, as long as all of a tree are lowered for the same switch.
+//! What replaces an item says more than the item, so a packet that passes the new items passes the old ones. What is
+//! asked depends only on the items before and on the switch, not on the packet. So lowered traces of one policy form a
+//! tree as the traces did, as long as all traces of a tree are lowered for the same switch.
 //!
 //! # Which form
 //!
-//! A range of one block stays a range. Of another the packet's field is read bit by bit from the highest, until it is
-//! decided whether it lies within: so the block of the range that the packet is in is a value that the policy read, one
-//! rule. A packet outside has the rest of the field read too, as in the paper: the block that it is in would be a wider
-//! region for what comes behind, and need barriers for all that the policy asks there. Where the field takes no such
-//! masks, the exact value is read. `docs/algorithm.md` has the count of rules for this and other forms.
+//! A range of one block stays a range. For any other range, the packet's field is read bit by bit from the highest,
+//! until it is decided whether the value lies within. So the block of the range that holds the value becomes a value
+//! that the policy read: one rule. For a value outside, the rest of the field is read too, as in the paper. Its block
+//! would be a wider region for the items after it, and would need barrier rules for everything that the policy asks
+//! there. If the field takes no such masks, the exact value is read. `docs/algorithm.md` counts the rules for this and
+//! other forms.
 
 use std::sync::Arc;
 
@@ -29,20 +30,20 @@ use super::known::{Known, Passed, Verdict};
 use super::{Cond, Fields, Item, Range, Region, Source, Trace};
 use crate::capabilities::Capabilities;
 
-/// A trace in the making, lowered as it is asked for: what [`Trace::lower`] makes of a whole trace. The packet and the
-/// capabilities must be the same at every call.
+/// A trace that is lowered item by item, as questions are asked; [`Trace::lower`] lowers a whole trace. The packet and
+/// the capabilities must be the same at every call.
 #[derive(Debug, Default)]
 pub(crate) struct Lowered<'t> {
     /// The new items, and what follows from them.
     known: Known<'t>,
-    /// How many items were passed that are not among these.
+    /// How many tests were passed that are not among these items.
     passed: usize,
     sources: Vec<Option<Source>>,
-    /// What the items so far say that a match can say.
+    /// What the items so far say, as far as a match can say it.
     region: Region,
 }
 
-/// Of how many matches a test's region may consist, if it has ranges.
+/// At most this many matches may state a test's region, if it has ranges.
 const FEW: usize = 1;
 
 /// A packet whose trace is lowered for a switch.
@@ -79,7 +80,7 @@ impl Trace {
 }
 
 impl<'t> Lowered<'t> {
-    /// What has these failed tests and these items, which were lowered, behind it.
+    /// A lowering that has passed these failed tests and these items, which were lowered already.
     pub(crate) fn after(passed: Vec<Passed<'t>>, items: Vec<Item>) -> Lowered<'t> {
         let number = passed.iter().map(|passed| passed.conds.len()).sum();
         let mut lowered = Lowered { known: Known::after(passed), passed: number, ..Lowered::default() };
@@ -87,8 +88,8 @@ impl<'t> Lowered<'t> {
         lowered
     }
 
-    /// Asks whether the packet fits a conjunction, as [`super::Recorder::fits`]. Where it is known to fit, what it says is
-    /// stated, for later questions may rest on it. Returns whether the new items' last, if it is a test, asks for all
+    /// Asks whether the packet fits a conjunction, as [`super::Recorder::fits`]. If it is known to fit, what it says is
+    /// stated, as later questions may rest on it. Returns whether the last new item is a test that asks for everything
     /// that was open.
     pub(crate) fn fits<P: Fields + ?Sized>(
         &mut self,
@@ -113,7 +114,7 @@ impl<'t> Lowered<'t> {
         read.value
     }
 
-    /// The condition without what the items state already: what is left to ask.
+    /// The condition without what the items state already: what remains to be asked.
     fn open(&self, cond: &Arc<Cond>) -> Arc<Cond> {
         if self.known.states_any(cond) { Arc::new(self.known.reduce((**cond).clone())) } else { cond.clone() }
     }
@@ -123,7 +124,7 @@ impl<'t> Lowered<'t> {
         self.passed + self.known.items().len()
     }
 
-    /// The items from a depth on, which is not among what it was made [`Lowered::after`].
+    /// The items from a depth on, which must not lie among the tests that were passed to [`Lowered::after`].
     pub(crate) fn items_from(&self, depth: usize) -> &[Item] {
         &self.known.items()[depth - self.passed..]
     }
@@ -162,7 +163,7 @@ impl<P: Fields + ?Sized> Lowering<'_, '_, P> {
         self.done.push(Item::Read(stated), source.clone());
     }
 
-    /// Returns whether the new items' last, if it is a test, asks for all that was open.
+    /// Returns whether the last new item is a test that asks for everything that was open.
     fn test(&mut self, cond: &Arc<Cond>, source: &Option<Source>) -> bool {
         match self.done.known.cond(cond) {
             Verdict::Open => {}
@@ -189,13 +190,13 @@ impl<P: Fields + ?Sized> Lowering<'_, '_, P> {
             return false;
         }
         if self.holds(before, source) {
-            // Fields are read as far as the packet fits: the first that does not is the last that was looked at.
+            // Fields are read as long as the packet fits: the first that does not fit is the last one read.
             let _ = cond.ranges.iter().all(|range| self.reads_within(range, source));
         }
         false
     }
 
-    /// Whether the condition could be stated in few matches but for its ranges.
+    /// Whether the condition could be stated in few matches without its ranges, but not with them.
     fn has_too_many_blocks(&self, cond: &Cond) -> bool {
         if cond.ranges.is_empty() {
             return false;
@@ -212,7 +213,7 @@ impl<P: Fields + ?Sized> Lowering<'_, '_, P> {
         self.ask(&Arc::new(Cond { all, ranges: Vec::new() }), source)
     }
 
-    /// Asks for a condition, which is shared with the item where nothing of it is known.
+    /// Asks for a condition, which is shared with the item if nothing of it is known.
     fn ask(&mut self, cond: &Arc<Cond>, source: &Option<Source>) -> bool {
         match self.done.known.cond(cond) {
             Verdict::Holds => {
@@ -224,7 +225,7 @@ impl<P: Fields + ?Sized> Lowering<'_, '_, P> {
         }
     }
 
-    /// The same for a condition of which it is open whether the packet fits.
+    /// The same for a condition that is known neither to hold nor to fail.
     fn ask_open(&mut self, cond: &Arc<Cond>, source: &Option<Source>) -> bool {
         let cond = self.done.open(cond);
         let outcome = cond.holds(self.packet);
@@ -232,20 +233,21 @@ impl<P: Fields + ?Sized> Lowering<'_, '_, P> {
         outcome
     }
 
-    /// Reads what a condition that is known to hold says: later items may rest on it as their prerequisite, and what
-    /// only follows from tests that failed can't be stated in a match.
+    /// Reads what a condition that is known to hold says. Later items may rest on it as their prerequisite, and what
+    /// only follows from failed tests can't be stated in a match.
     fn state(&mut self, cond: &Cond, source: &Option<Source>) {
         cond.all.iter().for_each(|constraint| self.read(constraint, source));
     }
 
-    /// Reads the whole field that a constraint is about, and says whether it fits.
+    /// Reads the whole field that a constraint is about, and returns whether it fits.
     fn reads_fitting(&mut self, constraint: &Constraint, source: &Option<Source>) -> bool {
         let value = self.packet.value(constraint.field).unwrap_or(0);
         self.read(&Constraint::exact(constraint.field, value), source);
         constraint.holds(value)
     }
 
-    /// Reads as many leading bits of the field that a range is about as it takes to say that it fits, or all of them.
+    /// Reads as many leading bits of a range's field as it takes to decide whether it fits; if it does not fit, all
+    /// bits.
     fn reads_within(&mut self, range: &Range, source: &Option<Source>) -> bool {
         let Range { field, .. } = *range;
         let value = self.packet.value(field).unwrap_or(0);
@@ -254,7 +256,7 @@ impl<P: Fields + ?Sized> Lowering<'_, '_, P> {
             if self.done.known.cond(&asked) != Verdict::Open {
                 break;
             }
-            // Where the field takes no such mask, this reads all of it.
+            // If the field takes no such mask, this reads all of it.
             let mask = field.full_mask() & !field.full_mask().checked_shr(length).unwrap_or(0);
             self.read(&Constraint::masked(field, value, mask), source);
         }

@@ -1,9 +1,9 @@
 //! Traces: what one run of a policy observed of its packet, in order (paper §3.2.1, §4.2).
 //!
 //! A trace is a list of [`Item`]s. An item is a *read* of a field's value, whole or under a mask, or a *test* of a
-//! condition with its outcome. Any packet that passes all items of a trace makes the same policy take the same road,
-//! so the policy's answer can be given without running it. [`Recorder`] writes traces and leaves out what earlier
-//! items already say; [`Trace::lower`] rewrites one for a switch that can't match all of it.
+//! condition with its outcome. Any packet that passes all items of a trace makes the same policy take the same path, so
+//! the policy's answer can be given without running it. [`Recorder`] writes traces, and leaves out what earlier items
+//! already say. [`Trace::lower`] rewrites a trace for a switch that can't match all of it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -31,22 +31,22 @@ pub(crate) use source::caller;
 /// A packet has a field exactly if the field's prerequisites hold ([`Field::prerequisites`]). Implementors keep to
 /// this rule: the recorder proves absence by the prerequisites alone.
 pub trait Fields {
-    /// The field's value as a switch sees it (0 where its bytes are missing or malformed); `None` where the packet
-    /// has no such field.
+    /// The field's value as a switch sees it (0 if its bytes are missing or malformed); `None` if the packet has no
+    /// such field.
     fn value(&self, field: Field) -> Option<u128>;
 
-    /// Whether [`Fields::value`] is no stand-in for bytes that a switch has and we were not sent.
+    /// Whether [`Fields::value`] is what a switch sees, and not a stand-in for bytes that the controller was not sent.
     fn is_captured(&self, field: Field) -> bool;
 }
 
 impl Fields for Packet<'_> {
     fn value(&self, field: Field) -> Option<u128> {
-        // A field with a value has its prerequisites, so the dearer question is asked only where there is none.
+        // A field with a value has its prerequisites, so the more expensive look-up is made only if there is no value.
         self.get(field).or_else(|| self.switch_value(field))
     }
 
     fn is_captured(&self, field: Field) -> bool {
-        // Where nothing was cut off, a header that breaks off does so at the switch too, which sees 0 there.
+        // If nothing was cut off, a header that breaks off does so at the switch too, which sees 0 there.
         self.is_whole() || self.get(field).is_some()
     }
 }
@@ -69,12 +69,12 @@ impl Range {
     }
 }
 
-/// A conjunction: all constraints hold and all ranges. A packet that lacks a field of them does not fit.
+/// A conjunction: all constraints and all ranges hold. A packet that lacks one of their fields does not fit.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Cond {
-    /// At most one constraint a field, in OXM order.
+    /// At most one constraint for each field, in OXM order.
     pub all: Vec<Constraint>,
-    /// At most one range a field, in OXM order, on fields that `all` does not name.
+    /// At most one range for each field, in OXM order, on fields that `all` does not name.
     pub ranges: Vec<Range>,
 }
 
@@ -147,8 +147,8 @@ pub struct Trace {
     /// Whether the run asked for a field whose bytes are not in the frame, and saw 0 instead. If the frame was cut
     /// short on its way to the controller, that may not be what the switch has.
     pub short: bool,
-    /// Whether each packet of the kind has to come to the controller: f sends frames of its own for it, or looked at the whole
-    /// frame, or handlers hear of it.
+    /// Whether each packet of this kind must come to the controller: f sends frames of its own for it, or looked at the
+    /// whole frame, or handlers receive it.
     pub each: bool,
 }
 
@@ -204,7 +204,7 @@ pub(crate) fn show(constraint: &Constraint) -> String {
     }
 }
 
-/// A field's value as people write it: addresses in their notation, types in hexadecimal, the rest in decimal.
+/// A field's value as users write it: addresses in their notation, types in hexadecimal, the rest in decimal.
 pub(crate) fn text(field: Field, value: u128) -> String {
     match field {
         Field::EthSrc | Field::EthDst | Field::ArpSha | Field::ArpTha | Field::Ipv6NdSll | Field::Ipv6NdTll => {

@@ -2,19 +2,19 @@
 //!
 //! # What
 //!
-//! Every question of a policy goes through one of the four methods here. Each returns what the packet says and appends
-//! items to the trace, unless the answer already follows from the items before it (the paper's Algorithm 4; see
-//! [`Known`] for what follows from what).
+//! Every question of a policy goes through a method here. Each returns what the packet says and appends items to the
+//! trace, unless the answer already follows from the items before it (the paper's Algorithm 4; see [`Known`] for what
+//! follows from what).
 //!
 //! # Absent fields
 //!
 //! A packet has a field exactly if one of the field's prerequisite alternatives holds. So the recorder never asks the
-//! packet whether a field is there: it settles that by the prerequisites, and these are in the trace.
+//! packet whether a field is there: it decides that by the prerequisites, and these are in the trace.
 //!
 //! * A *read* first reads the prerequisite fields, in OXM order, until an alternative is known to hold (then the field
 //!   is there, and is read) or each is known to fail (then it is absent). A read of `tcp_dst` of an ARP packet leaves
 //!   `read eth_type=0x806`, nothing else.
-//! * A *test* is one conjunction a prerequisite alternative, with IPv4 before IPv6: `tcp_dst == 22` asks
+//! * A *test* is one conjunction for each prerequisite alternative, with IPv4 before IPv6: `tcp_dst == 22` asks
 //!   `eth_type=0x800, ip_proto=6, tcp_dst=22`, and if that fails the same with `eth_type=0x86dd`. Alternatives already
 //!   known to fail are skipped, and of those that are asked, constraints already known to hold are left out.
 //!
@@ -28,7 +28,7 @@
 //!
 //! # Cost
 //!
-//! A question costs a few hash look-ups in [`Known`] an alternative, however long the trace.
+//! A question costs a few hash look-ups in [`Known`] for each alternative, however long the trace.
 
 use std::sync::Arc;
 
@@ -57,18 +57,18 @@ impl Recorder {
         Recorder::default()
     }
 
-    /// A recorder for abstract headers, which have their fields by themselves: it asks for no prerequisites
+    /// A recorder for abstract headers, which hold field values themselves: it asks for no prerequisites
     /// ([`crate::Capabilities::of_abstract_headers`]).
     pub fn of_headers() -> Recorder {
         Recorder { of_headers: true, ..Recorder::default() }
     }
 
-    /// Where the latest item comes from, if there is one and that is known.
+    /// Where the latest item comes from, if there is one and its source is known.
     pub fn last_source(&self) -> Option<Source> {
         self.sources.last().cloned().flatten()
     }
 
-    /// The value of `field` under `mask`, or `None` where the packet has no such field.
+    /// The value of `field` under `mask`, or `None` if the packet has no such field.
     ///
     /// With a mask of 0 the answer is `Some(0)` if the field is there; its presence is proved by reads.
     pub fn read<P: Fields + ?Sized>(
@@ -84,10 +84,10 @@ impl Recorder {
         Some(self.read_there(packet, field, mask, source))
     }
 
-    /// The value of a field under `mask`, 0 where the packet lacks it.
+    /// The value of a field under `mask`, 0 if the packet lacks it.
     ///
-    /// Earlier items must state the field's prerequisites, unless packets are abstract headers, which have their fields
-    /// by themselves ([`crate::Capabilities::of_abstract_headers`]).
+    /// Earlier items must state the field's prerequisites, unless packets are abstract headers, which hold field values
+    /// themselves ([`crate::Capabilities::of_abstract_headers`]).
     pub fn read_there<P: Fields + ?Sized>(
         &mut self,
         packet: &P,
@@ -151,9 +151,9 @@ impl Recorder {
         self.any_alternative(packet, field, None, None, source)
     }
 
-    /// Whether the packet has all fields of a condition and they are as it says, asked as one test for each way to have
-    /// the fields: the condition together with their prerequisites. A constraint with a mask of 0 asks that the field is
-    /// there; one with a value that is wider than the field, or an empty range, fits no packet.
+    /// Whether the packet has all fields of a condition and they are as it says. This is one test for each way to have
+    /// the fields: the condition together with their prerequisites. A constraint with a mask of 0 asks that the field
+    /// is there. One with a value that is wider than the field, or an empty range, fits no packet.
     pub fn matches<P: Fields + ?Sized>(&mut self, packet: &P, cond: &Cond, source: Option<Source>) -> bool {
         let conds = stated(cond, |field| self.prerequisites(field));
         conds.into_iter().any(|cond| self.fits(packet, &Arc::new(cond), source.clone()))
@@ -162,7 +162,7 @@ impl Recorder {
     /// Whether the packet fits a conjunction, asked as one test (the paper's assertion of several conditions, §6.1).
     ///
     /// The condition must state the prerequisites of its fields, unless earlier items do: a field that is not there is
-    /// taken for 0. The condition is shared with the trace where nothing in it is known already.
+    /// taken for 0. The condition is shared with the trace if nothing in it is known already.
     pub fn fits<P: Fields + ?Sized>(&mut self, packet: &P, cond: &Arc<Cond>, source: Option<Source>) -> bool {
         match self.known.cond(cond) {
             Verdict::Holds => return true,
@@ -192,7 +192,7 @@ impl Recorder {
         Trace { items: known.into_items(), sources: Arc::new(sources), read_switch, short, each: false }
     }
 
-    /// Whether the packet has `field`, settled by reading the fields of its prerequisites.
+    /// Whether the packet has `field`, decided by reading the fields of its prerequisites.
     fn read_presence<P: Fields + ?Sized>(&mut self, packet: &P, field: Field, source: &Option<Source>) -> bool {
         loop {
             match self.known.presence(field) {
@@ -203,7 +203,7 @@ impl Recorder {
             let Some(next) = self.known.open_prerequisite(field) else {
                 unreachable!("presence is open, so a prerequisite is");
             };
-            // Prerequisites are about fields with smaller numbers, so this ends; and it settles `next`.
+            // Prerequisites are about fields with smaller numbers, so this ends; and it decides `next`.
             self.read(packet, next.field, next.mask, source.clone());
         }
     }
@@ -212,7 +212,7 @@ impl Recorder {
         if self.of_headers { &[&[]] } else { field.prerequisites() }
     }
 
-    /// Asks one test an alternative of `field`'s prerequisites until one holds.
+    /// Asks one test for each alternative of `field`'s prerequisites until one holds.
     fn any_alternative<P: Fields + ?Sized>(
         &mut self,
         packet: &P,
@@ -230,8 +230,8 @@ impl Recorder {
         false
     }
 
-    /// Looks at the fields in OXM order and no further than the first that fails: prerequisites come first, so every
-    /// field that is looked at is there.
+    /// Looks at the fields in OXM order, up to the first that fails: prerequisites come first, so every field that is
+    /// looked at is there.
     fn look_at<P: Fields + ?Sized>(&mut self, packet: &P, cond: &Cond) -> bool {
         cond.all.iter().all(|c| c.holds(self.look(packet, c.field)))
             && cond.ranges.iter().all(|r| r.holds(self.look(packet, r.field)))

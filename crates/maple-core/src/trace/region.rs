@@ -7,11 +7,11 @@ use maple_wire::{Constraint, Field};
 use super::{Cond, Range};
 use crate::capabilities::{Capabilities, prefix_length};
 
-/// In how many matches a region may be stated. Two wide ranges of ports have hundreds of blocks together; rules are
-/// dearer than the misses they save.
+/// At most this many matches may state a region. Two wide ranges of ports together have hundreds of blocks, and their
+/// rules would cost more than the misses that they save.
 const MAX_MATCHES: usize = 64;
 
-/// How many values a range may have on a field that takes no mask, to be stated value by value.
+/// A range on a field that takes no mask is stated value by value if it has at most this many values.
 const MAX_VALUES: u128 = 8;
 
 /// The bit of `vlan_vid` that says that there is a tag (`OFPVID_PRESENT`).
@@ -20,9 +20,9 @@ const VLAN_PRESENT: u128 = 0x1000;
 /// The packets that fit all constraints and all ranges.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub(crate) struct Region {
-    /// At most one a field, in OXM order.
+    /// At most one for each field, in OXM order.
     all: Vec<Constraint>,
-    /// At most one a field, in OXM order; `all` may constrain the same field, though not exactly.
+    /// At most one for each field, in OXM order; `all` may constrain the same field, though not exactly.
     ranges: Vec<Range>,
 }
 
@@ -37,22 +37,22 @@ impl Region {
         &self.all
     }
 
-    /// The packets of this region that fit `constraint` too; `None` where there can't be any.
+    /// The packets of this region that fit `constraint` too; `None` if there can't be any.
     pub(crate) fn with(&self, constraint: &Constraint) -> Option<Region> {
         let mut region = self.with_room(1);
         region.constrain(constraint)?;
         Some(region)
     }
 
-    /// Becomes the packets of another region that fit `constraint` too, and says whether there can be any. Uses its own
-    /// memory.
+    /// Becomes the packets of another region that fit `constraint` too, and returns whether there can be any. Reuses
+    /// its own memory.
     pub(crate) fn become_part(&mut self, whole: &Region, constraint: &Constraint) -> bool {
         self.all.clone_from(&whole.all);
         self.ranges.clone_from(&whole.ranges);
         self.constrain(constraint).is_some()
     }
 
-    /// The packets of this region that fit `cond` too; `None` where there can't be any.
+    /// The packets of this region that fit `cond` too; `None` if there can't be any.
     pub(crate) fn and(&self, cond: &Cond) -> Option<Region> {
         let mut region = self.with_room(cond.all.len());
         for constraint in &cond.all {
@@ -64,13 +64,13 @@ impl Region {
         Some(region)
     }
 
-    /// The matches that together take exactly the packets of this region, each in OXM order; `None` where the switch
-    /// can't match it, or only with too many rules.
+    /// The matches that together take exactly the packets of this region, each in OXM order; `None` if the switch can't
+    /// match it, or only with too many rules.
     pub(crate) fn matches(&self, capabilities: &Capabilities) -> Option<Vec<Vec<Constraint>>> {
         self.stated(capabilities).map(Cow::into_owned)
     }
 
-    /// [`Region::matches`], without a copy where the region is its own one match.
+    /// [`Region::matches`], without a copy if the region is its own single match.
     pub(crate) fn stated(&self, capabilities: &Capabilities) -> Option<Cow<'_, [Vec<Constraint>]>> {
         if self.ranges.is_empty() {
             return capabilities.can_match_all(&self.all).then_some(Cow::Borrowed(std::slice::from_ref(&self.all)));
@@ -90,7 +90,7 @@ impl Region {
         matches.iter().all(|all| capabilities.can_match_all(all)).then_some(Cow::Owned(matches))
     }
 
-    /// Into how many matches a range cuts the region; `None` where that takes a closer look, as at [`Region::matches`].
+    /// Into how many matches a range cuts the region; `None` if that takes a closer look, as in [`Region::matches`].
     pub(crate) fn cuts(&self, range: &Range, capabilities: &Capabilities) -> Option<usize> {
         let Range { field, mut lo, mut hi } = *range;
         if self.ranges.iter().any(|range| range.field == field) {
@@ -110,7 +110,7 @@ impl Region {
     }
 
     /// The smallest region that can be matched and holds all packets of this one that fit `cond`, as far as parts of
-    /// `cond` can be stated; `None` where it would be all of this one.
+    /// `cond` can be stated; `None` if that is all of this one.
     pub(crate) fn widened(&self, cond: &Cond, capabilities: &Capabilities) -> Option<Region> {
         let all = cond.all.iter().map(|c| Cond { all: vec![*c], ranges: Vec::new() });
         let ranges = cond.ranges.iter().map(|range| Cond { all: Vec::new(), ranges: vec![*range] });
@@ -125,7 +125,7 @@ impl Region {
         wide
     }
 
-    /// A copy that has room for more constraints.
+    /// A copy with capacity for more constraints.
     fn with_room(&self, constraints: usize) -> Region {
         let mut all = Vec::with_capacity(self.all.len() + constraints);
         all.extend_from_slice(&self.all);
@@ -153,8 +153,8 @@ impl Region {
         self.settle(at)
     }
 
-    /// Brings a range and the constraint on its field together: nothing is left of the range where the constraint says
-    /// it all, and of both where they contradict each other.
+    /// Combines a range with the constraint on its field. Drops the range if the constraint implies it; `None` if they
+    /// contradict each other.
     fn settle(&mut self, at: usize) -> Option<()> {
         let Range { field, lo, hi } = self.ranges[at];
         if let Some(c) = self.all.iter().find(|c| c.field == field) {
@@ -176,14 +176,14 @@ impl Region {
     }
 }
 
-/// The constraints with one more, in OXM order; `None` where no packet fits all of them.
+/// The constraints with one more, in OXM order; `None` if no packet fits all of them.
 fn merged(all: &[Constraint], constraint: &Constraint) -> Option<Vec<Constraint>> {
     let mut all = all.to_vec();
     merge(&mut all, constraint)?;
     Some(all)
 }
 
-/// Takes a constraint in; `None` where no packet fits all of them.
+/// Adds a constraint; `None` if no packet fits all of them.
 fn merge(all: &mut Vec<Constraint>, constraint: &Constraint) -> Option<()> {
     let at = match all.binary_search_by_key(&constraint.field, |c| c.field) {
         Ok(at) => {
@@ -202,14 +202,14 @@ fn merge(all: &mut Vec<Constraint>, constraint: &Constraint) -> Option<()> {
     };
     let Constraint { field, value, mask } = all[at];
     if field == Field::VlanVid && mask & VLAN_PRESENT != 0 && value & VLAN_PRESENT == 0 {
-        // Without a tag all bits are 0, and the whole value is the form that every switch takes (1.3 §7.2.3.7).
+        // Without a tag all bits are 0, and every switch accepts the whole value (1.3 §7.2.3.7).
         all[at] = Constraint::exact(field, 0);
         return (value == 0).then_some(());
     }
     Some(())
 }
 
-/// The range as masked values, as few as can be; as single values where the field takes no prefix mask. `None` where
+/// The range as the fewest possible masked values, or as single values if the field takes no prefix mask. `None` if
 /// these would be too many.
 fn blocks(range: &Range, capabilities: &Capabilities) -> Option<Vec<Constraint>> {
     let Range { field, lo, hi } = *range;
@@ -219,7 +219,7 @@ fn blocks(range: &Range, capabilities: &Capabilities) -> Option<Vec<Constraint>>
     (hi - lo < MAX_VALUES).then(|| (lo..=hi).map(|value| Constraint::exact(field, value)).collect())
 }
 
-/// The fewest prefixes that together are a range, ascending.
+/// The fewest prefixes that together make up a range, ascending.
 struct Prefixes {
     field: Field,
     /// Where the next one starts.

@@ -23,12 +23,12 @@ impl fmt::Display for Source {
 }
 
 thread_local! {
-    /// Names of Rust files, by where the compiler has put them.
+    /// Names of Rust files, by their address in memory.
     static FILES: RefCell<FxHashMap<*const u8, Arc<str>>> = RefCell::default();
 }
 
 impl Source {
-    /// The line of Rust code that called the function this is called in, if that function tracks its caller.
+    /// The line of Rust code that called the current function, if that function tracks its caller.
     ///
     /// ```
     /// use maple_core::Source;

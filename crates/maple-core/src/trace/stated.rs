@@ -11,7 +11,7 @@ use super::recorder::constraint_of;
 use super::{Cond, Range};
 use crate::capabilities::prefix_length;
 
-/// The conditions, in the order in which they are to be asked; none where no packet can fit.
+/// The conditions, in the order in which they are to be asked; none if no packet can fit.
 pub(super) fn stated(cond: &Cond, prerequisites: impl Fn(Field) -> &'static [&'static [Prerequisite]]) -> Vec<Cond> {
     let mut choices: Vec<Cond> = plain(cond).into_iter().collect();
     let fields = cond.all.iter().map(|c| c.field).chain(cond.ranges.iter().map(|r| r.field));
@@ -33,7 +33,7 @@ pub(super) fn stated(cond: &Cond, prerequisites: impl Fn(Field) -> &'static [&'s
     conds
 }
 
-/// The condition in the form that conditions have; `None` where no value fits.
+/// The condition with each value masked and each range within its field; `None` if no value fits.
 fn plain(cond: &Cond) -> Option<Cond> {
     let mut plain = Cond::default();
     for c in &cond.all {
@@ -52,7 +52,7 @@ fn plain(cond: &Cond) -> Option<Cond> {
     Some(plain)
 }
 
-/// The condition, and this constraint besides what it says of the field; `None` where they contradict each other.
+/// The condition with this constraint in addition to what it says of the field; `None` if they contradict each other.
 fn meet(cond: Cond, with: Constraint) -> Option<Cond> {
     let there = cond.all.iter().find(|c| c.field == with.field).copied();
     let Some(there) = there else { return Some(cond.and(with)) };
@@ -61,8 +61,8 @@ fn meet(cond: Cond, with: Constraint) -> Option<Cond> {
     agree.then(|| cond.and(Constraint { field, value: there.value | with.value, mask: there.mask | with.mask }))
 }
 
-/// The condition without constraints that say nothing, and with one of a constraint on leading bits and a range of the
-/// same field; `None` where no packet fits.
+/// The condition without constraints that say nothing. A constraint on leading bits and a range of the same field are
+/// merged into one of the two. `None` if no packet fits.
 fn settled(cond: Cond) -> Option<Cond> {
     let Cond { all, ranges } = cond;
     let mut settled = Cond { all: all.into_iter().filter(|c| c.mask != 0).collect(), ranges: Vec::new() };

@@ -1,4 +1,4 @@
-//! What is known of one field, against all values that it can have.
+//! What is known of one field, compared with all values that it can have.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
